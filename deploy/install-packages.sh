@@ -1,0 +1,31 @@
+#!/bin/sh
+# Installs sections of deploy/debian-packages.txt: install-packages.sh SECTION...
+# Does nothing, and needs no rights, if all of them are there already.
+set -eu
+
+list="$(dirname "$0")/debian-packages.txt"
+wanted=""
+for section in "$@"; do
+  found=$(awk -v section="[$section]" '
+    /^\[/ { inside = ($0 == section); if (inside) seen = 1; next }
+    inside && NF && !/^#/ { print $1 }
+    END { exit !seen }' "$list") || { echo "install-packages: no section [$section]" >&2; exit 2; }
+  wanted="$wanted $found"
+done
+
+missing=""
+for package in $wanted; do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+
+as_root=""
+if [ "$(id -u)" -ne 0 ]; then
+  command -v sudo >/dev/null || { echo "install-packages: needs root or sudo for:$missing" >&2; exit 1; }
+  as_root="sudo"
+fi
+echo "installing:$missing"
+$as_root apt-get update -qq
+# shellcheck disable=SC2086  # A list of words, on purpose.
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
