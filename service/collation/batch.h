@@ -1,0 +1,36 @@
+// A pack's graphs joined and padded.
+#ifndef PACKHOUSE_SERVICE_COLLATION_BATCH_H_
+#define PACKHOUSE_SERVICE_COLLATION_BATCH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "service/graphs/dtype.h"
+
+namespace packhouse {
+
+// Dense, row-major, little-endian; shape[0] is the number of rows, padding included.
+struct BatchTensor {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  std::vector<uint64_t> shape;
+  std::string data;
+};
+
+// With its schema a batch can be taken apart again (see uncollate.h).
+struct Batch {
+  // Of the real graphs, in batch order.
+  std::vector<uint64_t> graph_ids;
+  // Their size tuples, row-major.
+  std::vector<uint32_t> sizes;
+  // Per component, `graphs` last: real rows, and rows as laid out.
+  std::vector<uint64_t> real_rows;
+  std::vector<uint64_t> rows;
+  // The schema's tensors in order, then the derived ones. Empty if only sizes were packed.
+  std::vector<BatchTensor> tensors;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_COLLATION_BATCH_H_

@@ -1,0 +1,96 @@
+#include "service/collation/batch_layout.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "service/sizes/checked_arithmetic.h"
+
+namespace packhouse {
+namespace {
+
+// Derived tensors are int32.
+constexpr uint64_t kMaxDerivedRows = (uint64_t{1} << 31) - 1;
+
+// Adds rows * row_bytes to `total`; false if that wraps around.
+bool Accumulate(uint64_t& total, uint64_t rows, uint64_t row_bytes) {
+  const auto bytes = CheckedMultiply(rows, row_bytes);
+  const auto sum = bytes ? CheckedAdd(total, *bytes) : std::nullopt;
+  if (sum) total = *sum;
+  return sum.has_value();
+}
+
+}  // namespace
+
+std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding) {
+  const size_t l = schema.num_components();
+  std::vector<uint64_t> reserved(l + 1, 0);
+  if (padding != Padding::kGraph) return reserved;
+  bool any = false;
+  for (size_t k = 0; k < l; ++k) {
+    reserved[k] = schema.IsPointedInto(k) ? 1 : 0;
+    any |= reserved[k] != 0;
+  }
+  if (!any && l > 0) reserved[0] = 1;
+  reserved[l] = 1;
+  return reserved;
+}
+
+absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
+                                                std::vector<uint64_t> capacities, Padding padding,
+                                                DerivedTensors derived) {
+  const size_t l = schema->num_components();
+  if (capacities.size() != l + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("layout: ", capacities.size(), " capacities for ", l + 1, " components"));
+  }
+  const std::vector<uint64_t> reserved = ReservedRows(*schema, padding);
+  for (size_t k = 0; k <= l; ++k) {
+    const absl::string_view name = schema->sizes().name(k);
+    if (capacities[k] == kRagged) {
+      if (padding == Padding::kNone) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: padding needs a capacity of component '", name, "'"));
+    }
+    if (capacities[k] <= reserved[k]) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "limits: capacity ", capacities[k], " of component '", name,
+          "' leaves no room beside the ", reserved[k], " that padding keeps free"));
+    }
+    if (capacities[k] > kMaxDerivedRows) {
+      return absl::InvalidArgumentError(absl::StrCat("limits: capacity ", capacities[k],
+                                                     " of component '", name,
+                                                     "' exceeds 2^31 - 1"));
+    }
+  }
+  for (const TensorSpec& tensor : schema->tensors()) {
+    if (!tensor.index_into || capacities[*tensor.index_into] == kRagged) continue;
+    const uint64_t target = capacities[*tensor.index_into];
+    if (target - 1 > MaxIndex(tensor.dtype)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "limits: tensor '", tensor.name, "' of ", DTypeName(tensor.dtype),
+          " cannot number the ", target, " rows of component '",
+          schema->sizes().name(*tensor.index_into), "'"));
+    }
+  }
+  return BatchLayout(schema, std::move(capacities), padding, derived);
+}
+
+std::optional<uint64_t> BatchLayout::BatchBytes(absl::Span<const uint64_t> rows) const {
+  uint64_t total = 0;
+  for (size_t t = 0; t < schema_->tensors().size(); ++t) {
+    if (!Accumulate(total, rows[schema_->tensors()[t].component], schema_->row_bytes(t))) {
+      return std::nullopt;
+    }
+  }
+  const size_t l = schema_->num_components();
+  const uint64_t graphs = rows[l];
+  bool fits = !derived_.masks || Accumulate(total, graphs, 1);
+  for (size_t k = 0; k < l; ++k) {
+    if (derived_.row_counts) fits &= Accumulate(total, graphs, 4);
+    if (derived_.graph_index) fits &= Accumulate(total, rows[k], 4);
+    if (derived_.row_offsets) fits &= Accumulate(total, graphs, 4) && Accumulate(total, 1, 4);
+    if (derived_.masks) fits &= Accumulate(total, rows[k], 1);
+  }
+  return fits ? std::optional(total) : std::nullopt;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,85 @@
+// The fixed shape of a batch, and what padding keeps free.
+#ifndef PACKHOUSE_SERVICE_COLLATION_BATCH_LAYOUT_H_
+#define PACKHOUSE_SERVICE_COLLATION_BATCH_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/graphs/graph_schema.h"
+
+namespace packhouse {
+
+enum class Padding {
+  kNone,    // Real rows only.
+  kMasked,  // Filled up to the capacity; real rows first.
+  kGraph,   // As kMasked, with a free graph and free rows (jraph.pad_with_graphs).
+};
+
+// Tensors computed from the sizes, for every component c.
+struct DerivedTensors {
+  bool row_counts = false;   // c/counts, int32 [graphs]
+  bool graph_index = false;  // c/graph, int32 [rows]
+  bool row_offsets = false;  // c/offsets, int32 [graphs + 1]
+  bool masks = false;        // c/mask, bool [rows], and graphs/mask, bool [graphs]
+};
+
+// Rows that padding keeps free of real data, per component, `graphs` last: with kGraph one graph
+// and one row of every component that an index tensor points into (without index tensors, of the
+// first component), so that padding rows never point at real ones; otherwise 0.
+std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding);
+
+// Schema, shape and padding of the batches of one stream. Immutable; thread-safe.
+class BatchLayout {
+ public:
+  // No capacity.
+  static constexpr uint64_t kRagged = UINT64_MAX;
+
+  // `capacities` has l + 1 entries, `graphs` last; kRagged where there is none. `schema` must
+  // outlive the layout.
+  //
+  // INVALID_ARGUMENT if a padded layout lacks a capacity, if a capacity is not above what padding
+  // keeps free, or if an index tensor's dtype cannot number the rows of its target; names the
+  // component or tensor, the value and the bound.
+  static absl::StatusOr<BatchLayout> Create(const GraphSchema* schema,
+                                            std::vector<uint64_t> capacities, Padding padding,
+                                            DerivedTensors derived);
+
+  const GraphSchema& schema() const { return *schema_; }
+  Padding padding() const { return padding_; }
+  const DerivedTensors& derived() const { return derived_; }
+  bool is_fixed() const { return padding_ != Padding::kNone; }
+
+  // Rows of component k in a batch with `real` rows: the capacity if padded.
+  uint64_t RowsFor(size_t k, uint64_t real) const { return is_fixed() ? capacities_[k] : real; }
+
+  // Bytes of all tensors of a batch with so many rows per component (`graphs` last); nothing if
+  // that exceeds 2^64 - 1.
+  std::optional<uint64_t> BatchBytes(absl::Span<const uint64_t> rows) const;
+
+  // Of a padded batch; nothing if the shape is not fixed.
+  std::optional<uint64_t> FixedBatchBytes() const {
+    return is_fixed() ? BatchBytes(capacities_) : std::nullopt;
+  }
+
+ private:
+  BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities, Padding padding,
+              DerivedTensors derived)
+      : schema_(schema),
+        capacities_(std::move(capacities)),
+        padding_(padding),
+        derived_(derived) {}
+
+  const GraphSchema* schema_;
+  std::vector<uint64_t> capacities_;
+  Padding padding_;
+  DerivedTensors derived_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_COLLATION_BATCH_LAYOUT_H_

@@ -1,0 +1,57 @@
+#include "service/collation/uncollate.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "service/graphs/index_values.h"
+#include "service/sizes/checked_arithmetic.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+
+absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& batch) {
+  const size_t l = schema->num_components();
+  const size_t n = batch.graph_ids.size();
+  PH_ASSIGN_OR_RETURN(SizeTable sizes, SizeTable::WithIds(n, l, batch.sizes, batch.graph_ids));
+  if (batch.tensors.size() < schema->tensors().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("batch: ", batch.tensors.size(),
+                                                   " tensors, the schema has ",
+                                                   schema->tensors().size()));
+  }
+  std::vector<uint64_t> real_rows(l + 1, 0);
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < l; ++k) real_rows[k] += sizes.tuple(i)[k];
+  }
+  real_rows[l] = n;
+
+  auto owned = std::make_shared<std::vector<std::string>>();
+  for (size_t t = 0; t < schema->tensors().size(); ++t) {
+    const TensorSpec& spec = schema->tensors()[t];
+    const auto real_bytes = CheckedMultiply(real_rows[spec.component], schema->row_bytes(t));
+    const std::string& data = batch.tensors[t].data;
+    if (!real_bytes || data.size() < *real_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("batch: tensor '", spec.name, "' has ", data.size(), " bytes for ",
+                       real_rows[spec.component], " real rows of ", schema->row_bytes(t)));
+    }
+    std::string& column = owned->emplace_back(data, 0, *real_bytes);
+    if (!spec.index_into) continue;
+    uint64_t first_byte = 0;
+    uint64_t target_rows = 0;
+    for (size_t i = 0; i < n; ++i) {
+      const auto count = [&](size_t k) { return k == l ? uint64_t{1} : sizes.tuple(i)[k]; };
+      const uint64_t bytes = count(spec.component) * schema->row_bytes(t);
+      ShiftIndices(spec.dtype, column.data() + first_byte, bytes, -target_rows);
+      first_byte += bytes;
+      target_rows += count(*spec.index_into);
+    }
+  }
+  std::vector<absl::string_view> columns(owned->begin(), owned->end());
+  return GraphChunk::Create(schema, std::move(sizes), std::move(columns), std::move(owned));
+}
+
+}  // namespace packhouse

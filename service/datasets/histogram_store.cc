@@ -1,0 +1,226 @@
+#include "service/datasets/histogram_store.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+using AnyHistogram = std::variant<SizeHistogram, DecayingHistogram>;
+
+AnyHistogram EmptyHistogram(const HistogramKey& key, absl::Time now) {
+  const size_t l = key.schema.num_components();
+  if (key.half_life == absl::InfiniteDuration()) return SizeHistogram(l);
+  return DecayingHistogram(l, key.half_life, now);
+}
+
+size_t NumDistinct(const AnyHistogram& histogram) {
+  return std::visit([](const auto& any) { return any.num_distinct(); }, histogram);
+}
+
+uint64_t NumGraphs(const AnyHistogram& histogram, absl::Time now) {
+  if (const auto* exact = std::get_if<SizeHistogram>(&histogram)) return exact->num_graphs();
+  return std::get<DecayingHistogram>(histogram).num_graphs(now);
+}
+
+bool Contains(const AnyHistogram& histogram, absl::Span<const uint32_t> tuple) {
+  if (const auto* exact = std::get_if<SizeHistogram>(&histogram)) return exact->CountOf(tuple) != 0;
+  return std::get<DecayingHistogram>(histogram).Contains(tuple);
+}
+
+absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& addend,
+                           size_t bound) {
+  size_t distinct = NumDistinct(histogram);
+  if (distinct + addend.num_distinct() <= bound) return absl::OkStatus();
+  for (size_t row = 0; row < addend.num_distinct(); ++row) {
+    if (!Contains(histogram, addend.tuple(row))) ++distinct;
+  }
+  if (distinct <= bound) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("histogram: there would be ", distinct, " distinct sizes, at most ", bound));
+}
+
+absl::Status CheckKey(const HistogramKey& key) {
+  if (!IsValidName(key.name, HistogramStore::kMaxNameLength, "_./-")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram: name '",
+                     absl::CHexEscape(key.name.substr(0, HistogramStore::kMaxNameLength)),
+                     "' is not 1 to ", HistogramStore::kMaxNameLength,
+                     " characters of [A-Za-z0-9_./-]"));
+  }
+  if (key.half_life <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "histogram: half_life ", absl::FormatDuration(key.half_life), " is not positive"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+HistogramStore::Entry::Entry(const HistogramKey& key, absl::Time now)
+    : schema(key.schema), half_life(key.half_life), histogram(EmptyHistogram(key, now)) {}
+
+absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
+    absl::string_view name) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  if (found == entries_.end()) {
+    return absl::NotFoundError(
+        absl::StrCat("histogram: there is none named '", absl::CHexEscape(name), "'"));
+  }
+  return found->second;
+}
+
+absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::FindOrCreate(
+    const HistogramKey& key, absl::Time now) {
+  PH_RETURN_IF_ERROR(CheckKey(key));
+  std::shared_ptr<Entry> entry;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(key.name);
+    if (found == entries_.end()) {
+      if (entries_.size() >= bounds_.max_histograms) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "histogram: there are ", entries_.size(), ", at most ", bounds_.max_histograms));
+      }
+      entry = std::make_shared<Entry>(key, now);
+      entries_.emplace(key.name, entry);
+      return entry;
+    }
+    entry = found->second;
+  }
+  if (!(entry->schema == key.schema)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "histogram '", key.name, "': components [",
+        absl::StrJoin(key.schema.components(), ", "), "], it was created with [",
+        absl::StrJoin(entry->schema.components(), ", "), "]"));
+  }
+  if (entry->half_life != key.half_life) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("histogram '", key.name, "': half_life ", absl::FormatDuration(key.half_life),
+                     ", it was created with ", absl::FormatDuration(entry->half_life)));
+  }
+  return entry;
+}
+
+template <typename Change>
+absl::StatusOr<CountedGraphs> HistogramStore::Apply(Entry& entry, uint64_t num_graphs,
+                                                    const std::optional<ProducerSequence>& producer,
+                                                    absl::Time now, Change change) {
+  absl::MutexLock lock(&entry.mutex);
+  CountedGraphs result;
+  if (producer) {
+    if (producer->producer.empty() || producer->producer.size() > kMaxNameLength) {
+      return absl::InvalidArgumentError(absl::StrCat("producer: a name of ",
+                                                     producer->producer.size(),
+                                                     " characters, must be 1 to ", kMaxNameLength));
+    }
+    if (producer->sequence == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("producer '", producer->producer, "': sequence 0, must be at least 1"));
+    }
+    const auto last = entry.last_sequence.find(producer->producer);
+    if (last != entry.last_sequence.end() && producer->sequence <= last->second) {
+      result.num_graphs = NumGraphs(entry.histogram, now);
+      return result;
+    }
+    if (last == entry.last_sequence.end() && entry.last_sequence.size() >= bounds_.max_producers) {
+      return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ",
+                                                       entry.last_sequence.size(),
+                                                       " producers, at most ",
+                                                       bounds_.max_producers));
+    }
+  }
+  PH_RETURN_IF_ERROR(change(entry.histogram));
+  if (producer) entry.last_sequence[producer->producer] = producer->sequence;
+  result.counted = num_graphs;
+  result.num_graphs = NumGraphs(entry.histogram, now);
+  return result;
+}
+
+absl::StatusOr<CountedGraphs> HistogramStore::Observe(
+    const HistogramKey& key, const SizeTable& table,
+    const std::optional<ProducerSequence>& producer, absl::Time now) {
+  const size_t l = key.schema.num_components();
+  if (table.num_graphs() != 0 && table.num_components() != l) {
+    return absl::InvalidArgumentError(absl::StrCat("histogram: sizes of ", table.num_components(),
+                                                   " components, expected ", l));
+  }
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
+  return Apply(*entry, table.num_graphs(), producer, now,
+               [&](AnyHistogram& histogram) -> absl::Status {
+                 // Only near the bound is it worth telling new sizes from known ones.
+                 if (NumDistinct(histogram) + table.num_graphs() > bounds_.max_distinct) {
+                   SizeHistogram addend(l);
+                   PH_RETURN_IF_ERROR(addend.AddTable(table));
+                   PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                 }
+                 if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
+                   return exact->AddTable(table);
+                 }
+                 return std::get<DecayingHistogram>(histogram).AddTable(table, now);
+               });
+}
+
+absl::StatusOr<CountedGraphs> HistogramStore::Merge(const HistogramKey& key,
+                                                    const SizeHistogram& addend,
+                                                    const std::optional<ProducerSequence>& producer,
+                                                    absl::Time now) {
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
+  return Apply(*entry, addend.num_graphs(), producer, now,
+               [&](AnyHistogram& histogram) -> absl::Status {
+                 PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                 if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
+                   return exact->Merge(addend);
+                 }
+                 return std::get<DecayingHistogram>(histogram).Merge(addend, now);
+               });
+}
+
+absl::StatusOr<CountedGraphs> HistogramStore::Subtract(
+    const HistogramKey& key, const SizeHistogram& subtrahend,
+    const std::optional<ProducerSequence>& producer, absl::Time now) {
+  PH_RETURN_IF_ERROR(Find(key.name).status());
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
+  return Apply(*entry, subtrahend.num_graphs(), producer, now,
+               [&](AnyHistogram& histogram) -> absl::Status {
+                 auto* exact = std::get_if<SizeHistogram>(&histogram);
+                 if (exact == nullptr) {
+                   return absl::FailedPreconditionError(absl::StrCat(
+                       "histogram '", key.name, "' has a half-life: nothing can be subtracted"));
+                 }
+                 return exact->Subtract(subtrahend);
+               });
+}
+
+absl::StatusOr<HistogramSnapshot> HistogramStore::Get(absl::string_view name,
+                                                      absl::Time now) const {
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
+  absl::MutexLock lock(&entry->mutex);
+  if (const auto* exact = std::get_if<SizeHistogram>(&entry->histogram)) {
+    return HistogramSnapshot{entry->schema, *exact, entry->half_life};
+  }
+  PH_ASSIGN_OR_RETURN(SizeHistogram decayed,
+                      std::get<DecayingHistogram>(entry->histogram).Snapshot(now));
+  return HistogramSnapshot{entry->schema, std::move(decayed), entry->half_life};
+}
+
+absl::Status HistogramStore::Delete(absl::string_view name) {
+  absl::MutexLock lock(&mutex_);
+  if (entries_.erase(name) == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("histogram: there is none named '", absl::CHexEscape(name), "'"));
+  }
+  return absl::OkStatus();
+}
+
+size_t HistogramStore::num_histograms() const {
+  absl::MutexLock lock(&mutex_);
+  return entries_.size();
+}
+
+}  // namespace packhouse

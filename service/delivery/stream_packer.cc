@@ -1,0 +1,191 @@
+#include "service/delivery/stream_packer.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+// Lowers capacities to what the server, the packer and the index tensors can work with.
+std::vector<uint64_t> ResolveCapacities(const GraphSchema& schema,
+                                        const StreamPackerOptions& options) {
+  std::vector<uint64_t> capacities = options.capacities;
+  for (const TensorSpec& tensor : schema.tensors()) {
+    // Only a component without a limit is lowered; a limit too large for a dtype is an error.
+    if (!tensor.index_into || capacities[*tensor.index_into] != kUnlimited) continue;
+    const uint64_t largest = std::min(MaxIndex(tensor.dtype), OnlinePacker::kMaxCapacity);
+    capacities[*tensor.index_into] = largest;
+  }
+  capacities.back() = std::min(capacities.back(), options.bounds.max_graphs_per_batch);
+  return capacities;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
+    std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
+    std::unique_ptr<PackObserver> observer) {
+  if (options.capacities.size() != schema->num_components() + 1) {
+    return absl::InvalidArgumentError(absl::StrCat("limits: ", options.capacities.size(),
+                                                   " capacities for ",
+                                                   schema->num_components() + 1, " components"));
+  }
+  // As they were asked for: says so if there is no limit at all.
+  PH_RETURN_IF_ERROR(Limits::Create(options.capacities).status());
+  if (options.padding != Padding::kNone && options.capacities.back() == kUnlimited) {
+    return absl::InvalidArgumentError("limits: padding needs a capacity of component 'graphs'");
+  }
+  std::vector<uint64_t> capacities = ResolveCapacities(*schema, options);
+  PH_ASSIGN_OR_RETURN(
+      BatchLayout layout,
+      BatchLayout::Create(schema.get(), capacities, options.padding, options.derived));
+  if (options.whole_graphs && layout.is_fixed()) {
+    const auto bytes = layout.FixedBatchBytes();
+    if (!bytes || *bytes > options.bounds.max_batch_bytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: a padded batch would take ", bytes.value_or(UINT64_MAX),
+                       " bytes, at most ", options.bounds.max_batch_bytes, " are allowed"));
+    }
+  }
+  std::vector<uint64_t> usable_capacities = capacities;
+  const std::vector<uint64_t> reserved = ReservedRows(*schema, options.padding);
+  for (size_t k = 0; k < usable_capacities.size(); ++k) {
+    if (usable_capacities[k] != kUnlimited) usable_capacities[k] -= reserved[k];
+  }
+  PH_ASSIGN_OR_RETURN(Limits usable, Limits::Create(std::move(usable_capacities)));
+  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(usable, options.packing));
+  return std::unique_ptr<StreamPacker>(
+      new StreamPacker(std::move(schema), options, std::move(capacities), std::move(usable),
+                       std::move(layout), std::move(packer), std::move(observer)));
+}
+
+StreamPacker::StreamPacker(std::shared_ptr<const GraphSchema> schema,
+                           const StreamPackerOptions& options, std::vector<uint64_t> capacities,
+                           Limits usable, BatchLayout layout, OnlinePacker packer,
+                           std::unique_ptr<PackObserver> observer)
+    : schema_(std::move(schema)),
+      capacities_(std::move(capacities)),
+      usable_(std::move(usable)),
+      layout_(std::move(layout)),
+      packing_(packer.options()),
+      whole_graphs_(options.whole_graphs),
+      oversize_is_error_(options.oversize_is_error),
+      bounds_(options.bounds),
+      observer_(std::move(observer)),
+      packer_(std::move(packer)) {}
+
+StreamPacker::~StreamPacker() { observer_->OnPending(0, 0); }
+
+void StreamPacker::TellPending() { observer_->OnPending(num_pending(), pending_bytes_); }
+
+absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk) {
+  const SizeTable& sizes = chunk.sizes();
+  const uint64_t bytes =
+      chunk.num_bytes() + sizes.counts().size() * sizeof(uint32_t) + sizes.num_graphs() * 8;
+  if (bytes > bounds_.max_pending_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("chunk: ", bytes, " bytes, at most ",
+                                                     bounds_.max_pending_bytes,
+                                                     " may be pending in a stream"));
+  }
+  std::vector<Rejection> rejections;
+  for (size_t i = 0; i < sizes.num_graphs(); ++i) {
+    const uint64_t id = sizes.graph_id(i);
+    if (pending_ids_.contains(id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk: graph id ", id, " occurs twice: it is still pending"));
+    }
+    const auto exceeded = usable_.FirstExceeded(sizes.tuple(i));
+    if (!exceeded) continue;
+    const Rejection rejection = {id, *exceeded, sizes.tuple(i)[*exceeded],
+                                 usable_.capacity(*exceeded)};
+    if (oversize_is_error_) {
+      return absl::OutOfRangeError(absl::StrCat(
+          "chunk: graph ", id, " has ", rejection.value, " ", schema_->sizes().name(*exceeded),
+          ", a batch takes at most ", rejection.bound));
+    }
+    rejections.push_back(rejection);
+  }
+
+  // From here on nothing fails: the chunk is accepted.
+  const size_t accepted = sizes.num_graphs() - rejections.size();
+  num_offered_ += sizes.num_graphs();
+  num_rejected_ += rejections.size();
+  if (!rejections.empty()) observer_->OnRejectedTooLarge(rejections.size());
+  if (accepted == 0) return rejections;
+  for (size_t i = 0; i < sizes.num_graphs(); ++i) pending_ids_.insert(sizes.graph_id(i));
+  for (const Rejection& rejection : rejections) pending_ids_.erase(rejection.graph_id);
+  held_.push_back({std::move(chunk), bytes, accepted});
+  feeding_ = std::prev(held_.end());
+  next_graph_ = 0;
+  pending_bytes_ += bytes;
+  TellPending();
+  return rejections;
+}
+
+absl::StatusOr<bool> StreamPacker::Feed(absl::Time now) {
+  while (feeding_ != held_.end()) {
+    const HeldChunks::iterator held = feeding_;
+    const size_t index = next_graph_++;
+    if (next_graph_ == held->chunk.num_graphs()) feeding_ = held_.end();
+    const auto tuple = held->chunk.sizes().tuple(index);
+    if (usable_.FirstExceeded(tuple)) continue;  // Was rejected.
+    uint64_t handle = pending_.size();
+    if (free_handles_.empty()) {
+      pending_.push_back({held, index});
+    } else {
+      handle = free_handles_.back();
+      free_handles_.pop_back();
+      pending_[handle] = {held, index};
+    }
+    PH_ASSIGN_OR_RETURN(const bool complete, packer_.Push(tuple, handle, now));
+    if (complete) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
+  std::vector<GraphRef> graphs;
+  graphs.reserve(pack.size());
+  for (const uint64_t handle : pack) {
+    graphs.push_back({&pending_[handle].held->chunk, pending_[handle].index});
+  }
+  absl::StatusOr<Batch> batch = whole_graphs_ ? Collate(layout_, graphs, bounds_.max_batch_bytes)
+                                              : CollateSizes(layout_, graphs);
+  if (!batch.ok()) return batch;
+  for (const uint64_t handle : pack) {
+    const PendingGraph graph = pending_[handle];
+    pending_ids_.erase(graph.held->chunk.sizes().graph_id(graph.index));
+    free_handles_.push_back(handle);
+    if (--graph.held->pending == 0) {
+      pending_bytes_ -= graph.held->bytes;
+      // All its graphs are packed; what may be left to feed was rejected.
+      if (feeding_ == graph.held) feeding_ = held_.end();
+      held_.erase(graph.held);
+    }
+  }
+  num_packed_ += pack.size();
+  ++num_batches_;
+  observer_->OnBatch(*batch, capacities_);
+  TellPending();
+  return batch;
+}
+
+absl::StatusOr<std::optional<Batch>> StreamPacker::Next(absl::Time now) {
+  bool complete = packer_.PackOverdue(now);
+  if (!complete) {
+    PH_ASSIGN_OR_RETURN(complete, Feed(now));
+  }
+  if (!complete && (flushing_ || pending_bytes_ > bounds_.max_pending_bytes)) {
+    complete = packer_.PackPending();
+  }
+  if (!complete) {
+    flushing_ = false;
+    return std::nullopt;
+  }
+  PH_ASSIGN_OR_RETURN(Batch batch, BuildBatch(packer_.TakePack()));
+  return batch;
+}
+
+}  // namespace packhouse

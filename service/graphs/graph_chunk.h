@@ -1,0 +1,76 @@
+// Many graphs, columnar, checked.
+#ifndef PACKHOUSE_SERVICE_GRAPHS_GRAPH_CHUNK_H_
+#define PACKHOUSE_SERVICE_GRAPHS_GRAPH_CHUNK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/graphs/graph_schema.h"
+#include "service/sizes/size_table.h"
+
+namespace packhouse {
+
+// Views the rows of a chunk's graphs where they lie: nothing is copied. Immutable; thread-safe.
+class GraphChunk {
+ public:
+  // `columns[t]` holds the rows of tensor t of all graphs, concatenated; it points into memory that
+  // `owner` keeps alive (usually the message as it was received), or that outlives the chunk.
+  // `schema` must outlive the chunk.
+  //
+  // INVALID_ARGUMENT, naming the graph, the tensor and the value, if a column's length disagrees
+  // with the sizes or an index is out of its graph's range. O(bytes of index tensors + n * l).
+  static absl::StatusOr<GraphChunk> Create(const GraphSchema* schema, SizeTable sizes,
+                                           std::vector<absl::string_view> columns,
+                                           std::shared_ptr<const void> owner);
+
+  // Graphs known by their sizes alone: there are no rows to view. `schema` must outlive the chunk;
+  // its tensors do not matter.
+  static GraphChunk OfSizes(const GraphSchema* schema, SizeTable sizes) {
+    return GraphChunk(schema, std::move(sizes), {}, nullptr);
+  }
+
+  const GraphSchema& schema() const { return *schema_; }
+  const SizeTable& sizes() const { return sizes_; }
+  size_t num_graphs() const { return sizes_.num_graphs(); }
+
+  // Count of graph i in component k, 0 <= k <= l; 1 for `graphs`.
+  uint64_t count(size_t i, size_t k) const {
+    return k == sizes_.num_components() ? 1 : sizes_.tuple(i)[k];
+  }
+  // Rows of graph i of tensor t, dense. Not for OfSizes().
+  absl::string_view rows(size_t i, size_t t) const {
+    const size_t k = schema_->tensors()[t].component;
+    const size_t row_bytes = schema_->row_bytes(t);
+    return columns_[t].substr(first_row(i, k) * row_bytes, count(i, k) * row_bytes);
+  }
+  // Bytes of all columns.
+  size_t num_bytes() const;
+
+ private:
+  GraphChunk(const GraphSchema* schema, SizeTable sizes, std::vector<absl::string_view> columns,
+             std::shared_ptr<const void> owner)
+      : schema_(schema),
+        sizes_(std::move(sizes)),
+        columns_(std::move(columns)),
+        owner_(std::move(owner)) {}
+
+  // Rows of component k in the graphs before graph i.
+  uint64_t first_row(size_t i, size_t k) const {
+    return k == sizes_.num_components() ? i : first_rows_[i * sizes_.num_components() + k];
+  }
+
+  const GraphSchema* schema_;
+  SizeTable sizes_;
+  std::vector<absl::string_view> columns_;
+  std::shared_ptr<const void> owner_;
+  std::vector<uint64_t> first_rows_;  // (n + 1) * l, row-major.
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_GRAPHS_GRAPH_CHUNK_H_

@@ -1,0 +1,104 @@
+// packhoused: wiring, signals, the order of shutdown.
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "service/metrics/http_endpoint.h"
+#include "service/metrics/metrics.h"
+#include "service/options.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/server.h"
+#include "service/version.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace packhouse {
+namespace {
+
+// Batches are large buffers that come and go: keep them in the process instead of giving them back
+// to the kernel and faulting them in again, and share one arena between gRPC's threads and ours.
+void TuneAllocator() {
+  mallopt(M_ARENA_MAX, 1);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TOP_PAD, 16 << 20);
+}
+
+// One JSON object a line, to stderr.
+void StartLog(const std::string& level) {
+  auto logger = spdlog::stderr_logger_mt("packhouse");
+  logger->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
+  logger->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(logger);
+}
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "packhoused: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+int Run(const Options& options, const sigset_t& signals) {
+  metrics::Metrics metrics(kVersion);
+  rpc::SystemClock clock;
+  auto server = rpc::Server::Start(options.server, &clock, &metrics, &metrics);
+  if (!server.ok()) return Fail(server.status());
+
+  std::unique_ptr<metrics::HttpEndpoint> http;
+  if (!options.http_address.empty()) {
+    auto started = metrics::HttpEndpoint::Start(
+        options.http_address, {[&metrics] { return metrics.Exposition(); },
+                               [&server] { return !(*server)->is_draining(); }});
+    if (!started.ok()) return Fail(started.status());
+    http = *std::move(started);
+  }
+  const std::string http_address = http == nullptr ? "-" : http->address();
+  std::printf("listening grpc=%s http=%s\n", (*server)->address().c_str(), http_address.c_str());
+  std::fflush(stdout);
+  spdlog::info(R"("event":"listening","grpc":"{}","http":"{}","version":"{}")",
+               (*server)->address(), http_address, kVersion);
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info(R"("event":"draining","signal":{},"timeout":"{}")", signal,
+               absl::FormatDuration(options.drain_timeout));
+  // A second signal ends the process at once, whatever is still open.
+  std::thread([signals] {
+    int second = 0;
+    sigwait(&signals, &second);
+    spdlog::warn(R"("event":"ended at once","signal":{})", second);
+    std::_Exit(128 + second);
+  }).detach();
+  (*server)->Drain(options.drain_timeout);
+  spdlog::info(R"("event":"drained")");
+  return 0;
+}
+
+}  // namespace
+}  // namespace packhouse
+
+int main(int argc, char** argv) {
+  const auto parsed = packhouse::ParseOptions(argc, argv);
+  if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
+  const auto& options = std::get<packhouse::Options>(parsed);
+
+  packhouse::TuneAllocator();
+  packhouse::StartLog(options.log_level);
+  // Debian's abseil checks lock order at every lock, in release builds too.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // Before any thread, so that all inherit it: signals are waited for, not handled.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return packhouse::Run(options, signals);
+}

@@ -1,0 +1,177 @@
+#include "service/metrics/metrics.h"
+
+#include "absl/strings/str_cat.h"
+#include "prometheus/text_serializer.h"
+#include "service/planning/limits.h"
+
+namespace packhouse::metrics {
+namespace {
+
+using prometheus::Histogram;
+
+const Histogram::BucketBoundaries kEfficiencyBuckets = {0.5,  0.7,   0.8,  0.9,   0.95,
+                                                        0.97, 0.98,  0.99, 0.995, 0.999};
+const Histogram::BucketBoundaries kUnarySeconds = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05,
+                                                   0.1,    0.5,    1,     5,     10};
+const Histogram::BucketBoundaries kStreamSeconds = {0.01, 0.1, 1, 10, 60, 600, 3600, 36000};
+const Histogram::BucketBoundaries kGapBuckets = {0,    0.0001, 0.0005, 0.001, 0.005, 0.01,
+                                                 0.02, 0.05,   0.1,    0.2,   0.5,   1};
+
+bool IsStream(size_t method) {
+  return method == static_cast<size_t>(rpc::Method::kPack) ||
+         method == static_cast<size_t>(rpc::Method::kObserve);
+}
+
+prometheus::Counter& Counter(prometheus::Registry& registry, const std::string& name,
+                             const std::string& help, const prometheus::Labels& labels = {}) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+}
+prometheus::Gauge& Gauge(prometheus::Registry& registry, const std::string& name,
+                         const std::string& help, const prometheus::Labels& labels = {}) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
+}
+Histogram& Distribution(prometheus::Registry& registry, const std::string& name,
+                        const std::string& help, const Histogram::BucketBoundaries& buckets) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+}
+
+}  // namespace
+
+// One stream's share of the metrics.
+class Metrics::StreamObserver final : public PackObserver {
+ public:
+  StreamObserver(Metrics* metrics, std::vector<ComponentMetrics> components)
+      : metrics_(metrics), components_(std::move(components)) {}
+
+  void OnBatch(const Batch& batch, absl::Span<const uint64_t> capacities) override {
+    metrics_->batches_.Increment();
+    metrics_->graphs_.Increment(static_cast<double>(batch.real_rows.back()));
+    for (size_t k = 0; k < components_.size(); ++k) {
+      // A batch of sizes, or without padding, is laid out by the client: up to the capacity.
+      const uint64_t rows = capacities[k] == kUnlimited ? batch.rows[k] : capacities[k];
+      const auto real = static_cast<double>(batch.real_rows[k]);
+      components_[k].real_rows->Increment(real);
+      components_[k].padding_rows->Increment(static_cast<double>(rows) - real);
+      if (rows != 0) components_[k].efficiency->Observe(real / static_cast<double>(rows));
+    }
+  }
+
+  void OnRejectedTooLarge(uint64_t graphs) override {
+    metrics_->rejected_too_large_.Increment(static_cast<double>(graphs));
+  }
+
+  void OnPending(uint64_t graphs, uint64_t bytes) override {
+    const auto pending_graphs = static_cast<double>(graphs);
+    const auto pending_bytes = static_cast<double>(bytes);
+    metrics_->pending_graphs_.Increment(pending_graphs - last_graphs_);
+    metrics_->pending_bytes_.Increment(pending_bytes - last_bytes_);
+    last_graphs_ = pending_graphs;
+    last_bytes_ = pending_bytes;
+  }
+
+ private:
+  Metrics* const metrics_;
+  const std::vector<ComponentMetrics> components_;  // `graphs` last.
+  double last_graphs_ = 0;
+  double last_bytes_ = 0;
+};
+
+Metrics::Metrics(const std::string& version)
+    : batches_(Counter(registry_, "packhouse_batches_total", "Batches handed out.")),
+      graphs_(Counter(registry_, "packhouse_graphs_total", "Graphs in batches handed out.")),
+      rejected_too_large_(Counter(registry_, "packhouse_rejected_graphs_total",
+                                  "Graphs that are in no batch, by reason.",
+                                  {{"reason", "too_large"}})),
+      pending_graphs_(Gauge(registry_, "packhouse_pending_graphs",
+                            "Graphs accepted and not yet in a batch, all streams.")),
+      pending_bytes_(Gauge(registry_, "packhouse_pending_bytes",
+                           "Bytes held for pending graphs, all streams.")),
+      plan_duration_(Distribution(registry_, "packhouse_plan_duration_seconds",
+                                  "Time to plan a histogram, all heuristics.", kUnarySeconds)),
+      plan_gap_(Distribution(registry_, "packhouse_plan_gap_ratio",
+                             "Packs of the best plan over the lower bound, less 1.", kGapBuckets)),
+      real_rows_(prometheus::BuildCounter()
+                     .Name("packhouse_real_rows_total")
+                     .Help("Rows of real data in batches handed out, by component.")
+                     .Register(registry_)),
+      padding_rows_(prometheus::BuildCounter()
+                        .Name("packhouse_padding_rows_total")
+                        .Help("Rows of padding in batches handed out, by component.")
+                        .Register(registry_)),
+      efficiency_(prometheus::BuildHistogram()
+                      .Name("packhouse_batch_efficiency_ratio")
+                      .Help("Real rows over capacity of a batch, by component.")
+                      .Register(registry_)) {
+  Gauge(registry_, "packhouse_build_info", "Always 1; the version is a label.",
+        {{"version", version}})
+      .Set(1);
+  auto& streams = prometheus::BuildGauge()
+                      .Name("packhouse_open_streams")
+                      .Help("Streams that are open now, by method.")
+                      .Register(registry_);
+  auto& rpcs = prometheus::BuildCounter()
+                   .Name("packhouse_rpcs_total")
+                   .Help("Calls and streams that ended, by method and status code.")
+                   .Register(registry_);
+  auto& durations = prometheus::BuildHistogram()
+                        .Name("packhouse_rpc_duration_seconds")
+                        .Help("Time from start to end of calls and streams, by method.")
+                        .Register(registry_);
+  for (size_t method = 0; method < kNumMethods; ++method) {
+    const std::string name(rpc::kMethodNames[method]);
+    open_streams_[method] = IsStream(method) ? &streams.Add({{"method", name}}) : nullptr;
+    rpc_duration_[method] =
+        &durations.Add({{"method", name}}, IsStream(method) ? kStreamSeconds : kUnarySeconds);
+    for (size_t code = 0; code < kNumCodes; ++code) {
+      const std::string code_name =
+          absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+      rpcs_[method][code] = &rpcs.Add({{"method", name}, {"code", code_name}});
+    }
+  }
+}
+
+std::string Metrics::Exposition() const {
+  return prometheus::TextSerializer().Serialize(registry_.Collect());
+}
+
+Metrics::ComponentMetrics Metrics::ForComponent(absl::string_view name) {
+  absl::MutexLock lock(&mutex_);
+  auto found = components_.find(name);
+  if (found != components_.end()) return found->second;
+  // One place is kept for "other".
+  const std::string label =
+      components_.size() + 1 < kMaxComponentLabels ? std::string(name) : "other";
+  found = components_.find(label);
+  if (found != components_.end()) return found->second;
+  const prometheus::Labels labels = {{"component", label}};
+  const ComponentMetrics added = {&real_rows_.Add(labels), &padding_rows_.Add(labels),
+                                  &efficiency_.Add(labels, kEfficiencyBuckets)};
+  components_.emplace(label, added);
+  return added;
+}
+
+std::unique_ptr<PackObserver> Metrics::ForStream(const SizeSchema& schema) {
+  std::vector<ComponentMetrics> components;
+  for (size_t k = 0; k <= schema.num_components(); ++k) {
+    components.push_back(ForComponent(schema.name(k)));
+  }
+  return std::make_unique<StreamObserver>(this, std::move(components));
+}
+
+void Metrics::OnStarted(rpc::Method method) {
+  if (auto* open = open_streams_[static_cast<size_t>(method)]) open->Increment();
+}
+
+void Metrics::OnFinished(rpc::Method method, absl::StatusCode code, absl::Duration elapsed) {
+  const auto index = static_cast<size_t>(method);
+  if (auto* open = open_streams_[index]) open->Decrement();
+  rpcs_[index][static_cast<size_t>(code) % kNumCodes]->Increment();
+  rpc_duration_[index]->Observe(absl::ToDoubleSeconds(elapsed));
+}
+
+void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
+  plan_duration_.Observe(absl::ToDoubleSeconds(elapsed));
+  plan_gap_.Observe(gap);
+}
+
+}  // namespace packhouse::metrics

@@ -1,0 +1,76 @@
+#include "service/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+
+#include "service/version.h"
+
+namespace packhouse {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// "30s", "1m30s", "500ms".
+std::string CheckDuration(const std::string& text) {
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration) || duration < absl::ZeroDuration() ||
+      duration > absl::Hours(24)) {
+    return "'" + text + "' is not a duration from 0s to 24h, such as 30s";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::variant<Options, int> ParseOptions(int argc, char** argv) {
+  Options options;
+  rpc::ServerOptions& server = options.server;
+  server.address = "0.0.0.0:50051";
+  options.http_address = "0.0.0.0:9464";
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  server.stream_threads = cores;
+  server.call_threads = cores;
+  std::string drain_timeout = "30s";
+
+  CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
+  app.set_version_flag("--version", kVersion);
+  app.option_defaults()->always_capture_default();
+  app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path");
+  app.add_option("--http-listen", options.http_address,
+                 "/metrics, /healthz, /readyz: host:port; \"\" for none");
+  app.add_option("--drain-timeout", drain_timeout,
+                 "how long open streams may work on after SIGTERM")
+      ->check(CheckDuration);
+  app.add_option("--log-level", options.log_level, "what is logged to stderr")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
+  app.add_option("--worker-threads", server.stream_threads, "threads that pack and collate")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--plan-threads", server.call_threads, "threads that answer unary calls")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
+      ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
+  app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-calls", server.admission.max_calls, "most unary calls at once")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
+                 "most bytes of graphs waiting in one stream")
+      ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
+  app.add_option("--max-graphs-per-batch", server.streams.max_graphs_per_batch,
+                 "most graphs in a batch, whatever the client's limits")
+      ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+  app.add_option("--max-histograms", server.histograms.max_histograms, "most named histograms")
+      ->check(CLI::Range(1, 1'000'000));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  // Checked above.
+  (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
+  return options;
+}
+
+}  // namespace packhouse

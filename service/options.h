@@ -1,0 +1,26 @@
+// The flags of packhoused, validated once.
+#ifndef PACKHOUSE_SERVICE_OPTIONS_H_
+#define PACKHOUSE_SERVICE_OPTIONS_H_
+
+#include <string>
+#include <variant>
+
+#include "absl/time/time.h"
+#include "service/rpc/server.h"
+
+namespace packhouse {
+
+struct Options {
+  rpc::ServerOptions server;
+  std::string http_address;  // Empty: no HTTP.
+  absl::Duration drain_timeout = absl::Seconds(30);
+  std::string log_level = "info";
+};
+
+// The options, or the exit code to end with after --help, --version or a bad flag (whose message,
+// with the flag, the value and the bound, has been printed).
+std::variant<Options, int> ParseOptions(int argc, char** argv);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_OPTIONS_H_

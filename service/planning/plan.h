@@ -1,0 +1,96 @@
+// A plan: which sizes share packs, and how good that is.
+#ifndef PACKHOUSE_SERVICE_PLANNING_PLAN_H_
+#define PACKHOUSE_SERVICE_PLANNING_PLAN_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/planning/limits.h"
+#include "service/sizes/size_histogram.h"
+
+namespace packhouse {
+
+// `copies` graphs of size tuple number `tuple`.
+struct PatternEntry {
+  uint32_t tuple;
+  uint32_t copies;
+
+  friend bool operator==(const PatternEntry&, const PatternEntry&) = default;
+};
+
+// A multiset of size tuples that share a pack, and how many packs are like that.
+struct Pattern {
+  std::vector<PatternEntry> entries;
+  uint64_t repeats = 0;
+
+  friend bool operator==(const Pattern&, const Pattern&) = default;
+};
+
+// Patterns that use up a histogram.
+struct PackingPlan {
+  size_t num_components = 0;
+  // The distinct size tuples, row-major, ascending.
+  std::vector<uint32_t> tuples;
+  std::vector<Pattern> patterns;
+
+  size_t num_tuples() const { return num_components == 0 ? 1 : tuples.size() / num_components; }
+  absl::Span<const uint32_t> tuple(size_t row) const {
+    return absl::MakeConstSpan(tuples).subspan(row * num_components, num_components);
+  }
+  uint64_t num_packs() const;
+};
+
+// What holds for one component over a whole plan. Efficiencies are in [0, 1]; 1 if no rows are laid
+// out.
+struct ComponentEfficiency {
+  uint64_t capacity = kUnlimited;
+  // real rows / (packs * capacity); 1 without a limit.
+  double efficiency = 1;
+  uint64_t fullest_pack = 0;
+  // real rows / (packs * fullest_pack): the figure that the tuple-packing paper and its notebook
+  // print. Not below `efficiency` for plans that keep the limits.
+  double efficiency_of_fullest = 1;
+};
+
+struct PlanQuality {
+  uint64_t packs = 0;
+  // No plan has fewer packs.
+  uint64_t lower_bound = 0;
+  // Component whose volume gives the bound; l is `graphs`.
+  size_t bounding_component = 0;
+  // packs / lower_bound - 1; 0 for an empty plan.
+  double gap = 0;
+  // One per component, `graphs` last.
+  std::vector<ComponentEfficiency> components;
+};
+
+// The tuples of a histogram, ascending, as a plan's numbering, and the count of each.
+struct PlanItems {
+  PackingPlan empty_plan;
+  std::vector<uint64_t> counts;
+};
+PlanItems ItemsOf(const SizeHistogram& histogram);
+
+// OUT_OF_RANGE, naming the largest such size, its bound and the number of such graphs, if a graph
+// of the histogram alone exceeds the limits. `schema` gives the names for the message.
+absl::Status CheckEachGraphFits(const SizeHistogram& histogram, const Limits& limits,
+                                const SizeSchema& schema);
+
+// Whether the plan uses exactly the graphs of `histogram`, each once, and no pack exceeds
+// `limits`. INTERNAL naming the first violation. Written to be obviously right and independent of
+// the planners: this is what vouches for them. O(size of the plan).
+absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
+                        const Limits& limits);
+
+// Figures of a plan that uses up `histogram`. Limits need not be kept (baselines ignore them).
+PlanQuality MeasurePlan(const PackingPlan& plan, const SizeHistogram& histogram,
+                        const Limits& limits);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PLANNING_PLAN_H_

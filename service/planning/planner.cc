@@ -1,0 +1,167 @@
+#include "service/planning/planner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/planning/baselines.h"
+#include "service/planning/notebook_packing.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+// The components (without `graphs`) that have a limit.
+std::vector<size_t> LimitedComponents(const Limits& limits) {
+  std::vector<size_t> limited;
+  for (size_t k = 0; k < limits.num_components(); ++k) {
+    if (limits.has_limit(k)) limited.push_back(k);
+  }
+  return limited;
+}
+
+// Weights that make sizes comparable as shares of their capacities; empty if all capacities are
+// equal. Capacities beyond 2^31 all weigh 1, which is a worse heuristic, not an error.
+std::vector<uint32_t> WeightsByCapacity(const Limits& limits, absl::Span<const size_t> limited) {
+  uint64_t largest = 0;
+  bool all_equal = true;
+  for (const size_t k : limited) {
+    largest = std::max(largest, limits.capacity(k));
+    all_equal &= limits.capacity(k) == limits.capacity(limited.front());
+  }
+  if (all_equal) return {};
+  std::vector<uint32_t> weights(limits.num_components(), 1);
+  for (const size_t k : limited) {
+    // In 1/16 of the largest capacity's weight.
+    const PriorityValue weight = PriorityValue{largest} * 16 / limits.capacity(k);
+    weights[k] = static_cast<uint32_t>(std::min<PriorityValue>(weight, UINT32_MAX));
+  }
+  return weights;
+}
+
+std::vector<Priority> PlainPriorities(absl::Span<const size_t> limited) {
+  std::vector<Priority> priorities;
+  for (const PriorityKind kind :
+       {PriorityKind::kProduct, PriorityKind::kSum, PriorityKind::kMax, PriorityKind::kMin}) {
+    priorities.push_back({kind, 0, {}});
+  }
+  for (const size_t k : limited) priorities.push_back({PriorityKind::kComponent, k, {}});
+  return priorities;
+}
+
+absl::StatusOr<PackingPlan> Run(const PlanHeuristic& heuristic, const SizeHistogram& histogram,
+                                const Limits& limits, WorkBudget& budget) {
+  switch (heuristic.algorithm) {
+    case PlanAlgorithm::kTuplePacking:
+      return PlanByTuplePacking(histogram, limits, heuristic.priority, heuristic.placement, budget);
+    case PlanAlgorithm::kNotebook:
+      return PlanByNotebook(histogram, limits, heuristic.priority, budget);
+    case PlanAlgorithm::kNoPacking:
+      return PlanWithoutPacking(histogram);
+    case PlanAlgorithm::kSingleComponent:
+      return PlanBySingleComponent(histogram, limits, heuristic.priority.component, budget);
+  }
+  return absl::InternalError("plan: unknown algorithm");
+}
+
+bool KeepsLimits(const PlanHeuristic& heuristic) {
+  return heuristic.algorithm != PlanAlgorithm::kSingleComponent;
+}
+
+}  // namespace
+
+std::string HeuristicName(const PlanHeuristic& heuristic, const SizeSchema& schema) {
+  const std::string priority = PriorityName(heuristic.priority, schema);
+  switch (heuristic.algorithm) {
+    case PlanAlgorithm::kTuplePacking:
+      return absl::StrCat(
+          heuristic.placement == PlacementRule::kBestFit ? "best-fit " : "first-fit ", priority);
+    case PlanAlgorithm::kNotebook:
+      return absl::StrCat("notebook ", priority);
+    case PlanAlgorithm::kNoPacking:
+      return "no packing";
+    case PlanAlgorithm::kSingleComponent:
+      return absl::StrCat(priority, " alone");
+  }
+  return "unknown";
+}
+
+std::vector<PlanHeuristic> DefaultHeuristics(const Limits& limits) {
+  const std::vector<size_t> limited = LimitedComponents(limits);
+  std::vector<Priority> priorities = PlainPriorities(limited);
+  if (const std::vector<uint32_t> weights = WeightsByCapacity(limits, limited); !weights.empty()) {
+    priorities.push_back({PriorityKind::kSum, 0, weights});
+    priorities.push_back({PriorityKind::kMax, 0, weights});
+  }
+  std::vector<PlanHeuristic> heuristics;
+  for (const PlacementRule placement : {PlacementRule::kBestFit, PlacementRule::kFirstFit}) {
+    for (const Priority& priority : priorities) {
+      heuristics.push_back({PlanAlgorithm::kTuplePacking, priority, placement});
+    }
+  }
+  return heuristics;
+}
+
+std::vector<PlanHeuristic> BaselineHeuristics(const Limits& limits) {
+  std::vector<PlanHeuristic> heuristics = {
+      {PlanAlgorithm::kNoPacking, {}, PlacementRule::kBestFit}};
+  for (const size_t k : LimitedComponents(limits)) {
+    heuristics.push_back({PlanAlgorithm::kSingleComponent,
+                          {PriorityKind::kComponent, k, {}},
+                          PlacementRule::kBestFit});
+  }
+  return heuristics;
+}
+
+std::vector<PlanHeuristic> NotebookHeuristics(const Limits& limits) {
+  const std::vector<size_t> limited = LimitedComponents(limits);
+  std::vector<PlanHeuristic> heuristics;
+  if (limited.size() != limits.num_components()) return heuristics;
+  for (const Priority& priority : PlainPriorities(limited)) {
+    heuristics.push_back({PlanAlgorithm::kNotebook, priority, PlacementRule::kBestFit});
+  }
+  return heuristics;
+}
+
+absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, const Limits& limits,
+                                            const SizeSchema& schema,
+                                            absl::Span<const PlanHeuristic> heuristics,
+                                            uint64_t steps, const PlanProgress& progress) {
+  if (std::none_of(heuristics.begin(), heuristics.end(), KeepsLimits)) {
+    return absl::InvalidArgumentError(
+        "plan: no heuristic that keeps all limits is among those to try");
+  }
+  PH_RETURN_IF_ERROR(CheckEachGraphFits(histogram, limits, schema));
+  PlanComparison comparison;
+  std::optional<uint64_t> best_packs;
+  for (size_t i = 0; i < heuristics.size(); ++i) {
+    if (!progress.may_start(i)) return absl::CancelledError("plan: given up by the caller");
+    PlanOutcome outcome;
+    outcome.heuristic = heuristics[i];
+    WorkBudget budget(steps);
+    absl::StatusOr<PackingPlan> plan = Run(heuristics[i], histogram, limits, budget);
+    if (!plan.ok() && !absl::IsResourceExhausted(plan.status())) return plan.status();
+    if (plan.ok()) {
+      outcome.finished = true;
+      outcome.keeps_limits = KeepsLimits(heuristics[i]);
+      outcome.quality = MeasurePlan(*plan, histogram, limits);
+      outcome.num_patterns = plan->patterns.size();
+      if (outcome.keeps_limits) PH_RETURN_IF_ERROR(VerifyPlan(*plan, histogram, limits));
+      if (outcome.keeps_limits && (!best_packs || outcome.quality.packs < *best_packs)) {
+        best_packs = outcome.quality.packs;
+        comparison.best = i;
+        comparison.best_plan = *std::move(plan);
+      }
+    }
+    comparison.outcomes.push_back(std::move(outcome));
+    progress.finished(i);
+  }
+  if (!best_packs) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "plan: none of ", heuristics.size(), " heuristics finished within ", steps, " steps on ",
+        histogram.num_distinct(), " distinct sizes"));
+  }
+  return comparison;
+}
+
+}  // namespace packhouse

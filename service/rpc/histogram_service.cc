@@ -1,0 +1,83 @@
+#include "service/rpc/histogram_service.h"
+
+#include <memory>
+
+#include "service/rpc/observe_handler.h"
+#include "service/rpc/stream_reactor.h"
+#include "service/rpc/unary_call.h"
+#include "service/rpc/wire_sizes.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse::rpc {
+namespace {
+
+absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& request,
+                                             const HistogramStore& histograms, absl::Time now) {
+  PH_ASSIGN_OR_RETURN(const HistogramSnapshot snapshot, histograms.Get(request.histogram(), now));
+  v1::GetHistogramResponse response;
+  HistogramToWire(snapshot.histogram, snapshot.schema, *response.mutable_histogram());
+  if (snapshot.half_life != absl::InfiniteDuration()) {
+    DurationToWire(snapshot.half_life, *response.mutable_half_life());
+  }
+  return response;
+}
+
+absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest& request,
+                                                 HistogramStore& histograms, absl::Time now) {
+  PH_ASSIGN_OR_RETURN(const NamedHistogram addend, HistogramFromWire(request.addend()));
+  PH_ASSIGN_OR_RETURN(const absl::Duration half_life,
+                      BoundFromWire(request.half_life(), "half_life"));
+  const HistogramKey key = {request.histogram(), addend.schema, half_life};
+  const auto producer =
+      ProducerFromWire(request.has_producer_sequence(), request.producer_sequence());
+  PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
+                      request.subtract()
+                          ? histograms.Subtract(key, addend.histogram, producer, now)
+                          : histograms.Merge(key, addend.histogram, producer, now));
+  v1::MergeHistogramResponse response;
+  response.set_num_counted(counted.counted);
+  response.set_num_graphs(counted.num_graphs);
+  return response;
+}
+
+}  // namespace
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* HistogramService::Observe(
+    grpc::CallbackServerContext* /*call*/) {
+  return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
+      context_, Method::kObserve, std::make_unique<ObserveHandler>(context_.clock, histograms_));
+}
+
+grpc::ServerUnaryReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call,
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
+  return RunUnary<v1::GetHistogramRequest>(
+      context_, Method::kGetHistogram, call, request, response,
+      [this](const v1::GetHistogramRequest& parsed) {
+        return Get(parsed, *histograms_, context_.clock->Now());
+      });
+}
+
+grpc::ServerUnaryReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call,
+                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* response) {
+  return RunUnary<v1::MergeHistogramRequest>(
+      context_, Method::kMergeHistogram, call, request, response,
+      [this](const v1::MergeHistogramRequest& parsed) {
+        return Merge(parsed, *histograms_, context_.clock->Now());
+      });
+}
+
+grpc::ServerUnaryReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call,
+                                                            const grpc::ByteBuffer* request,
+                                                            grpc::ByteBuffer* response) {
+  return RunUnary<v1::DeleteHistogramRequest>(
+      context_, Method::kDeleteHistogram, call, request, response,
+      [this](const v1::DeleteHistogramRequest& parsed)
+          -> absl::StatusOr<v1::DeleteHistogramResponse> {
+        PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));
+        return v1::DeleteHistogramResponse();
+      });
+}
+
+}  // namespace packhouse::rpc

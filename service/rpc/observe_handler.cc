@@ -1,0 +1,65 @@
+#include "service/rpc/observe_handler.h"
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "service/rpc/wire_sizes.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse::rpc {
+
+absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
+  if (!key_) {
+    if (request.histogram().empty()) {
+      return absl::InvalidArgumentError("histogram: must be named in the first request");
+    }
+    PH_ASSIGN_OR_RETURN(SizeSchema schema, ComponentsFromWire(request.components()));
+    PH_ASSIGN_OR_RETURN(const absl::Duration half_life,
+                        BoundFromWire(request.half_life(), "half_life"));
+    key_ = HistogramKey{request.histogram(), std::move(schema), half_life};
+    return absl::OkStatus();
+  }
+  if (!request.histogram().empty() && request.histogram() != key_->name) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram: '", absl::CHexEscape(request.histogram().substr(0, 128)),
+                     "', the stream counts into '", key_->name, "'"));
+  }
+  if (!request.components().empty()) {
+    PH_ASSIGN_OR_RETURN(const SizeSchema schema, ComponentsFromWire(request.components()));
+    if (!(schema == key_->schema)) {
+      return absl::InvalidArgumentError("components: differ from those of the first request");
+    }
+  }
+  if (request.has_half_life()) {
+    PH_ASSIGN_OR_RETURN(const absl::Duration half_life,
+                        BoundFromWire(request.half_life(), "half_life"));
+    if (half_life != key_->half_life) {
+      return absl::InvalidArgumentError("half_life: differs from that of the first request");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ObserveHandler::Accept(std::unique_ptr<v1::ObserveRequest> request) {
+  PH_RETURN_IF_ERROR(Describe(*request));
+  PH_ASSIGN_OR_RETURN(const SizeTable table, SizeTableFromWire(request->sizes(),
+                                                               key_->schema.num_components(), 0));
+  const auto producer =
+      ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
+  PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
+                      histograms_->Observe(*key_, table, producer, clock_->Now()));
+  response_.emplace();
+  if (request->has_producer_sequence()) {
+    *response_->mutable_producer_sequence() = request->producer_sequence();
+  }
+  response_->set_num_counted(counted.counted);
+  response_->set_num_graphs(counted.num_graphs);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<v1::ObserveResponse>> ObserveHandler::Next() {
+  return std::exchange(response_, std::nullopt);
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,37 @@
+// HistogramService.Observe, one stream.
+#ifndef PACKHOUSE_SERVICE_RPC_OBSERVE_HANDLER_H_
+#define PACKHOUSE_SERVICE_RPC_OBSERVE_HANDLER_H_
+
+#include <memory>
+#include <optional>
+
+#include "packhouse/v1/histogram.pb.h"
+#include "service/datasets/histogram_store.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/stream_handler.h"
+
+namespace packhouse::rpc {
+
+// The pointees must outlive the handler.
+class ObserveHandler final : public StreamHandler<v1::ObserveRequest, v1::ObserveResponse> {
+ public:
+  ObserveHandler(const Clock* clock, HistogramStore* histograms)
+      : clock_(clock), histograms_(histograms) {}
+
+  absl::Status Accept(std::unique_ptr<v1::ObserveRequest> request) override;
+  void HalfClose() override {}
+  absl::StatusOr<std::optional<v1::ObserveResponse>> Next() override;
+
+ private:
+  // What the stream counts into: set by the first request, unchanged by later ones.
+  absl::Status Describe(const v1::ObserveRequest& request);
+
+  const Clock* const clock_;
+  HistogramStore* const histograms_;
+  std::optional<HistogramKey> key_;
+  std::optional<v1::ObserveResponse> response_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_OBSERVE_HANDLER_H_

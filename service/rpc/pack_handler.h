@@ -1,0 +1,51 @@
+// PackingService.Pack, one stream.
+#ifndef PACKHOUSE_SERVICE_RPC_PACK_HANDLER_H_
+#define PACKHOUSE_SERVICE_RPC_PACK_HANDLER_H_
+
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "packhouse/v1/packing.pb.h"
+#include "service/datasets/histogram_store.h"
+#include "service/delivery/pack_observer.h"
+#include "service/delivery/stream_packer.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/stream_handler.h"
+
+namespace packhouse::rpc {
+
+// The pointees must outlive the handler.
+class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse> {
+ public:
+  PackHandler(const Clock* clock, const StreamBounds& bounds, HistogramStore* histograms,
+              PackObserverFactory* observers)
+      : clock_(clock), bounds_(bounds), histograms_(histograms), observers_(observers) {}
+
+  absl::Status Accept(std::unique_ptr<v1::PackRequest> request) override;
+  void HalfClose() override;
+  absl::StatusOr<std::optional<v1::PackResponse>> Next() override;
+  absl::Time NextDeadline() const override;
+
+ private:
+  absl::Status Open(const v1::PackOpen& open);
+  absl::Status AcceptGraphs(std::unique_ptr<v1::PackRequest> request);
+  absl::Status AcceptSizes(const v1::SizeTable& sizes);
+  absl::Status AcceptChunk(GraphChunk chunk);
+  absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
+
+  const Clock* const clock_;
+  const StreamBounds bounds_;
+  HistogramStore* const histograms_;
+  PackObserverFactory* const observers_;
+
+  std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
+  bool whole_graphs_ = false;
+  std::optional<HistogramKey> histogram_;
+  std::deque<v1::PackResponse> ready_;        // To be sent before any batch.
+  std::optional<uint64_t> flush_token_;       // To be answered after the pending batches.
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_PACK_HANDLER_H_

@@ -1,0 +1,17 @@
+#include "service/rpc/packing_service.h"
+
+#include <memory>
+
+#include "service/rpc/pack_handler.h"
+#include "service/rpc/stream_reactor.h"
+
+namespace packhouse::rpc {
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PackingService::Pack(
+    grpc::CallbackServerContext* /*call*/) {
+  return StreamReactor<v1::PackRequest, v1::PackResponse>::Start(
+      context_, Method::kPack,
+      std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_));
+}
+
+}  // namespace packhouse::rpc

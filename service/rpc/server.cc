@@ -1,0 +1,105 @@
+#include "service/rpc/server.h"
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace packhouse::rpc {
+namespace {
+
+// Of a message, for everything in a batch but its tensors' bytes.
+constexpr int kBatchOverheadBytes = 1 << 20;
+// From the deadline of a drain to the cancelling of what still cannot end.
+constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
+
+StreamBounds StreamBoundsOf(const ServerOptions& options) {
+  StreamBounds bounds = options.streams;
+  bounds.max_batch_bytes = options.max_message_bytes - kBatchOverheadBytes;
+  return bounds;
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_observer,
+               PackObserverFactory* pack_observers)
+    : gate_(options.admission),
+      histograms_(options.histograms),
+      stream_pool_(options.stream_threads),
+      call_pool_(options.call_threads),
+      context_({clock, &stream_pool_, &call_pool_, &gate_, rpc_observer}),
+      packing_(context_, StreamBoundsOf(options), &histograms_, pack_observers),
+      histogram_service_(context_, &histograms_),
+      planning_(context_, &histograms_) {}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
+                                                      RpcObserver* rpc_observer,
+                                                      PackObserverFactory* pack_observers) {
+  if (options.max_message_bytes <= 2 * kBatchOverheadBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ",
+                                                   options.max_message_bytes,
+                                                   ", must be above ", 2 * kBatchOverheadBytes));
+  }
+  auto server =
+      std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers));
+
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  if (!options.address.empty()) {
+    builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(), &port);
+  }
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  // Two servers on one port would share its connections by chance.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Notices clients that vanished without a word within two minutes, and lets clients ask as often
+  // as every ten seconds.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.RegisterService(&server->packing_);
+  builder.RegisterService(&server->histogram_service_);
+  builder.RegisterService(&server->planning_);
+  server->server_ = builder.BuildAndStart();
+  const bool is_unix = absl::StartsWith(options.address, "unix:");
+  if (server->server_ == nullptr || (!options.address.empty() && !is_unix && port == 0)) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on '", options.address, "'"));
+  }
+  server->address_ = options.address;
+  if (const size_t colon = options.address.rfind(':'); port != 0 && !is_unix) {
+    server->address_ = absl::StrCat(options.address.substr(0, colon), ":", port);
+  }
+  return server;
+}
+
+Server::~Server() {
+  if (server_ != nullptr) Drain(absl::ZeroDuration());
+}
+
+void Server::Drain(absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  gate_.Close();
+  if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(false);
+  // Sends clients away, and cancels what is left in the end.
+  std::thread shutdown([this, deadline] {
+    server_->Shutdown(absl::ToChronoTime(deadline + kCancelGrace));
+  });
+  if (!gate_.WaitUntilEmpty(deadline)) {
+    gate_.AbortStreams(absl::UnavailableError(
+        absl::StrCat("the server is draining and the stream did not end within ",
+                     absl::FormatDuration(timeout), "; try another")));
+  }
+  shutdown.join();
+  // Calls that were cancelled have left when this returns: nobody is on the pools.
+  gate_.WaitUntilEmpty(absl::InfiniteFuture());
+  server_.reset();
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,81 @@
+// The gRPC server: services, admission, drain.
+#ifndef PACKHOUSE_SERVICE_RPC_SERVER_H_
+#define PACKHOUSE_SERVICE_RPC_SERVER_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
+#include "service/datasets/histogram_store.h"
+#include "service/delivery/pack_observer.h"
+#include "service/delivery/stream_packer.h"
+#include "service/rpc/call_context.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/gate.h"
+#include "service/rpc/histogram_service.h"
+#include "service/rpc/packing_service.h"
+#include "service/rpc/planning_service.h"
+#include "service/rpc/rpc_observer.h"
+#include "service/rpc/worker_pool.h"
+
+namespace packhouse::rpc {
+
+struct ServerOptions {
+  // "host:port" (port 0: any free one) or "unix:/path". Empty: in-process only.
+  std::string address;
+  // Largest message either way. Batches are kept a little below it.
+  int max_message_bytes = 64 << 20;
+  size_t stream_threads = 2;
+  size_t call_threads = 2;
+  Gate::Bounds admission;
+  StreamBounds streams;  // max_batch_bytes is derived from max_message_bytes.
+  HistogramStore::Bounds histograms;
+};
+
+// Serves from Start() until it is drained or destroyed.
+//
+// The order of the end: the gate closes (new calls get UNAVAILABLE), health says NOT_SERVING,
+// clients are sent away (GOAWAY); open streams work on until the deadline, then end with
+// UNAVAILABLE; calls that even then cannot end, because their client does not read, are cancelled.
+class Server {
+ public:
+  // The pointees must outlive the server. UNAVAILABLE if the address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
+                                                       RpcObserver* rpc_observer,
+                                                       PackObserverFactory* pack_observers);
+  // Ends at once.
+  ~Server();
+
+  // "host:port" with the port resolved, or "unix:/path".
+  const std::string& address() const { return address_; }
+  std::shared_ptr<grpc::Channel> InProcessChannel(const grpc::ChannelArguments& arguments) {
+    return server_->InProcessChannel(arguments);
+  }
+
+  // Ends within `timeout` and a little; may be called once. Blocks.
+  void Drain(absl::Duration timeout);
+
+  bool is_draining() const { return gate_.is_closed(); }
+
+ private:
+  Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_observer,
+         PackObserverFactory* pack_observers);
+
+  Gate gate_;
+  HistogramStore histograms_;
+  WorkerPool stream_pool_;
+  WorkerPool call_pool_;
+  const CallContext context_;
+  PackingService packing_;
+  HistogramService histogram_service_;
+  PlanningService planning_;
+  std::string address_;
+  std::unique_ptr<grpc::Server> server_;  // Ends before what it serves.
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_SERVER_H_

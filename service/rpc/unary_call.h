@@ -1,0 +1,53 @@
+// Runs a unary call on the call pool.
+#ifndef PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
+#define PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "service/rpc/call_context.h"
+#include "service/rpc/status_mapping.h"
+#include "service/rpc/wire_bytes.h"
+
+namespace packhouse::rpc {
+
+// Parses the request, answers with respond(const Request&) -> absl::StatusOr<Response>, run on
+// the call pool. `bytes` and `answer` are gRPC's and live until the call has finished.
+template <typename Request, typename Respond>
+grpc::ServerUnaryReactor* RunUnary(const CallContext& context, Method method,
+                                   grpc::CallbackServerContext* call, const grpc::ByteBuffer* bytes,
+                                   grpc::ByteBuffer* answer, Respond respond) {
+  grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
+  const absl::Time started = context.clock->Now();
+  context.observer->OnStarted(method);
+  const auto finish = [context, method, reactor, started](const absl::Status& status) {
+    context.observer->OnFinished(method, status.code(), context.clock->Now() - started);
+    reactor->Finish(ToGrpc(status));
+  };
+  const absl::Status admitted = context.gate->EnterCall();
+  if (!admitted.ok()) {
+    finish(admitted);
+    return reactor;
+  }
+  context.call_pool->Submit([=, respond = std::move(respond)] {
+    const absl::Status status = [&]() -> absl::Status {
+      Request request;
+      grpc::ByteBuffer copy(*bytes);
+      if (absl::Status parsed = ParseBytes(&copy, &request); !parsed.ok()) return parsed;
+      auto response = respond(request);
+      if (!response.ok()) return response.status();
+      return WriteBytes(*response, answer);
+    }();
+    // Left before the answer is sent: whoever has the answer finds the call gone.
+    context.gate->LeaveCall();
+    finish(status);
+  });
+  return reactor;
+}
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_

@@ -1,0 +1,44 @@
+// Schemas, chunks, limits and batches: wire to domain and back. Errors as in wire_sizes.h.
+#ifndef PACKHOUSE_SERVICE_RPC_WIRE_GRAPHS_H_
+#define PACKHOUSE_SERVICE_RPC_WIRE_GRAPHS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/graphs.pb.h"
+#include "service/collation/batch.h"
+#include "service/collation/batch_layout.h"
+#include "service/graphs/graph_chunk.h"
+#include "service/graphs/graph_schema.h"
+
+namespace packhouse::rpc {
+
+// Unset (no components, no tensors, `is_set` false): `nodes`, `edges`, no tensors.
+absl::StatusOr<GraphSchema> GraphSchemaFromWire(bool is_set, const v1::GraphSchema& wire);
+void GraphSchemaToWire(const GraphSchema& schema, v1::GraphSchema& wire);
+
+// Views the message's tensors in place; `owner` must keep `wire` alive. Graphs without ids are
+// numbered from `next_id`.
+absl::StatusOr<GraphChunk> GraphChunkFromWire(const v1::GraphChunk& wire, const GraphSchema* schema,
+                                              uint64_t next_id, std::shared_ptr<const void> owner);
+
+// Capacity per component, `graphs` last; kUnlimited where there is none.
+absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
+                                                         const SizeSchema& schema);
+void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
+                      v1::Limits& wire);
+
+absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
+v1::Padding PaddingToWire(Padding padding);
+absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
+
+// Moves the tensors' bytes into the message.
+void BatchToWire(Batch batch, uint64_t id, v1::Batch& wire);
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_WIRE_GRAPHS_H_

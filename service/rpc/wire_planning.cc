@@ -1,0 +1,194 @@
+#include "service/rpc/wire_planning.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "service/rpc/wire_sizes.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse::rpc {
+namespace {
+
+absl::StatusOr<size_t> ComponentFromWire(const std::string& name, const SizeSchema& schema) {
+  const std::optional<size_t> k = schema.IndexOf(name);
+  if (k && *k < schema.num_components()) return *k;
+  return absl::InvalidArgumentError(absl::StrCat("heuristic: priority.component: unknown component '",
+                                                 absl::CHexEscape(name.substr(0, 64)), "'"));
+}
+
+absl::StatusOr<Priority> PriorityFromWire(const v1::Priority& wire, const SizeSchema& schema) {
+  Priority priority;
+  priority.weights.assign(wire.weights().begin(), wire.weights().end());
+  switch (wire.kind()) {
+    case v1::PRIORITY_KIND_PRODUCT:
+      priority.kind = PriorityKind::kProduct;
+      return priority;
+    case v1::PRIORITY_KIND_SUM:
+      priority.kind = PriorityKind::kSum;
+      return priority;
+    case v1::PRIORITY_KIND_MAX:
+      priority.kind = PriorityKind::kMax;
+      return priority;
+    case v1::PRIORITY_KIND_MIN:
+      priority.kind = PriorityKind::kMin;
+      return priority;
+    case v1::PRIORITY_KIND_COMPONENT: {
+      priority.kind = PriorityKind::kComponent;
+      PH_ASSIGN_OR_RETURN(priority.component, ComponentFromWire(wire.component(), schema));
+      return priority;
+    }
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("heuristic: priority.kind: unknown value ",
+                                                     static_cast<int>(wire.kind())));
+  }
+}
+
+absl::StatusOr<PlanHeuristic> HeuristicFromWire(const v1::PlanHeuristic& wire,
+                                                const SizeSchema& schema) {
+  PlanHeuristic heuristic;
+  switch (wire.algorithm()) {
+    case v1::PLAN_ALGORITHM_UNSPECIFIED:
+    case v1::PLAN_ALGORITHM_TUPLE_PACKING:
+      heuristic.algorithm = PlanAlgorithm::kTuplePacking;
+      break;
+    case v1::PLAN_ALGORITHM_NOTEBOOK:
+      heuristic.algorithm = PlanAlgorithm::kNotebook;
+      break;
+    case v1::PLAN_ALGORITHM_NO_PACKING:
+      heuristic.algorithm = PlanAlgorithm::kNoPacking;
+      return heuristic;
+    case v1::PLAN_ALGORITHM_SINGLE_COMPONENT: {
+      heuristic.algorithm = PlanAlgorithm::kSingleComponent;
+      heuristic.priority.kind = PriorityKind::kComponent;
+      PH_ASSIGN_OR_RETURN(heuristic.priority.component,
+                          ComponentFromWire(wire.priority().component(), schema));
+      return heuristic;
+    }
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("heuristic: algorithm: unknown value ",
+                                                     static_cast<int>(wire.algorithm())));
+  }
+  PH_ASSIGN_OR_RETURN(heuristic.priority, PriorityFromWire(wire.priority(), schema));
+  switch (wire.placement()) {
+    case v1::PLACEMENT_RULE_UNSPECIFIED:
+    case v1::PLACEMENT_RULE_BEST_FIT:
+      break;
+    case v1::PLACEMENT_RULE_FIRST_FIT:
+      heuristic.placement = PlacementRule::kFirstFit;
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("heuristic: placement: unknown value ",
+                                                     static_cast<int>(wire.placement())));
+  }
+  return heuristic;
+}
+
+void HeuristicToWire(const PlanHeuristic& heuristic, const SizeSchema& schema,
+                     v1::PlanHeuristic& wire) {
+  switch (heuristic.algorithm) {
+    case PlanAlgorithm::kTuplePacking:
+      wire.set_algorithm(v1::PLAN_ALGORITHM_TUPLE_PACKING);
+      wire.set_placement(heuristic.placement == PlacementRule::kBestFit
+                             ? v1::PLACEMENT_RULE_BEST_FIT
+                             : v1::PLACEMENT_RULE_FIRST_FIT);
+      break;
+    case PlanAlgorithm::kNotebook:
+      wire.set_algorithm(v1::PLAN_ALGORITHM_NOTEBOOK);
+      break;
+    case PlanAlgorithm::kNoPacking:
+      wire.set_algorithm(v1::PLAN_ALGORITHM_NO_PACKING);
+      return;
+    case PlanAlgorithm::kSingleComponent:
+      wire.set_algorithm(v1::PLAN_ALGORITHM_SINGLE_COMPONENT);
+      break;
+  }
+  v1::Priority& priority = *wire.mutable_priority();
+  switch (heuristic.priority.kind) {
+    case PriorityKind::kProduct:
+      priority.set_kind(v1::PRIORITY_KIND_PRODUCT);
+      break;
+    case PriorityKind::kSum:
+      priority.set_kind(v1::PRIORITY_KIND_SUM);
+      break;
+    case PriorityKind::kMax:
+      priority.set_kind(v1::PRIORITY_KIND_MAX);
+      break;
+    case PriorityKind::kMin:
+      priority.set_kind(v1::PRIORITY_KIND_MIN);
+      break;
+    case PriorityKind::kComponent:
+      priority.set_kind(v1::PRIORITY_KIND_COMPONENT);
+      priority.set_component(std::string(schema.name(heuristic.priority.component)));
+      break;
+  }
+  for (const uint32_t weight : heuristic.priority.weights) priority.add_weights(weight);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PlanHeuristic>> HeuristicsFromWire(const v1::PlanRequest& request,
+                                                              const Limits& limits,
+                                                              const SizeSchema& schema) {
+  if (request.heuristics_size() > kMaxHeuristics) {
+    return absl::InvalidArgumentError(absl::StrCat("heuristics: ", request.heuristics_size(),
+                                                   ", at most ", kMaxHeuristics));
+  }
+  std::vector<PlanHeuristic> heuristics;
+  for (const v1::PlanHeuristic& wire : request.heuristics()) {
+    PH_ASSIGN_OR_RETURN(PlanHeuristic heuristic, HeuristicFromWire(wire, schema));
+    heuristics.push_back(std::move(heuristic));
+  }
+  if (heuristics.empty()) heuristics = DefaultHeuristics(limits);
+  const auto append = [&](const std::vector<PlanHeuristic>& more) {
+    heuristics.insert(heuristics.end(), more.begin(), more.end());
+  };
+  if (request.include_notebook()) append(NotebookHeuristics(limits));
+  if (request.include_baselines()) append(BaselineHeuristics(limits));
+  return heuristics;
+}
+
+void SummaryToWire(const PlanOutcome& outcome, const SizeSchema& schema, absl::Duration elapsed,
+                   v1::PlanSummary& wire) {
+  wire.Clear();
+  wire.set_name(HeuristicName(outcome.heuristic, schema));
+  HeuristicToWire(outcome.heuristic, schema, *wire.mutable_heuristic());
+  wire.set_unfinished(!outcome.finished);
+  if (!outcome.finished) return;
+  const PlanQuality& quality = outcome.quality;
+  wire.set_packs(quality.packs);
+  wire.set_lower_bound(quality.lower_bound);
+  wire.set_lower_bound_name(
+      absl::StrCat("volume of ", schema.name(quality.bounding_component)));
+  wire.set_gap(quality.gap);
+  for (size_t k = 0; k < quality.components.size(); ++k) {
+    const ComponentEfficiency& from = quality.components[k];
+    v1::ComponentEfficiency& to = *wire.add_components();
+    to.set_component(std::string(schema.name(k)));
+    to.set_capacity(from.capacity == kUnlimited ? 0 : from.capacity);
+    to.set_efficiency(from.efficiency);
+    to.set_fullest_pack(from.fullest_pack);
+    to.set_efficiency_of_fullest(from.efficiency_of_fullest);
+  }
+  wire.set_keeps_limits(outcome.keeps_limits);
+  wire.set_num_patterns(outcome.num_patterns);
+  DurationToWire(elapsed, *wire.mutable_elapsed());
+}
+
+void PlanToWire(const PackingPlan& plan, v1::PackingPlan& wire) {
+  wire.Clear();
+  wire.set_tuples(Uint32sToWire(plan.tuples));
+  for (const Pattern& from : plan.patterns) {
+    v1::Pattern& to = *wire.add_patterns();
+    to.set_repeats(from.repeats);
+    for (const auto& [tuple, copies] : from.entries) {
+      v1::PatternEntry& entry = *to.add_entries();
+      entry.set_tuple(tuple);
+      entry.set_copies(copies);
+    }
+  }
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,38 @@
+// Threads for work that is too long for gRPC's own polling threads.
+#ifndef PACKHOUSE_SERVICE_RPC_WORKER_POOL_H_
+#define PACKHOUSE_SERVICE_RPC_WORKER_POOL_H_
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace packhouse::rpc {
+
+// Runs jobs first come, first served. The queue is bounded by its users: a stream has at most one
+// job in it, a unary call one, and the gate bounds both. Thread-safe.
+class WorkerPool {
+ public:
+  explicit WorkerPool(size_t num_threads);
+  // Runs what is queued, then ends.
+  ~WorkerPool();
+
+  void Submit(std::function<void()> job);
+
+ private:
+  void Run();
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !jobs_.empty(); }
+
+  absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_WORKER_POOL_H_

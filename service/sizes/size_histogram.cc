@@ -1,0 +1,185 @@
+#include "service/sizes/size_histogram.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/sizes/checked_arithmetic.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+// uint32 rows number the tuples.
+constexpr size_t kMaxDistinct = uint64_t{1} << 31;
+
+absl::Status DifferentComponents(size_t ours, size_t theirs) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("histogram: ", theirs, " components, expected ", ours));
+}
+
+}  // namespace
+
+SizeHistogram::SizeHistogram(size_t num_components)
+    : totals_(num_components, 0), tuples_with_(num_components) {}
+
+absl::Status SizeHistogram::CheckRoom(absl::Span<const uint64_t> added_totals,
+                                      uint64_t added_graphs) const {
+  if (!CheckedAdd(num_graphs_, added_graphs)) {
+    return absl::ResourceExhaustedError(absl::StrCat("histogram: ", num_graphs_, " + ",
+                                                     added_graphs, " graphs exceeds 2^64 - 1"));
+  }
+  for (size_t k = 0; k < totals_.size(); ++k) {
+    if (!CheckedAdd(totals_[k], added_totals[k])) {
+      return absl::ResourceExhaustedError(absl::StrCat("histogram: total of component ", k, " ",
+                                                       totals_[k], " + ", added_totals[k],
+                                                       " exceeds 2^64 - 1"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void SizeHistogram::AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count) {
+  auto found = rows_.find(tuple);
+  if (found == rows_.end()) {
+    assert(counts_.size() < kMaxDistinct);
+    found = rows_.emplace(SizeTuple(tuple.begin(), tuple.end()), counts_.size()).first;
+    tuples_.insert(tuples_.end(), tuple.begin(), tuple.end());
+    counts_.push_back(0);
+    for (size_t k = 0; k < tuple.size(); ++k) ++tuples_with_[k][tuple[k]];
+  }
+  counts_[found->second] += count;
+  num_graphs_ += count;
+  for (size_t k = 0; k < tuple.size(); ++k) totals_[k] += tuple[k] * count;
+}
+
+void SizeHistogram::RemoveUnchecked(uint32_t row, uint64_t count) {
+  const size_t l = num_components();
+  num_graphs_ -= count;
+  for (size_t k = 0; k < l; ++k) totals_[k] -= tuple(row)[k] * count;
+  counts_[row] -= count;
+  if (counts_[row] != 0) return;
+
+  for (size_t k = 0; k < l; ++k) {
+    const auto entry = tuples_with_[k].find(tuple(row)[k]);
+    if (--entry->second == 0) tuples_with_[k].erase(entry);
+  }
+  rows_.erase(rows_.find(tuple(row)));
+  // The last row moves into the gap.
+  const uint32_t last = counts_.size() - 1;
+  if (row != last) {
+    rows_.find(tuple(last))->second = row;
+    std::copy_n(tuples_.begin() + last * l, l, tuples_.begin() + row * l);
+    counts_[row] = counts_[last];
+  }
+  tuples_.resize(last * l);
+  counts_.pop_back();
+}
+
+absl::Status SizeHistogram::Add(absl::Span<const uint32_t> tuple, uint64_t count) {
+  if (tuple.size() != num_components()) return DifferentComponents(num_components(), tuple.size());
+  if (count == 0) return absl::OkStatus();
+  absl::InlinedVector<uint64_t, 4> added;
+  for (const uint32_t size : tuple) {
+    const auto product = CheckedMultiply(size, count);
+    if (!product) {
+      return absl::ResourceExhaustedError(absl::StrCat("histogram: ", count, " graphs of size (",
+                                                       absl::StrJoin(tuple, ", "),
+                                                       "): their total exceeds 2^64 - 1"));
+    }
+    added.push_back(*product);
+  }
+  PH_RETURN_IF_ERROR(CheckRoom(added, count));
+  AddUnchecked(tuple, count);
+  return absl::OkStatus();
+}
+
+absl::Status SizeHistogram::AddTable(const SizeTable& table) {
+  const size_t l = num_components();
+  if (table.num_graphs() == 0) return absl::OkStatus();
+  if (table.num_components() != l) return DifferentComponents(l, table.num_components());
+  // n < 2^32 graphs of counts below 2^32 cannot wrap around among themselves.
+  absl::InlinedVector<uint64_t, 4> added(l, 0);
+  for (size_t i = 0; i < table.num_graphs(); ++i) {
+    for (size_t k = 0; k < l; ++k) added[k] += table.tuple(i)[k];
+  }
+  PH_RETURN_IF_ERROR(CheckRoom(added, table.num_graphs()));
+  for (size_t i = 0; i < table.num_graphs(); ++i) AddUnchecked(table.tuple(i), 1);
+  return absl::OkStatus();
+}
+
+absl::Status SizeHistogram::Remove(absl::Span<const uint32_t> tuple, uint64_t count) {
+  if (tuple.size() != num_components()) return DifferentComponents(num_components(), tuple.size());
+  if (CountOf(tuple) < count) {
+    return absl::OutOfRangeError(absl::StrCat("histogram: cannot remove ", count,
+                                              " graphs of size (", absl::StrJoin(tuple, ", "),
+                                              "), there are ", CountOf(tuple)));
+  }
+  if (count != 0) RemoveUnchecked(rows_.find(tuple)->second, count);
+  return absl::OkStatus();
+}
+
+absl::Status SizeHistogram::Merge(const SizeHistogram& other) {
+  if (other.num_components() != num_components()) {
+    return DifferentComponents(num_components(), other.num_components());
+  }
+  PH_RETURN_IF_ERROR(CheckRoom(other.totals_, other.num_graphs_));
+  // Fixed before the loop: `other` may be *this.
+  const size_t rows = other.num_distinct();
+  for (size_t row = 0; row < rows; ++row) {
+    const SizeTuple tuple(other.tuple(row).begin(), other.tuple(row).end());
+    AddUnchecked(tuple, other.count(row));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SizeHistogram::Subtract(const SizeHistogram& other) {
+  if (other.num_components() != num_components()) {
+    return DifferentComponents(num_components(), other.num_components());
+  }
+  if (&other == this) {
+    *this = SizeHistogram(num_components());
+    return absl::OkStatus();
+  }
+  for (size_t row = 0; row < other.num_distinct(); ++row) {
+    const uint64_t ours = CountOf(other.tuple(row));
+    if (ours < other.count(row)) {
+      return absl::OutOfRangeError(absl::StrCat("histogram: cannot remove ", other.count(row),
+                                                " graphs of size (",
+                                                absl::StrJoin(other.tuple(row), ", "),
+                                                "), there are ", ours));
+    }
+  }
+  for (size_t row = 0; row < other.num_distinct(); ++row) {
+    RemoveUnchecked(rows_.find(other.tuple(row))->second, other.count(row));
+  }
+  return absl::OkStatus();
+}
+
+uint64_t SizeHistogram::CountOf(absl::Span<const uint32_t> tuple) const {
+  const auto found = rows_.find(tuple);
+  return found == rows_.end() ? 0 : counts_[found->second];
+}
+
+std::vector<uint32_t> SizeHistogram::SortedRows() const {
+  std::vector<uint32_t> rows(num_distinct());
+  std::iota(rows.begin(), rows.end(), 0);
+  std::sort(rows.begin(), rows.end(),
+            [this](uint32_t a, uint32_t b) { return tuple(a) < tuple(b); });
+  return rows;
+}
+
+bool operator==(const SizeHistogram& a, const SizeHistogram& b) {
+  if (a.num_components() != b.num_components() || a.num_graphs() != b.num_graphs() ||
+      a.num_distinct() != b.num_distinct()) {
+    return false;
+  }
+  for (size_t row = 0; row < a.num_distinct(); ++row) {
+    if (b.CountOf(a.tuple(row)) != a.count(row)) return false;
+  }
+  return true;
+}
+
+}  // namespace packhouse
