@@ -1,0 +1,90 @@
+#include "client/cpp/chunk_builder.h"
+
+#include <string>
+#include <vector>
+
+#include "client/cpp/little_endian.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace packhouse::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::GraphSchema Schema() {
+  v1::GraphSchema schema;
+  schema.add_components("nodes");
+  schema.add_components("edges");
+  v1::TensorSpec* const x = schema.add_tensors();
+  x->set_name("x");
+  x->set_dtype(v1::DATA_TYPE_FLOAT32);
+  x->set_component("nodes");
+  v1::TensorSpec* const y = schema.add_tensors();
+  y->set_name("y");
+  y->set_dtype(v1::DATA_TYPE_INT8);
+  y->set_component("graphs");
+  return schema;
+}
+
+TEST(ChunkBuilderTest, RowsFollowEachOtherInGraphOrder) {
+  absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(Schema());
+  ASSERT_TRUE(builder.ok());
+  const std::vector<float> rows = {1, 2, 3};
+  const auto all = absl::MakeConstSpan(rows);
+  ASSERT_TRUE(builder->Add({2, 5}, {RowsOf(all.subspan(0, 2)), "a"}, 70).ok());
+  ASSERT_TRUE(builder->Add({1, 0}, {RowsOf(all.subspan(2, 1)), "b"}, 30).ok());
+  EXPECT_EQ(builder->num_graphs(), 2);
+  EXPECT_EQ(builder->byte_size(), 3 * 4 + 2 + 4 * 4 + 2 * 8);
+
+  const v1::GraphChunk chunk = builder->Build();
+  EXPECT_EQ(chunk.sizes().num_graphs(), 2);
+  const LittleEndianView<uint32_t> counts(chunk.sizes().counts());
+  EXPECT_EQ(counts.size(), 4);
+  EXPECT_EQ(counts[1], 5);
+  EXPECT_EQ(counts[2], 1);
+  const LittleEndianView<uint64_t> ids(chunk.sizes().graph_ids());
+  EXPECT_EQ(ids[0], 70);
+  EXPECT_EQ(ids[1], 30);
+  EXPECT_EQ(chunk.tensors(0).data(), std::string(RowsOf(all)));
+  EXPECT_EQ(chunk.tensors(1).data(), "ab");
+}
+
+TEST(ChunkBuilderTest, BuildBeginsANewChunk) {
+  absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(Schema());
+  ASSERT_TRUE(builder.ok());
+  ASSERT_TRUE(builder->Add({0, 0}, {"", "a"}, 1).ok());
+  builder->Build();
+  EXPECT_EQ(builder->num_graphs(), 0);
+  // The new chunk may do without ids, and an empty one names every tensor too.
+  ASSERT_TRUE(builder->Add({0, 0}, {"", "b"}).ok());
+  EXPECT_FALSE(builder->Build().sizes().has_graph_ids());
+  EXPECT_EQ(builder->Build().tensors_size(), 2);
+}
+
+TEST(ChunkBuilderTest, ARefusedGraphLeavesNothingBehind) {
+  absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(Schema());
+  ASSERT_TRUE(builder.ok());
+  ASSERT_TRUE(builder->Add({0, 0}, {"", "a"}).ok());
+  const std::string before = ChunkBuilder(*builder).Build().SerializeAsString();
+  const auto expect_refused = [&](const absl::Status& status, const std::string& says) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(says));
+  };
+  expect_refused(builder->Add({0}, {"", "a"}), "1 counts for 2 components");
+  expect_refused(builder->Add({0, 0}, {""}), "1 tensors, the schema has 2");
+  expect_refused(builder->Add({2, 0}, {"1234567", "a"}), "tensor 'x' has 7 bytes for 2 rows of 4");
+  expect_refused(builder->Add({0, 0}, {"", "ab"}), "tensor 'y' has 2 bytes for 1 rows of 1");
+  expect_refused(builder->Add({0xFFFFFFFF, 0}, {"", "a"}), "4294967295 rows");
+  expect_refused(builder->Add({0, 0}, {"", "a"}, 5), "have an id, or none");
+  EXPECT_EQ(builder->Build().SerializeAsString(), before);
+}
+
+TEST(ChunkBuilderTest, ABadSchemaIsRefused) {
+  v1::GraphSchema schema = Schema();
+  schema.mutable_tensors(0)->set_component("faces");
+  EXPECT_EQ(ChunkBuilder::Create(schema).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace packhouse::client

@@ -1,0 +1,206 @@
+// PackStream against a server in this process whose answers the tests script.
+#include "client/cpp/pack_stream.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "client/cpp/channel.h"
+#include "client/cpp/status.h"
+#include "gmock/gmock.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+
+namespace packhouse::client {
+namespace {
+
+using Stream = grpc::ServerReaderWriter<v1::PackResponse, v1::PackRequest>;
+
+class ScriptedService final : public v1::PackingService::Service {
+ public:
+  using Script = std::function<grpc::Status(grpc::ServerContext&, Stream&)>;
+  explicit ScriptedService(Script script) : script_(std::move(script)) {}
+  grpc::Status Pack(grpc::ServerContext* context, Stream* stream) override {
+    return script_(*context, *stream);
+  }
+
+ private:
+  const Script script_;
+};
+
+class PackStreamTest : public testing::Test {
+ protected:
+  absl::StatusOr<std::unique_ptr<PackStream>> Open(ScriptedService::Script script,
+                                                   const PackStreamOptions& options = {}) {
+    service_ = std::make_unique<ScriptedService>(std::move(script));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(service_.get());
+    server_ = builder.BuildAndStart();
+    const auto channel = Connect("127.0.0.1:" + std::to_string(port), absl::Seconds(10));
+    if (!channel.ok()) return channel.status();
+    const auto stub = v1::PackingService::NewStub(*channel);
+    return PackStream::Open(*stub, v1::PackOpen(), options);
+  }
+
+  std::unique_ptr<ScriptedService> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+void Answer(Stream& stream) {
+  v1::PackRequest request;
+  stream.Read(&request);
+  EXPECT_TRUE(request.has_open());
+  v1::PackResponse response;
+  response.mutable_opened()->set_look_ahead(17);
+  stream.Write(response);
+}
+
+// One batch for each table of sizes, `flushed` for each flush.
+grpc::Status Echo(grpc::ServerContext& /*context*/, Stream& stream) {
+  Answer(stream);
+  v1::PackRequest request;
+  uint64_t batches = 0;
+  while (stream.Read(&request)) {
+    v1::PackResponse response;
+    if (request.has_flush()) {
+      response.mutable_flushed()->set_token(request.flush().token());
+    } else {
+      response.mutable_batch()->set_id(batches++);
+    }
+    stream.Write(response);
+  }
+  return grpc::Status::OK;
+}
+
+TEST_F(PackStreamTest, ResponsesComeInOrderUntilTheEnd) {
+  auto stream = Open(Echo);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_EQ((*stream)->opened().look_ahead(), 17);
+  EXPECT_TRUE((*stream)->SendSizes({}).ok());
+  EXPECT_TRUE((*stream)->Send({}).ok());
+  EXPECT_TRUE((*stream)->Flush(5).ok());
+  EXPECT_TRUE((*stream)->HalfClose().ok());
+  EXPECT_EQ((*stream)->HalfClose().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ((*stream)->SendSizes({}).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ((*stream)->Next()->value().batch().id(), 0);
+  EXPECT_EQ((*stream)->Next()->value().batch().id(), 1);
+  EXPECT_EQ((*stream)->Next()->value().flushed().token(), 5);
+  EXPECT_FALSE((*stream)->Next()->has_value());
+  EXPECT_FALSE((*stream)->Next()->has_value());
+  EXPECT_TRUE((*stream)->Finish().ok());
+}
+
+// More than any window holds: it ends only if both sides work at once.
+TEST_F(PackStreamTest, OneThreadWritesWhileAnotherReads) {
+  constexpr int kTables = 2000;
+  auto stream = Open(Echo);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  std::thread writer([&] {
+    for (int i = 0; i < kTables; ++i) {
+      v1::SizeTable table;
+      table.set_counts(std::string(4096, '\0'));
+      EXPECT_TRUE((*stream)->SendSizes(std::move(table)).ok());
+    }
+    EXPECT_TRUE((*stream)->HalfClose().ok());
+  });
+  int batches = 0;
+  while (true) {
+    const auto response = (*stream)->Next();
+    ASSERT_TRUE(response.ok()) << response.status();
+    if (!response->has_value()) break;
+    ++batches;
+  }
+  writer.join();
+  EXPECT_EQ(batches, kTables);
+}
+
+TEST_F(PackStreamTest, AnErrorAtOpeningIsOpensError) {
+  const auto stream = Open([](grpc::ServerContext&, Stream&) {
+    return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "limits: none");
+  });
+  EXPECT_EQ(stream.status(), absl::InvalidArgumentError("limits: none"));
+}
+
+TEST_F(PackStreamTest, AFirstResponseOtherThanOpenedIsInternal) {
+  const auto silent = Open([](grpc::ServerContext&, Stream&) { return grpc::Status::OK; });
+  EXPECT_EQ(silent.status().code(), absl::StatusCode::kInternal);
+  const auto wrong = Open([](grpc::ServerContext&, Stream& stream) {
+    v1::PackResponse response;
+    response.mutable_batch();
+    stream.Write(response);
+    return grpc::Status::OK;
+  });
+  EXPECT_EQ(wrong.status().code(), absl::StatusCode::kInternal);
+}
+
+// A server that reads but never answers.
+grpc::Status Silence(grpc::ServerContext& /*context*/, Stream& stream) {
+  v1::PackRequest request;
+  while (stream.Read(&request)) {
+  }
+  return grpc::Status::OK;
+}
+
+TEST_F(PackStreamTest, OpeningIsBounded) {
+  const auto stream = Open(Silence, {.open_timeout = absl::Milliseconds(20)});
+  EXPECT_EQ(stream.status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(PackStreamTest, TheDeadlineEndsAnOpenStream) {
+  const auto stream = Open(Echo, {.deadline = absl::Now() + absl::Milliseconds(500)});
+  if (stream.ok()) {
+    EXPECT_EQ((*stream)->Next().status().code(), absl::StatusCode::kDeadlineExceeded);
+  } else {
+    EXPECT_EQ(stream.status().code(), absl::StatusCode::kDeadlineExceeded);
+  }
+}
+
+TEST_F(PackStreamTest, BatchesBeforeAnErrorAreDelivered) {
+  const auto stream = Open([](grpc::ServerContext&, Stream& server) {
+    Answer(server);
+    v1::PackResponse response;
+    response.mutable_batch()->set_id(3);
+    server.Write(response);
+    return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "graph 4");
+  });
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_EQ((*stream)->Next()->value().batch().id(), 3);
+  EXPECT_EQ((*stream)->Next().status(), absl::OutOfRangeError("graph 4"));
+  EXPECT_EQ((*stream)->Finish(), absl::OutOfRangeError("graph 4"));
+  EXPECT_EQ((*stream)->SendSizes({}).code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(PackStreamTest, CancelWakesAReader) {
+  const auto stream = Open(Echo);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  std::thread canceller([&] { (*stream)->Cancel(); });
+  EXPECT_EQ((*stream)->Next().status().code(), absl::StatusCode::kCancelled);
+  canceller.join();
+}
+
+TEST_F(PackStreamTest, AStreamMayBeDroppedAtAnyTime) {
+  auto stream = Open(Echo);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_TRUE((*stream)->SendSizes({}).ok());
+  stream->reset();
+}
+
+TEST(ConnectTest, NoServerIsDeadlineExceeded) {
+  EXPECT_EQ(Connect("unix:/nonexistent", absl::Milliseconds(20)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(ToAbslStatusTest, KeepsCodeAndMessage) {
+  EXPECT_EQ(ToAbslStatus(grpc::Status(grpc::StatusCode::DATA_LOSS, "torn")),
+            absl::DataLossError("torn"));
+  EXPECT_TRUE(ToAbslStatus(grpc::Status::OK).ok());
+}
+
+}  // namespace
+}  // namespace packhouse::client

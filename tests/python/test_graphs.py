@@ -1,0 +1,169 @@
+"""GraphTable: slicing, joining, comparing, and the messages it becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from random_graphs import molecules, random_schema, random_table
+
+from packhouse import GRAPHS, DType, GraphSchema, GraphTable, TensorSpec
+
+SEEDS = range(40)
+
+
+def table_of(seed: int, count: int = 12) -> GraphTable:
+    rng = np.random.default_rng(seed)
+    return random_table(rng, random_schema(rng), count)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_table_is_its_graphs_joined(seed: int) -> None:
+    table = table_of(seed)
+    graphs = [table.graph(position) for position in range(len(table))]
+    joined = GraphTable.from_graphs(table.schema, graphs, table.sizes, table.graph_ids)
+    assert joined.equals(table)
+    parts = [table.slice(start, start + 5) for start in range(0, len(table), 5)]
+    assert GraphTable.concatenate(parts).equals(table)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_taking_graphs_reorders_them_whole(seed: int) -> None:
+    table = table_of(seed)
+    positions = np.random.default_rng(seed).integers(0, len(table), 20)
+    taken = table.take(positions)
+    for place, position in enumerate(positions):
+        assert taken.slice(place, place + 1).equals(table.slice(int(position), int(position) + 1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_changed_byte_is_found_in_its_graph_alone(seed: int) -> None:
+    table = table_of(seed)
+    for spec in table.schema.tensors:
+        rows = table.rows(spec.component)
+        if not rows:
+            continue
+        row = int(np.random.default_rng(seed).integers(0, rows))
+        owner = int(np.searchsorted(table.offsets(spec.component), row, side="right")) - 1
+        changed = table.tensors[spec.name].copy()
+        changed.view(np.uint8).reshape(rows, -1)[row, -1] ^= 1
+        other = GraphTable(
+            table.schema, table.sizes, table.tensors | {spec.name: changed}, table.graph_ids
+        )
+        assert np.flatnonzero(table.differing(other)).tolist() == [owner]
+
+
+def test_changed_sizes_and_ids_differ() -> None:
+    table = molecules(np.random.default_rng(3), 6)
+    swapped = table.take([1, 0, 2, 3, 4, 5])
+    assert np.flatnonzero(table.differing(swapped)).tolist() == [0, 1]
+    renamed = GraphTable(table.schema, table.sizes, table.tensors, [0, 1, 2, 9, 4, 5])
+    assert np.flatnonzero(table.differing(renamed)).tolist() == [3]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("max_bytes", [1, 300, 1 << 20])
+def test_chunks_hold_every_graph_once_within_their_bound(seed: int, max_bytes: int) -> None:
+    table = table_of(seed)
+    start = 0
+    for chunk in table.to_chunks(max_bytes):
+        stop = start + chunk.sizes.num_graphs
+        part = table.slice(start, stop)
+        assert stop == start + 1 or part.nbytes <= max_bytes
+        assert chunk.sizes.counts == part.sizes.tobytes()
+        assert ids_of(chunk.sizes) == part.graph_ids.tolist()
+        assert {tensor.name: tensor.data for tensor in chunk.tensors} == {
+            name: column.tobytes() for name, column in part.tensors.items()
+        }
+        start = stop
+    assert start == len(table)
+
+
+def test_size_tables_leave_the_tensors_out() -> None:
+    table = molecules(np.random.default_rng(1), 100)
+    messages = list(table.to_size_tables(16 * 30))
+    assert [message.num_graphs for message in messages] == [30, 30, 30, 10]
+    assert b"".join(message.counts for message in messages) == table.sizes.tobytes()
+    assert [message.first_id for message in messages] == [0, 30, 60, 90]
+
+
+def test_ids_up_to_the_largest_travel() -> None:
+    largest = (1 << 64) - 1
+    sizes = np.empty((2, 0), np.uint32)
+    table = GraphTable(GraphSchema(()), sizes, graph_ids=[largest - 1, largest])
+    assert ids_of(table.to_size_table()) == [largest - 1, largest]
+
+
+def test_empty_tables_are_tables() -> None:
+    schema = molecules(np.random.default_rng(0), 1).schema
+    empty = GraphTable.from_graphs(schema, ())
+    assert len(empty) == 0 and list(empty.to_chunks()) == []
+    assert empty.equals(GraphTable.concatenate([empty, empty]))
+
+
+def test_lists_become_the_schemas_types() -> None:
+    schema = GraphSchema(
+        ("nodes", "edges"),
+        (
+            TensorSpec("x", DType.FLOAT32, "nodes", (2,)),
+            TensorSpec("to", DType.INT16, "edges", index_into="nodes"),
+            TensorSpec("y", DType.INT8, GRAPHS),
+        ),
+    )
+    graphs: list[dict[str, Any]] = [
+        {"x": [[0.5, 1], [2, 3]], "to": [1], "y": 4},
+        {"x": [[5, 6]], "to": [], "y": [7]},
+    ]
+    table = GraphTable.from_graphs(
+        schema,
+        graphs,
+        first_id=5,
+    )
+    assert table.sizes.tolist() == [[2, 1], [1, 0]]
+    assert table.graph_ids.tolist() == [5, 6]
+    assert table.tensors["to"].dtype == np.int16
+    assert table.graph(1)["x"].tolist() == [[5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ({"x": [1.0]}, "'to' is missing"),
+        ({"x": [[1.0, 2.0]], "to": [0]}, "rows of 'x'"),
+        ({"x": [1.0], "to": [70000]}, "70000"),
+        ({"x": [1.0], "to": [0.5]}, "float64"),
+        ({"x": [1.0], "to": [0], "from": [0, 0]}, "'from' has 2 rows"),
+    ],
+)
+def test_a_graph_that_breaks_the_schema_is_refused(
+    graph: dict[str, Any], message: str
+) -> None:
+    schema = GraphSchema(
+        ("nodes", "edges"),
+        (
+            TensorSpec("x", DType.FLOAT32, "nodes"),
+            TensorSpec("to", DType.INT16, "edges", index_into="nodes"),
+            TensorSpec("from", DType.INT16, "edges", index_into="nodes"),
+        ),
+    )
+    with pytest.raises(ValueError, match=message):
+        GraphTable.from_graphs(schema, [{"from": [0], **graph}])
+
+
+def test_columns_that_disagree_with_sizes_are_refused() -> None:
+    table = molecules(np.random.default_rng(0), 3)
+    with pytest.raises(ValueError, match="'y' has shape"):
+        GraphTable(table.schema, table.sizes, table.tensors | {"y": np.zeros(4, np.float32)})
+    with pytest.raises(ValueError, match="'z' is not in the schema"):
+        GraphTable(table.schema, table.sizes, table.tensors | {"z": np.zeros(3)})
+    with pytest.raises(ValueError, match="give sizes"):
+        GraphTable.from_graphs(GraphSchema(("nodes",)), [{}])
+
+
+def ids_of(message: Any) -> list[int]:
+    """Graph ids of a SizeTable message."""
+    if message.WhichOneof("ids") == "first_id":
+        return list(range(message.first_id, message.first_id + message.num_graphs))
+    ids: list[int] = np.frombuffer(message.graph_ids, "<u8").tolist()
+    return ids

@@ -1,0 +1,181 @@
+"""Named histograms and plans of a real server."""
+
+from __future__ import annotations
+
+import itertools
+
+import grpc
+import numpy as np
+import pytest
+from random_graphs import molecules
+
+from packhouse import (
+    Client,
+    Histogram,
+    PackhouseError,
+    PackOptions,
+    PlacementRule,
+    PlanHeuristic,
+    PriorityKind,
+)
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A histogram's name that no other test uses."""
+    return f"tests/{request.node.name.partition('[')[0]}-{next(_numbers)}"
+
+
+SIZES = molecules(np.random.default_rng(0), 2000).sizes
+
+
+def expect_same(left: Histogram, right: Histogram) -> None:
+    assert left.components == right.components
+    assert left.tuples.tolist() == right.tuples.tolist()
+    assert left.counts.tolist() == right.counts.tolist()
+
+
+def expect_code(raised: pytest.ExceptionInfo[PackhouseError], code: grpc.StatusCode) -> None:
+    assert raised.value.code is code
+    assert raised.value.message
+
+
+def test_observed_sizes_are_counted(client: Client, name: str) -> None:
+    assert client.observe(name, [SIZES[:500], SIZES[500:]]) == (2000, 2000)
+    histogram = client.get_histogram(name)
+    expect_same(histogram, Histogram.from_sizes(SIZES))
+    assert histogram.totals == {"nodes": SIZES[:, 0].sum(), "edges": SIZES[:, 1].sum()}
+    assert client.observe(name, [SIZES[:3]]) == (3, 2003)
+
+
+def test_a_repeated_sequence_counts_once(client: Client, name: str) -> None:
+    tables = [SIZES[:100], SIZES[100:300]]
+    assert client.observe(name, tables, producer="worker") == (300, 300)
+    assert client.observe(name, tables, producer="worker") == (0, 300)
+    assert client.observe(name, tables, producer="other") == (300, 600)
+    assert client.observe(name, tables, producer="worker", first_sequence=2) == (200, 800)
+
+
+def test_merging_and_subtracting_cancel_out(client: Client, name: str) -> None:
+    client.observe(name, [SIZES])
+    before = client.get_histogram(name)
+    addend = Histogram.from_sizes(SIZES[:50] + 3)
+    assert client.merge_histogram(name, addend) == (50, 2050)
+    assert client.merge_histogram(name, addend, subtract=True).num_graphs == 2000
+    expect_same(client.get_histogram(name), before)
+
+
+def test_a_packed_stream_is_counted(client: Client, name: str) -> None:
+    options = PackOptions(limits={"nodes": 30}, histogram=name)
+    with client.pack_sizes([SIZES], options) as stream:
+        packed = np.concatenate([batch.sizes for batch in stream])
+    assert 0 < len(packed) < len(SIZES)
+    assert len(packed) + len(stream.rejections) == len(SIZES)
+    expect_same(client.get_histogram(name), Histogram.from_sizes(packed))
+
+
+def test_histograms_fail_with_their_codes(client: Client, name: str) -> None:
+    with pytest.raises(PackhouseError) as raised:
+        client.get_histogram(name)
+    expect_code(raised, grpc.StatusCode.NOT_FOUND)
+    with pytest.raises(PackhouseError) as raised:
+        client.delete_histogram(name)
+    expect_code(raised, grpc.StatusCode.NOT_FOUND)
+    addend = Histogram.from_sizes([[1, 1]] * 2)
+    with pytest.raises(PackhouseError) as raised:
+        client.merge_histogram(name, addend, subtract=True)
+    expect_code(raised, grpc.StatusCode.NOT_FOUND)
+
+    client.observe(name, [[[1, 1]]])
+    with pytest.raises(PackhouseError) as raised:
+        client.observe(name, [[[1, 1]]], components=("nodes", "sets"))
+    expect_code(raised, grpc.StatusCode.FAILED_PRECONDITION)
+    with pytest.raises(PackhouseError) as raised:
+        client.merge_histogram(name, addend, subtract=True)
+    expect_code(raised, grpc.StatusCode.OUT_OF_RANGE)
+    assert client.get_histogram(name).num_graphs == 1
+    with pytest.raises(PackhouseError) as raised:
+        list(client.pack_sizes([[[1]]], PackOptions({"sets": 5}, histogram=name), ("sets",)))
+    expect_code(raised, grpc.StatusCode.FAILED_PRECONDITION)
+
+    client.delete_histogram(name)
+    with pytest.raises(PackhouseError) as raised:
+        client.get_histogram(name)
+    expect_code(raised, grpc.StatusCode.NOT_FOUND)
+    with pytest.raises(PackhouseError) as raised:
+        client.observe("no spaces", [[[1, 1]]])
+    expect_code(raised, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+def test_what_the_source_raises_reaches_the_caller(client: Client, name: str) -> None:
+    with pytest.raises(ValueError, match="sizes"):
+        client.observe(name, [[[1, -1]]])
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_plan_partitions_its_histogram(client: Client, name: str, by_name: bool) -> None:
+    limits = {"nodes": 128, "edges": 288, "graphs": 7}
+    histogram = Histogram.from_sizes(SIZES)
+    client.observe(name, [SIZES])
+    plan = client.plan(name if by_name else histogram, limits, include_baselines=True)
+
+    used = np.zeros(len(plan.tuples), np.int64)
+    packs = 0
+    fullest = dict.fromkeys(limits, 0)
+    for pattern in plan.patterns:
+        rows = np.zeros(2, np.int64)
+        graphs = 0
+        for number, copies in pattern.entries:
+            used[number] += copies * pattern.repeats
+            rows += plan.tuples[number].astype(np.int64) * copies
+            graphs += copies
+        for component, count in zip(limits, (*rows, graphs), strict=True):
+            assert count <= limits[component]
+            fullest[component] = max(fullest[component], int(count))
+        packs += pattern.repeats
+    assert dict(zip(map(tuple, plan.tuples.tolist()), used.tolist())) == dict(
+        zip(map(tuple, histogram.tuples.tolist()), histogram.counts.tolist())
+    )
+
+    best = plan.best
+    assert best.packs == packs >= best.lower_bound
+    assert best.gap == pytest.approx(packs / best.lower_bound - 1)
+    assert list(best.components) == list(limits)
+    for component, total in (*histogram.totals.items(), ("graphs", len(SIZES))):
+        figures = best.components[component]
+        assert figures.capacity == limits[component]
+        assert figures.efficiency == pytest.approx(total / (packs * limits[component]))
+        assert figures.fullest_pack == fullest[component]
+    tried = [summary for summary in plan.summaries if summary.keeps_limits]
+    assert best.packs == min(summary.packs for summary in tried if not summary.unfinished)
+
+
+def test_a_plan_tries_what_it_is_told(client: Client) -> None:
+    heuristics = [
+        PlanHeuristic(kind, placement, component="edges" if kind is PriorityKind.COMPONENT else "")
+        for kind in PriorityKind
+        for placement in PlacementRule
+    ]
+    histogram = Histogram.from_sizes(SIZES)
+    plan = client.plan(
+        histogram, {"nodes": 128, "edges": 288}, heuristics=heuristics, summaries_only=True
+    )
+    assert len(plan.summaries) == len(heuristics)
+    assert plan.patterns == ()
+
+
+def test_plans_fail_with_their_codes(client: Client, name: str) -> None:
+    histogram = Histogram.from_sizes(SIZES)
+    with pytest.raises(PackhouseError) as raised:
+        client.plan(name, {"nodes": 128})
+    expect_code(raised, grpc.StatusCode.NOT_FOUND)
+    with pytest.raises(PackhouseError) as raised:
+        client.plan(histogram, {"nodes": 5})
+    expect_code(raised, grpc.StatusCode.OUT_OF_RANGE)
+    nothing_known: tuple[dict[str, int], ...] = ({}, {"sets": 5})
+    for limits in nothing_known:
+        with pytest.raises(PackhouseError) as raised:
+            client.plan(histogram, limits)
+        expect_code(raised, grpc.StatusCode.INVALID_ARGUMENT)

@@ -1,0 +1,59 @@
+"""Starting and stopping a server of one's own; a client without one."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import urllib.request
+
+import grpc
+import pytest
+
+from packhouse import Client, LocalServer, PackhouseError
+
+
+def script(path: pathlib.Path, text: str) -> pathlib.Path:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_missing_program_is_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing-here"):
+        LocalServer(tmp_path / "nothing-here")
+
+
+def test_a_program_that_does_not_get_ready_is_an_error(tmp_path: pathlib.Path) -> None:
+    program = script(tmp_path / "odd", "echo hello; exec cat")
+    with pytest.raises(RuntimeError, match="hello"):
+        with LocalServer(program):
+            pass
+    program = script(tmp_path / "gone", "exit 3")
+    server = LocalServer(program)
+    with pytest.raises(RuntimeError, match="''"):
+        server.start()
+
+
+def test_a_program_that_ignores_the_signal_is_killed(tmp_path: pathlib.Path) -> None:
+    program = script(
+        tmp_path / "stubborn",
+        # An ignored signal stays ignored across exec.
+        "trap '' TERM\necho 'listening grpc=127.0.0.1:1 http=-'\nexec sleep 1000",
+    )
+    with LocalServer(program, stop_timeout=0.2) as server:
+        assert (server.address, server.http_address) == ("127.0.0.1:1", "-")
+    assert server.returncode == -9
+
+
+@pytest.mark.skipif("PACKHOUSED" not in os.environ, reason="PACKHOUSED does not name a program")
+def test_a_server_serves_until_the_block_is_left() -> None:
+    with LocalServer() as server:
+        address = server.address
+        with Client(address):
+            pass
+        with urllib.request.urlopen(f"http://{server.http_address}/healthz", timeout=60) as page:
+            assert page.status == 200
+    assert server.returncode == 0
+    with pytest.raises(PackhouseError) as raised:
+        Client(address, connect_timeout=0.2)
+    assert raised.value.code is grpc.StatusCode.UNAVAILABLE

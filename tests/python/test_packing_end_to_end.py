@@ -1,0 +1,397 @@
+"""The Pack stream of a real server, held against the reference collation."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import threading
+from typing import Any, Iterator
+
+import grpc
+import numpy as np
+import pytest
+from random_graphs import molecules, random_schema, random_table
+from reference_collation import collate
+
+from packhouse import (
+    GRAPHS,
+    Batch,
+    Client,
+    DerivedTensor,
+    DType,
+    GraphSchema,
+    GraphTable,
+    LocalServer,
+    OversizePolicy,
+    PackhouseError,
+    PackOptions,
+    Padding,
+    PackStream,
+    Rejection,
+    TensorSpec,
+)
+from packhouse.v1 import graphs_pb2, packing_pb2, packing_pb2_grpc, sizes_pb2
+
+MOLECULE_LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
+
+
+def everything_returned(stream: Iterator[Batch], sent: GraphTable) -> list[Batch]:
+    """Reads to the end and asserts that each graph came once, unchanged."""
+    batches = list(stream)
+    order = np.argsort(sent.graph_ids)
+    received = GraphTable.concatenate([batch.unbatch() for batch in batches])
+    assert received.take(np.argsort(received.graph_ids)).equals(sent.take(order))
+    assert [batch.id for batch in batches] == list(range(len(batches)))
+    return batches
+
+
+def expect_same_tensors(batch: Batch, expected: dict[str, Any]) -> None:
+    """The schema's tensors come first and in its order; the order of derived ones is free."""
+    of_schema = [spec.name for spec in batch.schema.tensors]
+    assert list(batch.tensors)[: len(of_schema)] == of_schema
+    assert set(batch.tensors) == set(expected)
+    for name, tensor in expected.items():
+        received = batch.tensors[name]
+        assert received.dtype == tensor.dtype and received.shape == tensor.shape, name
+        assert received.tobytes() == tensor.tobytes(), name
+
+
+@pytest.mark.parametrize("padding", list(Padding))
+@pytest.mark.parametrize("seed", range(25))
+def test_batches_of_any_schema_equal_the_reference(
+    client: Client, seed: int, padding: Padding
+) -> None:
+    rng = np.random.default_rng(seed)
+    schema = random_schema(rng)
+    while not schema.tensors:
+        schema = random_schema(rng)
+    sent = random_table(rng, schema, 60)
+    limits = {name: int(rng.integers(11, 60)) for name in schema.components}
+    limits[GRAPHS] = int(rng.integers(2, 9))
+    options = PackOptions(
+        limits=limits, padding=padding, derived=tuple(DerivedTensor), chunk_bytes=1000
+    )
+    with client.pack([sent.slice(0, 25), sent.slice(25, 60)], options) as stream:
+        assert stream.opened.limits == limits
+        assert stream.opened.schema == schema
+        usable = stream.opened.usable
+        batches = everything_returned(stream, sent)
+    position_of = {int(name): position for position, name in enumerate(sent.graph_ids)}
+    for batch in batches:
+        assert len(batch) > 0
+        assert all(batch.real_rows[name] <= usable[name] for name in usable)
+        graphs = sent.take([position_of[int(name)] for name in batch.graph_ids])
+        expect_same_tensors(batch, collate(graphs, limits, padding, tuple(DerivedTensor)))
+
+
+def test_molecules_return_and_fill_their_batches(client: Client) -> None:
+    sent = molecules(np.random.default_rng(0), 4000)
+    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.GRAPH, look_ahead=512)
+    batches = everything_returned(client.pack([sent], options), sent)
+    assert all(batch.rows == MOLECULE_LIMITS for batch in batches)
+    filled = sum(batch.real_rows["nodes"] for batch in batches) / (128 * len(batches))
+    assert filled > 0.9
+
+
+def test_the_same_data_gives_the_same_batches(client: Client) -> None:
+    sent = molecules(np.random.default_rng(1), 500)
+    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.MASKED)
+    runs = [
+        [batch.graph_ids.tolist() for batch in client.pack(tables, options)]
+        for tables in ([sent], [sent.slice(start, start + 7) for start in range(0, 500, 7)])
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_graph_padding_is_that_of_jraph(client: Client) -> None:
+    """pad_with_graphs at (8 nodes, 9 edges, 5 graphs), as jraph computes it."""
+    schema = GraphSchema(
+        ("nodes", "edges"),
+        (
+            TensorSpec("senders", DType.INT32, "edges", index_into="nodes"),
+            TensorSpec("receivers", DType.INT32, "edges", index_into="nodes"),
+            TensorSpec("globals", DType.FLOAT32, GRAPHS),
+        ),
+    )
+    sent = GraphTable.from_graphs(
+        schema,
+        [
+            {"senders": [0] * 4, "receivers": [0, 1, 2, 2], "globals": 1},
+            {"senders": [0], "receivers": [1], "globals": 2},
+        ],
+        sizes=[[3, 4], [2, 1]],
+    )
+    options = PackOptions(
+        limits={"nodes": 8, "edges": 9, "graphs": 5},
+        padding=Padding.GRAPH,
+        derived=(DerivedTensor.ROW_COUNTS, DerivedTensor.MASKS),
+    )
+    # Both graphs are pending at the end, and the larger one may be placed first.
+    with client.pack([sent], options) as stream:
+        assert stream.opened.usable == {"nodes": 7, "edges": 9, "graphs": 4}
+        (batch,) = everything_returned(stream, sent)
+    first_is_first = batch.graph_ids.tolist() == [0, 1]
+    nodes, edges = ([3, 2], [4, 1]) if first_is_first else ([2, 3], [1, 4])
+    senders = [0, 0, 0, 0, 3] if first_is_first else [0, 2, 2, 2, 2]
+    assert batch.tensors["nodes/counts"].tolist() == [*nodes, 3, 0, 0]
+    assert batch.tensors["edges/counts"].tolist() == [*edges, 4, 0, 0]
+    assert batch.tensors["senders"].tolist() == [*senders, 5, 5, 5, 5]
+    assert batch.tensors["globals"].tolist()[2:] == [0, 0, 0]
+    assert batch.tensors["nodes/mask"].tolist() == [True] * 5 + [False] * 3
+    assert batch.tensors["edges/mask"].tolist() == [True] * 5 + [False] * 4
+    assert batch.tensors["graphs/mask"].tolist() == [True] * 2 + [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("padding", "usable"),
+    [
+        (Padding.NONE, {"nodes": 8, "edges": 9, "graphs": 5}),
+        (Padding.MASKED, {"nodes": 8, "edges": 9, "graphs": 5}),
+        (Padding.GRAPH, {"nodes": 7, "edges": 9, "graphs": 4}),
+    ],
+)
+def test_a_graph_may_fill_the_usable_rows_exactly_but_not_exceed_them(
+    client: Client, padding: Padding, usable: dict[str, int]
+) -> None:
+    limits = {"nodes": 8, "edges": 9, "graphs": 5}
+    options = PackOptions(limits=limits, padding=padding)
+    most = usable["nodes"]
+    sizes = [[most, 9], [most + 1, 0], [1, 10], [0, 0]]
+    with client.pack_sizes([sizes], options) as stream:
+        batches = list(stream)
+        assert stream.opened.usable == usable
+    assert sorted(int(name) for batch in batches for name in batch.graph_ids) == [0, 3]
+    assert sorted(stream.rejections, key=lambda rejection: rejection.graph_id) == [
+        Rejection(1, "REJECTION_REASON_TOO_LARGE", "nodes", most + 1, most),
+        Rejection(2, "REJECTION_REASON_TOO_LARGE", "edges", 10, 9),
+    ]
+
+
+def test_rejections_can_be_taken_as_they_come(client: Client) -> None:
+    taken: list[Rejection] = []
+    options = PackOptions(limits={"nodes": 4})
+    with client.pack_sizes([[[5, 1]] * 3], options, on_rejected=taken.extend) as stream:
+        assert list(stream) == []
+    assert [rejection.graph_id for rejection in taken] == [0, 1, 2]
+    assert stream.rejections == []
+
+
+def test_an_oversize_graph_ends_the_stream_if_asked_to(client: Client) -> None:
+    options = PackOptions(limits={"nodes": 4}, oversize=OversizePolicy.ERROR)
+    accepted = [[1, 1]] * 3
+    stream = client.pack_sizes([accepted, [[2, 2], [5, 1]]], options)
+    assert_ends_with(stream, grpc.StatusCode.OUT_OF_RANGE, accepted=[0, 1, 2])
+
+
+def assert_ends_with(stream: PackStream, code: grpc.StatusCode, accepted: list[int]) -> None:
+    """The graphs of good chunks are delivered before the error."""
+    names: list[int] = []
+    with pytest.raises(PackhouseError) as raised:
+        for batch in stream:
+            names += batch.graph_ids.tolist()
+    assert raised.value.code is code
+    assert raised.value.message
+    assert sorted(names) == accepted
+
+
+def test_a_bad_index_ends_the_stream_after_what_was_accepted(client: Client) -> None:
+    good = molecules(np.random.default_rng(2), 10)
+    senders = good.tensors["senders"].copy()
+    senders[-1] = good.sizes[-1, 0]
+    bad = GraphTable(good.schema, good.sizes, good.tensors | {"senders": senders}, first_id=10)
+    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.MASKED)
+    stream = client.pack([good, bad], options)
+    assert_ends_with(stream, grpc.StatusCode.INVALID_ARGUMENT, accepted=list(range(10)))
+
+
+@pytest.mark.parametrize(
+    "limits", [{}, {"nodes": 0}, {"sets": 5}, {"nodes": 5, "": 3}], ids=str
+)
+def test_limits_that_limit_nothing_known_are_refused(
+    client: Client, limits: dict[str, int]
+) -> None:
+    stream = client.pack_sizes([[[1, 1]]], PackOptions(limits=limits))
+    assert_ends_with(stream, grpc.StatusCode.INVALID_ARGUMENT, accepted=[])
+
+
+@pytest.mark.parametrize("padding", [Padding.MASKED, Padding.GRAPH])
+@pytest.mark.parametrize("missing", ["nodes", "edges", "graphs"])
+def test_a_fixed_shape_needs_every_limit(client: Client, padding: Padding, missing: str) -> None:
+    limits = {name: rows for name, rows in MOLECULE_LIMITS.items() if name != missing}
+    sent = molecules(np.random.default_rng(0), 1)
+    stream = client.pack([sent], PackOptions(limits=limits, padding=padding))
+    assert_ends_with(stream, grpc.StatusCode.INVALID_ARGUMENT, accepted=[])
+
+
+def test_sizes_alone_are_packed_too(client: Client) -> None:
+    sizes = molecules(np.random.default_rng(4), 3000).sizes
+    options = PackOptions(limits=MOLECULE_LIMITS, padding=Padding.GRAPH, chunk_bytes=4096)
+    batches = list(client.pack_sizes([sizes[:1700], sizes[1700:]], options))
+    seen = np.concatenate([batch.graph_ids for batch in batches])
+    assert np.sort(seen).tolist() == list(range(3000))
+    for batch in batches:
+        assert batch.tensors == {}
+        assert (batch.sizes == sizes[batch.graph_ids]).all()
+        assert batch.real_rows == {
+            "nodes": batch.sizes[:, 0].sum(),
+            "edges": batch.sizes[:, 1].sum(),
+            "graphs": len(batch),
+        }
+        assert batch.real_rows["nodes"] < 128 and batch.real_rows["edges"] <= 288
+
+
+def test_rows_of_a_table_have_no_component_but_graphs(client: Client) -> None:
+    schema = GraphSchema((), (TensorSpec("x", DType.INT64, GRAPHS, padding_value=-1),))
+    sent = GraphTable(schema, np.empty((10, 0), np.uint32), {"x": np.arange(10)})
+    options = PackOptions(limits={"graphs": 4}, padding=Padding.MASKED)
+    batches = everything_returned(client.pack([sent], options), sent)
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+    assert batches[-1].tensors["x"][2:].tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("tables", [[], [GraphTable(GraphSchema(), np.empty((0, 2), np.uint32))]])
+def test_no_graphs_make_no_batches(client: Client, tables: list[GraphTable]) -> None:
+    assert list(client.pack(tables, PackOptions(limits={"nodes": 5}))) == []
+
+
+def test_a_flush_delivers_what_is_pending(client: Client) -> None:
+    sent = molecules(np.random.default_rng(6), 5)
+    options = PackOptions(limits={"nodes": 10_000})
+    with client.open_pack(sent.schema, options) as stream:
+        stream.send(sent.slice(0, 3))
+        first = list(stream.read_until_flushed(stream.flush()))
+        assert [sorted(batch.graph_ids.tolist()) for batch in first] == [[0, 1, 2]]
+        assert stream.flushed is not None
+        assert (stream.flushed.num_graphs, stream.flushed.num_batches) == (3, 1)
+        assert list(stream.read_until_flushed(stream.flush())) == []
+        stream.send(sent.slice(3, 5))
+        stream.finish()
+        assert [sorted(batch.graph_ids.tolist()) for batch in stream] == [[3, 4]]
+        with pytest.raises(ValueError):
+            stream.send(sent)
+
+
+def test_a_delay_delivers_without_a_flush(client: Client) -> None:
+    sent = molecules(np.random.default_rng(7), 2)
+    options = PackOptions(limits={"nodes": 10_000}, max_delay=datetime.timedelta(milliseconds=1))
+    with client.open_pack(sent.schema, options) as stream:
+        stream.send(sent)
+        names: list[int] = []
+        while len(names) < 2:
+            names += next(stream).graph_ids.tolist()
+    assert sorted(names) == [0, 1]
+
+
+def endless(started: threading.Event, ended: threading.Event) -> Iterator[GraphTable]:
+    table = molecules(np.random.default_rng(8), 200)
+    started.set()
+    try:
+        for number in itertools.count():
+            yield GraphTable(table.schema, table.sizes, table.tensors, first_id=200 * number)
+    finally:
+        ended.set()
+
+
+def test_closing_early_cancels_and_lets_go_of_the_source(client: Client) -> None:
+    started, ended = threading.Event(), threading.Event()
+    stream = client.pack(endless(started, ended), PackOptions(limits=MOLECULE_LIMITS))
+    assert len(next(stream)) > 0
+    stream.close()
+    # What had arrived may still be read; then the iteration ends without an error.
+    for _ in stream:
+        pass
+    del stream
+    assert started.is_set() and ended.wait(60)
+
+
+def test_a_dropped_stream_is_cancelled(client: Client) -> None:
+    started, ended = threading.Event(), threading.Event()
+    for _ in client.pack(endless(started, ended), PackOptions(limits=MOLECULE_LIMITS)):
+        break
+    assert started.is_set() and ended.wait(60)
+
+
+def test_what_the_source_raises_reaches_the_reader_after_its_batches(client: Client) -> None:
+    def broken() -> Iterator[GraphTable]:
+        yield molecules(np.random.default_rng(9), 5)
+        raise KeyError("the disk is gone")
+
+    names: list[int] = []
+    with pytest.raises(KeyError, match="the disk is gone"):
+        for batch in client.pack(broken(), PackOptions(limits=MOLECULE_LIMITS)):
+            names += batch.graph_ids.tolist()
+    assert sorted(names) == [0, 1, 2, 3, 4]
+
+
+def open_request(**fields: Any) -> Any:
+    opening = PackOptions(limits={"nodes": 10}).to_proto(GraphSchema())
+    opening.MergeFrom(packing_pb2.PackOpen(**fields))
+    return packing_pb2.PackRequest(open=opening)
+
+
+def sizes_request(**fields: Any) -> Any:
+    return packing_pb2.PackRequest(sizes=sizes_pb2.SizeTable(**fields))
+
+
+ONE = np.array([1, 1], "<u4").tobytes()
+OPEN = open_request()
+
+
+@pytest.mark.parametrize(
+    ("requests", "code"),
+    [
+        ([sizes_request(num_graphs=1, counts=ONE)], "FAILED_PRECONDITION"),
+        ([packing_pb2.PackRequest(flush=packing_pb2.PackFlush())], "FAILED_PRECONDITION"),
+        ([OPEN, OPEN], "FAILED_PRECONDITION"),
+        ([OPEN, packing_pb2.PackRequest()], "INVALID_ARGUMENT"),
+        ([OPEN, sizes_request(num_graphs=1, counts=ONE[:-1])], "INVALID_ARGUMENT"),
+        ([OPEN, sizes_request(num_graphs=2, counts=ONE)], "INVALID_ARGUMENT"),
+        ([OPEN, sizes_request(num_graphs=1 << 62, counts=b"")], "INVALID_ARGUMENT"),
+        (
+            [OPEN, sizes_request(num_graphs=2, counts=ONE * 2, first_id=(1 << 64) - 2)],
+            "INVALID_ARGUMENT",
+        ),
+        ([OPEN, sizes_request(num_graphs=1, counts=ONE, graph_ids=b"1234")], "INVALID_ARGUMENT"),
+        (
+            [OPEN, sizes_request(num_graphs=2, counts=ONE * 2, graph_ids=b"12345678" * 2)],
+            "INVALID_ARGUMENT",
+        ),
+        ([OPEN, packing_pb2.PackRequest(graphs=graphs_pb2.GraphChunk())], "INVALID_ARGUMENT"),
+        ([open_request(look_ahead=65537)], "INVALID_ARGUMENT"),
+        ([open_request(derived=[1])], "INVALID_ARGUMENT"),
+        ([open_request(padding=99)], "INVALID_ARGUMENT"),
+        ([open_request(limits={"capacities": [{"component": "nodes", "rows": 9}]})],
+         "INVALID_ARGUMENT"),
+        ([open_request(schema={"components": ["nodes"]})], "INVALID_ARGUMENT"),
+        ([open_request(histogram="no spaces")], "INVALID_ARGUMENT"),
+    ],
+    ids=[
+        "chunk before open",
+        "flush before open",
+        "second open",
+        "empty request",
+        "truncated counts",
+        "too few counts",
+        "overflowing counts",
+        "ids past the last",
+        "truncated ids",
+        "duplicate ids",
+        "graphs on a stream of sizes",
+        "look-ahead beyond its bound",
+        "derived tensors of sizes",
+        "unknown padding",
+        "component limited twice",
+        "component listed twice",
+        "bad histogram name",
+    ],
+)
+def test_malformed_requests_end_with_their_code(
+    server: LocalServer, requests: list[Any], code: str
+) -> None:
+    with grpc.insecure_channel(server.address) as channel:
+        stub = packing_pb2_grpc.PackingServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as raised:
+            for response in stub.Pack(iter(requests), timeout=60):
+                assert response.WhichOneof("message") == "opened"
+    assert raised.value.code() is grpc.StatusCode[code]
+    assert raised.value.details()

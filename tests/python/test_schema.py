@@ -1,0 +1,81 @@
+"""Schemas: what is refused, and the way over the wire and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_graphs import random_schema
+
+from packhouse import DType, GraphSchema, TensorSpec
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_schema_survives_the_wire(seed: int) -> None:
+    schema = random_schema(np.random.default_rng(seed))
+    assert GraphSchema.from_proto(schema.to_proto()) == schema
+
+
+def test_a_padding_value_survives_the_wire_in_every_type() -> None:
+    for dtype in DType:
+        spec = TensorSpec("x", dtype, "nodes", padding_value=1)
+        assert len(spec.to_proto().padding_value) == dtype.numpy.itemsize
+        assert TensorSpec.from_proto(spec.to_proto()) == spec
+
+
+def test_zero_padding_is_left_out() -> None:
+    assert TensorSpec("x", DType.FLOAT64, "nodes").to_proto().padding_value == b""
+    assert TensorSpec("x", DType.FLOAT64, "nodes", padding_value=-0.0).to_proto().padding_value
+
+
+def test_every_numpy_type_of_the_wire_is_recognised() -> None:
+    for dtype in DType:
+        if dtype is not DType.BFLOAT16:
+            assert DType.of(dtype.numpy) is dtype
+            assert DType.of(dtype.numpy.newbyteorder(">")) is dtype
+    with pytest.raises(ValueError, match="complex128"):
+        DType.of(np.complex128)
+
+
+def test_row_bytes_multiply_the_extents() -> None:
+    assert TensorSpec("x", DType.BFLOAT16, "nodes", (3, 5)).row_bytes == 30
+    assert TensorSpec("x", DType.BOOL, "nodes").row_bytes == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": ""}, "tensor name ''"),
+        ({"name": "nodes/mask"}, "nodes/mask"),
+        ({"name": "x" * 129}, "1 to 128"),
+        ({"row_shape": (3, 0)}, "extent 0"),
+        ({"row_shape": (1 << 12, 1 << 12)}, "67108864 bytes"),
+        ({"index_into": "nodes"}, "FLOAT32"),
+        ({"index_into": "nodes", "dtype": DType.BFLOAT16}, "BFLOAT16"),
+        ({"index_into": "nodes", "dtype": DType.INT32, "padding_value": 1}, "padding_value"),
+        ({"dtype": DType.UINT8, "padding_value": 256}, "256"),
+        ({"dtype": DType.INT8, "padding_value": 0.5}, "0.5"),
+    ],
+)
+def test_a_bad_tensor_is_refused(fields: dict[str, object], message: str) -> None:
+    good: dict[str, object] = {"name": "x", "dtype": DType.FLOAT32, "component": "nodes"}
+    with pytest.raises(ValueError, match=message):
+        TensorSpec(**(good | fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("components", "tensors", "message"),
+    [
+        (("graphs",), (), "implied"),
+        (("nodes", "nodes"), (), "'nodes' is listed twice"),
+        (("a b",), (), "'a b'"),
+        ([f"c{number}" for number in range(17)], (), "17 components"),
+        (("nodes",), (TensorSpec("x", DType.INT8, "edges"),), "'edges'"),
+        (("nodes",), (TensorSpec("i", DType.INT8, "nodes", index_into="sets"),), "'sets'"),
+        (("nodes",), (TensorSpec("x", DType.INT8, "nodes"),) * 2, "'x' is listed twice"),
+    ],
+)
+def test_a_bad_schema_is_refused(
+    components: tuple[str, ...], tensors: tuple[TensorSpec, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        GraphSchema(components, tensors)
