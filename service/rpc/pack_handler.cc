@@ -12,6 +12,9 @@
 namespace packhouse::rpc {
 namespace {
 
+// Keeps a `rejected` message far below the smallest receive limit that clients have.
+constexpr int kMaxRejectionsPerMessage = 4096;
+
 absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema) {
   switch (payload) {
     case v1::PAYLOAD_UNSPECIFIED:
@@ -144,16 +147,17 @@ absl::Status PackHandler::AcceptChunk(GraphChunk chunk) {
   const std::optional<SizeTable> to_count =
       histogram_ ? std::optional(chunk.sizes()) : std::nullopt;
   PH_ASSIGN_OR_RETURN(const std::vector<Rejection> rejections, packer_->Offer(std::move(chunk)));
-  if (!rejections.empty()) {
-    v1::PackRejected& rejected = *ready_.emplace_back().mutable_rejected();
-    for (const Rejection& from : rejections) {
-      v1::Rejection& to = *rejected.add_rejections();
-      to.set_graph_id(from.graph_id);
-      to.set_reason(v1::REJECTION_REASON_TOO_LARGE);
-      to.set_component(std::string(packer_->schema().sizes().name(from.component)));
-      to.set_value(from.value);
-      to.set_bound(from.bound);
+  v1::PackRejected* rejected = nullptr;
+  for (const Rejection& from : rejections) {
+    if (rejected == nullptr || rejected->rejections_size() == kMaxRejectionsPerMessage) {
+      rejected = ready_.emplace_back().mutable_rejected();
     }
+    v1::Rejection& to = *rejected->add_rejections();
+    to.set_graph_id(from.graph_id);
+    to.set_reason(v1::REJECTION_REASON_TOO_LARGE);
+    to.set_component(std::string(packer_->schema().sizes().name(from.component)));
+    to.set_value(from.value);
+    to.set_bound(from.bound);
   }
   if (to_count) return CountSizes(*to_count, rejections);
   return absl::OkStatus();

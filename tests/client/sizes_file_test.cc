@@ -131,7 +131,7 @@ TEST_F(SizesFileTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(WriteHistogramFile("/nonexistent/file", *sizes).code(), absl::StatusCode::kUnavailable);
 }
 
-GraphSizes Histogram(std::vector<uint32_t> values, std::vector<uint64_t> counts) {
+GraphSizes Histogram(const std::vector<uint32_t>& values, const std::vector<uint64_t>& counts) {
   const std::size_t rows = counts.size();
   return {.components = {"nodes"}, .values = values, .counts = counts, .num_rows = rows};
 }

@@ -60,8 +60,28 @@ def test_a_picture_that_was_asked_for_must_be_drawn(
     assert "no picture" in capsys.readouterr().out
 
 
+def test_the_tool_is_asked_for_the_picture_with_the_limits(
+    server: LocalServer, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = tmp_path / "tool"
+    tool.write_text(f'#!/bin/sh\necho "$@" | tee "{tmp_path}/histogram.svg"\n')
+    tool.chmod(0o755)
+    (tmp_path / "sizes.csv").write_text("num_nodes,num_edges\n3,4\n")
+    arguments = ["--dataset", str(tmp_path / "sizes.csv"), "--cli", str(tool)]
+    arguments += ["--limit", "nodes=50", "--limit", "edges=60"]
+    status = main([*arguments, "--server", server.address, "--output", str(tmp_path)])
+    picture = str(tmp_path / "histogram.svg")
+    assert status == 0
+    assert f"picture of the sizes: {picture}" in capsys.readouterr().out
+    assert pathlib.Path(picture).read_text().split() == [
+        *("histogram", "--server", server.address, "--name", "demo", "--plot", picture),
+        *("--limit", "nodes=50", "--limit", "edges=60"),
+    ]
+
+
 def test_a_missing_data_set_is_named(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--dataset", str(tmp_path / "absent.npz"), "--server", "127.0.0.1:1"]) == 1
+    arguments = ["--dataset", str(tmp_path / "absent.npz"), "--output", str(tmp_path)]
+    assert main([*arguments, "--server", "127.0.0.1:1"]) == 1
     assert "absent.npz" in capsys.readouterr().err

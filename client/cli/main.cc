@@ -1,0 +1,23 @@
+// packhouse: the command line of the packing service. `packhouse --help` tells the rest.
+#include <CLI/CLI.hpp>
+
+#include "client/cli/histogram_command.h"
+#include "client/cli/pack_command.h"
+#include "client/cli/plan_command.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Packs graphs of varying size into full, fixed-shape batches.", "packhouse");
+  app.set_version_flag("--version", "packhouse " PACKHOUSE_VERSION);
+  app.require_subcommand(1);
+  packhouse::client::ExitCode code = packhouse::client::kExitOk;
+  packhouse::client::AddPlanCommand(app, code);
+  packhouse::client::AddPackCommand(app, code);
+  packhouse::client::AddHistogramCommand(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has an exit code for each kind of misuse, and throws for --help and --version too.
+    return app.exit(error) == 0 ? packhouse::client::kExitOk : packhouse::client::kExitUsage;
+  }
+  return code;
+}

@@ -1,0 +1,37 @@
+#include "client/cpp/channel.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace packhouse::client {
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
+                                                       absl::Duration timeout,
+                                                       const ChannelOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);
+  arguments.SetMaxSendMessageSize(options.max_send_bytes);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_time)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
+  // Pings without a call would strike even a patient server.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  // Otherwise channels to one address share one connection.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+
+  std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
+      address, options.credentials ? options.credentials : grpc::InsecureChannelCredentials(),
+      arguments);
+  if (!channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) {
+    return absl::DeadlineExceededError(absl::StrCat("no connection to a packhouse server at '",
+                                                    address, "' within ",
+                                                    absl::FormatDuration(timeout)));
+  }
+  return channel;
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,75 @@
+// Builds the columnar message of many graphs, one graph at a time.
+#ifndef PACKHOUSE_CLIENT_CPP_CHUNK_BUILDER_H_
+#define PACKHOUSE_CLIENT_CPP_CHUNK_BUILDER_H_
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "client/cpp/schema_layout.h"
+#include "packhouse/v1/graphs.pb.h"
+
+namespace packhouse::client {
+
+// Use: Create, then Add each graph, and Build whenever byte_size() or num_graphs() is enough for a
+// message (64 KiB to 1 MiB is a good size, and thousands of graphs if they are small):
+//
+//   const int32_t edge_index[] = {0, 1, 1, 0};   // [2 edges, 2]
+//   const float x[] = {0.5f, 1.5f};              // [2 nodes]
+//   status = builder->Add({2, 2}, {RowsOf<float>(x), RowsOf<int32_t>(edge_index)});
+//
+// Not thread-safe.
+class ChunkBuilder {
+ public:
+  // Errors: INVALID_ARGUMENT as ResolveSchema.
+  static absl::StatusOr<ChunkBuilder> Create(const v1::GraphSchema& schema);
+
+  // Adds a graph. `sizes` has its count per component, in schema order without `graphs`;
+  // `tensors[i]` the bytes of all its rows of the schema's tensor i, dense, little-endian, index
+  // tensors local to the graph. All graphs of a chunk have an id, or none has.
+  //
+  // The bytes are copied. On an error nothing was added. Index values are for the server to check.
+  // Errors: INVALID_ARGUMENT naming the tensor and both lengths if they disagree; or if an id is
+  // given to some graphs of the chunk only.
+  // Cost: O(bytes), amortised.
+  absl::Status Add(absl::Span<const uint32_t> sizes, absl::Span<const absl::string_view> tensors,
+                   std::optional<uint64_t> graph_id = std::nullopt);
+
+  // Graphs added since the last Build, and the bytes of their rows, sizes and ids.
+  std::size_t num_graphs() const { return num_graphs_; }
+  std::size_t byte_size() const { return byte_size_; }
+
+  // Hands over the chunk and begins a new, empty one.
+  v1::GraphChunk Build();
+
+ private:
+  explicit ChunkBuilder(SchemaLayout schema);
+  void Begin();
+
+  SchemaLayout schema_;
+  v1::GraphChunk chunk_;
+  std::size_t num_graphs_ = 0;
+  std::size_t byte_size_ = 0;
+};
+
+// The elements' bytes as Add wants them, without a copy. The host must be little-endian.
+template <typename T>
+absl::string_view RowsOf(absl::Span<const T> elements);
+
+// Implementation details follow.
+
+template <typename T>
+absl::string_view RowsOf(absl::Span<const T> elements) {
+  static_assert(std::endian::native == std::endian::little, "convert with AppendLittleEndian");
+  return absl::string_view(reinterpret_cast<const char*>(elements.data()),
+                           elements.size() * sizeof(T));
+}
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_CHUNK_BUILDER_H_

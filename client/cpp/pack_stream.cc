@@ -1,0 +1,114 @@
+#include "client/cpp/pack_stream.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/status.h"
+#include "grpcpp/alarm.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/sync_stream.h"
+
+namespace packhouse::client {
+
+struct PackStream::Call {
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriterInterface<v1::PackRequest, v1::PackResponse>> stream;
+  // Until the answer to `open` or the end of the wait for it, whichever clears it first.
+  std::atomic<bool> opening = true;
+};
+
+absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
+    v1::PackingService::StubInterface& stub, const v1::PackOpen& open,
+    const PackStreamOptions& options) {
+  auto call = std::make_shared<Call>();
+  call->context.set_deadline(absl::ToChronoTime(options.deadline));
+
+  // A context has one deadline, that of the whole stream; a timer bounds the opening.
+  grpc::Alarm alarm;
+  alarm.Set(absl::ToChronoTime(absl::Now() + options.open_timeout), [call](bool expired) {
+    if (expired && call->opening.exchange(false)) call->context.TryCancel();
+  });
+  call->stream = stub.Pack(&call->context);
+  auto stream = std::unique_ptr<PackStream>(new PackStream(call));
+  v1::PackRequest request;
+  *request.mutable_open() = open;
+  // If the write fails, the read does too and has the reason.
+  (void)stream->Write(request);
+  absl::StatusOr<std::optional<v1::PackResponse>> response = stream->Next();
+  const bool timed_out = !call->opening.exchange(false);
+  alarm.Cancel();
+  if (timed_out) {
+    return absl::DeadlineExceededError(absl::StrCat("the stream was not opened within ",
+                                                    absl::FormatDuration(options.open_timeout)));
+  }
+  if (!response.ok()) return response.status();
+  if (!response->has_value() || !(*response)->has_opened()) {
+    return absl::InternalError("the server's first response was not `opened`");
+  }
+  stream->opened_ = std::move(*(*response)->mutable_opened());
+  return stream;
+}
+
+PackStream::PackStream(std::shared_ptr<Call> call) : call_(std::move(call)) {}
+
+PackStream::~PackStream() {
+  if (status_.has_value()) return;
+  Cancel();
+  (void)Finish();
+}
+
+absl::Status PackStream::Write(const v1::PackRequest& request) {
+  if (half_closed_) return absl::CancelledError("the stream is half-closed");
+  if (!call_->stream->Write(request)) return absl::CancelledError("the stream has ended");
+  return absl::OkStatus();
+}
+
+absl::Status PackStream::Send(v1::GraphChunk chunk) {
+  v1::PackRequest request;
+  *request.mutable_graphs() = std::move(chunk);
+  return Write(request);
+}
+
+absl::Status PackStream::SendSizes(v1::SizeTable sizes) {
+  v1::PackRequest request;
+  *request.mutable_sizes() = std::move(sizes);
+  return Write(request);
+}
+
+absl::Status PackStream::Flush(uint64_t token) {
+  v1::PackRequest request;
+  request.mutable_flush()->set_token(token);
+  return Write(request);
+}
+
+absl::Status PackStream::HalfClose() {
+  if (half_closed_) return absl::CancelledError("the stream is half-closed");
+  half_closed_ = true;
+  if (!call_->stream->WritesDone()) return absl::CancelledError("the stream has ended");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<v1::PackResponse>> PackStream::Next() {
+  if (!status_.has_value()) {
+    v1::PackResponse response;
+    if (call_->stream->Read(&response)) return response;
+    // Only now: gRPC hands out the status when every response has been read.
+    status_ = ToAbslStatus(call_->stream->Finish());
+  }
+  if (!status_->ok()) return *status_;
+  return std::nullopt;
+}
+
+absl::Status PackStream::Finish() {
+  while (true) {
+    const absl::StatusOr<std::optional<v1::PackResponse>> response = Next();
+    if (!response.ok()) return response.status();
+    if (!response->has_value()) return absl::OkStatus();
+  }
+}
+
+void PackStream::Cancel() { call_->context.TryCancel(); }
+
+}  // namespace packhouse::client

@@ -1,0 +1,91 @@
+// One Pack stream: graphs or sizes in, full batches out.
+#ifndef PACKHOUSE_CLIENT_CPP_PACK_STREAM_H_
+#define PACKHOUSE_CLIENT_CPP_PACK_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "packhouse/v1/packing.grpc.pb.h"
+#include "packhouse/v1/packing.pb.h"
+
+namespace packhouse::client {
+
+struct PackStreamOptions {
+  // How long Open waits for `opened`. A server at its bound of streams lets further ones wait
+  // silently, so do not make it infinite.
+  absl::Duration open_timeout = absl::Seconds(10);
+  // When the whole stream ends with DEADLINE_EXCEEDED, whatever its state.
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+// Use: Open; one thread calls Send..., at the end HalfClose; another calls Next until it returns
+// nullopt (all batches received) or an error. The server stops reading when its responses are not
+// read, so a program that first writes everything and then reads will hang.
+//
+// Threads: Send, SendSizes, Flush and HalfClose from one thread at a time; Next and Finish from one
+// thread at a time, which may be another; Cancel from any thread at any time. The destructor needs
+// the stream to itself; it cancels what has not ended.
+//
+// Every graph sent comes back in exactly one Batch or one PackRejected, unless the stream fails:
+// then graphs not received in a batch must be sent again.
+class PackStream {
+ public:
+  // Opens a stream and waits for the server's answer, see opened(). `stub` may go away afterwards.
+  //
+  // Errors: the server's (see PackingService.Pack); DEADLINE_EXCEEDED after options.open_timeout.
+  static absl::StatusOr<std::unique_ptr<PackStream>> Open(v1::PackingService::StubInterface& stub,
+                                                          const v1::PackOpen& open,
+                                                          const PackStreamOptions& options = {});
+
+  PackStream(const PackStream&) = delete;
+  PackStream& operator=(const PackStream&) = delete;
+  ~PackStream();
+
+  // What the server resolved: limits, padding, size of a batch. Constant.
+  const v1::PackOpened& opened() const { return opened_; }
+
+  // Each sends one message and blocks while the server reads nothing (its bound of unsent batches
+  // is reached). OK says that the message is on its way, not that the server accepted it.
+  //
+  // Errors: CANCELLED once the stream has ended or is half-closed; why, Next or Finish tells.
+  absl::Status Send(v1::GraphChunk chunk);
+  absl::Status SendSizes(v1::SizeTable sizes);
+  // All pending graphs are packed now; `flushed` with the token follows their batches.
+  absl::Status Flush(uint64_t token);
+  // Says that nothing more will be sent. The server packs what is left, then ends the stream.
+  absl::Status HalfClose();
+
+  // The next response: batch, rejected or flushed, in the server's order; nullopt when the stream
+  // has ended well. Blocks until there is one. After the end it keeps giving the same answer.
+  //
+  // Errors: the stream's status. Batches received before it are good.
+  absl::StatusOr<std::optional<v1::PackResponse>> Next();
+
+  // Skips all further responses and returns the stream's status, OK if every graph was delivered.
+  // Blocks until the stream has ended: half-close or cancel it before.
+  absl::Status Finish();
+
+  // Ends the stream with CANCELLED as soon as can be. Batches under way are lost.
+  void Cancel();
+
+ private:
+  struct Call;
+  explicit PackStream(std::shared_ptr<Call> call);
+  absl::Status Write(const v1::PackRequest& request);
+
+  // The call's context outlives the stream for as long as a timer refers to it.
+  const std::shared_ptr<Call> call_;
+  v1::PackOpened opened_;
+  // Below: the writer's.
+  bool half_closed_ = false;
+  // Below: the reader's. Set when the stream has ended.
+  std::optional<absl::Status> status_;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_PACK_STREAM_H_

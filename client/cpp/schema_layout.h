@@ -1,0 +1,54 @@
+// A graph schema resolved: component numbers instead of names, row sizes in bytes.
+#ifndef PACKHOUSE_CLIENT_CPP_SCHEMA_LAYOUT_H_
+#define PACKHOUSE_CLIENT_CPP_SCHEMA_LAYOUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "packhouse/v1/graphs.pb.h"
+
+namespace packhouse::client {
+
+// Bytes of one element; 0 for UNSPECIFIED and for values this client does not know.
+std::size_t ElementBytes(v1::DataType dtype);
+
+struct TensorLayout {
+  std::string name;
+  v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
+  std::vector<uint32_t> row_shape;
+  // Elements of one row, and their bytes; both at least 1.
+  std::size_t row_elements = 0;
+  std::size_t row_bytes = 0;
+  // The component it grows along: its place in SchemaLayout::components, or components.size() for
+  // `graphs`.
+  std::size_t component = 0;
+  // For an index tensor, the component it points into, numbered likewise.
+  std::optional<std::size_t> index_into;
+};
+
+struct SchemaLayout {
+  // Without `graphs`.
+  std::vector<std::string> components;
+  // In schema order.
+  std::vector<TensorLayout> tensors;
+};
+
+// Resolves `schema`; one that was left unset everywhere is resolved by the caller as
+// DefaultSchema(), since a message cannot tell "unset" from "no component".
+//
+// Errors: INVALID_ARGUMENT naming the tensor or component: a name twice, `graphs` listed, an
+// unknown component or dtype, an extent of 0, a row of more than 16 MiB, an index tensor that is
+// not of an integer type.
+// Cost: O(components * tensors); thread-safe.
+absl::StatusOr<SchemaLayout> ResolveSchema(const v1::GraphSchema& schema);
+
+// What the server takes an unset schema for: `nodes`, `edges`, no tensors.
+v1::GraphSchema DefaultSchema();
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_SCHEMA_LAYOUT_H_

@@ -1,0 +1,185 @@
+#include "client/cpp/unbatch.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/cpp/little_endian.h"
+
+namespace packhouse::client {
+namespace {
+
+template <typename... Args>
+absl::Status Malformed(const Args&... what) {
+  return absl::InvalidArgumentError(absl::StrCat("batch: ", what...));
+}
+
+// Size tuples of the real graphs, `graphs` included as the last component.
+class RealSizes {
+ public:
+  RealSizes(const std::string& sizes, std::size_t components)
+      : counts_(sizes), components_(components) {}
+
+  uint64_t Rows(std::size_t graph, std::size_t component) const {
+    return component == components_ ? 1 : counts_[graph * components_ + component];
+  }
+
+ private:
+  const LittleEndianView<uint32_t> counts_;
+  const std::size_t components_;
+};
+
+// Subtracts from every element of `rows` the first row of its graph in the component pointed into.
+template <typename T>
+absl::Status MakeIndicesLocal(const TensorLayout& tensor, const RealSizes& sizes,
+                              std::size_t num_graphs, std::string& rows) {
+  char* element = rows.data();
+  uint64_t offset = 0;
+  for (std::size_t graph = 0; graph < num_graphs; ++graph) {
+    const uint64_t elements = sizes.Rows(graph, tensor.component) * tensor.row_elements;
+    const uint64_t bound = sizes.Rows(graph, *tensor.index_into);
+    for (uint64_t i = 0; i < elements; ++i, element += sizeof(T)) {
+      const T index = LoadLittleEndian<T>(element);
+      // A negative index becomes huge, and so does one before the graph's first row.
+      const uint64_t local = static_cast<uint64_t>(index) - offset;
+      if (local >= bound) {
+        return Malformed(
+            "tensor '", tensor.name, "' of graph ", graph, " holds the index ",
+            static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(index),
+            ", outside its rows ", offset, " to ", offset + bound);
+      }
+      StoreLittleEndian(static_cast<T>(local), element);
+    }
+    offset += bound;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeIndicesLocal(const TensorLayout& tensor, const RealSizes& sizes,
+                              std::size_t num_graphs, std::string& rows) {
+  switch (tensor.dtype) {
+    case v1::DATA_TYPE_INT8:
+      return MakeIndicesLocal<int8_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_INT16:
+      return MakeIndicesLocal<int16_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_INT32:
+      return MakeIndicesLocal<int32_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_INT64:
+      return MakeIndicesLocal<int64_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_UINT8:
+      return MakeIndicesLocal<uint8_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_UINT16:
+      return MakeIndicesLocal<uint16_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_UINT32:
+      return MakeIndicesLocal<uint32_t>(tensor, sizes, num_graphs, rows);
+    case v1::DATA_TYPE_UINT64:
+      return MakeIndicesLocal<uint64_t>(tensor, sizes, num_graphs, rows);
+    default:
+      return Malformed("tensor '", tensor.name, "' holds indices, but its dtype is no integer");
+  }
+}
+
+absl::Status CheckTensor(const TensorLayout& expected, uint64_t rows, const v1::Tensor& tensor) {
+  if (tensor.name() != expected.name) {
+    return Malformed("tensor '", tensor.name(), "' where the schema has '", expected.name, "'");
+  }
+  if (tensor.dtype() != expected.dtype) {
+    return Malformed("tensor '", tensor.name(), "' has dtype ", static_cast<int>(tensor.dtype()),
+                     ", in the schema it is ", static_cast<int>(expected.dtype));
+  }
+  bool same_shape = static_cast<std::size_t>(tensor.shape_size()) == expected.row_shape.size() + 1;
+  if (same_shape && tensor.shape(0) != rows) {
+    return Malformed("tensor '", tensor.name(), "' has ", tensor.shape(0),
+                     " rows, its component has ", rows);
+  }
+  for (std::size_t i = 0; same_shape && i < expected.row_shape.size(); ++i) {
+    same_shape = tensor.shape(static_cast<int>(i) + 1) == expected.row_shape[i];
+  }
+  if (!same_shape) {
+    return Malformed("tensor '", tensor.name(), "' differs from the schema in its row shape");
+  }
+  // By division: rows * row_bytes could overflow.
+  const std::size_t bytes = tensor.data().size();
+  if (bytes / expected.row_bytes != rows || bytes % expected.row_bytes != 0) {
+    return Malformed("tensor '", tensor.name(), "' has ", bytes, " bytes for ", rows, " rows of ",
+                     expected.row_bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Lengths and sums; on success the number of graphs.
+absl::StatusOr<std::size_t> CheckSizes(const SchemaLayout& schema, const v1::Batch& batch) {
+  const std::size_t num_components = schema.components.size();
+  if (batch.graph_ids().size() % sizeof(uint64_t) != 0) {
+    return Malformed("graph_ids has ", batch.graph_ids().size(), " bytes, no multiple of 8");
+  }
+  const std::size_t num_graphs = batch.graph_ids().size() / sizeof(uint64_t);
+  if (batch.sizes().size() != num_graphs * num_components * sizeof(uint32_t)) {
+    return Malformed("sizes has ", batch.sizes().size(), " bytes for ", num_graphs, " graphs of ",
+                     num_components, " components");
+  }
+  if (static_cast<std::size_t>(batch.real_rows_size()) != num_components + 1 ||
+      static_cast<std::size_t>(batch.rows_size()) != num_components + 1) {
+    return Malformed("real_rows and rows have ", batch.real_rows_size(), " and ", batch.rows_size(),
+                     " values, must have ", num_components + 1);
+  }
+  const RealSizes sizes(batch.sizes(), num_components);
+  for (std::size_t k = 0; k <= num_components; ++k) {
+    const int i = static_cast<int>(k);
+    // Cannot overflow: fewer than 2^32 graphs' counts of 32 bits fit into a message.
+    uint64_t sum = 0;
+    for (std::size_t graph = 0; graph < num_graphs; ++graph) sum += sizes.Rows(graph, k);
+    const std::string& name = k == num_components ? std::string("graphs") : schema.components[k];
+    if (batch.real_rows(i) != sum) {
+      return Malformed("real_rows says ", batch.real_rows(i), " ", name, ", sizes add up to ", sum);
+    }
+    if (batch.rows(i) < sum) {
+      return Malformed("rows says ", batch.rows(i), " ", name, ", fewer than the real ", sum);
+    }
+  }
+  if (static_cast<std::size_t>(batch.tensors_size()) < schema.tensors.size()) {
+    return Malformed("has ", batch.tensors_size(), " tensors, the schema ", schema.tensors.size());
+  }
+  return num_graphs;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::GraphChunk> Unbatch(const v1::GraphSchema& schema, const v1::Batch& batch) {
+  const absl::StatusOr<SchemaLayout> layout = ResolveSchema(schema);
+  if (!layout.ok()) return layout.status();
+  return Unbatch(*layout, batch);
+}
+
+absl::StatusOr<v1::GraphChunk> Unbatch(const SchemaLayout& schema, const v1::Batch& batch) {
+  const absl::StatusOr<std::size_t> num_graphs = CheckSizes(schema, batch);
+  if (!num_graphs.ok()) return num_graphs.status();
+  const RealSizes sizes(batch.sizes(), schema.components.size());
+
+  v1::GraphChunk chunk;
+  chunk.mutable_sizes()->set_num_graphs(*num_graphs);
+  chunk.mutable_sizes()->set_counts(batch.sizes());
+  chunk.mutable_sizes()->set_graph_ids(batch.graph_ids());
+  for (std::size_t i = 0; i < schema.tensors.size(); ++i) {
+    const TensorLayout& layout = schema.tensors[i];
+    const v1::Tensor& tensor = batch.tensors(static_cast<int>(i));
+    const int component = static_cast<int>(layout.component);
+    absl::Status status = CheckTensor(layout, batch.rows(component), tensor);
+    if (!status.ok()) return status;
+
+    v1::TensorData* data = chunk.add_tensors();
+    data->set_name(layout.name);
+    data->set_data(tensor.data().data(), batch.real_rows(component) * layout.row_bytes);
+    if (layout.index_into.has_value()) {
+      status = MakeIndicesLocal(layout, sizes, *num_graphs, *data->mutable_data());
+      if (!status.ok()) return status;
+    }
+  }
+  return chunk;
+}
+
+}  // namespace packhouse::client

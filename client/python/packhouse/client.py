@@ -1,0 +1,266 @@
+"""The client: start here."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
+
+import grpc
+import numpy.typing as npt
+
+from packhouse.errors import PackhouseError
+from packhouse.graphs import GraphTable
+from packhouse.histogram import Histogram
+from packhouse.packing import (
+    OnRejected,
+    PackOptions,
+    PackStream,
+    RequestQueue,
+    TableRequests,
+    limits_to_proto,
+)
+from packhouse.planning import Plan, PlanHeuristic
+from packhouse.schema import GraphSchema
+from packhouse.v1 import (
+    histogram_pb2,
+    histogram_pb2_grpc,
+    packing_pb2_grpc,
+    planning_pb2,
+    planning_pb2_grpc,
+)
+
+# Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
+MAX_MESSAGE_BYTES: Final = 64 << 20
+
+
+class ObserveTotals(NamedTuple):
+    """What a call of `observe` or `merge_histogram` counted, and what the histogram then held."""
+
+    num_counted: int
+    num_graphs: int
+
+
+class Client:
+    """A connection to one server, of its own; use it as a context manager.
+
+    Unary calls have a deadline of `timeout` seconds. Failed calls raise PackhouseError. All methods
+    may be called from any thread; for several streams at full speed give each its own Client.
+    Close it before a fork, or make a new one in the child.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        connect_timeout: float = 10.0,
+        timeout: float = 60.0,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+    ) -> None:
+        """Connects to HOST:PORT or unix:PATH, without encryption; waits until that worked.
+
+        Raises PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
+        """
+        self._timeout = timeout
+        self._channel = grpc.insecure_channel(
+            address,
+            options=[
+                ("grpc.max_receive_message_length", max_message_bytes),
+                ("grpc.max_send_message_length", max_message_bytes),
+                # Otherwise clients of one address share a connection.
+                ("grpc.use_local_subchannel_pool", 1),
+            ],
+        )
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=connect_timeout)
+        except grpc.FutureTimeoutError:
+            self._channel.close()
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE,
+                f"no server at {address} within {connect_timeout} s",
+            ) from None
+        self._packing = packing_pb2_grpc.PackingServiceStub(self._channel)
+        self._histograms = histogram_pb2_grpc.HistogramServiceStub(self._channel)
+        self._planning = planning_pb2_grpc.PlanningServiceStub(self._channel)
+
+    def close(self) -> None:
+        """Cancels what still runs and disconnects. Idempotent."""
+        self._channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def pack(
+        self,
+        tables: Iterable[GraphTable],
+        options: PackOptions,
+        on_rejected: OnRejected | None = None,
+    ) -> PackStream:
+        """Streams whole graphs, or sizes if their schema has no tensors; iterate over the batches.
+
+        `tables` is read by another thread, as fast as the server takes it; all tables share one
+        schema. An exception in it is raised to the reader, after the batches of what was sent.
+        Graphs that are too large are collected in `PackStream.rejections`, or given to
+        `on_rejected` on the reading thread. An empty `tables` makes an empty stream of sizes.
+        """
+        remaining = iter(tables)
+        first = next(remaining, None)
+        if first is None:
+            return self._start_pack(GraphSchema(), (), options, on_rejected)
+        return self._start_pack(
+            first.schema, itertools.chain((first,), remaining), options, on_rejected
+        )
+
+    def pack_sizes(
+        self,
+        sizes: Iterable[npt.ArrayLike],
+        options: PackOptions,
+        components: Sequence[str] = ("nodes", "edges"),
+        on_rejected: OnRejected | None = None,
+    ) -> PackStream:
+        """Streams sizes only: tables [n, l], whose graphs are numbered from 0 in order.
+
+        The batches say which graphs belong together (`graph_ids`); tensors stay here.
+        """
+        schema = GraphSchema(components)
+
+        def tables() -> Iterator[GraphTable]:
+            first_id = 0
+            for table in sizes:
+                numbered = GraphTable(schema, table, first_id=first_id)
+                first_id += len(numbered)
+                yield numbered
+
+        return self._start_pack(schema, tables(), options, on_rejected)
+
+    def open_pack(
+        self,
+        schema: GraphSchema,
+        options: PackOptions,
+        on_rejected: OnRejected | None = None,
+    ) -> PackStream:
+        """A stream to be fed by hand with `send`, `flush` and `finish`."""
+        requests = RequestQueue(options.to_proto(schema))
+        return PackStream(self._packing.Pack, requests, schema, options, on_rejected)
+
+    def observe(
+        self,
+        histogram: str,
+        sizes: Iterable[npt.ArrayLike],
+        components: Sequence[str] = ("nodes", "edges"),
+        half_life: datetime.timedelta | None = None,
+        producer: str = "",
+        first_sequence: int = 1,
+    ) -> ObserveTotals:
+        """Counts tables of sizes [n, l] in a named histogram, which is created if need be.
+
+        With a `producer`, requests are numbered from `first_sequence`, and those that were counted
+        before are not counted again: after a failure call it with the same tables. A table is one
+        request, but for large ones: they are sent in parts of 1 MiB.
+        """
+        # What `sizes` raises in gRPC's sending thread is raised here instead.
+        failure: list[Exception] = []
+
+        def requests() -> Iterator[Any]:
+            try:
+                tables = (GraphTable(GraphSchema(components), table) for table in sizes)
+                parts = (part for table in tables for part in table.to_size_tables())
+                for sequence, part in enumerate(parts, first_sequence):
+                    request = histogram_pb2.ObserveRequest(
+                        histogram=histogram, components=components, sizes=part
+                    )
+                    if half_life is not None:
+                        request.half_life.FromTimedelta(half_life)
+                    if producer:
+                        request.producer_sequence.producer = producer
+                        request.producer_sequence.sequence = sequence
+                    yield request
+            except Exception as error:
+                failure.append(error)
+
+        counted, graphs_now = 0, 0
+        try:
+            for response in self._histograms.Observe(requests()):
+                counted += response.num_counted
+                graphs_now = response.num_graphs
+        except grpc.RpcError as error:
+            failure.append(PackhouseError.of(error))
+        if failure:
+            raise failure[0]
+        return ObserveTotals(counted, graphs_now)
+
+    def get_histogram(self, histogram: str) -> Histogram:
+        """The named histogram now. Errors: NOT_FOUND."""
+        request = histogram_pb2.GetHistogramRequest(histogram=histogram)
+        return Histogram.from_proto(self._unary(self._histograms.GetHistogram, request).histogram)
+
+    def merge_histogram(
+        self,
+        histogram: str,
+        addend: Histogram,
+        *,
+        subtract: bool = False,
+        producer: str = "",
+        sequence: int = 0,
+    ) -> ObserveTotals:
+        """Adds a histogram to a named one, or takes it away. Errors: see `MergeHistogram`."""
+        request = histogram_pb2.MergeHistogramRequest(
+            histogram=histogram, addend=addend.to_proto(), subtract=subtract
+        )
+        if producer:
+            request.producer_sequence.producer = producer
+            request.producer_sequence.sequence = sequence
+        response = self._unary(self._histograms.MergeHistogram, request)
+        return ObserveTotals(response.num_counted, response.num_graphs)
+
+    def delete_histogram(self, histogram: str) -> None:
+        """Forgets a named histogram. Errors: NOT_FOUND."""
+        request = histogram_pb2.DeleteHistogramRequest(histogram=histogram)
+        self._unary(self._histograms.DeleteHistogram, request)
+
+    def plan(
+        self,
+        source: Histogram | str,
+        limits: Mapping[str, int],
+        *,
+        heuristics: Sequence[PlanHeuristic] = (),
+        summaries_only: bool = False,
+        include_baselines: bool = False,
+        include_notebook: bool = False,
+    ) -> Plan:
+        """Plans a histogram, given whole or by its name on the server.
+
+        Errors: see `packhouse.v1.PlanningService.Plan`; OUT_OF_RANGE if a graph alone exceeds
+        `limits`.
+        """
+        request = planning_pb2.PlanRequest(
+            limits=limits_to_proto(limits),
+            heuristics=[heuristic.to_proto() for heuristic in heuristics],
+            summaries_only=summaries_only,
+            include_baselines=include_baselines,
+            include_notebook=include_notebook,
+        )
+        if isinstance(source, str):
+            request.histogram_name = source
+        else:
+            request.histogram.CopyFrom(source.to_proto())
+        return Plan.from_proto(self._unary(self._planning.Plan, request))
+
+    def _start_pack(
+        self,
+        schema: GraphSchema,
+        tables: Iterable[GraphTable],
+        options: PackOptions,
+        on_rejected: OnRejected | None,
+    ) -> PackStream:
+        requests = TableRequests(options.to_proto(schema), tables, schema, options.chunk_bytes)
+        return PackStream(self._packing.Pack, requests, schema, options, on_rejected)
+
+    def _unary(self, method: Any, request: Any) -> Any:
+        try:
+            return method(request, timeout=self._timeout, wait_for_ready=True)
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None

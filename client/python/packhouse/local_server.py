@@ -1,0 +1,115 @@
+"""A server of one's own, for tests, notebooks and the demo."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import subprocess
+import time
+from typing import IO, Final, Sequence
+
+_READY_LINE: Final = re.compile(r"listening grpc=(\S+) http=(\S+)")
+
+
+class LocalServer:
+    """Runs `packhoused` on ports of the system's choice for the length of a `with` block.
+
+    `address` is the gRPC address, `http_address` that of metrics and health. The program's log goes
+    to this process's stderr, or to `log`. Leaving the block drains it, or kills it after
+    `stop_timeout` seconds; `returncode` is its exit status then.
+    """
+
+    def __init__(
+        self,
+        binary: str | os.PathLike[str] | None = None,
+        *,
+        arguments: Sequence[str] = (),
+        log: IO[bytes] | None = None,
+        start_timeout: float = 20.0,
+        stop_timeout: float = 40.0,
+    ) -> None:
+        """Without `binary`: the variable PACKHOUSED, else `packhoused` on PATH.
+
+        Raises FileNotFoundError if there is none.
+        """
+        self._binary = find_server(binary)
+        self._arguments = tuple(arguments)
+        self._log = log
+        self._start_timeout = start_timeout
+        self._stop_timeout = stop_timeout
+        self._process: subprocess.Popen[bytes] | None = None
+        self.address = ""
+        self.http_address = ""
+        self.returncode: int | None = None
+
+    def __enter__(self) -> LocalServer:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the program and waits until it serves. Raises RuntimeError if it does not."""
+        self._process = subprocess.Popen(
+            [
+                self._binary,
+                *("--listen", "127.0.0.1:0"),
+                *("--http-listen", "127.0.0.1:0"),
+                *self._arguments,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        line = self._read_line()
+        ready = _READY_LINE.fullmatch(line)
+        if ready is None:
+            self.stop()
+            raise RuntimeError(f"{self._binary} did not get ready: it said {line!r}")
+        self.address, self.http_address = ready.groups()
+
+    def stop(self) -> None:
+        """Asks the program to drain and waits for its end. Idempotent."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(self._stop_timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self.returncode = process.returncode
+
+    def _read_line(self) -> str:
+        """The first line of output, or what there is of it at the deadline or the end."""
+        assert self._process is not None and self._process.stdout is not None
+        deadline = time.monotonic() + self._start_timeout
+        output = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in output:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    break
+                received = os.read(self._process.stdout.fileno(), 4096)
+                if not received:
+                    break
+                output += received
+        return output.decode(errors="replace").partition("\n")[0].strip()
+
+
+def find_server(binary: str | os.PathLike[str] | None = None) -> str:
+    """The path of packhoused: the argument, else $PACKHOUSED, else PATH.
+
+    Raises FileNotFoundError.
+    """
+    wanted = os.fspath(binary) if binary else os.environ.get("PACKHOUSED", "packhoused")
+    found = shutil.which(wanted)
+    if found is None:
+        raise FileNotFoundError(f"no program {wanted!r}: build packhouse, or set PACKHOUSED")
+    return found

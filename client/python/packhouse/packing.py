@@ -1,0 +1,390 @@
+"""One `Pack` stream: graphs in, full batches out."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import threading
+from collections import deque
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Sequence
+
+import grpc
+
+from packhouse.batch import Batch, DerivedTensor, Padding
+from packhouse.errors import PackhouseError
+from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
+from packhouse.schema import GraphSchema
+from packhouse.v1 import batch_pb2, packing_pb2
+
+# Messages that wait for the connection when `PackStream.send` runs ahead of it.
+_MAX_WAITING_REQUESTS: Final = 2
+
+
+class OversizePolicy(enum.IntEnum):
+    """What happens to a graph beyond the limits; see `packhouse.v1.OversizePolicy`."""
+
+    REJECT = 1
+    ERROR = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class PackOptions:
+    """How a stream is packed; every field is documented in `packhouse.v1.PackOpen`.
+
+    `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
+    limit. 0 and None elsewhere mean the server's default. `chunk_bytes` bounds one message sent.
+    """
+
+    limits: Mapping[str, int]
+    padding: Padding = Padding.NONE
+    look_ahead: int = 0
+    max_age: int = 0
+    max_delay: datetime.timedelta | None = None
+    derived: Sequence[DerivedTensor] = ()
+    oversize: OversizePolicy = OversizePolicy.REJECT
+    histogram: str = ""
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+
+    def to_proto(self, schema: GraphSchema) -> Any:
+        """The `packhouse.v1.PackOpen` for a stream of graphs of this schema."""
+        message = packing_pb2.PackOpen(
+            schema=schema.to_proto(),
+            limits=limits_to_proto(self.limits),
+            padding=int(self.padding),
+            look_ahead=self.look_ahead,
+            max_age=self.max_age,
+            payload="PAYLOAD_GRAPHS" if schema.tensors else "PAYLOAD_SIZES",
+            oversize_policy=int(self.oversize),
+            derived=[int(derived) for derived in self.derived],
+            histogram=self.histogram,
+        )
+        if self.max_delay is not None:
+            message.max_delay.FromTimedelta(self.max_delay)
+        return message
+
+
+@dataclasses.dataclass(frozen=True)
+class PackOpened:
+    """What the server resolved. `limits` is the padded shape, `usable` the most real rows."""
+
+    schema: GraphSchema
+    limits: dict[str, int]
+    usable: dict[str, int]
+    look_ahead: int
+    max_age: int
+    padding: Padding
+    batch_bytes: int
+
+    @staticmethod
+    def from_proto(message: Any) -> PackOpened:
+        """Reads a `packhouse.v1.PackOpened`."""
+        return PackOpened(
+            schema=GraphSchema.from_proto(message.schema),
+            limits={capacity.component: capacity.rows for capacity in message.limits.capacities},
+            usable={capacity.component: capacity.rows for capacity in message.usable.capacities},
+            look_ahead=message.look_ahead,
+            max_age=message.max_age,
+            padding=Padding(message.padding),
+            batch_bytes=message.batch_bytes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Rejection:
+    """A graph that will be in no batch: it has `value` rows of `component`, `bound` are usable."""
+
+    graph_id: int
+    reason: str  # Name of a packhouse.v1.RejectionReason.
+    component: str
+    value: int
+    bound: int
+
+
+@dataclasses.dataclass(frozen=True)
+class PackFlushed:
+    """Answers a flush: totals since the stream was opened."""
+
+    token: int
+    num_graphs: int
+    num_batches: int
+    num_rejected: int
+
+
+OnRejected = Callable[[Sequence[Rejection]], None]
+
+
+class PackStream(Iterator[Batch]):
+    """Batches as they come; get one from `Client.pack`, `pack_sizes` or `open_pack`.
+
+    Iterate over it until it ends, or leave its `with` block (or drop it) to cancel the call.
+    Iterating raises PackhouseError if the call fails, after all batches that preceded the error.
+
+    Memory is bounded both ways: the server holds at most two unsent batches and then stops reading,
+    and no more than a few messages wait on this side. Read from one thread; `send`, `flush` and
+    `finish` may be called from another.
+    """
+
+    def __init__(
+        self,
+        start_call: Callable[[Iterator[Any]], Any],
+        requests: TableRequests | RequestQueue,
+        schema: GraphSchema,
+        options: PackOptions,
+        on_rejected: OnRejected | None = None,
+    ) -> None:
+        self._schema = schema
+        self._options = options
+        self._requests = requests
+        self._on_rejected = on_rejected
+        self._opened: PackOpened | None = None
+        self._next_token = 1
+        self._closed = False
+        self._early: deque[Batch] = deque()
+        # Rejected so far; stays empty if `on_rejected` takes them.
+        self.rejections: list[Rejection] = []
+        # The answer to the last flush.
+        self.flushed: PackFlushed | None = None
+        self._call = start_call(requests)
+        if isinstance(requests, RequestQueue) and not self._call.add_callback(requests.close):
+            requests.close()
+
+    @property
+    def opened(self) -> PackOpened:
+        """What the server resolved; waits for it. Raises PackhouseError if opening failed."""
+        while self._opened is None:
+            batch = self._read()
+            if batch is not None:
+                self._early.append(batch)
+        return self._opened
+
+    def __next__(self) -> Batch:
+        if self._early:
+            return self._early.popleft()
+        try:
+            while True:
+                batch = self._read()
+                if batch is not None:
+                    return batch
+        except PackhouseError as error:
+            if self._closed and error.code is grpc.StatusCode.CANCELLED:
+                raise StopIteration from None
+            raise
+
+    def send(self, table: GraphTable) -> None:
+        """Sends graphs on a stream made by `open_pack`.
+
+        Waits while the server pushes back: many more graphs than a batch holds must be read by
+        another thread meanwhile. Raises PackhouseError once the call has failed, or ValueError
+        after `finish` or `close`.
+        """
+        if table.schema != self._schema:
+            raise ValueError("the table has another schema than the stream")
+        for request in requests_of(table, self._options.chunk_bytes):
+            self._put(request)
+
+    def flush(self) -> int:
+        """Asks for all pending graphs to be packed now; returns the token of the answer."""
+        token = self._next_token
+        self._next_token += 1
+        self._put(packing_pb2.PackRequest(flush=packing_pb2.PackFlush(token=token)))
+        return token
+
+    def read_until_flushed(self, token: int) -> Iterator[Batch]:
+        """The batches up to the answer to that flush, which is then in `flushed`."""
+        while self.flushed is None or self.flushed.token != token:
+            if self._early:
+                yield self._early.popleft()
+                continue
+            batch = self._read()
+            if batch is not None:
+                yield batch
+
+    def finish(self) -> None:
+        """Ends the requests; the batches left then come, and the stream ends."""
+        self._manual_queue().finish()
+
+    def close(self) -> None:
+        """Cancels the call if it still runs. Idempotent."""
+        self._closed = True
+        self._requests.close()
+        self._call.cancel()
+
+    def __enter__(self) -> PackStream:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _manual_queue(self) -> RequestQueue:
+        if not isinstance(self._requests, RequestQueue):
+            raise ValueError("this stream sends the tables it was made with")
+        return self._requests
+
+    def _put(self, request: Any) -> None:
+        if not self._manual_queue().put(request):
+            # The call has ended, so asking for its code does not wait.
+            if not self._closed and self._call.code() is not grpc.StatusCode.OK:
+                raise PackhouseError.of(self._call)
+            raise ValueError("the stream has ended")
+
+    def _read(self) -> Batch | None:
+        """Takes in one response; a batch is returned. Raises StopIteration at the end."""
+        failure: Exception | None = None
+        try:
+            response = next(self._call)
+        except StopIteration:
+            if not isinstance(self._requests, TableRequests) or self._requests.error is None:
+                raise
+            failure = self._requests.error
+        except grpc.RpcError as error:
+            failure = PackhouseError.of(error)
+            # The error is the call itself, whose traceback would keep this stream alive.
+            error.__traceback__ = None
+        if failure is not None:
+            self._requests.close()
+            raise failure
+        kind = response.WhichOneof("message")
+        if kind == "batch":
+            return Batch.from_proto(response.batch, self._schema)
+        if kind == "rejected":
+            self._reject(response.rejected)
+        elif kind == "opened":
+            self._opened = PackOpened.from_proto(response.opened)
+        elif kind == "flushed":
+            totals = response.flushed
+            self.flushed = PackFlushed(
+                token=totals.token,
+                num_graphs=totals.num_graphs,
+                num_batches=totals.num_batches,
+                num_rejected=totals.num_rejected,
+            )
+        return None
+
+    def _reject(self, message: Any) -> None:
+        rejections = [
+            Rejection(
+                graph_id=rejection.graph_id,
+                reason=packing_pb2.RejectionReason.Name(rejection.reason),
+                component=rejection.component,
+                value=rejection.value,
+                bound=rejection.bound,
+            )
+            for rejection in message.rejections
+        ]
+        if self._on_rejected is not None:
+            self._on_rejected(rejections)
+        else:
+            self.rejections.extend(rejections)
+
+
+class TableRequests(Iterator[Any]):
+    """The requests for an iterable of tables; gRPC's sending thread pulls them.
+
+    If the iterable raises, the requests end there, so that what was sent is still packed, and the
+    reader gets `error` afterwards. Keeps no reference to the call: a dropped stream is cancelled.
+    """
+
+    def __init__(
+        self, opening: Any, tables: Iterable[GraphTable], schema: GraphSchema, chunk_bytes: int
+    ) -> None:
+        self.error: Exception | None = None
+        self._closed = False
+        self._running = threading.Lock()
+        # Below: guarded by _running, which is held while the caller's iterable works.
+        self._requests: Iterator[Any] = self._generate(opening, tables, schema, chunk_bytes)
+
+    def __next__(self) -> Any:
+        request = None
+        with self._running:
+            if not self._closed:
+                try:
+                    request = next(self._requests, None)
+                except Exception as error:  # Whatever it is, it is the caller's.
+                    self.error = error
+        if self._closed:
+            self.close()
+        if request is None:
+            raise StopIteration
+        return request
+
+    def close(self) -> None:
+        """Ends the requests and lets go of the iterable, as soon as it is not at work."""
+        self._closed = True
+        if self._running.acquire(blocking=False):
+            self._requests = iter(())
+            self._running.release()
+
+    @staticmethod
+    def _generate(
+        opening: Any, tables: Iterable[GraphTable], schema: GraphSchema, chunk_bytes: int
+    ) -> Iterator[Any]:
+        yield packing_pb2.PackRequest(open=opening)
+        for table in tables:
+            if table.schema != schema:
+                raise ValueError("the tables of a stream have different schemas")
+            yield from requests_of(table, chunk_bytes)
+
+
+class RequestQueue(Iterator[Any]):
+    """A short queue between callers of `PackStream.send` and gRPC's sending thread."""
+
+    def __init__(self, opening: Any) -> None:
+        self._condition = threading.Condition()
+        # Below: guarded by _condition.
+        self._waiting: deque[Any] = deque([packing_pb2.PackRequest(open=opening)])
+        self._finished = False
+        self._closed = False
+
+    def put(self, request: Any) -> bool:
+        """Waits for room; False if the queue was finished or closed."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: len(self._waiting) < _MAX_WAITING_REQUESTS or self._finished or self._closed
+            )
+            if self._finished or self._closed:
+                return False
+            self._waiting.append(request)
+            self._condition.notify_all()
+            return True
+
+    def __next__(self) -> Any:
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting or self._finished or self._closed)
+            if self._closed or not self._waiting:
+                raise StopIteration
+            request = self._waiting.popleft()
+            self._condition.notify_all()
+            return request
+
+    def finish(self) -> None:
+        """No more requests after those that wait."""
+        with self._condition:
+            self._finished = True
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """Drops what waits and wakes both sides."""
+        with self._condition:
+            self._closed = True
+            self._waiting.clear()
+            self._condition.notify_all()
+
+
+def requests_of(table: GraphTable, chunk_bytes: int) -> Iterator[Any]:
+    """The `packhouse.v1.PackRequest` messages that carry a table."""
+    if table.schema.tensors:
+        for chunk in table.to_chunks(chunk_bytes):
+            yield packing_pb2.PackRequest(graphs=chunk)
+    else:
+        for sizes in table.to_size_tables(chunk_bytes):
+            yield packing_pb2.PackRequest(sizes=sizes)
+
+
+def limits_to_proto(limits: Mapping[str, int]) -> Any:
+    """The `packhouse.v1.Limits` for capacities by component."""
+    return batch_pb2.Limits(
+        capacities=[
+            batch_pb2.Capacity(component=component, rows=rows) for component, rows in limits.items()
+        ]
+    )

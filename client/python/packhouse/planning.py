@@ -1,0 +1,150 @@
+"""Plans: how the graphs of a histogram share packs. See `packhouse.v1.PlanningService`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+from typing import Any, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.v1 import planning_pb2
+
+
+class PriorityKind(enum.IntEnum):
+    """In which order sizes are placed; see `packhouse.v1.PriorityKind`."""
+
+    PRODUCT = 1
+    SUM = 2
+    MAX = 3
+    MIN = 4
+    COMPONENT = 5
+
+
+class PlacementRule(enum.IntEnum):
+    """Which pack with room gets the next graph; see `packhouse.v1.PlacementRule`."""
+
+    BEST_FIT = 1
+    FIRST_FIT = 2
+
+
+class PlanAlgorithm(enum.IntEnum):
+    """How a plan is made; see `packhouse.v1.PlanAlgorithm`."""
+
+    TUPLE_PACKING = 1
+    NOTEBOOK = 2
+    NO_PACKING = 3
+    SINGLE_COMPONENT = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanHeuristic:
+    """One way to plan. `component` belongs to PriorityKind.COMPONENT."""
+
+    priority: PriorityKind = PriorityKind.PRODUCT
+    placement: PlacementRule = PlacementRule.BEST_FIT
+    algorithm: PlanAlgorithm = PlanAlgorithm.TUPLE_PACKING
+    component: str = ""
+    weights: Sequence[int] = ()
+
+    def to_proto(self) -> Any:
+        """This heuristic as a `packhouse.v1.PlanHeuristic`."""
+        return planning_pb2.PlanHeuristic(
+            algorithm=self.algorithm,
+            placement=self.placement,
+            priority=planning_pb2.Priority(
+                kind=self.priority, component=self.component, weights=self.weights
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class ComponentEfficiency:
+    """What holds for one component over a whole plan; `capacity` 0 means no limit."""
+
+    capacity: int
+    efficiency: float
+    fullest_pack: int
+    efficiency_of_fullest: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanSummary:
+    """A plan's figures. No plan for these limits has fewer than `lower_bound` packs."""
+
+    name: str
+    packs: int
+    lower_bound: int
+    lower_bound_name: str
+    gap: float
+    components: dict[str, ComponentEfficiency]
+    keeps_limits: bool
+    num_patterns: int
+    elapsed: datetime.timedelta
+    unfinished: bool
+
+    @staticmethod
+    def from_proto(message: Any) -> PlanSummary:
+        """Reads a `packhouse.v1.PlanSummary`."""
+        return PlanSummary(
+            name=message.name,
+            packs=message.packs,
+            lower_bound=message.lower_bound,
+            lower_bound_name=message.lower_bound_name,
+            gap=message.gap,
+            components={
+                part.component: ComponentEfficiency(
+                    capacity=part.capacity,
+                    efficiency=part.efficiency,
+                    fullest_pack=part.fullest_pack,
+                    efficiency_of_fullest=part.efficiency_of_fullest,
+                )
+                for part in message.components
+            },
+            keeps_limits=message.keeps_limits,
+            num_patterns=message.num_patterns,
+            elapsed=message.elapsed.ToTimedelta(),
+            unfinished=message.unfinished,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern:
+    """Size tuples that fit together: (row of `Plan.tuples`, copies), and how many packs have it."""
+
+    entries: tuple[tuple[int, int], ...]
+    repeats: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """The best plan, in full, and one summary per heuristic tried.
+
+    `patterns` and `tuples` (uint32 [d, l]) are empty if only summaries were asked for.
+    """
+
+    best: PlanSummary
+    tuples: npt.NDArray[np.uint32]
+    patterns: tuple[Pattern, ...]
+    summaries: tuple[PlanSummary, ...]
+
+    @staticmethod
+    def from_proto(message: Any) -> Plan:
+        """Reads a `packhouse.v1.PlanResponse`."""
+        best = PlanSummary.from_proto(message.best)
+        # A summary lists the histogram's components and then `graphs`.
+        components = max(1, len(best.components) - 1)
+        return Plan(
+            best=best,
+            tuples=np.frombuffer(message.plan.tuples, "<u4").reshape(-1, components),
+            patterns=tuple(
+                Pattern(
+                    entries=tuple((entry.tuple, entry.copies) for entry in pattern.entries),
+                    repeats=pattern.repeats,
+                )
+                for pattern in message.plan.patterns
+            ),
+            summaries=tuple(PlanSummary.from_proto(summary) for summary in message.summaries),
+        )

@@ -1,0 +1,229 @@
+"""What tensors a graph has: element types, tensor specifications, the schema of a stream."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from typing import Any, Final, Sequence
+
+import numpy as np
+
+from packhouse.v1 import graphs_pb2
+
+# The component that every graph has exactly one row of; never listed in a schema.
+GRAPHS: Final = "graphs"
+
+MAX_COMPONENTS: Final = 16
+MAX_TENSORS: Final = 256
+MAX_ROW_BYTES: Final = 16 << 20
+
+_COMPONENT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TENSOR_NAME = re.compile(r"[A-Za-z0-9_.#-]{1,128}")
+
+
+class DType(enum.Enum):
+    """Element type of a tensor; the values are those of `packhouse.v1.DataType`."""
+
+    BOOL = 1
+    INT8 = 2
+    INT16 = 3
+    INT32 = 4
+    INT64 = 5
+    UINT8 = 6
+    UINT16 = 7
+    UINT32 = 8
+    UINT64 = 9
+    FLOAT16 = 10
+    BFLOAT16 = 11
+    FLOAT32 = 12
+    FLOAT64 = 13
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The little-endian numpy type; numpy has no bfloat16, whose bits travel as uint16."""
+        return _NUMPY_TYPES[self]
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether an index tensor may have this type."""
+        return self is not DType.BFLOAT16 and self.numpy.kind in "iu"
+
+    @staticmethod
+    def of(dtype: Any) -> DType:
+        """The type for a numpy dtype (or what numpy takes for one); never BFLOAT16.
+
+        Raises ValueError if the wire has no such type.
+        """
+        wanted = np.dtype(dtype).newbyteorder("<")
+        for candidate, numpy_type in _NUMPY_TYPES.items():
+            if numpy_type == wanted and candidate is not DType.BFLOAT16:
+                return candidate
+        raise ValueError(f"dtype {np.dtype(dtype)} cannot be sent")
+
+
+_NUMPY_TYPES: Final = {
+    DType.BOOL: np.dtype("?"),
+    DType.INT8: np.dtype("i1"),
+    DType.INT16: np.dtype("<i2"),
+    DType.INT32: np.dtype("<i4"),
+    DType.INT64: np.dtype("<i8"),
+    DType.UINT8: np.dtype("u1"),
+    DType.UINT16: np.dtype("<u2"),
+    DType.UINT32: np.dtype("<u4"),
+    DType.UINT64: np.dtype("<u8"),
+    DType.FLOAT16: np.dtype("<f2"),
+    DType.BFLOAT16: np.dtype("<u2"),
+    DType.FLOAT32: np.dtype("<f4"),
+    DType.FLOAT64: np.dtype("<f8"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """One tensor of every graph.
+
+    A graph has as many rows of it as its count in `component`, each of shape `row_shape` (empty:
+    a scalar). With `index_into` the values number rows of that component within the same graph.
+    `padding_value` is one element that fills padding rows (for BFLOAT16: its bits).
+
+    Raises ValueError naming the field and the value that is wrong.
+    """
+
+    name: str
+    dtype: DType
+    component: str
+    row_shape: tuple[int, ...] = ()
+    index_into: str | None = None
+    padding_value: int | float = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "row_shape", tuple(int(extent) for extent in self.row_shape))
+        if not _TENSOR_NAME.fullmatch(self.name):
+            raise ValueError(f"tensor name {self.name!r} is not 1 to 128 of [A-Za-z0-9_.#-]")
+        for extent in self.row_shape:
+            if extent < 1:
+                raise ValueError(f"tensor {self.name!r}: extent {extent} of row_shape is below 1")
+        if self.row_bytes > MAX_ROW_BYTES:
+            raise ValueError(
+                f"tensor {self.name!r}: a row has {self.row_bytes} bytes, more than {MAX_ROW_BYTES}"
+            )
+        if self.index_into is not None:
+            if not self.dtype.is_integer:
+                raise ValueError(f"index tensor {self.name!r} has dtype {self.dtype.name}")
+            if self.padding_value != 0:
+                raise ValueError(f"index tensor {self.name!r} has a padding_value")
+        if self.dtype.numpy.kind in "iu":
+            bounds = np.iinfo(self.dtype.numpy)
+            if (
+                not bounds.min <= self.padding_value <= bounds.max
+                or int(self.padding_value) != self.padding_value
+            ):
+                raise ValueError(
+                    f"tensor {self.name!r}: padding_value {self.padding_value} "
+                    f"is no {self.dtype.name}"
+                )
+
+    @property
+    def row_elements(self) -> int:
+        """Elements in one row."""
+        elements = 1
+        for extent in self.row_shape:
+            elements *= extent
+        return elements
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row on the wire."""
+        return self.row_elements * self.dtype.numpy.itemsize
+
+    def to_proto(self) -> Any:
+        """This tensor as a `packhouse.v1.TensorSpec`."""
+        # Compared as bytes, so that -0.0 is sent and only a true zero is left out.
+        padding = np.array(self.padding_value, self.dtype.numpy).tobytes()
+        return graphs_pb2.TensorSpec(
+            name=self.name,
+            dtype=self.dtype.value,
+            row_shape=self.row_shape,
+            component=self.component,
+            index_into=self.index_into or "",
+            padding_value=padding if any(padding) else b"",
+        )
+
+    @staticmethod
+    def from_proto(message: Any) -> TensorSpec:
+        """The reverse of `to_proto`. Raises ValueError on a message that is no tensor."""
+        dtype = DType(message.dtype)
+        padding: int | float = 0
+        if message.padding_value:
+            padding = np.frombuffer(message.padding_value, dtype.numpy, count=1)[0].item()
+        return TensorSpec(
+            name=message.name,
+            dtype=dtype,
+            component=message.component,
+            row_shape=tuple(message.row_shape),
+            index_into=message.index_into or None,
+            padding_value=padding,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphSchema:
+    """The components of a size tuple, in order, and the tensors that grow along them.
+
+    Raises ValueError naming the component or tensor that is wrong.
+    """
+
+    components: Sequence[str] = ("nodes", "edges")
+    tensors: Sequence[TensorSpec] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "components", tuple(self.components))
+        object.__setattr__(self, "tensors", tuple(self.tensors))
+        if len(self.components) > MAX_COMPONENTS:
+            raise ValueError(f"{len(self.components)} components, more than {MAX_COMPONENTS}")
+        if len(self.tensors) > MAX_TENSORS:
+            raise ValueError(f"{len(self.tensors)} tensors, more than {MAX_TENSORS}")
+        for name in self.components:
+            if not _COMPONENT_NAME.fullmatch(name):
+                raise ValueError(f"component name {name!r} is not 1 to 64 of [A-Za-z0-9_.-]")
+            if name == GRAPHS:
+                raise ValueError(f"component {GRAPHS!r} is implied and must not be listed")
+        _refuse_duplicates("component", self.components)
+        _refuse_duplicates("tensor", [tensor.name for tensor in self.tensors])
+        for tensor in self.tensors:
+            for component in (tensor.component, tensor.index_into):
+                if component is not None and component not in self.all_components:
+                    raise ValueError(f"tensor {tensor.name!r}: no component {component!r}")
+
+    @property
+    def all_components(self) -> tuple[str, ...]:
+        """The components, then `graphs`: the order of `Batch.rows` and of resolved limits."""
+        return (*self.components, GRAPHS)
+
+    def tensor(self, name: str) -> TensorSpec:
+        """The tensor of that name. Raises KeyError."""
+        for spec in self.tensors:
+            if spec.name == name:
+                return spec
+        raise KeyError(name)
+
+    def to_proto(self) -> Any:
+        """This schema as a `packhouse.v1.GraphSchema`."""
+        return graphs_pb2.GraphSchema(
+            components=self.components, tensors=[tensor.to_proto() for tensor in self.tensors]
+        )
+
+    @staticmethod
+    def from_proto(message: Any) -> GraphSchema:
+        """The reverse of `to_proto`. Raises ValueError on a message that is no schema."""
+        return GraphSchema(
+            components=tuple(message.components),
+            tensors=tuple(TensorSpec.from_proto(tensor) for tensor in message.tensors),
+        )
+
+
+def _refuse_duplicates(kind: str, names: Sequence[str]) -> None:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise ValueError(f"{kind} {name!r} is listed twice")

@@ -1,0 +1,304 @@
+#include "service/delivery/stream_packer.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/collation/uncollate.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+
+// Adds up what it is told.
+struct Tally {
+  uint64_t batches = 0;
+  uint64_t graphs = 0;
+  uint64_t rejected = 0;
+  uint64_t pending_graphs = 0;
+  uint64_t pending_bytes = 0;
+  uint64_t most_pending_bytes = 0;
+};
+
+class TallyingObserver final : public PackObserver {
+ public:
+  explicit TallyingObserver(Tally* tally) : tally_(tally) {}
+  void OnBatch(const Batch& batch, absl::Span<const uint64_t>) override {
+    ++tally_->batches;
+    tally_->graphs += batch.graph_ids.size();
+  }
+  void OnRejectedTooLarge(uint64_t graphs) override { tally_->rejected += graphs; }
+  void OnPending(uint64_t graphs, uint64_t bytes) override {
+    tally_->pending_graphs = graphs;
+    tally_->pending_bytes = bytes;
+    tally_->most_pending_bytes = std::max(tally_->most_pending_bytes, bytes);
+  }
+
+ private:
+  Tally* const tally_;
+};
+
+// A stream of sizes with components nodes, edges and the given limits.
+class SizesStreamTest : public ::testing::Test {
+ protected:
+  absl::Status Open(std::vector<uint64_t> capacities, StreamPackerOptions options = {}) {
+    options.capacities = std::move(capacities);
+    options.whole_graphs = false;
+    auto created =
+        StreamPacker::Create(schema_, options, std::make_unique<TallyingObserver>(&tally_));
+    if (!created.ok()) return created.status();
+    packer_ = *std::move(created);
+    return absl::OkStatus();
+  }
+
+  // Sizes (n, n) for each n.
+  absl::StatusOr<std::vector<Rejection>> Offer(const std::vector<uint32_t>& sizes,
+                                               uint64_t first_id) {
+    std::vector<uint32_t> counts;
+    for (const uint32_t n : sizes) counts.insert(counts.end(), {n, n});
+    return packer_->Offer(GraphChunk::OfSizes(
+        schema_.get(),
+        SizeTable::WithConsecutiveIds(sizes.size(), 2, counts, first_id).value()));
+  }
+
+  std::vector<Batch> TakeAll(absl::Time now = kStart) {
+    std::vector<Batch> batches;
+    for (;;) {
+      auto batch = packer_->Next(now);
+      EXPECT_THAT(batch, IsOk());
+      if (!batch.ok() || !*batch) return batches;
+      batches.push_back(**std::move(batch));
+    }
+  }
+
+  std::shared_ptr<const GraphSchema> schema_ = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+  Tally tally_;
+  std::unique_ptr<StreamPacker> packer_;
+};
+
+TEST_F(SizesStreamTest, ExactlyFullFitsAndOneOverIsRejected) {
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, Offer({10, 11, 0}, 5));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{6, 0, 11, 10}));
+  packer_->Flush();
+  std::set<uint64_t> ids;
+  for (const Batch& batch : TakeAll()) ids.insert(batch.graph_ids.begin(), batch.graph_ids.end());
+  EXPECT_THAT(ids, ElementsAre(5, 7));
+  EXPECT_EQ(tally_.rejected, 1U);
+  EXPECT_EQ(packer_->num_pending(), 0U);
+  EXPECT_EQ(packer_->pending_bytes(), 0U);
+}
+
+TEST_F(SizesStreamTest, OversizeAsAnErrorAcceptsNothingOfTheChunk) {
+  StreamPackerOptions options;
+  options.oversize_is_error = true;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_THAT(Offer({3, 11}, 0),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("graph 1 has 11 nodes, a batch takes at most 10")));
+  packer_->Flush();
+  EXPECT_THAT(TakeAll(), IsEmpty());
+}
+
+TEST_F(SizesStreamTest, AnIdMayComeAgainOnlyOnceItsBatchIsOut) {
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}), IsOk());
+  ASSERT_THAT(Offer({1, 2}, 0), IsOk());
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_THAT(Offer({3}, 1), StatusIs(absl::StatusCode::kInvalidArgument,
+                                      HasSubstr("graph id 1 occurs twice")));
+  packer_->Flush();
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_THAT(Offer({3}, 1), IsOk());
+}
+
+TEST_F(SizesStreamTest, LimitsThatCannotWorkAreRefused) {
+  EXPECT_THAT(Open({kUnlimited, kUnlimited, kUnlimited}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no component has a capacity")));
+  EXPECT_THAT(Open({10, 10}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("2 capacities for 3 components")));
+  StreamPackerOptions padded;
+  padded.padding = Padding::kGraph;
+  EXPECT_THAT(Open({10, 10, kUnlimited}, padded),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("padding needs a capacity of component 'graphs'")));
+  EXPECT_THAT(Open({10, 10, 1}, padded),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("capacity 1 of component 'graphs' leaves no room")));
+  ASSERT_THAT(Open({10, 10, 3}, padded), IsOk());
+  EXPECT_THAT(packer_->usable().capacities(), ElementsAre(9, 10, 2));
+}
+
+TEST_F(SizesStreamTest, EmptyGraphsAreBoundedByTheServersOwnLimit) {
+  StreamPackerOptions options;
+  options.bounds.max_graphs_per_batch = 100;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_EQ(packer_->capacities().back(), 100U);
+  ASSERT_THAT(Offer(std::vector<uint32_t>(1000, 0), 0), IsOk());
+  const std::vector<Batch> batches = TakeAll();
+  EXPECT_GE(batches.size(), 8U);
+  for (const Batch& batch : batches) EXPECT_EQ(batch.graph_ids.size(), 100U);
+}
+
+TEST_F(SizesStreamTest, MaxDelayGivesOutPartFilledBatches) {
+  StreamPackerOptions options;
+  options.packing.max_delay = absl::Seconds(5);
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_EQ(packer_->NextDeadline(), absl::InfiniteFuture());
+  ASSERT_THAT(Offer({1, 2, 3}, 0), IsOk());
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_EQ(packer_->NextDeadline(), kStart + absl::Seconds(5));
+  EXPECT_THAT(TakeAll(kStart + absl::Seconds(4)), IsEmpty());
+  const std::vector<Batch> batches = TakeAll(kStart + absl::Seconds(5));
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].graph_ids.size(), 3U);
+  EXPECT_EQ(packer_->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST_F(SizesStreamTest, PendingBytesAreBoundedByPackingEarly) {
+  StreamPackerOptions options;
+  options.bounds.max_pending_bytes = 1600;  // A graph of sizes takes 16 bytes: 100 graphs.
+  options.packing.look_ahead = 10000;
+  ASSERT_THAT(Open({1000000, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_THAT(Offer(std::vector<uint32_t>(101, 1), 0),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1616 bytes, at most 1600 may be pending")));
+  uint64_t packed = 0;
+  for (uint64_t chunk = 0; chunk < 50; ++chunk) {
+    ASSERT_THAT(Offer(std::vector<uint32_t>(60, 1), chunk * 60), IsOk());
+    for (const Batch& batch : TakeAll()) packed += batch.graph_ids.size();
+    EXPECT_LE(packer_->pending_bytes(), 1600U);
+  }
+  packer_->Flush();
+  for (const Batch& batch : TakeAll()) packed += batch.graph_ids.size();
+  EXPECT_EQ(packed, 50U * 60);
+  EXPECT_LE(tally_.most_pending_bytes, 2U * 1600);
+}
+
+// Conservation: whatever the schema, limits, chunks and flushes, every graph comes back in exactly
+// one batch or rejection, as it was sent, and no batch is overfilled.
+TEST(StreamPackerTest, EveryGraphComesBackOnceAsItWas) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const auto schema = std::make_shared<const GraphSchema>(RandomSchema(random));
+    const size_t l = schema->num_components();
+    StreamPackerOptions options;
+    options.padding = static_cast<Padding>(random.Below(3));
+    const std::vector<uint64_t> reserved = ReservedRows(*schema, options.padding);
+    for (size_t k = 0; k <= l; ++k) {
+      const bool unlimited = options.padding == Padding::kNone && k < l && random.Below(3) == 0;
+      options.capacities.push_back(unlimited ? kUnlimited : reserved[k] + random.Between(1, 12));
+    }
+    options.packing.look_ahead = random.Between(1, 20);
+    options.derived.masks = random.Below(2) == 0;
+    options.bounds.max_pending_bytes = random.Below(4) == 0 ? 5000 : 1 << 20;
+    Tally tally;
+    PH_ASSERT_OK_AND_ASSIGN(
+        const std::unique_ptr<StreamPacker> packer,
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+
+    std::vector<GraphChunk> sent;
+    std::map<uint64_t, std::pair<size_t, size_t>> expected;  // id -> chunk, graph
+    const auto take_all = [&] {
+      for (;;) {
+        auto batch = packer->Next(kStart);
+        ASSERT_THAT(batch, IsOk());
+        if (!*batch) return;
+        for (size_t k = 0; k <= l; ++k) {
+          EXPECT_LE((*batch)->real_rows[k], packer->usable().capacity(k));
+        }
+        PH_ASSERT_OK_AND_ASSIGN(const GraphChunk back, Uncollate(schema.get(), **batch));
+        for (size_t i = 0; i < back.num_graphs(); ++i) {
+          const auto found = expected.find(back.sizes().graph_id(i));
+          ASSERT_NE(found, expected.end()) << "id " << back.sizes().graph_id(i);
+          EXPECT_TRUE(SameGraph(back, i, sent[found->second.first], found->second.second));
+          expected.erase(found);
+        }
+      }
+    };
+    for (size_t chunk = 0; chunk < 8; ++chunk) {
+      sent.push_back(RandomChunk(random, schema.get(), random.Below(12), 8, chunk * 1000));
+      for (size_t i = 0; i < sent.back().num_graphs(); ++i) {
+        expected[sent.back().sizes().graph_id(i)] = {chunk, i};
+      }
+      auto rejections = packer->Offer(sent.back());
+      if (!rejections.ok()) {
+        // Only a chunk above the bound on pending bytes, and then nothing of it is accepted.
+        EXPECT_THAT(rejections, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
+        for (size_t i = 0; i < sent.back().num_graphs(); ++i) {
+          expected.erase(sent.back().sizes().graph_id(i));
+        }
+        continue;
+      }
+      for (const Rejection& rejection : *rejections) {
+        EXPECT_GT(rejection.value, rejection.bound);
+        ASSERT_EQ(expected.erase(rejection.graph_id), 1U);
+      }
+      take_all();
+      if (random.Below(4) == 0) {
+        packer->Flush();
+        take_all();
+        EXPECT_EQ(packer->num_pending(), 0U);
+        EXPECT_EQ(tally.pending_bytes, 0U);
+      }
+    }
+    packer->Flush();
+    take_all();
+    EXPECT_THAT(expected, IsEmpty());
+    EXPECT_EQ(tally.graphs, packer->num_packed());
+    EXPECT_EQ(tally.pending_graphs, 0U);
+  }
+}
+
+// Same data, same limits: same batches, however the data is cut into chunks.
+TEST(StreamPackerTest, BatchesDoNotDependOnChunks) {
+  const auto schema = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+  const auto pack = [&](size_t chunk_size) {
+    StreamPackerOptions options;
+    options.capacities = {100, 220, kUnlimited};
+    options.whole_graphs = false;
+    Tally tally;
+    auto packer =
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)).value();
+    Random random(7);
+    std::vector<std::vector<uint64_t>> packs;
+    std::vector<uint32_t> counts;
+    const auto take_all = [&] {
+      while (auto batch = packer->Next(kStart).value()) packs.push_back(batch->graph_ids);
+    };
+    for (uint64_t i = 0; i < 3000; ++i) {
+      const uint32_t nodes = random.Between(1, 60);
+      counts.insert(counts.end(), {nodes, 2 * nodes});
+      if (counts.size() / 2 == chunk_size || i == 2999) {
+        const uint64_t n = counts.size() / 2;
+        SizeTable table =
+            SizeTable::WithConsecutiveIds(n, 2, std::move(counts), i + 1 - n).value();
+        EXPECT_THAT(packer->Offer(GraphChunk::OfSizes(schema.get(), std::move(table))), IsOk());
+        counts.clear();
+        take_all();
+      }
+    }
+    packer->Flush();
+    take_all();
+    return packs;
+  };
+  const auto packs = pack(1);
+  EXPECT_EQ(packs, pack(7));
+  EXPECT_EQ(packs, pack(3000));
+}
+
+}  // namespace
+}  // namespace packhouse

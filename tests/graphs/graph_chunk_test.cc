@@ -1,0 +1,105 @@
+#include "service/graphs/graph_chunk.h"
+
+#include <cstring>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/graphs/index_values.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two graphs, 2 and 1 nodes, 1 and 2 edges: x int16 [nodes], edge_index int32 [edges, 2].
+class GraphChunkTest : public ::testing::Test {
+ protected:
+  absl::StatusOr<GraphChunk> Create(const std::vector<int16_t>& x,
+                                    const std::vector<int32_t>& edges) {
+    const auto bytes = [](const auto& values) {
+      return absl::string_view(reinterpret_cast<const char*>(values.data()),
+                               values.size() * sizeof(values[0]));
+    };
+    return GraphChunk::Create(&schema_, sizes_, {bytes(x), bytes(edges)}, nullptr);
+  }
+
+  GraphSchema schema_ = GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                                            {{"x", DType::kInt16, {}, 0, {}, {}},
+                                             {"edge_index", DType::kInt32, {2}, 1, 0, {}}})
+                            .value();
+  SizeTable sizes_ = SizeTable::WithIds(2, 2, {2, 1, 1, 2}, {70, 71}).value();
+};
+
+TEST_F(GraphChunkTest, ViewsEachGraphsRowsInPlace) {
+  const std::vector<int16_t> x = {1, 2, 3};
+  const std::vector<int32_t> edges = {0, 1, 0, 0, 0, 0};
+  PH_ASSERT_OK_AND_ASSIGN(const GraphChunk chunk, Create(x, edges));
+  EXPECT_EQ(chunk.rows(0, 0).size(), 4U);
+  EXPECT_EQ(chunk.rows(1, 0).data(), reinterpret_cast<const char*>(&x[2]));
+  EXPECT_EQ(chunk.rows(1, 1).size(), 16U);
+  EXPECT_EQ(chunk.count(1, 2), 1U);
+  EXPECT_EQ(chunk.num_bytes(), 6U + 24U);
+}
+
+TEST_F(GraphChunkTest, RefusesLengthsThatDisagree) {
+  EXPECT_THAT(Create({1, 2}, {0, 1, 0, 0, 0, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tensor 'x' has 4 bytes, its 2 graphs have 3 rows of 2 bytes")));
+  EXPECT_THAT(GraphChunk::Create(&schema_, sizes_, {}, nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 tensors")));
+  EXPECT_THAT(GraphChunk::Create(
+                  &schema_, SizeTable::WithConsecutiveIds(1, 3, {1, 1, 1}, 0).value(), {"", ""},
+                  nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 components")));
+}
+
+TEST_F(GraphChunkTest, RefusesIndicesOutsideTheirGraph) {
+  EXPECT_THAT(Create({1, 2, 3}, {0, 1, 0, 1, 0, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("graph 71: tensor 'edge_index': index 1 at position 1 is not in "
+                                 "[0, 1)")));
+  EXPECT_THAT(
+      Create({1, 2, 3}, {0, -1, 0, 0, 0, 0}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph 70: tensor 'edge_index': "
+                                                             "index -1 at position 1")));
+}
+
+TEST_F(GraphChunkTest, AnEmptyChunkIsFine) {
+  EXPECT_THAT(GraphChunk::Create(&schema_, SizeTable(), {"", ""}, nullptr), IsOk());
+}
+
+TEST(IndexValuesTest, EveryIntegerDTypeShiftsAndIsChecked) {
+  for (const DType dtype : {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64,
+                            DType::kUint8, DType::kUint16, DType::kUint32, DType::kUint64}) {
+    SCOPED_TRACE(std::string(DTypeName(dtype)));
+    const size_t bytes = ElementBytes(dtype);
+    std::string data(3 * bytes, '\0');
+    ShiftIndices(dtype, data.data() + bytes, 2 * bytes, 100);
+    EXPECT_EQ(IndexValueAt(dtype, data, 0), 0);
+    EXPECT_EQ(IndexValueAt(dtype, data, 2), 100);
+    EXPECT_EQ(FindIndexOutOfRange(dtype, data, 101), absl::string_view::npos);
+    EXPECT_EQ(FindIndexOutOfRange(dtype, data, 100), 1U);
+    EXPECT_EQ(FindIndexOutOfRange(dtype, data, 0), 0U);
+    ShiftIndices(dtype, data.data(), data.size(), -uint64_t{100});
+    ShiftIndices(dtype, data.data(), bytes, 100);
+    EXPECT_EQ(data, std::string(3 * bytes, '\0'));
+  }
+}
+
+TEST(GraphChunkRandomTest, RandomChunksAreValid) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const GraphChunk chunk = RandomChunk(random, &schema, random.Below(10), 5, 0);
+    size_t bytes = 0;
+    for (size_t i = 0; i < chunk.num_graphs(); ++i) {
+      for (size_t t = 0; t < schema.tensors().size(); ++t) bytes += chunk.rows(i, t).size();
+    }
+    EXPECT_EQ(bytes, chunk.num_bytes()) << "seed=" << seed;
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

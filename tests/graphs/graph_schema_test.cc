@@ -1,0 +1,80 @@
+#include "service/graphs/graph_schema.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<GraphSchema> CreateWith(TensorSpec spec) {
+  return GraphSchema::Create(SizeSchema::NodesAndEdges(), {std::move(spec)});
+}
+
+TensorSpec NodeFeature() { return {"x", DType::kFloat32, {3}, 0, {}, {}}; }
+
+TEST(GraphSchemaTest, KnowsRowBytesOfEveryDType) {
+  const size_t expected[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8};
+  for (int dtype = 0; dtype < 13; ++dtype) {
+    TensorSpec spec = NodeFeature();
+    spec.dtype = static_cast<DType>(dtype);
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, CreateWith(spec));
+    EXPECT_EQ(schema.row_bytes(0), 3 * expected[dtype]) << DTypeName(spec.dtype);
+  }
+}
+
+TEST(GraphSchemaTest, KnowsWhatIsPointedInto) {
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          CreateWith({"edge_index", DType::kInt32, {2}, 1, 0, {}}));
+  EXPECT_TRUE(schema.IsPointedInto(0));
+  EXPECT_FALSE(schema.IsPointedInto(1));
+  EXPECT_EQ(schema.TensorIndex("edge_index"), 0U);
+  EXPECT_EQ(schema.TensorIndex("x"), std::nullopt);
+}
+
+TEST(GraphSchemaTest, RefusesBadTensorsNamingTheField) {
+  const auto expect_refused = [](TensorSpec spec, const std::string& message) {
+    EXPECT_THAT(CreateWith(std::move(spec)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
+  };
+  TensorSpec spec = NodeFeature();
+  spec.name = "a/b";
+  expect_refused(spec, "'a/b'");
+  spec = NodeFeature();
+  spec.name = "";
+  expect_refused(spec, "1 to 128 characters");
+  spec = NodeFeature();
+  spec.row_shape = {3, 0};
+  expect_refused(spec, "extent of 0");
+  spec = NodeFeature();
+  spec.row_shape = {1U << 31, 1U << 31, 1U << 31};
+  expect_refused(spec, "exceeds 16777216 bytes");
+  spec = NodeFeature();
+  spec.component = 3;
+  expect_refused(spec, "no component 3");
+  spec = NodeFeature();
+  spec.padding_value = "abc";
+  expect_refused(spec, "padding_value has 3 bytes, float32 has 4");
+  spec = NodeFeature();
+  spec.index_into = 0;
+  expect_refused(spec, "integer dtype, not float32");
+  spec.dtype = DType::kInt32;
+  spec.index_into = 7;
+  expect_refused(spec, "no component 7");
+  spec.index_into = 0;
+  spec.padding_value = std::string(4, '\1');
+  expect_refused(spec, "must not have a padding_value");
+}
+
+TEST(GraphSchemaTest, RefusesRepeatedAndTooManyTensors) {
+  EXPECT_THAT(GraphSchema::Create(SizeSchema::NodesAndEdges(), {NodeFeature(), NodeFeature()}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x': is listed twice")));
+  std::vector<TensorSpec> many(GraphSchema::kMaxTensors + 1, NodeFeature());
+  EXPECT_THAT(GraphSchema::Create(SizeSchema::NodesAndEdges(), many),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("257 tensors, at most 256")));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,240 @@
+#include "service/rpc/pack_handler.h"
+
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "service/rpc/observe_handler.h"
+#include "service/rpc/wire_sizes.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class UnwatchedStreams final : public PackObserverFactory {
+ public:
+  std::unique_ptr<PackObserver> ForStream(const SizeSchema&) override {
+    class Nobody final : public PackObserver {
+      void OnBatch(const Batch&, absl::Span<const uint64_t>) override {}
+      void OnRejectedTooLarge(uint64_t) override {}
+      void OnPending(uint64_t, uint64_t) override {}
+    };
+    return std::make_unique<Nobody>();
+  }
+};
+
+class PackHandlerTest : public ::testing::Test {
+ protected:
+  // Accepts a request in text format.
+  absl::Status Accept(const std::string& text) {
+    auto request = std::make_unique<v1::PackRequest>();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get())) << text;
+    return handler_.Accept(std::move(request));
+  }
+
+  absl::Status AcceptSizes(const std::vector<uint32_t>& counts, uint64_t first_id) {
+    auto request = std::make_unique<v1::PackRequest>();
+    v1::SizeTable& sizes = *request->mutable_sizes();
+    sizes.set_num_graphs(counts.size() / 2);
+    sizes.set_counts(Uint32sToWire(counts));
+    sizes.set_first_id(first_id);
+    return handler_.Accept(std::move(request));
+  }
+
+  std::vector<v1::PackResponse> TakeAll() {
+    std::vector<v1::PackResponse> responses;
+    for (;;) {
+      auto next = handler_.Next();
+      EXPECT_THAT(next, IsOk());
+      if (!next.ok() || !*next) return responses;
+      responses.push_back(**std::move(next));
+    }
+  }
+
+  void ExpectOpenRefused(const std::string& open, absl::StatusCode code,
+                         const std::string& message) {
+    EXPECT_THAT(Accept("open { " + open + " }"), StatusIs(code, HasSubstr(message)));
+  }
+
+  static constexpr char kLimits[] = "limits { capacities { component: 'nodes' rows: 10 } }";
+
+  SimulatedClock clock_;
+  HistogramStore histograms_{{}};
+  UnwatchedStreams observers_;
+  PackHandler handler_{&clock_, {}, &histograms_, &observers_};
+};
+
+TEST_F(PackHandlerTest, TheFirstRequestMustOpenAndOnlyTheFirst) {
+  EXPECT_THAT(AcceptSizes({1, 1}, 0), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                               HasSubstr("first request of a stream must carry")));
+  EXPECT_THAT(Accept("flush {}"), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                           HasSubstr("must carry 'open'")));
+  EXPECT_THAT(Accept(""), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'open'")));
+  ASSERT_THAT(Accept(std::string("open { ") + kLimits + "}"), IsOk());
+  EXPECT_THAT(Accept(std::string("open { ") + kLimits + "}"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a second 'open'")));
+  EXPECT_THAT(Accept(""), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("carries none")));
+  EXPECT_THAT(Accept("graphs {}"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("opened for sizes")));
+}
+
+TEST_F(PackHandlerTest, OpenedTellsWhatWasResolved) {
+  ASSERT_THAT(Accept(R"(open {
+      schema { components: 'nodes' components: 'edges'
+               tensors { name: 'x' dtype: DATA_TYPE_FLOAT32 component: 'nodes' }
+               tensors { name: 's' dtype: DATA_TYPE_INT32 component: 'edges' index_into: 'nodes' } }
+      limits { capacities { component: 'nodes' rows: 10 }
+               capacities { component: 'edges' rows: 20 }
+               capacities { component: 'graphs' rows: 4 } }
+      padding: PADDING_GRAPH })"),
+              IsOk());
+  const std::vector<v1::PackResponse> responses = TakeAll();
+  ASSERT_EQ(responses.size(), 1U);
+  const v1::PackOpened& opened = responses[0].opened();
+  EXPECT_EQ(opened.limits().capacities(0).rows(), 10U);
+  EXPECT_EQ(opened.usable().capacities(0).rows(), 9U);
+  EXPECT_EQ(opened.usable().capacities(1).rows(), 20U);
+  EXPECT_EQ(opened.usable().capacities(2).component(), "graphs");
+  EXPECT_EQ(opened.usable().capacities(2).rows(), 3U);
+  EXPECT_EQ(opened.look_ahead(), 64U);
+  EXPECT_EQ(opened.max_age(), 256U);
+  EXPECT_EQ(opened.payload(), v1::PAYLOAD_GRAPHS);
+  EXPECT_EQ(opened.batch_bytes(), 120U);
+  EXPECT_THAT(AcceptSizes({1, 1}, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("opened for whole graphs")));
+}
+
+TEST_F(PackHandlerTest, OpenNamesWhatIsWrong) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  ExpectOpenRefused("", invalid, "no component has a capacity above 0");
+  ExpectOpenRefused("limits { capacities { component: 'nodes' rows: 0 } }", invalid,
+                    "no component has a capacity above 0");
+  ExpectOpenRefused("limits { capacities { component: 'faces' rows: 9 } }", invalid,
+                    "unknown component 'faces'");
+  ExpectOpenRefused(std::string(kLimits) + "look_ahead: 65537", invalid, "look_ahead: 65537");
+  ExpectOpenRefused(std::string(kLimits) + "look_ahead: 64 max_age: 63", invalid, "max_age: 63");
+  ExpectOpenRefused(std::string(kLimits) + "max_delay { seconds: -1 }", invalid, "max_delay: -1s");
+  ExpectOpenRefused(std::string(kLimits) + "padding: 9", invalid, "padding: unknown value 9");
+  ExpectOpenRefused(std::string(kLimits) + "payload: 9", invalid, "payload: unknown value 9");
+  ExpectOpenRefused(std::string(kLimits) + "oversize_policy: 9", invalid,
+                    "oversize_policy: unknown value 9");
+  ExpectOpenRefused(std::string(kLimits) + "derived: DERIVED_TENSOR_MASKS", invalid,
+                    "not for a stream of sizes");
+  ExpectOpenRefused(std::string(kLimits) + "histogram: 'a b'", invalid, "name 'a b'");
+  ExpectOpenRefused(R"(schema { tensors { name: 'y' dtype: DATA_TYPE_INT8 component: 'graphs'
+                                          row_shape: 16777216 } }
+                       limits { capacities { component: 'graphs' rows: 1000 } }
+                       padding: PADDING_MASKED)",
+                    invalid, "a padded batch would take 16777216000 bytes, at most");
+}
+
+TEST_F(PackHandlerTest, SizesAreCountedInAHistogramWithoutTheRejected) {
+  ASSERT_THAT(Accept(std::string("open { ") + kLimits + "histogram: 'h' }"), IsOk());
+  ASSERT_THAT(AcceptSizes({1, 5, 11, 5, 2, 5}, 100), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, histograms_.Get("h", clock_.Now()));
+  EXPECT_EQ(snapshot.histogram.num_graphs(), 2U);
+  EXPECT_EQ(snapshot.histogram.CountOf({11, 5}), 0U);
+  const std::vector<v1::PackResponse> responses = TakeAll();
+  ASSERT_EQ(responses.size(), 2U);
+  ASSERT_EQ(responses[1].rejected().rejections_size(), 1);
+  const v1::Rejection& rejection = responses[1].rejected().rejections(0);
+  EXPECT_EQ(rejection.graph_id(), 101U);
+  EXPECT_EQ(rejection.component(), "nodes");
+  EXPECT_EQ(rejection.value(), 11U);
+  EXPECT_EQ(rejection.bound(), 10U);
+}
+
+TEST_F(PackHandlerTest, AHistogramOfOtherComponentsIsRefusedAtOnce) {
+  ASSERT_THAT(histograms_.Observe({"h", SizeSchema::Create({"atoms"}).value()}, SizeTable(),
+                                  std::nullopt, clock_.Now()),
+              IsOk());
+  ExpectOpenRefused(std::string(kLimits) + "histogram: 'h'",
+                    absl::StatusCode::kFailedPrecondition, "created with [atoms]");
+}
+
+TEST_F(PackHandlerTest, FlushAnswersAfterItsBatchesWithTotals) {
+  ASSERT_THAT(Accept(std::string("open { ") + kLimits + "}"), IsOk());
+  ASSERT_THAT(AcceptSizes({6, 1, 6, 1, 30, 1}, 0), IsOk());
+  EXPECT_EQ(TakeAll().size(), 2U);  // opened, rejected
+  ASSERT_THAT(Accept("flush { token: 77 }"), IsOk());
+  const std::vector<v1::PackResponse> responses = TakeAll();
+  ASSERT_EQ(responses.size(), 3U);
+  EXPECT_EQ(responses[0].batch().id(), 0U);
+  EXPECT_EQ(responses[1].batch().id(), 1U);
+  EXPECT_EQ(responses[2].flushed().token(), 77U);
+  EXPECT_EQ(responses[2].flushed().num_graphs(), 2U);
+  EXPECT_EQ(responses[2].flushed().num_batches(), 2U);
+  EXPECT_EQ(responses[2].flushed().num_rejected(), 1U);
+  ASSERT_THAT(Accept("flush { token: 78 }"), IsOk());
+  EXPECT_EQ(TakeAll().size(), 1U);
+}
+
+TEST_F(PackHandlerTest, MaxDelayIsCountedFromArrival) {
+  ASSERT_THAT(Accept(std::string("open { ") + kLimits + "max_delay { seconds: 3 } }"), IsOk());
+  ASSERT_THAT(AcceptSizes({1, 1}, 0), IsOk());
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_EQ(handler_.NextDeadline(), clock_.Now() + absl::Seconds(3));
+  clock_.Advance(absl::Seconds(3));
+  EXPECT_EQ(TakeAll().size(), 1U);
+}
+
+TEST_F(PackHandlerTest, ManyRejectionsAreCutIntoMessages) {
+  ASSERT_THAT(Accept(std::string("open { ") + kLimits + "}"), IsOk());
+  EXPECT_EQ(TakeAll().size(), 1U);
+  ASSERT_THAT(AcceptSizes(std::vector<uint32_t>(2 * 10000, 11), 0), IsOk());
+  int rejected = 0;
+  const std::vector<v1::PackResponse> responses = TakeAll();
+  for (const v1::PackResponse& response : responses) {
+    rejected += response.rejected().rejections_size();
+  }
+  EXPECT_EQ(rejected, 10000);
+  EXPECT_EQ(responses.size(), 3U);
+}
+
+class ObserveHandlerTest : public ::testing::Test {
+ protected:
+  absl::Status Accept(const std::string& text) {
+    auto request = std::make_unique<v1::ObserveRequest>();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get())) << text;
+    return handler_.Accept(std::move(request));
+  }
+
+  SimulatedClock clock_;
+  HistogramStore histograms_{{}};
+  ObserveHandler handler_{&clock_, &histograms_};
+};
+
+TEST_F(ObserveHandlerTest, ARetryWithTheSameSequenceCountsOnce) {
+  const std::string request = R"(histogram: 'h' producer_sequence { producer: 'w0' sequence: 5 }
+                                 sizes { num_graphs: 1 counts: "\1\0\0\0\2\0\0\0" })";
+  ASSERT_THAT(Accept(request), IsOk());
+  EXPECT_EQ((*handler_.Next())->num_counted(), 1U);
+  EXPECT_EQ(*handler_.Next(), std::nullopt);
+  ASSERT_THAT(Accept(request), IsOk());
+  const v1::ObserveResponse again = **handler_.Next();
+  EXPECT_EQ(again.num_counted(), 0U);
+  EXPECT_EQ(again.num_graphs(), 1U);
+  EXPECT_EQ(again.producer_sequence().sequence(), 5U);
+}
+
+TEST_F(ObserveHandlerTest, TheFirstRequestNamesTheHistogramForAll) {
+  EXPECT_THAT(Accept(""), StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr("must be named in the first request")));
+  ASSERT_THAT(Accept("histogram: 'h'"), IsOk());
+  ASSERT_THAT(Accept(""), IsOk());
+  EXPECT_THAT(Accept("histogram: 'g'"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the stream counts into 'h'")));
+  EXPECT_THAT(Accept("components: 'a'"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("components: differ")));
+  EXPECT_THAT(Accept("half_life { seconds: 1 }"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("half_life: differs")));
+}
+
+}  // namespace
+}  // namespace packhouse::rpc
