@@ -50,15 +50,20 @@ Section SectionOf(const v1::PlanSummary& summary) {
   }
 }
 
-// Parses `best-fit:PRIORITY`, `first-fit:PRIORITY`, `notebook:PRIORITY`, `no-packing` and
-// `single-component:COMPONENT`, where PRIORITY is product, sum, max, min or a component.
+// Parses `best-fit:PRIORITY`, `first-fit:PRIORITY`, either with `filling-` before it,
+// `notebook:PRIORITY`, `no-packing` and `single-component:COMPONENT`, where PRIORITY is product, sum,
+// max, min or a component.
 absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
                                                  const std::vector<std::string>& components) {
-  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
   const std::string priority = parts.size() == 2 ? parts[1] : "";
   v1::PlanHeuristic heuristic;
   heuristic.set_algorithm(v1::PLAN_ALGORITHM_TUPLE_PACKING);
   heuristic.set_placement(v1::PLACEMENT_RULE_BEST_FIT);
+  if (parts[0] == "filling-best-fit" || parts[0] == "filling-first-fit") {
+    parts[0].erase(0, sizeof("filling-") - 1);
+    heuristic.set_opening(v1::OPENING_RULE_FILL);
+  }
   if (parts[0] == "first-fit") {
     heuristic.set_placement(v1::PLACEMENT_RULE_FIRST_FIT);
   } else if (parts[0] == "notebook") {
@@ -72,8 +77,8 @@ absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
   } else if (parts[0] != "best-fit") {
     return absl::InvalidArgumentError(
         absl::StrCat("--heuristic '", text,
-                     "': must be best-fit:PRIORITY, first-fit:PRIORITY, notebook:PRIORITY, "
-                     "no-packing or single-component:COMPONENT"));
+                     "': must be [filling-]best-fit:PRIORITY, [filling-]first-fit:PRIORITY, "
+                     "notebook:PRIORITY, no-packing or single-component:COMPONENT"));
   }
   v1::Priority& wanted = *heuristic.mutable_priority();
   const bool kind_allowed = heuristic.algorithm() != v1::PLAN_ALGORITHM_SINGLE_COMPONENT;
@@ -319,8 +324,8 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
   command->get_option("--limit")->required();
   command
       ->add_option("--heuristic", arguments->heuristics,
-                   "Try only this: best-fit:P, first-fit:P or notebook:P with P product, sum, max, "
-                   "min or a component; no-packing; single-component:COMPONENT; may be repeated")
+                   "Try only this: best-fit:P, first-fit:P, filling-best-fit:P, filling-first-fit:P "
+                   "or notebook:P with P product, sum, max, min or a component; no-packing; single-component:COMPONENT; may be repeated")
       ->type_name("HEURISTIC")
       ->allow_extra_args(false);
   command->add_flag("--no-baselines", arguments->no_baselines, "Leave out the paper's baselines");

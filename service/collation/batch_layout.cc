@@ -51,14 +51,13 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
           absl::StrCat("limits: padding needs a capacity of component '", name, "'"));
     }
     if (capacities[k] <= reserved[k]) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "limits: capacity ", capacities[k], " of component '", name,
-          "' leaves no room beside the ", reserved[k], " that padding keeps free"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: capacity ", capacities[k], " of component '", name,
+                       "' leaves no room beside the ", reserved[k], " that padding keeps free"));
     }
     if (capacities[k] > kMaxDerivedRows) {
-      return absl::InvalidArgumentError(absl::StrCat("limits: capacity ", capacities[k],
-                                                     " of component '", name,
-                                                     "' exceeds 2^31 - 1"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "limits: capacity ", capacities[k], " of component '", name, "' exceeds 2^31 - 1"));
     }
   }
   for (const TensorSpec& tensor : schema->tensors()) {
@@ -66,9 +65,8 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
     const uint64_t target = capacities[*tensor.index_into];
     if (target - 1 > MaxIndex(tensor.dtype)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "limits: tensor '", tensor.name, "' of ", DTypeName(tensor.dtype),
-          " cannot number the ", target, " rows of component '",
-          schema->sizes().name(*tensor.index_into), "'"));
+          "limits: tensor '", tensor.name, "' of ", DTypeName(tensor.dtype), " cannot number the ",
+          target, " rows of component '", schema->sizes().name(*tensor.index_into), "'"));
     }
   }
   return BatchLayout(schema, std::move(capacities), padding, derived);

@@ -69,10 +69,7 @@ class BatchLayout {
  private:
   BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities, Padding padding,
               DerivedTensors derived)
-      : schema_(schema),
-        capacities_(std::move(capacities)),
-        padding_(padding),
-        derived_(derived) {}
+      : schema_(schema), capacities_(std::move(capacities)), padding_(padding), derived_(derived) {}
 
   const GraphSchema* schema_;
   std::vector<uint64_t> capacities_;

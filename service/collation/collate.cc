@@ -122,9 +122,9 @@ absl::Status CheckNumberable(const BatchLayout& layout, const Batch& batch) {
   }
   for (size_t k = 0; k < batch.rows.size(); ++k) {
     if (batch.rows[k] > kMaxInt32) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "batch: ", batch.rows[k], " rows of component '", schema.sizes().name(k),
-          "', which has no limit, exceed 2^31 - 1"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("batch: ", batch.rows[k], " rows of component '", schema.sizes().name(k),
+                       "', which has no limit, exceed 2^31 - 1"));
     }
   }
   return absl::OkStatus();
@@ -148,8 +148,7 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
   for (size_t k = 0; k <= l; ++k) {
     batch.rows.push_back(layout.RowsFor(k, batch.real_rows[k]));
     if (batch.real_rows[k] > batch.rows[k]) {
-      return absl::InternalError(absl::StrCat("batch: ", batch.real_rows[k],
-                                              " rows of component '",
+      return absl::InternalError(absl::StrCat("batch: ", batch.real_rows[k], " rows of component '",
                                               layout.schema().sizes().name(k), "', capacity ",
                                               batch.rows[k]));
     }
@@ -164,9 +163,9 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
   PH_RETURN_IF_ERROR(CheckNumberable(layout, batch));
   const auto bytes = layout.BatchBytes(batch.rows);
   if (!bytes || *bytes > max_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("batch: its tensors would take ", bytes.value_or(UINT64_MAX),
-                     " bytes, at most ", max_bytes, " are allowed"));
+    return absl::ResourceExhaustedError(absl::StrCat("batch: its tensors would take ",
+                                                     bytes.value_or(UINT64_MAX), " bytes, at most ",
+                                                     max_bytes, " are allowed"));
   }
   if (layout.padding() == Padding::kGraph && batch.real_rows[l] >= batch.rows[l]) {
     return absl::InternalError("batch: no graph is left for padding");

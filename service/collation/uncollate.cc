@@ -18,9 +18,8 @@ absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& bat
   const size_t n = batch.graph_ids.size();
   PH_ASSIGN_OR_RETURN(SizeTable sizes, SizeTable::WithIds(n, l, batch.sizes, batch.graph_ids));
   if (batch.tensors.size() < schema->tensors().size()) {
-    return absl::InvalidArgumentError(absl::StrCat("batch: ", batch.tensors.size(),
-                                                   " tensors, the schema has ",
-                                                   schema->tensors().size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch: ", batch.tensors.size(), " tensors, the schema has ", schema->tensors().size()));
   }
   std::vector<uint64_t> real_rows(l + 1, 0);
   for (size_t i = 0; i < n; ++i) {

@@ -46,11 +46,9 @@ absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& a
 
 absl::Status CheckKey(const HistogramKey& key) {
   if (!IsValidName(key.name, HistogramStore::kMaxNameLength, "_./-")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("histogram: name '",
-                     absl::CHexEscape(key.name.substr(0, HistogramStore::kMaxNameLength)),
-                     "' is not 1 to ", HistogramStore::kMaxNameLength,
-                     " characters of [A-Za-z0-9_./-]"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "histogram: name '", absl::CHexEscape(key.name.substr(0, HistogramStore::kMaxNameLength)),
+        "' is not 1 to ", HistogramStore::kMaxNameLength, " characters of [A-Za-z0-9_./-]"));
   }
   if (key.half_life <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -84,8 +82,8 @@ absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::FindOrCre
     const auto found = entries_.find(key.name);
     if (found == entries_.end()) {
       if (entries_.size() >= bounds_.max_histograms) {
-        return absl::ResourceExhaustedError(absl::StrCat(
-            "histogram: there are ", entries_.size(), ", at most ", bounds_.max_histograms));
+        return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
+                                                         ", at most ", bounds_.max_histograms));
       }
       entry = std::make_shared<Entry>(key, now);
       entries_.emplace(key.name, entry);
@@ -95,9 +93,8 @@ absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::FindOrCre
   }
   if (!(entry->schema == key.schema)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "histogram '", key.name, "': components [",
-        absl::StrJoin(key.schema.components(), ", "), "], it was created with [",
-        absl::StrJoin(entry->schema.components(), ", "), "]"));
+        "histogram '", key.name, "': components [", absl::StrJoin(key.schema.components(), ", "),
+        "], it was created with [", absl::StrJoin(entry->schema.components(), ", "), "]"));
   }
   if (entry->half_life != key.half_life) {
     return absl::FailedPreconditionError(
@@ -129,12 +126,13 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(Entry& entry, uint64_t num_g
       return result;
     }
     if (last == entry.last_sequence.end() && entry.last_sequence.size() >= bounds_.max_producers) {
-      return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ",
-                                                       entry.last_sequence.size(),
-                                                       " producers, at most ",
-                                                       bounds_.max_producers));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("histogram: there are ", entry.last_sequence.size(), " producers, at most ",
+                       bounds_.max_producers));
     }
   }
+  // Before the bound on distinct sizes is looked at: forgotten ones must not count.
+  if (auto* decaying = std::get_if<DecayingHistogram>(&entry.histogram)) decaying->Advance(now);
   PH_RETURN_IF_ERROR(change(entry.histogram));
   if (producer) entry.last_sequence[producer->producer] = producer->sequence;
   result.counted = num_graphs;
@@ -147,8 +145,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::Observe(
     const std::optional<ProducerSequence>& producer, absl::Time now) {
   const size_t l = key.schema.num_components();
   if (table.num_graphs() != 0 && table.num_components() != l) {
-    return absl::InvalidArgumentError(absl::StrCat("histogram: sizes of ", table.num_components(),
-                                                   " components, expected ", l));
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram: sizes of ", table.num_components(), " components, expected ", l));
   }
   PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
   return Apply(*entry, table.num_graphs(), producer, now,

@@ -46,8 +46,8 @@ struct HistogramSnapshot {
 
 // What a change counted.
 struct CountedGraphs {
-  uint64_t counted = 0;      // 0 for a repetition.
-  uint64_t num_graphs = 0;   // In the histogram now.
+  uint64_t counted = 0;     // 0 for a repetition.
+  uint64_t num_graphs = 0;  // In the histogram now.
 };
 
 // Thread-safe; histograms do not wait for each other. Time comes from the caller.
@@ -75,8 +75,8 @@ class HistogramStore {
                                       const std::optional<ProducerSequence>& producer,
                                       absl::Time now);
 
-  // Takes a histogram away. Errors as Observe; NOT_FOUND if there is none of this name; OUT_OF_RANGE
-  // if there are fewer graphs of some size; FAILED_PRECONDITION with a half-life.
+  // Takes a histogram away. Errors as Observe; NOT_FOUND if there is none of this name;
+  // OUT_OF_RANGE if there are fewer graphs of some size; FAILED_PRECONDITION with a half-life.
   absl::StatusOr<CountedGraphs> Subtract(const HistogramKey& key, const SizeHistogram& subtrahend,
                                          const std::optional<ProducerSequence>& producer,
                                          absl::Time now);

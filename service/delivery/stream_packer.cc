@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     std::unique_ptr<PackObserver> observer) {
   if (options.capacities.size() != schema->num_components() + 1) {
     return absl::InvalidArgumentError(absl::StrCat("limits: ", options.capacities.size(),
-                                                   " capacities for ",
-                                                   schema->num_components() + 1, " components"));
+                                                   " capacities for ", schema->num_components() + 1,
+                                                   " components"));
   }
   // As they were asked for: says so if there is no limit at all.
   PH_RETURN_IF_ERROR(Limits::Create(options.capacities).status());
@@ -38,9 +38,8 @@ absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     return absl::InvalidArgumentError("limits: padding needs a capacity of component 'graphs'");
   }
   std::vector<uint64_t> capacities = ResolveCapacities(*schema, options);
-  PH_ASSIGN_OR_RETURN(
-      BatchLayout layout,
-      BatchLayout::Create(schema.get(), capacities, options.padding, options.derived));
+  PH_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(schema.get(), capacities,
+                                                              options.padding, options.derived));
   if (options.whole_graphs && layout.is_fixed()) {
     const auto bytes = layout.FixedBatchBytes();
     if (!bytes || *bytes > options.bounds.max_batch_bytes) {
@@ -101,9 +100,9 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk) {
     const Rejection rejection = {id, *exceeded, sizes.tuple(i)[*exceeded],
                                  usable_.capacity(*exceeded)};
     if (oversize_is_error_) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "chunk: graph ", id, " has ", rejection.value, " ", schema_->sizes().name(*exceeded),
-          ", a batch takes at most ", rejection.bound));
+      return absl::OutOfRangeError(absl::StrCat("chunk: graph ", id, " has ", rejection.value, " ",
+                                                schema_->sizes().name(*exceeded),
+                                                ", a batch takes at most ", rejection.bound));
     }
     rejections.push_back(rejection);
   }

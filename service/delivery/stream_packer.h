@@ -33,7 +33,8 @@ namespace packhouse {
 
 // What a server allows a stream.
 struct StreamBounds {
-  // Most graphs in a batch; lowers a larger limit. Keeps the open pack small if graphs can be empty.
+  // Most graphs in a batch; lowers a larger limit. Keeps the open pack small if graphs can be
+  // empty.
   uint64_t max_graphs_per_batch = 65536;
   // Most bytes of a batch's tensors.
   uint64_t max_batch_bytes = uint64_t{48} << 20;

@@ -47,10 +47,10 @@ absl::StatusOr<GraphChunk> GraphChunk::Create(const GraphSchema* schema, SizeTab
       const uint64_t bound = chunk.count(i, *tensor.index_into);
       const size_t bad = FindIndexOutOfRange(tensor.dtype, data, bound);
       if (bad == absl::string_view::npos) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "chunk: graph ", chunk.sizes_.graph_id(i), ": tensor '", tensor.name, "': index ",
-          IndexValueAt(tensor.dtype, data, bad), " at position ", bad, " is not in [0, ", bound,
-          ")"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk: graph ", chunk.sizes_.graph_id(i), ": tensor '", tensor.name,
+                       "': index ", IndexValueAt(tensor.dtype, data, bad), " at position ", bad,
+                       " is not in [0, ", bound, ")"));
     }
   }
   return chunk;

@@ -15,9 +15,8 @@ namespace {
 
 template <typename... Parts>
 absl::Status Invalid(const TensorSpec& tensor, const Parts&... parts) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("schema: tensor '", absl::CHexEscape(tensor.name.substr(0, 128)), "': ",
-                   parts...));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "schema: tensor '", absl::CHexEscape(tensor.name.substr(0, 128)), "': ", parts...));
 }
 
 absl::StatusOr<size_t> RowBytes(const TensorSpec& tensor) {
@@ -41,8 +40,7 @@ absl::Status Check(const TensorSpec& tensor, const SizeSchema& sizes) {
                    " characters of [A-Za-z0-9_.#-]");
   }
   if (tensor.component > l) return Invalid(tensor, "there is no component ", tensor.component);
-  if (!tensor.padding_value.empty() &&
-      tensor.padding_value.size() != ElementBytes(tensor.dtype)) {
+  if (!tensor.padding_value.empty() && tensor.padding_value.size() != ElementBytes(tensor.dtype)) {
     return Invalid(tensor, "padding_value has ", tensor.padding_value.size(), " bytes, ",
                    DTypeName(tensor.dtype), " has ", ElementBytes(tensor.dtype));
   }

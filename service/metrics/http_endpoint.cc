@@ -31,10 +31,14 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(const std::str
         absl::StrCat("HTTP address '", address, "' is not host:port"));
   }
   auto endpoint = std::unique_ptr<HttpEndpoint>(new HttpEndpoint(std::move(pages)));
-  const char* const options[] = {"listening_ports", address.c_str(),
-                                 "num_threads",     "4",
-                                 "request_timeout_ms", "10000",
-                                 "enable_directory_listing", "no",
+  const char* const options[] = {"listening_ports",
+                                 address.c_str(),
+                                 "num_threads",
+                                 "4",
+                                 "request_timeout_ms",
+                                 "10000",
+                                 "enable_directory_listing",
+                                 "no",
                                  nullptr};
   const mg_callbacks callbacks = {};
   endpoint->context_ = mg_start(&callbacks, nullptr, const_cast<const char**>(options));

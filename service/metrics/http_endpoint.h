@@ -25,7 +25,8 @@ class HttpEndpoint {
   };
 
   // `address` is "host:port" (an IPv6 host in brackets); port 0: any free one. INVALID_ARGUMENT for
-  // a malformed address, UNAVAILABLE if it cannot be listened on. The functions must be thread-safe.
+  // a malformed address, UNAVAILABLE if it cannot be listened on. The functions must be
+  // thread-safe.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const std::string& address,
                                                              Pages pages);
   ~HttpEndpoint();

@@ -9,8 +9,8 @@ namespace {
 
 using prometheus::Histogram;
 
-const Histogram::BucketBoundaries kEfficiencyBuckets = {0.5,  0.7,   0.8,  0.9,   0.95,
-                                                        0.97, 0.98,  0.99, 0.995, 0.999};
+const Histogram::BucketBoundaries kEfficiencyBuckets = {0.5,  0.7,  0.8,  0.9,   0.95,
+                                                        0.97, 0.98, 0.99, 0.995, 0.999};
 const Histogram::BucketBoundaries kUnarySeconds = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05,
                                                    0.1,    0.5,    1,     5,     10};
 const Histogram::BucketBoundaries kStreamSeconds = {0.01, 0.1, 1, 10, 60, 600, 3600, 36000};
@@ -123,8 +123,7 @@ Metrics::Metrics(const std::string& version)
     rpc_duration_[method] =
         &durations.Add({{"method", name}}, IsStream(method) ? kStreamSeconds : kUnarySeconds);
     for (size_t code = 0; code < kNumCodes; ++code) {
-      const std::string code_name =
-          absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+      const std::string code_name = absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
       rpcs_[method][code] = &rpcs.Add({{"method", name}, {"code", code_name}});
     }
   }

@@ -8,7 +8,8 @@
 namespace packhouse {
 namespace {
 
-constexpr uint64_t kFullScore = uint64_t{1} << 30;
+// The scores of two graphs, each at most this and one, add up to no more than 2^31 - 1.
+constexpr uint64_t kFullScore = (uint64_t{1} << 30) - 2;
 // Pairs are tried among so many of the oldest graphs with each graph of the pool.
 constexpr size_t kPairCandidates = 64;
 // Weights are renewed after so many graphs: often enough to follow the stream.
@@ -23,18 +24,16 @@ constexpr uint64_t kFinishHalves = 5;
 absl::StatusOr<OnlinePacker> OnlinePacker::Create(const Limits& limits,
                                                   const OnlinePackerOptions& options) {
   if (options.look_ahead < 1 || options.look_ahead > OnlinePackerOptions::kMaxLookAhead) {
-    return absl::InvalidArgumentError(absl::StrCat("look_ahead: ", options.look_ahead,
-                                                   ", must be 1 to ",
-                                                   OnlinePackerOptions::kMaxLookAhead));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "look_ahead: ", options.look_ahead, ", must be 1 to ", OnlinePackerOptions::kMaxLookAhead));
   }
   if (options.max_age != 0 && options.max_age < options.look_ahead) {
-    return absl::InvalidArgumentError(absl::StrCat("max_age: ", options.max_age,
-                                                   ", must be at least look_ahead, ",
-                                                   options.look_ahead));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "max_age: ", options.max_age, ", must be at least look_ahead, ", options.look_ahead));
   }
   if (options.max_delay <= absl::ZeroDuration()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "max_delay: ", absl::FormatDuration(options.max_delay), ", must be positive"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_delay: ", absl::FormatDuration(options.max_delay), ", must be positive"));
   }
   for (size_t k = 0; k <= limits.num_components(); ++k) {
     if (limits.has_limit(k) && limits.capacity(k) > kMaxCapacity) {
@@ -65,8 +64,8 @@ OnlinePacker::OnlinePacker(const Limits& limits, const OnlinePackerOptions& opti
 }
 
 void OnlinePacker::UpdateWeights() {
-  // Load of a component: total / capacity, in 1/2^32 capacities a graph. The most loaded one decides
-  // how many packs there must be; its weight dominates by the fourth power of the load.
+  // Load of a component: total / capacity, in 1/2^32 capacities a graph. The most loaded one
+  // decides how many packs there must be; its weight dominates by the fourth power of the load.
   std::vector<double> loads;
   double sum = 0;
   for (size_t k = 0; k < totals_.size(); ++k) {
@@ -108,10 +107,15 @@ absl::StatusOr<bool> OnlinePacker::Push(absl::Span<const uint32_t> tuple, uint64
   if (num_pushed_ % kFadePeriod == 0) {
     for (uint64_t& total : totals_) total /= 2;
   }
-  while (pool_.size() >= options_.look_ahead) {
+  // An aged graph does not wait until the pool is full again.
+  while (pool_.size() >= options_.look_ahead || OldestIsAged()) {
     if (Step()) return true;
   }
   return false;
+}
+
+bool OnlinePacker::OldestIsAged() const {
+  return !pool_.empty() && num_pushed_ - pool_.front().number >= options_.max_age;
 }
 
 bool OnlinePacker::Fits(size_t slot) const {
@@ -201,22 +205,26 @@ bool OnlinePacker::TakeBestPair() {
   return true;
 }
 
-void OnlinePacker::Finish() {
+bool OnlinePacker::Finish() {
   while (TakeBestPair()) {
   }
   while (TakeBestSingle()) {
   }
+  // The whole pool fitted: so may the next graph.
+  if (pool_.empty()) return false;
   Close();
+  return true;
 }
 
 bool OnlinePacker::Step() {
-  // Slot 0 is the oldest.
-  const bool aged = num_pushed_ - pool_.front().number >= options_.max_age;
+  // Slot 0 is the oldest. Once aged it is taken before any other; where it does not fit, the pack
+  // is finished without delay, since each graph behind it may be aged with the next push.
+  const bool aged = OldestIsAged();
   if (open_.empty() || (aged && Fits(0))) {
     Take(0);
     return false;
   }
-  if (!NearlyFull()) {
+  if (!aged && !NearlyFull()) {
     for (size_t slot = 0; slot < pool_.size(); ++slot) {
       if (Fits(slot)) {
         Take(slot);
@@ -224,8 +232,7 @@ bool OnlinePacker::Step() {
       }
     }
   }
-  Finish();
-  return true;
+  return Finish();
 }
 
 bool OnlinePacker::PackPending() {

@@ -90,11 +90,13 @@ class OnlinePacker {
 
   OnlinePacker(const Limits& limits, const OnlinePackerOptions& options);
 
+  bool OldestIsAged() const;
   bool Fits(size_t slot) const;
   void Take(size_t slot);
   void Close();
   bool NearlyFull() const;
-  void Finish();
+  // Fills the open pack up from the pool; true if that completed it.
+  bool Finish();
   bool TakeBestPair();
   bool TakeBestSingle();
   // One step with the pool as it is: takes a graph or completes a pack (then true).

@@ -25,7 +25,8 @@ VolumeBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& lim
       if (gcd != 0) capacity = std::max(capacity - capacity % gcd, gcd);
     }
     const uint64_t packs = total / capacity + (total % capacity != 0);
-    if (packs > bound.packs) bound = {packs, k};
+    // One pack is needed anyway; it, too, is put down to a component that has a limit.
+    if (packs > bound.packs || !limits.has_limit(bound.component)) bound = {packs, k};
   }
   return bound;
 }

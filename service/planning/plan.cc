@@ -59,6 +59,10 @@ absl::Status CheckEachGraphFits(const SizeHistogram& histogram, const Limits& li
 absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
                         const Limits& limits) {
   const size_t l = plan.num_components;
+  if (l != histogram.num_components()) {
+    return absl::InternalError(
+        absl::StrCat("plan: ", l, " components, the histogram has ", histogram.num_components()));
+  }
   std::vector<uint64_t> used(histogram.num_distinct() == 0 ? 0 : plan.num_tuples(), 0);
   for (const Pattern& pattern : plan.patterns) {
     if (pattern.entries.empty()) return absl::InternalError("plan: an empty pattern");
@@ -70,13 +74,18 @@ absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
       }
       for (size_t k = 0; k < l; ++k) rows[k] += uint64_t{plan.tuple(tuple)[k]} * copies;
       rows[l] += copies;
-      used[tuple] += copies * pattern.repeats;
+      const auto graphs = CheckedMultiply(copies, pattern.repeats);
+      const auto sum = graphs ? CheckedAdd(used[tuple], *graphs) : std::nullopt;
+      if (!sum) {
+        return absl::InternalError(
+            absl::StrCat("plan: the graphs of tuple ", tuple, " exceed 2^64 - 1"));
+      }
+      used[tuple] = *sum;
     }
     for (size_t k = 0; k <= l; ++k) {
       if (rows[k] > limits.capacity(k)) {
-        return absl::InternalError(absl::StrCat("plan: a pack has ", rows[k],
-                                                " rows of component ", k, ", capacity ",
-                                                limits.capacity(k)));
+        return absl::InternalError(absl::StrCat("plan: a pack has ", rows[k], " rows of component ",
+                                                k, ", capacity ", limits.capacity(k)));
       }
     }
   }
@@ -87,7 +96,9 @@ absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
           "plan: packs ", used[tuple], " graphs of size (", absl::StrJoin(plan.tuple(tuple), ", "),
           "), the histogram has ", histogram.CountOf(plan.tuple(tuple))));
     }
-    graphs += used[tuple];
+    const auto sum = CheckedAdd(graphs, used[tuple]);
+    if (!sum) return absl::InternalError("plan: its graphs exceed 2^64 - 1");
+    graphs = *sum;
   }
   if (graphs != histogram.num_graphs()) {
     return absl::InternalError(

@@ -53,7 +53,8 @@ absl::StatusOr<PackingPlan> Run(const PlanHeuristic& heuristic, const SizeHistog
                                 const Limits& limits, WorkBudget& budget) {
   switch (heuristic.algorithm) {
     case PlanAlgorithm::kTuplePacking:
-      return PlanByTuplePacking(histogram, limits, heuristic.priority, heuristic.placement, budget);
+      return PlanByTuplePacking(histogram, limits, heuristic.priority, heuristic.placement, budget,
+                                heuristic.opening);
     case PlanAlgorithm::kNotebook:
       return PlanByNotebook(histogram, limits, heuristic.priority, budget);
     case PlanAlgorithm::kNoPacking:
@@ -75,6 +76,7 @@ std::string HeuristicName(const PlanHeuristic& heuristic, const SizeSchema& sche
   switch (heuristic.algorithm) {
     case PlanAlgorithm::kTuplePacking:
       return absl::StrCat(
+          heuristic.opening == OpeningRule::kFill ? "filling " : "",
           heuristic.placement == PlacementRule::kBestFit ? "best-fit " : "first-fit ", priority);
     case PlanAlgorithm::kNotebook:
       return absl::StrCat("notebook ", priority);
@@ -94,9 +96,11 @@ std::vector<PlanHeuristic> DefaultHeuristics(const Limits& limits) {
     priorities.push_back({PriorityKind::kMax, 0, weights});
   }
   std::vector<PlanHeuristic> heuristics;
-  for (const PlacementRule placement : {PlacementRule::kBestFit, PlacementRule::kFirstFit}) {
-    for (const Priority& priority : priorities) {
-      heuristics.push_back({PlanAlgorithm::kTuplePacking, priority, placement});
+  for (const OpeningRule opening : {OpeningRule::kOneGraph, OpeningRule::kFill}) {
+    for (const PlacementRule placement : {PlacementRule::kBestFit, PlacementRule::kFirstFit}) {
+      for (const Priority& priority : priorities) {
+        heuristics.push_back({PlanAlgorithm::kTuplePacking, priority, placement, opening});
+      }
     }
   }
   return heuristics;
@@ -104,11 +108,12 @@ std::vector<PlanHeuristic> DefaultHeuristics(const Limits& limits) {
 
 std::vector<PlanHeuristic> BaselineHeuristics(const Limits& limits) {
   std::vector<PlanHeuristic> heuristics = {
-      {PlanAlgorithm::kNoPacking, {}, PlacementRule::kBestFit}};
+      {PlanAlgorithm::kNoPacking, {}, PlacementRule::kBestFit, OpeningRule::kOneGraph}};
   for (const size_t k : LimitedComponents(limits)) {
     heuristics.push_back({PlanAlgorithm::kSingleComponent,
                           {PriorityKind::kComponent, k, {}},
-                          PlacementRule::kBestFit});
+                          PlacementRule::kBestFit,
+                          OpeningRule::kOneGraph});
   }
   return heuristics;
 }
@@ -118,7 +123,8 @@ std::vector<PlanHeuristic> NotebookHeuristics(const Limits& limits) {
   std::vector<PlanHeuristic> heuristics;
   if (limited.size() != limits.num_components()) return heuristics;
   for (const Priority& priority : PlainPriorities(limited)) {
-    heuristics.push_back({PlanAlgorithm::kNotebook, priority, PlacementRule::kBestFit});
+    heuristics.push_back(
+        {PlanAlgorithm::kNotebook, priority, PlacementRule::kBestFit, OpeningRule::kOneGraph});
   }
   return heuristics;
 }
@@ -157,9 +163,9 @@ absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, cons
     progress.finished(i);
   }
   if (!best_packs) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "plan: none of ", heuristics.size(), " heuristics finished within ", steps, " steps on ",
-        histogram.num_distinct(), " distinct sizes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("plan: none of ", heuristics.size(), " heuristics finished within ", steps,
+                     " steps on ", histogram.num_distinct(), " distinct sizes"));
   }
   return comparison;
 }

@@ -35,16 +35,17 @@ struct PlanHeuristic {
   PlanAlgorithm algorithm = PlanAlgorithm::kTuplePacking;
   Priority priority;
   PlacementRule placement = PlacementRule::kBestFit;
+  OpeningRule opening = OpeningRule::kOneGraph;
 
   friend bool operator==(const PlanHeuristic&, const PlanHeuristic&) = default;
 };
 
-// "best-fit product", "notebook sum", "no packing", "nodes alone".
+// "best-fit product", "filling first-fit sum", "notebook sum", "no packing", "nodes alone".
 std::string HeuristicName(const PlanHeuristic& heuristic, const SizeSchema& schema);
 
 // Every priority that suits the limits (product, sum, max, min, each component that has a limit,
 // and, where capacities differ, sum and max of sizes relative to their capacities), best-fit and
-// first-fit.
+// first-fit, with both opening rules.
 std::vector<PlanHeuristic> DefaultHeuristics(const Limits& limits);
 // The paper's baselines: no packing, then by each component that has a limit alone.
 std::vector<PlanHeuristic> BaselineHeuristics(const Limits& limits);

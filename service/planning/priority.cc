@@ -23,27 +23,25 @@ absl::StatusOr<PriorityFunction> PriorityFunction::Create(const Priority& priori
                                                           const Limits& limits) {
   const size_t l = limits.num_components();
   if (!priority.weights.empty() && priority.weights.size() != l) {
-    return absl::InvalidArgumentError(absl::StrCat("priority: ", priority.weights.size(),
-                                                   " weights for ", l, " components"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("priority: ", priority.weights.size(), " weights for ", l, " components"));
   }
   PriorityFunction function;
   function.kind_ = priority.kind;
   for (size_t k = 0; k < l; ++k) {
     const uint32_t weight = priority.weights.empty() ? 1 : priority.weights[k];
     if (priority.kind == PriorityKind::kProduct && weight > kMaxExponent) {
-      return absl::InvalidArgumentError(absl::StrCat("priority: weight ", weight,
-                                                     " of component number ", k,
-                                                     " as exponent of a product, at most ",
-                                                     kMaxExponent));
+      return absl::InvalidArgumentError(
+          absl::StrCat("priority: weight ", weight, " of component number ", k,
+                       " as exponent of a product, at most ", kMaxExponent));
     }
     if (priority.kind == PriorityKind::kComponent && k != priority.component) continue;
     if (!limits.has_limit(k)) continue;
     function.terms_.push_back({k, weight});
   }
   if (priority.kind == PriorityKind::kComponent && function.terms_.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("priority: component number ",
-                                                   priority.component,
-                                                   " has no limit or does not exist"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "priority: component number ", priority.component, " has no limit or does not exist"));
   }
   return function;
 }

@@ -19,15 +19,19 @@ struct OpenPattern {
   Pattern pattern;
   Room room;  // Per component, without `graphs`.
   uint64_t graphs_left;
+  // Number of its first pack, counting packs as they are opened. Packs of a pattern are numbered
+  // consecutively.
+  uint64_t opened = 0;
 };
 
 class TuplePacker {
  public:
   TuplePacker(const SizeHistogram& histogram, const Limits& limits, PriorityFunction priority,
-              PlacementRule placement, WorkBudget& budget)
+              PlacementRule placement, OpeningRule opening, WorkBudget& budget)
       : limits_(limits),
         priority_(std::move(priority)),
         placement_(placement),
+        opening_(opening),
         budget_(budget),
         items_(ItemsOf(histogram)),
         smallest_(histogram.num_components(), std::numeric_limits<uint32_t>::max()) {
@@ -83,23 +87,24 @@ class TuplePacker {
     return open.graphs_left != 0;
   }
 
-  // `from`, less `repeats` of its packs, which get one more graph and are returned.
-  OpenPattern Extend(OpenPattern& from, uint32_t row, uint64_t repeats) {
+  // Takes away `repeats` of `from`'s packs, the first ones, which get `copies` more graphs and are
+  // returned.
+  OpenPattern Extend(OpenPattern& from, uint32_t row, uint64_t repeats, uint32_t copies = 1) {
     OpenPattern extended = repeats == from.pattern.repeats ? std::move(from) : from;
-    from.pattern.repeats =
-        repeats == extended.pattern.repeats ? 0 : from.pattern.repeats - repeats;
+    from.pattern.repeats = extended.pattern.repeats - repeats;
+    from.opened += repeats;
     extended.pattern.repeats = repeats;
     auto& entries = extended.pattern.entries;
     if (!entries.empty() && entries.back().tuple == row) {
-      ++entries.back().copies;
+      entries.back().copies += copies;
     } else {
-      entries.push_back({row, 1});
+      entries.push_back({row, copies});
     }
     const auto tuple = items_.empty_plan.tuple(row);
     for (size_t k = 0; k < tuple.size(); ++k) {
-      if (limits_.has_limit(k)) extended.room[k] -= tuple[k];
+      if (limits_.has_limit(k)) extended.room[k] -= uint64_t{tuple[k]} * copies;
     }
-    --extended.graphs_left;
+    extended.graphs_left -= copies;
     return extended;
   }
 
@@ -111,23 +116,63 @@ class TuplePacker {
       closed_.push_back(std::move(open.pattern));
       return;
     }
-    const PriorityValue priority = priority_.Of(absl::MakeConstSpan(open.room));
-    open_[priority].push_back(std::move(open));
+    std::vector<OpenPattern>& bucket = open_[priority_.Of(absl::MakeConstSpan(open.room))];
+    const auto behind = std::upper_bound(
+        bucket.begin(), bucket.end(), open.opened,
+        [](uint64_t opened, const OpenPattern& other) { return opened < other.opened; });
+    bucket.insert(behind, std::move(open));
   }
 
-  void Open(uint32_t row, uint64_t repeats) {
-    OpenPattern fresh;
-    fresh.pattern.repeats = repeats;
-    fresh.room.assign(limits_.capacities().begin(), limits_.capacities().end() - 1);
-    fresh.graphs_left = limits_.graphs();
-    Store(Extend(fresh, row, repeats));
+  // How many graphs of a size an empty pack takes, at most `wanted`.
+  uint32_t CopiesThatFit(uint32_t row, uint64_t wanted) const {
+    uint64_t copies = std::min(wanted, limits_.graphs());
+    const auto tuple = items_.empty_plan.tuple(row);
+    for (size_t k = 0; k < tuple.size(); ++k) {
+      if (tuple[k] != 0) copies = std::min(copies, limits_.capacity(k) / tuple[k]);
+    }
+    return static_cast<uint32_t>(std::min<uint64_t>(copies, UINT32_MAX));
+  }
+
+  // Puts `graphs` graphs of a size into new packs.
+  void Open(uint32_t row, uint64_t graphs) {
+    const uint32_t copies = opening_ == OpeningRule::kFill ? CopiesThatFit(row, graphs) : 1;
+    const auto open = [&](uint64_t repeats, uint32_t copies_each) {
+      OpenPattern fresh;
+      fresh.pattern.repeats = repeats;
+      fresh.opened = num_opened_;
+      num_opened_ += repeats;
+      fresh.room.assign(limits_.capacities().begin(), limits_.capacities().end() - 1);
+      fresh.graphs_left = limits_.graphs();
+      Store(Extend(fresh, row, repeats, copies_each));
+    };
+    open(graphs / copies, copies);
+    if (graphs % copies != 0) open(1, graphs % copies);
   }
 
   static void Compact(std::vector<OpenPattern>& bucket) {
-    bucket.erase(
-        std::remove_if(bucket.begin(), bucket.end(),
-                       [](const OpenPattern& open) { return open.pattern.repeats == 0; }),
-        bucket.end());
+    bucket.erase(std::remove_if(bucket.begin(), bucket.end(),
+                                [](const OpenPattern& open) { return open.pattern.repeats == 0; }),
+                 bucket.end());
+  }
+
+  // Adds graphs of size `row` to the packs of `from`, one each; and again to what has grown, while
+  // it has room and `again(its room)`. Gives the grown patterns to `grown`; returns how many of
+  // `wanted` graphs were placed.
+  template <typename Again>
+  uint64_t Grow(OpenPattern& from, uint32_t row, uint64_t wanted, Again again,
+                std::vector<OpenPattern>& grown) {
+    uint64_t repeats = std::min(wanted, from.pattern.repeats);
+    OpenPattern current = Extend(from, row, repeats);
+    uint64_t placed = repeats;
+    while (placed < wanted && !exhausted_ && again(current.room) && HasRoom(current, row)) {
+      repeats = std::min(wanted - placed, current.pattern.repeats);
+      OpenPattern next = Extend(current, row, repeats);
+      placed += repeats;
+      if (current.pattern.repeats != 0) grown.push_back(std::move(current));
+      current = std::move(next);
+    }
+    grown.push_back(std::move(current));
+    return placed;
   }
 
   // Each returns how many graphs of the size found room.
@@ -141,19 +186,10 @@ class TuplePacker {
       std::vector<OpenPattern>& bucket = it->second;
       for (size_t i = 0; i < bucket.size() && placed < wanted && !exhausted_; ++i) {
         if (!HasRoom(bucket[i], row)) continue;
-        uint64_t repeats = std::min(wanted - placed, bucket[i].pattern.repeats);
-        OpenPattern current = Extend(bucket[i], row, repeats);
-        placed += repeats;
         // What has just been filled is the tightest that still has room: no pattern with less
         // priority had any, so it goes on growing as long as it can.
-        while (placed < wanted && !exhausted_ && HasRoom(current, row)) {
-          repeats = std::min(wanted - placed, current.pattern.repeats);
-          OpenPattern next = Extend(current, row, repeats);
-          placed += repeats;
-          if (current.pattern.repeats != 0) grown.push_back(std::move(current));
-          current = std::move(next);
-        }
-        grown.push_back(std::move(current));
+        placed += Grow(
+            bucket[i], row, wanted - placed, [](const Room&) { return true; }, grown);
       }
       Compact(bucket);
       it = bucket.empty() ? open_.erase(it) : std::next(it);
@@ -166,8 +202,8 @@ class TuplePacker {
     const uint64_t wanted = items_.counts[row];
     uint64_t placed = 0;
     while (placed < wanted && !exhausted_) {
-      // From the roomiest down; a grown pattern lands further down, or behind in its bucket, and
-      // is met again there.
+      // From the roomiest down; a grown pattern lands further down and is met again there, unless
+      // the size leaves its priority as it is: then it is still the first of the roomiest.
       bool found = false;
       for (auto it = open_.end(); it != open_.begin() && !found && !exhausted_;) {
         --it;
@@ -176,9 +212,12 @@ class TuplePacker {
         std::vector<OpenPattern> grown;
         for (size_t i = 0; i < bucket.size() && placed < wanted && !exhausted_; ++i) {
           if (!HasRoom(bucket[i], row)) continue;
-          const uint64_t repeats = std::min(wanted - placed, bucket[i].pattern.repeats);
-          grown.push_back(Extend(bucket[i], row, repeats));
-          placed += repeats;
+          placed += Grow(
+              bucket[i], row, wanted - placed,
+              [&](const Room& room) {
+                return priority_.Of(absl::MakeConstSpan(room)) == it->first;
+              },
+              grown);
         }
         if (grown.empty()) continue;
         found = true;
@@ -194,10 +233,12 @@ class TuplePacker {
   const Limits& limits_;
   const PriorityFunction priority_;
   const PlacementRule placement_;
+  const OpeningRule opening_;
   WorkBudget& budget_;
   PlanItems items_;
   std::vector<uint32_t> smallest_;
   bool exhausted_ = false;
+  uint64_t num_opened_ = 0;
   Buckets open_;
   std::vector<Pattern> closed_;
 };
@@ -206,9 +247,9 @@ class TuplePacker {
 
 absl::StatusOr<PackingPlan> PlanByTuplePacking(const SizeHistogram& histogram, const Limits& limits,
                                                const Priority& priority, PlacementRule placement,
-                                               WorkBudget& budget) {
+                                               WorkBudget& budget, OpeningRule opening) {
   PH_ASSIGN_OR_RETURN(PriorityFunction function, PriorityFunction::Create(priority, limits));
-  return TuplePacker(histogram, limits, std::move(function), placement, budget).Run();
+  return TuplePacker(histogram, limits, std::move(function), placement, opening, budget).Run();
 }
 
 }  // namespace packhouse

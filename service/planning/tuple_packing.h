@@ -18,10 +18,18 @@ enum class PlacementRule {
   kFirstFit,
 };
 
+// What graphs that find no room open.
+enum class OpeningRule {
+  // A pack for each of them: the paper's rule. Graphs of one size never share a pack then.
+  kOneGraph,
+  // Packs of as many of them as fit: what placing them one after the other would give.
+  kFill,
+};
+
 // Packs a histogram greedily: takes the sizes in descending priority and adds all graphs of a size
-// to open patterns that have room, split where their repeats differ; what finds no room opens packs
-// of one graph each (Krell et al. 2022, Listing 2, freed of its misprints; the notebook's quirks are
-// in notebook_packing.h).
+// to open patterns that have room, split where their repeats differ; what finds no room opens new
+// packs (Krell et al. 2022, Listing 2, freed of its misprints; the notebook's quirks are in
+// notebook_packing.h).
 //
 // Every graph is in exactly one pack and no pack exceeds `limits`. The result depends on the
 // arguments alone: ties go to the lexicographically larger tuple and to the pattern opened first.
@@ -31,7 +39,8 @@ enum class PlacementRule {
 // Cost: O(d * p) steps for d distinct tuples and p open patterns, O(d + p) memory; thread-safe.
 absl::StatusOr<PackingPlan> PlanByTuplePacking(const SizeHistogram& histogram, const Limits& limits,
                                                const Priority& priority, PlacementRule placement,
-                                               WorkBudget& budget);
+                                               WorkBudget& budget,
+                                               OpeningRule opening = OpeningRule::kOneGraph);
 
 }  // namespace packhouse
 

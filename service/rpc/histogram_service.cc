@@ -31,9 +31,8 @@ absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest
   const auto producer =
       ProducerFromWire(request.has_producer_sequence(), request.producer_sequence());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
-                      request.subtract()
-                          ? histograms.Subtract(key, addend.histogram, producer, now)
-                          : histograms.Merge(key, addend.histogram, producer, now));
+                      request.subtract() ? histograms.Subtract(key, addend.histogram, producer, now)
+                                         : histograms.Merge(key, addend.histogram, producer, now));
   v1::MergeHistogramResponse response;
   response.set_num_counted(counted.counted);
   response.set_num_graphs(counted.num_graphs);
@@ -51,11 +50,11 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* HistogramService::O
 grpc::ServerUnaryReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) {
-  return RunUnary<v1::GetHistogramRequest>(
-      context_, Method::kGetHistogram, call, request, response,
-      [this](const v1::GetHistogramRequest& parsed) {
-        return Get(parsed, *histograms_, context_.clock->Now());
-      });
+  return RunUnary<v1::GetHistogramRequest>(context_, Method::kGetHistogram, call, request, response,
+                                           [this](const v1::GetHistogramRequest& parsed) {
+                                             return Get(parsed, *histograms_,
+                                                        context_.clock->Now());
+                                           });
 }
 
 grpc::ServerUnaryReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call,
@@ -73,8 +72,8 @@ grpc::ServerUnaryReactor* HistogramService::DeleteHistogram(grpc::CallbackServer
                                                             grpc::ByteBuffer* response) {
   return RunUnary<v1::DeleteHistogramRequest>(
       context_, Method::kDeleteHistogram, call, request, response,
-      [this](const v1::DeleteHistogramRequest& parsed)
-          -> absl::StatusOr<v1::DeleteHistogramResponse> {
+      [this](
+          const v1::DeleteHistogramRequest& parsed) -> absl::StatusOr<v1::DeleteHistogramResponse> {
         PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));
         return v1::DeleteHistogramResponse();
       });

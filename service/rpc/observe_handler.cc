@@ -43,8 +43,8 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
 
 absl::Status ObserveHandler::Accept(std::unique_ptr<v1::ObserveRequest> request) {
   PH_RETURN_IF_ERROR(Describe(*request));
-  PH_ASSIGN_OR_RETURN(const SizeTable table, SizeTableFromWire(request->sizes(),
-                                                               key_->schema.num_components(), 0));
+  PH_ASSIGN_OR_RETURN(const SizeTable table,
+                      SizeTableFromWire(request->sizes(), key_->schema.num_components(), 0));
   const auto producer =
       ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,

@@ -66,8 +66,7 @@ v1::PackResponse OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
   v1::PackOpened& opened = *response.mutable_opened();
   GraphSchemaToWire(packer.schema(), *opened.mutable_schema());
   CapacitiesToWire(packer.capacities(), packer.schema().sizes(), *opened.mutable_limits());
-  CapacitiesToWire(packer.usable().capacities(), packer.schema().sizes(),
-                   *opened.mutable_usable());
+  CapacitiesToWire(packer.usable().capacities(), packer.schema().sizes(), *opened.mutable_usable());
   opened.set_look_ahead(packer.packing().look_ahead);
   opened.set_max_age(packer.packing().max_age);
   opened.set_payload(whole_graphs ? v1::PAYLOAD_GRAPHS : v1::PAYLOAD_SIZES);
@@ -138,8 +137,8 @@ absl::Status PackHandler::AcceptSizes(const v1::SizeTable& sizes) {
     return absl::InvalidArgumentError("'sizes' in a stream that was opened for whole graphs");
   }
   const GraphSchema& schema = packer_->schema();
-  PH_ASSIGN_OR_RETURN(SizeTable table, SizeTableFromWire(sizes, schema.num_components(),
-                                                         packer_->num_offered()));
+  PH_ASSIGN_OR_RETURN(SizeTable table,
+                      SizeTableFromWire(sizes, schema.num_components(), packer_->num_offered()));
   return AcceptChunk(GraphChunk::OfSizes(&schema, std::move(table)));
 }
 
@@ -181,9 +180,9 @@ absl::Status PackHandler::CountSizes(const SizeTable& sizes,
     counts.insert(counts.end(), sizes.tuple(i).begin(), sizes.tuple(i).end());
     ++accepted;
   }
-  PH_ASSIGN_OR_RETURN(const SizeTable table, SizeTable::WithConsecutiveIds(
-                                                 accepted, sizes.num_components(),
-                                                 std::move(counts), 0));
+  PH_ASSIGN_OR_RETURN(
+      const SizeTable table,
+      SizeTable::WithConsecutiveIds(accepted, sizes.num_components(), std::move(counts), 0));
   return histograms_->Observe(*histogram_, table, std::nullopt, now).status();
 }
 

@@ -42,8 +42,8 @@ class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse
   std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
   bool whole_graphs_ = false;
   std::optional<HistogramKey> histogram_;
-  std::deque<v1::PackResponse> ready_;        // To be sent before any batch.
-  std::optional<uint64_t> flush_token_;       // To be answered after the pending batches.
+  std::deque<v1::PackResponse> ready_;   // To be sent before any batch.
+  std::optional<uint64_t> flush_token_;  // To be answered after the pending batches.
 };
 
 }  // namespace packhouse::rpc

@@ -14,8 +14,8 @@ namespace packhouse::rpc {
 class PackingService final
     : public v1::PackingService::WithRawCallbackMethod_Pack<v1::PackingService::Service> {
  public:
-  PackingService(const CallContext& context, const StreamBounds& bounds,
-                 HistogramStore* histograms, PackObserverFactory* observers)
+  PackingService(const CallContext& context, const StreamBounds& bounds, HistogramStore* histograms,
+                 PackObserverFactory* observers)
       : context_(context), bounds_(bounds), histograms_(histograms), observers_(observers) {}
 
   grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Pack(

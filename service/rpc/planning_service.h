@@ -15,8 +15,7 @@ class PlanningService final
   PlanningService(const CallContext& context, const HistogramStore* histograms)
       : context_(context), histograms_(histograms) {}
 
-  grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* call,
-                                 const grpc::ByteBuffer* request,
+  grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
 
  private:

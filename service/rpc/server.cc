@@ -1,6 +1,5 @@
 #include "service/rpc/server.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -14,7 +13,7 @@ namespace {
 
 // Of a message, for everything in a batch but its tensors' bytes.
 constexpr int kBatchOverheadBytes = 1 << 20;
-// From the deadline of a drain to the cancelling of what still cannot end.
+// For statuses to get out before what is left is cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
 StreamBounds StreamBoundsOf(const ServerOptions& options) {
@@ -40,12 +39,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       RpcObserver* rpc_observer,
                                                       PackObserverFactory* pack_observers) {
   if (options.max_message_bytes <= 2 * kBatchOverheadBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ",
-                                                   options.max_message_bytes,
+    return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ", options.max_message_bytes,
                                                    ", must be above ", 2 * kBatchOverheadBytes));
   }
-  auto server =
-      std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers));
+  auto server = std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers));
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -84,19 +81,18 @@ Server::~Server() {
 }
 
 void Server::Drain(absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
   gate_.Close();
   if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(false);
-  // Sends clients away, and cancels what is left in the end.
-  std::thread shutdown([this, deadline] {
-    server_->Shutdown(absl::ToChronoTime(deadline + kCancelGrace));
-  });
-  if (!gate_.WaitUntilEmpty(deadline)) {
+  // gRPC's own shutdown waits until now: begun earlier, it would answer new calls on old
+  // connections with CANCELLED, where the gate says UNAVAILABLE.
+  if (!gate_.WaitUntilEmpty(absl::Now() + timeout)) {
     gate_.AbortStreams(absl::UnavailableError(
         absl::StrCat("the server is draining and the stream did not end within ",
                      absl::FormatDuration(timeout), "; try another")));
+    gate_.WaitUntilEmpty(absl::Now() + kCancelGrace);
   }
-  shutdown.join();
+  // Cancels what still cannot end.
+  server_->Shutdown(absl::ToChronoTime(absl::Now() + kCancelGrace));
   // Calls that were cancelled have left when this returns: nobody is on the pools.
   gate_.WaitUntilEmpty(absl::InfiniteFuture());
   server_.reset();

@@ -37,9 +37,9 @@ struct ServerOptions {
 
 // Serves from Start() until it is drained or destroyed.
 //
-// The order of the end: the gate closes (new calls get UNAVAILABLE), health says NOT_SERVING,
-// clients are sent away (GOAWAY); open streams work on until the deadline, then end with
-// UNAVAILABLE; calls that even then cannot end, because their client does not read, are cancelled.
+// The order of the end: the gate closes (new calls get UNAVAILABLE) and health says NOT_SERVING;
+// open streams work on until the deadline, then end with UNAVAILABLE; calls that even then cannot
+// end, because their client does not read, are cancelled.
 class Server {
  public:
   // The pointees must outlive the server. UNAVAILABLE if the address cannot be listened on.

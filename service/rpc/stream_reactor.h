@@ -1,8 +1,8 @@
 // Drives a StreamHandler by gRPC's callback API.
 //
-// Back-pressure: at most kMaxUnsent responses wait to be written and at most one request waits to be
-// accepted; the handler makes no response while kMaxUnsent wait, and the next request is not read
-// while one waits. So a peer that stops reading stops its own stream, and nothing else.
+// Back-pressure: at most kMaxUnsent responses wait to be written and at most one request waits to
+// be accepted; the handler makes no response while kMaxUnsent wait, and the next request is not
+// read while one waits. So a peer that stops reading stops its own stream, and nothing else.
 //
 // Work runs on the pool, never on gRPC's threads. `advancing_` makes sure that one thread at a time
 // is in the handler; whatever happens meanwhile sets `again_`.
@@ -30,10 +30,9 @@
 namespace packhouse::rpc {
 
 template <typename Request, typename Response>
-class StreamReactor final
-    : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
-      public Abortable,
-      public std::enable_shared_from_this<StreamReactor<Request, Response>> {
+class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
+                            public Abortable,
+                            public std::enable_shared_from_this<StreamReactor<Request, Response>> {
  public:
   using Handler = StreamHandler<Request, Response>;
   static constexpr size_t kMaxUnsent = 2;
@@ -41,8 +40,8 @@ class StreamReactor final
   // Starts a stream, or refuses it if the gate does. The result belongs to gRPC.
   static StreamReactor* Start(const CallContext& context, Method method,
                               std::unique_ptr<Handler> handler) {
-    auto reactor = std::shared_ptr<StreamReactor>(
-        new StreamReactor(context, method, std::move(handler)));
+    auto reactor =
+        std::shared_ptr<StreamReactor>(new StreamReactor(context, method, std::move(handler)));
     reactor->self_ = reactor;
     const absl::Status admitted = context.gate->EnterStream(reactor);
     if (admitted.ok()) {

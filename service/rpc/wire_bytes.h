@@ -28,8 +28,7 @@ absl::Status ParseBytes(grpc::ByteBuffer* bytes, Message* message) {
 template <typename Message>
 absl::Status WriteBytes(const Message& message, grpc::ByteBuffer* bytes) {
   bool owned = false;
-  const grpc::Status status =
-      grpc::SerializationTraits<Message>::Serialize(message, bytes, &owned);
+  const grpc::Status status = grpc::SerializationTraits<Message>::Serialize(message, bytes, &owned);
   if (status.ok()) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the response ", message.GetTypeName(), " cannot be serialised"));

@@ -15,8 +15,9 @@ namespace {
 absl::StatusOr<size_t> ComponentFromWire(const std::string& name, const SizeSchema& schema) {
   const std::optional<size_t> k = schema.IndexOf(name);
   if (k && *k < schema.num_components()) return *k;
-  return absl::InvalidArgumentError(absl::StrCat("heuristic: priority.component: unknown component '",
-                                                 absl::CHexEscape(name.substr(0, 64)), "'"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("heuristic: priority.component: unknown component '",
+                   absl::CHexEscape(name.substr(0, 64)), "'"));
 }
 
 absl::StatusOr<Priority> PriorityFromWire(const v1::Priority& wire, const SizeSchema& schema) {
@@ -41,8 +42,8 @@ absl::StatusOr<Priority> PriorityFromWire(const v1::Priority& wire, const SizeSc
       return priority;
     }
     default:
-      return absl::InvalidArgumentError(absl::StrCat("heuristic: priority.kind: unknown value ",
-                                                     static_cast<int>(wire.kind())));
+      return absl::InvalidArgumentError(
+          absl::StrCat("heuristic: priority.kind: unknown value ", static_cast<int>(wire.kind())));
   }
 }
 
@@ -68,10 +69,21 @@ absl::StatusOr<PlanHeuristic> HeuristicFromWire(const v1::PlanHeuristic& wire,
       return heuristic;
     }
     default:
-      return absl::InvalidArgumentError(absl::StrCat("heuristic: algorithm: unknown value ",
-                                                     static_cast<int>(wire.algorithm())));
+      return absl::InvalidArgumentError(
+          absl::StrCat("heuristic: algorithm: unknown value ", static_cast<int>(wire.algorithm())));
   }
   PH_ASSIGN_OR_RETURN(heuristic.priority, PriorityFromWire(wire.priority(), schema));
+  switch (wire.opening()) {
+    case v1::OPENING_RULE_UNSPECIFIED:
+    case v1::OPENING_RULE_ONE_GRAPH:
+      break;
+    case v1::OPENING_RULE_FILL:
+      heuristic.opening = OpeningRule::kFill;
+      break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("heuristic: opening: unknown value ", static_cast<int>(wire.opening())));
+  }
   switch (wire.placement()) {
     case v1::PLACEMENT_RULE_UNSPECIFIED:
     case v1::PLACEMENT_RULE_BEST_FIT:
@@ -80,8 +92,8 @@ absl::StatusOr<PlanHeuristic> HeuristicFromWire(const v1::PlanHeuristic& wire,
       heuristic.placement = PlacementRule::kFirstFit;
       break;
     default:
-      return absl::InvalidArgumentError(absl::StrCat("heuristic: placement: unknown value ",
-                                                     static_cast<int>(wire.placement())));
+      return absl::InvalidArgumentError(
+          absl::StrCat("heuristic: placement: unknown value ", static_cast<int>(wire.placement())));
   }
   return heuristic;
 }
@@ -94,6 +106,8 @@ void HeuristicToWire(const PlanHeuristic& heuristic, const SizeSchema& schema,
       wire.set_placement(heuristic.placement == PlacementRule::kBestFit
                              ? v1::PLACEMENT_RULE_BEST_FIT
                              : v1::PLACEMENT_RULE_FIRST_FIT);
+      wire.set_opening(heuristic.opening == OpeningRule::kOneGraph ? v1::OPENING_RULE_ONE_GRAPH
+                                                                   : v1::OPENING_RULE_FILL);
       break;
     case PlanAlgorithm::kNotebook:
       wire.set_algorithm(v1::PLAN_ALGORITHM_NOTEBOOK);
@@ -133,8 +147,8 @@ absl::StatusOr<std::vector<PlanHeuristic>> HeuristicsFromWire(const v1::PlanRequ
                                                               const Limits& limits,
                                                               const SizeSchema& schema) {
   if (request.heuristics_size() > kMaxHeuristics) {
-    return absl::InvalidArgumentError(absl::StrCat("heuristics: ", request.heuristics_size(),
-                                                   ", at most ", kMaxHeuristics));
+    return absl::InvalidArgumentError(
+        absl::StrCat("heuristics: ", request.heuristics_size(), ", at most ", kMaxHeuristics));
   }
   std::vector<PlanHeuristic> heuristics;
   for (const v1::PlanHeuristic& wire : request.heuristics()) {
@@ -160,8 +174,7 @@ void SummaryToWire(const PlanOutcome& outcome, const SizeSchema& schema, absl::D
   const PlanQuality& quality = outcome.quality;
   wire.set_packs(quality.packs);
   wire.set_lower_bound(quality.lower_bound);
-  wire.set_lower_bound_name(
-      absl::StrCat("volume of ", schema.name(quality.bounding_component)));
+  wire.set_lower_bound_name(absl::StrCat("volume of ", schema.name(quality.bounding_component)));
   wire.set_gap(quality.gap);
   for (size_t k = 0; k < quality.components.size(); ++k) {
     const ComponentEfficiency& from = quality.components[k];

@@ -52,9 +52,9 @@ absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t nu
         absl::StrCat("sizes.num_graphs: ", n, ", at most ", kMaxTableGraphs));
   }
   if (wire.counts().size() != n * num_components * sizeof(uint32_t)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "sizes.counts: ", wire.counts().size(), " bytes, ", n, " graphs of ", num_components,
-        " components take ", n * num_components * sizeof(uint32_t)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sizes.counts: ", wire.counts().size(), " bytes, ", n, " graphs of ",
+                     num_components, " components take ", n * num_components * sizeof(uint32_t)));
   }
   std::vector<uint32_t> counts = Uint32sFromWire(wire.counts());
   if (wire.ids_case() == v1::SizeTable::kGraphIds) {
@@ -66,8 +66,7 @@ absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t nu
     return SizeTable::WithIds(n, num_components, std::move(counts),
                               Uint64sFromWire(wire.graph_ids()));
   }
-  const uint64_t first_id =
-      wire.ids_case() == v1::SizeTable::kFirstId ? wire.first_id() : next_id;
+  const uint64_t first_id = wire.ids_case() == v1::SizeTable::kFirstId ? wire.first_id() : next_id;
   return SizeTable::WithConsecutiveIds(n, num_components, std::move(counts), first_id);
 }
 
@@ -76,13 +75,13 @@ absl::StatusOr<NamedHistogram> HistogramFromWire(const v1::Histogram& wire) {
   const size_t l = schema.num_components();
   const std::vector<uint64_t> counts = Uint64sFromWire(wire.counts());
   if (wire.counts().size() % sizeof(uint64_t) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "histogram.counts: ", wire.counts().size(), " bytes, must be a multiple of 8"));
+    return absl::InvalidArgumentError(absl::StrCat("histogram.counts: ", wire.counts().size(),
+                                                   " bytes, must be a multiple of 8"));
   }
   if (wire.tuples().size() != counts.size() * l * sizeof(uint32_t)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "histogram.tuples: ", wire.tuples().size(), " bytes, ", counts.size(), " tuples of ", l,
-        " components take ", counts.size() * l * sizeof(uint32_t)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram.tuples: ", wire.tuples().size(), " bytes, ", counts.size(),
+                     " tuples of ", l, " components take ", counts.size() * l * sizeof(uint32_t)));
   }
   const std::vector<uint32_t> tuples = Uint32sFromWire(wire.tuples());
   SizeHistogram histogram(l);
@@ -115,8 +114,7 @@ void HistogramToWire(const SizeHistogram& histogram, const SizeSchema& schema,
 
 absl::StatusOr<absl::Duration> BoundFromWire(const google::protobuf::Duration& wire,
                                              absl::string_view field) {
-  const absl::Duration duration =
-      absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
+  const absl::Duration duration = absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
   if (duration < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(
         absl::StrCat(field, ": ", absl::FormatDuration(duration), " is negative"));

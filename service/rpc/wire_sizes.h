@@ -47,8 +47,7 @@ struct NamedHistogram {
 };
 absl::StatusOr<NamedHistogram> HistogramFromWire(const v1::Histogram& wire);
 
-void HistogramToWire(const SizeHistogram& histogram, const SizeSchema& schema,
-                     v1::Histogram& wire);
+void HistogramToWire(const SizeHistogram& histogram, const SizeSchema& schema, v1::Histogram& wire);
 
 // A duration that bounds something: unset or 0 is infinite. `field` is for messages.
 absl::StatusOr<absl::Duration> BoundFromWire(const google::protobuf::Duration& wire,

@@ -29,6 +29,10 @@ class DecayingHistogram {
   absl::Status AddTable(const SizeTable& table, absl::Time now);
   absl::Status Merge(const SizeHistogram& other, absl::Time now);
 
+  // Moves the landmark to `now` if it is 32 half-lives behind, and so drops what is forgotten;
+  // every change does so first. O(d) when the landmark moves, else O(1).
+  void Advance(absl::Time now);
+
   // Counts decayed to `now`, rounded to the nearest integer; tuples that round to 0 are absent.
   // RESOURCE_EXHAUSTED if a sum exceeds 2^64 - 1.
   absl::StatusOr<SizeHistogram> Snapshot(absl::Time now) const;
@@ -43,9 +47,6 @@ class DecayingHistogram {
  private:
   // Half-lives from the landmark to `now`, which is never before latest_.
   double Age(absl::Time now) const;
-  // Moves the landmark to `now` if it is far behind.
-  void Advance(absl::Time now);
-
   size_t num_components_;
   absl::Duration half_life_;
   absl::Time landmark_;

@@ -28,8 +28,8 @@ SizeHistogram::SizeHistogram(size_t num_components)
 absl::Status SizeHistogram::CheckRoom(absl::Span<const uint64_t> added_totals,
                                       uint64_t added_graphs) const {
   if (!CheckedAdd(num_graphs_, added_graphs)) {
-    return absl::ResourceExhaustedError(absl::StrCat("histogram: ", num_graphs_, " + ",
-                                                     added_graphs, " graphs exceeds 2^64 - 1"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("histogram: ", num_graphs_, " + ", added_graphs, " graphs exceeds 2^64 - 1"));
   }
   for (size_t k = 0; k < totals_.size(); ++k) {
     if (!CheckedAdd(totals_[k], added_totals[k])) {
@@ -146,10 +146,9 @@ absl::Status SizeHistogram::Subtract(const SizeHistogram& other) {
   for (size_t row = 0; row < other.num_distinct(); ++row) {
     const uint64_t ours = CountOf(other.tuple(row));
     if (ours < other.count(row)) {
-      return absl::OutOfRangeError(absl::StrCat("histogram: cannot remove ", other.count(row),
-                                                " graphs of size (",
-                                                absl::StrJoin(other.tuple(row), ", "),
-                                                "), there are ", ours));
+      return absl::OutOfRangeError(
+          absl::StrCat("histogram: cannot remove ", other.count(row), " graphs of size (",
+                       absl::StrJoin(other.tuple(row), ", "), "), there are ", ours));
     }
   }
   for (size_t row = 0; row < other.num_distinct(); ++row) {

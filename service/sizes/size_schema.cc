@@ -19,8 +19,8 @@ bool IsValidName(absl::string_view name, size_t max_length, absl::string_view pu
 
 absl::StatusOr<SizeSchema> SizeSchema::Create(std::vector<std::string> components) {
   if (components.size() > kMaxComponents) {
-    return absl::InvalidArgumentError(absl::StrCat("schema: ", components.size(),
-                                                   " components, at most ", kMaxComponents));
+    return absl::InvalidArgumentError(
+        absl::StrCat("schema: ", components.size(), " components, at most ", kMaxComponents));
   }
   for (size_t k = 0; k < components.size(); ++k) {
     const std::string& name = components[k];

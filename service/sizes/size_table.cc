@@ -26,8 +26,8 @@ absl::StatusOr<SizeTable> SizeTable::WithConsecutiveIds(size_t num_graphs, size_
                                                         uint64_t first_id) {
   PH_RETURN_IF_ERROR(CheckLength(num_graphs, num_components, counts.size()));
   if (!CheckedAdd(first_id, num_graphs)) {
-    return absl::InvalidArgumentError(absl::StrCat("sizes: first_id ", first_id, " + ", num_graphs,
-                                                   " graphs exceeds 2^64 - 1"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sizes: first_id ", first_id, " + ", num_graphs, " graphs exceeds 2^64 - 1"));
   }
   return SizeTable(num_graphs, num_components, std::move(counts), first_id, {});
 }

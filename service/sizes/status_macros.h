@@ -8,10 +8,10 @@
 #include "absl/status/statusor.h"
 
 // Returns from the enclosing function if `expression` (an absl::Status) is not OK.
-#define PH_RETURN_IF_ERROR(expression)                       \
-  do {                                                       \
-    absl::Status ph_status = (expression);                   \
-    if (!ph_status.ok()) return ph_status;                   \
+#define PH_RETURN_IF_ERROR(expression)     \
+  do {                                     \
+    absl::Status ph_status = (expression); \
+    if (!ph_status.ok()) return ph_status; \
   } while (false)
 
 // PH_ASSIGN_OR_RETURN(auto x, F()): x is F()'s value, or returns F()'s status.

@@ -11,9 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 GraphSchema WithIndexDType(DType dtype) {
-  return GraphSchema::Create(SizeSchema::NodesAndEdges(),
-                             {{"x", DType::kFloat32, {}, 0, {}, {}},
-                              {"senders", dtype, {}, 1, 0, {}}})
+  return GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kFloat32, {}, 0, {}, {}},
+                                                           {"senders", dtype, {}, 1, 0, {}}})
       .value();
 }
 
@@ -57,10 +56,10 @@ TEST(BatchLayoutTest, CountsTheBytesOfABatch) {
   PH_ASSERT_OK_AND_ASSIGN(const BatchLayout all,
                           BatchLayout::Create(&schema, {10, 20, 3}, Padding::kMasked,
                                               DerivedTensors{true, true, true, true}));
-  EXPECT_EQ(all.FixedBatchBytes(), 10U * 4 + 20U * 8   // tensors
-                                       + 2U * 3 * 4    // counts
+  EXPECT_EQ(all.FixedBatchBytes(), 10U * 4 + 20U * 8     // tensors
+                                       + 2U * 3 * 4      // counts
                                        + (10U + 20) * 4  // graph index
-                                       + 2U * 4 * 4    // offsets
+                                       + 2U * 4 * 4      // offsets
                                        + 10U + 20 + 3);  // masks
   PH_ASSERT_OK_AND_ASSIGN(
       const BatchLayout ragged,

@@ -45,7 +45,8 @@ std::vector<GraphRef> AllGraphs(const GraphChunk& chunk) {
   return graphs;
 }
 
-// The example of jraph.pad_with_graphs: graphs of 3 and 2 nodes, 4 and 1 edges, padded to (8, 9, 5).
+// The example of jraph.pad_with_graphs: graphs of 3 and 2 nodes, 4 and 1 edges, padded to (8, 9,
+// 5).
 class JraphExampleTest : public ::testing::Test {
  protected:
   JraphExampleTest() {
@@ -119,16 +120,14 @@ TEST_F(JraphExampleTest, MaskedIndicesStayInRangeWhenTheTargetIsFull) {
 }
 
 TEST_F(JraphExampleTest, RefusesWhatExceedsTheLayoutOrTheBytes) {
-  const BatchLayout layout =
-      BatchLayout::Create(&schema_, {4, 9, 5}, Padding::kMasked, {}).value();
-  EXPECT_THAT(Collate(layout, AllGraphs(*chunk_), kNoBound),
-              StatusIs(absl::StatusCode::kInternal,
-                       HasSubstr("5 rows of component 'nodes', capacity 4")));
-  const BatchLayout ragged =
-      BatchLayout::Create(&schema_, {8, 9, 5}, Padding::kNone, {}).value();
-  EXPECT_THAT(Collate(ragged, AllGraphs(*chunk_), 41),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("would take 42 bytes, at most 41")));
+  const BatchLayout layout = BatchLayout::Create(&schema_, {4, 9, 5}, Padding::kMasked, {}).value();
+  EXPECT_THAT(
+      Collate(layout, AllGraphs(*chunk_), kNoBound),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("5 rows of component 'nodes', capacity 4")));
+  const BatchLayout ragged = BatchLayout::Create(&schema_, {8, 9, 5}, Padding::kNone, {}).value();
+  EXPECT_THAT(
+      Collate(ragged, AllGraphs(*chunk_), 41),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would take 42 bytes, at most 41")));
   EXPECT_THAT(Collate(ragged, AllGraphs(*chunk_), 42), IsOk());
 }
 
@@ -242,8 +241,8 @@ TEST(UncollateTest, RefusesWhatDisagrees) {
   EXPECT_THAT(Uncollate(&schema, batch),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index -2")));
   batch.sizes.pop_back();
-  EXPECT_THAT(Uncollate(&schema, batch), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                  HasSubstr("3 counts for 2 graphs")));
+  EXPECT_THAT(Uncollate(&schema, batch),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 counts for 2 graphs")));
 }
 
 }  // namespace

@@ -68,8 +68,7 @@ class SizesStreamTest : public ::testing::Test {
     std::vector<uint32_t> counts;
     for (const uint32_t n : sizes) counts.insert(counts.end(), {n, n});
     return packer_->Offer(GraphChunk::OfSizes(
-        schema_.get(),
-        SizeTable::WithConsecutiveIds(sizes.size(), 2, counts, first_id).value()));
+        schema_.get(), SizeTable::WithConsecutiveIds(sizes.size(), 2, counts, first_id).value()));
   }
 
   std::vector<Batch> TakeAll(absl::Time now = kStart) {
@@ -116,16 +115,17 @@ TEST_F(SizesStreamTest, AnIdMayComeAgainOnlyOnceItsBatchIsOut) {
   ASSERT_THAT(Open({10, kUnlimited, kUnlimited}), IsOk());
   ASSERT_THAT(Offer({1, 2}, 0), IsOk());
   EXPECT_THAT(TakeAll(), IsEmpty());
-  EXPECT_THAT(Offer({3}, 1), StatusIs(absl::StatusCode::kInvalidArgument,
-                                      HasSubstr("graph id 1 occurs twice")));
+  EXPECT_THAT(Offer({3}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph id 1 occurs twice")));
   packer_->Flush();
   EXPECT_EQ(TakeAll().size(), 1U);
   EXPECT_THAT(Offer({3}, 1), IsOk());
 }
 
 TEST_F(SizesStreamTest, LimitsThatCannotWorkAreRefused) {
-  EXPECT_THAT(Open({kUnlimited, kUnlimited, kUnlimited}),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no component has a capacity")));
+  EXPECT_THAT(
+      Open({kUnlimited, kUnlimited, kUnlimited}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no component has a capacity")));
   EXPECT_THAT(Open({10, 10}), StatusIs(absl::StatusCode::kInvalidArgument,
                                        HasSubstr("2 capacities for 3 components")));
   StreamPackerOptions padded;
@@ -284,8 +284,7 @@ TEST(StreamPackerTest, BatchesDoNotDependOnChunks) {
       counts.insert(counts.end(), {nodes, 2 * nodes});
       if (counts.size() / 2 == chunk_size || i == 2999) {
         const uint64_t n = counts.size() / 2;
-        SizeTable table =
-            SizeTable::WithConsecutiveIds(n, 2, std::move(counts), i + 1 - n).value();
+        SizeTable table = SizeTable::WithConsecutiveIds(n, 2, std::move(counts), i + 1 - n).value();
         EXPECT_THAT(packer->Offer(GraphChunk::OfSizes(schema.get(), std::move(table))), IsOk());
         counts.clear();
         take_all();

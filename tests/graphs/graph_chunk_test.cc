@@ -49,10 +49,10 @@ TEST_F(GraphChunkTest, RefusesLengthsThatDisagree) {
                        HasSubstr("tensor 'x' has 4 bytes, its 2 graphs have 3 rows of 2 bytes")));
   EXPECT_THAT(GraphChunk::Create(&schema_, sizes_, {}, nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 tensors")));
-  EXPECT_THAT(GraphChunk::Create(
-                  &schema_, SizeTable::WithConsecutiveIds(1, 3, {1, 1, 1}, 0).value(), {"", ""},
-                  nullptr),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 components")));
+  EXPECT_THAT(
+      GraphChunk::Create(&schema_, SizeTable::WithConsecutiveIds(1, 3, {1, 1, 1}, 0).value(),
+                         {"", ""}, nullptr),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 components")));
 }
 
 TEST_F(GraphChunkTest, RefusesIndicesOutsideTheirGraph) {

@@ -29,9 +29,9 @@ MATCHER_P2(StatusIs, code, message_matcher,
                ::testing::DescribeMatcher<std::string>(message_matcher)) {
   const absl::Status& status = StatusOf(arg);
   *result_listener << status.ToString();
-  return status.code() == code && ::testing::ExplainMatchResult(message_matcher,
-                                                                std::string(status.message()),
-                                                                result_listener);
+  return status.code() == code &&
+         ::testing::ExplainMatchResult(message_matcher, std::string(status.message()),
+                                       result_listener);
 }
 
 }  // namespace packhouse

@@ -10,24 +10,13 @@
 #include "service/rpc/wire_sizes.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/unwatched_streams.h"
 
 namespace packhouse::rpc {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class UnwatchedStreams final : public PackObserverFactory {
- public:
-  std::unique_ptr<PackObserver> ForStream(const SizeSchema&) override {
-    class Nobody final : public PackObserver {
-      void OnBatch(const Batch&, absl::Span<const uint64_t>) override {}
-      void OnRejectedTooLarge(uint64_t) override {}
-      void OnPending(uint64_t, uint64_t) override {}
-    };
-    return std::make_unique<Nobody>();
-  }
-};
 
 class PackHandlerTest : public ::testing::Test {
  protected:
@@ -73,8 +62,8 @@ class PackHandlerTest : public ::testing::Test {
 TEST_F(PackHandlerTest, TheFirstRequestMustOpenAndOnlyTheFirst) {
   EXPECT_THAT(AcceptSizes({1, 1}, 0), StatusIs(absl::StatusCode::kFailedPrecondition,
                                                HasSubstr("first request of a stream must carry")));
-  EXPECT_THAT(Accept("flush {}"), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                           HasSubstr("must carry 'open'")));
+  EXPECT_THAT(Accept("flush {}"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("must carry 'open'")));
   EXPECT_THAT(Accept(""), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'open'")));
   ASSERT_THAT(Accept(std::string("open { ") + kLimits + "}"), IsOk());
   EXPECT_THAT(Accept(std::string("open { ") + kLimits + "}"),
@@ -154,8 +143,8 @@ TEST_F(PackHandlerTest, AHistogramOfOtherComponentsIsRefusedAtOnce) {
   ASSERT_THAT(histograms_.Observe({"h", SizeSchema::Create({"atoms"}).value()}, SizeTable(),
                                   std::nullopt, clock_.Now()),
               IsOk());
-  ExpectOpenRefused(std::string(kLimits) + "histogram: 'h'",
-                    absl::StatusCode::kFailedPrecondition, "created with [atoms]");
+  ExpectOpenRefused(std::string(kLimits) + "histogram: 'h'", absl::StatusCode::kFailedPrecondition,
+                    "created with [atoms]");
 }
 
 TEST_F(PackHandlerTest, FlushAnswersAfterItsBatchesWithTotals) {
@@ -228,8 +217,8 @@ TEST_F(ObserveHandlerTest, TheFirstRequestNamesTheHistogramForAll) {
                                    HasSubstr("must be named in the first request")));
   ASSERT_THAT(Accept("histogram: 'h'"), IsOk());
   ASSERT_THAT(Accept(""), IsOk());
-  EXPECT_THAT(Accept("histogram: 'g'"),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the stream counts into 'h'")));
+  EXPECT_THAT(Accept("histogram: 'g'"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                 HasSubstr("the stream counts into 'h'")));
   EXPECT_THAT(Accept("components: 'a'"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("components: differ")));
   EXPECT_THAT(Accept("half_life { seconds: 1 }"),

@@ -57,15 +57,13 @@ TEST(GraphSchemaFromWireTest, NamesWhatIsWrong) {
   expect_refused("tensors { name: 'x' component: 'graphs' }", "tensor 'x'.dtype: unknown value 0");
   v1::GraphSchema unknown_dtype = FromText<v1::GraphSchema>("tensors { component: 'graphs' }");
   unknown_dtype.mutable_tensors(0)->set_dtype(static_cast<v1::DataType>(77));
-  EXPECT_THAT(
-      GraphSchemaFromWire(true, unknown_dtype),
-      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype: unknown value 77")));
+  EXPECT_THAT(GraphSchemaFromWire(true, unknown_dtype),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dtype: unknown value 77")));
 }
 
 TEST(GraphChunkFromWireTest, TakesTensorsInAnyOrderOnceEach) {
-  PH_ASSERT_OK_AND_ASSIGN(
-      const GraphSchema schema,
-      GraphSchemaFromWire(true, FromText<v1::GraphSchema>(R"(
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          GraphSchemaFromWire(true, FromText<v1::GraphSchema>(R"(
           components: 'nodes'
           tensors { name: 'a' dtype: DATA_TYPE_INT8 component: 'nodes' }
           tensors { name: 'b' dtype: DATA_TYPE_INT8 component: 'graphs' })")));
@@ -116,8 +114,8 @@ TEST(EnumsFromWireTest, UnknownValuesAreRefused) {
   derived.Add(v1::DERIVED_TENSOR_MASKS);
   EXPECT_TRUE(DerivedFromWire(derived)->masks);
   derived.Add(0);
-  EXPECT_THAT(DerivedFromWire(derived), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                 HasSubstr("derived: unknown value 0")));
+  EXPECT_THAT(DerivedFromWire(derived),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("derived: unknown value 0")));
 }
 
 }  // namespace

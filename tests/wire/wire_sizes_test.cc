@@ -70,24 +70,24 @@ TEST(HistogramFromWireTest, RoundTrips) {
 TEST(HistogramFromWireTest, RefusesWhatDisagrees) {
   v1::Histogram wire;
   wire.set_counts(std::string(9, '\0'));
-  EXPECT_THAT(HistogramFromWire(wire), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                HasSubstr("histogram.counts: 9 bytes")));
+  EXPECT_THAT(HistogramFromWire(wire),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("histogram.counts: 9 bytes")));
   wire.set_counts(std::string(8, '\0'));
   wire.set_tuples(std::string(4, '\0'));
   EXPECT_THAT(HistogramFromWire(wire),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("histogram.tuples: 4 bytes, 1 tuples of 2 components take 8")));
   wire.add_components("graphs");
-  EXPECT_THAT(HistogramFromWire(wire), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                HasSubstr("'graphs' is implied")));
+  EXPECT_THAT(HistogramFromWire(wire),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'graphs' is implied")));
 }
 
 TEST(HistogramFromWireTest, CountsThatOverflowAreInvalid) {
   v1::Histogram wire;
   wire.set_tuples(Uint32sToWire({2, 2, 2, 2}));
   wire.set_counts(Uint64sToWire({uint64_t{1} << 62, uint64_t{1} << 62}));
-  EXPECT_THAT(HistogramFromWire(wire), StatusIs(absl::StatusCode::kInvalidArgument,
-                                                HasSubstr("exceeds 2^64 - 1")));
+  EXPECT_THAT(HistogramFromWire(wire),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("exceeds 2^64 - 1")));
 }
 
 TEST(BoundFromWireTest, UnsetIsInfiniteAndNegativeIsRefused) {

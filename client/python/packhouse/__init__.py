@@ -25,6 +25,7 @@ from packhouse.planning import (
     PlanAlgorithm,
     PlanHeuristic,
     PlanSummary,
+    OpeningRule,
     PlacementRule,
     PriorityKind,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "PlanAlgorithm",
     "PlanHeuristic",
     "PlanSummary",
+    "OpeningRule",
     "PlacementRule",
     "PriorityKind",
     "Rejection",

@@ -30,6 +30,13 @@ class PlacementRule(enum.IntEnum):
     FIRST_FIT = 2
 
 
+class OpeningRule(enum.IntEnum):
+    """What graphs that find no room open; see `packhouse.v1.OpeningRule`."""
+
+    ONE_GRAPH = 1
+    FILL = 2
+
+
 class PlanAlgorithm(enum.IntEnum):
     """How a plan is made; see `packhouse.v1.PlanAlgorithm`."""
 
@@ -48,12 +55,14 @@ class PlanHeuristic:
     algorithm: PlanAlgorithm = PlanAlgorithm.TUPLE_PACKING
     component: str = ""
     weights: Sequence[int] = ()
+    opening: OpeningRule = OpeningRule.ONE_GRAPH
 
     def to_proto(self) -> Any:
         """This heuristic as a `packhouse.v1.PlanHeuristic`."""
         return planning_pb2.PlanHeuristic(
             algorithm=self.algorithm,
             placement=self.placement,
+            opening=self.opening,
             priority=planning_pb2.Priority(
                 kind=self.priority, component=self.component, weights=self.weights
             ),

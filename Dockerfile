@@ -1,0 +1,35 @@
+# The image of packhoused, with the packhouse command beside it:
+#   docker build --tag packhouse:0.1.0 .
+# --build-arg CMAKE_BUILD_PARALLEL_LEVEL=N bounds the compilers that run at once.
+
+FROM debian:bookworm AS build
+WORKDIR /src
+COPY deploy/debian-packages.txt deploy/install-packages.sh deploy/
+RUN deploy/install-packages.sh build && rm -rf /var/lib/apt/lists/*
+COPY CMakeLists.txt CMakePresets.json ./
+COPY proto proto
+COPY service service
+COPY client client
+ARG CMAKE_BUILD_PARALLEL_LEVEL
+RUN cmake --preset release -DPACKHOUSE_TESTS=OFF \
+    && cmake --build --preset release --target packhoused packhouse \
+    && strip build/release/service/packhoused build/release/client/cli/packhouse
+
+FROM debian:bookworm-slim
+LABEL org.opencontainers.image.title="packhouse" \
+      org.opencontainers.image.description="gRPC service that packs graphs into full, padded batches" \
+      org.opencontainers.image.version="0.1.0"
+RUN --mount=type=bind,source=deploy,target=/deploy \
+    /deploy/install-packages.sh runtime && apt-get clean && rm -rf /var/lib/apt/lists/*
+COPY --from=build /src/build/release/service/packhoused \
+                  /src/build/release/client/cli/packhouse /usr/local/bin/
+# A number, so that Kubernetes can tell that it is not root; nothing is written to disk.
+USER 65532:65532
+# gRPC; /metrics, /healthz and /readyz.
+EXPOSE 50051 9464
+# Drains. `docker stop` kills after 10 s unless told otherwise: give it more than --drain-timeout.
+STOPSIGNAL SIGTERM
+# Of the default --http-listen: with another one, run with another --health-cmd.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["bash", "-c", \
+  "exec 3<>/dev/tcp/127.0.0.1/9464 && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
+ENTRYPOINT ["packhoused"]

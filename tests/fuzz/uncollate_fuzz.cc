@@ -1,0 +1,41 @@
+// Any bytes as a schema and a batch that claims to have it. Whatever comes in: no crash, and what
+// un-batching gives is valid.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/graphs.pb.h"
+#include "service/collation/uncollate.h"
+#include "service/rpc/wire_graphs.h"
+#include "service/rpc/wire_sizes.h"
+#include "tests/fuzz/message_stream.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  packhouse::MessageStream messages(data, size);
+  const auto schema_bytes = messages.Next();
+  const auto batch_bytes = messages.Next();
+  if (!schema_bytes || !batch_bytes) return 0;
+  packhouse::v1::GraphSchema schema_wire;
+  packhouse::v1::Batch wire;
+  if (!schema_wire.ParseFromString(*schema_bytes) || !wire.ParseFromString(*batch_bytes)) return 0;
+  const auto schema = packhouse::rpc::GraphSchemaFromWire(true, schema_wire);
+  if (!schema.ok()) return 0;
+  packhouse::Batch batch;
+  batch.graph_ids = packhouse::rpc::Uint64sFromWire(wire.graph_ids());
+  batch.sizes = packhouse::rpc::Uint32sFromWire(wire.sizes());
+  for (const auto& tensor : wire.tensors()) {
+    batch.tensors.push_back({tensor.name(), packhouse::DType::kInt8, {}, tensor.data()});
+  }
+  const auto graphs = packhouse::Uncollate(&*schema, batch);
+  if (!graphs.ok()) {
+    if (graphs.status().code() == absl::StatusCode::kInternal) std::abort();
+    return 0;
+  }
+  size_t bytes = 0;
+  for (size_t i = 0; i < graphs->num_graphs(); ++i) {
+    for (size_t t = 0; t < schema->tensors().size(); ++t) bytes += graphs->rows(i, t).size();
+  }
+  if (bytes != graphs->num_bytes()) std::abort();
+  return 0;
+}

@@ -1,0 +1,96 @@
+#include "service/metrics/metrics.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/planning/limits.h"
+
+namespace packhouse::metrics {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Batch BatchOf(std::vector<uint64_t> real_rows, std::vector<uint64_t> rows) {
+  Batch batch;
+  batch.real_rows = std::move(real_rows);
+  batch.rows = std::move(rows);
+  return batch;
+}
+
+TEST(MetricsTest, BatchesAddUpPerComponent) {
+  Metrics metrics("1.2.3");
+  const auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
+  const auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
+  first->OnBatch(BatchOf({90, 150, 3}, {100, 200, 4}), {100, 200, 4});
+  second->OnBatch(BatchOf({100, 200, 5}, {100, 200, 5}), {100, kUnlimited, kUnlimited});
+  const std::string page = metrics.Exposition();
+  EXPECT_THAT(page, HasSubstr("packhouse_batches_total 2\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_graphs_total 8\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_real_rows_total{component=\"nodes\"} 190\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_padding_rows_total{component=\"nodes\"} 10\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_padding_rows_total{component=\"edges\"} 50\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_padding_rows_total{component=\"graphs\"} 1\n"));
+  // 0.9 is in the bucket up to 0.9, 1 in none but the last.
+  EXPECT_THAT(page, HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\","
+                              "le=\"0.9\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\","
+                              "le=\"0.999\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_build_info{version=\"1.2.3\"} 1\n"));
+}
+
+TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
+  Metrics metrics("");
+  const auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
+  const auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
+  first->OnPending(3, 300);
+  second->OnPending(4, 400);
+  first->OnPending(1, 100);
+  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_graphs 5\n"));
+  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_bytes 500\n"));
+  first->OnPending(0, 0);
+  second->OnPending(0, 0);
+  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_bytes 0\n"));
+}
+
+TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
+  Metrics metrics("");
+  metrics.OnStarted(rpc::Method::kPack);
+  metrics.OnStarted(rpc::Method::kPack);
+  metrics.OnFinished(rpc::Method::kPack, absl::StatusCode::kInvalidArgument, absl::Seconds(2));
+  metrics.OnStarted(rpc::Method::kPlan);
+  metrics.OnFinished(rpc::Method::kPlan, absl::StatusCode::kOk, absl::Milliseconds(3));
+  metrics.OnPlanned(absl::Milliseconds(3), 0.004);
+  const std::string page = metrics.Exposition();
+  EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Pack\"} 1\n"));
+  EXPECT_THAT(page, Not(HasSubstr("packhouse_open_streams{method=\"Plan\"}")));
+  EXPECT_THAT(page,
+              HasSubstr("packhouse_rpcs_total{code=\"INVALID_ARGUMENT\",method=\"Pack\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_rpcs_total{code=\"OK\",method=\"Plan\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_rpc_duration_seconds_sum{method=\"Pack\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.001\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.005\"} 1\n"));
+}
+
+// Clients choose component names; they must not make the page grow without bound.
+TEST(MetricsTest, ComponentLabelsAreBounded) {
+  Metrics metrics("");
+  for (int i = 0; i < 1000; ++i) {
+    const auto stream =
+        metrics.ForStream(SizeSchema::Create({absl::StrCat("component", i)}).value());
+    stream->OnBatch(BatchOf({1, 1}, {1, 1}), {1, 1});
+  }
+  std::set<std::string> labels;
+  const std::string page = metrics.Exposition();
+  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
+    if (line.find("packhouse_real_rows_total{") == 0) labels.insert(std::string(line));
+  }
+  EXPECT_LE(labels.size(), kMaxComponentLabels);
+  EXPECT_THAT(page, HasSubstr("packhouse_real_rows_total{component=\"other\"}"));
+}
+
+}  // namespace
+}  // namespace packhouse::metrics

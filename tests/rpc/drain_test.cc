@@ -1,0 +1,88 @@
+// The order of the end: no new calls, open streams may finish, then UNAVAILABLE.
+#include <thread>
+
+#include "tests/rpc/server_fixture.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DrainTest : public ServerTest {
+ protected:
+  // Opens a stream and waits until the server has.
+  std::unique_ptr<grpc::ClientReaderWriter<v1::PackRequest, v1::PackResponse>> Open(
+      v1::PackingService::Stub& stub, grpc::ClientContext& context) {
+    auto stream = stub.Pack(&context);
+    EXPECT_TRUE(stream->Write(OpenSizes(10)));
+    v1::PackResponse response;
+    EXPECT_TRUE(stream->Read(&response));
+    return stream;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, DrainTest,
+                         ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+TEST_P(DrainTest, AnOpenStreamMayFinish) {
+  StartServer();
+  auto stub = packing();
+  grpc::ClientContext context;
+  auto stream = Open(*stub, context);
+  std::thread drain([&] { server_->Drain(absl::Hours(1)); });
+  while (!server_->is_draining()) std::this_thread::yield();
+  // Still works.
+  ASSERT_TRUE(stream->Write(SizesOf({3, 4}, 0)));
+  stream->WritesDone();
+  v1::PackResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(Uint64sFromWire(response.batch().graph_ids()).size(), 2U);
+  EXPECT_THAT(Finish(*stream), IsOk());
+  drain.join();
+}
+
+TEST_P(DrainTest, NewCallsAreUnavailable) {
+  StartServer();
+  auto stub = packing();
+  grpc::ClientContext context;
+  auto stream = Open(*stub, context);
+  std::thread drain([&] { server_->Drain(absl::Hours(1)); });
+  while (!server_->is_draining()) std::this_thread::yield();
+  grpc::ClientContext late_context;
+  auto late = stub->Pack(&late_context);
+  EXPECT_THAT(Finish(*late), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  stream->WritesDone();
+  EXPECT_THAT(Finish(*stream), IsOk());
+  drain.join();
+}
+
+TEST_P(DrainTest, AtTheDeadlineOpenStreamsGetUnavailable) {
+  StartServer();
+  auto stub = packing();
+  grpc::ClientContext context;
+  auto stream = Open(*stub, context);
+  ASSERT_TRUE(stream->Write(SizesOf({3, 4}, 0)));
+  server_->Drain(absl::ZeroDuration());
+  EXPECT_THAT(Finish(*stream), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+}
+
+// Its batches cannot be delivered, so that it cannot end by itself; the server ends all the same.
+TEST_P(DrainTest, AStalledReaderDoesNotHoldUpTheEnd) {
+  StartServer();
+  auto stub = packing();
+  grpc::ClientContext context;
+  auto stream = Open(*stub, context);
+  std::thread writer([&] {
+    uint64_t id = 0;
+    while (stream->Write(SizesOf(std::vector<uint32_t>(100'000, 10), id))) id += 100'000;
+  });
+  observer_.AwaitBatches(2);
+  server_->Drain(absl::ZeroDuration());
+  writer.join();
+  v1::PackResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+}
+
+}  // namespace
+}  // namespace packhouse::rpc

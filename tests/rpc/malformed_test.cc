@@ -1,0 +1,129 @@
+// Bytes that are no messages, and messages that are too large, on the raw wire.
+#include <string>
+
+#include "grpcpp/generic/generic_stub.h"
+#include "tests/rpc/server_fixture.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+
+class MalformedTest : public ServerTest {
+ protected:
+  static grpc::ByteBuffer Bytes(const std::string& bytes) {
+    const grpc::Slice slice(bytes);
+    return grpc::ByteBuffer(&slice, 1);
+  }
+
+  void Await(grpc::CompletionQueue& queue) {
+    void* tag = nullptr;
+    bool ok = false;
+    ASSERT_TRUE(queue.Next(&tag, &ok));
+  }
+
+  // Sends one message on a stream and returns how it ends.
+  absl::Status SendOnStream(const std::string& method, const std::string& bytes) {
+    grpc::GenericStub stub(channel_);
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    auto call = stub.PrepareCall(&context, method, &queue);
+    call->StartCall(nullptr);
+    Await(queue);
+    call->Write(Bytes(bytes), nullptr);
+    Await(queue);
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    Await(queue);
+    return ToAbsl(status);
+  }
+
+  absl::Status SendUnary(const std::string& method, const std::string& bytes) {
+    grpc::GenericStub stub(channel_);
+    grpc::CompletionQueue queue;
+    grpc::ClientContext context;
+    auto call = stub.PrepareUnaryCall(&context, method, Bytes(bytes), &queue);
+    call->StartCall();
+    grpc::ByteBuffer response;
+    grpc::Status status;
+    call->Finish(&response, &status, nullptr);
+    Await(queue);
+    return ToAbsl(status);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, MalformedTest,
+                         ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+// A field of 100 bytes of which one is there.
+constexpr char kTruncated[] = "\x0a\x64x";
+
+TEST_P(MalformedTest, ATruncatedMessageIsInvalidOnEveryMethod) {
+  StartServer();
+  for (const char* method :
+       {"/packhouse.v1.PackingService/Pack", "/packhouse.v1.HistogramService/Observe"}) {
+    EXPECT_THAT(SendOnStream(method, kTruncated),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("the request of 3 bytes is not a packhouse.v1.")))
+        << method;
+  }
+  for (const char* method :
+       {"/packhouse.v1.HistogramService/GetHistogram",
+        "/packhouse.v1.HistogramService/MergeHistogram",
+        "/packhouse.v1.HistogramService/DeleteHistogram", "/packhouse.v1.PlanningService/Plan"}) {
+    EXPECT_THAT(SendUnary(method, kTruncated),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("truncated or malformed")))
+        << method;
+  }
+}
+
+TEST_P(MalformedTest, AMessageAboveTheLimitIsResourceExhausted) {
+  ServerOptions options;
+  options.max_message_bytes = 4 << 20;
+  StartServer(options);
+  const std::string large((4 << 20) + 1, 'x');
+  EXPECT_THAT(SendOnStream("/packhouse.v1.PackingService/Pack", large),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4194305")));
+  EXPECT_THAT(SendUnary("/packhouse.v1.PlanningService/Plan", large),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4194305")));
+}
+
+TEST_P(MalformedTest, AnUnknownMethodIsUnimplemented) {
+  StartServer();
+  EXPECT_THAT(SendUnary("/packhouse.v1.PlanningService/Guess", ""),
+              StatusIs(absl::StatusCode::kUnimplemented, ::testing::_));
+}
+
+TEST_P(MalformedTest, ReflectionAndHealthAnswer) {
+  StartServer();
+  // grpc.health.v1.HealthCheckRequest{}: the whole server.
+  EXPECT_THAT(SendUnary("/grpc.health.v1.Health/Check", ""), IsOk());
+  // ServerReflectionRequest{list_services: "*"}; the stream stays open until it is half-closed, so
+  // only its first answer is read.
+  grpc::GenericStub stub(channel_);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  auto call = stub.PrepareCall(
+      &context, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  call->StartCall(nullptr);
+  Await(queue);
+  call->Write(Bytes("\x3a\x01*"), nullptr);
+  Await(queue);
+  grpc::ByteBuffer answer;
+  call->Read(&answer, nullptr);
+  Await(queue);
+  grpc::Slice slice;
+  ASSERT_TRUE(answer.DumpToSingleSlice(&slice).ok());
+  const std::string text(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const char* service : {"packhouse.v1.PackingService", "packhouse.v1.HistogramService",
+                              "packhouse.v1.PlanningService", "grpc.health.v1.Health"}) {
+    EXPECT_THAT(text, HasSubstr(service));
+  }
+  call->WritesDone(nullptr);
+  Await(queue);
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  Await(queue);
+}
+
+}  // namespace
+}  // namespace packhouse::rpc

@@ -1,0 +1,187 @@
+#include <set>
+
+#include "grpcpp/health_check_service_interface.h"
+#include "tests/rpc/server_fixture.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class PackStreamTest : public ServerTest {};
+INSTANTIATE_TEST_SUITE_P(Transports, PackStreamTest,
+                         ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+TEST_P(PackStreamTest, HalfCloseFlushesAndEndsWithOk) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  ASSERT_TRUE(stream->Write(OpenSizes(10)));
+  ASSERT_TRUE(stream->Write(SizesOf({4, 6, 3, 11}, 50)));
+  ASSERT_TRUE(stream->WritesDone());
+  v1::PackResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(response.has_opened());
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(response.rejected().rejections(0).graph_id(), 53U);
+  std::multiset<uint64_t> ids;
+  while (stream->Read(&response)) {
+    for (const uint64_t id : Uint64sFromWire(response.batch().graph_ids())) ids.insert(id);
+  }
+  EXPECT_THAT(ids, ElementsAre(50, 51, 52));
+  EXPECT_THAT(Finish(*stream), IsOk());
+  observer_.AwaitFinished(Method::kPack, absl::StatusCode::kOk);
+}
+
+TEST_P(PackStreamTest, AnErrorComesAfterAllThatWasAcceptedBefore) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  ASSERT_TRUE(stream->Write(OpenSizes(10)));
+  ASSERT_TRUE(stream->Write(SizesOf({4, 6}, 0)));
+  v1::PackRequest bad = SizesOf({1}, 9);
+  bad.mutable_sizes()->set_num_graphs(2);
+  ASSERT_TRUE(stream->Write(bad));
+  v1::PackResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_TRUE(response.has_opened());
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_THAT(Uint64sFromWire(response.batch().graph_ids()), ElementsAre(0, 1));
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_THAT(Finish(*stream),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("sizes.counts: 8 bytes, 2 graphs of 2 components take 16")));
+}
+
+TEST_P(PackStreamTest, OversizeAsAnErrorIsOutOfRange) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  v1::PackRequest open = OpenSizes(10);
+  open.mutable_open()->set_oversize_policy(v1::OVERSIZE_POLICY_ERROR);
+  ASSERT_TRUE(stream->Write(open));
+  ASSERT_TRUE(stream->Write(SizesOf({11}, 0)));
+  EXPECT_THAT(Finish(*stream),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("graph 0 has 11 nodes")));
+}
+
+TEST_P(PackStreamTest, ChunksBeforeOpenAreAFailedPrecondition) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  ASSERT_TRUE(stream->Write(SizesOf({1}, 0)));
+  EXPECT_THAT(Finish(*stream),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("must carry 'open'")));
+}
+
+TEST_P(PackStreamTest, AStreamWithoutAnyRequestEndsWithOk) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  ASSERT_TRUE(stream->WritesDone());
+  EXPECT_THAT(Finish(*stream), IsOk());
+}
+
+TEST_P(PackStreamTest, MaxDelayGivesOutABatchWithoutAnyRequest) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  v1::PackRequest open = OpenSizes(10);
+  open.mutable_open()->mutable_max_delay()->set_seconds(60);
+  ASSERT_TRUE(stream->Write(open));
+  ASSERT_TRUE(stream->Write(SizesOf({1, 2}, 0)));
+  v1::PackResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  clock_.AwaitTimer();
+  clock_.Advance(absl::Seconds(60));
+  ASSERT_TRUE(stream->Read(&response));
+  EXPECT_EQ(Uint64sFromWire(response.batch().graph_ids()).size(), 2U);
+  stream->WritesDone();
+  EXPECT_THAT(Finish(*stream), IsOk());
+}
+
+TEST_P(PackStreamTest, ACancelledStreamLeavesNothingBehind) {
+  StartServer();
+  grpc::ClientContext context;
+  auto stub = packing();
+  auto stream = stub->Pack(&context);
+  ASSERT_TRUE(stream->Write(OpenSizes(10)));
+  ASSERT_TRUE(stream->Write(SizesOf({1, 2}, 0)));
+  v1::PackResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  context.TryCancel();
+  EXPECT_THAT(Finish(*stream), StatusIs(absl::StatusCode::kCancelled, ::testing::_));
+  observer_.AwaitFinished(Method::kPack, absl::StatusCode::kCancelled);
+}
+
+TEST_P(PackStreamTest, AClientThatVanishesLeavesNothingBehind) {
+  StartServer();
+  {
+    grpc::ClientContext context;
+    auto stub = packing();
+    auto stream = stub->Pack(&context);
+    ASSERT_TRUE(stream->Write(OpenSizes(10)));
+    ASSERT_TRUE(stream->Write(SizesOf({1, 2}, 0)));
+    v1::PackResponse response;
+    ASSERT_TRUE(stream->Read(&response));
+    // Stream, stub and channel go without a word.
+  }
+  channel_.reset();
+  observer_.AwaitFinished(Method::kPack, absl::StatusCode::kCancelled);
+}
+
+TEST_P(PackStreamTest, TooManyStreamsAreRefusedWithTheBound) {
+  ServerOptions options;
+  options.admission.max_streams = 1;
+  StartServer(options);
+  auto stub = packing();
+  grpc::ClientContext first_context;
+  auto first = stub->Pack(&first_context);
+  ASSERT_TRUE(first->Write(OpenSizes(10)));
+  v1::PackResponse response;
+  ASSERT_TRUE(first->Read(&response));
+  grpc::ClientContext second_context;
+  auto second = stub->Pack(&second_context);
+  EXPECT_THAT(Finish(*second), StatusIs(absl::StatusCode::kResourceExhausted,
+                                        HasSubstr("streams: 1 are open, at most 1")));
+  first->WritesDone();
+  EXPECT_THAT(Finish(*first), IsOk());
+}
+
+TEST_P(PackStreamTest, ObserveCountsAndAnswersEachRequest) {
+  StartServer();
+  auto stub = v1::HistogramService::NewStub(channel_);
+  grpc::ClientContext context;
+  auto stream = stub->Observe(&context);
+  v1::ObserveRequest request;
+  request.set_histogram("h");
+  *request.mutable_sizes() = SizesOf({4, 4, 7}, 0).sizes();
+  v1::ObserveResponse response;
+  for (uint64_t round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(stream->Write(request));
+    ASSERT_TRUE(stream->Read(&response));
+    EXPECT_EQ(response.num_counted(), 3U);
+    EXPECT_EQ(response.num_graphs(), 3 * round);
+  }
+  stream->WritesDone();
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_THAT(ToAbsl(stream->Finish()), IsOk());
+
+  grpc::ClientContext get_context;
+  v1::GetHistogramRequest get;
+  get.set_histogram("h");
+  v1::GetHistogramResponse got;
+  ASSERT_THAT(ToAbsl(stub->GetHistogram(&get_context, get, &got)), IsOk());
+  EXPECT_THAT(Uint32sFromWire(got.histogram().tuples()), ElementsAre(4, 0, 7, 0));
+  EXPECT_THAT(Uint64sFromWire(got.histogram().counts()), ElementsAre(6, 3));
+}
+
+}  // namespace
+}  // namespace packhouse::rpc

@@ -1,0 +1,164 @@
+// A server to test against, in-process or over TCP, whose time and observers the test holds.
+#ifndef PACKHOUSE_TESTS_RPC_SERVER_FIXTURE_H_
+#define PACKHOUSE_TESTS_RPC_SERVER_FIXTURE_H_
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/histogram.grpc.pb.h"
+#include "packhouse/v1/packing.grpc.pb.h"
+#include "packhouse/v1/planning.grpc.pb.h"
+#include "service/delivery/pack_observer.h"
+#include "service/rpc/rpc_observer.h"
+#include "service/rpc/server.h"
+#include "service/rpc/wire_sizes.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::rpc {
+
+// Counts everything it is told and lets tests wait for it. Thread-safe.
+class CountingObserver final : public RpcObserver, public PackObserverFactory {
+ public:
+  std::unique_ptr<PackObserver> ForStream(const SizeSchema&) override {
+    return std::make_unique<Stream>(this);
+  }
+  void OnStarted(Method method) override {
+    absl::MutexLock lock(&mutex_);
+    ++open_[method];
+  }
+  void OnFinished(Method method, absl::StatusCode code, absl::Duration) override {
+    absl::MutexLock lock(&mutex_);
+    --open_[method];
+    ++finished_[{method, code}];
+  }
+  void OnPlanned(absl::Duration, double) override {}
+
+  uint64_t batches() {
+    absl::MutexLock lock(&mutex_);
+    return batches_;
+  }
+  uint64_t most_pending_bytes() {
+    absl::MutexLock lock(&mutex_);
+    return most_pending_bytes_;
+  }
+  int finished(Method method, absl::StatusCode code) {
+    absl::MutexLock lock(&mutex_);
+    return finished_[{method, code}];
+  }
+  void AwaitBatches(uint64_t n) {
+    const auto enough = [this, n] { return batches_ >= n; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&enough));
+  }
+  void AwaitFinished(Method method, absl::StatusCode code) {
+    const auto done = [this, method, code] { return (finished_[{method, code}] > 0); };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&done));
+  }
+
+ private:
+  class Stream final : public PackObserver {
+   public:
+    explicit Stream(CountingObserver* all) : all_(all) {}
+    void OnBatch(const Batch&, absl::Span<const uint64_t>) override {
+      absl::MutexLock lock(&all_->mutex_);
+      ++all_->batches_;
+    }
+    void OnRejectedTooLarge(uint64_t) override {}
+    void OnPending(uint64_t, uint64_t bytes) override {
+      absl::MutexLock lock(&all_->mutex_);
+      all_->most_pending_bytes_ = std::max(all_->most_pending_bytes_, bytes);
+    }
+
+   private:
+    CountingObserver* const all_;
+  };
+
+  absl::Mutex mutex_;
+  uint64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t most_pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<Method, int> open_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<Method, absl::StatusCode>, int> finished_ ABSL_GUARDED_BY(mutex_);
+};
+
+enum class Transport { kInProcess, kTcp };
+
+class ServerTest : public ::testing::TestWithParam<Transport> {
+ protected:
+  void StartServer(ServerOptions options = {}) {
+    options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
+    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_));
+    channel_ = NewChannel();
+  }
+
+  std::shared_ptr<grpc::Channel> NewChannel() {
+    grpc::ChannelArguments arguments;
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetMaxSendMessageSize(-1);
+    // Each test server is another one, even on a port that was used before.
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    if (GetParam() == Transport::kInProcess) return server_->InProcessChannel(arguments);
+    return grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
+
+  std::unique_ptr<v1::PackingService::Stub> packing() {
+    return v1::PackingService::NewStub(channel_);
+  }
+
+  SimulatedClock clock_;
+  CountingObserver observer_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+inline std::string TransportName(const ::testing::TestParamInfo<Transport>& info) {
+  return info.param == Transport::kTcp ? "Tcp" : "InProcess";
+}
+
+// Opens a stream of sizes of nodes and edges with one limit, on nodes.
+inline v1::PackRequest OpenSizes(uint64_t nodes) {
+  v1::PackRequest request;
+  v1::Capacity& capacity = *request.mutable_open()->mutable_limits()->add_capacities();
+  capacity.set_component("nodes");
+  capacity.set_rows(nodes);
+  return request;
+}
+
+// Graphs of (nodes, 0), numbered from `first_id`.
+inline v1::PackRequest SizesOf(const std::vector<uint32_t>& nodes, uint64_t first_id) {
+  std::vector<uint32_t> counts;
+  for (const uint32_t n : nodes) counts.insert(counts.end(), {n, 0});
+  v1::PackRequest request;
+  request.mutable_sizes()->set_num_graphs(nodes.size());
+  request.mutable_sizes()->set_counts(Uint32sToWire(counts));
+  request.mutable_sizes()->set_first_id(first_id);
+  return request;
+}
+
+inline absl::Status ToAbsl(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// Reads what is left of a stream, which must be half-closed or failing, and returns how it ended.
+template <typename Stream>
+absl::Status Finish(Stream& stream) {
+  v1::PackResponse response;
+  while (stream.Read(&response)) {
+  }
+  return ToAbsl(stream.Finish());
+}
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_TESTS_RPC_SERVER_FIXTURE_H_

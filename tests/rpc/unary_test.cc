@@ -1,0 +1,120 @@
+#include "google/protobuf/text_format.h"
+#include "tests/rpc/server_fixture.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+
+class UnaryTest : public ServerTest {
+ protected:
+  absl::Status Merge(const std::string& text, v1::MergeHistogramResponse* response = nullptr) {
+    grpc::ClientContext context;
+    v1::MergeHistogramRequest request;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
+    v1::MergeHistogramResponse ignored;
+    return ToAbsl(v1::HistogramService::NewStub(channel_)->MergeHistogram(
+        &context, request, response != nullptr ? response : &ignored));
+  }
+  absl::Status Plan(const std::string& text, v1::PlanResponse* response = nullptr) {
+    grpc::ClientContext context;
+    v1::PlanRequest request;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
+    v1::PlanResponse ignored;
+    return ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(
+        &context, request, response != nullptr ? response : &ignored));
+  }
+  absl::Status Delete(const std::string& name) {
+    grpc::ClientContext context;
+    v1::DeleteHistogramRequest request;
+    request.set_histogram(name);
+    v1::DeleteHistogramResponse response;
+    return ToAbsl(
+        v1::HistogramService::NewStub(channel_)->DeleteHistogram(&context, request, &response));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, UnaryTest,
+                         ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+// One tuple (3, 5), counted 10 times.
+constexpr char kTenGraphs[] = R"( { tuples: "\3\0\0\0\5\0\0\0" counts: "\x0a\0\0\0\0\0\0\0" } )";
+
+TEST_P(UnaryTest, MergeSubtractDelete) {
+  StartServer();
+  v1::MergeHistogramResponse response;
+  ASSERT_THAT(Merge(std::string("histogram: 'h' addend") + kTenGraphs, &response), IsOk());
+  EXPECT_EQ(response.num_counted(), 10U);
+  const std::string subtract = std::string("histogram: 'h' subtract: true addend") + kTenGraphs;
+  ASSERT_THAT(Merge(subtract, &response), IsOk());
+  EXPECT_EQ(response.num_graphs(), 0U);
+  EXPECT_THAT(Merge(subtract), StatusIs(absl::StatusCode::kOutOfRange,
+                                        HasSubstr("cannot remove 10 graphs of size (3, 5)")));
+  EXPECT_THAT(Delete("h"), IsOk());
+  EXPECT_THAT(Delete("h"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("none named 'h'")));
+  EXPECT_THAT(Merge(subtract), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
+  EXPECT_THAT(Merge("histogram: 'a b'"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name 'a b'")));
+}
+
+TEST_P(UnaryTest, PlanOfANamedAndOfAnInlineHistogramAreTheSame) {
+  StartServer();
+  ASSERT_THAT(Merge(std::string("histogram: 'h' addend") + kTenGraphs), IsOk());
+  const std::string limits = R"(limits { capacities { component: 'nodes' rows: 9 }
+                                         capacities { component: 'edges' rows: 99 } }
+                                include_baselines: true include_notebook: true )";
+  v1::PlanResponse named;
+  ASSERT_THAT(Plan(limits + "histogram_name: 'h'", &named), IsOk());
+  v1::PlanResponse inlined;
+  ASSERT_THAT(Plan(limits + "histogram" + kTenGraphs, &inlined), IsOk());
+  EXPECT_EQ(named.plan().SerializeAsString(), inlined.plan().SerializeAsString());
+  // Three a pack, by nodes.
+  EXPECT_EQ(named.best().packs(), 4U);
+  EXPECT_EQ(named.best().lower_bound(), 4U);
+  EXPECT_EQ(named.best().lower_bound_name(), "volume of nodes");
+  EXPECT_DOUBLE_EQ(named.best().components(0).efficiency(), 30.0 / 36);
+  // 8 priorities in two placements with two openings, 6 of the notebook's, 3 baselines.
+  EXPECT_EQ(named.summaries_size(), 2 * 2 * 8 + 6 + 3);
+}
+
+TEST_P(UnaryTest, PlanNamesWhatIsWrong) {
+  StartServer();
+  const std::string limits = "limits { capacities { component: 'nodes' rows: 9 } } ";
+  EXPECT_THAT(Plan(limits), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("neither 'histogram' nor 'histogram_name'")));
+  EXPECT_THAT(Plan(limits + "histogram_name: 'q'"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'q'")));
+  EXPECT_THAT(
+      Plan(std::string("histogram") + kTenGraphs),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no component has a capacity")));
+  EXPECT_THAT(Plan(std::string("limits { capacities { component: 'nodes' rows: 2 } } histogram") +
+                   kTenGraphs),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("10 graphs exceed the limits; the largest has size (3, 5): nodes "
+                                 "3 > 2")));
+  EXPECT_THAT(
+      Plan(limits + "heuristics { priority { kind: 9 } } histogram" + kTenGraphs),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("priority.kind: unknown value 9")));
+  EXPECT_THAT(Plan(limits +
+                   "heuristics { algorithm: PLAN_ALGORITHM_SINGLE_COMPONENT "
+                   "priority { component: 'faces' } } histogram" +
+                   kTenGraphs),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unknown component 'faces'")));
+  EXPECT_THAT(
+      Plan(limits +
+           "heuristics { priority { kind: PRIORITY_KIND_SUM weights: 1 } } "
+           "histogram" +
+           kTenGraphs),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 weights for 2 components")));
+}
+
+TEST_P(UnaryTest, AnEmptyHistogramTakesNoPacks) {
+  StartServer();
+  v1::PlanResponse response;
+  ASSERT_THAT(Plan("limits { capacities { component: 'nodes' rows: 9 } } histogram {}", &response),
+              IsOk());
+  EXPECT_EQ(response.best().packs(), 0U);
+  EXPECT_EQ(response.plan().patterns_size(), 0);
+}
+
+}  // namespace
+}  // namespace packhouse::rpc
