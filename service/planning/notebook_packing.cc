@@ -58,7 +58,9 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
     }
   };
 
-  for (const auto& [size, row] : order) {
+  for (const auto& next : order) {
+    const PriorityValue size = next.first;
+    const uint32_t row = next.second;
     uint64_t remaining = items.counts[row];
     PriorityValue search_from = size;
     while (remaining > 0) {

@@ -1,7 +1,6 @@
 #include "service/sizes/size_histogram.h"
 
 #include <algorithm>
-#include <cassert>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +10,6 @@
 
 namespace packhouse {
 namespace {
-
-// uint32 rows number the tuples.
-constexpr size_t kMaxDistinct = uint64_t{1} << 31;
 
 absl::Status DifferentComponents(size_t ours, size_t theirs) {
   return absl::InvalidArgumentError(
@@ -44,7 +40,6 @@ absl::Status SizeHistogram::CheckRoom(absl::Span<const uint64_t> added_totals,
 void SizeHistogram::AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count) {
   auto found = rows_.find(tuple);
   if (found == rows_.end()) {
-    assert(counts_.size() < kMaxDistinct);
     found = rows_.emplace(SizeTuple(tuple.begin(), tuple.end()), counts_.size()).first;
     tuples_.insert(tuples_.end(), tuple.begin(), tuple.end());
     counts_.push_back(0);

@@ -34,7 +34,7 @@ struct SizeTupleEq {
 // never recomputed; no sum wraps around: a change that would make one exceed 2^64 - 1 is refused
 // with RESOURCE_EXHAUSTED. Each mutation happens as a whole or, with an error, not at all.
 //
-// Thread-compatible. Memory O(d * l) for d distinct tuples.
+// Thread-compatible. Memory O(d * l) for d distinct tuples, d < 2^32.
 class SizeHistogram {
  public:
   explicit SizeHistogram(size_t num_components);

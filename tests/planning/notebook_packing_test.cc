@@ -105,11 +105,21 @@ TEST(NotebookPackingTest, EveryComponentNeedsALimit) {
 }
 
 TEST(NotebookPackingTest, RunsOutOfItsBudget) {
-  SizeHistogram histogram(1);
-  for (const uint32_t size : {6, 5, 4, 3}) ASSERT_THAT(histogram.Add({{size}}, 3), IsOk());
-  WorkBudget budget(2);
-  EXPECT_THAT(PlanByNotebook(histogram, LimitsOf({10, kUnlimited}), {}, budget),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("work budget")));
+  const SizeHistogram histogram = [] {
+    SizeHistogram sizes(1);
+    for (const uint32_t size : {6, 5, 4, 3}) EXPECT_THAT(sizes.Add({{size}}, 3), IsOk());
+    return sizes;
+  }();
+  const Limits limits = LimitsOf({10, kUnlimited});
+  WorkBudget ample;
+  ASSERT_THAT(PlanByNotebook(histogram, limits, {}, ample), IsOk());
+  const uint64_t used = WorkBudget::kDefaultSteps - ample.remaining();
+  ASSERT_GT(used, 0);
+  WorkBudget enough(used);
+  EXPECT_THAT(PlanByNotebook(histogram, limits, {}, enough), IsOk());
+  WorkBudget too_little(used - 1);
+  EXPECT_THAT(PlanByNotebook(histogram, limits, {}, too_little),
+              StatusIs(absl::StatusCode::kResourceExhausted, "plan: the work budget is used up"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class ReferenceTuplePacker {
   // goes to each pack of the open pattern that has room and the least (best-fit) or most
   // (first-fit) priority left, the pattern opened first in a tie; and again, with all patterns
   // looked at anew, until the graphs of this size are used up or find no room. Those open packs of
-  // one graph each; or (kFill) a pack that takes as many of them as it can, and another one.
+  // one graph each; or (kFill) packs of as many as fit, and one with what is left over.
   ReferencePacks Pack(const SizeHistogram& histogram) {
     std::vector<std::pair<uint64_t, std::vector<uint32_t>>> order;
     for (size_t row = 0; row < histogram.num_distinct(); ++row) {
@@ -89,6 +89,23 @@ class ReferenceTuplePacker {
     return pattern.graphs_left > 0;
   }
 
+  void AddOne(OpenPattern& pattern, const std::vector<uint32_t>& tuple) const {
+    ++pattern.graphs[tuple];
+    for (size_t k = 0; k < tuple.size(); ++k) {
+      if (limits_.has_limit(k)) pattern.room[k] -= tuple[k];
+    }
+    if (limits_.graphs() != kUnlimited) --pattern.graphs_left;
+  }
+
+  uint64_t CopiesInAnEmptyPack(const std::vector<uint32_t>& tuple, uint64_t most) const {
+    OpenPattern empty;
+    empty.room.assign(limits_.capacities().begin(), limits_.capacities().end() - 1);
+    empty.graphs_left = limits_.graphs();
+    uint64_t copies = 0;
+    for (; copies < most && HasRoom(empty, tuple); ++copies) AddOne(empty, tuple);
+    return copies;
+  }
+
   // Whether `a` is to be preferred to `b`.
   bool IsBetter(const OpenPattern& a, const OpenPattern& b) const {
     const uint64_t left_a = PriorityOf(a.room);
@@ -104,10 +121,12 @@ class ReferenceTuplePacker {
       if (HasRoom(pattern, tuple) && (best == nullptr || IsBetter(pattern, *best))) best = &pattern;
     }
     OpenPattern grown;
+    uint64_t each = 1;
     if (best == nullptr) {
       grown.room.assign(limits_.capacities().begin(), limits_.capacities().end() - 1);
       grown.graphs_left = limits_.graphs();
-      grown.repeats = opening_ == OpeningRule::kOneGraph ? remaining : 1;
+      each = opening_ == OpeningRule::kFill ? CopiesInAnEmptyPack(tuple, remaining) : 1;
+      grown.repeats = remaining / each;
       grown.opened = num_opened_;
       num_opened_ += grown.repeats;
     } else {
@@ -117,16 +136,7 @@ class ReferenceTuplePacker {
       best->opened += grown.repeats;
       if (best->repeats == 0) patterns_.erase(patterns_.begin() + (best - patterns_.data()));
     }
-    const bool fill = best == nullptr && opening_ == OpeningRule::kFill;
-    uint64_t each = 0;
-    do {
-      ++each;
-      ++grown.graphs[tuple];
-      for (size_t k = 0; k < tuple.size(); ++k) {
-        if (limits_.has_limit(k)) grown.room[k] -= tuple[k];
-      }
-      if (limits_.graphs() != kUnlimited) --grown.graphs_left;
-    } while (fill && each < remaining && HasRoom(grown, tuple));
+    for (uint64_t i = 0; i < each; ++i) AddOne(grown, tuple);
     patterns_.push_back(grown);
     return each * grown.repeats;
   }

@@ -139,7 +139,8 @@ TEST(TuplePackingTest, OrderOfInsertionDoesNotMatter) {
   }
 }
 
-// How one heuristic, or the best of several, compares with the optimum over many worlds.
+// How single heuristics, and the best of them, compare with the optimum over many worlds. Measured
+// in the tests below: the best always reached it, single ones in 92 to 96 % of the cases.
 struct Score {
   int worlds = 0;
   int best_is_optimal = 0;
@@ -192,9 +193,8 @@ TEST(TuplePackingOptimumTest, AllWorldsOfOneComponent) {
     });
   }
   EXPECT_EQ(score.worlds, 4 * 462);
-  RecordProperty("best_is_optimal", score.best_is_optimal);
-  EXPECT_GE(score.best_is_optimal, 1.5 * score.worlds) << score.best_is_optimal;
-  EXPECT_GE(score.optimal_plans, 1.5 * score.all_plans) << score.optimal_plans;
+  EXPECT_GE(score.best_is_optimal, 0.97 * score.worlds) << score.best_is_optimal;
+  EXPECT_GE(score.optimal_plans, 0.9 * score.all_plans) << score.optimal_plans;
 }
 
 TEST(TuplePackingOptimumTest, AllWorldsOfTwoComponents) {
@@ -210,8 +210,8 @@ TEST(TuplePackingOptimumTest, AllWorldsOfTwoComponents) {
     });
   }
   EXPECT_EQ(score.worlds, 2 * 715);
-  EXPECT_GE(score.best_is_optimal, 1.5 * score.worlds) << score.best_is_optimal;
-  EXPECT_GE(score.optimal_plans, 1.5 * score.all_plans) << score.optimal_plans;
+  EXPECT_GE(score.best_is_optimal, 0.97 * score.worlds) << score.best_is_optimal;
+  EXPECT_GE(score.optimal_plans, 0.9 * score.all_plans) << score.optimal_plans;
 }
 
 TEST(TuplePackingOptimumTest, RandomWorldsOfEightGraphs) {
@@ -224,8 +224,8 @@ TEST(TuplePackingOptimumTest, RandomWorldsOfEightGraphs) {
     CompareWithOptimum(histogram, limits, score);
     if (HasFailure()) return;
   }
-  EXPECT_GE(score.best_is_optimal, 1.5 * score.worlds) << score.best_is_optimal;
-  EXPECT_GE(score.optimal_plans, 1.5 * score.all_plans) << score.optimal_plans;
+  EXPECT_GE(score.best_is_optimal, 0.97 * score.worlds) << score.best_is_optimal;
+  EXPECT_GE(score.optimal_plans, 0.9 * score.all_plans) << score.optimal_plans;
 }
 
 // Large graphs first, each joined by what fits beside it: by hand, at capacity 10.

@@ -1,0 +1,66 @@
+# The common tasks. `make help` lists them. Packages come from deploy/debian-packages.txt.
+PRESET ?= release
+# Debian's interpreter: the Python packages used are Debian's too.
+PYTHON ?= /usr/bin/python3
+BUILD := build/$(PRESET)
+INSTALL := deploy/install-packages.sh
+FUZZ_SECONDS ?= 600
+
+.DEFAULT_GOAL := help
+.PHONY: help packages build test demo asan tsan fuzz bench lint clean
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+packages:
+	@$(INSTALL) build demo test
+
+build: packages  ## Build server, command line, Python package and tests in build/release
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET)
+
+# The server, the command line and the Python package alone: a fresh machine has them sooner.
+demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.npz or sizes.csv for yours
+	@$(INSTALL) build demo
+	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
+	cmake --build --preset release --target packhoused packhouse packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
+	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
+	  $(if $(DATASET),--dataset '$(DATASET)') $(DEMO_FLAGS)
+
+test: packages  ## Build and run all tests, and each fuzz target for ten seconds
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release
+	ctest --preset release
+	cmake --preset fuzz -DPACKHOUSE_FUZZ_SECONDS=10
+	cmake --build --preset fuzz
+	ctest --preset fuzz
+
+asan: packages  ## All tests with AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake --preset asan
+	cmake --build --preset asan
+	ctest --preset asan
+
+tsan: packages  ## The tests that do not link gRPC, with ThreadSanitizer
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan
+
+fuzz: packages  ## Each fuzz target for FUZZ_SECONDS (600)
+	cmake --preset fuzz -DPACKHOUSE_FUZZ_SECONDS=$(FUZZ_SECONDS)
+	cmake --build --preset fuzz
+	ctest --preset fuzz
+
+bench: packages  ## Benchmarks of packing, planning and collation
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhouse_benchmarks
+	build/release/tests/benchmarks/packhouse_benchmarks
+
+lint: packages  ## clang-format and clang-tidy, warnings as errors
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release
+	$(PYTHON) tests/structure/clang_format_test.py .
+	git ls-files 'service/*.cc' 'client/*.cc' | xargs -P 2 -n 4 clang-tidy --quiet -p build/release
+
+clean:  ## Remove all that was built
+	rm -rf build demo-output

@@ -1,0 +1,98 @@
+// Writes valid inputs for the fuzz targets to start from: make_seeds FOLDER, which has a folder
+// NAME-corpus for each target.
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/graphs.pb.h"
+#include "packhouse/v1/histogram.pb.h"
+#include "packhouse/v1/packing.pb.h"
+#include "packhouse/v1/planning.pb.h"
+
+namespace {
+
+namespace v1 = packhouse::v1;
+
+template <typename Message>
+std::string Bytes(const std::string& text) {
+  Message message;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &message)) std::abort();
+  return message.SerializeAsString();
+}
+
+// As MessageStream reads them.
+std::string Stream(const std::vector<std::string>& messages) {
+  std::string stream;
+  for (const std::string& message : messages) {
+    stream.push_back(static_cast<char>(message.size() % 256));
+    stream.push_back(static_cast<char>(message.size() / 256));
+    stream += message;
+  }
+  return stream;
+}
+
+void Write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+constexpr char kSchema[] = R"(
+    components: 'nodes' components: 'edges'
+    tensors { name: 'x' dtype: DATA_TYPE_INT16 component: 'nodes' padding_value: "\1\2" }
+    tensors { name: 'e' dtype: DATA_TYPE_INT8 row_shape: 2 component: 'edges' index_into: 'nodes' }
+    tensors { name: 'y' dtype: DATA_TYPE_BOOL component: 'graphs' })";
+// Two graphs: 2 nodes and 1 edge, 1 node and no edge.
+constexpr char kSizes[] = R"(num_graphs: 2 counts: "\2\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0")";
+constexpr char kHistogram[] =
+    R"(tuples: "\3\0\0\0\5\0\0\0\2\0\0\0\0\0\0\0" counts: "\x0a\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0")";
+constexpr char kLimits[] = R"(capacities { component: 'nodes' rows: 9 }
+                              capacities { component: 'edges' rows: 12 }
+                              capacities { component: 'graphs' rows: 4 })";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  const std::string folder = std::string(argv[1]) + "/";
+  const std::string schema = kSchema;
+  const std::string sizes = kSizes;
+  const std::string limits = kLimits;
+  const std::string histogram = kHistogram;
+  const std::string chunk =
+      Bytes<v1::PackRequest>("graphs { sizes {" + sizes + R"(} tensors { name: 'x' data: "abcdef" }
+          tensors { name: 'e' data: "\0\1" } tensors { name: 'y' data: "\1\0" } })");
+  int seed = 0;
+  for (const char* padding : {"PADDING_NONE", "PADDING_MASKED", "PADDING_GRAPH"}) {
+    const std::string open = Bytes<v1::PackRequest>(
+        "open { schema {" + schema + "} limits {" + limits + "} padding: " + padding +
+        " look_ahead: 2 derived: DERIVED_TENSOR_ROW_COUNTS derived: DERIVED_TENSOR_MASKS "
+        "derived: DERIVED_TENSOR_GRAPH_INDEX derived: DERIVED_TENSOR_ROW_OFFSETS }");
+    Write(folder + "pack_stream_fuzz-corpus/seed" + std::to_string(seed++),
+          Stream({open, chunk, chunk, Bytes<v1::PackRequest>("flush { token: 1 }"), chunk}));
+  }
+  Write(folder + "pack_stream_fuzz-corpus/seed" + std::to_string(seed),
+        Stream({Bytes<v1::PackRequest>("open { limits {" + limits +
+                                       "} histogram: 'h' max_delay { seconds: 1 } }"),
+                Bytes<v1::PackRequest>("sizes {" + sizes + "}"),
+                Bytes<v1::PackRequest>("sizes {" + sizes + "first_id: 70 }")}));
+  Write(folder + "histogram_fuzz-corpus/seed",
+        Stream({Bytes<v1::ObserveRequest>("histogram: 'h' producer_sequence { producer: 'p' "
+                                          "sequence: 3 } sizes {" +
+                                          sizes + "}"),
+                Bytes<v1::MergeHistogramRequest>("histogram: 'h' addend {" + histogram + "}"),
+                Bytes<v1::MergeHistogramRequest>("histogram: 'h' subtract: true addend {" +
+                                                 histogram + "}")}));
+  Write(folder + "plan_fuzz-corpus/seed",
+        Bytes<v1::PlanRequest>("histogram {" + histogram + "} limits {" + limits +
+                               "} include_baselines: true include_notebook: true"));
+  Write(folder + "uncollate_fuzz-corpus/seed",
+        Stream({Bytes<v1::GraphSchema>(schema),
+                Bytes<v1::Batch>(R"(graph_ids: "\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"
+                                    sizes: "\2\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0"
+                                    tensors { name: 'x' data: "abcdef" }
+                                    tensors { name: 'e' data: "\0\1" }
+                                    tensors { name: 'y' data: "\1\0" })")}));
+  return 0;
+}
