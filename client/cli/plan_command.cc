@@ -51,8 +51,8 @@ Section SectionOf(const v1::PlanSummary& summary) {
 }
 
 // Parses `best-fit:PRIORITY`, `first-fit:PRIORITY`, either with `filling-` before it,
-// `notebook:PRIORITY`, `no-packing` and `single-component:COMPONENT`, where PRIORITY is product, sum,
-// max, min or a component.
+// `notebook:PRIORITY`, `no-packing` and `single-component:COMPONENT`, where PRIORITY is product,
+// sum, max, min or a component.
 absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
                                                  const std::vector<std::string>& components) {
   std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
@@ -323,9 +323,11 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
   AddLimitOption(arguments->limits, *command);
   command->get_option("--limit")->required();
   command
-      ->add_option("--heuristic", arguments->heuristics,
-                   "Try only this: best-fit:P, first-fit:P, filling-best-fit:P, filling-first-fit:P "
-                   "or notebook:P with P product, sum, max, min or a component; no-packing; single-component:COMPONENT; may be repeated")
+      ->add_option(
+          "--heuristic", arguments->heuristics,
+          "Try only this: best-fit:P, first-fit:P, filling-best-fit:P, filling-first-fit:P "
+          "or notebook:P with P product, sum, max, min or a component; no-packing; "
+          "single-component:COMPONENT; may be repeated")
       ->type_name("HEURISTIC")
       ->allow_extra_args(false);
   command->add_flag("--no-baselines", arguments->no_baselines, "Leave out the paper's baselines");

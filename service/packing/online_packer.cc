@@ -217,14 +217,13 @@ bool OnlinePacker::Finish() {
 }
 
 bool OnlinePacker::Step() {
-  // Slot 0 is the oldest. Once aged it is taken before any other; where it does not fit, the pack
-  // is finished without delay, since each graph behind it may be aged with the next push.
+  // Slot 0 is the oldest.
   const bool aged = OldestIsAged();
   if (open_.empty() || (aged && Fits(0))) {
     Take(0);
     return false;
   }
-  if (!aged && !NearlyFull()) {
+  if (!NearlyFull()) {
     for (size_t slot = 0; slot < pool_.size(); ++slot) {
       if (Fits(slot)) {
         Take(slot);

@@ -20,23 +20,20 @@ std::vector<size_t> LimitedComponents(const Limits& limits) {
   return limited;
 }
 
-// Weights that make sizes comparable as shares of their capacities; empty if all capacities are
-// equal. Capacities beyond 2^31 all weigh 1, which is a worse heuristic, not an error.
+// Weights that make sizes comparable as shares of their capacities; empty if that makes no
+// difference. Capacities beyond 2^31 all weigh 1, which is a worse heuristic, not an error.
 std::vector<uint32_t> WeightsByCapacity(const Limits& limits, absl::Span<const size_t> limited) {
   uint64_t largest = 0;
+  for (const size_t k : limited) largest = std::max(largest, limits.capacity(k));
   bool all_equal = true;
-  for (const size_t k : limited) {
-    largest = std::max(largest, limits.capacity(k));
-    all_equal &= limits.capacity(k) == limits.capacity(limited.front());
-  }
-  if (all_equal) return {};
   std::vector<uint32_t> weights(limits.num_components(), 1);
   for (const size_t k : limited) {
     // In 1/16 of the largest capacity's weight.
     const PriorityValue weight = PriorityValue{largest} * 16 / limits.capacity(k);
     weights[k] = static_cast<uint32_t>(std::min<PriorityValue>(weight, UINT32_MAX));
+    all_equal &= weights[k] == weights[limited.front()];
   }
-  return weights;
+  return all_equal ? std::vector<uint32_t>() : weights;
 }
 
 std::vector<Priority> PlainPriorities(absl::Span<const size_t> limited) {

@@ -1,5 +1,6 @@
 #include "service/rpc/server.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -11,14 +12,20 @@
 namespace packhouse::rpc {
 namespace {
 
-// Of a message, for everything in a batch but its tensors' bytes.
-constexpr int kBatchOverheadBytes = 1 << 20;
+// Tensor names, dtypes and shapes of a batch, at most.
+constexpr int kBatchHeaderBytes = 1 << 20;
+// An id and a size tuple of a graph, at most.
+constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint32_t);
 // For statuses to get out before what is left is cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
+// A message must hold a batch: an eighth of it is for ids and sizes, the rest for tensors.
 StreamBounds StreamBoundsOf(const ServerOptions& options) {
   StreamBounds bounds = options.streams;
-  bounds.max_batch_bytes = options.max_message_bytes - kBatchOverheadBytes;
+  const uint64_t message_bytes = options.max_message_bytes;
+  bounds.max_graphs_per_batch =
+      std::min(bounds.max_graphs_per_batch, message_bytes / 8 / kGraphBytes);
+  bounds.max_batch_bytes = message_bytes / 8 * 7 - kBatchHeaderBytes;
   return bounds;
 }
 
@@ -38,9 +45,9 @@ Server::Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_obse
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
                                                       PackObserverFactory* pack_observers) {
-  if (options.max_message_bytes <= 2 * kBatchOverheadBytes) {
+  if (options.max_message_bytes <= 2 * kBatchHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ", options.max_message_bytes,
-                                                   ", must be above ", 2 * kBatchOverheadBytes));
+                                                   ", must be above ", 2 * kBatchHeaderBytes));
   }
   auto server = std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers));
 

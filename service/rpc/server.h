@@ -26,12 +26,13 @@ namespace packhouse::rpc {
 struct ServerOptions {
   // "host:port" (port 0: any free one) or "unix:/path". Empty: in-process only.
   std::string address;
-  // Largest message either way. Batches are kept a little below it.
+  // Largest message either way. The tensors of a batch take at most 7/8 of it, less 1 MiB.
   int max_message_bytes = 64 << 20;
   size_t stream_threads = 2;
   size_t call_threads = 2;
   Gate::Bounds admission;
-  StreamBounds streams;  // max_batch_bytes is derived from max_message_bytes.
+  // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
+  StreamBounds streams;
   HistogramStore::Bounds histograms;
 };
 

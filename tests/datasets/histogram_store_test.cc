@@ -15,7 +15,6 @@
 namespace packhouse {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const absl::Time kNow = absl::UnixEpoch() + absl::Hours(1000);
@@ -316,6 +315,7 @@ TEST(HistogramStoreConcurrencyTest, ConcurrentObserversAddUp) {
   constexpr int kRequests = 200;
   HistogramStore store(HistogramStore::Bounds{});
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::vector<SizeHistogram> sent(kThreads, SizeHistogram(2));
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&store, &sent, t] {
@@ -363,6 +363,7 @@ TEST(HistogramStoreConcurrencyTest, ARetryFromAnotherThreadCountsOnce) {
   HistogramStore store(HistogramStore::Bounds{});
   std::vector<std::thread> threads;
   std::vector<uint64_t> counted(4, 0);
+  threads.reserve(counted.size());
   for (uint64_t& mine : counted) {
     threads.emplace_back([&store, &mine] {
       for (uint64_t sequence = 1; sequence <= kRequests; ++sequence) {

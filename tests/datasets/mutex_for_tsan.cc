@@ -6,6 +6,7 @@
 #include "absl/synchronization/mutex.h"
 
 // The names that the linker derives from the mangled ones; abseil's inline namespace is in them.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 void __real__ZN4absl7debian35Mutex4LockEv(absl::Mutex* mutex);
 void __real__ZN4absl7debian35Mutex6UnlockEv(absl::Mutex* mutex);
@@ -20,3 +21,4 @@ void __wrap__ZN4absl7debian35Mutex6UnlockEv(absl::Mutex* mutex) {
   __real__ZN4absl7debian35Mutex6UnlockEv(mutex);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)

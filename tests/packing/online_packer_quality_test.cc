@@ -45,12 +45,9 @@ double PercentNextFit(const std::vector<uint32_t>& sizes, const Limits& limits) 
          static_cast<double>(NextFit(sizes, limits).size());
 }
 
-#define PH_SIZES_OR_SKIP(sizes, name)                                 \
-  const std::optional<std::vector<uint32_t>> sizes = ReadSizes(name); \
-  if (!(sizes)) GTEST_SKIP() << "no sizes/" << name << ".csv.gz in " << PACKHOUSE_SHARED_DATA
-
 TEST(OnlinePackerQualityTest, MoleculesInNaturalOrder) {
-  PH_SIZES_OR_SKIP(sizes, "molhiv_all");
+  const std::optional<std::vector<uint32_t>> sizes = ReadSizes("molhiv_all");
+  if (!sizes) GTEST_SKIP() << "no sizes/molhiv_all.csv.gz in " << PACKHOUSE_SHARED_DATA;
   const Limits limits = NodesAndEdges(222, 502);
   EXPECT_NEAR(PercentNextFit(*sizes, limits), 92.99, 0.01);
   EXPECT_GE(PercentOnline(*sizes, limits, 16), 99.3);
@@ -58,7 +55,8 @@ TEST(OnlinePackerQualityTest, MoleculesInNaturalOrder) {
 }
 
 TEST(OnlinePackerQualityTest, ManyMoleculesInLargePacks) {
-  PH_SIZES_OR_SKIP(sizes, "molpcba_train");
+  const std::optional<std::vector<uint32_t>> sizes = ReadSizes("molpcba_train");
+  if (!sizes) GTEST_SKIP() << "no sizes/molpcba_train.csv.gz in " << PACKHOUSE_SHARED_DATA;
   const Limits limits = NodesAndEdges(512, 1152);
   EXPECT_GE(PercentOnline(*sizes, limits, 64), 99.95);  // Measured: 99.994.
 }

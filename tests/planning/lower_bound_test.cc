@@ -73,7 +73,7 @@ TEST(VolumeBoundTest, CapacitiesActAsMultiplesOfTheCommonDivisor) {
   }
   EXPECT_EQ(ComputeVolumeBound(histogram, LimitsOf({12, kUnlimited})).packs, 8);
   SizeHistogram odd_one = histogram;
-  ASSERT_THAT(odd_one.Add({{1}}), IsOk());
+  ASSERT_THAT(odd_one.Add({1}), IsOk());
   EXPECT_EQ(ComputeVolumeBound(odd_one, LimitsOf({11, kUnlimited})).packs, 9);
 }
 

@@ -18,7 +18,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 Limits LimitsOf(std::vector<uint64_t> capacities) {
   return Limits::Create(std::move(capacities)).value();
@@ -107,7 +106,7 @@ TEST(NotebookPackingTest, EveryComponentNeedsALimit) {
 TEST(NotebookPackingTest, RunsOutOfItsBudget) {
   const SizeHistogram histogram = [] {
     SizeHistogram sizes(1);
-    for (const uint32_t size : {6, 5, 4, 3}) EXPECT_THAT(sizes.Add({{size}}, 3), IsOk());
+    for (const uint32_t size : {6, 5, 4, 3}) EXPECT_THAT(sizes.Add({size}, 3), IsOk());
     return sizes;
   }();
   const Limits limits = LimitsOf({10, kUnlimited});

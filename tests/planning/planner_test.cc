@@ -35,6 +35,7 @@ SizeSchema SchemaOf(size_t l) {
 
 std::vector<std::string> NamesOf(const std::vector<PlanHeuristic>& heuristics) {
   std::vector<std::string> names;
+  names.reserve(heuristics.size());
   for (const PlanHeuristic& heuristic : heuristics) {
     names.push_back(HeuristicName(heuristic, SizeSchema::NodesAndEdges()));
   }

@@ -20,7 +20,6 @@
 namespace packhouse {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 Limits LimitsOf(std::vector<uint64_t> capacities) {

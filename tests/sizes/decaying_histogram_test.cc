@@ -31,10 +31,10 @@ uint64_t CountAt(const DecayingHistogram& histogram, absl::Span<const uint32_t> 
 
 TEST(DecayingHistogramTest, HalfAfterEachHalfLife) {
   DecayingHistogram histogram = Empty();
-  ASSERT_THAT(histogram.Add({{7}}, 1024, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({7}, 1024, After(0)), IsOk());
   for (int half_lives = 0; half_lives <= 10; ++half_lives) {
     const uint64_t expected = uint64_t{1024} >> half_lives;
-    EXPECT_EQ(CountAt(histogram, {{7}}, After(half_lives)), expected);
+    EXPECT_EQ(CountAt(histogram, {7}, After(half_lives)), expected);
     EXPECT_EQ(histogram.num_graphs(After(half_lives)), expected);
   }
 }
@@ -42,8 +42,8 @@ TEST(DecayingHistogramTest, HalfAfterEachHalfLife) {
 TEST(DecayingHistogramTest, AFreshObservationCountsFullyWheneverItComes) {
   DecayingHistogram histogram = Empty();
   for (int half_lives = 0; half_lives < 200; half_lives += 7) {
-    ASSERT_THAT(histogram.Add({{1}}, 1'000'000, After(half_lives)), IsOk());
-    const uint64_t count = CountAt(histogram, {{1}}, After(half_lives));
+    ASSERT_THAT(histogram.Add({1}, 1'000'000, After(half_lives)), IsOk());
+    const uint64_t count = CountAt(histogram, {1}, After(half_lives));
     EXPECT_GE(count, 1'000'000);
     EXPECT_LE(count, 1'008'000);  // Seven half-lives leave 1/128 of the one before, and so on.
   }
@@ -93,25 +93,25 @@ TEST(DecayingHistogramTest, EqualsDirectSums) {
 TEST(DecayingHistogramTest, ManyHalfLivesDoNotOverflow) {
   DecayingHistogram histogram = Empty();
   for (int round = 0; round < 50; ++round) {
-    ASSERT_THAT(histogram.Add({{1}}, uint64_t{1} << 40, After(31.0 * round)), IsOk());
+    ASSERT_THAT(histogram.Add({1}, uint64_t{1} << 40, After(31.0 * round)), IsOk());
   }
-  const uint64_t count = CountAt(histogram, {{1}}, After(31.0 * 49));
+  const uint64_t count = CountAt(histogram, {1}, After(31.0 * 49));
   EXPECT_NEAR(static_cast<double>(count), std::exp2(40) * (1 + std::exp2(-31)), 1.0);
   EXPECT_EQ(histogram.num_graphs(After(31.0 * 49 + 10'000)), 0);
-  EXPECT_EQ(CountAt(histogram, {{1}}, absl::InfiniteFuture()), 0);
+  EXPECT_EQ(CountAt(histogram, {1}, absl::InfiniteFuture()), 0);
 }
 
 TEST(DecayingHistogramTest, TimeDoesNotGoBackwards) {
   DecayingHistogram histogram = Empty();
-  ASSERT_THAT(histogram.Add({{1}}, 1000, After(5)), IsOk());
+  ASSERT_THAT(histogram.Add({1}, 1000, After(5)), IsOk());
   // Counts as if it came at 5, and is read as of 5.
-  ASSERT_THAT(histogram.Add({{1}}, 1000, After(3)), IsOk());
-  EXPECT_EQ(CountAt(histogram, {{1}}, After(0)), 2000);
+  ASSERT_THAT(histogram.Add({1}, 1000, After(3)), IsOk());
+  EXPECT_EQ(CountAt(histogram, {1}, After(0)), 2000);
   EXPECT_EQ(histogram.num_graphs(After(-100)), 2000);
-  EXPECT_EQ(CountAt(histogram, {{1}}, After(6)), 1000);
+  EXPECT_EQ(CountAt(histogram, {1}, After(6)), 1000);
   // Reading ahead does not move it.
-  ASSERT_THAT(histogram.Add({{1}}, 1000, After(5)), IsOk());
-  EXPECT_EQ(CountAt(histogram, {{1}}, After(5)), 3000);
+  ASSERT_THAT(histogram.Add({1}, 1000, After(5)), IsOk());
+  EXPECT_EQ(CountAt(histogram, {1}, After(5)), 3000);
 }
 
 TEST(DecayingHistogramTest, WhatRoundsToZeroIsAbsentFromSnapshots) {
@@ -126,24 +126,24 @@ TEST(DecayingHistogramTest, WhatRoundsToZeroIsAbsentFromSnapshots) {
 
 TEST(DecayingHistogramTest, ForgottenTuplesAreDropped) {
   DecayingHistogram histogram = Empty();
-  ASSERT_THAT(histogram.Add({{1}}, 10, After(0)), IsOk());
-  ASSERT_THAT(histogram.Add({{2}}, uint64_t{1} << 40, After(0)), IsOk());
-  EXPECT_TRUE(histogram.Contains({{1}}));
-  EXPECT_FALSE(histogram.Contains({{3}}));
+  ASSERT_THAT(histogram.Add({1}, 10, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({2}, uint64_t{1} << 40, After(0)), IsOk());
+  EXPECT_TRUE(histogram.Contains({1}));
+  EXPECT_FALSE(histogram.Contains({3}));
   // The landmark moves at the first change after 32 half-lives.
-  ASSERT_THAT(histogram.Add({{3}}, 1, After(33)), IsOk());
-  EXPECT_FALSE(histogram.Contains({{1}}));
-  EXPECT_TRUE(histogram.Contains({{2}}));
-  EXPECT_TRUE(histogram.Contains({{3}}));
+  ASSERT_THAT(histogram.Add({3}, 1, After(33)), IsOk());
+  EXPECT_FALSE(histogram.Contains({1}));
+  EXPECT_TRUE(histogram.Contains({2}));
+  EXPECT_TRUE(histogram.Contains({3}));
   EXPECT_EQ(histogram.num_distinct(), 2);
-  EXPECT_EQ(CountAt(histogram, {{2}}, After(33)), 128);
+  EXPECT_EQ(CountAt(histogram, {2}, After(33)), 128);
   EXPECT_EQ(histogram.num_graphs(After(33)), 129);
 }
 
 // Whoever bounds the number of sizes must be able to make room without adding any.
 TEST(DecayingHistogramTest, ForgettingNeedsNoObservation) {
   DecayingHistogram histogram = Empty();
-  ASSERT_THAT(histogram.Add({{1}}, 10, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({1}, 10, After(0)), IsOk());
   histogram.Advance(After(31));
   EXPECT_EQ(histogram.num_distinct(), 1);
   histogram.Advance(After(33));
@@ -178,13 +178,13 @@ TEST(DecayingHistogramTest, OtherNumbersOfComponentsAreInvalid) {
   const auto invalid = [](const char* message) {
     return StatusIs(absl::StatusCode::kInvalidArgument, message);
   };
-  EXPECT_THAT(histogram.Add({{1}}, 1, After(0)), invalid("histogram: 1 components, expected 2"));
-  EXPECT_THAT(histogram.Add({{1}}, 0, After(0)), invalid("histogram: 1 components, expected 2"));
+  EXPECT_THAT(histogram.Add({1}, 1, After(0)), invalid("histogram: 1 components, expected 2"));
+  EXPECT_THAT(histogram.Add({1}, 0, After(0)), invalid("histogram: 1 components, expected 2"));
   EXPECT_THAT(
       histogram.AddTable(SizeTable::WithConsecutiveIds(1, 3, {1, 2, 3}, 0).value(), After(0)),
       invalid("histogram: 3 components, expected 2"));
   SizeHistogram addend(1);
-  ASSERT_THAT(addend.Add({{1}}), IsOk());
+  ASSERT_THAT(addend.Add({1}), IsOk());
   EXPECT_THAT(histogram.Merge(addend, After(0)), invalid("histogram: 1 components, expected 2"));
   EXPECT_EQ(histogram.num_distinct(), 0);
   EXPECT_EQ(histogram.num_graphs(After(0)), 0);
@@ -192,8 +192,8 @@ TEST(DecayingHistogramTest, OtherNumbersOfComponentsAreInvalid) {
 
 TEST(DecayingHistogramTest, SumsBeyond64BitsAreRefusedOnReading) {
   DecayingHistogram histogram = Empty();
-  ASSERT_THAT(histogram.Add({{0}}, UINT64_MAX, After(0)), IsOk());
-  ASSERT_THAT(histogram.Add({{1}}, UINT64_MAX, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({0}, UINT64_MAX, After(0)), IsOk());
+  ASSERT_THAT(histogram.Add({1}, UINT64_MAX, After(0)), IsOk());
   EXPECT_THAT(histogram.Snapshot(After(0)),
               StatusIs(absl::StatusCode::kResourceExhausted, testing::HasSubstr("2^64 - 1")));
   EXPECT_THAT(histogram.Snapshot(After(2)), IsOk());

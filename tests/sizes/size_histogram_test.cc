@@ -14,7 +14,6 @@
 namespace packhouse {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -275,7 +274,7 @@ TEST(SizeHistogramTest, OtherNumbersOfComponentsAreInvalid) {
   const auto invalid = [](const char* message) {
     return StatusIs(absl::StatusCode::kInvalidArgument, message);
   };
-  EXPECT_THAT(histogram.Add({{1}}), invalid("histogram: 1 components, expected 2"));
+  EXPECT_THAT(histogram.Add({1}), invalid("histogram: 1 components, expected 2"));
   EXPECT_THAT(histogram.Remove({{1, 2, 3}}), invalid("histogram: 3 components, expected 2"));
   EXPECT_THAT(histogram.Merge(SizeHistogram(3)), invalid("histogram: 3 components, expected 2"));
   EXPECT_THAT(histogram.Subtract(SizeHistogram(0)), invalid("histogram: 0 components, expected 2"));
@@ -290,12 +289,12 @@ TEST(SizeHistogramOverflowTest, NumberOfGraphs) {
     return StatusIs(absl::StatusCode::kResourceExhausted, message);
   };
   SizeHistogram histogram(1);
-  ASSERT_THAT(histogram.Add({{0}}, UINT64_MAX - 1), IsOk());
-  ASSERT_THAT(histogram.Add({{1}}, 1), IsOk());
+  ASSERT_THAT(histogram.Add({0}, UINT64_MAX - 1), IsOk());
+  ASSERT_THAT(histogram.Add({1}, 1), IsOk());
   const Counts full = {{{0}, UINT64_MAX - 1}, {{1}, 1}};
-  EXPECT_THAT(histogram.Add({{0}}),
+  EXPECT_THAT(histogram.Add({0}),
               exhausted("histogram: 18446744073709551615 + 1 graphs exceeds 2^64 - 1"));
-  EXPECT_THAT(histogram.Add({{2}}, UINT64_MAX),
+  EXPECT_THAT(histogram.Add({2}, UINT64_MAX),
               exhausted("histogram: 18446744073709551615 graphs of size (2): their total exceeds "
                         "2^64 - 1"));
   EXPECT_THAT(histogram.AddTable(SizeTable::WithConsecutiveIds(2, 1, {4, 4}, 0).value()),
