@@ -74,6 +74,7 @@ TEST(SizeSchemaTest, NamesHaveAnAlphabetAndALength) {
 
 TEST(SizeSchemaTest, AtMostSixteenComponents) {
   std::vector<std::string> names;
+  names.reserve(17);
   for (int k = 0; k < 16; ++k) names.emplace_back(k + 1, 'c');
   EXPECT_THAT(SizeSchema::Create(names), IsOk());
   names.push_back("one_more");

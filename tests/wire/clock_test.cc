@@ -1,8 +1,8 @@
 #include "service/rpc/clock.h"
 
+#include <latch>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -13,19 +13,19 @@ using ::testing::ElementsAre;
 
 TEST(SystemClockTest, RunsWhatIsDueEarliestFirst) {
   std::vector<int> order;
-  absl::Notification done;
+  std::latch done(1);
   SystemClock clock;
   const absl::Time past = clock.Now() - absl::Hours(1);
-  absl::Notification all_set;
+  std::latch all_set(1);
   // Holds the clock's thread until the others are in, so that they are due together.
-  clock.CallAt(past - absl::Hours(1), [&] { all_set.WaitForNotification(); });
+  clock.CallAt(past - absl::Hours(1), [&] { all_set.wait(); });
   clock.CallAt(past + absl::Seconds(2), [&] {
     order.push_back(2);
-    done.Notify();
+    done.count_down();
   });
   clock.CallAt(past + absl::Seconds(1), [&] { order.push_back(1); });
-  all_set.Notify();
-  done.WaitForNotification();
+  all_set.count_down();
+  done.wait();
   EXPECT_THAT(order, ElementsAre(1, 2));
 }
 

@@ -1,9 +1,8 @@
 #include "service/rpc/worker_pool.h"
 
 #include <atomic>
+#include <latch>
 
-#include "absl/synchronization/blocking_counter.h"
-#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 
 namespace packhouse::rpc {
@@ -20,17 +19,17 @@ TEST(WorkerPoolTest, RunsEveryJobEvenThoseQueuedAtTheEnd) {
 
 TEST(WorkerPoolTest, JobsRunSideBySide) {
   WorkerPool pool(2);
-  absl::Notification first_waits;
-  absl::BlockingCounter done(2);
+  std::latch first_waits(1);
+  std::latch done(2);
   pool.Submit([&] {
-    first_waits.WaitForNotification();
-    done.DecrementCount();
+    first_waits.wait();
+    done.count_down();
   });
   pool.Submit([&] {
-    first_waits.Notify();
-    done.DecrementCount();
+    first_waits.count_down();
+    done.count_down();
   });
-  done.Wait();
+  done.wait();
 }
 
 }  // namespace

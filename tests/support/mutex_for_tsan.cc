@@ -1,0 +1,56 @@
+// Tells ThreadSanitizer what absl::Mutex does: Debian's abseil is built without its annotations, so
+// that everything a mutex guards would look like a race. Linked with --wrap, in TSan builds only.
+// Hides nothing that our threads do: what is done without the lock is reported as ever.
+#include <sanitizer/tsan_interface.h>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+// The names that the linker derives from the mangled ones; abseil's inline namespace is in them.
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+
+void __real__ZN4absl7debian35Mutex4LockEv(absl::Mutex* mutex);
+void __real__ZN4absl7debian35Mutex6UnlockEv(absl::Mutex* mutex);
+void __real__ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE(absl::Mutex* mutex,
+                                                           const absl::Condition& condition);
+bool __real__ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE(
+    absl::Mutex* mutex, const absl::Condition& condition, absl::Time deadline);
+
+void __wrap__ZN4absl7debian35Mutex4LockEv(absl::Mutex* mutex) {
+  __real__ZN4absl7debian35Mutex4LockEv(mutex);
+  __tsan_acquire(mutex);
+}
+
+// Abseil evaluates the conditions of those who wait in here, after the release that TSan sees but
+// still under the lock.
+void __wrap__ZN4absl7debian35Mutex6UnlockEv(absl::Mutex* mutex) {
+  __tsan_release(mutex);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  __real__ZN4absl7debian35Mutex6UnlockEv(mutex);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+void __wrap__ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE(absl::Mutex* mutex,
+                                                           const absl::Condition& condition) {
+  __tsan_release(mutex);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  __real__ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE(mutex, condition);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  __tsan_acquire(mutex);
+}
+
+bool __wrap__ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE(
+    absl::Mutex* mutex, const absl::Condition& condition, absl::Time deadline) {
+  __tsan_release(mutex);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  const bool held = __real__ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE(
+      mutex, condition, deadline);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  __tsan_acquire(mutex);
+  return held;
+}
+}
+// NOLINTEND(bugprone-reserved-identifier)
