@@ -58,8 +58,13 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
-  app.add_option("--max-graphs-per-batch", server.streams.max_graphs_per_batch,
-                 "most graphs in a batch, whatever the client's limits")
+  app.add_option("--max-total-pending-bytes", server.max_total_pending_bytes,
+                 "most bytes of graphs waiting in all streams together")
+      ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 44));
+  app.add_option(
+         "--max-graphs-per-batch", server.streams.max_graphs_per_batch,
+         "most graphs in a batch, whatever the client's limits; fewer if their ids and sizes "
+         "would take more than 1/8 of --max-message-bytes")
       ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
   app.add_option("--max-histograms", server.histograms.max_histograms, "most named histograms")
       ->check(CLI::Range(1, 1'000'000));

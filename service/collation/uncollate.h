@@ -12,7 +12,8 @@ namespace packhouse {
 // The real graphs of a batch in batch order, without padding, index tensors local again. The chunk
 // owns its rows. `schema` must outlive the chunk; the batch's first tensors must be the schema's.
 //
-// INVALID_ARGUMENT if sizes, shapes and data disagree. O(bytes of the batch). Thread-safe.
+// INVALID_ARGUMENT if sizes and data disagree, or an index is out of its graph's range; shapes and
+// row counts are not looked at, they follow. O(bytes of the batch). Thread-safe.
 absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& batch);
 
 }  // namespace packhouse

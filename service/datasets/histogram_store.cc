@@ -14,8 +14,9 @@ using AnyHistogram = std::variant<SizeHistogram, DecayingHistogram>;
 
 AnyHistogram EmptyHistogram(const HistogramKey& key, absl::Time now) {
   const size_t l = key.schema.num_components();
-  if (key.half_life == absl::InfiniteDuration()) return SizeHistogram(l);
-  return DecayingHistogram(l, key.half_life, now);
+  const absl::Duration half_life = key.half_life.value_or(absl::InfiniteDuration());
+  if (half_life == absl::InfiniteDuration()) return SizeHistogram(l);
+  return DecayingHistogram(l, half_life, now);
 }
 
 size_t NumDistinct(const AnyHistogram& histogram) {
@@ -50,9 +51,9 @@ absl::Status CheckKey(const HistogramKey& key) {
         "histogram: name '", absl::CHexEscape(key.name.substr(0, HistogramStore::kMaxNameLength)),
         "' is not 1 to ", HistogramStore::kMaxNameLength, " characters of [A-Za-z0-9_./-]"));
   }
-  if (key.half_life <= absl::ZeroDuration()) {
+  if (key.half_life && *key.half_life <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "histogram: half_life ", absl::FormatDuration(key.half_life), " is not positive"));
+        "histogram: half_life ", absl::FormatDuration(*key.half_life), " is not positive"));
   }
   return absl::OkStatus();
 }
@@ -60,7 +61,9 @@ absl::Status CheckKey(const HistogramKey& key) {
 }  // namespace
 
 HistogramStore::Entry::Entry(const HistogramKey& key, absl::Time now)
-    : schema(key.schema), half_life(key.half_life), histogram(EmptyHistogram(key, now)) {}
+    : schema(key.schema),
+      half_life(key.half_life.value_or(absl::InfiniteDuration())),
+      histogram(EmptyHistogram(key, now)) {}
 
 absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
     absl::string_view name) const {
@@ -73,35 +76,23 @@ absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
   return found->second;
 }
 
-absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::FindOrCreate(
-    const HistogramKey& key, absl::Time now) {
-  PH_RETURN_IF_ERROR(CheckKey(key));
-  std::shared_ptr<Entry> entry;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = entries_.find(key.name);
-    if (found == entries_.end()) {
-      if (entries_.size() >= bounds_.max_histograms) {
-        return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
-                                                         ", at most ", bounds_.max_histograms));
-      }
-      entry = std::make_shared<Entry>(key, now);
-      entries_.emplace(key.name, entry);
-      return entry;
-    }
-    entry = found->second;
-  }
-  if (!(entry->schema == key.schema)) {
+absl::Status HistogramStore::CheckMatches(const HistogramKey& key, const Entry& entry) {
+  if (!(entry.schema == key.schema)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "histogram '", key.name, "': components [", absl::StrJoin(key.schema.components(), ", "),
-        "], it was created with [", absl::StrJoin(entry->schema.components(), ", "), "]"));
+        "], it was created with [", absl::StrJoin(entry.schema.components(), ", "), "]"));
   }
-  if (entry->half_life != key.half_life) {
+  if (key.half_life && *key.half_life != entry.half_life) {
     return absl::FailedPreconditionError(
-        absl::StrCat("histogram '", key.name, "': half_life ", absl::FormatDuration(key.half_life),
-                     ", it was created with ", absl::FormatDuration(entry->half_life)));
+        absl::StrCat("histogram '", key.name, "': half_life ", absl::FormatDuration(*key.half_life),
+                     ", it was created with ", absl::FormatDuration(entry.half_life)));
   }
-  return entry;
+  return absl::OkStatus();
+}
+
+std::optional<SizeSchema> HistogramStore::SchemaOf(absl::string_view name) const {
+  const auto entry = Find(name);
+  return entry.ok() ? std::optional((*entry)->schema) : std::nullopt;
 }
 
 template <typename Change>
@@ -140,6 +131,41 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(Entry& entry, uint64_t num_g
   return result;
 }
 
+template <typename Change>
+absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
+    const HistogramKey& key, uint64_t num_graphs, const std::optional<ProducerSequence>& producer,
+    absl::Time now, Change change) {
+  PH_RETURN_IF_ERROR(CheckKey(key));
+  std::shared_ptr<Entry> entry;
+  bool created = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(key.name);
+    if (found != entries_.end()) {
+      entry = found->second;
+    } else if (entries_.size() >= bounds_.max_histograms) {
+      return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
+                                                       ", at most ", bounds_.max_histograms));
+    } else {
+      entry = std::make_shared<Entry>(key, now);
+      entries_.emplace(key.name, entry);
+      created = true;
+    }
+  }
+  PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
+  absl::StatusOr<CountedGraphs> counted = Apply(*entry, num_graphs, producer, now, change);
+  if (!counted.ok() && created) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(key.name);
+    // Unless somebody else has counted in it meanwhile.
+    if (found != entries_.end() && found->second == entry) {
+      absl::MutexLock entry_lock(&entry->mutex);
+      if (NumDistinct(entry->histogram) == 0) entries_.erase(found);
+    }
+  }
+  return counted;
+}
+
 absl::StatusOr<CountedGraphs> HistogramStore::Observe(
     const HistogramKey& key, const SizeTable& table,
     const std::optional<ProducerSequence>& producer, absl::Time now) {
@@ -148,42 +174,41 @@ absl::StatusOr<CountedGraphs> HistogramStore::Observe(
     return absl::InvalidArgumentError(
         absl::StrCat("histogram: sizes of ", table.num_components(), " components, expected ", l));
   }
-  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
-  return Apply(*entry, table.num_graphs(), producer, now,
-               [&](AnyHistogram& histogram) -> absl::Status {
-                 // Only near the bound is it worth telling new sizes from known ones.
-                 if (NumDistinct(histogram) + table.num_graphs() > bounds_.max_distinct) {
-                   SizeHistogram addend(l);
-                   PH_RETURN_IF_ERROR(addend.AddTable(table));
-                   PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
-                 }
-                 if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
-                   return exact->AddTable(table);
-                 }
-                 return std::get<DecayingHistogram>(histogram).AddTable(table, now);
-               });
+  return ApplyTo(key, table.num_graphs(), producer, now,
+                 [&](AnyHistogram& histogram) -> absl::Status {
+                   // Only near the bound is it worth telling new sizes from known ones.
+                   if (NumDistinct(histogram) + table.num_graphs() > bounds_.max_distinct) {
+                     SizeHistogram addend(l);
+                     PH_RETURN_IF_ERROR(addend.AddTable(table));
+                     PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                   }
+                   if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
+                     return exact->AddTable(table);
+                   }
+                   return std::get<DecayingHistogram>(histogram).AddTable(table, now);
+                 });
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Merge(const HistogramKey& key,
                                                     const SizeHistogram& addend,
                                                     const std::optional<ProducerSequence>& producer,
                                                     absl::Time now) {
-  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
-  return Apply(*entry, addend.num_graphs(), producer, now,
-               [&](AnyHistogram& histogram) -> absl::Status {
-                 PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
-                 if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
-                   return exact->Merge(addend);
-                 }
-                 return std::get<DecayingHistogram>(histogram).Merge(addend, now);
-               });
+  return ApplyTo(key, addend.num_graphs(), producer, now,
+                 [&](AnyHistogram& histogram) -> absl::Status {
+                   PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                   if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
+                     return exact->Merge(addend);
+                   }
+                   return std::get<DecayingHistogram>(histogram).Merge(addend, now);
+                 });
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Subtract(
     const HistogramKey& key, const SizeHistogram& subtrahend,
     const std::optional<ProducerSequence>& producer, absl::Time now) {
-  PH_RETURN_IF_ERROR(Find(key.name).status());
-  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, FindOrCreate(key, now));
+  PH_RETURN_IF_ERROR(CheckKey(key));
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key.name));
+  PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
   return Apply(*entry, subtrahend.num_graphs(), producer, now,
                [&](AnyHistogram& histogram) -> absl::Status {
                  auto* exact = std::get_if<SizeHistogram>(&histogram);

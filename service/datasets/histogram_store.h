@@ -34,8 +34,8 @@ struct ProducerSequence {
 struct HistogramKey {
   std::string name;
   SizeSchema schema;
-  // Infinite: observations count forever.
-  absl::Duration half_life = absl::InfiniteDuration();
+  // Infinite: observations count forever. Unset: as the histogram has it; a new one counts forever.
+  std::optional<absl::Duration> half_life = std::nullopt;
 };
 
 struct HistogramSnapshot {
@@ -62,7 +62,10 @@ class HistogramStore {
 
   explicit HistogramStore(Bounds bounds) : bounds_(bounds) {}
 
-  // Counts a table. All of it is counted or, with an error, nothing.
+  // Components of a histogram; nothing if there is none of this name.
+  std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
+
+  // Counts a table. All of it is counted or, with an error, nothing, and no histogram is created.
   //
   // INVALID_ARGUMENT for a bad name, half-life, producer name or table; FAILED_PRECONDITION if the
   // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, naming it.
@@ -101,13 +104,21 @@ class HistogramStore {
   };
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view name) const;
-  absl::StatusOr<std::shared_ptr<Entry>> FindOrCreate(const HistogramKey& key, absl::Time now);
 
   // Runs change(histogram variant) once per (producer, sequence).
   template <typename Change>
   absl::StatusOr<CountedGraphs> Apply(Entry& entry, uint64_t num_graphs,
                                       const std::optional<ProducerSequence>& producer,
                                       absl::Time now, Change change);
+
+  // The same on the histogram that `key` names, which is created if need be, and goes again if the
+  // change is refused.
+  template <typename Change>
+  absl::StatusOr<CountedGraphs> ApplyTo(const HistogramKey& key, uint64_t num_graphs,
+                                        const std::optional<ProducerSequence>& producer,
+                                        absl::Time now, Change change);
+
+  static absl::Status CheckMatches(const HistogramKey& key, const Entry& entry);
 
   const Bounds bounds_;
   mutable absl::Mutex mutex_;

@@ -1,6 +1,7 @@
 #include "service/delivery/stream_packer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "service/sizes/status_macros.h"
@@ -14,12 +15,30 @@ std::vector<uint64_t> ResolveCapacities(const GraphSchema& schema,
   std::vector<uint64_t> capacities = options.capacities;
   for (const TensorSpec& tensor : schema.tensors()) {
     // Only a component without a limit is lowered; a limit too large for a dtype is an error.
-    if (!tensor.index_into || capacities[*tensor.index_into] != kUnlimited) continue;
-    const uint64_t largest = std::min(MaxIndex(tensor.dtype), OnlinePacker::kMaxCapacity);
-    capacities[*tensor.index_into] = largest;
+    if (!tensor.index_into || options.capacities[*tensor.index_into] != kUnlimited) continue;
+    uint64_t& capacity = capacities[*tensor.index_into];
+    capacity = std::min({capacity, MaxIndex(tensor.dtype), OnlinePacker::kMaxCapacity});
   }
   capacities.back() = std::min(capacities.back(), options.bounds.max_graphs_per_batch);
   return capacities;
+}
+
+// Whether a batch's bytes need a limit of their own: a padded batch's are known beforehand.
+bool LimitsBytes(const StreamPackerOptions& options) {
+  return options.whole_graphs && options.padding == Padding::kNone;
+}
+
+// Bytes that a graph adds to a ragged batch.
+uint64_t BytesOf(const BatchLayout& layout, const GraphChunk& chunk, size_t i) {
+  const auto tuple = chunk.sizes().tuple(i);
+  std::vector<uint64_t> rows(tuple.begin(), tuple.end());
+  rows.push_back(1);
+  return layout.BatchBytes(rows).value_or(UINT64_MAX);
+}
+
+// What is kept beside a pending graph: id, offsets, place in the packer.
+uint64_t OverheadBytes(const SizeTable& sizes) {
+  return sizes.num_graphs() * (64 + 12 * sizes.num_components());
 }
 
 }  // namespace
@@ -34,8 +53,10 @@ absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
   }
   // As they were asked for: says so if there is no limit at all.
   PH_RETURN_IF_ERROR(Limits::Create(options.capacities).status());
-  if (options.padding != Padding::kNone && options.capacities.back() == kUnlimited) {
-    return absl::InvalidArgumentError("limits: padding needs a capacity of component 'graphs'");
+  for (size_t k = 0; k < options.capacities.size(); ++k) {
+    if (options.padding == Padding::kNone || options.capacities[k] != kUnlimited) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "limits: padding needs a capacity of component '", schema->sizes().name(k), "'"));
   }
   std::vector<uint64_t> capacities = ResolveCapacities(*schema, options);
   PH_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(schema.get(), capacities,
@@ -53,20 +74,31 @@ absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
   for (size_t k = 0; k < usable_capacities.size(); ++k) {
     if (usable_capacities[k] != kUnlimited) usable_capacities[k] -= reserved[k];
   }
+  std::vector<uint64_t> packing_capacities = usable_capacities;
+  for (uint64_t& capacity : packing_capacities) {
+    capacity = std::min(capacity, OnlinePacker::kMaxCapacity);
+  }
+  if (LimitsBytes(options)) {
+    packing_capacities.insert(packing_capacities.end() - 1,
+                              std::min(options.bounds.max_batch_bytes, OnlinePacker::kMaxCapacity));
+  }
   PH_ASSIGN_OR_RETURN(Limits usable, Limits::Create(std::move(usable_capacities)));
-  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(usable, options.packing));
-  return std::unique_ptr<StreamPacker>(
-      new StreamPacker(std::move(schema), options, std::move(capacities), std::move(usable),
-                       std::move(layout), std::move(packer), std::move(observer)));
+  PH_ASSIGN_OR_RETURN(Limits packing_limits, Limits::Create(std::move(packing_capacities)));
+  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(packing_limits, options.packing));
+  return std::unique_ptr<StreamPacker>(new StreamPacker(
+      std::move(schema), options, std::move(capacities), std::move(usable),
+      std::move(packing_limits), std::move(layout), std::move(packer), std::move(observer)));
 }
 
 StreamPacker::StreamPacker(std::shared_ptr<const GraphSchema> schema,
                            const StreamPackerOptions& options, std::vector<uint64_t> capacities,
-                           Limits usable, BatchLayout layout, OnlinePacker packer,
-                           std::unique_ptr<PackObserver> observer)
+                           Limits usable, Limits packing_limits, BatchLayout layout,
+                           OnlinePacker packer, std::unique_ptr<PackObserver> observer)
     : schema_(std::move(schema)),
+      requested_(options.capacities),
       capacities_(std::move(capacities)),
       usable_(std::move(usable)),
+      packing_limits_(std::move(packing_limits)),
       layout_(std::move(layout)),
       packing_(packer.options()),
       whole_graphs_(options.whole_graphs),
@@ -75,18 +107,30 @@ StreamPacker::StreamPacker(std::shared_ptr<const GraphSchema> schema,
       observer_(std::move(observer)),
       packer_(std::move(packer)) {}
 
-StreamPacker::~StreamPacker() { observer_->OnPending(0, 0); }
+StreamPacker::~StreamPacker() {
+  if (bounds_.quota != nullptr) bounds_.quota->Give(pending_bytes_);
+  observer_->OnPending(0, 0);
+}
+
+SizeTuple StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i) const {
+  const auto sizes = chunk.sizes().tuple(i);
+  SizeTuple tuple(sizes.begin(), sizes.end());
+  if (packing_limits_.num_components() > tuple.size()) {
+    tuple.push_back(static_cast<uint32_t>(
+        std::min<uint64_t>(BytesOf(layout_, chunk, i), std::numeric_limits<uint32_t>::max())));
+  }
+  return tuple;
+}
 
 void StreamPacker::TellPending() { observer_->OnPending(num_pending(), pending_bytes_); }
 
 absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk) {
   const SizeTable& sizes = chunk.sizes();
-  const uint64_t bytes =
-      chunk.num_bytes() + sizes.counts().size() * sizeof(uint32_t) + sizes.num_graphs() * 8;
+  const uint64_t bytes = chunk.num_bytes() + OverheadBytes(sizes);
   if (bytes > bounds_.max_pending_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat("chunk: ", bytes, " bytes, at most ",
-                                                     bounds_.max_pending_bytes,
-                                                     " may be pending in a stream"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "chunk: ", bytes, " bytes with what is kept beside its graphs, at most ",
+        bounds_.max_pending_bytes, " may be pending in a stream; send smaller chunks"));
   }
   std::vector<Rejection> rejections;
   for (size_t i = 0; i < sizes.num_graphs(); ++i) {
@@ -95,20 +139,29 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk) {
       return absl::InvalidArgumentError(
           absl::StrCat("chunk: graph id ", id, " occurs twice: it is still pending"));
     }
-    const auto exceeded = usable_.FirstExceeded(sizes.tuple(i));
+    const SizeTuple tuple = PackedTuple(chunk, i);
+    const auto exceeded = packing_limits_.FirstExceeded(tuple);
     if (!exceeded) continue;
-    const Rejection rejection = {id, *exceeded, sizes.tuple(i)[*exceeded],
-                                 usable_.capacity(*exceeded)};
+    const bool is_bytes = *exceeded == sizes.num_components();
+    const Rejection rejection = {id, is_bytes ? Rejection::kBytes : *exceeded, tuple[*exceeded],
+                                 packing_limits_.capacity(*exceeded)};
     if (oversize_is_error_) {
-      return absl::OutOfRangeError(absl::StrCat("chunk: graph ", id, " has ", rejection.value, " ",
-                                                schema_->sizes().name(*exceeded),
-                                                ", a batch takes at most ", rejection.bound));
+      return absl::OutOfRangeError(
+          absl::StrCat("chunk: graph ", id, " has ", rejection.value, " ",
+                       is_bytes ? "bytes" : schema_->sizes().name(*exceeded),
+                       ", a batch takes at most ", rejection.bound));
     }
     rejections.push_back(rejection);
   }
 
-  // From here on nothing fails: the chunk is accepted.
   const size_t accepted = sizes.num_graphs() - rejections.size();
+  if (accepted != 0 && bounds_.quota != nullptr && !bounds_.quota->TryTake(bytes)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("chunk: ", bytes, " bytes beside the ", bounds_.quota->held(),
+                     " that are pending in all streams, at most ", bounds_.quota->bound()));
+  }
+
+  // From here on nothing fails: the chunk is accepted.
   num_offered_ += sizes.num_graphs();
   num_rejected_ += rejections.size();
   if (!rejections.empty()) observer_->OnRejectedTooLarge(rejections.size());
@@ -128,8 +181,8 @@ absl::StatusOr<bool> StreamPacker::Feed(absl::Time now) {
     const HeldChunks::iterator held = feeding_;
     const size_t index = next_graph_++;
     if (next_graph_ == held->chunk.num_graphs()) feeding_ = held_.end();
-    const auto tuple = held->chunk.sizes().tuple(index);
-    if (usable_.FirstExceeded(tuple)) continue;  // Was rejected.
+    const SizeTuple tuple = PackedTuple(held->chunk, index);
+    if (packing_limits_.FirstExceeded(tuple)) continue;  // Was rejected.
     uint64_t handle = pending_.size();
     if (free_handles_.empty()) {
       pending_.push_back({held, index});
@@ -159,6 +212,7 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
     free_handles_.push_back(handle);
     if (--graph.held->pending == 0) {
       pending_bytes_ -= graph.held->bytes;
+      if (bounds_.quota != nullptr) bounds_.quota->Give(graph.held->bytes);
       // All its graphs are packed; what may be left to feed was rejected.
       if (feeding_ == graph.held) feeding_ = held_.end();
       held_.erase(graph.held);
@@ -166,7 +220,7 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
   }
   num_packed_ += pack.size();
   ++num_batches_;
-  observer_->OnBatch(*batch, capacities_);
+  observer_->OnBatch(*batch, requested_);
   TellPending();
   return batch;
 }

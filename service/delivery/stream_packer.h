@@ -23,11 +23,13 @@
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
 #include "service/collation/collate.h"
+#include "service/delivery/byte_quota.h"
 #include "service/delivery/pack_observer.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
 #include "service/packing/online_packer.h"
 #include "service/planning/limits.h"
+#include "service/sizes/size_histogram.h"
 
 namespace packhouse {
 
@@ -38,9 +40,12 @@ struct StreamBounds {
   uint64_t max_graphs_per_batch = 65536;
   // Most bytes of a batch's tensors.
   uint64_t max_batch_bytes = uint64_t{48} << 20;
-  // Most bytes of chunks that hold pending graphs. Beyond, pending graphs are packed early, in
-  // part-filled batches if need be; a single chunk above this is refused.
+  // Most bytes of chunks that hold pending graphs, and of what is kept beside each graph. Beyond,
+  // pending graphs are packed early, in part-filled batches if need be; a single chunk above this
+  // is refused.
   uint64_t max_pending_bytes = uint64_t{256} << 20;
+  // Shared by all streams of a server, if set; must outlive them.
+  ByteQuota* quota = nullptr;
 };
 
 struct StreamPackerOptions {
@@ -56,8 +61,12 @@ struct StreamPackerOptions {
   StreamBounds bounds;
 };
 
-// A graph that is in no batch because it alone exceeds the usable capacity of a component.
+// A graph that is in no batch because it alone exceeds the usable capacity of a component, or, if
+// that is not enough to bound a batch, the bytes that a batch may have.
 struct Rejection {
+  // In place of a component: the graph's tensors have too many bytes.
+  static constexpr size_t kBytes = SIZE_MAX;
+
   uint64_t graph_id;
   size_t component;
   uint64_t value;
@@ -83,12 +92,13 @@ class StreamPacker {
   // no batch. May be called only when Next() has given nothing.
   //
   // INVALID_ARGUMENT naming an id that is still pending (an id may come again once its batch is
-  // out); OUT_OF_RANGE, naming the graph, for a graph beyond the limits if that is an error;
-  // RESOURCE_EXHAUSTED for a chunk above bounds.max_pending_bytes.
+  // out), or for a chunk above bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a
+  // graph beyond the limits if that is an error; RESOURCE_EXHAUSTED if the quota of all streams is
+  // used up.
   absl::StatusOr<std::vector<Rejection>> Offer(GraphChunk chunk);
 
-  // The next batch, or nothing until there is another chunk, a Flush(), or NextDeadline().
-  // RESOURCE_EXHAUSTED as Collate.
+  // The next batch, or nothing until there is another chunk, a Flush(), or NextDeadline(). An error
+  // is INTERNAL, a bug.
   absl::StatusOr<std::optional<Batch>> Next(absl::Time now);
 
   // Lets Next() pack everything that is pending, then go on as before.
@@ -98,7 +108,8 @@ class StreamPacker {
   absl::Time NextDeadline() const { return packer_.NextDeadline(); }
 
   const GraphSchema& schema() const { return *schema_; }
-  // Shape of a batch, and most real rows in it; per component, `graphs` last.
+  // Shape of a batch, and most real rows in it; per component, `graphs` last. A component without a
+  // limit takes 2^31 - 1 rows all the same.
   absl::Span<const uint64_t> capacities() const { return capacities_; }
   const Limits& usable() const { return usable_; }
   const BatchLayout& layout() const { return layout_; }
@@ -126,8 +137,11 @@ class StreamPacker {
   };
 
   StreamPacker(std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
-               std::vector<uint64_t> capacities, Limits usable, BatchLayout layout,
-               OnlinePacker packer, std::unique_ptr<PackObserver> observer);
+               std::vector<uint64_t> capacities, Limits usable, Limits packing_limits,
+               BatchLayout layout, OnlinePacker packer, std::unique_ptr<PackObserver> observer);
+
+  // What is packed: the size tuple, and the graph's bytes if they are a limit of their own.
+  SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
 
   // Pushes the graphs of the current chunk until a pack is complete.
   absl::StatusOr<bool> Feed(absl::Time now);
@@ -135,8 +149,11 @@ class StreamPacker {
   void TellPending();
 
   const std::shared_ptr<const GraphSchema> schema_;
+  const std::vector<uint64_t> requested_;
   const std::vector<uint64_t> capacities_;
   const Limits usable_;
+  // Usable, with every component limited; a ragged batch has one more component, its bytes.
+  const Limits packing_limits_;
   const BatchLayout layout_;
   const OnlinePackerOptions packing_;
   const bool whole_graphs_;

@@ -41,7 +41,7 @@ absl::StatusOr<GraphChunk> GraphChunk::Create(const GraphSchema* schema, SizeTab
           "chunk: tensor '", tensor.name, "' has ", chunk.columns_[t].size(), " bytes, its ", n,
           " graphs have ", rows, " rows of ", schema->row_bytes(t), " bytes"));
     }
-    if (!tensor.index_into) continue;
+    if (!tensor.index_into || chunk.columns_[t].empty()) continue;
     for (size_t i = 0; i < n; ++i) {
       const absl::string_view data = chunk.rows(i, t);
       const uint64_t bound = chunk.count(i, *tensor.index_into);

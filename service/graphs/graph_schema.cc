@@ -20,6 +20,10 @@ absl::Status Invalid(const TensorSpec& tensor, const Parts&... parts) {
 }
 
 absl::StatusOr<size_t> RowBytes(const TensorSpec& tensor) {
+  if (tensor.row_shape.size() > GraphSchema::kMaxRank) {
+    return Invalid(tensor, "row_shape has ", tensor.row_shape.size(), " extents, at most ",
+                   GraphSchema::kMaxRank);
+  }
   uint64_t bytes = ElementBytes(tensor.dtype);
   for (const uint32_t extent : tensor.row_shape) {
     if (extent == 0) return Invalid(tensor, "row_shape has an extent of 0");

@@ -37,6 +37,7 @@ class GraphSchema {
   static constexpr size_t kMaxTensors = 256;
   static constexpr size_t kMaxTensorNameLength = 128;
   static constexpr size_t kMaxRowBytes = size_t{16} << 20;
+  static constexpr size_t kMaxRank = 8;  // Of a row.
 
   // INVALID_ARGUMENT naming the tensor, the field and the value.
   static absl::StatusOr<GraphSchema> Create(SizeSchema sizes, std::vector<TensorSpec> tensors);

@@ -96,7 +96,8 @@ Metrics::Metrics(const std::string& version)
                      .Register(registry_)),
       padding_rows_(prometheus::BuildCounter()
                         .Name("packhouse_padding_rows_total")
-                        .Help("Rows of padding in batches handed out, by component.")
+                        .Help("Rows that batches handed out have room for beyond the real ones, by "
+                              "component: padded here, or by the client.")
                         .Register(registry_)),
       efficiency_(prometheus::BuildHistogram()
                       .Name("packhouse_batch_efficiency_ratio")

@@ -12,6 +12,8 @@ namespace {
 constexpr uint64_t kFullScore = (uint64_t{1} << 30) - 2;
 // Pairs are tried among so many of the oldest graphs with each graph of the pool.
 constexpr size_t kPairCandidates = 64;
+// After so many pairs, and as many single graphs, a pack is finished with whatever fits.
+constexpr int kMaxBestChoices = 8;
 // Weights are renewed after so many graphs: often enough to follow the stream.
 constexpr uint64_t kWeightPeriod = 64;
 // Totals are halved at this many graphs, so that old graphs fade and sums stay small.
@@ -163,6 +165,27 @@ bool OnlinePacker::TakeBestSingle() {
   return true;
 }
 
+void OnlinePacker::TakeAllThatFit() {
+  // Keeps what does not fit, in order.
+  size_t kept = 0;
+  for (size_t slot = 0; slot < pool_.size(); ++slot) {
+    if (Fits(slot)) {
+      for (size_t k = 0; k < sizes_.size(); ++k) room_[k] -= sizes_[k][slot];
+      --room_.back();
+      open_since_ = std::min(open_since_, pool_[slot].since);
+      open_.push_back(pool_[slot].handle);
+      continue;
+    }
+    for (auto& column : sizes_) column[kept] = column[slot];
+    pool_[kept] = pool_[slot];
+    scores_[kept] = scores_[slot];
+    ++kept;
+  }
+  for (auto& column : sizes_) column.resize(kept);
+  pool_.erase(pool_.begin() + kept, pool_.end());
+  scores_.resize(kept);
+}
+
 bool OnlinePacker::TakeBestPair() {
   if (room_.back() < 2) return false;
   const size_t l = sizes_.size();
@@ -206,10 +229,11 @@ bool OnlinePacker::TakeBestPair() {
 }
 
 bool OnlinePacker::Finish() {
-  while (TakeBestPair()) {
+  for (int i = 0; i < kMaxBestChoices && TakeBestPair(); ++i) {
   }
-  while (TakeBestSingle()) {
-  }
+  bool more = true;
+  for (int i = 0; i < kMaxBestChoices && more; ++i) more = TakeBestSingle();
+  if (more) TakeAllThatFit();
   // The whole pool fitted: so may the next graph.
   if (pool_.empty()) return false;
   Close();

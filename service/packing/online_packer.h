@@ -28,7 +28,7 @@ namespace packhouse {
 
 struct OnlinePackerOptions {
   static constexpr size_t kDefaultLookAhead = 64;
-  static constexpr size_t kMaxLookAhead = 65536;
+  static constexpr size_t kMaxLookAhead = 16384;
 
   // Graphs to choose from, 1 to kMaxLookAhead. More packs tighter, costs O(look_ahead) a graph
   // and delays each graph by about so many others.
@@ -58,7 +58,7 @@ class OnlinePacker {
   // before the next call. `now` must not decrease.
   //
   // OUT_OF_RANGE if the graph alone exceeds the limits; then it was not taken in.
-  // O(look_ahead * l), and O(look_ahead^2 * l) once a pack (pairs are tried among at most 64).
+  // O(look_ahead * l), and O(64 * look_ahead * l) once a pack.
   absl::StatusOr<bool> Push(absl::Span<const uint32_t> tuple, uint64_t handle, absl::Time now);
 
   // Packs pending graphs without waiting for more: each call completes one pack, false once
@@ -99,6 +99,7 @@ class OnlinePacker {
   bool Finish();
   bool TakeBestPair();
   bool TakeBestSingle();
+  void TakeAllThatFit();
   // One step with the pool as it is: takes a graph or completes a pack (then true).
   bool Step();
   void UpdateWeights();

@@ -74,9 +74,8 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
             }
             return true;
           });
-      if (!budget.Spend(found - patterns.begin() + 1)) {
-        return absl::ResourceExhaustedError("plan: the work budget is used up");
-      }
+      // Looks at those before, moves those behind.
+      if (!budget.Spend(patterns.size() + 1)) return budget.Refusal();
       if (found == patterns.end()) {
         search_from = bucket->first + 1;
         continue;

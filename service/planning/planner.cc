@@ -21,7 +21,7 @@ std::vector<size_t> LimitedComponents(const Limits& limits) {
 }
 
 // Weights that make sizes comparable as shares of their capacities; empty if that makes no
-// difference. Capacities beyond 2^31 all weigh 1, which is a worse heuristic, not an error.
+// difference.
 std::vector<uint32_t> WeightsByCapacity(const Limits& limits, absl::Span<const size_t> limited) {
   uint64_t largest = 0;
   for (const size_t k : limited) largest = std::max(largest, limits.capacity(k));
@@ -138,10 +138,10 @@ absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, cons
   PlanComparison comparison;
   std::optional<uint64_t> best_packs;
   for (size_t i = 0; i < heuristics.size(); ++i) {
-    if (!progress.may_start(i)) return absl::CancelledError("plan: given up by the caller");
+    if (progress.given_up()) return absl::CancelledError("plan: given up by the caller");
     PlanOutcome outcome;
     outcome.heuristic = heuristics[i];
-    WorkBudget budget(steps);
+    WorkBudget budget(steps, progress.given_up);
     absl::StatusOr<PackingPlan> plan = Run(heuristics[i], histogram, limits, budget);
     if (!plan.ok() && !absl::IsResourceExhausted(plan.status())) return plan.status();
     if (plan.ok()) {

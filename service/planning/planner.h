@@ -69,11 +69,12 @@ struct PlanComparison {
   std::vector<PlanOutcome> outcomes;
 };
 
-// Called before and after each heuristic's run (by its number), for those who time it, and before
-// each run for leave to go on.
+// How the caller follows and stops a comparison.
 struct PlanProgress {
-  std::function<bool(size_t)> may_start = [](size_t) { return true; };
+  // Called after each heuristic's run, by its number, for those who time it.
   std::function<void(size_t)> finished = [](size_t) {};
+  // Asked before each run, and now and then within.
+  std::function<bool()> given_up = [] { return false; };
 };
 
 // Tries all `heuristics`, each with its own budget of `steps`. Every plan that claims to keep the
@@ -81,7 +82,7 @@ struct PlanProgress {
 //
 // Errors: INVALID_ARGUMENT for an empty list, for a list without any that keeps the limits, or as
 // the algorithms; OUT_OF_RANGE if a graph alone exceeds the limits; RESOURCE_EXHAUSTED if no
-// heuristic finished; CANCELLED if `progress` withdrew its leave; INTERNAL if a plan fails its
+// heuristic finished; CANCELLED if the caller gave up; INTERNAL if a plan fails its
 // verification. Thread-safe.
 absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, const Limits& limits,
                                             const SizeSchema& schema,

@@ -59,7 +59,7 @@ class TuplePacker {
                                   ? PlaceInTightest(row, priorities[row])
                                   : PlaceInRoomiest(row, priorities[row]);
       if (exhausted_) {
-        return absl::ResourceExhaustedError("plan: the work budget is used up");
+        return budget_.Refusal();
       }
       if (placed < items_.counts[row]) Open(row, items_.counts[row] - placed);
     }
@@ -78,8 +78,12 @@ class TuplePacker {
   // that is used up stays behind with 0 repeats until its bucket is compacted.
   using Buckets = std::map<PriorityValue, std::vector<OpenPattern>>;
 
+  void Spend(uint64_t steps) {
+    if (!budget_.Spend(steps)) exhausted_ = true;
+  }
+
   bool HasRoom(const OpenPattern& open, uint32_t row) {
-    if (!budget_.Spend()) exhausted_ = true;
+    Spend(1);
     const auto tuple = items_.empty_plan.tuple(row);
     for (size_t k = 0; k < tuple.size(); ++k) {
       if (tuple[k] > open.room[k]) return false;
@@ -120,6 +124,7 @@ class TuplePacker {
     const auto behind = std::upper_bound(
         bucket.begin(), bucket.end(), open.opened,
         [](uint64_t opened, const OpenPattern& other) { return opened < other.opened; });
+    Spend(bucket.end() - behind);
     bucket.insert(behind, std::move(open));
   }
 
@@ -149,7 +154,8 @@ class TuplePacker {
     if (graphs % copies != 0) open(1, graphs % copies);
   }
 
-  static void Compact(std::vector<OpenPattern>& bucket) {
+  void Compact(std::vector<OpenPattern>& bucket) {
+    Spend(bucket.size());
     bucket.erase(std::remove_if(bucket.begin(), bucket.end(),
                                 [](const OpenPattern& open) { return open.pattern.repeats == 0; }),
                  bucket.end());

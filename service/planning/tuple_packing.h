@@ -20,7 +20,7 @@ enum class PlacementRule {
 
 // What graphs that find no room open.
 enum class OpeningRule {
-  // A pack for each of them: the paper's rule. Graphs of one size never share a pack then.
+  // A pack for each of them: the paper's rule. Graphs of one size share no new pack then.
   kOneGraph,
   // Packs of as many of them as fit: what placing them one after the other would give.
   kFill,

@@ -2,6 +2,8 @@
 #ifndef PACKHOUSE_SERVICE_RPC_CALL_CONTEXT_H_
 #define PACKHOUSE_SERVICE_RPC_CALL_CONTEXT_H_
 
+#include <cstddef>
+
 #include "service/rpc/clock.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/rpc_observer.h"
@@ -15,6 +17,7 @@ struct CallContext {
   WorkerPool* stream_pool = nullptr;
   WorkerPool* call_pool = nullptr;  // Apart, so that a long plan does not hold up streams.
   Gate* gate = nullptr;
+  size_t max_response_bytes = 0;
   RpcObserver* observer = nullptr;
 };
 

@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "absl/time/clock.h"
-
 namespace packhouse::rpc {
 
 SystemClock::SystemClock() : thread_([this] { Run(); }) {}
@@ -15,6 +13,10 @@ SystemClock::~SystemClock() {
     news_ = true;
   }
   thread_.join();
+}
+
+absl::Time SystemClock::Now() const {
+  return start_ + absl::FromChrono(std::chrono::steady_clock::now() - steady_start_);
 }
 
 void SystemClock::CallAt(absl::Time time, std::function<void()> callback) {
@@ -29,10 +31,10 @@ void SystemClock::Run() {
     {
       absl::MutexLock lock(&mutex_);
       const absl::Time next = due_.empty() ? absl::InfiniteFuture() : due_.begin()->first;
-      mutex_.AwaitWithDeadline(absl::Condition(this, &SystemClock::HasNews), next);
+      mutex_.AwaitWithTimeout(absl::Condition(this, &SystemClock::HasNews), next - Now());
       news_ = false;
       if (stop_) return;
-      const auto end = due_.upper_bound(absl::Now());
+      const auto end = due_.upper_bound(Now());
       for (auto it = due_.begin(); it != end; it = due_.erase(it)) {
         callbacks.push_back(std::move(it->second));
       }

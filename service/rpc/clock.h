@@ -2,7 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_CLOCK_H_
 #define PACKHOUSE_SERVICE_RPC_CLOCK_H_
 
-#include <cstdint>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <thread>
@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace packhouse::rpc {
@@ -26,20 +27,24 @@ class Clock {
   virtual void CallAt(absl::Time time, std::function<void()> callback) = 0;
 };
 
-// The machine's clock, with one thread for the callbacks. Callbacks not yet due when it is
-// destroyed are dropped.
+// The machine's clock, with one thread for the callbacks. Now() is the wall time at the start plus
+// the time that has passed: it never steps back. Callbacks not yet due when it is destroyed are
+// dropped.
 class SystemClock final : public Clock {
  public:
   SystemClock();
   ~SystemClock() override;
 
-  absl::Time Now() const override { return absl::Now(); }
+  absl::Time Now() const override;
   void CallAt(absl::Time time, std::function<void()> callback) override;
 
  private:
   void Run();
   // Whether the earliest callback changed or the clock is to stop.
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return news_; }
+
+  const absl::Time start_ = absl::Now();
+  const std::chrono::steady_clock::time_point steady_start_ = std::chrono::steady_clock::now();
 
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

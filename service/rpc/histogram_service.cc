@@ -25,9 +25,10 @@ absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& requ
 absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest& request,
                                                  HistogramStore& histograms, absl::Time now) {
   PH_ASSIGN_OR_RETURN(const NamedHistogram addend, HistogramFromWire(request.addend()));
-  PH_ASSIGN_OR_RETURN(const absl::Duration half_life,
-                      BoundFromWire(request.half_life(), "half_life"));
-  const HistogramKey key = {request.histogram(), addend.schema, half_life};
+  HistogramKey key = {request.histogram(), addend.schema, std::nullopt};
+  if (request.has_half_life()) {
+    PH_ASSIGN_OR_RETURN(key.half_life, BoundFromWire(request.half_life(), "half_life"));
+  }
   const auto producer =
       ProducerFromWire(request.has_producer_sequence(), request.producer_sequence());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,

@@ -15,9 +15,14 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
       return absl::InvalidArgumentError("histogram: must be named in the first request");
     }
     PH_ASSIGN_OR_RETURN(SizeSchema schema, ComponentsFromWire(request.components()));
-    PH_ASSIGN_OR_RETURN(const absl::Duration half_life,
-                        BoundFromWire(request.half_life(), "half_life"));
-    key_ = HistogramKey{request.histogram(), std::move(schema), half_life};
+    if (request.components().empty()) {
+      schema = histograms_->SchemaOf(request.histogram()).value_or(std::move(schema));
+    }
+    HistogramKey key = {request.histogram(), std::move(schema), std::nullopt};
+    if (request.has_half_life()) {
+      PH_ASSIGN_OR_RETURN(key.half_life, BoundFromWire(request.half_life(), "half_life"));
+    }
+    key_ = std::move(key);
     return absl::OkStatus();
   }
   if (!request.histogram().empty() && request.histogram() != key_->name) {
@@ -44,7 +49,7 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
 absl::Status ObserveHandler::Accept(std::unique_ptr<v1::ObserveRequest> request) {
   PH_RETURN_IF_ERROR(Describe(*request));
   PH_ASSIGN_OR_RETURN(const SizeTable table,
-                      SizeTableFromWire(request->sizes(), key_->schema.num_components(), 0));
+                      SizesFromWire(request->sizes(), key_->schema.num_components()));
   const auto producer =
       ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,

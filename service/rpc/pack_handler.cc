@@ -14,6 +14,8 @@ namespace {
 
 // Keeps a `rejected` message far below the smallest receive limit that clients have.
 constexpr int kMaxRejectionsPerMessage = 4096;
+// A stream's timer lives until it is due, whatever becomes of the stream.
+constexpr absl::Duration kMaxDelay = absl::Hours(1);
 
 absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema) {
   switch (payload) {
@@ -53,6 +55,12 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
   if (open.look_ahead() != 0) options.packing.look_ahead = open.look_ahead();
   options.packing.max_age = open.max_age();
   PH_ASSIGN_OR_RETURN(options.packing.max_delay, BoundFromWire(open.max_delay(), "max_delay"));
+  if (options.packing.max_delay > kMaxDelay &&
+      options.packing.max_delay != absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_delay: ", absl::FormatDuration(options.packing.max_delay), ", at most ",
+                     absl::FormatDuration(kMaxDelay)));
+  }
   PH_ASSIGN_OR_RETURN(options.whole_graphs, CarriesGraphs(open.payload(), schema));
   PH_ASSIGN_OR_RETURN(options.oversize_is_error, OversizeIsError(open.oversize_policy()));
   if (!options.whole_graphs && open.derived_size() != 0) {
@@ -86,14 +94,14 @@ absl::Status PackHandler::Open(const v1::PackOpen& open) {
       std::unique_ptr<StreamPacker> packer,
       StreamPacker::Create(schema, options, observers_->ForStream(schema->sizes())));
   if (!open.histogram().empty()) {
-    histogram_ = HistogramKey{open.histogram(), schema->sizes()};
+    histogram_ = HistogramKey{open.histogram(), schema->sizes(), std::nullopt};
     // Creates it, or says now what is wrong with it.
     PH_RETURN_IF_ERROR(
         histograms_->Observe(*histogram_, SizeTable(), std::nullopt, clock_->Now()).status());
   }
   packer_ = std::move(packer);
   whole_graphs_ = options.whole_graphs;
-  ready_.push_back(OpenedToWire(*packer_, whole_graphs_));
+  opened_ = OpenedToWire(*packer_, whole_graphs_);
   return absl::OkStatus();
 }
 
@@ -145,21 +153,36 @@ absl::Status PackHandler::AcceptSizes(const v1::SizeTable& sizes) {
 absl::Status PackHandler::AcceptChunk(GraphChunk chunk) {
   const std::optional<SizeTable> to_count =
       histogram_ ? std::optional(chunk.sizes()) : std::nullopt;
-  PH_ASSIGN_OR_RETURN(const std::vector<Rejection> rejections, packer_->Offer(std::move(chunk)));
-  v1::PackRejected* rejected = nullptr;
-  for (const Rejection& from : rejections) {
-    if (rejected == nullptr || rejected->rejections_size() == kMaxRejectionsPerMessage) {
-      rejected = ready_.emplace_back().mutable_rejected();
-    }
-    v1::Rejection& to = *rejected->add_rejections();
+  PH_ASSIGN_OR_RETURN(std::vector<Rejection> rejections, packer_->Offer(std::move(chunk)));
+  if (to_count) {
+    absl::Status counted = CountSizes(*to_count, rejections);
+    rejections_ = std::move(rejections);
+    return counted;
+  }
+  rejections_ = std::move(rejections);
+  return absl::OkStatus();
+}
+
+v1::PackResponse PackHandler::NextRejected() {
+  v1::PackResponse response;
+  v1::PackRejected& rejected = *response.mutable_rejected();
+  for (; next_rejection_ < rejections_.size(); ++next_rejection_) {
+    if (rejected.rejections_size() == kMaxRejectionsPerMessage) return response;
+    const Rejection& from = rejections_[next_rejection_];
+    v1::Rejection& to = *rejected.add_rejections();
     to.set_graph_id(from.graph_id);
-    to.set_reason(v1::REJECTION_REASON_TOO_LARGE);
-    to.set_component(std::string(packer_->schema().sizes().name(from.component)));
+    if (from.component == Rejection::kBytes) {
+      to.set_reason(v1::REJECTION_REASON_TOO_MANY_BYTES);
+    } else {
+      to.set_reason(v1::REJECTION_REASON_TOO_LARGE);
+      to.set_component(std::string(packer_->schema().sizes().name(from.component)));
+    }
     to.set_value(from.value);
     to.set_bound(from.bound);
   }
-  if (to_count) return CountSizes(*to_count, rejections);
-  return absl::OkStatus();
+  rejections_.clear();
+  next_rejection_ = 0;
+  return response;
 }
 
 absl::Status PackHandler::CountSizes(const SizeTable& sizes,
@@ -191,12 +214,9 @@ void PackHandler::HalfClose() {
 }
 
 absl::StatusOr<std::optional<v1::PackResponse>> PackHandler::Next() {
-  if (!ready_.empty()) {
-    v1::PackResponse response = std::move(ready_.front());
-    ready_.pop_front();
-    return response;
-  }
+  if (opened_) return std::exchange(opened_, std::nullopt);
   if (packer_ == nullptr) return std::nullopt;
+  if (!rejections_.empty()) return NextRejected();
   const uint64_t batch_id = packer_->num_batches();
   PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now()));
   v1::PackResponse response;

@@ -2,9 +2,9 @@
 #ifndef PACKHOUSE_SERVICE_RPC_PACK_HANDLER_H_
 #define PACKHOUSE_SERVICE_RPC_PACK_HANDLER_H_
 
-#include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "packhouse/v1/packing.pb.h"
 #include "service/datasets/histogram_store.h"
@@ -32,6 +32,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse
   absl::Status AcceptGraphs(std::unique_ptr<v1::PackRequest> request);
   absl::Status AcceptSizes(const v1::SizeTable& sizes);
   absl::Status AcceptChunk(GraphChunk chunk);
+  v1::PackResponse NextRejected();
   absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
 
   const Clock* const clock_;
@@ -42,7 +43,11 @@ class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse
   std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
   bool whole_graphs_ = false;
   std::optional<HistogramKey> histogram_;
-  std::deque<v1::PackResponse> ready_;   // To be sent before any batch.
+  // To be sent before any batch: the answer to `open`; the latest chunk's rejections, from
+  // next_rejection_ on.
+  std::optional<v1::PackResponse> opened_;
+  std::vector<Rejection> rejections_;
+  size_t next_rejection_ = 0;
   std::optional<uint64_t> flush_token_;  // To be answered after the pending batches.
 };
 

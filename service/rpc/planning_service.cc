@@ -45,11 +45,11 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
   std::vector<absl::Duration> elapsed(heuristics.size());
   absl::Time run_started = started;
   PlanProgress progress;
-  progress.may_start = [&](size_t) {
-    run_started = context.clock->Now();
-    return !is_cancelled();
+  progress.given_up = is_cancelled;
+  progress.finished = [&](size_t i) {
+    const absl::Time now = context.clock->Now();
+    elapsed[i] = now - std::exchange(run_started, now);
   };
-  progress.finished = [&](size_t i) { elapsed[i] = context.clock->Now() - run_started; };
   PH_ASSIGN_OR_RETURN(const PlanComparison comparison,
                       ComparePlans(source.histogram, limits, source.schema, heuristics,
                                    WorkBudget::kDefaultSteps, progress));

@@ -20,8 +20,9 @@ constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
 // A message must hold a batch: an eighth of it is for ids and sizes, the rest for tensors.
-StreamBounds StreamBoundsOf(const ServerOptions& options) {
+StreamBounds StreamBoundsOf(const ServerOptions& options, ByteQuota* quota) {
   StreamBounds bounds = options.streams;
+  bounds.quota = quota;
   const uint64_t message_bytes = options.max_message_bytes;
   bounds.max_graphs_per_batch =
       std::min(bounds.max_graphs_per_batch, message_bytes / 8 / kGraphBytes);
@@ -37,8 +38,10 @@ Server::Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_obse
       histograms_(options.histograms),
       stream_pool_(options.stream_threads),
       call_pool_(options.call_threads),
-      context_({clock, &stream_pool_, &call_pool_, &gate_, rpc_observer}),
-      packing_(context_, StreamBoundsOf(options), &histograms_, pack_observers),
+      context_({clock, &stream_pool_, &call_pool_, &gate_,
+                static_cast<size_t>(options.max_message_bytes), rpc_observer}),
+      quota_(options.max_total_pending_bytes),
+      packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
       planning_(context_, &histograms_) {}
 
@@ -60,6 +63,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
+  // A small compressed message may become a huge one before its size is looked at.
+  for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
+    builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
+  }
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   // Two servers on one port would share its connections by chance.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   // Notices clients that vanished without a word within two minutes, and lets clients ask as often

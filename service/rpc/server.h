@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "service/datasets/histogram_store.h"
+#include "service/delivery/byte_quota.h"
 #include "service/delivery/pack_observer.h"
 #include "service/delivery/stream_packer.h"
 #include "service/rpc/call_context.h"
@@ -33,6 +34,8 @@ struct ServerOptions {
   Gate::Bounds admission;
   // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
   StreamBounds streams;
+  // Most bytes of pending graphs in all streams together.
+  uint64_t max_total_pending_bytes = uint64_t{4} << 30;
   HistogramStore::Bounds histograms;
 };
 
@@ -70,6 +73,7 @@ class Server {
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
   const CallContext context_;
+  ByteQuota quota_;
   PackingService packing_;
   HistogramService histogram_service_;
   PlanningService planning_;

@@ -36,6 +36,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
  public:
   using Handler = StreamHandler<Request, Response>;
   static constexpr size_t kMaxUnsent = 2;
+  static constexpr int kStepsPerTurn = 64;
 
   // Starts a stream, or refuses it if the gate does. The result belongs to gRPC.
   static StreamReactor* Start(const CallContext& context, Method method,
@@ -134,10 +135,13 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     context_.stream_pool->Submit([self = this->shared_from_this()] { self->Advance(); });
   }
 
-  // Runs until there is nothing to do without news.
+  // Runs until there is nothing to do without news, or until it is another stream's turn.
   void Advance() {
     for (;;) {
-      while (Step()) {
+      for (int steps = 0; Step(); ++steps) {
+        if (steps < kStepsPerTurn) continue;
+        context_.stream_pool->Submit([self = this->shared_from_this()] { self->Advance(); });
+        return;
       }
       absl::MutexLock lock(&mutex_);
       if (!again_ || finished_) {
@@ -185,7 +189,8 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   bool Enqueue(const Response& response) {
     grpc::ByteBuffer bytes;
-    if (absl::Status written = WriteBytes(response, &bytes); !written.ok()) {
+    if (absl::Status written = WriteBytes(response, context_.max_response_bytes, &bytes);
+        !written.ok()) {
       end_ = written;
       drained_ = true;
       return true;

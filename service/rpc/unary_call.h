@@ -34,12 +34,14 @@ grpc::ServerUnaryReactor* RunUnary(const CallContext& context, Method method,
   }
   context.call_pool->Submit([=, respond = std::move(respond)] {
     const absl::Status status = [&]() -> absl::Status {
+      // Nobody waits for it any more.
+      if (call->IsCancelled()) return absl::CancelledError("the client cancelled or is gone");
       Request request;
       grpc::ByteBuffer copy(*bytes);
       if (absl::Status parsed = ParseBytes(&copy, &request); !parsed.ok()) return parsed;
       auto response = respond(request);
       if (!response.ok()) return response.status();
-      return WriteBytes(*response, answer);
+      return WriteBytes(*response, context.max_response_bytes, answer);
     }();
     // Left before the answer is sent: whoever has the answer finds the call gone.
     context.gate->LeaveCall();

@@ -24,9 +24,15 @@ absl::Status ParseBytes(grpc::ByteBuffer* bytes, Message* message) {
                                                  ": truncated or malformed"));
 }
 
-// INTERNAL if the message is too large to be serialised (2 GiB).
+// RESOURCE_EXHAUSTED if the message has more than `max_bytes`.
 template <typename Message>
-absl::Status WriteBytes(const Message& message, grpc::ByteBuffer* bytes) {
+absl::Status WriteBytes(const Message& message, size_t max_bytes, grpc::ByteBuffer* bytes) {
+  const size_t size = message.ByteSizeLong();
+  if (size > max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the response ", message.GetTypeName(),
+                                                     " has ", size, " bytes, at most ", max_bytes,
+                                                     " may be sent"));
+  }
   bool owned = false;
   const grpc::Status status = grpc::SerializationTraits<Message>::Serialize(message, bytes, &owned);
   if (status.ok()) return absl::OkStatus();

@@ -44,8 +44,9 @@ absl::StatusOr<SizeSchema> ComponentsFromWire(
   return SizeSchema::Create({names.begin(), names.end()});
 }
 
-absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,
-                                            uint64_t next_id) {
+namespace {
+
+absl::Status CheckCounts(const v1::SizeTable& wire, size_t num_components) {
   const uint64_t n = wire.num_graphs();
   if (n > kMaxTableGraphs) {
     return absl::InvalidArgumentError(
@@ -56,6 +57,21 @@ absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t nu
         absl::StrCat("sizes.counts: ", wire.counts().size(), " bytes, ", n, " graphs of ",
                      num_components, " components take ", n * num_components * sizeof(uint32_t)));
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<SizeTable> SizesFromWire(const v1::SizeTable& wire, size_t num_components) {
+  PH_RETURN_IF_ERROR(CheckCounts(wire, num_components));
+  return SizeTable::WithConsecutiveIds(wire.num_graphs(), num_components,
+                                       Uint32sFromWire(wire.counts()), 0);
+}
+
+absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,
+                                            uint64_t next_id) {
+  PH_RETURN_IF_ERROR(CheckCounts(wire, num_components));
+  const uint64_t n = wire.num_graphs();
   std::vector<uint32_t> counts = Uint32sFromWire(wire.counts());
   if (wire.ids_case() == v1::SizeTable::kGraphIds) {
     if (wire.graph_ids().size() != n * sizeof(uint64_t)) {
@@ -114,6 +130,13 @@ void HistogramToWire(const SizeHistogram& histogram, const SizeSchema& schema,
 
 absl::StatusOr<absl::Duration> BoundFromWire(const google::protobuf::Duration& wire,
                                              absl::string_view field) {
+  constexpr int32_t kNanosPerSecond = 1'000'000'000;
+  const bool mixed =
+      (wire.seconds() > 0 && wire.nanos() < 0) || (wire.seconds() < 0 && wire.nanos() > 0);
+  if (mixed || wire.nanos() <= -kNanosPerSecond || wire.nanos() >= kNanosPerSecond) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", wire.seconds(), " seconds and ",
+                                                   wire.nanos(), " nanos are not a duration"));
+  }
   const absl::Duration duration = absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
   if (duration < absl::ZeroDuration()) {
     return absl::InvalidArgumentError(

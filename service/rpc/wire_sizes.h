@@ -25,7 +25,7 @@
 namespace packhouse::rpc {
 
 // Most graphs in one table; a bound for tables whose graphs take no bytes at all.
-inline constexpr uint64_t kMaxTableGraphs = uint64_t{1} << 24;
+inline constexpr uint64_t kMaxTableGraphs = uint64_t{1} << 20;
 
 // Dense little-endian integers in a bytes field. The length must be a multiple of 4 or 8.
 std::vector<uint32_t> Uint32sFromWire(absl::string_view bytes);
@@ -40,6 +40,8 @@ absl::StatusOr<SizeSchema> ComponentsFromWire(
 // Graphs without ids are numbered from `next_id`.
 absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,
                                             uint64_t next_id);
+// The same without regard to ids.
+absl::StatusOr<SizeTable> SizesFromWire(const v1::SizeTable& wire, size_t num_components);
 
 struct NamedHistogram {
   SizeSchema schema;

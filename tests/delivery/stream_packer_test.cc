@@ -168,22 +168,127 @@ TEST_F(SizesStreamTest, MaxDelayGivesOutPartFilledBatches) {
 
 TEST_F(SizesStreamTest, PendingBytesAreBoundedByPackingEarly) {
   StreamPackerOptions options;
-  options.bounds.max_pending_bytes = 1600;  // A graph of sizes takes 16 bytes: 100 graphs.
+  options.bounds.max_pending_bytes = 8800;  // A graph of sizes takes 88 bytes: 100 graphs.
   options.packing.look_ahead = 10000;
   ASSERT_THAT(Open({1000000, kUnlimited, kUnlimited}, options), IsOk());
   EXPECT_THAT(Offer(std::vector<uint32_t>(101, 1), 0),
-              StatusIs(absl::StatusCode::kResourceExhausted,
-                       HasSubstr("1616 bytes, at most 1600 may be pending")));
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("8888 bytes with what is kept beside its graphs, at most 8800")));
   uint64_t packed = 0;
   for (uint64_t chunk = 0; chunk < 50; ++chunk) {
     ASSERT_THAT(Offer(std::vector<uint32_t>(60, 1), chunk * 60), IsOk());
     for (const Batch& batch : TakeAll()) packed += batch.graph_ids.size();
-    EXPECT_LE(packer_->pending_bytes(), 1600U);
+    EXPECT_LE(packer_->pending_bytes(), 8800U);
   }
   packer_->Flush();
   for (const Batch& batch : TakeAll()) packed += batch.graph_ids.size();
   EXPECT_EQ(packed, 50U * 60);
-  EXPECT_LE(tally_.most_pending_bytes, 2U * 1600);
+  EXPECT_LE(tally_.most_pending_bytes, 2U * 8800);
+}
+
+TEST_F(SizesStreamTest, AGraphBeyondTheLargestCapacityIsRejectedWithoutAnyLimit) {
+  ASSERT_THAT(Open({kUnlimited, kUnlimited, 5}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, Offer({1, 1U << 31, 2}, 0));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{1, 0, 1U << 31, (1U << 31) - 1}));
+  packer_->Flush();
+  const std::vector<Batch> batches = TakeAll();
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].graph_ids.size(), 2U);
+}
+
+TEST_F(SizesStreamTest, TheQuotaOfAllStreamsIsGivenBack) {
+  ByteQuota quota(1000);  // 11 graphs.
+  StreamPackerOptions options;
+  options.bounds.quota = &quota;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  ASSERT_THAT(Offer(std::vector<uint32_t>(8, 1), 0), IsOk());
+  EXPECT_EQ(quota.held(), 8U * 88);
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_THAT(Offer(std::vector<uint32_t>(8, 1), 8),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("704 bytes beside the 704 that are pending in all streams, at "
+                                 "most 1000")));
+  packer_->Flush();
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_EQ(quota.held(), 0U);
+  ASSERT_THAT(Offer(std::vector<uint32_t>(8, 1), 8), IsOk());
+  packer_.reset();
+  EXPECT_EQ(quota.held(), 0U);
+}
+
+TEST_F(SizesStreamTest, WatchersSeeTheLimitsThatWereAskedFor) {
+  class Watcher final : public PackObserver {
+   public:
+    explicit Watcher(std::vector<uint64_t>* seen) : seen_(seen) {}
+    void OnBatch(const Batch&, absl::Span<const uint64_t> capacities) override {
+      seen_->assign(capacities.begin(), capacities.end());
+    }
+    void OnRejectedTooLarge(uint64_t) override {}
+    void OnPending(uint64_t, uint64_t) override {}
+
+   private:
+    std::vector<uint64_t>* const seen_;
+  };
+  std::vector<uint64_t> seen;
+  StreamPackerOptions options;
+  options.capacities = {10, kUnlimited, kUnlimited};
+  options.whole_graphs = false;
+  packer_ = StreamPacker::Create(schema_, options, std::make_unique<Watcher>(&seen)).value();
+  ASSERT_THAT(Offer({3}, 0), IsOk());
+  packer_->Flush();
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_EQ(seen, options.capacities);
+}
+
+// Rows of one byte and no limit on them: the bytes of a batch are the limit.
+TEST(StreamPackerTest, ARaggedBatchIsBoundedByItsBytes) {
+  const auto schema = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt8, {}, 0, {}, {}}})
+          .value());
+  StreamPackerOptions options;
+  options.capacities = {kUnlimited, 1000, kUnlimited};
+  options.bounds.max_batch_bytes = 100;
+  Tally tally;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto packer,
+      StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+  const std::string rows(40 + 101 + 40 + 40, 'x');
+  PH_ASSERT_OK_AND_ASSIGN(
+      GraphChunk chunk,
+      GraphChunk::Create(
+          schema.get(),
+          SizeTable::WithConsecutiveIds(4, 2, {40, 0, 101, 0, 40, 0, 40, 0}, 0).value(), {rows},
+          nullptr));
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, packer->Offer(std::move(chunk)));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{1, Rejection::kBytes, 101, 100}));
+  packer->Flush();
+  std::vector<size_t> batch_sizes;
+  while (auto batch = packer->Next(kStart).value()) batch_sizes.push_back(batch->graph_ids.size());
+  EXPECT_THAT(batch_sizes, ElementsAre(2, 1));
+}
+
+// The order of tensors does not matter, nor do two index tensors into one component disagree.
+TEST(StreamPackerTest, AnUnlimitedComponentIsBoundedByItsNarrowestIndex) {
+  for (const bool narrow_first : {true, false}) {
+    TensorSpec narrow = {"a", DType::kInt16, {}, 1, 0, {}};
+    TensorSpec wide = {"b", DType::kInt64, {}, 1, 0, {}};
+    const auto schema = std::make_shared<const GraphSchema>(
+        GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                            narrow_first ? std::vector{narrow, wide} : std::vector{wide, narrow})
+            .value());
+    StreamPackerOptions options;
+    options.capacities = {kUnlimited, 10, kUnlimited};
+    Tally tally;
+    PH_ASSERT_OK_AND_ASSIGN(
+        const auto packer,
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+    EXPECT_EQ(packer->capacities()[0], 32767U);
+    options.padding = Padding::kMasked;
+    options.capacities[2] = 4;
+    EXPECT_THAT(
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("capacity of component 'nodes'")));
+  }
 }
 
 // Conservation: whatever the schema, limits, chunks and flushes, every graph comes back in exactly
@@ -236,7 +341,7 @@ TEST(StreamPackerTest, EveryGraphComesBackOnceAsItWas) {
       auto rejections = packer->Offer(sent.back());
       if (!rejections.ok()) {
         // Only a chunk above the bound on pending bytes, and then nothing of it is accepted.
-        EXPECT_THAT(rejections, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
+        EXPECT_THAT(rejections, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes")));
         for (size_t i = 0; i < sent.back().num_graphs(); ++i) {
           expected.erase(sent.back().sizes().graph_id(i));
         }

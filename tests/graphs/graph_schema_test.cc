@@ -52,6 +52,9 @@ TEST(GraphSchemaTest, RefusesBadTensorsNamingTheField) {
   spec.row_shape = {1U << 31, 1U << 31, 1U << 31};
   expect_refused(spec, "exceeds 16777216 bytes");
   spec = NodeFeature();
+  spec.row_shape.assign(9, 1);
+  expect_refused(spec, "row_shape has 9 extents, at most 8");
+  spec = NodeFeature();
   spec.component = 3;
   expect_refused(spec, "no component 3");
   spec = NodeFeature();

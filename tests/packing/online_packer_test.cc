@@ -146,12 +146,12 @@ TEST(OnlinePackerOptionsTest, DefaultsAreResolved) {
 TEST(OnlinePackerOptionsTest, LookAheadHasBounds) {
   const Limits limits = LimitsOf({100, kUnlimited});
   EXPECT_THAT(OnlinePacker::Create(limits, LookAhead(0)),
-              StatusIs(absl::StatusCode::kInvalidArgument, "look_ahead: 0, must be 1 to 65536"));
+              StatusIs(absl::StatusCode::kInvalidArgument, "look_ahead: 0, must be 1 to 16384"));
   EXPECT_THAT(
-      OnlinePacker::Create(limits, LookAhead(65537)),
-      StatusIs(absl::StatusCode::kInvalidArgument, "look_ahead: 65537, must be 1 to 65536"));
+      OnlinePacker::Create(limits, LookAhead(16385)),
+      StatusIs(absl::StatusCode::kInvalidArgument, "look_ahead: 16385, must be 1 to 16384"));
   EXPECT_THAT(OnlinePacker::Create(limits, LookAhead(1)), IsOk());
-  EXPECT_THAT(OnlinePacker::Create(limits, LookAhead(65536)), IsOk());
+  EXPECT_THAT(OnlinePacker::Create(limits, LookAhead(16384)), IsOk());
 }
 
 TEST(OnlinePackerOptionsTest, MaxAgeIsAtLeastLookAhead) {

@@ -205,18 +205,27 @@ TEST_F(ComparePlansTest, BudgetsAreNotShared) {
 }
 
 TEST_F(ComparePlansTest, ProgressIsToldAndMayStopIt) {
-  std::vector<size_t> started;
   std::vector<size_t> finished;
   PlanProgress progress;
-  progress.may_start = [&](size_t i) {
-    started.push_back(i);
-    return i < 2;
-  };
   progress.finished = [&](size_t i) { finished.push_back(i); };
+  progress.given_up = [&] { return finished.size() == 2; };
   EXPECT_THAT(Compare(DefaultHeuristics(limits_), WorkBudget::kDefaultSteps, progress),
               StatusIs(absl::StatusCode::kCancelled, "plan: given up by the caller"));
-  EXPECT_THAT(started, ElementsAre(0, 1, 2));
   EXPECT_THAT(finished, ElementsAre(0, 1));
+}
+
+TEST(WorkBudgetTest, AsksNowAndThenWhetherTheCallerGaveUp) {
+  int asked = 0;
+  WorkBudget budget(WorkBudget::kDefaultSteps, [&asked] { return ++asked == 3; });
+  uint64_t steps = 0;
+  while (budget.Spend(100)) steps += 100;
+  EXPECT_EQ(asked, 3);
+  EXPECT_LT(steps, WorkBudget::kDefaultSteps / 100);
+  EXPECT_THAT(budget.Refusal(), StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+  WorkBudget small(99);
+  EXPECT_FALSE(small.Spend(100));
+  EXPECT_THAT(small.Refusal(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("used up")));
 }
 
 TEST_F(ComparePlansTest, AnEmptyHistogramHasAnEmptyPlan) {

@@ -65,6 +65,36 @@ TEST_P(DrainTest, AtTheDeadlineOpenStreamsGetUnavailable) {
   EXPECT_THAT(Finish(*stream), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
 }
 
+// A histogram made to be slow: packs that all look alike to the heuristic, and graphs that fit each
+// of them once. Nobody waits for it once the server has cancelled it.
+TEST_P(DrainTest, ALongPlanDoesNotHoldUpTheEnd) {
+  StartServer();
+  std::vector<uint32_t> tuples;
+  for (uint32_t i = 0; i < 100'000; ++i) {
+    tuples.insert(tuples.end(), {500'000 + i, 500'000 - i, 1 + i % 1000, 1 + i / 1000});
+  }
+  v1::PlanRequest request;
+  request.mutable_histogram()->set_tuples(Uint32sToWire(tuples));
+  request.mutable_histogram()->set_counts(
+      Uint64sToWire(std::vector<uint64_t>(tuples.size() / 2, 1)));
+  for (const char* component : {"nodes", "edges"}) {
+    v1::Capacity& capacity = *request.mutable_limits()->add_capacities();
+    capacity.set_component(component);
+    capacity.set_rows(1'000'000);
+  }
+  absl::Status planned;
+  std::thread client([&] {
+    grpc::ClientContext context;
+    v1::PlanResponse response;
+    planned = ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(&context, request, &response));
+  });
+  observer_.AwaitStarted(Method::kPlan);
+  server_->Drain(absl::ZeroDuration());
+  client.join();
+  EXPECT_FALSE(planned.ok());
+  EXPECT_EQ(observer_.finished(Method::kPlan, absl::StatusCode::kOk), 0);
+}
+
 // Its batches cannot be delivered, so that it cannot end by itself; the server ends all the same.
 TEST_P(DrainTest, AStalledReaderDoesNotHoldUpTheEnd) {
   StartServer();

@@ -87,6 +87,44 @@ TEST_P(MalformedTest, AMessageAboveTheLimitIsResourceExhausted) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("4194305")));
 }
 
+// A small message that becomes a huge one costs the server nothing.
+TEST_P(MalformedTest, CompressedMessagesAreRefused) {
+  if (GetParam() == Transport::kInProcess) GTEST_SKIP() << "nothing is compressed in-process";
+  StartServer();
+  grpc::ClientContext context;
+  context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  v1::PlanRequest request;
+  request.set_histogram_name(std::string(3 << 20, 'a'));
+  v1::PlanResponse response;
+  EXPECT_THAT(ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(&context, request, &response)),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("gzip")));
+}
+
+TEST_P(MalformedTest, AnAnswerAboveTheLimitIsResourceExhausted) {
+  ServerOptions options;
+  options.max_message_bytes = 4 << 20;
+  StartServer(options);
+  auto stub = v1::HistogramService::NewStub(channel_);
+  for (uint32_t part = 0; part < 2; ++part) {
+    v1::MergeHistogramRequest merge;
+    merge.set_histogram("h");
+    std::vector<uint32_t> tuples;
+    for (uint32_t i = 0; i < 200'000; ++i) tuples.insert(tuples.end(), {part, i});
+    merge.mutable_addend()->set_tuples(Uint32sToWire(tuples));
+    merge.mutable_addend()->set_counts(Uint64sToWire(std::vector<uint64_t>(200'000, 1)));
+    grpc::ClientContext context;
+    v1::MergeHistogramResponse response;
+    ASSERT_THAT(ToAbsl(stub->MergeHistogram(&context, merge, &response)), IsOk());
+  }
+  grpc::ClientContext context;
+  v1::GetHistogramRequest get;
+  get.set_histogram("h");
+  v1::GetHistogramResponse response;
+  EXPECT_THAT(ToAbsl(stub->GetHistogram(&context, get, &response)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 4194304")));
+  observer_.AwaitFinished(Method::kGetHistogram, absl::StatusCode::kResourceExhausted);
+}
+
 TEST_P(MalformedTest, AnUnknownMethodIsUnimplemented) {
   StartServer();
   EXPECT_THAT(SendUnary("/packhouse.v1.PlanningService/Guess", ""),

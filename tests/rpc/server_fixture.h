@@ -55,6 +55,11 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
     absl::MutexLock lock(&mutex_);
     return finished_[{method, code}];
   }
+  void AwaitStarted(Method method) {
+    const auto started = [this, method] { return open_[method] > 0; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&started));
+  }
   void AwaitBatches(uint64_t n) {
     const auto enough = [this, n] { return batches_ >= n; };
     absl::MutexLock lock(&mutex_);

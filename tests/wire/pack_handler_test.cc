@@ -106,9 +106,11 @@ TEST_F(PackHandlerTest, OpenNamesWhatIsWrong) {
                     "no component has a capacity above 0");
   ExpectOpenRefused("limits { capacities { component: 'faces' rows: 9 } }", invalid,
                     "unknown component 'faces'");
-  ExpectOpenRefused(std::string(kLimits) + "look_ahead: 65537", invalid, "look_ahead: 65537");
+  ExpectOpenRefused(std::string(kLimits) + "look_ahead: 16385", invalid, "look_ahead: 16385");
   ExpectOpenRefused(std::string(kLimits) + "look_ahead: 64 max_age: 63", invalid, "max_age: 63");
   ExpectOpenRefused(std::string(kLimits) + "max_delay { seconds: -1 }", invalid, "max_delay: -1s");
+  ExpectOpenRefused(std::string(kLimits) + "max_delay { seconds: 3601 }", invalid,
+                    "max_delay: 1h1s, at most 1h");
   ExpectOpenRefused(std::string(kLimits) + "padding: 9", invalid, "padding: unknown value 9");
   ExpectOpenRefused(std::string(kLimits) + "payload: 9", invalid, "payload: unknown value 9");
   ExpectOpenRefused(std::string(kLimits) + "oversize_policy: 9", invalid,
@@ -210,6 +212,32 @@ TEST_F(ObserveHandlerTest, ARetryWithTheSameSequenceCountsOnce) {
   EXPECT_EQ(again.num_counted(), 0U);
   EXPECT_EQ(again.num_graphs(), 1U);
   EXPECT_EQ(again.producer_sequence().sequence(), 5U);
+}
+
+TEST_F(ObserveHandlerTest, UnsetMeansAsTheHistogramHasIt) {
+  ASSERT_THAT(histograms_.Observe({"h", SizeSchema::Create({"atoms"}).value(), absl::Minutes(1)},
+                                  SizeTable::WithConsecutiveIds(1, 1, {7}, 0).value(), std::nullopt,
+                                  clock_.Now()),
+              IsOk());
+  ASSERT_THAT(Accept(R"(histogram: 'h' sizes { num_graphs: 1 counts: "\7\0\0\0" })"), IsOk());
+  EXPECT_EQ((*handler_.Next())->num_graphs(), 2U);
+  ObserveHandler other(&clock_, &histograms_);
+  auto request = std::make_unique<v1::ObserveRequest>();
+  request->set_histogram("h");
+  request->mutable_half_life();
+  EXPECT_THAT(other.Accept(std::move(request)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, ::testing::_));
+}
+
+TEST_F(ObserveHandlerTest, GraphIdsAreIgnored) {
+  ASSERT_THAT(Accept(R"(histogram: 'h' sizes { num_graphs: 2 first_id: 18446744073709551615
+                        counts: "\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0" })"),
+              IsOk());
+}
+
+TEST_F(ObserveHandlerTest, ARefusedChangeLeavesNoHistogramBehind) {
+  EXPECT_FALSE(Accept("histogram: 'h' producer_sequence { sequence: 3 }").ok());
+  EXPECT_EQ(histograms_.num_histograms(), 0U);
 }
 
 TEST_F(ObserveHandlerTest, TheFirstRequestNamesTheHistogramForAll) {

@@ -42,7 +42,7 @@ TEST(SizeTableFromWireTest, RefusesWhatDisagrees) {
   wire.set_first_id(UINT64_MAX);
   expect_refused(wire, "first_id 18446744073709551615 + 2 graphs exceeds");
   wire.set_num_graphs(uint64_t{1} << 62);
-  expect_refused(wire, "sizes.num_graphs: 4611686018427387904, at most 16777216");
+  expect_refused(wire, "sizes.num_graphs: 4611686018427387904, at most 1048576");
 }
 
 TEST(HistogramFromWireTest, RoundTrips) {
@@ -96,7 +96,12 @@ TEST(BoundFromWireTest, UnsetIsInfiniteAndNegativeIsRefused) {
   wire.set_seconds(1);
   wire.set_nanos(500'000'000);
   EXPECT_EQ(BoundFromWire(wire, "max_delay").value(), absl::Milliseconds(1500));
-  wire.set_seconds(-2);
+  wire.set_nanos(-1);
+  EXPECT_THAT(BoundFromWire(wire, "max_delay"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("max_delay: 1 seconds and -1 nanos are not a duration")));
+  wire.set_nanos(-500'000'000);
+  wire.set_seconds(-1);
   EXPECT_THAT(BoundFromWire(wire, "max_delay"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_delay: -1.5s")));
   google::protobuf::Duration back;
