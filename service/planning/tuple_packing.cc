@@ -94,10 +94,18 @@ class TuplePacker {
   // Takes away `repeats` of `from`'s packs, the first ones, which get `copies` more graphs and are
   // returned.
   OpenPattern Extend(OpenPattern& from, uint32_t row, uint64_t repeats, uint32_t copies = 1) {
-    OpenPattern extended = repeats == from.pattern.repeats ? std::move(from) : from;
-    from.pattern.repeats = extended.pattern.repeats - repeats;
-    from.opened += repeats;
+    OpenPattern extended;
+    extended.opened = from.opened;
+    extended.room = from.room;
+    extended.graphs_left = from.graphs_left;
     extended.pattern.repeats = repeats;
+    from.opened += repeats;
+    from.pattern.repeats -= repeats;
+    if (from.pattern.repeats == 0) {
+      extended.pattern.entries = std::move(from.pattern.entries);
+    } else {
+      extended.pattern.entries = from.pattern.entries;
+    }
     auto& entries = extended.pattern.entries;
     if (!entries.empty() && entries.back().tuple == row) {
       entries.back().copies += copies;

@@ -15,12 +15,14 @@
   } while (false)
 
 // PH_ASSIGN_OR_RETURN(auto x, F()): x is F()'s value, or returns F()'s status.
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses.
 #define PH_ASSIGN_OR_RETURN(declaration, expression) \
   PH_ASSIGN_OR_RETURN_IMPL_(PH_CONCATENATE_(ph_result_, __LINE__), declaration, expression)
 #define PH_ASSIGN_OR_RETURN_IMPL_(result, declaration, expression) \
   auto result = (expression);                                      \
   if (!result.ok()) return std::move(result).status();             \
   declaration = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)
 #define PH_CONCATENATE_(a, b) PH_CONCATENATE_IMPL_(a, b)
 #define PH_CONCATENATE_IMPL_(a, b) a##b
 

@@ -37,7 +37,7 @@ absl::Status SendRings(const v1::GraphSchema& schema, client::PackStream& stream
     std::vector<int32_t> edge_index;
     for (int32_t n = 0; n < nodes; ++n) edge_index.insert(edge_index.end(), {n, (n + 1) % nodes});
     const auto count = static_cast<uint32_t>(nodes);
-    const absl::Status added = builder->Add(
+    absl::Status added = builder->Add(
         {count, count}, {client::RowsOf<float>(x), client::RowsOf<int32_t>(edge_index)});
     if (!added.ok()) return added;
   }
