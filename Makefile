@@ -28,10 +28,13 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
 	  $(if $(DATASET),--dataset '$(DATASET)') $(DEMO_FLAGS)
 
-test: packages  ## Build and run all tests, and each fuzz target for ten seconds
+test: packages  ## Build and run all tests, the gRPC-free ones under TSan too, each fuzz target for ten seconds
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release
 	ctest --preset release
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan
 	cmake --preset fuzz -DPACKHOUSE_FUZZ_SECONDS=10
 	cmake --build --preset fuzz
 	ctest --preset fuzz

@@ -48,6 +48,15 @@ std::chrono::system_clock::time_point CallDeadline() {
   return std::chrono::system_clock::now() + kCallTimeout;
 }
 
+void AddSizesOption(std::string& path, CLI::App& command) {
+  command
+      .add_option("--sizes", path,
+                  "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column "
+                  "`count`; .gz is fine")
+      ->required()
+      ->type_name("FILE");
+}
+
 void AddServerOption(std::string& address, CLI::App& command) {
   command.add_option("--server", address,
                      "HOST:PORT or unix:PATH of a packhoused; without it one is started for this "

@@ -36,6 +36,9 @@ absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address);
 // Every call gets this much time, so that a server that hangs ends in an error.
 std::chrono::system_clock::time_point CallDeadline();
 
+// Adds `--sizes FILE`, required, to a subcommand.
+void AddSizesOption(std::string& path, CLI::App& command);
+
 // Adds `--server ADDRESS` to a subcommand.
 void AddServerOption(std::string& address, CLI::App& command);
 

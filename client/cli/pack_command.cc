@@ -244,12 +244,7 @@ void AddPackCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<PackArguments>();
   CLI::App* const command =
       app.add_subcommand("pack", "Stream graph sizes and see how full the batches are");
-  command
-      ->add_option("--sizes", arguments->sizes,
-                   "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column "
-                   "`count`; .gz is fine")
-      ->required()
-      ->type_name("FILE");
+  AddSizesOption(arguments->sizes, *command);
   AddLimitOption(arguments->limits, *command);
   command->get_option("--limit")->required();
   command->add_option("--look-ahead", arguments->look_ahead,

@@ -314,12 +314,7 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* const command =
       app.add_subcommand("plan", "Plan packs for a whole histogram and compare the heuristics");
-  command
-      ->add_option("--sizes", arguments->sizes,
-                   "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column "
-                   "`count`; .gz is fine")
-      ->required()
-      ->type_name("FILE");
+  AddSizesOption(arguments->sizes, *command);
   AddLimitOption(arguments->limits, *command);
   command->get_option("--limit")->required();
   command

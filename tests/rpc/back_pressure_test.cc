@@ -48,9 +48,8 @@ v1::PackRequest LargeRow(uint64_t id) {
 TEST_P(BackPressureTest, AStalledReaderHoldsNoMoreThanItsShare) {
   StartServer();
   constexpr uint64_t kGraphs = 200;
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(OpenLargeRows()));
   v1::PackResponse response;
   ASSERT_TRUE(stream->Read(&response));
@@ -66,7 +65,7 @@ TEST_P(BackPressureTest, AStalledReaderHoldsNoMoreThanItsShare) {
   // take, and not one more, however long others keep it busy.
   observer_.AwaitBatches(kMaxUnsent);
   auto histograms = v1::HistogramService::NewStub(NewChannel());
-  for (int call = 0; call < 300; ++call) {
+  for (int round = 0; round < 300; ++round) {
     grpc::ClientContext call_context;
     v1::GetHistogramRequest request;
     request.set_histogram("none");

@@ -11,13 +11,12 @@ using ::testing::HasSubstr;
 class DrainTest : public ServerTest {
  protected:
   // Opens a stream and waits until the server has.
-  std::unique_ptr<grpc::ClientReaderWriter<v1::PackRequest, v1::PackResponse>> Open(
-      v1::PackingService::Stub& stub, grpc::ClientContext& context) {
-    auto stream = stub.Pack(&context);
-    EXPECT_TRUE(stream->Write(OpenSizes(10)));
+  std::unique_ptr<PackCall> OpenPack() {
+    auto call = StartPack();
+    EXPECT_TRUE(call->stream->Write(OpenSizes(10)));
     v1::PackResponse response;
-    EXPECT_TRUE(stream->Read(&response));
-    return stream;
+    EXPECT_TRUE(call->stream->Read(&response));
+    return call;
   }
 };
 INSTANTIATE_TEST_SUITE_P(Transports, DrainTest,
@@ -25,9 +24,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, DrainTest,
 
 TEST_P(DrainTest, AnOpenStreamMayFinish) {
   StartServer();
-  auto stub = packing();
-  grpc::ClientContext context;
-  auto stream = Open(*stub, context);
+  const auto call = OpenPack();
+  auto& stream = call->stream;
   std::thread drain([&] { server_->Drain(absl::Hours(1)); });
   while (!server_->is_draining()) std::this_thread::yield();
   // Still works.
@@ -42,14 +40,12 @@ TEST_P(DrainTest, AnOpenStreamMayFinish) {
 
 TEST_P(DrainTest, NewCallsAreUnavailable) {
   StartServer();
-  auto stub = packing();
-  grpc::ClientContext context;
-  auto stream = Open(*stub, context);
+  const auto call = OpenPack();
+  auto& stream = call->stream;
   std::thread drain([&] { server_->Drain(absl::Hours(1)); });
   while (!server_->is_draining()) std::this_thread::yield();
-  grpc::ClientContext late_context;
-  auto late = stub->Pack(&late_context);
-  EXPECT_THAT(Finish(*late), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+  const auto late = StartPack();
+  EXPECT_THAT(Finish(*late->stream), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
   stream->WritesDone();
   EXPECT_THAT(Finish(*stream), IsOk());
   drain.join();
@@ -57,9 +53,8 @@ TEST_P(DrainTest, NewCallsAreUnavailable) {
 
 TEST_P(DrainTest, AtTheDeadlineOpenStreamsGetUnavailable) {
   StartServer();
-  auto stub = packing();
-  grpc::ClientContext context;
-  auto stream = Open(*stub, context);
+  const auto call = OpenPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(SizesOf({3, 4}, 0)));
   server_->Drain(absl::ZeroDuration());
   EXPECT_THAT(Finish(*stream), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
@@ -98,9 +93,8 @@ TEST_P(DrainTest, ALongPlanDoesNotHoldUpTheEnd) {
 // Its batches cannot be delivered, so that it cannot end by itself; the server ends all the same.
 TEST_P(DrainTest, AStalledReaderDoesNotHoldUpTheEnd) {
   StartServer();
-  auto stub = packing();
-  grpc::ClientContext context;
-  auto stream = Open(*stub, context);
+  const auto call = OpenPack();
+  auto& stream = call->stream;
   std::thread writer([&] {
     uint64_t id = 0;
     while (stream->Write(SizesOf(std::vector<uint32_t>(100'000, 10), id))) id += 100'000;

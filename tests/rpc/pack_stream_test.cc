@@ -15,9 +15,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, PackStreamTest,
 
 TEST_P(PackStreamTest, HalfCloseFlushesAndEndsWithOk) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(OpenSizes(10)));
   ASSERT_TRUE(stream->Write(SizesOf({4, 6, 3, 11}, 50)));
   ASSERT_TRUE(stream->WritesDone());
@@ -37,9 +36,8 @@ TEST_P(PackStreamTest, HalfCloseFlushesAndEndsWithOk) {
 
 TEST_P(PackStreamTest, AnErrorComesAfterAllThatWasAcceptedBefore) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(OpenSizes(10)));
   ASSERT_TRUE(stream->Write(SizesOf({4, 6}, 0)));
   v1::PackRequest bad = SizesOf({1}, 9);
@@ -58,9 +56,8 @@ TEST_P(PackStreamTest, AnErrorComesAfterAllThatWasAcceptedBefore) {
 
 TEST_P(PackStreamTest, OversizeAsAnErrorIsOutOfRange) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   v1::PackRequest open = OpenSizes(10);
   open.mutable_open()->set_oversize_policy(v1::OVERSIZE_POLICY_ERROR);
   ASSERT_TRUE(stream->Write(open));
@@ -71,9 +68,8 @@ TEST_P(PackStreamTest, OversizeAsAnErrorIsOutOfRange) {
 
 TEST_P(PackStreamTest, ChunksBeforeOpenAreAFailedPrecondition) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(SizesOf({1}, 0)));
   EXPECT_THAT(Finish(*stream),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("must carry 'open'")));
@@ -81,18 +77,16 @@ TEST_P(PackStreamTest, ChunksBeforeOpenAreAFailedPrecondition) {
 
 TEST_P(PackStreamTest, AStreamWithoutAnyRequestEndsWithOk) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->WritesDone());
   EXPECT_THAT(Finish(*stream), IsOk());
 }
 
 TEST_P(PackStreamTest, MaxDelayGivesOutABatchWithoutAnyRequest) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   v1::PackRequest open = OpenSizes(10);
   open.mutable_open()->mutable_max_delay()->set_seconds(60);
   ASSERT_TRUE(stream->Write(open));
@@ -109,14 +103,13 @@ TEST_P(PackStreamTest, MaxDelayGivesOutABatchWithoutAnyRequest) {
 
 TEST_P(PackStreamTest, ACancelledStreamLeavesNothingBehind) {
   StartServer();
-  grpc::ClientContext context;
-  auto stub = packing();
-  auto stream = stub->Pack(&context);
+  const auto call = StartPack();
+  auto& stream = call->stream;
   ASSERT_TRUE(stream->Write(OpenSizes(10)));
   ASSERT_TRUE(stream->Write(SizesOf({1, 2}, 0)));
   v1::PackResponse response;
   ASSERT_TRUE(stream->Read(&response));
-  context.TryCancel();
+  call->context.TryCancel();
   EXPECT_THAT(Finish(*stream), StatusIs(absl::StatusCode::kCancelled, ::testing::_));
   observer_.AwaitFinished(Method::kPack, absl::StatusCode::kCancelled);
 }
@@ -124,9 +117,8 @@ TEST_P(PackStreamTest, ACancelledStreamLeavesNothingBehind) {
 TEST_P(PackStreamTest, AClientThatVanishesLeavesNothingBehind) {
   StartServer();
   {
-    grpc::ClientContext context;
-    auto stub = packing();
-    auto stream = stub->Pack(&context);
+    const auto call = StartPack();
+    auto& stream = call->stream;
     ASSERT_TRUE(stream->Write(OpenSizes(10)));
     ASSERT_TRUE(stream->Write(SizesOf({1, 2}, 0)));
     v1::PackResponse response;
@@ -141,14 +133,13 @@ TEST_P(PackStreamTest, TooManyStreamsAreRefusedWithTheBound) {
   ServerOptions options;
   options.admission.max_streams = 1;
   StartServer(options);
-  auto stub = packing();
-  grpc::ClientContext first_context;
-  auto first = stub->Pack(&first_context);
+  const auto first_call = StartPack();
+  auto& first = first_call->stream;
   ASSERT_TRUE(first->Write(OpenSizes(10)));
   v1::PackResponse response;
   ASSERT_TRUE(first->Read(&response));
-  grpc::ClientContext second_context;
-  auto second = stub->Pack(&second_context);
+  const auto second_call = StartPack();
+  auto& second = second_call->stream;
   EXPECT_THAT(Finish(*second), StatusIs(absl::StatusCode::kResourceExhausted,
                                         HasSubstr("streams: 1 are open, at most 1")));
   first->WritesDone();

@@ -96,6 +96,13 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
   std::map<std::pair<Method, absl::StatusCode>, int> finished_ ABSL_GUARDED_BY(mutex_);
 };
 
+// A Pack stream with all it needs.
+struct PackCall {
+  grpc::ClientContext context;
+  std::unique_ptr<v1::PackingService::Stub> stub;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::PackRequest, v1::PackResponse>> stream;
+};
+
 enum class Transport { kInProcess, kTcp };
 
 class ServerTest : public ::testing::TestWithParam<Transport> {
@@ -117,8 +124,11 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
                                      arguments);
   }
 
-  std::unique_ptr<v1::PackingService::Stub> packing() {
-    return v1::PackingService::NewStub(channel_);
+  std::unique_ptr<PackCall> StartPack() {
+    auto call = std::make_unique<PackCall>();
+    call->stub = v1::PackingService::NewStub(channel_);
+    call->stream = call->stub->Pack(&call->context);
+    return call;
   }
 
   SimulatedClock clock_;
