@@ -18,6 +18,8 @@ void __real__ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE(absl::Mutex* mutex,
                                                            const absl::Condition& condition);
 bool __real__ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE(
     absl::Mutex* mutex, const absl::Condition& condition, absl::Time deadline);
+bool __real__ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE(
+    absl::Mutex* mutex, const absl::Condition& condition, absl::Duration timeout);
 
 void __wrap__ZN4absl7debian35Mutex4LockEv(absl::Mutex* mutex) {
   __real__ZN4absl7debian35Mutex4LockEv(mutex);
@@ -48,6 +50,17 @@ bool __wrap__ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4Time
   AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
   const bool held = __real__ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE(
       mutex, condition, deadline);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+  __tsan_acquire(mutex);
+  return held;
+}
+
+bool __wrap__ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE(
+    absl::Mutex* mutex, const absl::Condition& condition, absl::Duration timeout) {
+  __tsan_release(mutex);
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  const bool held = __real__ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE(
+      mutex, condition, timeout);
   AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
   __tsan_acquire(mutex);
   return held;
