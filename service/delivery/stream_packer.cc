@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "service/sizes/status_macros.h"
 
@@ -31,7 +32,7 @@ bool LimitsBytes(const StreamPackerOptions& options) {
 // Bytes that a graph adds to a ragged batch.
 uint64_t BytesOf(const BatchLayout& layout, const GraphChunk& chunk, size_t i) {
   const auto tuple = chunk.sizes().tuple(i);
-  std::vector<uint64_t> rows(tuple.begin(), tuple.end());
+  absl::InlinedVector<uint64_t, 8> rows(tuple.begin(), tuple.end());
   rows.push_back(1);
   return layout.BatchBytes(rows).value_or(UINT64_MAX);
 }

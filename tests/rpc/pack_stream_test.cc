@@ -1,6 +1,5 @@
 #include <set>
 
-#include "grpcpp/health_check_service_interface.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {

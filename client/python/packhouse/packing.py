@@ -92,7 +92,10 @@ class PackOpened:
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """A graph that will be in no batch: it has `value` rows of `component`, `bound` are usable."""
+    """A graph that will be in no batch: it has `value` rows of `component`, `bound` are usable.
+
+    For the reason REJECTION_REASON_TOO_MANY_BYTES `component` is empty, and both are bytes.
+    """
 
     graph_id: int
     reason: str  # Name of a packhouse.v1.RejectionReason.
