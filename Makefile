@@ -7,10 +7,10 @@ INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test demo asan tsan fuzz bench lint clean
+.PHONY: help packages build test demo asan tsan fuzz bench bench-planning lint clean
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 packages:
 	@$(INSTALL) build demo test
@@ -58,6 +58,11 @@ bench: packages  ## Benchmarks of packing, planning and collation
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_benchmarks
 	build/release/tests/benchmarks/packhouse_benchmarks
+
+bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhouse_planning_table
+	build/release/tests/benchmarks/packhouse_planning_table $(TABLE_FLAGS)
 
 lint: packages  ## clang-format and clang-tidy, warnings as errors
 	cmake --preset release -DPACKHOUSE_TESTS=ON

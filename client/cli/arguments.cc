@@ -72,36 +72,76 @@ void AddLimitOption(std::vector<std::string>& limits, CLI::App& command) {
       ->allow_extra_args(false);
 }
 
-absl::StatusOr<v1::Limits> ParseLimits(const std::vector<std::string>& limits,
-                                       const std::vector<std::string>& components) {
-  v1::Limits parsed;
-  for (const std::string& limit : limits) {
-    const std::size_t equals = limit.find('=');
-    const std::string component = limit.substr(0, equals);
-    const char* const begin = limit.data() + std::min(equals, limit.size() - 1) + 1;
-    const char* const end = limit.data() + limit.size();
-    uint64_t rows = 0;
-    const auto [stop, error] = std::from_chars(begin, end, rows);
-    if (equals == std::string::npos || error != std::errc() || stop != end || rows == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--limit '", limit, "': must be COMPONENT=ROWS with a whole number of at least 1"));
+void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget_help,
+                      CLI::App& command) {
+  command.add_option("--budget-steps", steps, budget_help)->type_name("N");
+  command
+      .add_option("--seed", seed,
+                  "Another seed, another result, if the budget ends before it is proved best")
+      ->type_name("N");
+}
+
+void AddAxesOption(std::vector<std::string>& axes, const std::string& otherwise,
+                   CLI::App& command) {
+  command
+      .add_option("--axes", axes,
+                  "The one or two components to draw, as in nodes,edges; " + otherwise)
+      ->delimiter(',')
+      ->type_name("A[,B]");
+}
+
+absl::Status ForEachComponent(
+    absl::string_view option, absl::string_view form, const std::vector<std::string>& values,
+    const std::vector<std::string>& components,
+    absl::FunctionRef<bool(const std::string& component, absl::string_view value)> take) {
+  std::vector<std::string> seen;
+  for (const std::string& text : values) {
+    const std::size_t equals = text.find('=');
+    const std::string component = text.substr(0, equals);
+    const bool known = component == "graphs" || std::find(components.begin(), components.end(),
+                                                          component) != components.end();
+    const bool again = std::find(seen.begin(), seen.end(), component) != seen.end();
+    const absl::string_view value = equals == std::string::npos
+                                        ? absl::string_view()
+                                        : absl::string_view(text).substr(equals + 1);
+    // What is no value has its error before the component has, for it may be a component alone.
+    if (equals == std::string::npos || !take(component, value)) {
+      return absl::InvalidArgumentError(absl::StrCat(option, " '", text, "': must be ", form));
     }
-    if (component != "graphs" &&
-        std::find(components.begin(), components.end(), component) == components.end()) {
-      return absl::InvalidArgumentError(absl::StrCat("--limit '", limit, "': the components are ",
+    if (!known) {
+      return absl::InvalidArgumentError(absl::StrCat(option, " '", text, "': the components are ",
                                                      absl::StrJoin(components, ", "),
                                                      " and graphs"));
     }
-    for (const v1::Capacity& capacity : parsed.capacities()) {
-      if (capacity.component() == component) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--limit '", limit, "': '", component, "' has a limit already"));
-      }
+    if (again) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, " '", text, "': '", component, "' has a value already"));
     }
-    v1::Capacity* const capacity = parsed.add_capacities();
-    capacity->set_component(component);
-    capacity->set_rows(rows);
+    seen.push_back(component);
   }
+  return absl::OkStatus();
+}
+
+bool ParseRows(absl::string_view text, uint64_t& rows) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, rows);
+  return error == std::errc() && stop == end && rows > 0;
+}
+
+absl::StatusOr<v1::Limits> ParseLimits(const std::vector<std::string>& limits,
+                                       const std::vector<std::string>& components) {
+  v1::Limits parsed;
+  const absl::Status status =
+      ForEachComponent("--limit", "COMPONENT=ROWS with a whole number of at least 1", limits,
+                       components, [&](const std::string& component, absl::string_view value) {
+                         uint64_t rows = 0;
+                         if (!ParseRows(value, rows)) return false;
+                         v1::Capacity* const capacity = parsed.add_capacities();
+                         capacity->set_component(component);
+                         capacity->set_rows(rows);
+                         return true;
+                       });
+  if (!status.ok()) return status;
   return parsed;
 }
 
@@ -114,6 +154,14 @@ std::vector<uint64_t> CapacitiesOf(const v1::Limits& limits,
       capacities[static_cast<std::size_t>(found - components.begin())] = capacity.rows();
     }
   }
+  return capacities;
+}
+
+std::vector<uint64_t> CapacitiesAlong(const std::vector<std::string>& axes,
+                                      const v1::Limits& limits) {
+  std::vector<uint64_t> capacities = CapacitiesOf(limits, axes);
+  // The last is that of `graphs`, which is never an axis: every graph has 1.
+  capacities.pop_back();
   return capacities;
 }
 

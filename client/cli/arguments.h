@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "CLI/App.hpp"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/local_server.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/batch.pb.h"
@@ -45,6 +47,26 @@ void AddServerOption(std::string& address, CLI::App& command);
 // Adds `--limit COMPONENT=ROWS`, which may be repeated.
 void AddLimitOption(std::vector<std::string>& limits, CLI::App& command);
 
+// Adds `--budget-steps N` and `--seed N`; `budget_help` says what the steps are for.
+void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget_help,
+                      CLI::App& command);
+
+// Adds `--axes A[,B]`, the components of a picture; `otherwise` says what is drawn without it.
+void AddAxesOption(std::vector<std::string>& axes, const std::string& otherwise, CLI::App& command);
+
+// Takes each of `values` of `option`, as in `--limit nodes=222`, apart and hands its component and
+// what is behind the `=` to `take`, which returns whether that is a value. Every component must be
+// one of `components` or `graphs`, and come once.
+//
+// Errors: INVALID_ARGUMENT naming option and value; `form` says what a value must be.
+absl::Status ForEachComponent(
+    absl::string_view option, absl::string_view form, const std::vector<std::string>& values,
+    const std::vector<std::string>& components,
+    absl::FunctionRef<bool(const std::string& component, absl::string_view value)> take);
+
+// A whole number of at least 1, without sign, exponent or spaces.
+bool ParseRows(absl::string_view text, uint64_t& rows);
+
 // Parses the values of `--limit`. Every component must be one of `components` or `graphs`.
 //
 // Errors: INVALID_ARGUMENT naming the value.
@@ -54,6 +76,10 @@ absl::StatusOr<v1::Limits> ParseLimits(const std::vector<std::string>& limits,
 // Capacity per component in the order of `components`, then of `graphs`; 0 where there is none.
 std::vector<uint64_t> CapacitiesOf(const v1::Limits& limits,
                                    const std::vector<std::string>& components);
+
+// The same in the order of `axes`, which may leave components out.
+std::vector<uint64_t> CapacitiesAlong(const std::vector<std::string>& axes,
+                                      const v1::Limits& limits);
 
 // `nodes=222, edges=502`.
 std::string Describe(const v1::Limits& limits);

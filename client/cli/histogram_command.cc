@@ -11,7 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/cli/plot.h"
+#include "client/cli/gnuplot.h"
+#include "client/cli/histogram_plot.h"
 #include "client/cli/sizes_file.h"
 #include "client/cli/table.h"
 #include "client/cpp/little_endian.h"
@@ -166,25 +167,25 @@ ExitCode RunHistogram(const HistogramArguments& arguments) {
 
   const std::string name =
       arguments.name.empty() ? NameOfFile(arguments.sizes) : "histogram " + arguments.name;
-  PlotRequest request;
+  std::string script;
   if (!arguments.plot.empty()) {
     const absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, counted->components);
     if (!limits.ok()) return Misuse(limits.status());
-    request.path = arguments.plot;
-    request.title = absl::StrCat(name, ": ", Grouped(histogram->num_graphs()), " graphs, ",
-                                 Grouped(counted->num_rows), " sizes");
-    request.components = arguments.axes.empty() ? counted->components : arguments.axes;
-    const std::vector<uint64_t> capacities = CapacitiesOf(*limits, counted->components);
-    for (const std::string& component : request.components) {
-      const auto found =
-          std::find(counted->components.begin(), counted->components.end(), component);
-      request.limits.push_back(
-          capacities[static_cast<std::size_t>(found - counted->components.begin())]);
+    HistogramView view;
+    view.components = arguments.axes.empty() ? counted->components : arguments.axes;
+    if (limits->capacities_size() > 0) {
+      view.shapes = {CapacitiesAlong(view.components, *limits)};
     }
-    if (const auto script = PlotScript(request, *counted); !script.ok()) {
+    const absl::StatusOr<std::string> picture =
+        HistogramPicture(arguments.plot,
+                         absl::StrCat(name, ": ", Grouped(histogram->num_graphs()), " graphs, ",
+                                      Grouped(counted->num_rows), " sizes"),
+                         view, *counted);
+    if (!picture.ok()) {
       return Misuse(
-          absl::InvalidArgumentError(absl::StrCat("--plot, --axes: ", script.status().message())));
+          absl::InvalidArgumentError(absl::StrCat("--plot, --axes: ", picture.status().message())));
     }
+    script = *picture;
   }
   if (absl::Status status = PrintSummary(name, *histogram, counted->num_rows); !status.ok()) {
     return Fail(status);
@@ -195,7 +196,9 @@ ExitCode RunHistogram(const HistogramArguments& arguments) {
     }
   }
   if (!arguments.plot.empty()) {
-    if (absl::Status status = Plot(request, *counted); !status.ok()) return Fail(status);
+    if (absl::Status status = DrawWithGnuplot(script, arguments.plot); !status.ok()) {
+      return Fail(status);
+    }
   }
   return kExitOk;
 }
@@ -217,11 +220,7 @@ void AddHistogramCommand(CLI::App& app, ExitCode& code) {
       ->type_name("FILE");
   command->add_option("--plot", arguments->plot, "Draw it (with gnuplot): FILE.svg or FILE.png")
       ->type_name("FILE");
-  command
-      ->add_option("--axes", arguments->axes,
-                   "The one or two components to draw, as in nodes,edges; else all")
-      ->delimiter(',')
-      ->type_name("A[,B]");
+  AddAxesOption(arguments->axes, "else all", *command);
   AddLimitOption(arguments->limits, *command);
   AddServerOption(arguments->server, *command);
   command->callback([arguments, &code] { code = RunHistogram(*arguments); });

@@ -4,6 +4,7 @@
 #include "client/cli/histogram_command.h"
 #include "client/cli/pack_command.h"
 #include "client/cli/plan_command.h"
+#include "client/cli/tune_command.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Packs graphs of varying size into full, fixed-shape batches.", "packhouse");
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   packhouse::client::ExitCode code = packhouse::client::kExitOk;
   packhouse::client::AddPlanCommand(app, code);
+  packhouse::client::AddTuneCommand(app, code);
   packhouse::client::AddPackCommand(app, code);
   packhouse::client::AddHistogramCommand(app, code);
   try {

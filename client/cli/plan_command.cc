@@ -8,12 +8,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
+#include "client/cli/gnuplot.h"
+#include "client/cli/plan_file.h"
+#include "client/cli/plan_plot.h"
+#include "client/cli/plan_report.h"
 #include "client/cli/sizes_file.h"
 #include "client/cli/table.h"
 #include "client/cpp/little_endian.h"
@@ -29,35 +30,36 @@ struct PlanArguments {
   std::string sizes;
   std::vector<std::string> limits;
   std::vector<std::string> heuristics;
+  bool no_tuple_packing = false;
   bool no_baselines = false;
   bool no_notebook = false;
+  uint64_t budget_steps = 0;
+  uint64_t seed = 0;
+  std::string warm_start;
+  std::string save_plan;
+  std::string plot;
+  std::vector<std::string> axes;
   bool json = false;
   uint32_t patterns = 0;
 };
 
-// The sections of the report, in order.
-enum class Section { kHeuristics, kNotebook, kBaselines };
-
-Section SectionOf(const v1::PlanSummary& summary) {
-  switch (summary.heuristic().algorithm()) {
-    case v1::PLAN_ALGORITHM_NOTEBOOK:
-      return Section::kNotebook;
-    case v1::PLAN_ALGORITHM_NO_PACKING:
-    case v1::PLAN_ALGORITHM_SINGLE_COMPONENT:
-      return Section::kBaselines;
-    default:
-      return Section::kHeuristics;
-  }
-}
-
-// Parses `best-fit:PRIORITY`, `first-fit:PRIORITY`, either with `filling-` before it,
-// `notebook:PRIORITY`, `no-packing` and `single-component:COMPONENT`, where PRIORITY is product,
-// sum, max, min or a component.
+// Parses `optimized`, `first-fit-decreasing`, `best-fit:PRIORITY`, `first-fit:PRIORITY`, either of
+// these with `filling-` before it, `notebook:PRIORITY`, `no-packing` and
+// `single-component:COMPONENT`, where PRIORITY is product, sum, max, min or a component.
 absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
                                                  const std::vector<std::string>& components) {
   std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
   const std::string priority = parts.size() == 2 ? parts[1] : "";
   v1::PlanHeuristic heuristic;
+  for (const auto& [name, algorithm] : {
+           std::pair("optimized", v1::PLAN_ALGORITHM_OPTIMIZED),
+           std::pair("first-fit-decreasing", v1::PLAN_ALGORITHM_FIRST_FIT_DECREASING),
+           std::pair("no-packing", v1::PLAN_ALGORITHM_NO_PACKING),
+       }) {
+    if (text != name) continue;
+    heuristic.set_algorithm(algorithm);
+    return heuristic;
+  }
   heuristic.set_algorithm(v1::PLAN_ALGORITHM_TUPLE_PACKING);
   heuristic.set_placement(v1::PLACEMENT_RULE_BEST_FIT);
   if (parts[0] == "filling-best-fit" || parts[0] == "filling-first-fit") {
@@ -68,17 +70,14 @@ absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
     heuristic.set_placement(v1::PLACEMENT_RULE_FIRST_FIT);
   } else if (parts[0] == "notebook") {
     heuristic.set_algorithm(v1::PLAN_ALGORITHM_NOTEBOOK);
-  } else if (text == "no-packing") {
-    heuristic.Clear();
-    heuristic.set_algorithm(v1::PLAN_ALGORITHM_NO_PACKING);
-    return heuristic;
   } else if (parts[0] == "single-component") {
     heuristic.set_algorithm(v1::PLAN_ALGORITHM_SINGLE_COMPONENT);
   } else if (parts[0] != "best-fit") {
     return absl::InvalidArgumentError(
         absl::StrCat("--heuristic '", text,
-                     "': must be [filling-]best-fit:PRIORITY, [filling-]first-fit:PRIORITY, "
-                     "notebook:PRIORITY, no-packing or single-component:COMPONENT"));
+                     "': must be optimized, first-fit-decreasing, [filling-]best-fit:PRIORITY, "
+                     "[filling-]first-fit:PRIORITY, notebook:PRIORITY, no-packing or "
+                     "single-component:COMPONENT"));
   }
   v1::Priority& wanted = *heuristic.mutable_priority();
   const bool kind_allowed = heuristic.algorithm() != v1::PLAN_ALGORITHM_SINGLE_COMPONENT;
@@ -114,165 +113,68 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::string& server,
   return response;
 }
 
-TextTable SummaryTable(const v1::PlanResponse& response) {
-  std::vector<TextTable::Column> columns = {
-      {"  heuristic", ""}, {"packs", ""}, {"lower bound", ""}, {"gap %", ""}};
-  for (const char* const group : {"efficiency %", "of the fullest pack %"}) {
-    for (const v1::ComponentEfficiency& component : response.best().components()) {
-      if (component.capacity() != 0) columns.push_back({component.component(), group});
+// The components of a picture: those that were named, else the first two that have a limit.
+std::vector<std::string> AxesOf(const PlanArguments& arguments, const GraphSizes& sizes,
+                                const v1::Limits& limits) {
+  if (!arguments.axes.empty()) return arguments.axes;
+  const std::vector<uint64_t> capacities = CapacitiesOf(limits, sizes.components);
+  std::vector<std::string> axes;
+  for (std::size_t k = 0; k < sizes.components.size() && axes.size() < 2; ++k) {
+    if (capacities[k] != 0) axes.push_back(sizes.components[k]);
+  }
+  // Limits of `graphs` alone.
+  if (axes.empty()) axes.push_back(sizes.components.front());
+  return axes;
+}
+
+absl::Status Draw(const PlanArguments& arguments, const HistogramView& view,
+                  const GraphSizes& histogram, const v1::PlanResponse& response) {
+  uint64_t graphs = 0;
+  for (const uint64_t count : histogram.counts) graphs += count;
+  const absl::StatusOr<std::string> script = PlanPicture(
+      arguments.plot,
+      absl::StrCat(
+          NameOfFile(arguments.sizes), ": ", Grouped(graphs), " graphs in ",
+          Grouped(response.best().packs()), " packs, ",
+          response.best().optimal()
+              ? "proved optimal"
+              : absl::StrCat("at least ", Grouped(response.best().lower_bound()), " are needed")),
+      view, histogram, response);
+  if (!script.ok()) return script.status();
+  return DrawWithGnuplot(*script, arguments.plot);
+}
+
+// What contradicts itself, before anything is read.
+absl::Status CheckArguments(const PlanArguments& arguments) {
+  if (!arguments.axes.empty() && arguments.plot.empty()) {
+    return absl::InvalidArgumentError("--axes chooses what is drawn: it needs --plot");
+  }
+  if (!arguments.plot.empty()) {
+    if (const auto head = BeginPicture({.path = arguments.plot, .title = {}}); !head.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--plot ", head.status().message()));
     }
   }
-  TextTable table(columns);
-  bool best_shown = false;
-  const auto add = [&](const v1::PlanSummary& summary) {
-    const bool best = !best_shown && summary.name() == response.best().name();
-    best_shown = best_shown || best;
-    std::vector<std::string> cells = {absl::StrCat(best ? "* " : "  ", summary.name())};
-    if (summary.unfinished()) {
-      cells.emplace_back("unfinished");
-    } else {
-      cells.push_back(absl::StrCat(summary.packs()));
-      cells.push_back(absl::StrCat(summary.lower_bound(), " (", summary.lower_bound_name(), ")"));
-      cells.push_back(Percent(summary.gap()));
-      for (const v1::ComponentEfficiency& component : summary.components()) {
-        if (component.capacity() != 0) cells.push_back(Percent(component.efficiency()));
+  const auto& heuristics = arguments.heuristics;
+  if (!heuristics.empty() &&
+      std::find(heuristics.begin(), heuristics.end(), "optimized") == heuristics.end()) {
+    for (const auto& [option, is_set] : {
+             std::pair("--budget-steps", arguments.budget_steps != 0),
+             std::pair("--seed", arguments.seed != 0),
+             std::pair("--warm-start", !arguments.warm_start.empty()),
+         }) {
+      if (is_set) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(option,
+                         " is for the heuristic 'optimized', which is not among those of "
+                         "--heuristic"));
       }
-      for (const v1::ComponentEfficiency& component : summary.components()) {
-        if (component.capacity() != 0) cells.push_back(Percent(component.efficiency_of_fullest()));
-      }
-    }
-    cells.resize(columns.size());
-    table.AddRow(std::move(cells));
-  };
-  const auto add_section = [&](Section section, const std::string& heading) {
-    bool headed = heading.empty();
-    for (const v1::PlanSummary& summary : response.summaries()) {
-      if (SectionOf(summary) != section) continue;
-      if (!headed) {
-        table.AddHeading("");
-        table.AddHeading(heading);
-        headed = true;
-      }
-      add(summary);
-    }
-  };
-  add_section(Section::kHeuristics, "");
-  add_section(Section::kNotebook, "as the paper's companion notebook computes them");
-  add_section(Section::kBaselines, "baselines (a single component ignores the other limits)");
-  return table;
-}
-
-// Size tuples of a plan, each as `(20, 44)`.
-std::vector<std::string> TupleNames(const v1::PackingPlan& plan, std::size_t num_components) {
-  const LittleEndianView<uint32_t> values(plan.tuples());
-  std::vector<std::string> names;
-  for (std::size_t i = 0; num_components > 0 && i + num_components <= values.size();
-       i += num_components) {
-    std::vector<uint32_t> tuple;
-    for (std::size_t k = 0; k < num_components; ++k) tuple.push_back(values[i + k]);
-    names.push_back(absl::StrCat("(", absl::StrJoin(tuple, ", "), ")"));
-  }
-  return names;
-}
-
-void PrintPatterns(const PlanArguments& arguments, const std::vector<std::string>& components,
-                   const v1::PlanResponse& response) {
-  const std::vector<std::string> tuples = TupleNames(response.plan(), components.size());
-  const int shown = static_cast<int>(std::min<uint64_t>(
-      arguments.patterns, static_cast<uint64_t>(response.plan().patterns_size())));
-  std::cout << "\nfirst " << shown << " of the " << response.plan().patterns_size()
-            << " patterns of " << response.best().name() << ", graphs as ("
-            << absl::StrJoin(components, ", ") << ")\n";
-  for (int i = 0; i < shown; ++i) {
-    const v1::Pattern& pattern = response.plan().patterns(i);
-    std::vector<std::string> entries;
-    for (const v1::PatternEntry& entry : pattern.entries()) {
-      entries.push_back(
-          absl::StrCat(entry.copies(), " x ",
-                       entry.tuple() < tuples.size() ? tuples[entry.tuple()] : std::string("?")));
-    }
-    std::cout << absl::StrFormat("%7d packs of  %s\n", pattern.repeats(),
-                                 absl::StrJoin(entries, " + "));
-  }
-}
-
-std::string Quoted(absl::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      absl::StrAppend(&quoted, "\\", absl::string_view(&c, 1));
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&quoted, "\\u%04x", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
     }
   }
-  return quoted + "\"";
-}
-
-std::string SummaryAsJson(const v1::PlanSummary& summary) {
-  std::string json =
-      absl::StrFormat(R"({"name": %s, "section": "%s", "unfinished": %s)", Quoted(summary.name()),
-                      SectionOf(summary) == Section::kNotebook    ? "notebook"
-                      : SectionOf(summary) == Section::kBaselines ? "baseline"
-                                                                  : "heuristic",
-                      summary.unfinished() ? "true" : "false");
-  if (summary.unfinished()) return json + "}";
-  absl::StrAppendFormat(
-      &json,
-      R"(, "packs": %d, "lower_bound": %d, "lower_bound_name": %s, "gap": %.17g, )"
-      R"("keeps_limits": %s, "num_patterns": %d, "elapsed_seconds": %.9g, "components": [)",
-      summary.packs(), summary.lower_bound(), Quoted(summary.lower_bound_name()), summary.gap(),
-      summary.keeps_limits() ? "true" : "false", summary.num_patterns(),
-      static_cast<double>(summary.elapsed().seconds()) + 1e-9 * summary.elapsed().nanos());
-  absl::StrAppend(&json,
-                  absl::StrJoin(summary.components(), ", ",
-                                [](std::string* text, const v1::ComponentEfficiency& component) {
-                                  absl::StrAppendFormat(
-                                      text,
-                                      R"({"component": %s, "capacity": %d, "efficiency": %.17g, )"
-                                      R"("fullest_pack": %d, "efficiency_of_fullest": %.17g})",
-                                      Quoted(component.component()), component.capacity(),
-                                      component.efficiency(), component.fullest_pack(),
-                                      component.efficiency_of_fullest());
-                                }),
-                  "]}");
-  return json;
-}
-
-void PrintJson(const PlanArguments& arguments, const std::vector<std::string>& components,
-               const v1::PlanResponse& response) {
-  std::vector<std::string> summaries;
-  for (const v1::PlanSummary& summary : response.summaries()) {
-    summaries.push_back(SummaryAsJson(summary));
-  }
-  std::cout << "{\"best\": " << SummaryAsJson(response.best()) << ",\n \"summaries\": [\n  "
-            << absl::StrJoin(summaries, ",\n  ") << "]";
-  if (arguments.patterns > 0) {
-    const LittleEndianView<uint32_t> values(response.plan().tuples());
-    std::vector<std::string> patterns;
-    for (const v1::Pattern& pattern : response.plan().patterns()) {
-      if (patterns.size() == arguments.patterns) break;
-      std::vector<std::string> entries;
-      for (const v1::PatternEntry& entry : pattern.entries()) {
-        std::vector<std::string> fields;
-        for (std::size_t k = 0; k < components.size(); ++k) {
-          const std::size_t i = entry.tuple() * components.size() + k;
-          const uint32_t value = i < values.size() ? values[i] : 0;
-          fields.push_back(absl::StrCat(Quoted(components[k]), ": ", value));
-        }
-        fields.push_back(absl::StrCat("\"copies\": ", entry.copies()));
-        entries.push_back(absl::StrCat("{", absl::StrJoin(fields, ", "), "}"));
-      }
-      patterns.push_back(absl::StrCat(R"({"repeats": )", pattern.repeats(), R"(, "graphs": [)",
-                                      absl::StrJoin(entries, ", "), "]}"));
-    }
-    std::cout << ",\n \"patterns\": [\n  " << absl::StrJoin(patterns, ",\n  ") << "]";
-  }
-  std::cout << "}\n";
+  return absl::OkStatus();
 }
 
 ExitCode RunPlan(const PlanArguments& arguments) {
+  if (absl::Status status = CheckArguments(arguments); !status.ok()) return Misuse(status);
   const absl::StatusOr<GraphSizes> sizes = ReadSizesFile(arguments.sizes);
   if (!sizes.ok()) return Fail(sizes.status());
   v1::PlanRequest request;
@@ -284,27 +186,64 @@ ExitCode RunPlan(const PlanArguments& arguments) {
     if (!heuristic.ok()) return Misuse(heuristic.status());
     *request.add_heuristics() = *std::move(heuristic);
   }
+  request.set_budget_steps(arguments.budget_steps);
+  request.set_seed(arguments.seed);
+  if (!arguments.warm_start.empty()) {
+    absl::StatusOr<v1::PackingPlan> plan = ReadPlanFile(arguments.warm_start, sizes->components);
+    if (!plan.ok()) return Fail(plan.status());
+    *request.mutable_warm_start() = *std::move(plan);
+  }
   absl::StatusOr<v1::Histogram> histogram = MakeHistogram(*sizes);
   if (!histogram.ok()) return Fail(histogram.status());
   *request.mutable_histogram() = *std::move(histogram);
   // Who names heuristics wants to see those.
-  request.set_include_baselines(!arguments.no_baselines && arguments.heuristics.empty());
-  request.set_include_notebook(!arguments.no_notebook && arguments.heuristics.empty());
-  request.set_summaries_only(arguments.patterns == 0);
+  const bool compare = arguments.heuristics.empty();
+  request.set_include_tuple_packing(compare && !arguments.no_tuple_packing);
+  request.set_include_baselines(compare && !arguments.no_baselines);
+  request.set_include_notebook(compare && !arguments.no_notebook);
+  request.set_summaries_only(arguments.patterns == 0 && arguments.plot.empty() &&
+                             arguments.save_plan.empty());
+
+  HistogramView view;
+  absl::StatusOr<GraphSizes> counted = GraphSizes{};
+  if (!arguments.plot.empty()) {
+    view.components = AxesOf(arguments, *sizes, request.limits());
+    view.shapes = {CapacitiesAlong(view.components, request.limits())};
+    counted = SizesOf(request.histogram());
+    if (!counted.ok()) return Fail(counted.status());
+    // What cannot be drawn is better known before a long plan.
+    if (const auto panel = HistogramPanel(view, *counted, Frame{}, ""); !panel.ok()) {
+      return Misuse(
+          absl::InvalidArgumentError(absl::StrCat("--plot, --axes: ", panel.status().message())));
+    }
+  }
 
   const absl::StatusOr<v1::PlanResponse> response = RequestPlan(arguments.server, request);
   if (!response.ok()) return Fail(response.status());
   if (arguments.json) {
-    PrintJson(arguments, sizes->components, *response);
-    return kExitOk;
+    std::cout << PlanJson(*response, sizes->components, arguments.patterns);
+  } else {
+    uint64_t graphs = 0;
+    const LittleEndianView<uint64_t> counts(request.histogram().counts());
+    for (std::size_t i = 0; i < counts.size(); ++i) graphs += counts[i];
+    std::cout << Grouped(graphs) << " graphs of " << Grouped(counts.size()) << " sizes in "
+              << NameOfFile(arguments.sizes) << "; limits " << Describe(request.limits()) << "\n\n"
+              << PlanCertificate(response->best()) << '\n'
+              << SummaryTable(*response);
+    if (arguments.patterns > 0) {
+      std::cout << '\n' << PatternList(*response, sizes->components, arguments.patterns);
+    }
   }
-  uint64_t graphs = 0;
-  const LittleEndianView<uint64_t> counts(request.histogram().counts());
-  for (std::size_t i = 0; i < counts.size(); ++i) graphs += counts[i];
-  std::cout << graphs << " graphs of " << counts.size() << " sizes in "
-            << NameOfFile(arguments.sizes) << "; limits " << Describe(request.limits()) << "\n\n"
-            << SummaryTable(*response).Render() << "* the fewest packs\n";
-  if (arguments.patterns > 0) PrintPatterns(arguments, sizes->components, *response);
+  if (!arguments.save_plan.empty()) {
+    if (absl::Status status = WritePlanFile(arguments.save_plan, *response); !status.ok()) {
+      return Fail(status);
+    }
+  }
+  if (!arguments.plot.empty()) {
+    if (absl::Status status = Draw(arguments, view, *counted, *response); !status.ok()) {
+      return Fail(status);
+    }
+  }
   return kExitOk;
 }
 
@@ -312,25 +251,43 @@ ExitCode RunPlan(const PlanArguments& arguments) {
 
 void AddPlanCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<PlanArguments>();
-  CLI::App* const command =
-      app.add_subcommand("plan", "Plan packs for a whole histogram and compare the heuristics");
+  CLI::App* const command = app.add_subcommand(
+      "plan", "Plan packs for a whole histogram: as few as possible, with the proof, and compared");
   AddSizesOption(arguments->sizes, *command);
   AddLimitOption(arguments->limits, *command);
   command->get_option("--limit")->required();
+  AddBudgetOptions(arguments->budget_steps, arguments->seed,
+                   "Work for the optimized plan: 10^9 steps are about a second; 0: 10^8", *command);
   command
       ->add_option(
           "--heuristic", arguments->heuristics,
-          "Try only this: best-fit:P, first-fit:P, filling-best-fit:P, filling-first-fit:P "
-          "or notebook:P with P product, sum, max, min or a component; no-packing; "
-          "single-component:COMPONENT; may be repeated")
+          "Try only this: optimized; first-fit-decreasing; best-fit:P, first-fit:P, "
+          "filling-best-fit:P, filling-first-fit:P or notebook:P with P product, sum, max, min or "
+          "a component; no-packing; single-component:COMPONENT; may be repeated")
       ->type_name("HEURISTIC")
       ->allow_extra_args(false);
+  command->add_flag("--no-tuple-packing", arguments->no_tuple_packing,
+                    "Leave out first-fit decreasing and the paper's heuristics");
   command->add_flag("--no-baselines", arguments->no_baselines, "Leave out the paper's baselines");
   command->add_flag("--no-notebook", arguments->no_notebook,
                     "Leave out the companion notebook's variant");
   command
       ->add_option("--patterns", arguments->patterns, "Print the first N patterns of the best plan")
       ->type_name("N");
+  command
+      ->add_option("--save-plan", arguments->save_plan,
+                   "Write the best plan (a serialized packhouse.v1.PlanResponse)")
+      ->type_name("FILE");
+  command
+      ->add_option("--warm-start", arguments->warm_start,
+                   "Start from the plan that --save-plan wrote for sizes much like these")
+      ->type_name("FILE");
+  command
+      ->add_option("--plot", arguments->plot,
+                   "Draw the histogram and the fill of the packs (with gnuplot): FILE.svg or "
+                   "FILE.png")
+      ->type_name("FILE");
+  AddAxesOption(arguments->axes, "else the first two that have a limit", *command);
   command->add_flag("--json", arguments->json, "Print JSON: ratios in [0, 1], times in seconds");
   AddServerOption(arguments->server, *command);
   command->callback([arguments, &code] { code = RunPlan(*arguments); });

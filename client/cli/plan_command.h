@@ -1,4 +1,4 @@
-// packhouse plan: plans a histogram with every heuristic and shows how they compare.
+// packhouse plan: plans a histogram, proves how good the plan is, and compares the heuristics.
 #ifndef PACKHOUSE_CLIENT_CLI_PLAN_COMMAND_H_
 #define PACKHOUSE_CLIENT_CLI_PLAN_COMMAND_H_
 

@@ -1,6 +1,7 @@
 #include "client/cli/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -93,7 +94,17 @@ std::string TextTable::Render() const {
   return text;
 }
 
-std::string Percent(double ratio) { return absl::StrFormat("%.2f", 100 * ratio); }
+std::string Percent(double ratio, int decimals) {
+  return absl::StrFormat("%.*f", decimals, 100 * ratio);
+}
+
+std::string SmallPercent(double ratio) {
+  const double percent = 100 * ratio;
+  // Without an exponent, which %g would give below 0.0001 and above 99.
+  if (std::fabs(percent) >= 10) return absl::StrFormat("%.0f %%", percent);
+  if (std::fabs(percent) >= 1e-4) return absl::StrFormat("%.2g %%", percent);
+  return percent == 0 ? "0 %" : absl::StrFormat("%.6f %%", percent);
+}
 
 std::string Grouped(uint64_t value) {
   std::string digits = absl::StrCat(value);

@@ -37,8 +37,12 @@ class TextTable {
   std::vector<Row> rows_;
 };
 
-// A ratio as a percentage with two decimals and no sign: 0.98776 gives "98.78".
-std::string Percent(double ratio);
+// A ratio as a percentage without the sign: 0.98776 gives "98.78".
+std::string Percent(double ratio, int decimals = 2);
+
+// The same with two significant digits and the sign, for shares that may be tiny: 0.000015 gives
+// "0.0015 %".
+std::string SmallPercent(double ratio);
 
 // A whole number in groups of three digits, for prose and pictures: 32901 gives "32,901".
 std::string Grouped(uint64_t value);

@@ -19,7 +19,8 @@ const Histogram::BucketBoundaries kGapBuckets = {0,    0.0001, 0.0005, 0.001, 0.
 
 bool IsStream(size_t method) {
   return method == static_cast<size_t>(rpc::Method::kPack) ||
-         method == static_cast<size_t>(rpc::Method::kObserve);
+         method == static_cast<size_t>(rpc::Method::kObserve) ||
+         method == static_cast<size_t>(rpc::Method::kTune);
 }
 
 prometheus::Counter& Counter(prometheus::Registry& registry, const std::string& name,

@@ -8,18 +8,43 @@
 namespace packhouse {
 namespace {
 
-// The scores of two graphs, each at most this and one, add up to no more than 2^31 - 1.
-constexpr uint64_t kFullScore = (uint64_t{1} << 30) - 2;
-// Pairs are tried among so many of the oldest graphs with each graph of the pool.
+// Score of a pack that is full to the last row. The scores of two graphs, each at most this and
+// one, add up to no more than 2^31 - 1, whatever the rounding.
+constexpr double kFullScore = (1 << 30) - 16;
+// The first graph of a pair is looked for among so many of the oldest slots; and so if it comes in
+// for another one.
 constexpr size_t kPairCandidates = 64;
-// After so many pairs, and as many single graphs, a pack is finished with whatever fits.
-constexpr int kMaxBestChoices = 8;
-// Weights are renewed after so many graphs: often enough to follow the stream.
-constexpr uint64_t kWeightPeriod = 64;
+constexpr size_t kExchangeCandidates = 32;
+// Choices after which a pack is finished with whatever fits; exchanges; and how many of its latest
+// graphs they consider. Bounds on time, hardly ever met.
+constexpr int kMaxChoices = 8;
+constexpr int kMaxExchanges = 8;
+constexpr size_t kMaxRetractable = 16;
+// A pack that wastes 1 / this of itself, or 1 / (4 * look_ahead) if that is less, for with more to
+// choose from one can ask for more, needs no better choice; one that wastes up to so many times as
+// much is not worth an exchange.
+constexpr uint64_t kEnoughInverse = 1024;
+constexpr double kExchangeThreshold = 3;
+// A pack is finished when room for fewer than this many mean graphs is left.
+constexpr uint64_t kFinishGraphs = 2;
+// Weights are renewed after so many graphs, or a quarter of the look-ahead: often enough to follow
+// the pool, and rescoring it costs little.
+constexpr uint64_t kLessonPeriod = 32;
 // Totals are halved at this many graphs, so that old graphs fade and sums stay small.
 constexpr uint64_t kFadePeriod = uint64_t{1} << 20;
-// A pack is finished when room for fewer than this many halves of a mean graph is left.
-constexpr uint64_t kFinishHalves = 5;
+// Weights are loads to the power of 2^this: they are for the heaviest component, and for lighter
+// ones the less the lighter they are.
+constexpr int kPriceSquarings = 4;
+constexpr int kWasteSquarings = 6;
+// Mean waste above which lighter components count for more in waste, and over how many packs it is
+// taken.
+constexpr double kHighWaste = 1.0 / 1024;
+constexpr double kWastePeriod = 64;
+
+double PowerOfTwoPower(double base, int squarings) {
+  for (int i = 0; i < squarings; ++i) base *= base;
+  return base;
+}
 
 }  // namespace
 
@@ -37,6 +62,11 @@ absl::StatusOr<OnlinePacker> OnlinePacker::Create(const Limits& limits,
     return absl::InvalidArgumentError(
         absl::StrCat("max_delay: ", absl::FormatDuration(options.max_delay), ", must be positive"));
   }
+  if (options.vector_level > BestVectorLevel()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("vector_level: ", VectorLevelName(options.vector_level), ", this machine has ",
+                     VectorLevelName(BestVectorLevel())));
+  }
   for (size_t k = 0; k <= limits.num_components(); ++k) {
     if (limits.has_limit(k) && limits.capacity(k) > kMaxCapacity) {
       return absl::InvalidArgumentError(absl::StrCat("limits: capacity ", limits.capacity(k),
@@ -48,42 +78,86 @@ absl::StatusOr<OnlinePacker> OnlinePacker::Create(const Limits& limits,
 }
 
 OnlinePacker::OnlinePacker(const Limits& limits, const OnlinePackerOptions& options)
-    : options_(options) {
+    : options_(options),
+      scan_(&PoolScanOf(options.vector_level, limits.num_components())),
+      enough_(kFullScore / std::max<uint64_t>(kEnoughInverse, 4 * options.look_ahead)),
+      // Twice the pool, so that Compact() is called once in as many pushes at most.
+      stride_(2 * options.look_ahead + 256) {
   if (options_.max_age == 0) options_.max_age = 4 * options_.look_ahead;
   for (const uint64_t capacity : limits.capacities()) {
     capacity_.push_back(static_cast<int32_t>(std::min(capacity, kMaxCapacity)));
   }
   const size_t l = limits.num_components();
-  sizes_.resize(l);
-  for (auto& column : sizes_) column.reserve(options_.look_ahead + 1);
-  pool_.reserve(options_.look_ahead + 1);
-  scores_.reserve(options_.look_ahead + 1);
-  // A pack that closes without taking from the full pool leaves it one over for a moment.
-  scratch_.resize(options_.look_ahead + 1);
+  waiting_.resize(stride_);
+  columns_.resize((l + 1) * stride_ + PoolColumns::kOverrun);
+  pool_totals_.resize(l + 1);
   room_ = capacity_;
-  totals_.assign(l + 1, 0);
-  weights_.assign(l + 1, kFullScore / (l + 1));
+  trial_.resize(l + 1);
+  rest_.resize(l + 1);
+  totals_.resize(l + 1);
+  ample_room_.resize(l + 1);
+  prices_.resize(l + 1);
+  waste_prices_.resize(l + 1);
+  spare_.resize(l + 1);
 }
 
-void OnlinePacker::UpdateWeights() {
-  // Load of a component: total / capacity, in 1/2^32 capacities a graph. The most loaded one
-  // decides how many packs there must be; its weight dominates by the fourth power of the load.
-  std::vector<double> loads;
-  double sum = 0;
-  for (size_t k = 0; k < totals_.size(); ++k) {
+void OnlinePacker::Learn() {
+  const size_t n = capacity_.size();
+  // Loads, by the heaviest of the stream and of the pool; neither is 0, as a graph was just pushed.
+  double stream_load = 0;
+  double pool_load = 0;
+  for (size_t k = 0; k < n; ++k) {
     const double load = static_cast<double>(totals_[k]) / capacity_[k];
-    loads.push_back(load * load * load * load);
-    sum += loads.back();
+    if (load > stream_load) heaviest_ = k;
+    stream_load = std::max(stream_load, load);
+    pool_load = std::max(pool_load, static_cast<double>(pool_totals_[k]) / capacity_[k]);
   }
-  if (sum <= 0) return;
-  for (size_t k = 0; k < totals_.size(); ++k) {
-    weights_[k] = static_cast<uint64_t>(loads[k] / sum * static_cast<double>(kFullScore));
+  double highest = 0;
+  for (size_t k = 0; k < n; ++k) {
+    const double in_stream = static_cast<double>(totals_[k]) / capacity_[k] / stream_load;
+    const double in_pool = static_cast<double>(pool_totals_[k]) / capacity_[k] / pool_load;
+    prices_[k] = in_stream + in_pool;
+    highest = std::max(highest, prices_[k]);
+    spare_[k] = (1 - in_stream) * capacity_[k];
+    waste_prices_[k] =
+        PowerOfTwoPower(in_stream, mean_waste_ > kHighWaste ? kPriceSquarings : kWasteSquarings);
   }
+  double sum = 0;
+  double waste_sum = 0;
+  for (size_t k = 0; k < n; ++k) {
+    prices_[k] = PowerOfTwoPower(prices_[k] / highest, kPriceSquarings);
+    sum += prices_[k];
+    waste_sum += waste_prices_[k];
+  }
+  for (size_t k = 0; k < n; ++k) {
+    prices_[k] = prices_[k] / sum * (kFullScore / capacity_[k]);
+    waste_prices_[k] = waste_prices_[k] / waste_sum * (kFullScore / capacity_[k]);
+    const uint64_t ample = kFinishGraphs * totals_[k] / totals_.back();
+    ample_room_[k] = static_cast<int32_t>(std::min(ample, kMaxCapacity));
+  }
+  for (size_t slot = head_; slot < tail_; ++slot) {
+    if (scores()[slot] != 0) scores()[slot] = ScoreOf(slot);
+  }
+}
+
+int32_t OnlinePacker::ScoreOf(size_t slot) const {
+  // Never 0: a graph that fits is better than none.
+  double score = prices_.back() + 1;
+  for (size_t k = 0; k < num_components(); ++k) score += prices_[k] * sizes(k)[slot];
+  return static_cast<int32_t>(score);
+}
+
+double OnlinePacker::WasteOf(const std::vector<int32_t>& room) const {
+  double waste = 0;
+  for (size_t k = 0; k < room.size(); ++k) {
+    waste += waste_prices_[k] * std::max(0.0, room[k] - spare_[k]);
+  }
+  return waste;
 }
 
 absl::StatusOr<bool> OnlinePacker::Push(absl::Span<const uint32_t> tuple, uint64_t handle,
                                         absl::Time now) {
-  const size_t l = sizes_.size();
+  const size_t l = num_components();
   if (tuple.size() != l) {
     return absl::InvalidArgumentError(
         absl::StrCat("graph of ", tuple.size(), " components, expected ", l));
@@ -95,164 +169,223 @@ absl::StatusOr<bool> OnlinePacker::Push(absl::Span<const uint32_t> tuple, uint64
                                                 " of component number ", k));
     }
   }
-  uint64_t score = weights_[l] / capacity_[l];
-  for (size_t k = 0; k < l; ++k) {
-    sizes_[k].push_back(static_cast<int32_t>(tuple[k]));
-    totals_[k] += tuple[k];
-    score += tuple[k] * weights_[k] / capacity_[k];
-  }
-  ++totals_[l];
-  // Never 0: a graph that fits is better than none.
-  scores_.push_back(static_cast<int32_t>(score + 1));
-  pool_.push_back({handle, num_pushed_++, now});
-  if (num_pushed_ % kWeightPeriod == 0) UpdateWeights();
-  if (num_pushed_ % kFadePeriod == 0) {
-    for (uint64_t& total : totals_) total /= 2;
-  }
+  Append(tuple, handle, now);
   // An aged graph does not wait until the pool is full again.
-  while (pool_.size() >= options_.look_ahead || OldestIsAged()) {
+  while (num_waiting_ >= options_.look_ahead || OldestIsAged()) {
     if (Step()) return true;
   }
   return false;
 }
 
-bool OnlinePacker::OldestIsAged() const {
-  return !pool_.empty() && num_pushed_ - pool_.front().number >= options_.max_age;
+void OnlinePacker::Append(absl::Span<const uint32_t> tuple, uint64_t handle, absl::Time now) {
+  if (tail_ == stride_) Compact();
+  const size_t l = num_components();
+  const size_t slot = tail_++;
+  for (size_t k = 0; k < l; ++k) {
+    sizes(k)[slot] = static_cast<int32_t>(tuple[k]);
+    totals_[k] += tuple[k];
+    pool_totals_[k] += tuple[k];
+  }
+  ++totals_[l];
+  ++pool_totals_[l];
+  scores()[slot] = ScoreOf(slot);
+  waiting_[slot] = {handle, num_pushed_++, now};
+  ++num_waiting_;
+  if (num_pushed_ % kFadePeriod == 0) {
+    for (uint64_t& total : totals_) total /= 2;
+  }
+  if (num_pushed_ == next_lesson_) {
+    // A new stream is learnt at the first, second, fourth graph and so on.
+    next_lesson_ +=
+        std::min(num_pushed_, std::max<uint64_t>(kLessonPeriod, options_.look_ahead / 4));
+    Learn();
+  }
 }
 
 bool OnlinePacker::Fits(size_t slot) const {
-  for (size_t k = 0; k < sizes_.size(); ++k) {
-    if (sizes_[k][slot] > room_[k]) return false;
+  for (size_t k = 0; k < num_components(); ++k) {
+    if (sizes(k)[slot] > room_[k]) return false;
   }
   return room_.back() > 0;
 }
 
-void OnlinePacker::Take(size_t slot) {
-  for (size_t k = 0; k < sizes_.size(); ++k) {
-    room_[k] -= sizes_[k][slot];
-    sizes_[k].erase(sizes_[k].begin() + slot);
-  }
-  --room_.back();
-  open_since_ = std::min(open_since_, pool_[slot].since);
-  open_.push_back(pool_[slot].handle);
-  pool_.erase(pool_.begin() + slot);
-  scores_.erase(scores_.begin() + slot);
-}
-
-void OnlinePacker::Close() {
-  complete_ = std::move(open_);
-  open_.clear();
-  open_since_ = absl::InfiniteFuture();
-  room_ = capacity_;
-}
-
 bool OnlinePacker::NearlyFull() const {
-  const uint64_t graphs = totals_.back();
   for (size_t k = 0; k < room_.size(); ++k) {
-    // room < kFinishHalves / 2 * mean
-    if (2 * static_cast<uint64_t>(room_[k]) * graphs < kFinishHalves * totals_[k]) return true;
+    if (room_[k] < ample_room_[k]) return true;
   }
   return false;
 }
 
-bool OnlinePacker::TakeBestSingle() {
-  size_t best = pool_.size();
-  for (size_t slot = 0; slot < pool_.size(); ++slot) {
-    if (Fits(slot) && (best == pool_.size() || scores_[slot] > scores_[best])) best = slot;
+void OnlinePacker::Take(size_t slot) {
+  const size_t l = num_components();
+  for (size_t k = 0; k < l; ++k) {
+    room_[k] -= sizes(k)[slot];
+    pool_totals_[k] -= static_cast<uint64_t>(sizes(k)[slot]);
   }
-  if (best == pool_.size()) return false;
+  --room_[l];
+  --pool_totals_[l];
+  scores()[slot] = 0;
+  --num_waiting_;
+  // The first is the oldest of the pool, and nothing in the pool was there before it.
+  if (open_.empty()) open_since_ = waiting_[slot].since;
+  open_.push_back(waiting_[slot].handle);
+  retractable_.push_back(slot);
+  while (head_ < tail_ && scores()[head_] == 0) ++head_;
+}
+
+void OnlinePacker::Take(const Choice& choice) {
+  Take(choice.first);
+  if (choice.second != PoolScan::kNone) Take(choice.second);
+}
+
+void OnlinePacker::TakeAllThatFit() {
+  size_t slot = head_;
+  while (room_.back() > 0) {
+    slot = scan_->first(pool(), room_.data(), slot, tail_);
+    if (slot == PoolScan::kNone) return;
+    Take(slot);
+  }
+}
+
+void OnlinePacker::PutBack(size_t place) {
+  const size_t l = num_components();
+  const size_t slot = retractable_[place];
+  for (size_t k = 0; k < l; ++k) {
+    room_[k] += sizes(k)[slot];
+    pool_totals_[k] += static_cast<uint64_t>(sizes(k)[slot]);
+  }
+  ++room_[l];
+  ++pool_totals_[l];
+  scores()[slot] = ScoreOf(slot);
+  ++num_waiting_;
+  open_.erase(open_.end() - static_cast<ptrdiff_t>(retractable_.size() - place));
+  retractable_.erase(retractable_.begin() + static_cast<ptrdiff_t>(place));
+  head_ = std::min(head_, slot);
+}
+
+void OnlinePacker::Close() {
+  complete_ = std::move(open_);
+  open_ = Pack();
+  // The next pack is likely to be much like this one.
+  open_.reserve(std::min<size_t>(complete_.size() + complete_.size() / 4, 64));
+  open_since_ = absl::InfiniteFuture();
+  retractable_.clear();
+  room_ = capacity_;
+  // Rather now than when half a pack is open, of which nothing could be put back any more.
+  if (stride_ - tail_ < 64 + options_.look_ahead / 2) Compact();
+}
+
+void OnlinePacker::Compact() {
+  size_t kept = 0;
+  for (size_t slot = head_; slot < tail_; ++slot) {
+    if (scores()[slot] == 0) continue;
+    for (size_t k = 0; k <= num_components(); ++k) sizes(k)[kept] = sizes(k)[slot];
+    waiting_[kept] = waiting_[slot];
+    ++kept;
+  }
+  std::fill(scores() + kept, scores() + tail_, 0);
+  head_ = 0;
+  tail_ = kept;
+  retractable_.clear();
+}
+
+void OnlinePacker::Subtract(const Choice& choice, std::vector<int32_t>& room) const {
+  for (const size_t slot : {choice.first, choice.second}) {
+    if (slot == PoolScan::kNone) continue;
+    for (size_t k = 0; k < num_components(); ++k) room[k] -= sizes(k)[slot];
+    --room.back();
+  }
+}
+
+OnlinePacker::Choice OnlinePacker::FindBest(const std::vector<int32_t>& room, size_t candidates,
+                                            int32_t floor) {
+  Choice best = {.score = floor};
+  if (room.back() >= 2) {
+    const size_t limit = std::min(tail_, head_ + candidates);
+    for (size_t begin = head_; begin < limit;) {
+      const PoolPair pair =
+          scan_->pair(pool(), room.data(), begin, limit, tail_, best.score, rest_.data());
+      if (pair.first == PoolScan::kNone) break;
+      best = {scores()[pair.first] + scores()[pair.second], pair.first, pair.second};
+      rest_ = room;
+      Subtract(best, rest_);
+      if (WasteOf(rest_) <= enough_) return best;
+      begin = pair.first + 1;
+    }
+  }
+  if (room.back() >= 1) {
+    const size_t slot = scan_->best(pool(), room.data(), head_, tail_, best.score);
+    if (slot != PoolScan::kNone) best = {scores()[slot], slot, PoolScan::kNone};
+  }
+  return best;
+}
+
+bool OnlinePacker::Exchange() {
+  Choice best;
+  int32_t best_gain = 0;
+  size_t best_place = 0;
+  size_t begin = retractable_.size() - std::min(retractable_.size(), kMaxRetractable);
+  // The first graph of a pack stays: it is the oldest of all, and its turn has come.
+  if (begin == 0 && retractable_.size() == open_.size()) begin = 1;
+  for (const bool pairs : {false, true}) {
+    for (size_t place = begin; place < retractable_.size(); ++place) {
+      const size_t slot = retractable_[place];
+      if (IsAged(slot)) continue;
+      for (size_t k = 0; k < num_components(); ++k) trial_[k] = room_[k] + sizes(k)[slot];
+      trial_.back() = room_.back() + 1;
+      const int32_t own_score = ScoreOf(slot);
+      const Choice choice =
+          FindBest(trial_, pairs ? kExchangeCandidates : 0, own_score + best_gain);
+      if (choice.first == PoolScan::kNone) continue;
+      best = choice;
+      best_gain = choice.score - own_score;
+      best_place = place;
+      Subtract(choice, trial_);
+      if (WasteOf(trial_) > enough_) continue;
+      PutBack(place);
+      Take(choice);
+      return true;
+    }
+  }
+  if (best_gain == 0) return false;
+  PutBack(best_place);
   Take(best);
   return true;
 }
 
-void OnlinePacker::TakeAllThatFit() {
-  // Keeps what does not fit, in order.
-  size_t kept = 0;
-  for (size_t slot = 0; slot < pool_.size(); ++slot) {
-    if (Fits(slot)) {
-      for (size_t k = 0; k < sizes_.size(); ++k) room_[k] -= sizes_[k][slot];
-      --room_.back();
-      open_since_ = std::min(open_since_, pool_[slot].since);
-      open_.push_back(pool_[slot].handle);
-      continue;
-    }
-    for (auto& column : sizes_) column[kept] = column[slot];
-    pool_[kept] = pool_[slot];
-    scores_[kept] = scores_[slot];
-    ++kept;
-  }
-  for (auto& column : sizes_) column.resize(kept);
-  pool_.erase(pool_.begin() + kept, pool_.end());
-  scores_.resize(kept);
-}
-
-bool OnlinePacker::TakeBestPair() {
-  if (room_.back() < 2) return false;
-  const size_t l = sizes_.size();
-  const size_t n = pool_.size();
-  int32_t best = 0;
-  size_t best_first = 0;
-  size_t best_second = 0;
-  for (size_t first = 0; first < std::min(n, kPairCandidates); ++first) {
-    if (!Fits(first)) continue;
-    int32_t* const joint = scratch_.data();
-    // Scores of all partners that fit beside `first`, 0 for the others; written so that the
-    // compiler can use vector instructions.
-    const int32_t own_score = scores_[first];
-    for (size_t slot = first + 1; slot < n; ++slot) joint[slot] = own_score + scores_[slot];
-    for (size_t k = 0; k < l; ++k) {
-      const int32_t room = room_[k] - sizes_[k][first];
-      const int32_t* const column = sizes_[k].data();
-      for (size_t slot = first + 1; slot < n; ++slot) {
-        joint[slot] = column[slot] <= room ? joint[slot] : 0;
-      }
-    }
-    int32_t highest = 0;
-    for (size_t slot = first + 1; slot < n; ++slot) highest = std::max(highest, joint[slot]);
-    if (highest > best) {
-      best = highest;
-      best_first = first;
-      best_second = std::find(joint + first + 1, joint + n, highest) - joint;
-    }
-  }
-  if (best == 0) return false;
-  // One graph that fills better than any two?
-  for (size_t slot = 0; slot < n; ++slot) {
-    if (scores_[slot] >= best && Fits(slot)) {
-      Take(slot);
-      return true;
-    }
-  }
-  Take(best_second);  // The later slot first: taking shifts what is behind it.
-  Take(best_first);
-  return true;
-}
-
 bool OnlinePacker::Finish() {
-  for (int i = 0; i < kMaxBestChoices && TakeBestPair(); ++i) {
+  for (int i = 0; i < kMaxChoices; ++i) {
+    const Choice choice = FindBest(room_, kPairCandidates, 0);
+    if (choice.first == PoolScan::kNone) break;
+    Take(choice);
+    if (WasteOf(room_) <= kExchangeThreshold * enough_) break;
   }
-  bool more = true;
-  for (int i = 0; i < kMaxBestChoices && more; ++i) more = TakeBestSingle();
-  if (more) TakeAllThatFit();
+  // Without a choice there is nothing better to be had: with a look-ahead of 1 this is next-fit.
+  if (options_.look_ahead > 1) {
+    for (int i = 0; i < kMaxExchanges && WasteOf(room_) > kExchangeThreshold * enough_; ++i) {
+      if (!Exchange()) break;
+    }
+  }
+  TakeAllThatFit();
   // The whole pool fitted: so may the next graph.
-  if (pool_.empty()) return false;
+  if (num_waiting_ == 0) return false;
+  const double waste = static_cast<double>(room_[heaviest_]) / capacity_[heaviest_];
+  mean_waste_ += (waste - mean_waste_) / kWastePeriod;
   Close();
   return true;
 }
 
 bool OnlinePacker::Step() {
-  // Slot 0 is the oldest.
-  const bool aged = OldestIsAged();
-  if (open_.empty() || (aged && Fits(0))) {
-    Take(0);
+  const bool nearly_full = NearlyFull();
+  if (open_.empty() || ((!nearly_full || OldestIsAged()) && Fits(head_))) {
+    Take(head_);
     return false;
   }
-  if (!NearlyFull()) {
-    for (size_t slot = 0; slot < pool_.size(); ++slot) {
-      if (Fits(slot)) {
-        Take(slot);
-        return false;
-      }
+  if (!nearly_full) {
+    const size_t slot = scan_->first(pool(), room_.data(), head_, tail_);
+    if (slot != PoolScan::kNone && room_.back() > 0) {
+      Take(slot);
+      return false;
     }
   }
   return Finish();
@@ -260,7 +393,7 @@ bool OnlinePacker::Step() {
 
 bool OnlinePacker::PackPending() {
   if (num_pending() == 0) return false;
-  while (!pool_.empty()) {
+  while (num_waiting_ != 0) {
     if (Step()) return true;
   }
   Close();
@@ -273,10 +406,9 @@ bool OnlinePacker::PackOverdue(absl::Time now) {
 }
 
 absl::Time OnlinePacker::NextDeadline() const {
-  absl::Time oldest = open_since_;
-  // The pool is in order of arrival.
-  if (!pool_.empty()) oldest = std::min(oldest, pool_.front().since);
-  return oldest == absl::InfiniteFuture() ? oldest : oldest + options_.max_delay;
+  // An open pack's first graph is older than all that wait.
+  if (!open_.empty()) return open_since_ + options_.max_delay;
+  return num_waiting_ == 0 ? absl::InfiniteFuture() : waiting_[head_].since + options_.max_delay;
 }
 
 }  // namespace packhouse

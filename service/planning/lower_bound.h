@@ -4,22 +4,52 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "service/planning/limits.h"
+#include "service/planning/packing_problem.h"
+#include "service/planning/vector_level.h"
+#include "service/planning/work_budget.h"
 #include "service/sizes/size_histogram.h"
+#include "service/sizes/size_schema.h"
 
 namespace packhouse {
 
-struct VolumeBound {
+enum class LowerBoundKind {
+  // Total of one component over its capacity.
+  kVolume,
+  // The same, with each large graph counted for the room that nothing else can fill beside it.
+  kLiftedVolume,
+  // The linear program over all patterns (Gilmore and Gomory 1961), in whole numbers.
+  kLinearProgram,
+};
+
+struct LowerBound {
+  // No plan has fewer.
   uint64_t packs = 0;
-  // The component that gives it; l is `graphs`. The first one in a tie.
+  LowerBoundKind kind = LowerBoundKind::kVolume;
+  // The component that gives it; l is `graphs`. The first one in a tie. Not for kLinearProgram.
   size_t component = 0;
 };
+
+// "volume of nodes", "lifted volume of nodes", "linear program".
+std::string LowerBoundName(const LowerBound& bound, const SizeSchema& schema);
 
 // max over components of ceil(total / capacity), each capacity first floored to a multiple of the
 // gcd of the sizes in that component (with even edge counts a capacity of 1105 holds 1104). At
 // least 1 unless the histogram is empty. Requires that each graph fits by itself. O(d * l).
-VolumeBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& limits);
+LowerBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& limits);
+
+// A bound not below the volume bound of any component that can bind: a graph that takes more than
+// half of a capacity shares its pack with no other such graph, so that it can be counted for all
+// the room in its pack that other graphs, as large as they like to be together, cannot fill. In the
+// language of the literature, volume bounds lifted by a dual feasible function.
+//
+// What can be filled is found exactly where the rooms a pack can have are few (pattern_pricing.h),
+// else by ratios between components. 0 if `budget` ran out. O(n * m^2), or the cost of one pricing
+// for each two components.
+LowerBound ComputeLiftedVolumeBound(const PackingProblem& problem, VectorLevel level,
+                                    WorkBudget& budget);
 
 }  // namespace packhouse
 

@@ -133,7 +133,7 @@ PlanQuality MeasurePlan(const PackingPlan& plan, const SizeHistogram& histogram,
     }
     component.efficiency_of_fullest = Ratio(real, quality.packs, component.fullest_pack);
   }
-  const VolumeBound bound = ComputeVolumeBound(histogram, limits);
+  const LowerBound bound = ComputeVolumeBound(histogram, limits);
   quality.lower_bound = bound.packs;
   quality.bounding_component = bound.component;
   if (bound.packs != 0) {

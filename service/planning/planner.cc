@@ -46,8 +46,11 @@ std::vector<Priority> PlainPriorities(absl::Span<const size_t> limited) {
   return priorities;
 }
 
-absl::StatusOr<PackingPlan> Run(const PlanHeuristic& heuristic, const SizeHistogram& histogram,
-                                const Limits& limits, WorkBudget& budget) {
+// Plans by one heuristic and says in `outcome` what only that knows of the plan.
+absl::StatusOr<PackingPlan> Run(const SizeHistogram& histogram, const Limits& limits,
+                                const ComparisonOptions& options, PlanOutcome& outcome) {
+  const PlanHeuristic& heuristic = outcome.heuristic;
+  WorkBudget budget(options.heuristic_steps, options.optimizer.given_up);
   switch (heuristic.algorithm) {
     case PlanAlgorithm::kTuplePacking:
       return PlanByTuplePacking(histogram, limits, heuristic.priority, heuristic.placement, budget,
@@ -58,8 +61,39 @@ absl::StatusOr<PackingPlan> Run(const PlanHeuristic& heuristic, const SizeHistog
       return PlanWithoutPacking(histogram);
     case PlanAlgorithm::kSingleComponent:
       return PlanBySingleComponent(histogram, limits, heuristic.priority.component, budget);
+    case PlanAlgorithm::kOptimized: {
+      PH_ASSIGN_OR_RETURN(CertifiedPlan certified,
+                          OptimizePlan(histogram, limits, options.optimizer));
+      outcome.bound = certified.bound;
+      outcome.winner = certified.method;
+      outcome.steps = certified.steps;
+      outcome.receipt = PlanReceipt(histogram, limits, options.optimizer);
+      return std::move(certified.plan);
+    }
+    case PlanAlgorithm::kFirstFitDecreasing: {
+      OptimizerOptions no_steps = options.optimizer;
+      no_steps.steps = 0;
+      no_steps.warm_start = nullptr;
+      PH_ASSIGN_OR_RETURN(CertifiedPlan certified, OptimizePlan(histogram, limits, no_steps));
+      outcome.bound = certified.bound;
+      return std::move(certified.plan);
+    }
   }
   return absl::InternalError("plan: unknown algorithm");
+}
+
+// Holds all outcomes to one bound.
+void Certify(const LowerBound& bound, PlanComparison& comparison) {
+  for (PlanOutcome& outcome : comparison.outcomes) {
+    if (!outcome.finished) continue;
+    PlanQuality& quality = outcome.quality;
+    outcome.bound = bound;
+    outcome.optimal = outcome.keeps_limits && quality.packs == bound.packs;
+    quality.lower_bound = bound.packs;
+    quality.bounding_component = bound.component;
+    if (bound.packs == 0) continue;
+    quality.gap = static_cast<double>(quality.packs) / static_cast<double>(bound.packs) - 1.0;
+  }
 }
 
 bool KeepsLimits(const PlanHeuristic& heuristic) {
@@ -81,11 +115,19 @@ std::string HeuristicName(const PlanHeuristic& heuristic, const SizeSchema& sche
       return "no packing";
     case PlanAlgorithm::kSingleComponent:
       return absl::StrCat(priority, " alone");
+    case PlanAlgorithm::kOptimized:
+      return "optimized";
+    case PlanAlgorithm::kFirstFitDecreasing:
+      return "first-fit decreasing";
   }
   return "unknown";
 }
 
-std::vector<PlanHeuristic> DefaultHeuristics(const Limits& limits) {
+std::vector<PlanHeuristic> DefaultHeuristics() {
+  return {{PlanAlgorithm::kOptimized, {}, PlacementRule::kBestFit, OpeningRule::kOneGraph}};
+}
+
+std::vector<PlanHeuristic> TuplePackingHeuristics(const Limits& limits) {
   const std::vector<size_t> limited = LimitedComponents(limits);
   std::vector<Priority> priorities = PlainPriorities(limited);
   if (const std::vector<uint32_t> weights = WeightsByCapacity(limits, limited); !weights.empty()) {
@@ -129,20 +171,22 @@ std::vector<PlanHeuristic> NotebookHeuristics(const Limits& limits) {
 absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, const Limits& limits,
                                             const SizeSchema& schema,
                                             absl::Span<const PlanHeuristic> heuristics,
-                                            uint64_t steps, const PlanProgress& progress) {
+                                            const ComparisonOptions& options) {
   if (std::none_of(heuristics.begin(), heuristics.end(), KeepsLimits)) {
     return absl::InvalidArgumentError(
         "plan: no heuristic that keeps all limits is among those to try");
   }
   PH_RETURN_IF_ERROR(CheckEachGraphFits(histogram, limits, schema));
   PlanComparison comparison;
+  LowerBound bound = ComputeVolumeBound(histogram, limits);
   std::optional<uint64_t> best_packs;
   for (size_t i = 0; i < heuristics.size(); ++i) {
-    if (progress.given_up()) return absl::CancelledError("plan: given up by the caller");
+    if (options.optimizer.given_up && options.optimizer.given_up()) {
+      return absl::CancelledError("plan: given up by the caller");
+    }
     PlanOutcome outcome;
     outcome.heuristic = heuristics[i];
-    WorkBudget budget(steps, progress.given_up);
-    absl::StatusOr<PackingPlan> plan = Run(heuristics[i], histogram, limits, budget);
+    absl::StatusOr<PackingPlan> plan = Run(histogram, limits, options, outcome);
     if (!plan.ok() && !absl::IsResourceExhausted(plan.status())) return plan.status();
     if (plan.ok()) {
       outcome.finished = true;
@@ -150,6 +194,7 @@ absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, cons
       outcome.quality = MeasurePlan(*plan, histogram, limits);
       outcome.num_patterns = plan->patterns.size();
       if (outcome.keeps_limits) PH_RETURN_IF_ERROR(VerifyPlan(*plan, histogram, limits));
+      if (outcome.bound.packs > bound.packs) bound = outcome.bound;
       if (outcome.keeps_limits && (!best_packs || outcome.quality.packs < *best_packs)) {
         best_packs = outcome.quality.packs;
         comparison.best = i;
@@ -157,13 +202,14 @@ absl::StatusOr<PlanComparison> ComparePlans(const SizeHistogram& histogram, cons
       }
     }
     comparison.outcomes.push_back(std::move(outcome));
-    progress.finished(i);
+    if (options.finished) options.finished(i);
   }
   if (!best_packs) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("plan: none of ", heuristics.size(), " heuristics finished within ", steps,
-                     " steps on ", histogram.num_distinct(), " distinct sizes"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "plan: none of ", heuristics.size(), " heuristics finished within ",
+        options.heuristic_steps, " steps on ", histogram.num_distinct(), " distinct sizes"));
   }
+  Certify(bound, comparison);
   return comparison;
 }
 

@@ -42,6 +42,7 @@ class WorkBudget {
   }
 
   uint64_t remaining() const { return remaining_; }
+  bool cancelled() const { return cancelled_; }
 
   // Why Spend() said no: RESOURCE_EXHAUSTED or CANCELLED.
   absl::Status Refusal() const {

@@ -1,30 +1,37 @@
 #include "service/rpc/planning_service.h"
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "service/planning/limit_tuner.h"
 #include "service/planning/planner.h"
+#include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
-#include "service/rpc/wire_graphs.h"
 #include "service/rpc/wire_planning.h"
 #include "service/rpc/wire_sizes.h"
+#include "service/rpc/wire_tuning.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
 namespace {
 
-absl::StatusOr<NamedHistogram> SourceOf(const v1::PlanRequest& request,
-                                        const HistogramStore& histograms, absl::Time now) {
+// Of a PlanRequest or a TuneRequest.
+template <typename Request>
+absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramStore& histograms,
+                                        absl::Time now) {
   switch (request.source_case()) {
-    case v1::PlanRequest::kHistogram:
+    case Request::kHistogram:
+      PH_RETURN_IF_ERROR(CheckPlannedSizes(request.histogram().counts().size() / sizeof(uint64_t)));
       return HistogramFromWire(request.histogram());
-    case v1::PlanRequest::kHistogramName: {
+    case Request::kHistogramName: {
       PH_ASSIGN_OR_RETURN(HistogramSnapshot snapshot,
                           histograms.Get(request.histogram_name(), now));
+      PH_RETURN_IF_ERROR(CheckPlannedSizes(snapshot.histogram.num_distinct()));
       return NamedHistogram{std::move(snapshot.schema), std::move(snapshot.histogram)};
     }
-    case v1::PlanRequest::SOURCE_NOT_SET:
+    case Request::SOURCE_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError("the request carries neither 'histogram' nor 'histogram_name'");
@@ -36,23 +43,19 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
                                           const std::function<bool()>& is_cancelled) {
   const absl::Time started = context.clock->Now();
   PH_ASSIGN_OR_RETURN(const NamedHistogram source, SourceOf(request, histograms, started));
-  PH_ASSIGN_OR_RETURN(std::vector<uint64_t> capacities,
-                      CapacitiesFromWire(request.limits(), source.schema));
-  PH_ASSIGN_OR_RETURN(const Limits limits, Limits::Create(std::move(capacities)));
-  PH_ASSIGN_OR_RETURN(const std::vector<PlanHeuristic> heuristics,
-                      HeuristicsFromWire(request, limits, source.schema));
+  PH_ASSIGN_OR_RETURN(const PlanTask task, PlanTaskFromWire(request, source.schema));
 
-  std::vector<absl::Duration> elapsed(heuristics.size());
+  std::vector<absl::Duration> elapsed(task.heuristics.size());
   absl::Time run_started = started;
-  PlanProgress progress;
-  progress.given_up = is_cancelled;
-  progress.finished = [&](size_t i) {
+  ComparisonOptions options = task.options();
+  options.optimizer.given_up = is_cancelled;
+  options.finished = [&](size_t i) {
     const absl::Time now = context.clock->Now();
     elapsed[i] = now - std::exchange(run_started, now);
   };
-  PH_ASSIGN_OR_RETURN(const PlanComparison comparison,
-                      ComparePlans(source.histogram, limits, source.schema, heuristics,
-                                   WorkBudget::kDefaultSteps, progress));
+  PH_ASSIGN_OR_RETURN(
+      const PlanComparison comparison,
+      ComparePlans(source.histogram, task.limits, source.schema, task.heuristics, options));
 
   v1::PlanResponse response;
   for (size_t i = 0; i < comparison.outcomes.size(); ++i) {
@@ -65,6 +68,24 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
   return response;
 }
 
+absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
+    const v1::TuneRequest& request, const HistogramStore& histograms, absl::Time now,
+    ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
+  PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now));
+  PH_ASSIGN_OR_RETURN(const DeviceProfile profile,
+                      DeviceProfileFromWire(request.profile(), source.schema));
+  PH_ASSIGN_OR_RETURN(TuneOptions options, TuneOptionsFromWire(request));
+  options.given_up = [&sink] { return sink.given_up(); };
+  options.progress = [&](const TuneProgress& progress) {
+    v1::TuneResponse response;
+    TuneProgressToWire(progress, source.schema, *response.mutable_progress());
+    sink.Report(response);
+  };
+  PH_ASSIGN_OR_RETURN(TuneResult result,
+                      TuneLimits(source.histogram, profile, source.schema, options));
+  return TuneAnswers::Create(std::move(result), std::move(source.schema), quota);
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* call,
@@ -75,6 +96,15 @@ grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* cal
                                      return MakePlan(parsed, *histograms_, context_,
                                                      [call] { return call->IsCancelled(); });
                                    });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(
+    grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
+  return ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>::Start(
+      context_, Method::kTune, request,
+      [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
+        return FindLimits(parsed, *histograms_, context_.clock->Now(), quota_, sink);
+      });
 }
 
 }  // namespace packhouse::rpc

@@ -4,23 +4,30 @@
 
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "service/datasets/histogram_store.h"
+#include "service/delivery/byte_quota.h"
 #include "service/rpc/call_context.h"
 
 namespace packhouse::rpc {
 
+using RawPlanningService = v1::PlanningService::WithRawCallbackMethod_Plan<
+    v1::PlanningService::WithRawCallbackMethod_Tune<v1::PlanningService::Service>>;
+
 // The pointees must outlive the service. Thread-safe.
-class PlanningService final
-    : public v1::PlanningService::WithRawCallbackMethod_Plan<v1::PlanningService::Service> {
+class PlanningService final : public RawPlanningService {
  public:
-  PlanningService(const CallContext& context, const HistogramStore* histograms)
-      : context_(context), histograms_(histograms) {}
+  // `quota` counts the bytes of grids that are being sent.
+  PlanningService(const CallContext& context, const HistogramStore* histograms, ByteQuota* quota)
+      : context_(context), histograms_(histograms), quota_(quota) {}
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Tune(grpc::CallbackServerContext* call,
+                                                   const grpc::ByteBuffer* request) override;
 
  private:
   const CallContext context_;
   const HistogramStore* const histograms_;
+  ByteQuota* const quota_;
 };
 
 }  // namespace packhouse::rpc

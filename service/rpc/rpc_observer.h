@@ -11,11 +11,19 @@
 
 namespace packhouse::rpc {
 
-enum class Method { kPack, kObserve, kGetHistogram, kMergeHistogram, kDeleteHistogram, kPlan };
+enum class Method {
+  kPack,
+  kObserve,
+  kGetHistogram,
+  kMergeHistogram,
+  kDeleteHistogram,
+  kPlan,
+  kTune
+};
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 6> kMethodNames = {
-    "Pack", "Observe", "GetHistogram", "MergeHistogram", "DeleteHistogram", "Plan"};
+inline constexpr std::array<absl::string_view, 7> kMethodNames = {
+    "Pack", "Observe", "GetHistogram", "MergeHistogram", "DeleteHistogram", "Plan", "Tune"};
 
 // Thread-safe; must be quick.
 class RpcObserver {

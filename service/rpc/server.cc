@@ -43,7 +43,7 @@ Server::Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_obse
       quota_(options.max_total_pending_bytes),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
-      planning_(context_, &histograms_) {}
+      planning_(context_, &histograms_, &quota_) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,

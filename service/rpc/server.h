@@ -34,7 +34,7 @@ struct ServerOptions {
   Gate::Bounds admission;
   // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
   StreamBounds streams;
-  // Most bytes of pending graphs in all streams together.
+  // Most bytes of pending graphs, and of grids of limits being sent, in all streams together.
   uint64_t max_total_pending_bytes = uint64_t{4} << 30;
   HistogramStore::Bounds histograms;
 };

@@ -1,167 +1,88 @@
 #include "service/rpc/wire_planning.h"
 
-#include <optional>
+#include <algorithm>
 #include <string>
+#include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/planning/lower_bound.h"
+#include "service/planning/plan_optimizer.h"
+#include "service/rpc/wire_graphs.h"
+#include "service/rpc/wire_heuristics.h"
 #include "service/rpc/wire_sizes.h"
+#include "service/sizes/checked_arithmetic.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
 namespace {
 
-absl::StatusOr<size_t> ComponentFromWire(const std::string& name, const SizeSchema& schema) {
-  const std::optional<size_t> k = schema.IndexOf(name);
-  if (k && *k < schema.num_components()) return *k;
-  return absl::InvalidArgumentError(
-      absl::StrCat("heuristic: priority.component: unknown component '",
-                   absl::CHexEscape(name.substr(0, 64)), "'"));
-}
-
-absl::StatusOr<Priority> PriorityFromWire(const v1::Priority& wire, const SizeSchema& schema) {
-  Priority priority;
-  priority.weights.assign(wire.weights().begin(), wire.weights().end());
-  switch (wire.kind()) {
-    case v1::PRIORITY_KIND_PRODUCT:
-      priority.kind = PriorityKind::kProduct;
-      return priority;
-    case v1::PRIORITY_KIND_SUM:
-      priority.kind = PriorityKind::kSum;
-      return priority;
-    case v1::PRIORITY_KIND_MAX:
-      priority.kind = PriorityKind::kMax;
-      return priority;
-    case v1::PRIORITY_KIND_MIN:
-      priority.kind = PriorityKind::kMin;
-      return priority;
-    case v1::PRIORITY_KIND_COMPONENT: {
-      priority.kind = PriorityKind::kComponent;
-      PH_ASSIGN_OR_RETURN(priority.component, ComponentFromWire(wire.component(), schema));
-      return priority;
-    }
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("heuristic: priority.kind: unknown value ", static_cast<int>(wire.kind())));
+v1::LowerBoundKind LowerBoundKindToWire(LowerBoundKind kind) {
+  switch (kind) {
+    case LowerBoundKind::kVolume:
+      return v1::LOWER_BOUND_KIND_VOLUME;
+    case LowerBoundKind::kLiftedVolume:
+      return v1::LOWER_BOUND_KIND_LIFTED_VOLUME;
+    case LowerBoundKind::kLinearProgram:
+      return v1::LOWER_BOUND_KIND_LINEAR_PROGRAM;
   }
-}
-
-absl::StatusOr<PlanHeuristic> HeuristicFromWire(const v1::PlanHeuristic& wire,
-                                                const SizeSchema& schema) {
-  PlanHeuristic heuristic;
-  switch (wire.algorithm()) {
-    case v1::PLAN_ALGORITHM_UNSPECIFIED:
-    case v1::PLAN_ALGORITHM_TUPLE_PACKING:
-      heuristic.algorithm = PlanAlgorithm::kTuplePacking;
-      break;
-    case v1::PLAN_ALGORITHM_NOTEBOOK:
-      heuristic.algorithm = PlanAlgorithm::kNotebook;
-      break;
-    case v1::PLAN_ALGORITHM_NO_PACKING:
-      heuristic.algorithm = PlanAlgorithm::kNoPacking;
-      return heuristic;
-    case v1::PLAN_ALGORITHM_SINGLE_COMPONENT: {
-      heuristic.algorithm = PlanAlgorithm::kSingleComponent;
-      heuristic.priority.kind = PriorityKind::kComponent;
-      PH_ASSIGN_OR_RETURN(heuristic.priority.component,
-                          ComponentFromWire(wire.priority().component(), schema));
-      return heuristic;
-    }
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("heuristic: algorithm: unknown value ", static_cast<int>(wire.algorithm())));
-  }
-  PH_ASSIGN_OR_RETURN(heuristic.priority, PriorityFromWire(wire.priority(), schema));
-  switch (wire.opening()) {
-    case v1::OPENING_RULE_UNSPECIFIED:
-    case v1::OPENING_RULE_ONE_GRAPH:
-      break;
-    case v1::OPENING_RULE_FILL:
-      heuristic.opening = OpeningRule::kFill;
-      break;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("heuristic: opening: unknown value ", static_cast<int>(wire.opening())));
-  }
-  switch (wire.placement()) {
-    case v1::PLACEMENT_RULE_UNSPECIFIED:
-    case v1::PLACEMENT_RULE_BEST_FIT:
-      break;
-    case v1::PLACEMENT_RULE_FIRST_FIT:
-      heuristic.placement = PlacementRule::kFirstFit;
-      break;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("heuristic: placement: unknown value ", static_cast<int>(wire.placement())));
-  }
-  return heuristic;
-}
-
-void HeuristicToWire(const PlanHeuristic& heuristic, const SizeSchema& schema,
-                     v1::PlanHeuristic& wire) {
-  switch (heuristic.algorithm) {
-    case PlanAlgorithm::kTuplePacking:
-      wire.set_algorithm(v1::PLAN_ALGORITHM_TUPLE_PACKING);
-      wire.set_placement(heuristic.placement == PlacementRule::kBestFit
-                             ? v1::PLACEMENT_RULE_BEST_FIT
-                             : v1::PLACEMENT_RULE_FIRST_FIT);
-      wire.set_opening(heuristic.opening == OpeningRule::kOneGraph ? v1::OPENING_RULE_ONE_GRAPH
-                                                                   : v1::OPENING_RULE_FILL);
-      break;
-    case PlanAlgorithm::kNotebook:
-      wire.set_algorithm(v1::PLAN_ALGORITHM_NOTEBOOK);
-      break;
-    case PlanAlgorithm::kNoPacking:
-      wire.set_algorithm(v1::PLAN_ALGORITHM_NO_PACKING);
-      return;
-    case PlanAlgorithm::kSingleComponent:
-      wire.set_algorithm(v1::PLAN_ALGORITHM_SINGLE_COMPONENT);
-      break;
-  }
-  v1::Priority& priority = *wire.mutable_priority();
-  switch (heuristic.priority.kind) {
-    case PriorityKind::kProduct:
-      priority.set_kind(v1::PRIORITY_KIND_PRODUCT);
-      break;
-    case PriorityKind::kSum:
-      priority.set_kind(v1::PRIORITY_KIND_SUM);
-      break;
-    case PriorityKind::kMax:
-      priority.set_kind(v1::PRIORITY_KIND_MAX);
-      break;
-    case PriorityKind::kMin:
-      priority.set_kind(v1::PRIORITY_KIND_MIN);
-      break;
-    case PriorityKind::kComponent:
-      priority.set_kind(v1::PRIORITY_KIND_COMPONENT);
-      priority.set_component(std::string(schema.name(heuristic.priority.component)));
-      break;
-  }
-  for (const uint32_t weight : heuristic.priority.weights) priority.add_weights(weight);
+  return v1::LOWER_BOUND_KIND_UNSPECIFIED;
 }
 
 }  // namespace
 
-absl::StatusOr<std::vector<PlanHeuristic>> HeuristicsFromWire(const v1::PlanRequest& request,
-                                                              const Limits& limits,
-                                                              const SizeSchema& schema) {
-  if (request.heuristics_size() > kMaxHeuristics) {
+absl::Status CheckPlannedSizes(uint64_t num_tuples) {
+  if (num_tuples <= kMaxPlannedSizes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("histogram: ", num_tuples, " size tuples, at most ", kMaxPlannedSizes,
+                   " are planned; merge sizes that are much alike"));
+}
+
+absl::StatusOr<uint64_t> BudgetFromWire(uint64_t wire, uint64_t default_steps) {
+  if (wire > kMaxBudgetSteps) {
     return absl::InvalidArgumentError(
-        absl::StrCat("heuristics: ", request.heuristics_size(), ", at most ", kMaxHeuristics));
+        absl::StrCat("budget_steps: ", wire, ", at most ", kMaxBudgetSteps));
   }
-  std::vector<PlanHeuristic> heuristics;
-  for (const v1::PlanHeuristic& wire : request.heuristics()) {
-    PH_ASSIGN_OR_RETURN(PlanHeuristic heuristic, HeuristicFromWire(wire, schema));
-    heuristics.push_back(std::move(heuristic));
+  return wire == 0 ? default_steps : wire;
+}
+
+ComparisonOptions PlanTask::options() const {
+  ComparisonOptions options;
+  options.optimizer.steps = budget_steps;
+  options.optimizer.seed = seed;
+  options.optimizer.warm_start = warm_start ? &*warm_start : nullptr;
+  return options;
+}
+
+absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
+                                          const SizeSchema& schema) {
+  PH_ASSIGN_OR_RETURN(std::vector<uint64_t> capacities,
+                      CapacitiesFromWire(request.limits(), schema));
+  PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(std::move(capacities)));
+  PH_ASSIGN_OR_RETURN(std::vector<PlanHeuristic> heuristics,
+                      HeuristicsFromWire(request, limits, schema));
+  PH_ASSIGN_OR_RETURN(const uint64_t budget_steps,
+                      BudgetFromWire(request.budget_steps(), OptimizerOptions::kDefaultSteps));
+  std::optional<PackingPlan> warm_start;
+  if (request.has_warm_start()) {
+    PH_ASSIGN_OR_RETURN(warm_start,
+                        PlanFromWire(request.warm_start(), schema.num_components(), "warm_start"));
   }
-  if (heuristics.empty()) heuristics = DefaultHeuristics(limits);
-  const auto append = [&](const std::vector<PlanHeuristic>& more) {
-    heuristics.insert(heuristics.end(), more.begin(), more.end());
-  };
-  if (request.include_notebook()) append(NotebookHeuristics(limits));
-  if (request.include_baselines()) append(BaselineHeuristics(limits));
-  return heuristics;
+  return PlanTask{std::move(limits), std::move(heuristics), budget_steps, request.seed(),
+                  std::move(warm_start)};
+}
+
+void EfficienciesToWire(absl::Span<const ComponentEfficiency> components, const SizeSchema& schema,
+                        google::protobuf::RepeatedPtrField<v1::ComponentEfficiency>& wire) {
+  wire.Clear();
+  for (size_t k = 0; k < components.size(); ++k) {
+    const ComponentEfficiency& from = components[k];
+    v1::ComponentEfficiency& to = *wire.Add();
+    to.set_component(std::string(schema.name(k)));
+    to.set_capacity(from.capacity == kUnlimited ? 0 : from.capacity);
+    to.set_efficiency(from.efficiency);
+    to.set_fullest_pack(from.fullest_pack);
+    to.set_efficiency_of_fullest(from.efficiency_of_fullest);
+  }
 }
 
 void SummaryToWire(const PlanOutcome& outcome, const SizeSchema& schema, absl::Duration elapsed,
@@ -173,21 +94,18 @@ void SummaryToWire(const PlanOutcome& outcome, const SizeSchema& schema, absl::D
   if (!outcome.finished) return;
   const PlanQuality& quality = outcome.quality;
   wire.set_packs(quality.packs);
-  wire.set_lower_bound(quality.lower_bound);
-  wire.set_lower_bound_name(absl::StrCat("volume of ", schema.name(quality.bounding_component)));
+  wire.set_lower_bound(outcome.bound.packs);
+  wire.set_lower_bound_name(LowerBoundName(outcome.bound, schema));
+  wire.set_lower_bound_kind(LowerBoundKindToWire(outcome.bound.kind));
   wire.set_gap(quality.gap);
-  for (size_t k = 0; k < quality.components.size(); ++k) {
-    const ComponentEfficiency& from = quality.components[k];
-    v1::ComponentEfficiency& to = *wire.add_components();
-    to.set_component(std::string(schema.name(k)));
-    to.set_capacity(from.capacity == kUnlimited ? 0 : from.capacity);
-    to.set_efficiency(from.efficiency);
-    to.set_fullest_pack(from.fullest_pack);
-    to.set_efficiency_of_fullest(from.efficiency_of_fullest);
-  }
+  wire.set_optimal(outcome.optimal);
+  EfficienciesToWire(quality.components, schema, *wire.mutable_components());
   wire.set_keeps_limits(outcome.keeps_limits);
   wire.set_num_patterns(outcome.num_patterns);
   DurationToWire(elapsed, *wire.mutable_elapsed());
+  if (outcome.winner) wire.set_winner(std::string(PlanMethodName(*outcome.winner)));
+  wire.set_steps(outcome.steps);
+  wire.set_receipt(outcome.receipt);
 }
 
 void PlanToWire(const PackingPlan& plan, v1::PackingPlan& wire) {
@@ -202,6 +120,66 @@ void PlanToWire(const PackingPlan& plan, v1::PackingPlan& wire) {
       entry.set_copies(copies);
     }
   }
+}
+
+absl::StatusOr<PackingPlan> PlanFromWire(const v1::PackingPlan& wire, size_t num_components,
+                                         absl::string_view field) {
+  const auto refuse = [field](const auto&... what) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ".", what...));
+  };
+  PackingPlan plan;
+  plan.num_components = num_components;
+  const size_t tuple_bytes = num_components * sizeof(uint32_t);
+  const size_t bytes = wire.tuples().size();
+  if (tuple_bytes == 0 ? bytes != 0 : bytes % tuple_bytes != 0) {
+    return refuse("tuples: ", bytes, " bytes, a tuple of ", num_components, " components takes ",
+                  tuple_bytes);
+  }
+  plan.tuples = Uint32sFromWire(wire.tuples());
+  const size_t num_tuples = plan.num_tuples();
+  if (num_tuples > kMaxPlannedSizes) {
+    return refuse("tuples: ", num_tuples, ", at most ", kMaxPlannedSizes);
+  }
+  std::vector<uint64_t> used(num_tuples, 0);
+  std::vector<uint64_t> rows(num_components + 1);
+  for (int p = 0; p < wire.patterns_size(); ++p) {
+    const v1::Pattern& from = wire.patterns(p);
+    if (from.repeats() == 0) return refuse("patterns[", p, "].repeats: 0, must be at least 1");
+    if (from.entries().empty()) return refuse("patterns[", p, "].entries: none");
+    Pattern to;
+    to.repeats = from.repeats();
+    std::fill(rows.begin(), rows.end(), 0);
+    for (int e = 0; e < from.entries_size(); ++e) {
+      const uint32_t tuple = from.entries(e).tuple();
+      const uint32_t copies = from.entries(e).copies();
+      if (tuple >= num_tuples) {
+        return refuse("patterns[", p, "].entries[", e, "].tuple: ", tuple, ", there are ",
+                      num_tuples, " tuples");
+      }
+      if (copies == 0) {
+        return refuse("patterns[", p, "].entries[", e, "].copies: 0, must be at least 1");
+      }
+      for (size_t k = 0; k <= num_components; ++k) {
+        const uint64_t count = k < num_components ? plan.tuple(tuple)[k] : 1;
+        // Both are below 2^32.
+        const auto sum = CheckedAdd(rows[k], count * copies);
+        if (!sum) {
+          return refuse("patterns[", p, "]: the rows of component number ", k, " exceed 2^64 - 1");
+        }
+        rows[k] = *sum;
+      }
+      const auto graphs = CheckedMultiply(copies, from.repeats());
+      const auto sum = graphs ? CheckedAdd(used[tuple], *graphs) : std::nullopt;
+      if (!sum) {
+        return refuse("patterns[", p, "].repeats: ", from.repeats(), ": the graphs of tuple ",
+                      tuple, " exceed 2^64 - 1");
+      }
+      used[tuple] = *sum;
+      to.entries.push_back({tuple, copies});
+    }
+    plan.patterns.push_back(std::move(to));
+  }
+  return plan;
 }
 
 }  // namespace packhouse::rpc

@@ -192,7 +192,7 @@ def test_plan_uses_up_the_histogram_within_the_limits(histogram_file: pathlib.Pa
         summary["packs"] for summary in plan["summaries"]
         if summary["keeps_limits"] and not summary["unfinished"])
     assert {summary["section"] for summary in plan["summaries"]} == {
-        "heuristic", "notebook", "baseline"}
+        "planner", "heuristic", "notebook", "baseline"}
 
 
 def test_plan_tries_only_what_is_named(histogram_file: pathlib.Path) -> None:

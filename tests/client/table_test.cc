@@ -45,6 +45,18 @@ TEST(PercentTest, HasTwoDecimals) {
   EXPECT_EQ(Percent(0), "0.00");
 }
 
+TEST(PercentTest, OrMore) { EXPECT_EQ(Percent(0.99996, 3), "99.996"); }
+
+TEST(SmallPercentTest, HasTwoDigitsHoweverSmall) {
+  EXPECT_EQ(SmallPercent(0), "0 %");
+  EXPECT_EQ(SmallPercent(0.000015), "0.0015 %");
+  EXPECT_EQ(SmallPercent(0.00000044), "0.000044 %");
+  EXPECT_EQ(SmallPercent(0.0053), "0.53 %");
+  EXPECT_EQ(SmallPercent(0.0999), "10 %");
+  EXPECT_EQ(SmallPercent(6.84), "684 %");
+  EXPECT_EQ(SmallPercent(-0.0227), "-2.3 %");
+}
+
 TEST(GroupedTest, GroupsThreeDigits) {
   EXPECT_EQ(Grouped(0), "0");
   EXPECT_EQ(Grouped(999), "999");

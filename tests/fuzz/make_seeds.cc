@@ -1,8 +1,10 @@
 // Writes valid inputs for the fuzz targets to start from: make_seeds FOLDER, which has a folder
 // NAME-corpus for each target.
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "google/protobuf/text_format.h"
@@ -87,6 +89,27 @@ int main(int argc, char** argv) {
   Write(folder + "plan_fuzz-corpus/seed",
         Bytes<v1::PlanRequest>("histogram {" + histogram + "} limits {" + limits +
                                "} include_baselines: true include_notebook: true"));
+  Write(folder + "plan_fuzz-corpus/seed_warm",
+        Bytes<v1::PlanRequest>("histogram {" + histogram + "} limits {" + limits +
+                               R"(} include_tuple_packing: true budget_steps: 5000 seed: 7
+                                  warm_start {
+                                    tuples: "\2\0\0\0\0\0\0\0\3\0\0\0\5\0\0\0"
+                                    patterns { entries { tuple: 1 copies: 2 } entries { copies: 1 }
+                                               repeats: 4 }
+                                    patterns { entries { copies: 3 } repeats: 1 } })"));
+  const std::string profile = R"(
+      components { component: 'nodes' min_rows: 3 max_rows: 24 multiple_of: 3 bytes_per_row: 4 }
+      components { component: 'edges' max_rows: 40 multiple_of: 8 relative_cost: 0.5 }
+      components { component: 'graphs' max_rows: 4 } memory_bytes: 4096 fixed_bytes: 100 )";
+  Write(folder + "tune_fuzz-corpus/seed",
+        Bytes<v1::TuneRequest>("histogram {" + histogram + "} profile {" + profile +
+                               "} include_grid: true budget_steps: 5000 seed: 7"));
+  Write(folder + "tune_fuzz-corpus/seed_mean",
+        Bytes<v1::TuneRequest>("histogram {" + histogram + "} profile {" + profile +
+                               "} objective: TUNE_OBJECTIVE_HARMONIC_MEAN"));
+  Write(folder + "tune_fuzz-corpus/seed_shapes",
+        Bytes<v1::TuneRequest>("histogram {" + histogram + "} profile {" + profile +
+                               "max_distinct_shapes: 3 }"));
   Write(folder + "uncollate_fuzz-corpus/seed",
         Stream({Bytes<v1::GraphSchema>(schema),
                 Bytes<v1::Batch>(R"(graph_ids: "\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"

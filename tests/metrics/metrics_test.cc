@@ -64,8 +64,10 @@ TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   metrics.OnStarted(rpc::Method::kPlan);
   metrics.OnFinished(rpc::Method::kPlan, absl::StatusCode::kOk, absl::Milliseconds(3));
   metrics.OnPlanned(absl::Milliseconds(3), 0.004);
+  metrics.OnStarted(rpc::Method::kTune);
   const std::string page = metrics.Exposition();
   EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Pack\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Tune\"} 1\n"));
   EXPECT_THAT(page, Not(HasSubstr("packhouse_open_streams{method=\"Plan\"}")));
   EXPECT_THAT(page,
               HasSubstr("packhouse_rpcs_total{code=\"INVALID_ARGUMENT\",method=\"Pack\"} 1\n"));

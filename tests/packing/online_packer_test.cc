@@ -36,6 +36,9 @@ OnlinePackerOptions LookAhead(size_t look_ahead, uint64_t max_age = 0) {
   return options;
 }
 
+constexpr VectorLevel kVectorLevels[] = {VectorLevel::kPlain, VectorLevel::kAvx2,
+                                         VectorLevel::kAvx512};
+
 absl::Time Second(int64_t second) { return absl::UnixEpoch() + absl::Seconds(second); }
 
 // Limits, and graphs that each fit them.
@@ -50,9 +53,10 @@ struct World {
   }
 };
 
-// 0 to 4 components; some have no limit, some graphs have zeros or fill a pack alone.
+// 0 to 4 components, now and then up to 12; some have no limit, some graphs have zeros or fill a
+// pack alone.
 World RandomWorld(Random& random) {
-  const size_t l = random.Below(5);
+  const size_t l = random.Below(8) == 0 ? random.Between(5, 12) : random.Below(5);
   std::vector<uint64_t> capacities;
   for (size_t k = 0; k < l; ++k) {
     capacities.push_back(random.Below(4) == 0 ? kUnlimited : random.Between(1, 200));
@@ -74,6 +78,18 @@ World RandomWorld(Random& random) {
       if (kind == 1) size = bound;
       world.sizes.push_back(static_cast<uint32_t>(std::min(size, bound)));
     }
+  }
+  return world;
+}
+
+// Sizes that have nothing to do with each other, so that packs are made by exchanges.
+World UncorrelatedWorld(Random& random, size_t num_graphs) {
+  World world;
+  world.limits = LimitsOf({400, 3000, kUnlimited});
+  world.num_graphs = num_graphs;
+  for (size_t i = 0; i < num_graphs; ++i) {
+    world.sizes.push_back(static_cast<uint32_t>(random.Between(1, 130)));
+    world.sizes.push_back(static_cast<uint32_t>(random.Between(1, 1000)));
   }
   return world;
 }
@@ -102,20 +118,22 @@ Replay RunPacker(const World& world, const OnlinePackerOptions& options) {
   return replay;
 }
 
-void ExpectPackWithin(const World& world, const Pack& pack) {
-  EXPECT_FALSE(pack.empty());
-  EXPECT_LE(pack.size(), world.limits.graphs());
+// A component without a limit has the largest capacity all the same.
+bool IsWithin(const World& world, const Pack& pack) {
+  bool within = pack.size() <= world.limits.graphs();
   for (size_t k = 0; k < world.limits.num_components(); ++k) {
     uint64_t rows = 0;
     for (const uint64_t handle : pack) rows += world.tuple(handle)[k];
-    EXPECT_LE(rows, world.limits.capacity(k)) << "component " << k;
+    within &= rows <= std::min(world.limits.capacity(k), OnlinePacker::kMaxCapacity);
   }
+  return within;
 }
 
 void ExpectPartition(const World& world, const std::vector<Pack>& packs) {
   std::vector<int> seen(world.num_graphs, 0);
   for (const Pack& pack : packs) {
-    ExpectPackWithin(world, pack);
+    EXPECT_FALSE(pack.empty());
+    EXPECT_TRUE(IsWithin(world, pack));
     for (const uint64_t handle : pack) {
       ASSERT_LT(handle, world.num_graphs);
       ++seen[handle];
@@ -173,6 +191,20 @@ TEST(OnlinePackerOptionsTest, MaxDelayIsPositive) {
               StatusIs(absl::StatusCode::kInvalidArgument, "max_delay: -5ms, must be positive"));
   options.max_delay = absl::Nanoseconds(1);
   EXPECT_THAT(OnlinePacker::Create(limits, options), IsOk());
+}
+
+TEST(OnlinePackerOptionsTest, VectorLevelIsOneOfThisMachine) {
+  const Limits limits = LimitsOf({100, kUnlimited});
+  for (const VectorLevel level : kVectorLevels) {
+    OnlinePackerOptions options;
+    options.vector_level = level;
+    if (level <= BestVectorLevel()) {
+      EXPECT_THAT(OnlinePacker::Create(limits, options), IsOk());
+    } else {
+      EXPECT_THAT(OnlinePacker::Create(limits, options),
+                  StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("vector_level: ")));
+    }
+  }
 }
 
 TEST(OnlinePackerOptionsTest, CapacitiesHaveABound) {
@@ -341,6 +373,99 @@ TEST(OnlinePackerTest, NoGraphAgesBeyondItsBoundInABurst) {
       ExpectAgeBounded(world, replay, max_age);
       if (HasFailure()) return;
     }
+  }
+}
+
+TEST(OnlinePackerTest, NoGraphAgesBeyondItsBoundWhereGraphsAreExchanged) {
+  for (const size_t look_ahead : {2, 8, 64}) {
+    for (const uint64_t max_age : {look_ahead, look_ahead + look_ahead / 2, 2 * look_ahead}) {
+      SCOPED_TRACE(testing::Message() << "look_ahead=" << look_ahead << " max_age=" << max_age);
+      Random random(look_ahead + max_age);
+      const World world = UncorrelatedWorld(random, 5000);
+      const Replay replay = RunPacker(world, LookAhead(look_ahead, max_age));
+      ExpectPartition(world, replay.packs);
+      ExpectAgeBounded(world, replay, max_age);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// A pack that takes many times the pool, so that the pool's slots are used again while it is open.
+TEST(OnlinePackerTest, APackMayBeMuchLargerThanThePool) {
+  for (const size_t look_ahead : {1, 2, 4, 100}) {
+    SCOPED_TRACE(testing::Message() << "look_ahead=" << look_ahead);
+    Random random(look_ahead);
+    World world;
+    world.limits = LimitsOf({5000, 7500, kUnlimited});
+    world.num_graphs = 200000;
+    for (size_t i = 0; i < world.num_graphs; ++i) {
+      world.sizes.push_back(static_cast<uint32_t>(random.Between(1, 9)));
+      world.sizes.push_back(static_cast<uint32_t>(random.Between(1, 14)));
+    }
+    const Replay replay = RunPacker(world, LookAhead(look_ahead));
+    ExpectPartition(world, replay.packs);
+    ExpectAgeBounded(world, replay, 4 * look_ahead);
+    // About 1,000 graphs a pack.
+    EXPECT_LE(replay.packs.size(), 203U);
+  }
+}
+
+// What is left waiting when a pack is complete does not fit into it.
+TEST(OnlinePackerTest, CompletePacksHaveNoRoomForWhatWaits) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const World world = RandomWorld(random);
+    OnlinePacker packer = PackerOf(world.limits, LookAhead(random.Between(1, 60)));
+    std::set<uint64_t> pending;
+    const auto take = [&] {
+      const Pack pack = packer.TakePack();
+      for (const uint64_t handle : pack) pending.erase(handle);
+      for (const uint64_t handle : pending) {
+        Pack more = pack;
+        more.push_back(handle);
+        EXPECT_FALSE(IsWithin(world, more)) << "graph " << handle;
+      }
+    };
+    for (size_t i = 0; i < world.num_graphs; ++i) {
+      pending.insert(i);
+      PH_ASSERT_OK_AND_ASSIGN(const bool complete,
+                              packer.Push(world.tuple(i), i, absl::UnixEpoch()));
+      if (complete) take();
+    }
+    while (packer.PackPending()) take();
+    if (HasFailure()) return;
+  }
+}
+
+TEST(OnlinePackerTest, AnAgedGraphIsTakenBeforeOneThatFillsBetter) {
+  for (const bool aged : {false, true}) {
+    OnlinePacker packer = PackerOf(LimitsOf({10, kUnlimited}), LookAhead(4, aged ? 4 : 5));
+    Pack first;
+    for (const uint32_t size : {7, 1, 3, 3, 3, 3}) {
+      PH_ASSERT_OK_AND_ASSIGN(const bool complete,
+                              packer.Push({size}, packer.num_pending(), absl::UnixEpoch()));
+      if (complete && first.empty()) first = packer.TakePack();
+    }
+    // 7 and 3 rows fill a pack, 7 and 1 do not.
+    EXPECT_THAT(first, ElementsAre(0, aged ? 1 : 2));
+  }
+}
+
+TEST(OnlinePackerTest, SamePacksWithAllVectorLevels) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const World world = seed % 2 == 0 ? RandomWorld(random) : UncorrelatedWorld(random, 1000);
+    OnlinePackerOptions options = LookAhead(random.Between(1, 200));
+    options.vector_level = VectorLevel::kPlain;
+    const std::vector<Pack> expected = RunPacker(world, options).packs;
+    for (const VectorLevel level : kVectorLevels) {
+      if (level > BestVectorLevel()) continue;
+      options.vector_level = level;
+      EXPECT_EQ(RunPacker(world, options).packs, expected) << VectorLevelName(level);
+    }
+    if (HasFailure()) return;
   }
 }
 

@@ -25,7 +25,7 @@ SizeHistogram HistogramOf(size_t l,
   return histogram;
 }
 
-void ExpectBound(const VolumeBound& bound, uint64_t packs, size_t component) {
+void ExpectBound(const LowerBound& bound, uint64_t packs, size_t component) {
   EXPECT_EQ(bound.packs, packs);
   EXPECT_EQ(bound.component, component);
 }

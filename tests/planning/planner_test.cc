@@ -33,6 +33,20 @@ SizeSchema SchemaOf(size_t l) {
   return SizeSchema::Create(std::move(names)).value();
 }
 
+PlanHeuristic Plain(PlanAlgorithm algorithm) {
+  return {algorithm, {}, PlacementRule::kBestFit, OpeningRule::kOneGraph};
+}
+
+std::vector<PlanHeuristic> AllHeuristics(const Limits& limits) {
+  std::vector<PlanHeuristic> heuristics = {Plain(PlanAlgorithm::kOptimized),
+                                           Plain(PlanAlgorithm::kFirstFitDecreasing)};
+  for (const auto& more :
+       {TuplePackingHeuristics(limits), BaselineHeuristics(limits), NotebookHeuristics(limits)}) {
+    heuristics.insert(heuristics.end(), more.begin(), more.end());
+  }
+  return heuristics;
+}
+
 std::vector<std::string> NamesOf(const std::vector<PlanHeuristic>& heuristics) {
   std::vector<std::string> names;
   names.reserve(heuristics.size());
@@ -42,7 +56,11 @@ std::vector<std::string> NamesOf(const std::vector<PlanHeuristic>& heuristics) {
   return names;
 }
 
-TEST(HeuristicsTest, DefaultsSuitTheLimits) {
+TEST(HeuristicsTest, TheDefaultIsTheStrongPlanner) {
+  EXPECT_THAT(NamesOf(DefaultHeuristics()), ElementsAre("optimized"));
+}
+
+TEST(HeuristicsTest, TuplePackingSuitsTheLimits) {
   std::vector<std::string> expected;
   for (const char* opening : {"", "filling "}) {
     for (const char* placement : {"best-fit ", "first-fit "}) {
@@ -52,11 +70,11 @@ TEST(HeuristicsTest, DefaultsSuitTheLimits) {
       }
     }
   }
-  EXPECT_EQ(NamesOf(DefaultHeuristics(LimitsOf({100, 200, 8}))), expected);
+  EXPECT_EQ(NamesOf(TuplePackingHeuristics(LimitsOf({100, 200, 8}))), expected);
   // Nothing to weigh where capacities are equal or only one is limited.
-  EXPECT_THAT(DefaultHeuristics(LimitsOf({100, 100, 8})), SizeIs(2 * 2 * 6));
-  EXPECT_THAT(DefaultHeuristics(LimitsOf({kUnlimited, 100, 8})), SizeIs(2 * 2 * 5));
-  EXPECT_THAT(DefaultHeuristics(LimitsOf({kUnlimited, kUnlimited, 8})), SizeIs(2 * 2 * 4));
+  EXPECT_THAT(TuplePackingHeuristics(LimitsOf({100, 100, 8})), SizeIs(2 * 2 * 6));
+  EXPECT_THAT(TuplePackingHeuristics(LimitsOf({kUnlimited, 100, 8})), SizeIs(2 * 2 * 5));
+  EXPECT_THAT(TuplePackingHeuristics(LimitsOf({kUnlimited, kUnlimited, 8})), SizeIs(2 * 2 * 4));
 }
 
 TEST(HeuristicsTest, BaselinesAndTheNotebook) {
@@ -76,13 +94,12 @@ TEST(HeuristicsTest, AllOfThemRun) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const auto [histogram, limits] = RandomPlanningWorld(random);
-    std::vector<PlanHeuristic> heuristics = DefaultHeuristics(limits);
-    for (const auto& more : {BaselineHeuristics(limits), NotebookHeuristics(limits)}) {
-      heuristics.insert(heuristics.end(), more.begin(), more.end());
-    }
+    std::vector<PlanHeuristic> heuristics = AllHeuristics(limits);
+    ComparisonOptions options;
+    options.optimizer.steps = 100'000;
     PH_ASSERT_OK_AND_ASSIGN(
         const PlanComparison comparison,
-        ComparePlans(histogram, limits, SchemaOf(limits.num_components()), heuristics));
+        ComparePlans(histogram, limits, SchemaOf(limits.num_components()), heuristics, options));
     ASSERT_THAT(comparison.outcomes, SizeIs(heuristics.size()));
     uint64_t fewest = UINT64_MAX;
     size_t best = 0;
@@ -112,10 +129,16 @@ class ComparePlansTest : public testing::Test {
   }
 
   absl::StatusOr<PlanComparison> Compare(const std::vector<PlanHeuristic>& heuristics,
-                                         uint64_t steps = WorkBudget::kDefaultSteps,
-                                         const PlanProgress& progress = {}) const {
-    return ComparePlans(histogram_, limits_, SizeSchema::NodesAndEdges(), heuristics, steps,
-                        progress);
+                                         const ComparisonOptions& options = {}) const {
+    return ComparePlans(histogram_, limits_, SizeSchema::NodesAndEdges(), heuristics, options);
+  }
+
+  // With a budget for each heuristic but the optimizer.
+  absl::StatusOr<PlanComparison> CompareWithin(const std::vector<PlanHeuristic>& heuristics,
+                                               uint64_t steps) const {
+    ComparisonOptions options;
+    options.heuristic_steps = steps;
+    return Compare(heuristics, options);
   }
 
   SizeHistogram histogram_{2};
@@ -136,7 +159,7 @@ TEST_F(ComparePlansTest, AListWithoutAnythingThatKeepsTheLimitsIsInvalid) {
 
 TEST_F(ComparePlansTest, AGraphThatDoesNotFitIsOutOfRange) {
   limits_ = LimitsOf({8, kUnlimited, kUnlimited});
-  EXPECT_THAT(Compare(DefaultHeuristics(limits_)),
+  EXPECT_THAT(Compare(TuplePackingHeuristics(limits_)),
               StatusIs(absl::StatusCode::kOutOfRange,
                        "9 graphs exceed the limits; the largest has size (9, 18): nodes 9 > 8"));
 }
@@ -169,7 +192,7 @@ TEST_F(ComparePlansTest, TheEarlierOfEqualsIsBest) {
 
 TEST_F(ComparePlansTest, WithoutEnoughStepsNothingFinishes) {
   for (int attempt = 0; attempt < 2; ++attempt) {
-    EXPECT_THAT(Compare(DefaultHeuristics(limits_), 1),
+    EXPECT_THAT(CompareWithin(TuplePackingHeuristics(limits_), 1),
                 StatusIs(absl::StatusCode::kResourceExhausted,
                          "plan: none of 32 heuristics finished within 1 steps on 6 distinct "
                          "sizes"));
@@ -178,10 +201,10 @@ TEST_F(ComparePlansTest, WithoutEnoughStepsNothingFinishes) {
 
 // One that finishes is enough; the others are told apart.
 TEST_F(ComparePlansTest, UnfinishedHeuristicsAreMarked) {
-  std::vector<PlanHeuristic> heuristics = DefaultHeuristics(limits_);
+  std::vector<PlanHeuristic> heuristics = TuplePackingHeuristics(limits_);
   heuristics.push_back(
       {PlanAlgorithm::kNoPacking, {}, PlacementRule::kBestFit, OpeningRule::kOneGraph});
-  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison, Compare(heuristics, 1));
+  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison, CompareWithin(heuristics, 1));
   EXPECT_EQ(comparison.best, heuristics.size() - 1);
   for (size_t i = 0; i < heuristics.size(); ++i) {
     EXPECT_EQ(comparison.outcomes[i].finished, i == heuristics.size() - 1);
@@ -200,18 +223,104 @@ TEST_F(ComparePlansTest, BudgetsAreNotShared) {
               IsOk());
   const uint64_t used = WorkBudget::kDefaultSteps - ample.remaining();
   PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison,
-                          Compare(std::vector<PlanHeuristic>(10, by_sum), used));
+                          CompareWithin(std::vector<PlanHeuristic>(10, by_sum), used));
   for (const PlanOutcome& outcome : comparison.outcomes) EXPECT_TRUE(outcome.finished);
 }
 
 TEST_F(ComparePlansTest, ProgressIsToldAndMayStopIt) {
   std::vector<size_t> finished;
-  PlanProgress progress;
-  progress.finished = [&](size_t i) { finished.push_back(i); };
-  progress.given_up = [&] { return finished.size() == 2; };
-  EXPECT_THAT(Compare(DefaultHeuristics(limits_), WorkBudget::kDefaultSteps, progress),
+  ComparisonOptions options;
+  options.finished = [&](size_t i) { finished.push_back(i); };
+  options.optimizer.given_up = [&] { return finished.size() == 2; };
+  EXPECT_THAT(Compare(AllHeuristics(limits_), options),
               StatusIs(absl::StatusCode::kCancelled, "plan: given up by the caller"));
   EXPECT_THAT(finished, ElementsAre(0, 1));
+}
+
+// The optimizer's budget is its own, and first-fit decreasing needs none.
+TEST_F(ComparePlansTest, TheOptimizerFinishesWithoutAnySteps) {
+  ComparisonOptions options;
+  options.heuristic_steps = 1;
+  options.optimizer.steps = 0;
+  const std::vector<PlanHeuristic> heuristics = AllHeuristics(limits_);
+  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison, Compare(heuristics, options));
+  EXPECT_EQ(comparison.best, 0);
+  for (size_t i = 0; i < heuristics.size(); ++i) {
+    const PlanAlgorithm algorithm = heuristics[i].algorithm;
+    EXPECT_EQ(comparison.outcomes[i].finished, algorithm == PlanAlgorithm::kOptimized ||
+                                                   algorithm == PlanAlgorithm::kNoPacking ||
+                                                   algorithm == PlanAlgorithm::kFirstFitDecreasing);
+  }
+}
+
+// Whatever is tried beside it, the strong planner's plan is the one that it makes alone.
+TEST(CertificateTest, TheOptimizersPlanIsItsOwn) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const auto [histogram, limits] = RandomPlanningWorld(random);
+    const SizeSchema schema = SchemaOf(limits.num_components());
+    ComparisonOptions options;
+    options.optimizer.steps = 100'000;
+    options.optimizer.seed = seed;
+    PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan certified,
+                            OptimizePlan(histogram, limits, options.optimizer));
+    PH_ASSERT_OK_AND_ASSIGN(const PlanComparison alone,
+                            ComparePlans(histogram, limits, schema, DefaultHeuristics(), options));
+    EXPECT_EQ(alone.best_plan.patterns, certified.plan.patterns);
+    PH_ASSERT_OK_AND_ASSIGN(
+        const PlanComparison beside,
+        ComparePlans(histogram, limits, schema, AllHeuristics(limits), options));
+    for (const PlanComparison* comparison : {&alone, &beside}) {
+      const PlanOutcome& outcome = comparison->outcomes[0];
+      EXPECT_EQ(outcome.quality.packs, certified.packs);
+      EXPECT_EQ(outcome.winner, certified.method);
+      EXPECT_EQ(outcome.steps, certified.steps);
+      EXPECT_EQ(outcome.receipt, PlanReceipt(histogram, limits, options.optimizer));
+      EXPECT_GE(outcome.bound.packs, certified.bound.packs);
+    }
+    if (HasFailure()) return;
+  }
+}
+
+// One bound holds for all rows of a comparison: no plan that keeps the limits is below it, and the
+// gap and the proof of being optimal are held against it.
+TEST(CertificateTest, AllOutcomesShareTheBestBound) {
+  int ignored_limits = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const auto [histogram, limits] = RandomPlanningWorld(random);
+    ComparisonOptions options;
+    options.optimizer.steps = 100'000;
+    PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison,
+                            ComparePlans(histogram, limits, SchemaOf(limits.num_components()),
+                                         AllHeuristics(limits), options));
+    const LowerBound& bound = comparison.outcomes[0].bound;
+    EXPECT_GE(bound.packs, ComputeVolumeBound(histogram, limits).packs);
+    for (const PlanOutcome& outcome : comparison.outcomes) {
+      EXPECT_EQ(outcome.bound.packs, bound.packs);
+      EXPECT_EQ(outcome.bound.kind, bound.kind);
+      EXPECT_EQ(outcome.quality.lower_bound, bound.packs);
+      if (bound.packs != 0) {
+        EXPECT_DOUBLE_EQ(
+            outcome.quality.gap,
+            static_cast<double>(outcome.quality.packs) / static_cast<double>(bound.packs) - 1.0);
+      }
+      if (outcome.keeps_limits) {
+        EXPECT_GE(outcome.quality.packs, bound.packs);
+        EXPECT_EQ(outcome.optimal, outcome.quality.packs == bound.packs);
+      } else {
+        EXPECT_FALSE(outcome.optimal);
+        ignored_limits += outcome.quality.packs < bound.packs;
+      }
+      const bool is_optimizer = outcome.heuristic.algorithm == PlanAlgorithm::kOptimized;
+      EXPECT_EQ(outcome.winner.has_value(), is_optimizer);
+      EXPECT_EQ(outcome.receipt.empty(), !is_optimizer);
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(ignored_limits, 0) << "not one baseline shows what the bound does not hold for";
 }
 
 TEST(WorkBudgetTest, AsksNowAndThenWhetherTheCallerGaveUp) {
@@ -230,15 +339,16 @@ TEST(WorkBudgetTest, AsksNowAndThenWhetherTheCallerGaveUp) {
 
 TEST_F(ComparePlansTest, AnEmptyHistogramHasAnEmptyPlan) {
   histogram_ = SizeHistogram(2);
-  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison, Compare(DefaultHeuristics(limits_)));
+  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison comparison,
+                          Compare(TuplePackingHeuristics(limits_)));
   EXPECT_EQ(comparison.best, 0);
   EXPECT_THAT(comparison.best_plan.patterns, IsEmpty());
   EXPECT_EQ(comparison.outcomes[0].quality.packs, 0);
 }
 
 TEST_F(ComparePlansTest, SameArgumentsSamePlan) {
-  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison a, Compare(DefaultHeuristics(limits_)));
-  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison b, Compare(DefaultHeuristics(limits_)));
+  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison a, Compare(TuplePackingHeuristics(limits_)));
+  PH_ASSERT_OK_AND_ASSIGN(const PlanComparison b, Compare(TuplePackingHeuristics(limits_)));
   EXPECT_EQ(a.best, b.best);
   EXPECT_EQ(a.best_plan.tuples, b.best_plan.tuples);
   EXPECT_EQ(a.best_plan.patterns, b.best_plan.patterns);

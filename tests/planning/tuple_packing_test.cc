@@ -73,7 +73,7 @@ TEST(TuplePackingTest, EveryPlanPartitionsItsHistogram) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const auto [histogram, limits] = RandomPlanningWorld(random);
-    std::vector<PlanHeuristic> heuristics = DefaultHeuristics(limits);
+    std::vector<PlanHeuristic> heuristics = TuplePackingHeuristics(limits);
     const Priority weighted = RandomPriority(random, limits);
     for (const auto& [placement, opening] : kRules) {
       heuristics.push_back({PlanAlgorithm::kTuplePacking, weighted, placement, opening});
@@ -152,7 +152,7 @@ void CompareWithOptimum(const SizeHistogram& histogram, const Limits& limits, Sc
   const uint64_t optimum = OptimalPacks(histogram, limits);
   EXPECT_LE(ComputeVolumeBound(histogram, limits).packs, optimum);
   uint64_t best = UINT64_MAX;
-  for (const PlanHeuristic& heuristic : DefaultHeuristics(limits)) {
+  for (const PlanHeuristic& heuristic : TuplePackingHeuristics(limits)) {
     PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, Plan(histogram, limits, heuristic));
     ASSERT_THAT(VerifyPlan(plan, histogram, limits), IsOk());
     const uint64_t packs = plan.num_packs();

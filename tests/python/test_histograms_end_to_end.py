@@ -15,6 +15,7 @@ from packhouse import (
     PackhouseError,
     PackOptions,
     PlacementRule,
+    PlanAlgorithm,
     PlanHeuristic,
     PriorityKind,
 )
@@ -164,6 +165,39 @@ def test_a_plan_tries_what_it_is_told(client: Client) -> None:
     )
     assert len(plan.summaries) == len(heuristics)
     assert plan.patterns == ()
+
+
+def test_a_plan_proves_itself(client: Client) -> None:
+    histogram = Histogram.from_sizes(SIZES)
+    limits = {"nodes": 128, "edges": 288}
+    plan = client.plan(histogram, limits, include_tuple_packing=True)
+    assert [summary.name for summary in plan.summaries[:2]] == ["optimized", "first-fit decreasing"]
+    assert len({summary.lower_bound for summary in plan.summaries}) == 1
+    for summary in plan.summaries:
+        assert summary.optimal == (summary.packs == summary.lower_bound)
+    best = plan.best
+    assert best.name == "optimized"
+    assert best.winner
+    assert best.lower_bound_kind.name.replace("_", " ").lower() in best.lower_bound_name
+    assert best.receipt.startswith("v1-")
+
+    again = client.plan(histogram, limits)
+    assert (again.best.receipt, again.patterns) == (best.receipt, plan.patterns)
+    assert client.plan(histogram, limits, seed=1).best.receipt != best.receipt
+    alone = PlanHeuristic(algorithm=PlanAlgorithm.FIRST_FIT_DECREASING)
+    assert client.plan(histogram, limits, heuristics=[alone]).best.packs >= best.packs
+
+
+def test_an_earlier_plan_is_a_start(client: Client) -> None:
+    histogram = Histogram.from_sizes(SIZES)
+    limits = {"nodes": 128, "edges": 288}
+    plan = client.plan(histogram, limits)
+    again = client.plan(histogram, limits, budget_steps=1, warm_start=plan)
+    assert again.best.packs <= plan.best.packs
+    assert again.best.steps <= 1
+    with pytest.raises(PackhouseError) as raised:
+        client.plan(histogram, limits, budget_steps=10**11 + 1)
+    expect_code(raised, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 def test_plans_fail_with_their_codes(client: Client, name: str) -> None:

@@ -60,7 +60,8 @@ constexpr char kTruncated[] = "\x0a\x64x";
 TEST_P(MalformedTest, ATruncatedMessageIsInvalidOnEveryMethod) {
   StartServer();
   for (const char* method :
-       {"/packhouse.v1.PackingService/Pack", "/packhouse.v1.HistogramService/Observe"}) {
+       {"/packhouse.v1.PackingService/Pack", "/packhouse.v1.HistogramService/Observe",
+        "/packhouse.v1.PlanningService/Tune"}) {
     EXPECT_THAT(SendOnStream(method, kTruncated),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("the request of 3 bytes is not a packhouse.v1.")))

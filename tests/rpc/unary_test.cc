@@ -61,7 +61,8 @@ TEST_P(UnaryTest, PlanOfANamedAndOfAnInlineHistogramAreTheSame) {
   ASSERT_THAT(Merge(std::string("histogram: 'h' addend") + kTenGraphs), IsOk());
   const std::string limits = R"(limits { capacities { component: 'nodes' rows: 9 }
                                          capacities { component: 'edges' rows: 99 } }
-                                include_baselines: true include_notebook: true )";
+                                include_tuple_packing: true include_baselines: true
+                                include_notebook: true )";
   v1::PlanResponse named;
   ASSERT_THAT(Plan(limits + "histogram_name: 'h'", &named), IsOk());
   v1::PlanResponse inlined;
@@ -72,8 +73,9 @@ TEST_P(UnaryTest, PlanOfANamedAndOfAnInlineHistogramAreTheSame) {
   EXPECT_EQ(named.best().lower_bound(), 4U);
   EXPECT_EQ(named.best().lower_bound_name(), "volume of nodes");
   EXPECT_DOUBLE_EQ(named.best().components(0).efficiency(), 30.0 / 36);
-  // 8 priorities in two placements with two openings, 6 of the notebook's, 3 baselines.
-  EXPECT_EQ(named.summaries_size(), 2 * 2 * 8 + 6 + 3);
+  // The strong planner and first-fit decreasing; 8 priorities in two placements with two openings;
+  // 6 of the notebook's; 3 baselines.
+  EXPECT_EQ(named.summaries_size(), 2 + 2 * 2 * 8 + 6 + 3);
 }
 
 TEST_P(UnaryTest, PlanNamesWhatIsWrong) {

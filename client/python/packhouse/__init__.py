@@ -20,6 +20,7 @@ from packhouse.packing import (
 )
 from packhouse.planning import (
     ComponentEfficiency,
+    LowerBoundKind,
     Pattern,
     Plan,
     PlanAlgorithm,
@@ -30,20 +31,34 @@ from packhouse.planning import (
     PriorityKind,
 )
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
+from packhouse.tuning import (
+    ComponentProfile,
+    DeviceProfile,
+    Oversize,
+    TuneCell,
+    TunedShape,
+    TuneObjective,
+    TuneProgress,
+    Tuning,
+)
 
 __all__ = [
     "GRAPHS",
     "Batch",
     "Client",
     "ComponentEfficiency",
+    "ComponentProfile",
     "DType",
     "DerivedTensor",
+    "DeviceProfile",
     "GraphSchema",
     "GraphTable",
     "Histogram",
     "LocalServer",
+    "LowerBoundKind",
     "NextFit",
     "ObserveTotals",
+    "Oversize",
     "OversizePolicy",
     "PackFlushed",
     "PackOpened",
@@ -61,5 +76,10 @@ __all__ = [
     "PriorityKind",
     "Rejection",
     "TensorSpec",
+    "TuneCell",
+    "TuneObjective",
+    "TuneProgress",
+    "TunedShape",
+    "Tuning",
     "next_fit",
 ]

@@ -22,6 +22,7 @@ from packhouse.packing import (
 )
 from packhouse.planning import Plan, PlanHeuristic
 from packhouse.schema import GraphSchema
+from packhouse.tuning import DeviceProfile, OnProgress, TuneObjective, Tuning
 from packhouse.v1 import (
     histogram_pb2,
     histogram_pb2_grpc,
@@ -230,10 +231,16 @@ class Client:
         summaries_only: bool = False,
         include_baselines: bool = False,
         include_notebook: bool = False,
+        include_tuple_packing: bool = False,
+        budget_steps: int = 0,
+        seed: int = 0,
+        warm_start: Plan | None = None,
     ) -> Plan:
         """Plans a histogram, given whole or by its name on the server.
 
-        Errors: see `packhouse.v1.PlanningService.Plan`; OUT_OF_RANGE if a graph alone exceeds
+        `budget_steps` (0: the server's default; 10^9 are about a second), `seed` and `warm_start`,
+        an earlier plan for much the same histogram, are for PlanAlgorithm.OPTIMIZED, which is what
+        is tried unless `heuristics` says otherwise. Errors: see `packhouse.v1.PlanningService.Plan`; OUT_OF_RANGE if a graph alone exceeds
         `limits`.
         """
         request = planning_pb2.PlanRequest(
@@ -242,12 +249,52 @@ class Client:
             summaries_only=summaries_only,
             include_baselines=include_baselines,
             include_notebook=include_notebook,
+            include_tuple_packing=include_tuple_packing,
+            budget_steps=budget_steps,
+            seed=seed,
+            warm_start=None if warm_start is None else warm_start.to_proto(),
         )
         if isinstance(source, str):
             request.histogram_name = source
         else:
             request.histogram.CopyFrom(source.to_proto())
         return Plan.from_proto(self._unary(self._planning.Plan, request))
+
+    def tune(
+        self,
+        source: Histogram | str,
+        profile: DeviceProfile,
+        *,
+        objective: TuneObjective = TuneObjective.EPOCH_COST,
+        budget_steps: int = 0,
+        seed: int = 0,
+        include_grid: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Tuning:
+        """Chooses limits for a device: `tuning.shapes[0].limits` is what `pack` and `plan` take.
+
+        `on_progress` is called now and then, on the calling thread; what it raises ends the search.
+        Errors: see `packhouse.v1.PlanningService.Tune`; DEADLINE_EXCEEDED after the client's
+        `timeout`.
+        """
+        request = planning_pb2.TuneRequest(
+            profile=profile.to_proto(),
+            objective=int(objective),
+            budget_steps=budget_steps,
+            seed=seed,
+            include_grid=include_grid,
+        )
+        if isinstance(source, str):
+            request.histogram_name = source
+        else:
+            request.histogram.CopyFrom(source.to_proto())
+        responses = self._planning.Tune(request, timeout=self._timeout, wait_for_ready=True)
+        try:
+            return Tuning.from_responses(responses, on_progress)
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None
+        finally:
+            responses.cancel()
 
     def _start_pack(
         self,

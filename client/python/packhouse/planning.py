@@ -44,11 +44,25 @@ class PlanAlgorithm(enum.IntEnum):
     NOTEBOOK = 2
     NO_PACKING = 3
     SINGLE_COMPONENT = 4
+    OPTIMIZED = 5
+    FIRST_FIT_DECREASING = 6
+
+
+class LowerBoundKind(enum.IntEnum):
+    """How a lower bound was found; see `packhouse.v1.LowerBoundKind`."""
+
+    UNSPECIFIED = 0
+    VOLUME = 1
+    LIFTED_VOLUME = 2
+    LINEAR_PROGRAM = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanHeuristic:
-    """One way to plan. `component` belongs to PriorityKind.COMPONENT."""
+    """One way to plan. `component` belongs to PriorityKind.COMPONENT.
+
+    OPTIMIZED and FIRST_FIT_DECREASING take nothing but the algorithm.
+    """
 
     priority: PriorityKind = PriorityKind.PRODUCT
     placement: PlacementRule = PlacementRule.BEST_FIT
@@ -79,9 +93,25 @@ class ComponentEfficiency:
     efficiency_of_fullest: float
 
 
+def efficiencies_from_proto(messages: Any) -> dict[str, ComponentEfficiency]:
+    """Reads `packhouse.v1.ComponentEfficiency`s."""
+    return {
+        part.component: ComponentEfficiency(
+            capacity=part.capacity,
+            efficiency=part.efficiency,
+            fullest_pack=part.fullest_pack,
+            efficiency_of_fullest=part.efficiency_of_fullest,
+        )
+        for part in messages
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class PlanSummary:
-    """A plan's figures. No plan for these limits has fewer than `lower_bound` packs."""
+    """A plan's figures. No plan for these limits has fewer than `lower_bound` packs.
+
+    `winner`, `steps` and `receipt` are of PlanAlgorithm.OPTIMIZED: equal receipts, equal plans.
+    """
 
     name: str
     packs: int
@@ -93,6 +123,11 @@ class PlanSummary:
     num_patterns: int
     elapsed: datetime.timedelta
     unfinished: bool
+    lower_bound_kind: LowerBoundKind
+    optimal: bool
+    winner: str
+    steps: int
+    receipt: str
 
     @staticmethod
     def from_proto(message: Any) -> PlanSummary:
@@ -103,19 +138,16 @@ class PlanSummary:
             lower_bound=message.lower_bound,
             lower_bound_name=message.lower_bound_name,
             gap=message.gap,
-            components={
-                part.component: ComponentEfficiency(
-                    capacity=part.capacity,
-                    efficiency=part.efficiency,
-                    fullest_pack=part.fullest_pack,
-                    efficiency_of_fullest=part.efficiency_of_fullest,
-                )
-                for part in message.components
-            },
+            components=efficiencies_from_proto(message.components),
             keeps_limits=message.keeps_limits,
             num_patterns=message.num_patterns,
             elapsed=message.elapsed.ToTimedelta(),
             unfinished=message.unfinished,
+            lower_bound_kind=LowerBoundKind(message.lower_bound_kind),
+            optimal=message.optimal,
+            winner=message.winner,
+            steps=message.steps,
+            receipt=message.receipt,
         )
 
 
@@ -138,6 +170,22 @@ class Plan:
     tuples: npt.NDArray[np.uint32]
     patterns: tuple[Pattern, ...]
     summaries: tuple[PlanSummary, ...]
+
+    def to_proto(self) -> Any:
+        """Its patterns as a `packhouse.v1.PackingPlan`."""
+        return planning_pb2.PackingPlan(
+            tuples=np.ascontiguousarray(self.tuples, "<u4").tobytes(),
+            patterns=[
+                planning_pb2.Pattern(
+                    entries=[
+                        planning_pb2.PatternEntry(tuple=number, copies=copies)
+                        for number, copies in pattern.entries
+                    ],
+                    repeats=pattern.repeats,
+                )
+                for pattern in self.patterns
+            ],
+        )
 
     @staticmethod
     def from_proto(message: Any) -> Plan:

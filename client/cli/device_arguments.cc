@@ -1,0 +1,191 @@
+#include "client/cli/device_arguments.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/arguments.h"
+
+namespace packhouse::client {
+namespace {
+
+constexpr absl::string_view kRowsForm = "COMPONENT=ROWS with a whole number of at least 1";
+constexpr absl::string_view kBytesForm = "a whole number of bytes, as in 400, 64KiB or 16GiB";
+
+// Takes the values of one option; only components with a `--max` may have one.
+using Profiles = std::map<std::string, v1::DeviceProfile::Component>;
+absl::Status TakeOption(
+    absl::string_view option, absl::string_view form, const std::vector<std::string>& values,
+    const std::vector<std::string>& components, Profiles& profiles,
+    absl::FunctionRef<bool(absl::string_view value, v1::DeviceProfile::Component& profile)> take) {
+  std::string unlimited;
+
+  absl::Status status = ForEachComponent(
+      option, form, values, components, [&](const std::string& component, absl::string_view value) {
+        const auto found = profiles.find(component);
+        v1::DeviceProfile::Component ignored;
+        if (!take(value, found == profiles.end() ? ignored : found->second)) return false;
+        if (found == profiles.end() && unlimited.empty()) unlimited = component;
+        return true;
+      });
+  if (!status.ok() || unlimited.empty()) return status;
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " of '", unlimited, "': it has no --max, and so no capacity to choose"));
+}
+
+}  // namespace
+
+void AddDeviceOptions(DeviceArguments& arguments, CLI::App& command) {
+  const auto add = [&](const char* name, std::vector<std::string>& values, const char* type,
+                       const char* help) {
+    return command.add_option(name, values, help)->type_name(type)->allow_extra_args(false);
+  };
+  add("--max", arguments.max, "COMPONENT=ROWS",
+      "Most rows of a component that a batch may have, as in nodes=512; repeat it per component, "
+      "`graphs` is one")
+      ->required();
+  add("--min", arguments.min, "COMPONENT=ROWS", "Fewest rows to consider; else 1");
+  add("--multiple-of", arguments.multiple_of, "COMPONENT=ROWS",
+      "Consider only multiples of it, as the hardware likes them; else of 1");
+  add("--cost", arguments.cost, "COMPONENT=COST",
+      "Cost of a row, padding included, in any unit; else 1, and 0 for graphs");
+  add("--bytes-per", arguments.bytes_per, "COMPONENT=BYTES",
+      "Memory of a row of a batch, as in nodes=400 or edges=2KiB");
+  command.add_option("--memory", arguments.memory, "Most memory of a batch, as in 16GiB")
+      ->type_name("BYTES");
+  command
+      .add_option("--fixed-bytes", arguments.fixed_bytes,
+                  "Memory that is taken whatever the batch, of --memory")
+      ->type_name("BYTES");
+  command
+      .add_option("--shapes", arguments.shapes,
+                  "Most shapes that the client compiles for: a rest may use a smaller one")
+      ->type_name("N");
+}
+
+absl::StatusOr<v1::DeviceProfile> ParseDevice(const DeviceArguments& arguments,
+                                              const std::vector<std::string>& components) {
+  Profiles profiles;
+  absl::Status status =
+      ForEachComponent("--max", kRowsForm, arguments.max, components,
+                       [&](const std::string& component, absl::string_view value) {
+                         uint64_t rows = 0;
+                         if (!ParseRows(value, rows)) return false;
+                         profiles[component].set_component(component);
+                         profiles[component].set_max_rows(rows);
+                         return true;
+                       });
+  if (!status.ok()) return status;
+
+  using Profile = v1::DeviceProfile::Component;
+  const absl::Status taken[] = {
+      TakeOption("--min", kRowsForm, arguments.min, components, profiles,
+                 [](absl::string_view value, Profile& profile) {
+                   uint64_t rows = 0;
+                   if (!ParseRows(value, rows)) return false;
+                   profile.set_min_rows(rows);
+                   return true;
+                 }),
+      TakeOption("--multiple-of", kRowsForm, arguments.multiple_of, components, profiles,
+                 [](absl::string_view value, Profile& profile) {
+                   uint64_t rows = 0;
+                   if (!ParseRows(value, rows)) return false;
+                   profile.set_multiple_of(rows);
+                   return true;
+                 }),
+      TakeOption("--cost", "COMPONENT=COST with a number of at least 0", arguments.cost, components,
+                 profiles,
+                 [](absl::string_view value, Profile& profile) {
+                   double cost = 0;
+                   if (!absl::SimpleAtod(value, &cost) || !std::isfinite(cost) || cost < 0) {
+                     return false;
+                   }
+                   profile.set_relative_cost(cost);
+                   return true;
+                 }),
+      TakeOption("--bytes-per", absl::StrCat("COMPONENT=BYTES with ", kBytesForm),
+                 arguments.bytes_per, components, profiles,
+                 [](absl::string_view value, Profile& profile) {
+                   uint64_t bytes = 0;
+                   if (!ParseBytes(value, bytes)) return false;
+                   profile.set_bytes_per_row(bytes);
+                   return true;
+                 }),
+  };
+  for (const absl::Status& outcome : taken) {
+    if (!outcome.ok()) return outcome;
+  }
+
+  v1::DeviceProfile device;
+  for (const std::string& component : components) {
+    if (const auto found = profiles.find(component); found != profiles.end()) {
+      *device.add_components() = found->second;
+    }
+  }
+  if (const auto found = profiles.find("graphs"); found != profiles.end()) {
+    *device.add_components() = found->second;
+  }
+  for (const auto& [option, text, set] :
+       {std::tuple("--memory", &arguments.memory, &v1::DeviceProfile::set_memory_bytes),
+        std::tuple("--fixed-bytes", &arguments.fixed_bytes, &v1::DeviceProfile::set_fixed_bytes)}) {
+    if (text->empty()) continue;
+    uint64_t bytes = 0;
+    if (!ParseBytes(*text, bytes)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, " '", *text, "': must be ", kBytesForm));
+    }
+    (device.*set)(bytes);
+  }
+  if (!arguments.memory.empty() && device.memory_bytes() == 0) {
+    return absl::InvalidArgumentError("--memory '0': no batch fits into it");
+  }
+  device.set_max_distinct_shapes(arguments.shapes);
+  return device;
+}
+
+bool ParseBytes(absl::string_view text, uint64_t& bytes) {
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc()) return false;
+  const absl::string_view unit(stop, static_cast<std::size_t>(end - stop));
+  constexpr std::pair<absl::string_view, uint64_t> kUnits[] = {
+      {"", 1},
+      {"B", 1},
+      {"KiB", uint64_t{1} << 10},
+      {"MiB", uint64_t{1} << 20},
+      {"GiB", uint64_t{1} << 30},
+      {"TiB", uint64_t{1} << 40},
+      {"kB", 1'000},
+      {"MB", 1'000'000},
+      {"GB", 1'000'000'000},
+      {"TB", 1'000'000'000'000},
+  };
+  for (const auto& [name, factor] : kUnits) {
+    if (unit != name) continue;
+    if (number > std::numeric_limits<uint64_t>::max() / factor) return false;
+    bytes = number * factor;
+    return true;
+  }
+  return false;
+}
+
+std::string BytesText(uint64_t bytes) {
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes) / 1024;
+  for (const char* const unit : {"KiB", "MiB", "GiB", "TiB", "PiB"}) {
+    if (value < 1024) return absl::StrFormat("%.1f %s", value, unit);
+    value /= 1024;
+  }
+  return absl::StrFormat("%.1f EiB", value);
+}
+
+}  // namespace packhouse::client

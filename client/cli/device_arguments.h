@@ -1,0 +1,47 @@
+// The options that describe a device: `--max nodes=512 --bytes-per nodes=400 --memory 16GiB`, ...
+#ifndef PACKHOUSE_CLIENT_CLI_DEVICE_ARGUMENTS_H_
+#define PACKHOUSE_CLIENT_CLI_DEVICE_ARGUMENTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "packhouse/v1/planning.pb.h"
+
+namespace packhouse::client {
+
+// As they stand on the command line.
+struct DeviceArguments {
+  std::vector<std::string> max = {};
+  std::vector<std::string> min = {};
+  std::vector<std::string> multiple_of = {};
+  std::vector<std::string> cost = {};
+  std::vector<std::string> bytes_per = {};
+  std::string memory = {};
+  std::string fixed_bytes = {};
+  uint32_t shapes = 1;
+};
+
+void AddDeviceOptions(DeviceArguments& arguments, CLI::App& command);
+
+// The profile, its components in the order of `components`, then `graphs`; those without `--max`
+// left out.
+//
+// Errors: INVALID_ARGUMENT naming option and value if one is malformed, or if it says something of
+// a component that has no `--max`; what the server checks is left to it.
+absl::StatusOr<v1::DeviceProfile> ParseDevice(const DeviceArguments& arguments,
+                                              const std::vector<std::string>& components);
+
+// `400`, `64KiB`, `16GiB`, `16GB`: a whole number of bytes, with the units of 1024 (KiB to TiB) or
+// of 1000 (kB to TB). False if it is none or more than 2^64 - 1.
+bool ParseBytes(absl::string_view text, uint64_t& bytes);
+
+// `16.0 GiB`; whole below 1 KiB.
+std::string BytesText(uint64_t bytes);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_DEVICE_ARGUMENTS_H_

@@ -1,0 +1,186 @@
+"""Limits that choose themselves. See `packhouse.v1.PlanningService.Tune`."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Callable, Iterable, Mapping, NamedTuple
+
+from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
+from packhouse.v1 import planning_pb2
+
+
+class TuneObjective(enum.IntEnum):
+    """What is best; see `packhouse.v1.TuneObjective`."""
+
+    EPOCH_COST = 1
+    HARMONIC_MEAN = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ComponentProfile:
+    """The multiples of `multiple_of` in [min_rows, max_rows], and what a row takes and costs.
+
+    `max_rows` 0 means no limit; `relative_cost` None the default: 1, but 0 for `graphs`.
+    """
+
+    max_rows: int = 0
+    min_rows: int = 0
+    multiple_of: int = 1
+    bytes_per_row: int = 0
+    relative_cost: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceProfile:
+    """What the hardware declares, by component (and `graphs`); those not named have no limit.
+
+    A batch may take `fixed_bytes` and the sum of bytes_per_row * capacity, together at most
+    `memory_bytes`; 0 means no bound.
+    """
+
+    components: Mapping[str, ComponentProfile]
+    memory_bytes: int = 0
+    fixed_bytes: int = 0
+    max_distinct_shapes: int = 1
+
+    def to_proto(self) -> Any:
+        """This profile as a `packhouse.v1.DeviceProfile`."""
+        message = planning_pb2.DeviceProfile(
+            memory_bytes=self.memory_bytes,
+            fixed_bytes=self.fixed_bytes,
+            max_distinct_shapes=self.max_distinct_shapes,
+        )
+        for name, component in self.components.items():
+            # None leaves a field unset.
+            message.components.add(component=name, **dataclasses.asdict(component))
+        return message
+
+
+@dataclasses.dataclass(frozen=True)
+class TunedShape:
+    """Limits (0: none), and what a plan under them is like."""
+
+    limits: dict[str, int]
+    packs: int
+    lower_bound: int
+    epoch_cost: float
+    harmonic_mean: float
+    components: dict[str, ComponentEfficiency]
+    batch_bytes: int
+
+    @staticmethod
+    def from_proto(message: Any) -> TunedShape:
+        """Reads a `packhouse.v1.TunedShape`."""
+        return TunedShape(
+            limits={capacity.component: capacity.rows for capacity in message.limits.capacities},
+            packs=message.packs,
+            lower_bound=message.lower_bound,
+            epoch_cost=message.epoch_cost,
+            harmonic_mean=message.harmonic_mean,
+            components=efficiencies_from_proto(message.components),
+            batch_bytes=message.batch_bytes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneProgress:
+    """How far the search is; `incumbent` is the best so far."""
+
+    candidates: int
+    planned: int
+    excluded: int
+    incumbent: TunedShape | None
+
+    @staticmethod
+    def from_proto(message: Any) -> TuneProgress:
+        """Reads a `packhouse.v1.TuneProgress`."""
+        return TuneProgress(
+            candidates=message.candidates,
+            planned=message.planned,
+            excluded=message.excluded,
+            incumbent=(
+                TunedShape.from_proto(message.incumbent) if message.HasField("incumbent") else None
+            ),
+        )
+
+
+OnProgress = Callable[[TuneProgress], None]
+
+
+class TuneCell(NamedTuple):
+    """One of the profile's limits: figures of its plan, or bounds if it was not planned."""
+
+    capacities: tuple[int, ...]
+    harmonic_mean: float
+    epoch_cost: float
+    planned: bool
+
+
+class Oversize(NamedTuple):
+    """Graphs that none of the profile's limits takes, and what would take them."""
+
+    num_graphs: int
+    largest: tuple[int, ...]
+    needed_rows: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """The shapes to use, the largest first; see `packhouse.v1.TuneRecommendation`.
+
+    `frontier` is by ascending size; `cells` is empty unless the grid was asked for.
+    """
+
+    shapes: tuple[TunedShape, ...]
+    epoch_cost: float
+    least_cost: float
+    harmonic_mean: float
+    exact: bool
+    reasons: tuple[str, ...]
+    oversize: Oversize | None
+    single_shape: TunedShape
+    frontier: tuple[TunedShape, ...]
+    cells: tuple[TuneCell, ...]
+
+    @staticmethod
+    def from_responses(responses: Iterable[Any], on_progress: OnProgress | None) -> Tuning:
+        """Reads all `packhouse.v1.TuneResponse`s of a call."""
+        frontier: list[TunedShape] = []
+        cells: list[TuneCell] = []
+        recommendation = planning_pb2.TuneRecommendation()
+        for response in responses:
+            match response.WhichOneof("event"):
+                case "progress" if on_progress is not None:
+                    on_progress(TuneProgress.from_proto(response.progress))
+                case "cell":
+                    cell = response.cell
+                    cells.append(
+                        TuneCell(
+                            tuple(cell.capacities),
+                            cell.harmonic_mean,
+                            cell.epoch_cost,
+                            cell.planned,
+                        )
+                    )
+                case "frontier":
+                    frontier.append(TunedShape.from_proto(response.frontier))
+                case "recommendation":
+                    recommendation = response.recommendation
+        oversize = recommendation.oversize
+        return Tuning(
+            shapes=tuple(TunedShape.from_proto(shape) for shape in recommendation.shapes),
+            epoch_cost=recommendation.epoch_cost,
+            least_cost=recommendation.least_cost,
+            harmonic_mean=recommendation.harmonic_mean,
+            exact=recommendation.exact,
+            reasons=tuple(recommendation.reasons),
+            oversize=(
+                Oversize(oversize.num_graphs, tuple(oversize.largest), tuple(oversize.needed_rows))
+                if recommendation.HasField("oversize")
+                else None
+            ),
+            single_shape=TunedShape.from_proto(recommendation.single_shape),
+            frontier=tuple(frontier),
+            cells=tuple(cells),
+        )

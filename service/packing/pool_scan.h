@@ -1,0 +1,54 @@
+// Scans over the graphs that wait in a pool: the innermost loops of online packing.
+#ifndef PACKHOUSE_SERVICE_PACKING_POOL_SCAN_H_
+#define PACKHOUSE_SERVICE_PACKING_POOL_SCAN_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "service/planning/vector_level.h"
+
+namespace packhouse {
+
+// A pool's graphs by columns, a slot each. A slot with score 0 is a hole, whatever its sizes.
+struct PoolColumns {
+  // How far behind `end` a scan may read; those slots must be holes.
+  static constexpr size_t kOverrun = 15;
+
+  const int32_t* sizes;   // Component k of slot i: sizes[k * stride + i]; not negative.
+  const int32_t* scores;  // Not negative; two of them sum to less than 2^31.
+  size_t stride;
+  size_t num_components;
+};
+
+struct PoolPair {
+  size_t first;
+  size_t second;
+};
+
+// A graph fits if its size is at most room[k], which is not negative, for each k < l. No alignment
+// needed. Thread-safe.
+struct PoolScan {
+  static constexpr size_t kNone = SIZE_MAX;
+
+  // The first graph in [begin, end) that fits. O((end - begin) * l).
+  size_t (*first)(const PoolColumns& pool, const int32_t* room, size_t begin, size_t end);
+
+  // Of the graphs in [begin, end) that fit the one with the highest score, if that is above
+  // `floor` >= 0; the first one in a tie. O((end - begin) * l).
+  size_t (*best)(const PoolColumns& pool, const int32_t* room, size_t begin, size_t end,
+                 int32_t floor);
+
+  // The first graph in [begin, limit), limit <= end, that has a later partner in [begin, end)
+  // beside which it fits with a score above `floor` >= 0 together, and of its partners the one with
+  // the highest score, the first one in a tie. kNone twice if there is no such pair. `rest` is room
+  // for l numbers. O((limit - begin) * (end - begin) * l).
+  PoolPair (*pair)(const PoolColumns& pool, const int32_t* room, size_t begin, size_t limit,
+                   size_t end, int32_t floor, int32_t* rest);
+};
+
+// For pools of so many components, of a level that this machine has. All levels give the same.
+const PoolScan& PoolScanOf(VectorLevel level, size_t num_components);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PACKING_POOL_SCAN_H_

@@ -1,0 +1,39 @@
+// What a server-streaming call answers; free of gRPC, so that it can be tested and fuzzed alone.
+#ifndef PACKHOUSE_SERVICE_RPC_RESPONSE_SOURCE_H_
+#define PACKHOUSE_SERVICE_RPC_RESPONSE_SOURCE_H_
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+
+namespace packhouse::rpc {
+
+// Gives responses one by one, when there is room for them. Called by one thread at a time.
+template <typename Response>
+class ResponseSource {
+ public:
+  virtual ~ResponseSource() = default;
+
+  // The next response; nothing after the last. An error ends the call once what was given before
+  // has been sent.
+  virtual absl::StatusOr<std::optional<Response>> Next() = 0;
+};
+
+// For the work that comes before the first response: how far it is, and whether to go on.
+// Thread-safe.
+template <typename Response>
+class ProgressSink {
+ public:
+  virtual ~ProgressSink() = default;
+
+  // Sends `response` as soon as the client has taken what was sent before, unless a later one takes
+  // its place until then: however slow the client, one at most is kept. Never blocks.
+  virtual void Report(const Response& response) = 0;
+
+  // Nobody waits for the responses any more. Cheap enough to be asked now and then.
+  virtual bool given_up() const = 0;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_RESPONSE_SOURCE_H_

@@ -1,0 +1,194 @@
+// Plan over the wire: the certificate, budgets, seeds, warm starts.
+#include "service/planning/plan.h"
+
+#include "google/protobuf/text_format.h"
+#include "service/rpc/wire_planning.h"
+#include "tests/rpc/server_fixture.h"
+#include "tests/support/random.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class PlanTest : public ServerTest {
+ protected:
+  PlanTest() {
+    // 200 sizes: more than the first planner packs perfectly, small enough to be planned at once.
+    Random random(1);
+    SizeHistogram histogram(2);
+    for (int i = 0; i < 200; ++i) {
+      const auto nodes = static_cast<uint32_t>(random.Between(5, 60));
+      const auto edges = static_cast<uint32_t>(2 * random.Between(nodes, 2 * nodes));
+      EXPECT_THAT(histogram.Add({nodes, edges}, random.Between(1, 40)), IsOk());
+    }
+    histogram_ = histogram;
+    HistogramToWire(histogram, SizeSchema::NodesAndEdges(), *request_.mutable_histogram());
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        R"(capacities { component: 'nodes' rows: 130 } capacities { component: 'edges' rows: 390 }
+           capacities { component: 'graphs' rows: 32 })",
+        request_.mutable_limits()));
+  }
+
+  absl::Status Plan(const v1::PlanRequest& request, v1::PlanResponse& response) {
+    grpc::ClientContext context;
+    return ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(&context, request, &response));
+  }
+
+  v1::PlanResponse PlanOf(const v1::PlanRequest& request) {
+    v1::PlanResponse response;
+    EXPECT_THAT(Plan(request, response), IsOk());
+    return response;
+  }
+
+  const Limits limits_ = Limits::Create({130, 390, 32}).value();
+  SizeHistogram histogram_{2};
+  v1::PlanRequest request_;
+};
+INSTANTIATE_TEST_SUITE_P(Transports, PlanTest,
+                         ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+TEST_P(PlanTest, ThePlanProvesItself) {
+  StartServer();
+  const v1::PlanResponse response = PlanOf(request_);
+  ASSERT_EQ(response.summaries_size(), 1);
+  EXPECT_EQ(response.summaries(0).SerializeAsString(), response.best().SerializeAsString());
+  const v1::PlanSummary& best = response.best();
+  EXPECT_EQ(best.name(), "optimized");
+  EXPECT_EQ(best.heuristic().algorithm(), v1::PLAN_ALGORITHM_OPTIMIZED);
+  EXPECT_FALSE(best.unfinished());
+  EXPECT_TRUE(best.keeps_limits());
+  EXPECT_GE(best.packs(), best.lower_bound());
+  EXPECT_EQ(best.optimal(), best.packs() == best.lower_bound());
+  EXPECT_NE(best.lower_bound_kind(), v1::LOWER_BOUND_KIND_UNSPECIFIED);
+  EXPECT_THAT(best.lower_bound_name(), Not(IsEmpty()));
+  EXPECT_THAT(best.winner(), Not(IsEmpty()));
+  EXPECT_LE(best.steps(), 100'000'000U);
+  EXPECT_THAT(best.receipt(), HasSubstr("v1-"));
+  // The plan holds, by the checker that is independent of all planners.
+  PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(response.plan(), 2, "plan"));
+  EXPECT_THAT(VerifyPlan(plan, histogram_, limits_), IsOk());
+  EXPECT_EQ(plan.num_packs(), best.packs());
+  EXPECT_EQ(plan.patterns.size(), best.num_patterns());
+}
+
+// The bound is the best one that any of them found.
+TEST_P(PlanTest, AllSummariesShareTheBound) {
+  StartServer();
+  request_.set_include_tuple_packing(true);
+  request_.set_include_notebook(true);
+  request_.set_include_baselines(true);
+  const v1::PlanResponse response = PlanOf(request_);
+  // The strong planner and first-fit decreasing; 8 priorities in two placements with two openings;
+  // 6 of the notebook's; 3 baselines.
+  ASSERT_EQ(response.summaries_size(), 2 + 2 * 2 * 8 + 6 + 3);
+  EXPECT_EQ(response.summaries(1).name(), "first-fit decreasing");
+  EXPECT_EQ(response.best().name(), "optimized");
+  for (const v1::PlanSummary& summary : response.summaries()) {
+    SCOPED_TRACE(summary.name());
+    EXPECT_EQ(summary.lower_bound(), response.best().lower_bound());
+    EXPECT_EQ(summary.lower_bound_kind(), response.best().lower_bound_kind());
+    EXPECT_EQ(summary.lower_bound_name(), response.best().lower_bound_name());
+    if (summary.keeps_limits()) {
+      EXPECT_GE(summary.packs(), response.best().packs());
+      EXPECT_GE(summary.gap(), 0);
+    }
+    const bool is_optimizer = summary.heuristic().algorithm() == v1::PLAN_ALGORITHM_OPTIMIZED;
+    EXPECT_EQ(summary.winner().empty(), !is_optimizer);
+    EXPECT_EQ(summary.receipt().empty(), !is_optimizer);
+  }
+}
+
+TEST_P(PlanTest, EqualReceiptsEqualPlans) {
+  StartServer();
+  const v1::PlanResponse first = PlanOf(request_);
+  const v1::PlanResponse second = PlanOf(request_);
+  EXPECT_EQ(first.best().receipt(), second.best().receipt());
+  EXPECT_EQ(first.plan().SerializeAsString(), second.plan().SerializeAsString());
+  // A named histogram makes no difference.
+  v1::MergeHistogramRequest merge;
+  merge.set_histogram("h");
+  *merge.mutable_addend() = request_.histogram();
+  grpc::ClientContext context;
+  v1::MergeHistogramResponse merged;
+  ASSERT_TRUE(
+      v1::HistogramService::NewStub(channel_)->MergeHistogram(&context, merge, &merged).ok());
+  v1::PlanRequest named = request_;
+  named.set_histogram_name("h");
+  EXPECT_EQ(PlanOf(named).best().receipt(), first.best().receipt());
+  EXPECT_EQ(PlanOf(named).plan().SerializeAsString(), first.plan().SerializeAsString());
+
+  // Whatever may change the plan changes the receipt.
+  std::vector<v1::PlanRequest> others(4, request_);
+  others[0].set_seed(1);
+  others[1].set_budget_steps(1000);
+  others[2].mutable_limits()->mutable_capacities(0)->set_rows(131);
+  *others[3].mutable_warm_start() = first.plan();
+  for (const v1::PlanRequest& other : others) {
+    EXPECT_NE(PlanOf(other).best().receipt(), first.best().receipt());
+  }
+}
+
+TEST_P(PlanTest, TheBudgetBoundsTheSteps) {
+  StartServer();
+  for (const uint64_t budget : {1, 1000, 100'000}) {
+    request_.set_budget_steps(budget);
+    const v1::PlanResponse response = PlanOf(request_);
+    EXPECT_LE(response.best().steps(), budget);
+    PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(response.plan(), 2, "plan"));
+    EXPECT_THAT(VerifyPlan(plan, histogram_, limits_), IsOk());
+  }
+}
+
+// An earlier plan of the same histogram is as good again, for next to no work.
+TEST_P(PlanTest, AWarmStartKeepsWhatWasReached) {
+  StartServer();
+  const v1::PlanResponse cold = PlanOf(request_);
+  v1::PlanRequest warm = request_;
+  *warm.mutable_warm_start() = cold.plan();
+  warm.set_budget_steps(1);
+  EXPECT_LE(PlanOf(warm).best().packs(), cold.best().packs());
+
+  // Limits that none of its patterns keep, and sizes that are not there: it still plans.
+  warm.mutable_limits()->mutable_capacities(0)->set_rows(61);
+  warm.mutable_limits()->mutable_capacities(1)->set_rows(240);
+  warm.clear_budget_steps();
+  const v1::PlanResponse tight = PlanOf(warm);
+  PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(tight.plan(), 2, "plan"));
+  EXPECT_THAT(VerifyPlan(plan, histogram_, Limits::Create({61, 240, 32}).value()), IsOk());
+}
+
+TEST_P(PlanTest, WhatIsMalformedIsNamed) {
+  StartServer();
+  v1::PlanResponse response;
+  v1::PlanRequest request = request_;
+  request.mutable_warm_start()->set_tuples("abc");
+  EXPECT_THAT(Plan(request, response),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "warm_start.tuples: 3 bytes, a tuple of 2 components takes 8"));
+  request = request_;
+  request.mutable_warm_start()->add_patterns()->set_repeats(1);
+  EXPECT_THAT(Plan(request, response),
+              StatusIs(absl::StatusCode::kInvalidArgument, "warm_start.patterns[0].entries: none"));
+  request = request_;
+  request.set_budget_steps(UINT64_MAX);
+  EXPECT_THAT(Plan(request, response),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "budget_steps: 18446744073709551615, at most 100000000000"));
+}
+
+TEST_P(PlanTest, TooManySizesAreRefusedBeforeTheyAreRead) {
+  StartServer();
+  const size_t n = (size_t{1} << 20) + 1;
+  request_.mutable_histogram()->set_counts(std::string(8 * n, '\1'));
+  request_.mutable_histogram()->set_tuples(std::string(8 * n, '\0'));
+  v1::PlanResponse response;
+  EXPECT_THAT(Plan(request_, response),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("1048577 size tuples, at most 1048576")));
+}
+
+}  // namespace
+}  // namespace packhouse::rpc
