@@ -6,12 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "service/graphs/index_values.h"
 #include "service/sizes/checked_arithmetic.h"
+#include "service/sizes/status_macros.h"
 
 namespace packhouse {
 
-absl::StatusOr<GraphChunk> GraphChunk::Create(const GraphSchema* schema, SizeTable sizes,
-                                              std::vector<absl::string_view> columns,
-                                              std::shared_ptr<const void> owner) {
+absl::StatusOr<GraphChunk> GraphChunk::CreateTrusted(const GraphSchema* schema, SizeTable sizes,
+                                                     std::vector<absl::string_view> columns,
+                                                     std::shared_ptr<const void> owner) {
   const size_t l = schema->num_components();
   if (sizes.num_graphs() != 0 && sizes.num_components() != l) {
     return absl::InvalidArgumentError(absl::StrCat("chunk: sizes of ", sizes.num_components(),
@@ -41,8 +42,19 @@ absl::StatusOr<GraphChunk> GraphChunk::Create(const GraphSchema* schema, SizeTab
           "chunk: tensor '", tensor.name, "' has ", chunk.columns_[t].size(), " bytes, its ", n,
           " graphs have ", rows, " rows of ", schema->row_bytes(t), " bytes"));
     }
+  }
+  return chunk;
+}
+
+absl::StatusOr<GraphChunk> GraphChunk::Create(const GraphSchema* schema, SizeTable sizes,
+                                              std::vector<absl::string_view> columns,
+                                              std::shared_ptr<const void> owner) {
+  PH_ASSIGN_OR_RETURN(GraphChunk chunk, CreateTrusted(schema, std::move(sizes), std::move(columns),
+                                                      std::move(owner)));
+  for (size_t t = 0; t < chunk.columns_.size(); ++t) {
+    const TensorSpec& tensor = schema->tensors()[t];
     if (!tensor.index_into || chunk.columns_[t].empty()) continue;
-    for (size_t i = 0; i < n; ++i) {
+    for (size_t i = 0; i < chunk.num_graphs(); ++i) {
       const absl::string_view data = chunk.rows(i, t);
       const uint64_t bound = chunk.count(i, *tensor.index_into);
       const size_t bad = FindIndexOutOfRange(tensor.dtype, data, bound);

@@ -28,6 +28,12 @@ class GraphChunk {
                                            std::vector<absl::string_view> columns,
                                            std::shared_ptr<const void> owner);
 
+  // The same for columns that went through Create() once and are guarded by a checksum since: the
+  // lengths are checked, the values of index tensors are not looked at. O(n * l).
+  static absl::StatusOr<GraphChunk> CreateTrusted(const GraphSchema* schema, SizeTable sizes,
+                                                  std::vector<absl::string_view> columns,
+                                                  std::shared_ptr<const void> owner);
+
   // Graphs known by their sizes alone: there are no rows to view. `schema` must outlive the chunk;
   // its tensors do not matter.
   static GraphChunk OfSizes(const GraphSchema* schema, SizeTable sizes) {
@@ -48,6 +54,10 @@ class GraphChunk {
     const size_t row_bytes = schema_->row_bytes(t);
     return columns_[t].substr(first_row(i, k) * row_bytes, count(i, k) * row_bytes);
   }
+  // Rows of all graphs of tensor t, dense. Not for OfSizes().
+  absl::string_view column(size_t t) const { return columns_[t]; }
+  // As many as the schema has tensors, but 0 for OfSizes().
+  size_t num_columns() const { return columns_.size(); }
   // Bytes of all columns.
   size_t num_bytes() const;
 

@@ -13,6 +13,7 @@
 #include "packhouse/v1/histogram.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
+#include "service/datasets/chunk_record.h"
 
 namespace {
 
@@ -52,6 +53,23 @@ constexpr char kHistogram[] =
 constexpr char kLimits[] = R"(capacities { component: 'nodes' rows: 9 }
                               capacities { component: 'edges' rows: 12 }
                               capacities { component: 'graphs' rows: 4 })";
+
+// A record of the two graphs, with group ids, and explicit graph ids if they are not in order. The
+// first byte tells the target to make the checksums fit what it changes.
+std::string ChunkRecord(std::vector<uint64_t> graph_ids) {
+  const auto graph_schema = packhouse::GraphSchema::Create(
+      packhouse::SizeSchema::NodesAndEdges(), {{"x", packhouse::DType::kInt16, {}, 0, {}, {}},
+                                               {"e", packhouse::DType::kInt32, {2}, 1, 0, {}}});
+  auto table = packhouse::SizeTable::WithIds(2, 2, {2, 1, 1, 0}, std::move(graph_ids));
+  const std::string edge(8, '\0');
+  const auto graphs =
+      packhouse::GraphChunk::Create(&*graph_schema, *std::move(table), {"abcdef", edge}, nullptr);
+  const std::vector<uint64_t> group_ids = {5, 6};
+  const auto encoded = packhouse::EncodedChunk::Create(&*graphs, group_ids);
+  std::string record(1 + encoded->num_bytes(), '\3');
+  encoded->WriteTo(record.data() + 1, {3, 1000});
+  return record;
+}
 
 }  // namespace
 
@@ -110,6 +128,8 @@ int main(int argc, char** argv) {
   Write(folder + "tune_fuzz-corpus/seed_shapes",
         Bytes<v1::TuneRequest>("histogram {" + histogram + "} profile {" + profile +
                                "max_distinct_shapes: 3 }"));
+  Write(folder + "chunk_record_fuzz-corpus/seed_consecutive", ChunkRecord({40, 41}));
+  Write(folder + "chunk_record_fuzz-corpus/seed_explicit", ChunkRecord({41, 40}));
   Write(folder + "uncollate_fuzz-corpus/seed",
         Stream({Bytes<v1::GraphSchema>(schema),
                 Bytes<v1::Batch>(R"(graph_ids: "\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0"

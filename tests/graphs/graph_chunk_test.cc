@@ -66,6 +66,24 @@ TEST_F(GraphChunkTest, RefusesIndicesOutsideTheirGraph) {
                                                              "index -1 at position 1")));
 }
 
+TEST_F(GraphChunkTest, TrustSkipsTheValuesOfIndicesButNotTheLengths) {
+  const std::vector<int16_t> x = {1, 2, 3};
+  const std::vector<int32_t> edges = {0, 1, 0, 7, 0, 0};
+  const auto bytes = [](const auto& values) {
+    return absl::string_view(reinterpret_cast<const char*>(values.data()),
+                             values.size() * sizeof(values[0]));
+  };
+  EXPECT_THAT(Create(x, edges), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index 7")));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphChunk chunk,
+      GraphChunk::CreateTrusted(&schema_, sizes_, {bytes(x), bytes(edges)}, nullptr));
+  EXPECT_EQ(chunk.rows(1, 1).data(), reinterpret_cast<const char*>(&edges[2]));
+  EXPECT_EQ(chunk.column(1), bytes(edges));
+  EXPECT_EQ(chunk.num_columns(), 2U);
+  EXPECT_THAT(GraphChunk::CreateTrusted(&schema_, sizes_, {bytes(x), ""}, nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'edge_index' has 0 bytes")));
+}
+
 TEST_F(GraphChunkTest, AnEmptyChunkIsFine) {
   EXPECT_THAT(GraphChunk::Create(&schema_, SizeTable(), {"", ""}, nullptr), IsOk());
 }

@@ -1,0 +1,91 @@
+#include "service/datasets/dataset_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/sizes/size_schema.h"
+
+namespace packhouse {
+namespace {
+
+bool SameTensor(const TensorSpec& a, const TensorSpec& b) {
+  return a.name == b.name && a.dtype == b.dtype && a.row_shape == b.row_shape &&
+         a.component == b.component && a.index_into == b.index_into &&
+         a.padding_value == b.padding_value;
+}
+
+}  // namespace
+
+absl::Status CheckDatasetName(absl::string_view name) {
+  if (IsValidName(name, DatasetStore::kMaxNameLength, "_./-")) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "data set: name '", absl::CHexEscape(name.substr(0, DatasetStore::kMaxNameLength)),
+      "' is not 1 to ", DatasetStore::kMaxNameLength, " characters of [A-Za-z0-9_./-]"));
+}
+
+absl::Status CheckDatasetOptions(absl::string_view name, const GraphSchema& schema,
+                                 const DatasetOptions& options) {
+  if (options.max_counts.empty() || options.max_counts.size() == schema.num_components()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("data set '", name, "': ", options.max_counts.size(),
+                   " largest counts, the schema has ", schema.num_components(), " components"));
+}
+
+absl::Status CheckProducer(const ProducerSequence& producer) {
+  if (producer.producer.empty() || producer.producer.size() > DatasetStore::kMaxNameLength) {
+    return absl::InvalidArgumentError(absl::StrCat("producer: a name of ", producer.producer.size(),
+                                                   " characters, must be 1 to ",
+                                                   DatasetStore::kMaxNameLength));
+  }
+  if (producer.sequence == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "producer '", absl::CHexEscape(producer.producer), "': sequence 0, must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckChunk(absl::string_view name, const GraphChunk& chunk,
+                        absl::Span<const uint64_t> group_ids) {
+  if (chunk.num_columns() != chunk.schema().tensors().size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data set '", name, "': a chunk of sizes without rows, the schema has ",
+                     chunk.schema().tensors().size(), " tensors"));
+  }
+  if (!group_ids.empty() && group_ids.size() != chunk.num_graphs()) {
+    return absl::InvalidArgumentError(absl::StrCat("data set '", name, "': ", group_ids.size(),
+                                                   " group ids for ", chunk.num_graphs(),
+                                                   " graphs"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSameSchema(absl::string_view name, const GraphSchema& stored,
+                             const GraphSchema& given) {
+  if (!(stored.sizes() == given.sizes())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "data set '", name, "': components [", absl::StrJoin(given.sizes().components(), ", "),
+        "], it was created with [", absl::StrJoin(stored.sizes().components(), ", "), "]"));
+  }
+  const size_t common = std::min(stored.tensors().size(), given.tensors().size());
+  for (size_t t = 0; t < common; ++t) {
+    if (SameTensor(stored.tensors()[t], given.tensors()[t])) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("data set '", name, "': tensor ", t, ", '", given.tensors()[t].name,
+                     "', is not as it was created: '", stored.tensors()[t].name, "', ",
+                     DTypeName(stored.tensors()[t].dtype), " [",
+                     absl::StrJoin(stored.tensors()[t].row_shape, ", "), "] along ",
+                     stored.sizes().name(stored.tensors()[t].component)));
+  }
+  if (stored.tensors().size() != given.tensors().size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data set '", name, "': ", given.tensors().size(),
+                     " tensors, it was created with ", stored.tensors().size()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

@@ -1,0 +1,104 @@
+#include "service/datasets/group_commit.h"
+
+#include <utility>
+
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+
+void GroupCommit::SetTotals(const StoreTotals& totals) {
+  absl::MutexLock lock(&mutex_);
+  totals_ = totals;
+}
+
+StoreTotals GroupCommit::totals() const {
+  absl::MutexLock lock(&mutex_);
+  return totals_;
+}
+
+size_t GroupCommit::num_waiting() const {
+  absl::MutexLock lock(&mutex_);
+  return queue_.size();
+}
+
+absl::Status GroupCommit::Run(Change change, uint64_t num_bytes) {
+  Waiter self{change, num_bytes, absl::OkStatus()};
+  absl::MutexLock lock(&mutex_);
+  queue_.push_back(&self);
+  while (true) {
+    const auto may_go_on = [this, &self]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return self.is_done || !is_committing_;
+    };
+    mutex_.Await(absl::Condition(&may_go_on));
+    if (self.is_done) return self.status;
+
+    std::vector<Waiter*> group;
+    uint64_t group_bytes = 0;
+    while (!queue_.empty() && group.size() < kMaxChanges &&
+           (group.empty() || group_bytes + queue_.front()->num_bytes <= kMaxBytes)) {
+      group.push_back(queue_.front());
+      group_bytes += queue_.front()->num_bytes;
+      queue_.pop_front();
+    }
+    StoreTotals totals = totals_;
+    is_committing_ = true;
+    mutex_.Unlock();
+    CommitTogether(group, totals);
+    mutex_.Lock();
+    is_committing_ = false;
+    totals_ = totals;
+    for (Waiter* const waiter : group) waiter->is_done = true;
+  }
+}
+
+void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals) const {
+  if (observer_ != nullptr) observer_->OnCommitBegin();
+  const uint64_t bytes_before = totals.num_bytes;
+  CommitSummary summary;
+  // A change that fails after it has begun to write, or a commit that fails, takes the whole
+  // transaction with it. Who is to blame is found out by trying each alone: there, only the one
+  // that does not fit fails.
+  const auto together = [&]() -> absl::Status {
+    StoreTotals changed = totals;
+    PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
+                        LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kWrite));
+    for (Waiter* const waiter : group) {
+      const size_t writes_before = transaction.num_writes();
+      const StoreTotals totals_before = changed;
+      waiter->status = waiter->change(transaction, changed);
+      if (waiter->status.ok()) continue;
+      if (transaction.num_writes() != writes_before) return waiter->status;
+      changed = totals_before;
+    }
+    PH_RETURN_IF_ERROR(transaction.Commit());
+    totals = changed;
+    return absl::OkStatus();
+  };
+  const absl::Status status = together();
+  if (!status.ok()) {
+    for (Waiter* const waiter : group) {
+      waiter->status = group.size() == 1 ? status : CommitAlone(*waiter, totals);
+    }
+  }
+  if (observer_ == nullptr) return;
+  summary.is_durable = status.ok();
+  for (const Waiter* const waiter : group) {
+    if (!waiter->status.ok()) continue;
+    ++summary.num_changes;
+    summary.num_bytes += waiter->num_bytes;
+  }
+  observer_->OnCommitEnd(summary);
+  if (totals.num_bytes != bytes_before) observer_->OnStoreBytes(totals.num_bytes);
+}
+
+absl::Status GroupCommit::CommitAlone(Waiter& waiter, StoreTotals& totals) const {
+  StoreTotals changed = totals;
+  PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
+                      LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kWrite));
+  PH_RETURN_IF_ERROR(waiter.change(transaction, changed));
+  PH_RETURN_IF_ERROR(transaction.Commit());
+  totals = changed;
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

@@ -1,0 +1,78 @@
+// Many threads that each want a durable change share the disk's flushes.
+#ifndef PACKHOUSE_SERVICE_DATASETS_GROUP_COMMIT_H_
+#define PACKHOUSE_SERVICE_DATASETS_GROUP_COMMIT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "service/datasets/commit_observer.h"
+#include "service/datasets/lmdb_environment.h"
+
+namespace packhouse {
+
+// What is known of the whole store, kept beside it. A change works on a copy that becomes the truth
+// with its commit.
+struct StoreTotals {
+  uint64_t next_dataset = 1;
+  uint64_t num_datasets = 0;
+  uint64_t num_bytes = 0;  // Of all records, those of deleted data sets until they are erased.
+};
+
+// Runs changes one after the other and makes them durable, as many in one commit as wait. Has no
+// threads: the first to come commits its change; who comes meanwhile queues; one of those then
+// commits for all of them. Thread-safe.
+class GroupCommit {
+ public:
+  // At most so much shares a commit, since it is in memory until then.
+  static constexpr size_t kMaxChanges = 256;
+  static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
+
+  // A change writes into the transaction and returns OK, or returns an error, and then nothing of
+  // it will have happened. It may be run again, should others that share its commit fail.
+  using Change = absl::FunctionRef<absl::Status(LmdbTransaction&, StoreTotals&)>;
+
+  // `environment` and `observer` (null: nobody watches) must outlive it.
+  GroupCommit(const LmdbEnvironment* environment, CommitObserver* observer)
+      : environment_(environment), observer_(observer) {}
+
+  // Before the first Run().
+  void SetTotals(const StoreTotals& totals);
+  StoreTotals totals() const;
+
+  // Changes that wait for a commit to end, which they are not part of.
+  size_t num_waiting() const;
+
+  // Blocks until the change is durable or has failed. `num_bytes`: about what it writes.
+  absl::Status Run(Change change, uint64_t num_bytes);
+
+ private:
+  struct Waiter {
+    Change change;
+    uint64_t num_bytes;
+    absl::Status status;
+    bool is_done = false;
+  };
+
+  // Outside the lock, by the one thread that has set is_committing_.
+  void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals) const;
+  absl::Status CommitAlone(Waiter& waiter, StoreTotals& totals) const;
+
+  // Constant after construction.
+  const LmdbEnvironment* const environment_;
+  CommitObserver* const observer_;
+
+  mutable absl::Mutex mutex_;
+  std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mutex_);
+  bool is_committing_ ABSL_GUARDED_BY(mutex_) = false;
+  StoreTotals totals_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_GROUP_COMMIT_H_

@@ -1,0 +1,299 @@
+#include "service/datasets/lmdb_environment.h"
+
+#include <fcntl.h>
+#include <lmdb.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "service/datasets/lmdb_page_check.h"
+#include "service/datasets/stored_values.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+static_assert(std::is_same_v<MDB_dbi, unsigned>);
+
+constexpr char kDataFile[] = "/data.mdb";
+constexpr char kLockFile[] = "/LOCK";
+constexpr char kReaderTable[] = "/lock.mdb";
+constexpr mode_t kFileMode = 0640;
+// Readers are transactions of microseconds; their places are taken again at once.
+constexpr unsigned kMaxReaders = 4096;
+// Of LMDB's table: a cache line a reader, and what comes before them.
+constexpr size_t kReaderTableBytes = (kMaxReaders + 16) * 64;
+constexpr size_t kPageHeaderBytes = 16;
+
+MDB_val ToVal(absl::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
+absl::string_view FromVal(const MDB_val& value) {
+  return absl::string_view(static_cast<const char*>(value.mv_data), value.mv_size);
+}
+
+// So that names of new files are on the disk, not only their contents.
+absl::Status SyncFolder(const std::string& folder) {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) {
+    return absl::UnavailableError(
+        absl::StrCat("store '", folder, "': cannot open: ", std::strerror(errno)));
+  }
+  const int result = ::fsync(fd);
+  const int error = errno;
+  ::close(fd);
+  // Some file systems have no such thing as a folder's fsync.
+  if (result == 0 || error == EINVAL || error == EROFS) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("store '", folder, "': cannot sync: ", std::strerror(error)));
+}
+
+// LMDB makes the table of readers as a file with holes and writes to it through a map, which on a
+// full disk ends the process. So it is made here, without holes.
+int ReserveReaderTable(const std::string& folder) {
+  const int fd = ::open((folder + kReaderTable).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode);
+  if (fd < 0) return errno;
+  const int error = ::posix_fallocate(fd, 0, kReaderTableBytes);
+  ::close(fd);
+  return error;
+}
+
+}  // namespace
+
+absl::Status LmdbEnvironment::StatusOf(int code, absl::string_view what) const {
+  if (code == MDB_SUCCESS) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat("store '", folder_, "': ", what, ": ", mdb_strerror(code));
+  switch (code) {
+    case EIO: {
+      // LMDB calls a short write so, which is how a disk that fills up shows.
+      struct statvfs disk = {};
+      constexpr uint64_t kFull = uint64_t{16} << 20;
+      if (::statvfs(folder_.c_str(), &disk) == 0 &&
+          static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize < kFull) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("store '", folder_, "': ", what, ": no space left on the disk, ",
+                         disk.f_bavail * disk.f_frsize, " bytes are free"));
+      }
+      return absl::UnavailableError(message);
+    }
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+    case ENOMEM:
+    case MDB_TXN_FULL:
+    case MDB_READERS_FULL:
+      return absl::ResourceExhaustedError(message);
+    case MDB_MAP_FULL: {
+      MDB_envinfo info = {};
+      if (env_ != nullptr) mdb_env_info(env_, &info);
+      return absl::ResourceExhaustedError(
+          absl::StrCat(message, ", of ", info.me_mapsize, " bytes"));
+    }
+    case EROFS:
+    case EACCES:
+    case EPERM:
+    case MDB_PANIC:
+      return absl::UnavailableError(message);
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_INVALID:
+      return absl::DataLossError(message);
+    case MDB_VERSION_MISMATCH:
+    case EBUSY:
+      return absl::FailedPreconditionError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
+absl::Status LmdbEnvironment::TakeLock() {
+  const std::string path = folder_ + kLockFile;
+  lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode);
+  if (lock_fd_ < 0 && errno == EROFS) {
+    is_read_only_ = true;
+    lock_fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  }
+  if (lock_fd_ < 0) return StatusOf(is_read_only_ ? EROFS : errno, "cannot open its lock file");
+  if (::flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
+    char holder[32] = {};
+    const ssize_t got = ::pread(lock_fd_, holder, sizeof(holder) - 1, 0);
+    return absl::FailedPreconditionError(absl::StrCat("store '", folder_, "' is in use by process ",
+                                                      got > 0 ? holder : "(unknown)"));
+  }
+  if (is_read_only_) return absl::OkStatus();
+  // Only for the message above; on a full disk it stays empty.
+  const std::string holder = absl::StrCat(::getpid());
+  if (::ftruncate(lock_fd_, 0) == 0 && ::pwrite(lock_fd_, holder.data(), holder.size(), 0) < 0 &&
+      errno == EIO) {
+    return StatusOf(errno, "cannot write its lock file");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LmdbEnvironment>> LmdbEnvironment::Open(const std::string& folder,
+                                                                       uint64_t map_bytes) {
+  auto environment = std::unique_ptr<LmdbEnvironment>(new LmdbEnvironment());
+  environment->folder_ = folder;
+  std::error_code error;
+  const bool is_new = std::filesystem::create_directories(folder, error);
+  if (error) return environment->StatusOf(error.value(), "cannot create the folder");
+  PH_RETURN_IF_ERROR(environment->TakeLock());
+  const absl::Status pages = CheckLmdbPages(folder + kDataFile);
+  if (!pages.ok() && pages.code() != absl::StatusCode::kNotFound) {
+    return absl::Status(pages.code(), absl::StrCat("store '", folder, "': ", pages.message()));
+  }
+  if (!pages.ok() && environment->is_read_only_) {
+    return environment->StatusOf(EROFS, "cannot create it");
+  }
+
+  int code = environment->is_read_only_ ? 0 : ReserveReaderTable(folder);
+  if (code != 0) return environment->StatusOf(code, "cannot make the table of readers");
+  code = mdb_env_create(&environment->env_);
+  if (code != 0) return environment->StatusOf(code, "cannot open");
+  mdb_env_set_mapsize(environment->env_, map_bytes);
+  mdb_env_set_maxreaders(environment->env_, kMaxReaders);
+  const unsigned flags = MDB_NOTLS | (environment->is_read_only_ ? MDB_RDONLY : 0);
+  code = mdb_env_open(environment->env_, folder.c_str(), flags, kFileMode);
+  if (code != 0) return environment->StatusOf(code, "cannot open");
+
+  MDB_txn* txn = nullptr;
+  code = mdb_txn_begin(environment->env_, nullptr, MDB_RDONLY, &txn);
+  if (code == 0) {
+    code = mdb_dbi_open(txn, nullptr, 0, &environment->database_);
+    mdb_txn_abort(txn);
+  }
+  if (code != 0) return environment->StatusOf(code, "cannot open");
+  MDB_stat stat = {};
+  mdb_env_stat(environment->env_, &stat);
+  environment->page_bytes_ = stat.ms_psize;
+  if (!environment->is_read_only_) {
+    PH_RETURN_IF_ERROR(SyncFolder(folder));
+    const std::string parent = std::filesystem::absolute(folder).parent_path().string();
+    if (is_new) PH_RETURN_IF_ERROR(SyncFolder(parent));
+  }
+  return environment;
+}
+
+LmdbEnvironment::~LmdbEnvironment() {
+  if (env_ != nullptr) mdb_env_close(env_);
+  if (lock_fd_ >= 0) ::close(lock_fd_);
+}
+
+uint64_t LmdbEnvironment::BytesOnDisk(uint64_t value_bytes) const {
+  return (value_bytes + kPageHeaderBytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+}
+
+absl::StatusOr<LmdbTransaction> LmdbTransaction::Begin(const LmdbEnvironment& environment,
+                                                       Kind kind) {
+  MDB_txn* txn = nullptr;
+  const unsigned flags = kind == Kind::kRead ? MDB_RDONLY : 0;
+  const int code = mdb_txn_begin(environment.env_, nullptr, flags, &txn);
+  if (code != 0) {
+    const bool writes = kind == Kind::kWrite;
+    // LMDB says "permission denied" when asked to write what was opened for reading.
+    return environment.StatusOf(writes && environment.is_read_only_ ? EROFS : code,
+                                writes ? "cannot write" : "cannot read");
+  }
+  return LmdbTransaction(&environment, txn);
+}
+
+LmdbTransaction::LmdbTransaction(LmdbTransaction&& other) noexcept
+    : environment_(other.environment_),
+      txn_(std::exchange(other.txn_, nullptr)),
+      num_writes_(other.num_writes_) {}
+
+LmdbTransaction::~LmdbTransaction() {
+  if (txn_ != nullptr) mdb_txn_abort(txn_);
+}
+
+absl::StatusOr<std::optional<absl::string_view>> LmdbTransaction::GetRaw(
+    absl::string_view key) const {
+  MDB_val key_val = ToVal(key);
+  MDB_val value;
+  const int code = mdb_get(txn_, environment_->database_, &key_val, &value);
+  if (code == MDB_NOTFOUND) return std::nullopt;
+  if (code != 0) return environment_->StatusOf(code, "cannot read");
+  return FromVal(value);
+}
+
+absl::StatusOr<std::optional<absl::string_view>> LmdbTransaction::Get(absl::string_view key) const {
+  PH_ASSIGN_OR_RETURN(const auto raw, GetRaw(key));
+  if (!raw) return std::nullopt;
+  PH_ASSIGN_OR_RETURN(const absl::string_view payload, CheckedPayload(key, *raw));
+  return payload;
+}
+
+absl::Status LmdbTransaction::Put(absl::string_view key, std::string payload) {
+  ++num_writes_;
+  const std::string checked = WithChecksum(key, std::move(payload));
+  MDB_val key_val = ToVal(key);
+  MDB_val value = ToVal(checked);
+  return environment_->StatusOf(mdb_put(txn_, environment_->database_, &key_val, &value, 0),
+                                "cannot write");
+}
+
+absl::StatusOr<char*> LmdbTransaction::PutRaw(absl::string_view key, size_t bytes) {
+  ++num_writes_;
+  MDB_val key_val = ToVal(key);
+  MDB_val value = {bytes, nullptr};
+  const int code =
+      mdb_put(txn_, environment_->database_, &key_val, &value, MDB_RESERVE | MDB_NOOVERWRITE);
+  if (code != 0) return environment_->StatusOf(code, "cannot write");
+  return static_cast<char*>(value.mv_data);
+}
+
+absl::Status LmdbTransaction::Erase(absl::string_view key) {
+  ++num_writes_;
+  MDB_val key_val = ToVal(key);
+  const int code = mdb_del(txn_, environment_->database_, &key_val, nullptr);
+  return code == MDB_NOTFOUND ? absl::OkStatus() : environment_->StatusOf(code, "cannot erase");
+}
+
+absl::Status LmdbTransaction::Commit() {
+  return environment_->StatusOf(mdb_txn_commit(std::exchange(txn_, nullptr)), "cannot commit");
+}
+
+absl::StatusOr<LmdbCursor> LmdbCursor::At(const LmdbTransaction& transaction,
+                                          absl::string_view key) {
+  MDB_cursor* cursor = nullptr;
+  const LmdbEnvironment* const environment = transaction.environment_;
+  const int code = mdb_cursor_open(transaction.txn_, environment->database_, &cursor);
+  if (code != 0) return environment->StatusOf(code, "cannot read");
+  LmdbCursor result(environment, cursor);
+  PH_RETURN_IF_ERROR(result.Move(key, MDB_SET_RANGE));
+  return result;
+}
+
+LmdbCursor::LmdbCursor(LmdbCursor&& other) noexcept
+    : environment_(other.environment_),
+      cursor_(std::exchange(other.cursor_, nullptr)),
+      valid_(other.valid_),
+      key_(other.key_),
+      value_(other.value_) {}
+
+LmdbCursor::~LmdbCursor() {
+  if (cursor_ != nullptr) mdb_cursor_close(cursor_);
+}
+
+absl::Status LmdbCursor::Next() { return Move("", MDB_NEXT); }
+
+absl::Status LmdbCursor::Move(absl::string_view key, int operation) {
+  MDB_val key_val = ToVal(key);
+  MDB_val value;
+  const int code = mdb_cursor_get(cursor_, &key_val, &value, static_cast<MDB_cursor_op>(operation));
+  valid_ = code == 0;
+  if (code == MDB_NOTFOUND) return absl::OkStatus();
+  if (code != 0) return environment_->StatusOf(code, "cannot read");
+  key_ = FromVal(key_val);
+  value_ = FromVal(value);
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

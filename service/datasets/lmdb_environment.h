@@ -1,0 +1,138 @@
+// LMDB in terms of this service: statuses, checked values, transactions that end with their scope.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_ENVIRONMENT_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_ENVIRONMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+// LMDB's own names, so that its header stays in the .cc files.
+struct MDB_env;
+struct MDB_txn;
+struct MDB_cursor;
+
+namespace packhouse {
+
+class LmdbCursor;
+
+// An opened folder: an environment with one unnamed database, and the lock that keeps all others
+// out. Thread-safe, but for write transactions, of which one may be at a time.
+class LmdbEnvironment {
+ public:
+  // Creates the folder and what is in it if need be. `map_bytes` is the most the file can ever
+  // grow to; it takes address space, not memory or disk. Where the file system is read-only, an
+  // environment that is there is opened for reading.
+  //
+  // FAILED_PRECONDITION if another process (or this one) has it open, naming it; DATA_LOSS if the
+  // page structure is damaged (see CheckLmdbPages); UNAVAILABLE if nothing is there and the file
+  // system is read-only; RESOURCE_EXHAUSTED if the disk is full.
+  static absl::StatusOr<std::unique_ptr<LmdbEnvironment>> Open(const std::string& folder,
+                                                               uint64_t map_bytes);
+  ~LmdbEnvironment();
+  LmdbEnvironment(const LmdbEnvironment&) = delete;
+  LmdbEnvironment& operator=(const LmdbEnvironment&) = delete;
+
+  const std::string& folder() const { return folder_; }
+  bool is_read_only() const { return is_read_only_; }
+  size_t page_bytes() const { return page_bytes_; }
+  // Bytes that a value of a record's size takes: whole pages, the first with a header.
+  uint64_t BytesOnDisk(uint64_t value_bytes) const;
+  // Values of at least so many bytes have pages of their own. LMDB never moves these, whatever is
+  // written beside them: a view of one stays good until it is erased, even beyond its transaction.
+  // Smaller ones share a page that is written anew with its neighbours.
+  uint64_t MinBytesOfOwnPages() const { return page_bytes_ / 2; }
+
+  // What LMDB returned, for the caller of the store.
+  absl::Status StatusOf(int lmdb_code, absl::string_view what) const;
+
+ private:
+  friend class LmdbTransaction;
+  friend class LmdbCursor;
+  LmdbEnvironment() = default;
+
+  absl::Status TakeLock();
+
+  std::string folder_;
+  int lock_fd_ = -1;
+  MDB_env* env_ = nullptr;
+  unsigned database_ = 0;
+  size_t page_bytes_ = 0;
+  bool is_read_only_ = false;
+};
+
+// One thread at a time. What is neither committed nor ended by an error is undone by the end of its
+// scope. Views last as long as the transaction, and until the next write in it.
+class LmdbTransaction {
+ public:
+  enum class Kind { kRead, kWrite };
+
+  static absl::StatusOr<LmdbTransaction> Begin(const LmdbEnvironment& environment, Kind kind);
+  LmdbTransaction(LmdbTransaction&& other) noexcept;
+  LmdbTransaction& operator=(LmdbTransaction&&) = delete;
+  ~LmdbTransaction();
+
+  // The value without its checksum; nothing if there is none. DATA_LOSS if the checksum is wrong.
+  absl::StatusOr<std::optional<absl::string_view>> Get(absl::string_view key) const;
+  // The value as it is, without any checksum of ours.
+  absl::StatusOr<std::optional<absl::string_view>> GetRaw(absl::string_view key) const;
+
+  // Puts a value with its checksum, over what is there.
+  absl::Status Put(absl::string_view key, std::string payload);
+  // Room for a new raw value, for the caller to fill before the next call.
+  absl::StatusOr<char*> PutRaw(absl::string_view key, size_t bytes);
+  // Nothing happens if there is no such key.
+  absl::Status Erase(absl::string_view key);
+  // Number of writes that were begun.
+  size_t num_writes() const { return num_writes_; }
+
+  // Returns when everything is on the disk. With an error nothing is.
+  absl::Status Commit();
+
+ private:
+  friend class LmdbCursor;
+  LmdbTransaction(const LmdbEnvironment* environment, MDB_txn* txn)
+      : environment_(environment), txn_(txn) {}
+
+  const LmdbEnvironment* environment_;
+  MDB_txn* txn_;
+  size_t num_writes_ = 0;
+};
+
+// Walks keys in ascending order of their bytes. Must not outlive its transaction, in which nothing
+// may be written meanwhile.
+class LmdbCursor {
+ public:
+  // At the first key that is not less than `key`.
+  static absl::StatusOr<LmdbCursor> At(const LmdbTransaction& transaction, absl::string_view key);
+  LmdbCursor(LmdbCursor&& other) noexcept;
+  LmdbCursor& operator=(LmdbCursor&&) = delete;
+  ~LmdbCursor();
+
+  // False behind the last key.
+  bool valid() const { return valid_; }
+  absl::string_view key() const { return key_; }
+  absl::string_view raw_value() const { return value_; }
+  absl::Status Next();
+
+ private:
+  LmdbCursor(const LmdbEnvironment* environment, MDB_cursor* cursor)
+      : environment_(environment), cursor_(cursor) {}
+  absl::Status Move(absl::string_view key, int operation);
+
+  const LmdbEnvironment* environment_;
+  MDB_cursor* cursor_;
+  bool valid_ = false;
+  absl::string_view key_;
+  absl::string_view value_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_ENVIRONMENT_H_

@@ -1,0 +1,40 @@
+// Where an epoch stands, as a text that a trainer keeps in its checkpoint.
+//
+// Epochs that are loaded with a cursor go on exactly there, even if the service went further since:
+// what was done after it is given out again. As an epoch's batches follow from its identity, a
+// cursor is enough to go on with an epoch of which the service has forgotten everything.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_
+#define PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/delivery/batch_set.h"
+#include "service/delivery/epoch_identity.h"
+
+namespace packhouse {
+
+struct Cursor {
+  EpochIdentity identity;
+  // In which it was made (job_ledger.h); for people, and so that generations are not used again
+  // after the ledger was lost.
+  uint64_t generation = 0;
+  // Without padding.
+  BatchSet done;
+
+  friend bool operator==(const Cursor&, const Cursor&) = default;
+};
+
+// base64url without padding of a record (record_codec.h). About 100 bytes, and 2 to 6 for each run
+// of batches that are done. O(runs).
+std::string EncodeCursor(const Cursor& cursor);
+
+// Reads any text. INVALID_ARGUMENT, saying why, for what is not a cursor or has a batch that its
+// epoch has not. Time and memory O(length), whatever it claims.
+absl::StatusOr<Cursor> DecodeCursor(absl::string_view text);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_

@@ -1,0 +1,173 @@
+#include "service/delivery/lease_table.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace packhouse {
+
+LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done)
+    : dealing_(std::move(dealing)),
+      lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
+      lanes_(dealing_.num_lanes()) {
+  for (const BatchRun& run : done.Runs()) {
+    for (uint64_t batch = run.begin; batch < run.end; ++batch) {
+      if (const auto place = dealing_.PlaceOf(batch)) MarkDone(batch, *place);
+    }
+  }
+}
+
+absl::Status LeaseTable::Join(SessionId session, uint32_t lane) {
+  if (lane >= lanes_.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        dealing_.sharing().ranked() ? "rank " : "profile ", lane, ": there are ", lanes_.size()));
+  }
+  if (sessions_.contains(session)) {
+    return absl::AlreadyExistsError(absl::StrCat("session ", session, ": has joined"));
+  }
+  if (dealing_.sharing().ranked()) {
+    if (lanes_[lane].owner) SessionGone(*lanes_[lane].owner);
+    lanes_[lane].owner = session;
+  }
+  sessions_.emplace(session, Session{lane, {}});
+  return absl::OkStatus();
+}
+
+Lease LeaseTable::Next(SessionId session, size_t max_in_flight, absl::Time now) {
+  const Session& own = sessions_.at(session);
+  Lane& lane = lanes_[own.lane];
+  if (lane.num_done == dealing_.lane_length(own.lane)) return {LeaseOutcome::kFinished};
+  if (own.in_flight.size() >= max_in_flight) return {LeaseOutcome::kTooManyInFlight};
+  for (const uint64_t position : lane.given_back) {
+    const Place place = {own.lane, position};
+    if (!own.in_flight.contains(dealing_.BatchAt(place))) {
+      return LeaseTo(session, place, /*redelivered=*/true, now);
+    }
+  }
+  for (; lane.next < dealing_.lane_length(own.lane); ++lane.next) {
+    const Place place = {own.lane, lane.next};
+    if (!done_.Contains(dealing_.BatchAt(place))) {
+      ++lane.next;
+      return LeaseTo(session, place, /*redelivered=*/false, now);
+    }
+  }
+  return {LeaseOutcome::kAllLeased};
+}
+
+Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now) {
+  const uint64_t batch = dealing_.BatchAt(place);
+  lanes_[place.lane].given_back.erase(place.position);
+  Delivery& delivery = deliveries_[batch];
+  delivery.place = place;
+  delivery.holder = session;
+  delivery.until = now + lease_duration_;
+  delivery.sent_to.push_back(session);
+  if (delivery.until != absl::InfiniteFuture()) expiries_.emplace(delivery.until, batch);
+  sessions_.at(session).in_flight.insert(batch);
+  ++num_leased_;
+  ++counters_.leased;
+  if (redelivered) ++counters_.redelivered;
+  return {LeaseOutcome::kLeased, batch, place, redelivered, delivery.until};
+}
+
+absl::Status LeaseTable::CheckDealt(absl::Span<const uint64_t> batches) const {
+  for (const uint64_t batch : batches) {
+    if (!dealing_.PlaceOf(batch)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "batch ", batch, ": is not dealt in this generation of the epoch, which has ",
+          dealing_.num_places(), " places"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> batches,
+                                 absl::Time now) {
+  uint64_t news = 0;
+  for (const uint64_t batch : batches) {
+    const auto place = dealing_.PlaceOf(batch);
+    if (!place) continue;
+    if (done_.Contains(batch)) {
+      ++counters_.duplicates;
+      continue;
+    }
+    MarkDone(batch, *place);
+    ++counters_.acknowledged;
+    ++news;
+  }
+  const auto own = sessions_.find(session);
+  if (own == sessions_.end() || lease_duration_ == absl::InfiniteDuration()) return news;
+  for (const uint64_t batch : own->second.in_flight) {
+    Delivery& delivery = deliveries_.at(batch);
+    if (delivery.holder != session) continue;
+    expiries_.erase({delivery.until, batch});
+    delivery.until = now + lease_duration_;
+    expiries_.emplace(delivery.until, batch);
+  }
+  return news;
+}
+
+void LeaseTable::MarkDone(uint64_t batch, const Place& place) {
+  Lane& lane = lanes_[place.lane];
+  done_.Insert(batch);
+  ++num_done_;
+  ++lane.num_done;
+  lane.given_back.erase(place.position);
+  const auto found = deliveries_.find(batch);
+  if (found == deliveries_.end()) return;
+  EndLease(batch, found->second);
+  for (const SessionId session : found->second.sent_to) {
+    sessions_.at(session).in_flight.erase(batch);
+  }
+  deliveries_.erase(found);
+}
+
+void LeaseTable::EndLease(uint64_t batch, Delivery& delivery) {
+  if (!delivery.holder) return;
+  expiries_.erase({delivery.until, batch});
+  delivery.holder.reset();
+  --num_leased_;
+}
+
+void LeaseTable::GiveBack(uint64_t batch, Delivery& delivery) {
+  EndLease(batch, delivery);
+  lanes_[delivery.place.lane].given_back.insert(delivery.place.position);
+}
+
+size_t LeaseTable::Expire(absl::Time now) {
+  size_t expired = 0;
+  while (!expiries_.empty() && expiries_.begin()->first <= now) {
+    const uint64_t batch = expiries_.begin()->second;
+    GiveBack(batch, deliveries_.at(batch));
+    ++expired;
+  }
+  counters_.expired += expired;
+  return expired;
+}
+
+absl::Time LeaseTable::NextExpiry() const {
+  return expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first;
+}
+
+void LeaseTable::SessionGone(SessionId session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  for (const uint64_t batch : found->second.in_flight) {
+    Delivery& delivery = deliveries_.at(batch);
+    delivery.sent_to.erase(std::find(delivery.sent_to.begin(), delivery.sent_to.end(), session));
+    if (delivery.holder != session) continue;
+    GiveBack(batch, delivery);
+    ++counters_.given_back;
+  }
+  Lane& lane = lanes_[found->second.lane];
+  if (lane.owner == session) lane.owner.reset();
+  sessions_.erase(found);
+}
+
+std::vector<uint64_t> LeaseTable::InFlight(SessionId session) const {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return {};
+  return {found->second.in_flight.begin(), found->second.in_flight.end()};
+}
+
+}  // namespace packhouse

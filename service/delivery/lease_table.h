@@ -1,0 +1,163 @@
+// Who has which batch: the leases of one generation of an epoch. Forgotten when the server stops;
+// what must last is in the ledger (job_ledger.h).
+//
+// A batch is to do, leased to a session, or done. A session is one stream of one worker, and lives
+// as long as the stream; a worker that comes back has a new one.
+//
+// What holds:
+// - A batch is done once, by the first acknowledgement, whoever sends it: also by a session whose
+//   lease has expired or that is gone. Further ones are counted as duplicates and change nothing. A
+//   batch that two workers have because a lease expired is thus trained on twice at most by them,
+//   and counted once.
+// - A batch is leased to at most one session at a time, and is never sent twice to the same
+// session.
+// - A batch that is given back is the next to be leased in its lane, before all that come after it:
+//   a rank gets its steps in order.
+// - What is leased at a place is the same batch each time, and the items of a batch are fixed
+//   (epoch_batches.h): a redelivery has the same bytes.
+// - Ranked: a lane belongs to its rank's latest session, which takes over what the one before has
+//   not acknowledged; leases do not expire, as nobody else could do the work.
+// - Dynamic: a lease expires, and then another session may get the batch. An acknowledgement shows
+//   that its sender is alive, and renews all its leases.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
+#define PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/delivery/batch_set.h"
+#include "service/delivery/dealing.h"
+
+namespace packhouse {
+
+// Chosen by the caller; never used again for another stream.
+using SessionId = uint64_t;
+
+enum class LeaseOutcome {
+  kLeased,
+  // The session has as many unacknowledged batches as it may have.
+  kTooManyInFlight,
+  // All that is not done is leased, or was sent to this session before. More may come when a
+  // session goes or a lease expires.
+  kAllLeased,
+  // Every batch of the lane is done.
+  kFinished,
+};
+
+struct Lease {
+  LeaseOutcome outcome = LeaseOutcome::kFinished;
+  // The rest for kLeased only.
+  uint64_t batch = 0;
+  Place place = {};
+  bool redelivered = false;
+  absl::Time until = absl::InfiniteFuture();
+};
+
+// Totals since the table was made.
+struct LeaseCounters {
+  uint64_t leased = 0;
+  uint64_t redelivered = 0;   // Of `leased`: those that had been leased before.
+  uint64_t acknowledged = 0;  // Batches that became done.
+  uint64_t duplicates = 0;    // Acknowledgements of batches that were done.
+  uint64_t expired = 0;
+  uint64_t given_back = 0;  // By sessions that went or lost their lane.
+};
+
+// Thread-compatible; no clock of its own. Memory O(unacknowledged batches), besides the dealing and
+// the set of what is done.
+class LeaseTable {
+ public:
+  // `done` are batches that were done before the table was made: by an earlier run of the server.
+  // Those that `dealing` does not deal are ignored.
+  LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done = {});
+
+  const Dealing& dealing() const { return dealing_; }
+
+  // A session of a rank, or, dynamic, one that takes batches of a profile. INVALID_ARGUMENT for a
+  // lane that is not there; ALREADY_EXISTS for a session id that is in use.
+  absl::Status Join(SessionId session, uint32_t lane);
+
+  // Whether a session has joined and has neither gone nor lost its lane.
+  bool IsPresent(SessionId session) const { return sessions_.contains(session); }
+
+  // Leases the next batch to a session that is present. At most `max_in_flight` batches, at least
+  // 1, are sent to it and not done. O(log), and O(max_in_flight) after its leases have expired.
+  Lease Next(SessionId session, size_t max_in_flight, absl::Time now);
+
+  // INVALID_ARGUMENT naming the first batch that this table does not deal.
+  absl::Status CheckDealt(absl::Span<const uint64_t> batches) const;
+
+  // Makes batches done that are dealt; `session` need not be present. Returns how many were not
+  // done before.
+  uint64_t Acknowledge(SessionId session, absl::Span<const uint64_t> batches, absl::Time now);
+
+  // Gives back what was leased until `now` or earlier; returns how many batches that were.
+  size_t Expire(absl::Time now);
+  // When Expire() will next have something to do.
+  absl::Time NextExpiry() const;
+
+  // Gives back what a session has not acknowledged. Nothing happens if it is not present.
+  void SessionGone(SessionId session);
+
+  // Sent to the session and not done.
+  std::vector<uint64_t> InFlight(SessionId session) const;
+
+  bool finished() const { return num_done_ == dealing_.num_places(); }
+  uint64_t num_done() const { return num_done_; }
+  uint64_t num_leased() const { return num_leased_; }
+  size_t num_sessions() const { return sessions_.size(); }
+  const LeaseCounters& counters() const { return counters_; }
+
+ private:
+  struct Session {
+    uint32_t lane;
+    // Sent to it and not done, whether its lease still holds or not.
+    absl::btree_set<uint64_t> in_flight;
+  };
+  struct Lane {
+    // Positions from here on have never been leased.
+    uint64_t next = 0;
+    uint64_t num_done = 0;
+    // Positions before `next` that are to do.
+    absl::btree_set<uint64_t> given_back;
+    // Ranked: whose it is.
+    std::optional<SessionId> owner;
+  };
+  // Of a batch that was leased and is not done.
+  struct Delivery {
+    Place place;
+    std::optional<SessionId> holder;
+    absl::Time until;
+    std::vector<SessionId> sent_to;  // Sessions that are present.
+  };
+  using Deliveries = absl::btree_map<uint64_t, Delivery>;
+
+  Lease LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now);
+  void MarkDone(uint64_t batch, const Place& place);
+  void EndLease(uint64_t batch, Delivery& delivery);
+  void GiveBack(uint64_t batch, Delivery& delivery);
+
+  const Dealing dealing_;
+  const absl::Duration lease_duration_;
+
+  BatchSet done_;
+  uint64_t num_done_ = 0;  // Of those that are dealt.
+  uint64_t num_leased_ = 0;
+  std::vector<Lane> lanes_;
+  absl::btree_map<SessionId, Session> sessions_;
+  Deliveries deliveries_;
+  absl::btree_set<std::pair<absl::Time, uint64_t>> expiries_;
+  LeaseCounters counters_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_

@@ -1,0 +1,232 @@
+#include "service/datasets/chunk_record.h"
+
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/datasets/checksum.h"
+#include "service/datasets/stored_values.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Record(const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
+                   const ChunkRecordPlace& place) {
+  const EncodedChunk encoded = EncodedChunk::Create(&chunk, group_ids).value();
+  std::string bytes(encoded.num_bytes(), '\x55');
+  encoded.WriteTo(bytes.data(), place);
+  return bytes;
+}
+
+TEST(ChecksumTest, IsCrc32c) {
+  // The check value of the catalogue of CRCs, and RFC 3720, B.4.
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aa);
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43);
+  EXPECT_EQ(Crc32c(""), 0U);
+  EXPECT_EQ(Crc32c("6789", Crc32c("12345")), 0xe3069283);
+}
+
+TEST(ChunkRecordTest, RandomChunksComeBack) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const size_t n = random.Below(20);
+    const GraphChunk chunk = RandomChunk(random, &schema, n, 5, random.Next() >> 1);
+    std::vector<uint64_t> groups;
+    for (size_t i = 0; seed % 2 == 0 && i < n; ++i) groups.push_back(random.Next());
+    const ChunkRecordPlace place = {random.Next(), random.Next()};
+    // What follows a record is not part of it.
+    const std::string bytes = Record(chunk, groups, place) + std::string(seed % 9, '\x77');
+    PH_ASSERT_OK_AND_ASSIGN(const ChunkRecordView view, ChunkRecordView::Parse(bytes));
+    EXPECT_TRUE(view.place() == place);
+    EXPECT_EQ(view.num_bytes(), bytes.size() - seed % 9);
+    EXPECT_THAT(view.CheckColumns(), IsOk());
+    std::vector<uint64_t> read_groups;
+    view.AppendGroupIds(read_groups);
+    EXPECT_EQ(read_groups, groups);
+    PH_ASSERT_OK_AND_ASSIGN(const GraphChunk read, view.ToChunk(&schema, nullptr));
+    ASSERT_EQ(read.num_graphs(), n);
+    for (size_t i = 0; i < n; ++i) EXPECT_TRUE(SameGraph(read, i, chunk, i));
+    for (size_t t = 0; t < read.num_columns(); ++t) {
+      const size_t offset = read.column(t).data() - bytes.data();
+      EXPECT_EQ((offset + kRecordOffsetInPage) % kColumnAlignment, 0U);
+    }
+  }
+}
+
+// Each bit of a record is guarded, but for the gaps between columns, which nobody reads.
+TEST(ChunkRecordTest, EveryFlippedBitIsFoundOrHarmless) {
+  Random random(1);
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}},
+                                                        {"e", DType::kInt32, {2}, 1, 0, {}}})
+          .value();
+  const GraphChunk chunk = RandomChunk(random, &schema, 5, 4, 3);
+  const std::vector<uint64_t> groups = {1, 1, 2, 2, 3};
+  const std::string bytes = Record(chunk, groups, {7, 100});
+  size_t harmless = 0;
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    const auto view = ChunkRecordView::Parse(flipped);
+    if (!view.ok()) {
+      EXPECT_THAT(view, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("stored chunk"))) << bit;
+      continue;
+    }
+    if (!view->CheckColumns().ok()) {
+      EXPECT_THAT(view->CheckColumns(), StatusIs(absl::StatusCode::kDataLoss, _));
+      continue;
+    }
+    ++harmless;
+    PH_ASSERT_OK_AND_ASSIGN(const GraphChunk read, view->ToChunk(&schema, nullptr));
+    for (size_t i = 0; i < 5; ++i) ASSERT_TRUE(SameGraph(read, i, chunk, i)) << bit;
+  }
+  EXPECT_LE(harmless, 8 * 2 * kColumnAlignment);
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THAT(ChunkRecordView::Parse(bytes.substr(0, length)),
+                StatusIs(absl::StatusCode::kDataLoss, _));
+  }
+}
+
+TEST(ChunkRecordTest, AnotherVersionIsNamed) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  std::string bytes = Record(GraphChunk::OfSizes(&schema, SizeTable()), {}, {1, 0});
+  bytes[8] = 9;
+  const uint32_t crc = Crc32c(absl::string_view(bytes).substr(0, 108));
+  std::memcpy(bytes.data() + 108, &crc, sizeof(crc));
+  EXPECT_THAT(ChunkRecordView::Parse(bytes),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("format version 9, this packhoused reads version 1")));
+}
+
+// The worked example of docs/storage-format.md.
+TEST(ChunkRecordTest, TheExampleInTheDocumentation) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                                                 {{"x", DType::kInt16, {}, 0, {}, {}},
+                                                  {"edge_index", DType::kInt32, {2}, 1, 0, {}}})
+                                 .value();
+  const std::vector<int16_t> x = {10, 11, 12};
+  const std::vector<int32_t> edges = {0, 1};
+  const auto view = [](const auto& values) {
+    return absl::string_view(reinterpret_cast<const char*>(values.data()),
+                             values.size() * sizeof(values[0]));
+  };
+  const GraphChunk chunk =
+      GraphChunk::Create(&schema, SizeTable::WithConsecutiveIds(2, 2, {2, 1, 1, 0}, 40).value(),
+                         {view(x), view(edges)}, nullptr)
+          .value();
+  const std::string bytes = Record(chunk, std::vector<uint64_t>{5, 6}, {3, 1000});
+  EXPECT_EQ(bytes.size(), 248U);
+  EXPECT_EQ(absl::BytesToHexString(bytes),
+            "50484348554e4b0a"  // magic
+            "01000000"
+            "02000000"          // version 1; flags: group ids
+            "0300000000000000"  // data set 3
+            "e803000000000000"  // first graph 1000
+            "0200000000000000"  // 2 graphs
+            "02000000"
+            "02000000"          // 2 components, 2 columns
+            "2800000000000000"  // first id 40
+            "3000000000000000"  // 48 bytes of index
+            "f800000000000000"  // 248 bytes in all
+            "49732d90"
+            "bf458510"  // checksums of the index and the columns
+            "00000000000000000000000000000000000000000000000000000000"
+            "d2ee8d62"  // checksum of the header
+            "02000000"
+            "01000000"  // graph 1000: 2 nodes, 1 edge
+            "01000000"
+            "00000000"  // graph 1001: 1 node
+            "0500000000000000"
+            "0600000000000000"  // group ids
+            "0600000000000000"
+            "0800000000000000"                  // lengths of the columns
+            "00000000000000000000000000000000"  // to 176: 192 in the page
+            "0a000b000c00"                      // x
+                + std::string(2 * 58, '0') +    // to 240: 256 in the page
+                "0000000001000000");            // edge_index
+}
+
+TEST(StoredValuesTest, SchemasComeBack) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const std::string bytes = EncodeSchema(schema);
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSchema read, DecodeSchema(bytes));
+    EXPECT_THAT(CheckSameSchema("set", read, schema), IsOk());
+    EXPECT_EQ(EncodeSchema(read), bytes);
+    for (size_t length = 0; length < bytes.size(); ++length) {
+      EXPECT_THAT(DecodeSchema(bytes.substr(0, length)), StatusIs(absl::StatusCode::kDataLoss, _));
+    }
+    // No crash, whatever comes; a changed byte may well be another good schema.
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      std::string changed = bytes;
+      changed[i] = static_cast<char>(random.Next());
+      DecodeSchema(changed).status().IgnoreError();
+    }
+  }
+}
+
+TEST(StoredValuesTest, KeysAreInTheOrderOfTheirNumbers) {
+  EXPECT_LT(RecordKey(1, 255), RecordKey(1, 256));
+  EXPECT_LT(RecordKey(1, UINT64_MAX), RecordKey(2, 0));
+  EXPECT_EQ(NumberAtEnd(RecordKey(1, 0x123456789abcdef0)), 0x123456789abcdef0U);
+  EXPECT_EQ(NumberAtEnd(StateKey(UINT64_MAX)), UINT64_MAX);
+  EXPECT_EQ(NumberAtEnd("s12"), std::nullopt);
+}
+
+TEST(StoredValuesTest, AValueBelongsToItsKey) {
+  const std::string value = WithChecksum("key", "payload");
+  EXPECT_EQ(CheckedPayload("key", value).value(), "payload");
+  EXPECT_THAT(CheckedPayload("kez", value),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("kez")));
+  EXPECT_THAT(CheckedPayload("key", value.substr(1)), StatusIs(absl::StatusCode::kDataLoss, _));
+  EXPECT_THAT(CheckedPayload("key", ""), StatusIs(absl::StatusCode::kDataLoss, _));
+}
+
+TEST(StoredValuesTest, DefinitionsStatesAndRunsComeBack) {
+  StoredDefinition definition;
+  definition.dataset = 77;
+  definition.options = {123, {1, 0, 5}, true};
+  definition.schema = "schema";
+  PH_ASSERT_OK_AND_ASSIGN(const StoredDefinition read,
+                          DecodeDefinition(EncodeDefinition(definition)));
+  EXPECT_EQ(read.dataset, 77U);
+  EXPECT_EQ(read.options.max_bytes, 123U);
+  EXPECT_THAT(read.options.max_counts, ElementsAre(1, 0, 5));
+  EXPECT_TRUE(read.options.grouped);
+  EXPECT_EQ(read.schema, "schema");
+
+  const StoredState state = {true, 1, 2, 3, 4, 5, 6, 7, {8, 9}};
+  PH_ASSERT_OK_AND_ASSIGN(const StoredState read_state, DecodeState(EncodeState(state)));
+  EXPECT_EQ(EncodeState(read_state), EncodeState(state));
+  EXPECT_THAT(DecodeState(EncodeState(state) + "x"), StatusIs(absl::StatusCode::kDataLoss, _));
+
+  for (const size_t l : {0, 1, 3}) {
+    Random random(l);
+    SizeHistogram histogram(l);
+    for (int i = 0; i < 100; ++i) {
+      std::vector<uint32_t> tuple(l);
+      for (uint32_t& count : tuple) count = random.Below(10);
+      ASSERT_THAT(histogram.Add(tuple, random.Between(1, 5)), IsOk());
+    }
+    SizeHistogram sum(l);
+    ASSERT_THAT(AddRun(EncodeRun(histogram), sum), IsOk());
+    EXPECT_TRUE(sum == histogram);
+    SizeHistogram other(l + 1);
+    EXPECT_THAT(AddRun(EncodeRun(histogram), other), StatusIs(absl::StatusCode::kDataLoss, _));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

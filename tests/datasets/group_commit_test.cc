@@ -1,0 +1,135 @@
+#include "service/datasets/group_commit.h"
+
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/sizes/status_macros.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+
+class RecordingObserver final : public CommitObserver {
+ public:
+  void OnCommitBegin() override { ++begun; }
+  void OnCommitEnd(const CommitSummary& summary) override {
+    changes.push_back(summary.num_changes);
+    durable.push_back(summary.is_durable);
+  }
+  void OnStoreBytes(uint64_t bytes) override { num_bytes = bytes; }
+
+  size_t begun = 0;
+  std::vector<uint64_t> changes;
+  std::vector<bool> durable;
+  uint64_t num_bytes = 0;
+};
+
+class GroupCommitTest : public ::testing::Test {
+ protected:
+  // Runs all changes so that they share one commit: a first one holds the disk until they wait.
+  std::vector<absl::Status> RunTogether(const std::vector<GroupCommit::Change>& changes) {
+    std::vector<absl::Status> statuses(changes.size());
+    std::vector<std::thread> threads;
+    const auto hold = [&](LmdbTransaction& transaction, StoreTotals&) {
+      for (size_t i = 0; i < changes.size(); ++i) {
+        threads.emplace_back([&, i] { statuses[i] = commits_.Run(changes[i], 1); });
+        while (commits_.num_waiting() != i + 1) std::this_thread::yield();
+      }
+      return transaction.Put("hold", "");
+    };
+    EXPECT_THAT(commits_.Run(hold, 1), IsOk());
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+
+  bool Has(absl::string_view key) {
+    const auto transaction =
+        LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kRead).value();
+    return transaction.Get(key).value().has_value();
+  }
+
+  TemporaryFolder folder_;
+  RecordingObserver observer_;
+  std::unique_ptr<LmdbEnvironment> environment_ =
+      LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28).value();
+  GroupCommit commits_{environment_.get(), &observer_};
+};
+
+TEST_F(GroupCommitTest, WhoeverWaitsSharesOneCommit) {
+  const auto put = [](absl::string_view key) {
+    return [key](LmdbTransaction& transaction, StoreTotals& totals) {
+      totals.num_bytes += 10;
+      return transaction.Put(key, "value");
+    };
+  };
+  const auto a = put("a");
+  const auto b = put("b");
+  const auto c = put("c");
+  EXPECT_THAT(RunTogether({a, b, c}), ElementsAre(IsOk(), IsOk(), IsOk()));
+  EXPECT_THAT(observer_.changes, ElementsAre(1, 3));
+  EXPECT_THAT(observer_.durable, ElementsAre(true, true));
+  EXPECT_EQ(observer_.begun, 2U);
+  EXPECT_EQ(observer_.num_bytes, 30U);
+  EXPECT_EQ(commits_.totals().num_bytes, 30U);
+  EXPECT_TRUE(Has("a") && Has("b") && Has("c") && Has("hold"));
+}
+
+// One that fails takes nobody with it, whether it had begun to write or not, and leaves nothing.
+TEST_F(GroupCommitTest, AFailureIsTheFailingOnesAlone) {
+  const auto good = [](LmdbTransaction& transaction, StoreTotals& totals) {
+    totals.num_bytes += 1;
+    return transaction.Put("good", "value");
+  };
+  const auto refused = [](LmdbTransaction&, StoreTotals& totals) {
+    totals.num_bytes += 100;
+    return absl::NotFoundError("refused");
+  };
+  const auto broken = [](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
+    totals.num_bytes += 1000;
+    PH_RETURN_IF_ERROR(transaction.Put("broken", "value"));
+    return absl::ResourceExhaustedError("broken");
+  };
+  const auto late = [](LmdbTransaction& transaction, StoreTotals& totals) {
+    totals.num_bytes += 2;
+    return transaction.Put("late", "value");
+  };
+  EXPECT_THAT(RunTogether({good, refused, late}),
+              ElementsAre(IsOk(), StatusIs(absl::StatusCode::kNotFound, _), IsOk()));
+  EXPECT_EQ(commits_.totals().num_bytes, 3U);
+  EXPECT_THAT(observer_.changes, ElementsAre(1, 2));
+  EXPECT_THAT(RunTogether({good, broken, refused, late}),
+              ElementsAre(IsOk(), StatusIs(absl::StatusCode::kResourceExhausted, _),
+                          StatusIs(absl::StatusCode::kNotFound, _), IsOk()));
+  EXPECT_EQ(commits_.totals().num_bytes, 6U);
+  EXPECT_TRUE(Has("good") && Has("late"));
+  EXPECT_FALSE(Has("broken"));
+}
+
+TEST_F(GroupCommitTest, ManyThreadsEachGetTheirOwn) {
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 8; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 25; ++i) {
+        const std::string key = absl::StrCat("k", thread, "/", i);
+        const auto put = [&](LmdbTransaction& transaction, StoreTotals& totals) {
+          totals.num_bytes += 1;
+          return transaction.Put(key, key);
+        };
+        ASSERT_THAT(commits_.Run(put, key.size()), IsOk());
+        ASSERT_TRUE(Has(key));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(commits_.totals().num_bytes, 200U);
+}
+
+}  // namespace
+}  // namespace packhouse

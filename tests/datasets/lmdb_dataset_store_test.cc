@@ -1,0 +1,638 @@
+// What only the embedded store promises: durability, and what becomes of faults below it. The laws
+// of all stores are in dataset_store_test.cc.
+#include "service/datasets/lmdb_dataset_store.h"
+
+#include <lmdb.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/datasets/lmdb_page_check.h"
+#include "service/datasets/stored_values.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr size_t kPage = 4096;
+// ThreadSanitizer is slow, and one thread is all there is to see here.
+#if defined(__SANITIZE_THREAD__)
+constexpr uint64_t kDamagedFiles = 150;
+constexpr size_t kTornCommits = 30;
+#else
+constexpr uint64_t kDamagedFiles = 2000;
+constexpr size_t kTornCommits = 400;
+#endif
+constexpr auto kGoOn = [](const VerifyProgress&) { return true; };
+
+absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> OpenStore(const std::string& folder,
+                                                            uint64_t max_bytes = uint64_t{1}
+                                                                                 << 30) {
+  LmdbDatasetStore::Options options;
+  options.folder = folder;
+  options.max_bytes = max_bytes;
+  return LmdbDatasetStore::Open(options);
+}
+
+std::string DataFile(const std::string& folder) { return folder + "/data.mdb"; }
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+}
+
+void WriteFile(const std::string& path, absl::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), bytes.size());
+}
+
+GraphSchema Schema() {
+  return GraphSchema::Create(
+             SizeSchema::NodesAndEdges(),
+             {{"x", DType::kInt16, {}, 0, {}, {}}, {"edge_index", DType::kInt32, {2}, 1, 0, {}}})
+      .value();
+}
+
+GraphChunk Chunk(const GraphSchema& schema, uint64_t seed, size_t num_graphs) {
+  Random random(seed);
+  return RandomChunk(random, &schema, num_graphs, 9, seed << 32);
+}
+
+// What each data set holds, in order.
+using World = std::map<std::string, std::vector<GraphChunk>>;
+
+// Appends to `name` and remembers it.
+void Append(LmdbDatasetStore& store, World& world, const GraphSchema& schema,
+            const std::string& name, uint64_t seed, size_t num_graphs) {
+  GraphChunk chunk = Chunk(schema, seed, num_graphs);
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, store.Get(name));
+  std::vector<uint64_t> groups;
+  for (size_t i = 0; info.options.grouped && i < num_graphs; ++i) groups.push_back(seed + i / 3);
+  ASSERT_THAT(
+      store.Append(name, chunk, groups, ProducerSequence{absl::StrCat("p", seed % 3), seed}),
+      IsOk());
+  world[name].push_back(std::move(chunk));
+}
+
+// Three data sets, and free pages of deleted ones.
+void BuildWorld(const std::string& folder, const GraphSchema& schema, World& world) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder));
+  for (const std::string name : {"a", "b", "gone", "many/sizes"}) {
+    DatasetOptions options;
+    options.grouped = name == "b";
+    ASSERT_THAT(store->Create(name, schema, options), IsOk());
+  }
+  uint64_t seed = 0;
+  for (int round = 0; round < 6; ++round) {
+    Append(*store, world, schema, "a", ++seed, 20);
+    Append(*store, world, schema, "gone", ++seed, 300);
+    Append(*store, world, schema, "b", ++seed, 100 + 50 * round);
+    Append(*store, world, schema, "many/sizes", ++seed, 7);
+  }
+  ASSERT_THAT(store->Seal("a"), IsOk());
+  ASSERT_THAT(store->Delete("gone"), IsOk());
+  world.erase("gone");
+  Append(*store, world, schema, "b", ++seed, 10);
+}
+
+// Reads all of it: every graph is right, or DATA_LOSS. Returns how many calls said so.
+size_t ExpectRightOrLost(LmdbDatasetStore& store, const World& world) {
+  size_t num_lost = 0;
+  const auto is_lost = [&](const absl::Status& status) {
+    if (status.ok()) return false;
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, _));
+    ++num_lost;
+    return true;
+  };
+  const auto list = store.List(0, "");
+  if (is_lost(list.status())) return num_lost;
+  std::set<std::string> listed;
+  bool name_is_lost = false;
+  for (const DatasetInfo& info : list->datasets) {
+    listed.insert(info.name);
+    name_is_lost |= info.state == DatasetState::kDamaged;
+  }
+  for (const auto& [name, chunks] : world) {
+    if (!listed.contains(name)) {
+      // Its name is what was hit: it stands in the list with another one.
+      EXPECT_TRUE(name_is_lost) << name;
+      ++num_lost;
+      continue;
+    }
+    SizeHistogram recount(2);
+    for (const GraphChunk& chunk : chunks) EXPECT_THAT(recount.AddTable(chunk.sizes()), IsOk());
+    const auto histogram = store.GetHistogram(name);
+    if (!is_lost(histogram.status())) {
+      EXPECT_TRUE(*histogram == recount) << name;
+    }
+    const size_t lost_before = num_lost;
+    const auto report = store.Verify(name, kGoOn);
+    const auto reader = store.OpenReader(name);
+    if (is_lost(reader.status())) continue;
+    EXPECT_EQ((*reader)->num_graphs(), recount.num_graphs());
+    size_t i = 0;
+    for (const GraphChunk& chunk : chunks) {
+      for (size_t j = 0; j < chunk.num_graphs(); ++j, ++i) {
+        const auto graph = (*reader)->Graph(i);
+        if (is_lost(graph.status())) {
+          EXPECT_THAT(graph.status().message(), HasSubstr(absl::StrCat("data set '", name, "'")));
+          continue;
+        }
+        EXPECT_TRUE(SameGraph(*graph->chunk, graph->index, chunk, j)) << name << " " << i;
+      }
+    }
+    if (num_lost != lost_before || !histogram.ok()) {
+      EXPECT_TRUE(!report.ok() || !report->ok()) << "Verify missed it in " << name;
+    }
+    EXPECT_TRUE(!(*reader)->unreadable().empty() || (*reader)->histogram() == recount);
+  }
+  return num_lost;
+}
+
+class LmdbDatasetStoreTest : public ::testing::Test {
+ protected:
+  const GraphSchema schema_ = Schema();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  World world_;
+};
+
+TEST_F(LmdbDatasetStoreTest, AFolderIsOneProcesssAtATime) {
+  PH_ASSERT_OK_AND_ASSIGN(auto store, OpenStore(folder_.path()));
+  EXPECT_THAT(OpenStore(folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr(absl::StrCat("is in use by process ", ::getpid()))));
+  ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+  Append(*store, world_, schema_, "a", 1, 10);
+  // A reader keeps the folder open beyond the store.
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, store->OpenReader("a"));
+  store = nullptr;
+  EXPECT_THAT(OpenStore(folder_.path()), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(reader->Graph(3), IsOk());
+  reader = nullptr;
+  EXPECT_THAT(OpenStore(folder_.path()), IsOk());
+}
+
+TEST_F(LmdbDatasetStoreTest, AFolderThatIsNotThereIsMade) {
+  const std::string nested = folder_.path() + "/not/there";
+  EXPECT_THAT(OpenStore(nested), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(DataFile(nested)));
+  WriteFile(folder_.path() + "/file", "x");
+  EXPECT_FALSE(OpenStore(folder_.path() + "/file").ok());
+}
+
+// Puts a value into a store as another version of packhouse would have.
+void PutRaw(const std::string& folder, const std::string& key, const std::string& value) {
+  MDB_env* env = nullptr;
+  ASSERT_EQ(mdb_env_create(&env), 0);
+  ASSERT_EQ(mdb_env_open(env, folder.c_str(), 0, 0640), 0);
+  MDB_txn* txn = nullptr;
+  ASSERT_EQ(mdb_txn_begin(env, nullptr, 0, &txn), 0);
+  MDB_dbi dbi = 0;
+  ASSERT_EQ(mdb_dbi_open(txn, nullptr, 0, &dbi), 0);
+  MDB_val key_val = {key.size(), const_cast<char*>(key.data())};
+  MDB_val value_val = {value.size(), const_cast<char*>(value.data())};
+  ASSERT_EQ(mdb_put(txn, dbi, &key_val, &value_val, 0), 0);
+  ASSERT_EQ(mdb_txn_commit(txn), 0);
+  mdb_env_close(env);
+}
+
+TEST_F(LmdbDatasetStoreTest, AnotherFormatVersionIsNamed) {
+  BuildWorld(folder_.path(), schema_, world_);
+  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(0)));
+  EXPECT_THAT(OpenStore(folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("format version 0, this packhoused reads version 1")));
+  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(1)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+}
+
+TEST_F(LmdbDatasetStoreTest, ADatabaseOfSomebodyElseIsLeftAlone) {
+  PutRaw(folder_.path(), "somebody", "else");
+  EXPECT_THAT(OpenStore(folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("somebody")));
+}
+
+// What docs/storage-format.md advises to make a file small.
+TEST_F(LmdbDatasetStoreTest, ACompactedCopyIsAStore) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const TemporaryFolder copy(TemporaryFolder::InMemory());
+  MDB_env* env = nullptr;
+  ASSERT_EQ(mdb_env_create(&env), 0);
+  ASSERT_EQ(mdb_env_open(env, folder_.path().c_str(), MDB_RDONLY, 0640), 0);
+  ASSERT_EQ(mdb_env_copy2(env, copy.path().c_str(), MDB_CP_COMPACT), 0);
+  mdb_env_close(env);
+  EXPECT_LT(std::filesystem::file_size(DataFile(copy.path())),
+            std::filesystem::file_size(DataFile(folder_.path())));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(copy.path()));
+  Append(*store, world_, schema_, "b", 80, 50);
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+}
+
+TEST_F(LmdbDatasetStoreTest, TheNumberOfDataSetsIsBounded) {
+  LmdbDatasetStore::Options options;
+  options.folder = folder_.path();
+  options.max_datasets = 2;
+  PH_ASSERT_OK_AND_ASSIGN(auto store, LmdbDatasetStore::Open(options));
+  ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+  ASSERT_THAT(store->Create("b", schema_, {}), IsOk());
+  EXPECT_THAT(store->Create("c", schema_, {}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 2")));
+  store = nullptr;
+  PH_ASSERT_OK_AND_ASSIGN(store, LmdbDatasetStore::Open(options));
+  EXPECT_THAT(store->Create("c", schema_, {}), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  ASSERT_THAT(store->Delete("a"), IsOk());
+  EXPECT_THAT(store->Create("c", schema_, {}), IsOk());
+}
+
+// More sizes than are folded at once: the histogram's runs are merged, and stay few.
+TEST_F(LmdbDatasetStoreTest, ManyDistinctSizesAreFolded) {
+  PH_ASSERT_OK_AND_ASSIGN(auto store, OpenStore(folder_.path()));
+  const GraphSchema plain = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  ASSERT_THAT(store->Create("a", plain, {}), IsOk());
+  SizeHistogram recount(2);
+  Random random(1);
+  for (uint64_t round = 0; round < 30; ++round) {
+    std::vector<uint32_t> counts;
+    for (int i = 0; i < 2 * 1000; ++i) counts.push_back(random.Below(300));
+    const SizeTable table =
+        SizeTable::WithConsecutiveIds(1000, 2, std::move(counts), round * 1000).value();
+    ASSERT_THAT(recount.AddTable(table), IsOk());
+    ASSERT_THAT(store->Append("a", GraphChunk::OfSizes(&plain, table), {}, std::nullopt), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram histogram, store->GetHistogram("a"));
+    ASSERT_TRUE(histogram == recount) << round;
+  }
+  store = nullptr;
+  PH_ASSERT_OK_AND_ASSIGN(store, OpenStore(folder_.path()));
+  PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store->Verify("a", kGoOn));
+  EXPECT_TRUE(report.ok());
+  store = nullptr;
+  // 30 appends of a thousand sizes each; 4096 more than the base make it new.
+  const std::string file = ReadFile(DataFile(folder_.path()));
+  EXPECT_LT(file.size(), 4U << 20);
+}
+
+// What is deleted while it is read goes when the reader goes, or with the next process.
+TEST_F(LmdbDatasetStoreTest, SpaceOfADeletedDataSetComesBack) {
+  TemporaryFolder copy(TemporaryFolder::InMemory());
+  uintmax_t file_bytes = 0;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      Append(*store, world_, schema_, "a", seed, 500);
+    }
+    const uint64_t full = store->num_bytes();
+    EXPECT_EQ(store->Get("a")->num_bytes, full);
+    PH_ASSERT_OK_AND_ASSIGN(auto reader, store->OpenReader("a"));
+    ASSERT_THAT(store->Delete("a"), IsOk());
+    EXPECT_EQ(store->num_bytes(), full);
+    // As a crash would have left it here.
+    std::filesystem::copy_file(DataFile(folder_.path()), DataFile(copy.path()));
+    EXPECT_THAT(reader->Graph(9999), IsOk());
+    reader = nullptr;
+    EXPECT_EQ(store->num_bytes(), 0U);
+    // The same amount goes into the same file, again and again.
+    file_bytes = std::filesystem::file_size(DataFile(folder_.path()));
+    for (int round = 0; round < 5; ++round) {
+      ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+      for (uint64_t seed = 1; seed <= 20; ++seed) {
+        Append(*store, world_, schema_, "a", seed, 500);
+      }
+      ASSERT_THAT(store->Delete("a"), IsOk());
+    }
+    EXPECT_LT(std::filesystem::file_size(DataFile(folder_.path())), file_bytes * 3 / 2);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto reopened, OpenStore(copy.path()));
+  EXPECT_EQ(reopened->num_bytes(), 0U);
+  EXPECT_THAT(reopened->List(0, "")->datasets, IsEmpty());
+  ASSERT_THAT(reopened->Create("a", schema_, {}), IsOk());
+  world_.clear();
+  for (uint64_t seed = 1; seed <= 20; ++seed) Append(*reopened, world_, schema_, "a", seed, 500);
+  EXPECT_EQ(ExpectRightOrLost(*reopened, world_), 0U);
+  EXPECT_LT(std::filesystem::file_size(DataFile(copy.path())), file_bytes * 3 / 2);
+}
+
+// Flips bits anywhere in the file; every second time in the pages of LMDB's trees, which are few.
+// Never a wrong byte, never a crash, and what is whole is served.
+TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  std::vector<size_t> tree_pages = {0, 1};
+  for (size_t page = 2; page < good.size() / kPage; ++page) {
+    // Every page of a tree says which one it is; a large value's first page does too, but not so
+    // that it is a tree's.
+    uint64_t number;
+    std::memcpy(&number, good.data() + page * kPage, sizeof(number));
+    const char flags = good[page * kPage + 10];
+    if (number == page && (flags & 0x0f & ~0x03) == 0) tree_pages.push_back(page);
+  }
+  size_t num_refused = 0;
+  size_t num_with_loss = 0;
+  size_t num_unharmed = 0;
+  for (uint64_t seed = 0; seed < kDamagedFiles; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    std::string bad = good;
+    const size_t num_flips = random.Between(1, 3);
+    for (size_t flip = 0; flip < num_flips; ++flip) {
+      const size_t page = seed % 2 == 0 ? tree_pages[random.Below(tree_pages.size())]
+                                        : random.Below(good.size() / kPage);
+      size_t byte = page * kPage + random.Below(kPage);
+      // A page of a tree is mostly empty.
+      while (seed % 2 == 0 && good[byte] == 0) byte = page * kPage + random.Below(kPage);
+      bad[byte] = static_cast<char>(bad[byte] ^ (1 << random.Below(8)));
+    }
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), bad);
+    const auto store = OpenStore(folder.path());
+    if (!store.ok()) {
+      EXPECT_THAT(store, AnyOf(StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder.path())),
+                               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("LMDB"))));
+      ++num_refused;
+      continue;
+    }
+    const size_t num_lost = ExpectRightOrLost(**store, world_);
+    ++(num_lost == 0 ? num_unharmed : num_with_loss);
+    // Writing beside the damage spoils nothing more.
+    ASSERT_THAT((*store)->Create("new", schema_, {}), IsOk());
+    World with_new = world_;
+    Append(**store, with_new, schema_, "new", 99, 300);
+    EXPECT_EQ(ExpectRightOrLost(**store, with_new), num_lost);
+  }
+  // Of each kind there are many: the test would be worth nothing if one never happened.
+  EXPECT_GT(num_refused, kDamagedFiles / 20);
+  EXPECT_GT(num_with_loss, kDamagedFiles / 20);
+  EXPECT_GT(num_unharmed, kDamagedFiles / 20);
+  RecordProperty("refused", static_cast<int>(num_refused));
+  RecordProperty("with_loss", static_cast<int>(num_with_loss));
+  RecordProperty("unharmed", static_cast<int>(num_unharmed));
+}
+
+// One bad record among good ones: the message names it, and its neighbours are served.
+TEST_F(LmdbDatasetStoreTest, ABadRecordIsNamedAndTheRestServed) {
+  BuildWorld(folder_.path(), schema_, world_);
+  std::string file = ReadFile(DataFile(folder_.path()));
+  // The columns of record 2 of "b", 100 + 150 graphs in.
+  const absl::string_view x = world_["b"][2].column(0);
+  const size_t at = file.find(std::string(x));
+  ASSERT_NE(at, std::string::npos);
+  file[at + 5] = static_cast<char>(file[at + 5] ^ 1);
+  WriteFile(DataFile(folder_.path()), file);
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+  PH_ASSERT_OK_AND_ASSIGN(const auto reader, store->OpenReader("b"));
+  EXPECT_TRUE(reader->unreadable().empty());
+  const auto lost = StatusIs(
+      absl::StatusCode::kDataLoss,
+      AllOf(HasSubstr("data set 'b': record 2 (graphs [250, 450)): "), HasSubstr("tensors")));
+  EXPECT_THAT(reader->Graph(249), IsOk());
+  EXPECT_THAT(reader->Graph(250), lost);
+  EXPECT_THAT(reader->Graph(449), lost);
+  EXPECT_THAT(reader->Graph(450), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store->Verify("b", kGoOn));
+  EXPECT_EQ(report.num_damaged, 1U);
+  ASSERT_EQ(report.damaged.size(), 1U);
+  EXPECT_EQ(report.damaged[0].record, 2U);
+  EXPECT_EQ(report.damaged[0].first_graph, 250U);
+  EXPECT_EQ(report.damaged[0].num_graphs, 200U);
+  EXPECT_THAT(report.disagreements, IsEmpty());
+  PH_ASSERT_OK_AND_ASSIGN(const VerifyReport other, store->Verify("a", kGoOn));
+  EXPECT_TRUE(other.ok());
+}
+
+// The sizes of a bad record are not known when the reader is opened; where its graphs are, is.
+TEST_F(LmdbDatasetStoreTest, ARecordWithoutSizesKeepsItsPlace) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  std::vector<size_t> records;  // Of all data sets.
+  for (size_t at = 0; (at = good.find("PHCHUNK\n", at)) != std::string::npos; ++at) {
+    records.push_back(at);
+  }
+  size_t num_hit = 0;
+  for (const size_t at : records) {
+    for (const size_t byte : {size_t{0}, size_t{33}, size_t{113}}) {
+      std::string bad = good;
+      bad[at + byte] = static_cast<char>(bad[at + byte] ^ 4);
+      TemporaryFolder folder(TemporaryFolder::InMemory());
+      WriteFile(DataFile(folder.path()), bad);
+      PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder.path()));
+      PH_ASSERT_OK_AND_ASSIGN(const auto reader, store->OpenReader("b"));
+      for (const DamagedRecord& damaged : reader->unreadable()) {
+        ++num_hit;
+        EXPECT_THAT(damaged.status, StatusIs(absl::StatusCode::kDataLoss, _));
+        ASSERT_LT(damaged.record, world_["b"].size());
+        EXPECT_EQ(damaged.num_graphs, world_["b"][damaged.record].num_graphs());
+        EXPECT_EQ(reader->counts()[2 * damaged.first_graph], 0U);
+      }
+      EXPECT_EQ(reader->num_graphs(), store->Get("b")->num_graphs);
+      ExpectRightOrLost(*store, world_);
+    }
+  }
+  EXPECT_EQ(num_hit, 3 * world_["b"].size());
+}
+
+// The file cut off at any page, or shorter than a page.
+TEST_F(LmdbDatasetStoreTest, ACutOffFileIsRefusedOrWhole) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  std::vector<size_t> lengths = {1, 15, 16, 100, 152, kPage - 1, kPage + 20, 2 * kPage};
+  for (size_t page = 3; page < good.size() / kPage; page += 7) lengths.push_back(page * kPage);
+  lengths.push_back(good.size() - 1);
+  for (const size_t length : lengths) {
+    SCOPED_TRACE(testing::Message() << length << " of " << good.size());
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), absl::string_view(good).substr(0, length));
+    const auto store = OpenStore(folder.path());
+    if (store.ok()) {
+      EXPECT_EQ(ExpectRightOrLost(**store, world_), 0U);
+    } else {
+      EXPECT_THAT(store, StatusIs(absl::StatusCode::kDataLoss, _));
+    }
+  }
+}
+
+// A commit torn at any place: LMDB writes data first, then one of the two meta pages. As long as
+// the new meta page is not there, whatever has come of the data, all that was acknowledged before
+// is there and nothing else; with it, all is.
+TEST_F(LmdbDatasetStoreTest, ATornCommitIsWholeOrNotThere) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const std::string before = ReadFile(DataFile(folder_.path()));
+  World after_world = world_;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
+    Append(*store, after_world, schema_, "b", 70, 200);
+  }
+  const std::string after = ReadFile(DataFile(folder_.path()));
+  ASSERT_GE(after.size(), before.size());
+  std::vector<size_t> changed;  // Bytes of data pages that the commit changed.
+  for (size_t at = 2 * kPage; at < after.size(); ++at) {
+    if (at >= before.size() || after[at] != before[at]) changed.push_back(at);
+  }
+  ASSERT_GT(changed.size(), 2000U);
+  const auto expect = [&](const std::string& bytes, const World& expected) {
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), bytes);
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder.path()));
+    EXPECT_EQ(ExpectRightOrLost(*store, expected), 0U);
+    EXPECT_EQ(store->Get("b")->num_records, expected.at("b").size());
+  };
+  const size_t stride = changed.size() / kTornCommits;
+  for (size_t cut = 0; cut < changed.size(); cut += stride) {
+    SCOPED_TRACE(testing::Message() << "cut at byte " << changed[cut]);
+    // Written up to there, and the other way round: written from there, as a disk may reorder.
+    std::string torn = before;
+    torn.resize(std::max(before.size(), changed[cut]), '\0');
+    std::string reordered = before;
+    reordered.resize(after.size(), '\0');
+    for (size_t i = 0; i < changed.size(); ++i) {
+      (i < cut ? torn : reordered)[changed[i]] = after[changed[i]];
+    }
+    expect(torn, world_);
+    expect(reordered, world_);
+  }
+  expect(after, after_world);
+  // The commit numbers in the meta pages tell which is newer; each byte of the new page torn.
+  const size_t new_meta = after.compare(0, kPage, before, 0, kPage) != 0 ? 0 : kPage;
+  for (size_t cut = 0; cut <= 160; cut += 8) {
+    SCOPED_TRACE(testing::Message() << "meta page cut at byte " << cut);
+    std::string torn = after;
+    torn.replace(new_meta + cut, kPage - cut, before, new_meta + cut, kPage - cut);
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), torn);
+    const auto store = OpenStore(folder.path());
+    if (!store.ok()) {
+      EXPECT_THAT(store, StatusIs(absl::StatusCode::kDataLoss, _));
+      continue;
+    }
+    const bool has_new = (*store)->Get("b")->num_records == after_world["b"].size();
+    EXPECT_EQ(ExpectRightOrLost(**store, has_new ? after_world : world_), 0U);
+  }
+}
+
+TEST_F(LmdbDatasetStoreTest, WhatIsNoDatabaseIsRefused) {
+  Random random(1);
+  for (const size_t length : {1, 4096, 8192, 100000}) {
+    std::string noise;
+    for (size_t i = 0; i < length; ++i) noise.push_back(static_cast<char>(random.Next()));
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), noise);
+    EXPECT_THAT(OpenStore(folder.path()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder.path())));
+  }
+}
+
+// A file system of its own, so that it can be filled.
+class SmallDisk {
+ public:
+  explicit SmallDisk(size_t bytes) {
+    is_mounted_ = ::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0,
+                          absl::StrCat("size=", bytes).c_str()) == 0;
+    error_ = errno;
+  }
+  ~SmallDisk() {
+    if (is_mounted_) ::umount(folder_.path().c_str());
+  }
+  bool is_mounted() const { return is_mounted_; }
+  const char* error() const { return std::strerror(error_); }
+  const std::string& path() const { return folder_.path(); }
+  bool MakeReadOnly() {
+    return ::mount(nullptr, path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  }
+
+ private:
+  TemporaryFolder folder_;
+  bool is_mounted_ = false;
+  int error_ = 0;
+};
+
+// Appends until something is full, and says how many went in.
+size_t Fill(LmdbDatasetStore& store, World& world, const GraphSchema& schema,
+            const std::string& name, absl::string_view why) {
+  for (uint64_t seed = 1;; ++seed) {
+    GraphChunk chunk = Chunk(schema, seed * 3, 300);
+    const auto result = store.Append(name, chunk, {}, ProducerSequence{"p", seed});
+    if (!result.ok()) {
+      EXPECT_THAT(result,
+                  StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(std::string(why))));
+      return seed - 1;
+    }
+    world[name].push_back(std::move(chunk));
+  }
+}
+
+TEST_F(LmdbDatasetStoreTest, AFullDiskLosesNothingAndGoesOnOnceThereIsSpace) {
+  SmallDisk disk(3 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(disk.path()));
+    ASSERT_THAT(store->Create("kept", schema_, {}), IsOk());
+    ASSERT_THAT(store->Create("large", schema_, {}), IsOk());
+    Append(*store, world_, schema_, "kept", 1000, 100);
+    EXPECT_GT(Fill(*store, world_, schema_, "large", "space"), 20U);
+    // Full, and full again, and all of it is there.
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(store->Append("large", Chunk(schema_, 1, 300), {}, std::nullopt),
+                  StatusIs(absl::StatusCode::kResourceExhausted, _));
+    }
+    EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+    // Deleting makes room, on the full disk.
+    ASSERT_THAT(store->Delete("large"), IsOk());
+    world_.erase("large");
+    ASSERT_THAT(store->Create("large", schema_, {}), IsOk());
+    EXPECT_GT(Fill(*store, world_, schema_, "large", "space"), 15U);
+    EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+  }
+  // Reopening on the full disk, too.
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(disk.path()));
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+  ASSERT_THAT(store->Delete("large"), IsOk());
+  world_.erase("large");
+  Append(*store, world_, schema_, "kept", 1001, 300);
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+}
+
+TEST_F(LmdbDatasetStoreTest, ADiskTooSmallToBeginOnIsSaidSo) {
+  for (const size_t bytes : {size_t{4096}, size_t{64} << 10, size_t{272} << 10}) {
+    SmallDisk disk(bytes);
+    if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+    EXPECT_THAT(OpenStore(disk.path()), StatusIs(absl::StatusCode::kResourceExhausted, _)) << bytes;
+  }
+}
+
+TEST_F(LmdbDatasetStoreTest, AReadOnlyDiskIsRead) {
+  SmallDisk disk(8 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  BuildWorld(disk.path(), schema_, world_);
+  if (!disk.MakeReadOnly()) GTEST_SKIP() << "cannot remount: " << std::strerror(errno);
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(disk.path()));
+  EXPECT_TRUE(store->is_read_only());
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+  EXPECT_THAT(store->Append("b", Chunk(schema_, 1, 3), {}, std::nullopt),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("Read-only")));
+  EXPECT_THAT(store->Create("c", schema_, {}), StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_THAT(store->Seal("b"), StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_THAT(store->Delete("b"), StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+  EXPECT_THAT(OpenStore(disk.path() + "/none"), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+}  // namespace
+}  // namespace packhouse

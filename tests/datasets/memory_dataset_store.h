@@ -1,0 +1,222 @@
+// Data sets in memory: the slow, obvious reference that every durable store is held against.
+#ifndef PACKHOUSE_TESTS_DATASETS_MEMORY_DATASET_STORE_H_
+#define PACKHOUSE_TESTS_DATASETS_MEMORY_DATASET_STORE_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "service/datasets/dataset_store.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+
+// Copies everything under one lock. A reader has its own copy of the list of chunks.
+class MemoryDatasetStore final : public DatasetStore {
+ public:
+  explicit MemoryDatasetStore(uint64_t max_bytes) : max_bytes_(max_bytes) {}
+
+  absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
+                                     const DatasetOptions& options) override {
+    PH_RETURN_IF_ERROR(CheckDatasetName(name));
+    PH_RETURN_IF_ERROR(CheckDatasetOptions(name, schema, options));
+    absl::MutexLock lock(&mutex_);
+    if (datasets_.contains(std::string(name))) return absl::AlreadyExistsError(name);
+    auto dataset = std::make_shared<Dataset>(schema.num_components());
+    dataset->info.name = std::string(name);
+    dataset->info.schema = std::make_shared<const GraphSchema>(schema);
+    dataset->info.options = options;
+    dataset->info.version = ++last_version_;
+    datasets_[std::string(name)] = dataset;
+    return dataset->info;
+  }
+
+  absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
+                                      absl::Span<const uint64_t> group_ids,
+                                      const std::optional<ProducerSequence>& producer) override {
+    PH_RETURN_IF_ERROR(CheckChunk(name, chunk, group_ids));
+    if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    DatasetInfo& info = dataset->info;
+    AppendResult result;
+    result.num_graphs = info.num_graphs;
+    if (producer) {
+      const auto last = dataset->last_sequence.find(producer->producer);
+      if (last != dataset->last_sequence.end() && producer->sequence <= last->second) {
+        result.is_repetition = true;
+        return result;
+      }
+    }
+    if (info.state == DatasetState::kSealed) return absl::FailedPreconditionError("sealed");
+    PH_RETURN_IF_ERROR(CheckSameSchema(name, *info.schema, chunk.schema()));
+    const size_t n = chunk.num_graphs();
+    if (n != 0 && group_ids.empty() == info.options.grouped) {
+      return absl::InvalidArgumentError("group ids");
+    }
+    uint64_t bytes = chunk.num_bytes() + n * sizeof(uint64_t);
+    for (size_t i = 0; i < n; ++i) {
+      for (size_t k = 0; k < info.options.max_counts.size(); ++k) {
+        const uint32_t bound = info.options.max_counts[k];
+        if (bound != 0 && chunk.count(i, k) > bound) {
+          return absl::OutOfRangeError(absl::StrCat("graph ", chunk.sizes().graph_id(i)));
+        }
+      }
+    }
+    if ((info.options.max_bytes != 0 && info.num_bytes + bytes > info.options.max_bytes) ||
+        num_bytes_ + bytes > max_bytes_) {
+      return absl::ResourceExhaustedError("bytes");
+    }
+    if (producer) dataset->last_sequence[producer->producer] = producer->sequence;
+    if (n == 0) return result;
+    PH_RETURN_IF_ERROR(dataset->histogram.AddTable(chunk.sizes()));
+    std::vector<std::string> columns;
+    for (size_t t = 0; t < chunk.num_columns(); ++t) columns.emplace_back(chunk.column(t));
+    auto owned = std::make_shared<const std::vector<std::string>>(std::move(columns));
+    std::vector<absl::string_view> views(owned->begin(), owned->end());
+    PH_ASSIGN_OR_RETURN(GraphChunk copy, GraphChunk::Create(info.schema.get(), chunk.sizes(),
+                                                            std::move(views), owned));
+    dataset->chunks.push_back(std::make_shared<const GraphChunk>(std::move(copy)));
+    dataset->group_ids.insert(dataset->group_ids.end(), group_ids.begin(), group_ids.end());
+    result.num_appended = n;
+    result.first_graph = info.num_graphs;
+    info.num_graphs += n;
+    info.num_records += 1;
+    info.num_bytes += bytes;
+    num_bytes_ += bytes;
+    result.num_graphs = info.num_graphs;
+    return result;
+  }
+
+  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    if (dataset->info.state == DatasetState::kOpen) dataset->info.version = ++last_version_;
+    dataset->info.state = DatasetState::kSealed;
+    return dataset->info;
+  }
+
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    return dataset->info;
+  }
+
+  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    return dataset->histogram;
+  }
+
+  absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
+    absl::MutexLock lock(&mutex_);
+    if (!page_token.empty()) PH_RETURN_IF_ERROR(CheckDatasetName(page_token));
+    const size_t bound = page_size == 0 ? kDefaultPageSize : std::min(page_size, kMaxPageSize);
+    DatasetList list;
+    for (auto it = datasets_.upper_bound(std::string(page_token)); it != datasets_.end(); ++it) {
+      if (list.datasets.size() == bound) {
+        list.next_page_token = list.datasets.back().name;
+        break;
+      }
+      list.datasets.push_back(it->second->info);
+    }
+    return list;
+  }
+
+  absl::Status Delete(absl::string_view name) override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    num_bytes_ -= dataset->info.num_bytes;
+    datasets_.erase(std::string(name));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<VerifyReport> Verify(
+      absl::string_view name,
+      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
+    PH_ASSIGN_OR_RETURN(const DatasetInfo info, Get(name));
+    VerifyReport report;
+    VerifyProgress done = {0, info.num_records, 0, info.num_bytes};
+    while (report.num_records < info.num_records) {
+      done.num_records = ++report.num_records;
+      if (!progress(done)) return absl::CancelledError(name);
+    }
+    report.num_graphs = info.num_graphs;
+    report.num_bytes = info.num_bytes;
+    return report;
+  }
+
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    return std::make_shared<const Reader>(*dataset);
+  }
+
+ private:
+  struct Dataset {
+    explicit Dataset(size_t num_components) : histogram(num_components) {}
+
+    DatasetInfo info;
+    SizeHistogram histogram;
+    std::vector<std::shared_ptr<const GraphChunk>> chunks;
+    std::vector<uint64_t> group_ids;
+    std::map<std::string, uint64_t> last_sequence;
+  };
+
+  class Reader final : public DatasetReader {
+   public:
+    explicit Reader(Dataset dataset) : dataset_(std::move(dataset)) {
+      for (const auto& chunk : dataset_.chunks) {
+        for (size_t i = 0; i < chunk->num_graphs(); ++i) {
+          const auto tuple = chunk->sizes().tuple(i);
+          counts_.insert(counts_.end(), tuple.begin(), tuple.end());
+          graph_ids_.push_back(chunk->sizes().graph_id(i));
+          graphs_.push_back({chunk.get(), i});
+        }
+      }
+    }
+    const DatasetInfo& info() const override { return dataset_.info; }
+    const SizeHistogram& histogram() const override { return dataset_.histogram; }
+    absl::Span<const uint32_t> counts() const override { return counts_; }
+    absl::Span<const uint64_t> graph_ids() const override { return graph_ids_; }
+    absl::Span<const uint64_t> group_ids() const override { return dataset_.group_ids; }
+    absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+    absl::StatusOr<StoredGraph> Graph(size_t i) const override {
+      if (i >= graphs_.size()) return absl::OutOfRangeError(absl::StrCat("graph ", i));
+      return graphs_[i];
+    }
+
+   private:
+    Dataset dataset_;
+    std::vector<uint32_t> counts_;
+    std::vector<uint64_t> graph_ids_;
+    std::vector<StoredGraph> graphs_;
+  };
+
+  absl::StatusOr<std::shared_ptr<Dataset>> Find(absl::string_view name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto found = datasets_.find(std::string(name));
+    if (found == datasets_.end()) return absl::NotFoundError(name);
+    return found->second;
+  }
+
+  const uint64_t max_bytes_;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::shared_ptr<Dataset>> datasets_ ABSL_GUARDED_BY(mutex_);
+  uint64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_TESTS_DATASETS_MEMORY_DATASET_STORE_H_

@@ -1,0 +1,187 @@
+#include "service/delivery/lease_table.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr absl::Duration kLease = absl::Seconds(10);
+constexpr size_t kMany = 100;
+
+LeaseTable Table(uint64_t batches, Sharing sharing = Sharing::Dynamic(),
+                 const BatchSet& done = {}) {
+  return LeaseTable(Dealing::Create({0, batches}, {}, std::move(sharing)).value(), kLease, done);
+}
+
+// The batch, or the outcome as a negative number.
+int64_t Next(LeaseTable& table, SessionId session, absl::Time now = kStart,
+             size_t max_in_flight = kMany) {
+  const Lease lease = table.Next(session, max_in_flight, now);
+  if (lease.outcome == LeaseOutcome::kLeased) return static_cast<int64_t>(lease.batch);
+  return -static_cast<int64_t>(lease.outcome);
+}
+constexpr int64_t kTooMany = -static_cast<int64_t>(LeaseOutcome::kTooManyInFlight);
+constexpr int64_t kAllLeased = -static_cast<int64_t>(LeaseOutcome::kAllLeased);
+constexpr int64_t kFinished = -static_cast<int64_t>(LeaseOutcome::kFinished);
+
+TEST(LeaseTableTest, FirstComeFirstServedUntilAllIsDone) {
+  LeaseTable table = Table(3);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(Next(table, 2), 1);
+  EXPECT_EQ(Next(table, 2), 2);
+  EXPECT_EQ(Next(table, 1), kAllLeased);
+  EXPECT_EQ(table.num_leased(), 3U);
+  EXPECT_EQ(table.Acknowledge(1, {0}, kStart), 1U);
+  EXPECT_EQ(table.Acknowledge(2, {1, 2}, kStart), 2U);
+  EXPECT_EQ(Next(table, 1), kFinished);
+  EXPECT_TRUE(table.finished());
+  EXPECT_EQ(table.num_leased(), 0U);
+}
+
+TEST(LeaseTableTest, AnEmptyEpochIsFinished) {
+  LeaseTable table = Table(0);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), kFinished);
+  EXPECT_TRUE(table.finished());
+}
+
+TEST(LeaseTableTest, WhatIsInFlightIsBounded) {
+  LeaseTable table = Table(5);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  EXPECT_EQ(Next(table, 1, kStart, 2), 0);
+  EXPECT_EQ(Next(table, 1, kStart, 2), 1);
+  EXPECT_EQ(Next(table, 1, kStart, 2), kTooMany);
+  // Expired is still in flight: the session has it.
+  EXPECT_EQ(table.Expire(kStart + kLease), 2U);
+  EXPECT_EQ(Next(table, 1, kStart + kLease, 2), kTooMany);
+  EXPECT_THAT(table.InFlight(1), ElementsAre(0, 1));
+  table.Acknowledge(1, {0}, kStart + kLease);
+  EXPECT_EQ(Next(table, 1, kStart + kLease, 2), 2);
+}
+
+TEST(LeaseTableTest, ExpiresAtItsTimeAndNotBefore) {
+  LeaseTable table = Table(2);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  EXPECT_EQ(table.NextExpiry(), absl::InfiniteFuture());
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(table.NextExpiry(), kStart + kLease);
+  EXPECT_EQ(table.Expire(kStart + kLease - absl::Nanoseconds(1)), 0U);
+  EXPECT_EQ(table.Expire(kStart + kLease), 1U);
+  EXPECT_EQ(table.Expire(kStart + kLease), 0U);
+  EXPECT_EQ(table.counters().expired, 1U);
+}
+
+TEST(LeaseTableTest, AnotherSessionGetsWhatExpiredAndTheFirstAcknowledgementCounts) {
+  LeaseTable table = Table(2);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), 0);
+  const absl::Time later = kStart + kLease;
+  table.Expire(later);
+  // Not to whom it was sent already.
+  EXPECT_EQ(Next(table, 1, later), 1);
+  EXPECT_EQ(Next(table, 1, later), kAllLeased);
+  const Lease again = table.Next(2, kMany, later);
+  EXPECT_EQ(again.batch, 0U);
+  EXPECT_TRUE(again.redelivered);
+  // From the one whose lease is over.
+  EXPECT_EQ(table.Acknowledge(1, {0}, later), 1U);
+  EXPECT_THAT(table.InFlight(2), IsEmpty());
+  EXPECT_EQ(table.Acknowledge(2, {0, 0}, later), 0U);
+  EXPECT_EQ(table.counters().duplicates, 2U);
+  EXPECT_EQ(table.counters().acknowledged, 1U);
+  EXPECT_EQ(table.counters().redelivered, 1U);
+}
+
+TEST(LeaseTableTest, AnAcknowledgementRenewsTheOtherLeases) {
+  LeaseTable table = Table(2);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  Next(table, 1);
+  Next(table, 1);
+  table.Acknowledge(1, {0}, kStart + absl::Seconds(9));
+  EXPECT_EQ(table.Expire(kStart + absl::Seconds(18)), 0U);
+  EXPECT_EQ(table.Expire(kStart + absl::Seconds(19)), 1U);
+}
+
+TEST(LeaseTableTest, AGoneSessionsBatchesComeNextAndItMayStillAcknowledge) {
+  LeaseTable table = Table(5);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(Next(table, 2), 1);
+  EXPECT_EQ(Next(table, 1), 2);
+  table.SessionGone(1);
+  table.SessionGone(1);
+  EXPECT_FALSE(table.IsPresent(1));
+  EXPECT_EQ(table.counters().given_back, 2U);
+  EXPECT_EQ(table.num_leased(), 1U);
+  EXPECT_EQ(Next(table, 2), 0);
+  EXPECT_EQ(table.Acknowledge(1, {2}, kStart), 1U);
+  EXPECT_EQ(Next(table, 2), 3);
+  EXPECT_EQ(table.Acknowledge(1, {0}, kStart), 1U);
+  EXPECT_THAT(table.InFlight(2), ElementsAre(1, 3));
+}
+
+TEST(LeaseTableTest, ARanksNewSessionTakesItsStepsOverInOrder) {
+  LeaseTable table = Table(7, Sharing::Ranked(2));
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 1), IsOk());
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(Next(table, 1), 2);
+  EXPECT_EQ(Next(table, 1), 4);
+  EXPECT_EQ(table.Acknowledge(1, {2}, kStart), 1U);
+  ASSERT_THAT(table.Join(3, 0), IsOk());
+  EXPECT_FALSE(table.IsPresent(1));
+  EXPECT_EQ(Next(table, 3), 0);
+  EXPECT_EQ(Next(table, 3), 4);
+  EXPECT_EQ(Next(table, 3), 6);
+  EXPECT_EQ(Next(table, 3), kAllLeased);
+  // Nobody else could do it.
+  EXPECT_EQ(table.NextExpiry(), absl::InfiniteFuture());
+  EXPECT_EQ(table.Expire(absl::InfiniteFuture()), 0U);
+  // The old stream ends late.
+  table.SessionGone(1);
+  EXPECT_THAT(table.InFlight(3), ElementsAre(0, 4, 6));
+  table.Acknowledge(3, {0, 4, 6}, kStart);
+  EXPECT_EQ(Next(table, 3), kFinished);
+  // Rank 1 gets padding as its last step.
+  for (const int64_t batch : {1, 3, 5, 7}) EXPECT_EQ(Next(table, 2), batch);
+}
+
+TEST(LeaseTableTest, GoesOnFromWhatWasDone) {
+  LeaseTable table = Table(6, Sharing::Dynamic(), BatchSet::Of({0, 1, 4, 99}));
+  EXPECT_EQ(table.num_done(), 3U);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), 2);
+  // Sent by the server's earlier run.
+  EXPECT_EQ(table.Acknowledge(1, {3}, kStart), 1U);
+  EXPECT_EQ(Next(table, 1), 5);
+  EXPECT_EQ(table.counters().acknowledged, 1U);
+}
+
+TEST(LeaseTableTest, Refuses) {
+  LeaseTable table = Table(3, Sharing::Ranked(2, LastSteps::kDropped));
+  EXPECT_THAT(table.Join(1, 2),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2: there are 2")));
+  ASSERT_THAT(table.Join(1, 1), IsOk());
+  EXPECT_THAT(table.Join(1, 0), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("session 1")));
+  EXPECT_THAT(table.CheckDealt({0, 1}), IsOk());
+  EXPECT_THAT(table.CheckDealt({0, 2}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch 2")));
+  EXPECT_THAT(table.CheckDealt({~uint64_t{0}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not dealt")));
+}
+
+}  // namespace
+}  // namespace packhouse
