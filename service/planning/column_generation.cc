@@ -136,13 +136,16 @@ class ColumnGeneration {
   }
 
   // The program over all patterns, or until its value, rounded up, cannot change any more.
-  // False if the budget ended before.
+  // Leaves a share of the budget for rounding; false if it is used up nevertheless.
   bool Solve() {
+    const uint64_t reserve = budget_.remaining() / 4;
     for (int round = 0; round < kMaxRounds; ++round) {
       if (!program_.SolvePrimal(budget_)) return false;
       if (static_cast<double>(result_.lower_bound) + kTolerance >= program_.Value()) return true;
       if (!Price()) return true;
       if (budget_.remaining() == 0) return false;
+      // Whole packs need their share; a program that is not at its optimum gives good ones, too.
+      if (budget_.remaining() < reserve) return program_.SolvePrimal(budget_);
     }
     return true;
   }

@@ -136,7 +136,7 @@ class Optimizer {
     if (is_quick) GenerateColumns();
     for (uint64_t run = 1; run < kMixingRuns && !Done(); ++run) Mix(run);
     const bool is_slow = !is_quick && SuitsColumnGeneration(problem_, budget_.remaining());
-    if (!Done()) Improve(kImprovementTries, budget_.remaining() / (is_slow ? kQuickShare : 1));
+    if (!Done()) Improve(kImprovementTries, budget_.remaining() / (is_slow ? kEarlyShare : 1));
     if (!Done() && is_slow) GenerateColumns();
   }
 
@@ -172,7 +172,11 @@ class Optimizer {
     generation.lower_bound = bound_.packs;
     generation.seed = options_.seed;
     generation.vector_level = options_.vector_level;
-    ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool_, generation, budget_);
+    // What it leaves is for improvement.
+    const uint64_t share = budget_.remaining() - budget_.remaining() / 4;
+    WorkBudget part(share, options_.given_up);
+    ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool_, generation, part);
+    budget_.Spend(share - part.remaining());
     if (result.lower_bound > bound_.packs) {
       bound_ = {result.lower_bound, LowerBoundKind::kLinearProgram, 0};
     }
@@ -272,7 +276,9 @@ class Optimizer {
 
   static constexpr uint32_t kWarmTries = 60;
   static constexpr uint32_t kImprovementTries = 400;
-  static constexpr uint64_t kQuickShare = 5;
+  // Of the budget: what column generation may need to come first, what improvement gets before it.
+  static constexpr uint64_t kQuickShare = 2;
+  static constexpr uint64_t kEarlyShare = 5;
 
   const OptimizerOptions& options_;
   WorkBudget budget_;
