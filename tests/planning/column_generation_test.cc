@@ -13,6 +13,7 @@
 #include "service/planning/pattern_program.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
@@ -24,23 +25,6 @@ namespace {
 using ::testing::IsEmpty;
 
 constexpr uint64_t kSteps = 200'000;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
-
-PackingPlan PlanOf(const PackingProblem& problem, std::vector<Pattern> patterns) {
-  PackingPlan plan = problem.empty_plan();
-  plan.patterns = std::move(patterns);
-  return plan;
-}
 
 bool HasWeightless(const PackingProblem& problem) {
   for (size_t i = 0; i < problem.num_items(); ++i) {

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -23,23 +24,6 @@ using ::testing::IsEmpty;
 
 // A pack: copies by item. And how many packs are like that.
 using Packs = std::map<std::map<uint32_t, uint64_t>, uint64_t>;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
-
-PackingPlan PlanOf(const PackingProblem& problem, std::vector<Pattern> patterns) {
-  PackingPlan plan = problem.empty_plan();
-  plan.patterns = std::move(patterns);
-  return plan;
-}
 
 Packs PacksOf(absl::Span<const Pattern> patterns) {
   Packs packs;

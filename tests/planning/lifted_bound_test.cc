@@ -11,6 +11,7 @@
 #include "service/planning/pattern_pricing.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
@@ -20,17 +21,6 @@ namespace packhouse {
 namespace {
 
 constexpr uint64_t kAmple = uint64_t{1} << 50;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
 
 LowerBound Lifted(const PackingProblem& problem, VectorLevel level = BestVectorLevel()) {
   WorkBudget budget(kAmple);

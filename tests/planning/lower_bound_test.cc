@@ -8,22 +8,12 @@
 #include "gtest/gtest.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
 namespace {
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
 
 void ExpectBound(const LowerBound& bound, uint64_t packs, size_t component) {
   EXPECT_EQ(bound.packs, packs);

@@ -11,6 +11,7 @@
 #include "service/planning/first_fit_decreasing.h"
 #include "service/planning/lower_bound.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -21,23 +22,6 @@ namespace {
 using ::testing::Optional;
 
 constexpr uint64_t kAmple = uint64_t{1} << 40;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
-
-PackingPlan PlanOf(const PackingProblem& problem, std::vector<Pattern> patterns) {
-  PackingPlan plan = problem.empty_plan();
-  plan.patterns = std::move(patterns);
-  return plan;
-}
 
 std::optional<std::vector<Pattern>> Mix(const PackingProblem& problem, const MixingOptions& options,
                                         uint64_t steps = kAmple) {

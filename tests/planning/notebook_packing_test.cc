@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "service/planning/planner.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/support/sizes_csv.h"
 #include "tests/support/status_matchers.h"
 
@@ -18,10 +19,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
 
 // "nodes/edges" in percent as the notebook prints them, one per heuristic: product, sum, max, min,
 // nodes, edges.

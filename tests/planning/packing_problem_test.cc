@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -17,17 +18,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
 
 std::vector<size_t> OriginalsOf(const PackingProblem& problem) {
   std::vector<size_t> originals;

@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -18,17 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
 
 // The worth of the best multiset of items i, i + 1, ... in this room, by trying all.
 int64_t BestByTrying(const PackingProblem& problem, const std::vector<int32_t>& values, size_t i,

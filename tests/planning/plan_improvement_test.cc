@@ -10,6 +10,7 @@
 #include "service/planning/first_fit_decreasing.h"
 #include "service/planning/lower_bound.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -18,12 +19,6 @@ namespace packhouse {
 namespace {
 
 constexpr uint64_t kSteps = 300'000;
-
-PackingPlan PlanOf(const PackingProblem& problem, std::vector<Pattern> patterns) {
-  PackingPlan plan = problem.empty_plan();
-  plan.patterns = std::move(patterns);
-  return plan;
-}
 
 // As bad as a plan can be.
 std::vector<Pattern> OneGraphAPack(const PackingProblem& problem) {

@@ -14,6 +14,7 @@
 #include "service/planning/packing_problem.h"
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/planning/vector_levels.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
@@ -24,17 +25,6 @@ namespace {
 
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
 
 OptimizerOptions StepsOf(uint64_t steps) {
   OptimizerOptions options;

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "service/planning/baselines.h"
 #include "tests/planning/random_worlds.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -22,10 +23,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
 
 SizeSchema SchemaOf(size_t l) {
   std::vector<std::string> names;

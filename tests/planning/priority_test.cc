@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -19,10 +20,6 @@ constexpr PriorityKind kKinds[] = {PriorityKind::kProduct, PriorityKind::kSum, P
                                    PriorityKind::kMin, PriorityKind::kComponent};
 // All a priority can tell apart.
 constexpr PriorityValue kSaturated = PriorityValue{1} << 126;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
 
 PriorityFunction FunctionOf(const Priority& priority, const Limits& limits) {
   return PriorityFunction::Create(priority, limits).value();

@@ -14,6 +14,7 @@
 #include "tests/planning/exact_solver.h"
 #include "tests/planning/random_worlds.h"
 #include "tests/planning/reference_tuple_packing.h"
+#include "tests/planning/small_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -21,17 +22,6 @@ namespace packhouse {
 namespace {
 
 using ::testing::IsEmpty;
-
-Limits LimitsOf(std::vector<uint64_t> capacities) {
-  return Limits::Create(std::move(capacities)).value();
-}
-
-SizeHistogram HistogramOf(size_t l,
-                          const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& counts) {
-  SizeHistogram histogram(l);
-  for (const auto& [tuple, count] : counts) EXPECT_THAT(histogram.Add(tuple, count), IsOk());
-  return histogram;
-}
 
 constexpr std::pair<PlacementRule, OpeningRule> kRules[] = {
     {PlacementRule::kBestFit, OpeningRule::kOneGraph},
