@@ -78,7 +78,15 @@ class Optimizer {
     std::vector<PatternEntry> entries;
     for (uint32_t i = 0; i < whole_.num_items(); ++i) {
       if (!IsWeightless(whole_, i)) continue;
-      for (uint64_t left = whole_.count(i); left != 0;) {
+      uint64_t left = whole_.count(i);
+      // Far more than one pack can list have packs of their own.
+      constexpr uint64_t kMostListed = uint64_t{UINT32_MAX} * 16;
+      if (left > kMostListed) {
+        const uint64_t repeats = (left - kMostListed) / UINT32_MAX;
+        if (repeats != 0) patterns.push_back({{{i, UINT32_MAX}}, repeats});
+        left -= repeats * UINT32_MAX;
+      }
+      while (left != 0) {
         const auto copies = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
         entries.push_back({i, copies});
         left -= copies;
