@@ -25,7 +25,7 @@ LeaseCounters Sum(const LeaseCounters& a, const LeaseCounters& b) {
 absl::StatusOr<std::unique_ptr<EpochDelivery>> EpochDelivery::Open(EpochIdentity identity,
                                                                    absl::Duration lease_duration,
                                                                    JobLedger* ledger,
-                                                                   LedgerLog* log) {
+                                                                   RecordLog* log) {
   PH_RETURN_IF_ERROR(CheckIdentity(identity));
   const EpochState* const state = ledger->Find(identity.key);
   if (state != nullptr) PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "load"));

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/datasets/record_log.h"
 #include "service/delivery/cursor.h"
 #include "service/delivery/dealing.h"
 #include "service/delivery/epoch_identity.h"
@@ -71,7 +72,7 @@ class EpochDelivery {
   // INVALID_ARGUMENT as CheckIdentity().
   static absl::StatusOr<std::unique_ptr<EpochDelivery>> Open(EpochIdentity identity,
                                                              absl::Duration lease_duration,
-                                                             JobLedger* ledger, LedgerLog* log);
+                                                             JobLedger* ledger, RecordLog* log);
 
   // Takes part in the current generation, or starts a new one, which ends all sessions of the one
   // before:
@@ -134,7 +135,7 @@ class EpochDelivery {
 
  private:
   EpochDelivery(EpochIdentity identity, absl::Duration lease_duration, JobLedger* ledger,
-                LedgerLog* log)
+                RecordLog* log)
       : identity_(std::move(identity)),
         lease_duration_(lease_duration),
         ledger_(ledger),
@@ -152,7 +153,7 @@ class EpochDelivery {
   const EpochIdentity identity_;
   const absl::Duration lease_duration_;
   JobLedger* const ledger_;
-  LedgerLog* const log_;
+  RecordLog* const log_;
 
   // Of the current generation.
   std::unique_ptr<LeaseTable> table_;

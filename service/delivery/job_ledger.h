@@ -29,25 +29,6 @@
 
 namespace packhouse {
 
-// Where records last. Implementations say which threads may call.
-class LedgerLog {
- public:
-  virtual ~LedgerLog() = default;
-
-  // All of the records, in this order, or with an error none; durable when it returns OK. If it
-  // cannot tell whether they are there (the disk fails as they are made durable), it returns an
-  // error, and refuses everything until it is opened anew: then the ledger is replayed, and either
-  // is fine.
-  virtual absl::Status Append(absl::Span<const std::string> records) = 0;
-
-  // All records in the order in which they were appended.
-  virtual absl::StatusOr<std::vector<std::string>> ReadAll() = 0;
-
-  // Puts `records` in the place of all there are; with an error everything stays. Must not be
-  // called while a record is appended that was not applied: the snapshot would lack it.
-  virtual absl::Status Replace(absl::Span<const std::string> records) = 0;
-};
-
 // One epoch. `generation` is 0 until one has started.
 struct EpochState {
   EpochIdentity identity;
@@ -81,7 +62,7 @@ class JobLedger {
   // 0 if there was none.
   uint64_t LastGeneration(const std::string& job) const;
 
-  // Records whose Replay() gives the same state: for LedgerLog::Replace().
+  // Records whose Replay() gives the same state: for RecordLog::Replace().
   std::vector<std::string> Snapshot() const;
 
   friend bool operator==(const JobLedger&, const JobLedger&) = default;

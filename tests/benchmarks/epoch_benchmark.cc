@@ -149,7 +149,7 @@ void BM_PlanRounds(benchmark::State& state) {
 BENCHMARK(BM_PlanRounds)->Unit(benchmark::kMillisecond);
 
 // A log in memory: what is measured is all but the disk.
-class MemoryLog final : public LedgerLog {
+class MemoryLog final : public RecordLog {
  public:
   absl::Status Append(absl::Span<const std::string> records) override {
     for (const std::string& record : records) bytes_ += record.size();

@@ -14,7 +14,7 @@
 namespace packhouse {
 
 // A log whose disk fails when it is told to.
-class FailingLog final : public LedgerLog {
+class FailingLog final : public RecordLog {
  public:
   enum class Failure {
     kNone,
