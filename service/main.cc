@@ -12,6 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "service/datasets/lmdb_dataset_store.h"
+#include "service/datasets/lmdb_record_log.h"
 #include "service/metrics/http_endpoint.h"
 #include "service/metrics/metrics.h"
 #include "service/options.h"
@@ -46,10 +48,47 @@ int Fail(const absl::Status& status) {
   return 1;
 }
 
+// Null without --data-dir.
+absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> OpenDatasets(const Options& options,
+                                                               CommitObserver* observer) {
+  if (options.data_dir.empty()) return nullptr;
+  LmdbDatasetStore::Options store;
+  store.folder = options.data_dir + "/datasets";
+  store.max_bytes = options.max_store_bytes;
+  store.observer = observer;
+  auto datasets = LmdbDatasetStore::Open(store);
+  if (!datasets.ok()) {
+    return absl::Status(datasets.status().code(),
+                        absl::StrCat("--data-dir: ", datasets.status().message()));
+  }
+  if ((*datasets)->is_read_only()) {
+    spdlog::warn(R"("event":"data sets are read-only","folder":"{}")", store.folder);
+  }
+  return datasets;
+}
+
+// Null without --data-dir.
+absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLedger(const Options& options) {
+  if (options.data_dir.empty()) return nullptr;
+  LmdbRecordLog::Options log;
+  log.folder = options.data_dir + "/delivery";
+  auto ledger = LmdbRecordLog::Open(log);
+  if (!ledger.ok()) {
+    return absl::Status(ledger.status().code(),
+                        absl::StrCat("--data-dir: ", ledger.status().message()));
+  }
+  return ledger;
+}
+
 int Run(const Options& options, const sigset_t& signals) {
   metrics::Metrics metrics(kVersion);
   rpc::SystemClock clock;
-  auto server = rpc::Server::Start(options.server, &clock, &metrics, &metrics);
+  auto datasets = OpenDatasets(options, &metrics);
+  if (!datasets.ok()) return Fail(datasets.status());
+  auto ledger = OpenLedger(options);
+  if (!ledger.ok()) return Fail(ledger.status());
+  auto server = rpc::Server::Start(options.server, &clock, &metrics, &metrics, datasets->get(),
+                                   ledger->get());
   if (!server.ok()) return Fail(server.status());
 
   std::unique_ptr<metrics::HttpEndpoint> http;
@@ -80,8 +119,8 @@ int Run(const Options& options, const sigset_t& signals) {
   (*server)->Drain(options.drain_timeout);
   spdlog::info(R"("event":"drained")");
   spdlog::shutdown();
-  // All calls have ended and nothing durable is held; stopping the HTTP server in good order would
-  // wait up to two seconds for its next poll.
+  // All calls have ended, and what they were answered is on the disk; stopping the HTTP server in
+  // good order would wait up to two seconds for its next poll.
   std::_Exit(0);
 }
 

@@ -49,6 +49,14 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.add_option("--plan-threads", server.call_threads, "threads that answer unary calls")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--append-threads", server.append_threads,
+                 "threads that wait for the disk: so many appends, at most, share one flush of it")
+      ->check(CLI::Range(1, 256));
+  app.add_option("--data-dir", options.data_dir,
+                 "folder, on a local disk, of data sets and epochs; \"\" for none");
+  app.add_option("--max-store-bytes", options.max_store_bytes,
+                 "most bytes of all data sets on the disk; a quarter more is mapped")
+      ->check(CLI::Range(kMiB, uint64_t{1} << 45));
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
   app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_OPTIONS_H_
 #define PACKHOUSE_SERVICE_OPTIONS_H_
 
+#include <cstdint>
 #include <string>
 #include <variant>
 
@@ -12,6 +13,9 @@ namespace packhouse {
 
 struct Options {
   rpc::ServerOptions server;
+  // Where data sets and epochs are kept. Empty: nowhere, the server has none.
+  std::string data_dir;
+  uint64_t max_store_bytes = uint64_t{64} << 30;
   std::string http_address;  // Empty: no HTTP.
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "client/cli/gnuplot.h"
 #include "client/cli/histogram_plot.h"
+#include "client/cli/histogram_summary.h"
 #include "client/cli/sizes_file.h"
 #include "client/cli/table.h"
 #include "client/cpp/little_endian.h"
@@ -115,23 +116,11 @@ absl::StatusOr<v1::Histogram> CountFile(v1::HistogramService::StubInterface& stu
 
 absl::Status PrintSummary(const std::string& name, const v1::Histogram& histogram,
                           std::size_t distinct) {
-  const int components = histogram.components_size();
-  if (histogram.component_totals_size() != components ||
-      histogram.component_maxima_size() != components) {
-    return absl::InternalError("the server's histogram lacks totals or maxima");
-  }
+  const absl::StatusOr<std::string> summary = HistogramSummary(histogram);
+  if (!summary.ok()) return summary.status();
   std::cout << absl::StrFormat("%d graphs of %d sizes in %s\n\n", histogram.num_graphs(), distinct,
-                               name);
-  TextTable table({{"component", ""}, {"total", ""}, {"mean", ""}, {"max", ""}});
-  for (int k = 0; k < components; ++k) {
-    table.AddRow({histogram.components(k), absl::StrCat(histogram.component_totals(k)),
-                  histogram.num_graphs() == 0
-                      ? "-"
-                      : absl::StrFormat("%.2f", static_cast<double>(histogram.component_totals(k)) /
-                                                    static_cast<double>(histogram.num_graphs())),
-                  absl::StrCat(histogram.component_maxima(k))});
-  }
-  std::cout << table.Render();
+                               name)
+            << *summary;
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "client/cli/sizes_file.h"
 
+#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -141,13 +142,8 @@ bool ParseWhole(absl::string_view text, uint64_t max, uint64_t& value) {
   return error == std::errc() && end == text.data() + text.size() && value <= max;
 }
 
-}  // namespace
-
-absl::StatusOr<GraphSizes> ReadSizesFile(const std::string& path) {
-  const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
-  }
+// Takes the file over.
+absl::StatusOr<GraphSizes> ReadSizes(const std::string& path, gzFile file) {
   LineReader lines(path, file);
   absl::StatusOr<std::optional<absl::string_view>> line = lines.Next();
   if (!line.ok()) return line.status();
@@ -204,6 +200,27 @@ absl::StatusOr<GraphSizes> ReadSizesFile(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has a header but no sizes"));
   }
   return sizes;
+}
+
+}  // namespace
+
+absl::StatusOr<GraphSizes> ReadSizesFile(const std::string& path) {
+  const gzFile file = gzopen(path.c_str(), "rb");
+  if (file == nullptr) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot open: ", std::strerror(errno)));
+  }
+  return ReadSizes(path, file);
+}
+
+absl::StatusOr<GraphSizes> ReadSizesStdin() {
+  // zlib closes what it was given.
+  const int input = dup(STDIN_FILENO);
+  const gzFile file = input < 0 ? nullptr : gzdopen(input, "rb");
+  if (file == nullptr) {
+    if (input >= 0) close(input);
+    return absl::NotFoundError(absl::StrCat("stdin: cannot open: ", std::strerror(errno)));
+  }
+  return ReadSizes("stdin", file);
 }
 
 absl::StatusOr<GraphSizes> ExpandHistogram(GraphSizes sizes, uint64_t max_graphs) {

@@ -40,6 +40,8 @@ struct GraphSizes {
 // not as above; DATA_LOSS if its compressed data is broken.
 // Cost: O(bytes) time, O(values) memory.
 absl::StatusOr<GraphSizes> ReadSizesFile(const std::string& path);
+// The same from the standard input, which messages call `stdin`.
+absl::StatusOr<GraphSizes> ReadSizesStdin();
 
 // One row for each graph, in file order.
 //

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
@@ -14,6 +15,11 @@ void GroupCommit::SetTotals(const StoreTotals& totals) {
 StoreTotals GroupCommit::totals() const {
   absl::MutexLock lock(&mutex_);
   return totals_;
+}
+
+absl::Status GroupCommit::failure() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_;
 }
 
 size_t GroupCommit::num_waiting() const {
@@ -41,17 +47,24 @@ absl::Status GroupCommit::Run(Change change, uint64_t num_bytes) {
       queue_.pop_front();
     }
     StoreTotals totals = totals_;
+    absl::Status failure = failure_;
     is_committing_ = true;
     mutex_.Unlock();
-    CommitTogether(group, totals);
+    CommitTogether(group, totals, failure);
     mutex_.Lock();
     is_committing_ = false;
     totals_ = totals;
+    failure_ = failure;
     for (Waiter* const waiter : group) waiter->is_done = true;
   }
 }
 
-void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals) const {
+void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
+                                 absl::Status& failure) const {
+  if (!failure.ok()) {
+    for (Waiter* const waiter : group) waiter->status = failure;
+    return;
+  }
   if (observer_ != nullptr) observer_->OnCommitBegin();
   const uint64_t bytes_before = totals.num_bytes;
   CommitSummary summary;
@@ -70,14 +83,18 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
       if (transaction.num_writes() != writes_before) return waiter->status;
       changed = totals_before;
     }
-    PH_RETURN_IF_ERROR(transaction.Commit());
+    PH_RETURN_IF_ERROR(Commit(transaction, failure));
     totals = changed;
     return absl::OkStatus();
   };
   const absl::Status status = together();
   if (!status.ok()) {
     for (Waiter* const waiter : group) {
-      waiter->status = group.size() == 1 ? status : CommitAlone(*waiter, totals);
+      if (!failure.ok()) {
+        waiter->status = failure;
+      } else {
+        waiter->status = group.size() == 1 ? status : CommitAlone(*waiter, totals, failure);
+      }
     }
   }
   if (observer_ == nullptr) return;
@@ -91,14 +108,27 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
   if (totals.num_bytes != bytes_before) observer_->OnStoreBytes(totals.num_bytes);
 }
 
-absl::Status GroupCommit::CommitAlone(Waiter& waiter, StoreTotals& totals) const {
+absl::Status GroupCommit::CommitAlone(Waiter& waiter, StoreTotals& totals,
+                                      absl::Status& failure) const {
   StoreTotals changed = totals;
   PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
                       LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kWrite));
   PH_RETURN_IF_ERROR(waiter.change(transaction, changed));
-  PH_RETURN_IF_ERROR(transaction.Commit());
+  PH_RETURN_IF_ERROR(Commit(transaction, failure));
   totals = changed;
   return absl::OkStatus();
+}
+
+absl::Status GroupCommit::Commit(LmdbTransaction& transaction, absl::Status& failure) const {
+  absl::Status status = transaction.Commit();
+  if (status.ok() || absl::IsResourceExhausted(status) ||
+      after_disk_failure_ == AfterDiskFailure::kTryAgain) {
+    return status;
+  }
+  failure = absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; nothing more is done until it is opened anew"));
+  return failure;
 }
 
 }  // namespace packhouse

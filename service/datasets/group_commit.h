@@ -16,12 +16,12 @@
 
 namespace packhouse {
 
-// What is known of the whole store, kept beside it. A change works on a copy that becomes the truth
-// with its commit.
+// What is known of a whole store of data sets or of a log, kept beside it. A change works on a copy
+// that becomes the truth with its commit.
 struct StoreTotals {
-  uint64_t next_dataset = 1;
-  uint64_t num_datasets = 0;
-  uint64_t num_bytes = 0;  // Of all records, those of deleted data sets until they are erased.
+  uint64_t next_number = 1;  // Of the next data set, or of the log's next record.
+  uint64_t num_entries = 0;  // Data sets, or records of the log.
+  uint64_t num_bytes = 0;    // Of all records, those of deleted data sets until they are erased.
 };
 
 // Runs changes one after the other and makes them durable, as many in one commit as wait. Has no
@@ -37,13 +37,24 @@ class GroupCommit {
   // it will have happened. It may be run again, should others that share its commit fail.
   using Change = absl::FunctionRef<absl::Status(LmdbTransaction&, StoreTotals&)>;
 
+  // What follows when the disk fails to make a commit durable. That it is full does not count: then
+  // nothing is there, and each change is tried alone.
+  enum class AfterDiskFailure {
+    kTryAgain,  // Each change is tried alone, and later ones as ever.
+    kRefuse,    // All changes of the commit fail, and so does every later one.
+  };
+
   // `environment` and `observer` (null: nobody watches) must outlive it.
-  GroupCommit(const LmdbEnvironment* environment, CommitObserver* observer)
-      : environment_(environment), observer_(observer) {}
+  GroupCommit(const LmdbEnvironment* environment, CommitObserver* observer,
+              AfterDiskFailure after_disk_failure = AfterDiskFailure::kTryAgain)
+      : environment_(environment), observer_(observer), after_disk_failure_(after_disk_failure) {}
 
   // Before the first Run().
   void SetTotals(const StoreTotals& totals);
   StoreTotals totals() const;
+
+  // With kRefuse, what every change is answered with since the disk failed; until then OK.
+  absl::Status failure() const;
 
   // Changes that wait for a commit to end, which they are not part of.
   size_t num_waiting() const;
@@ -60,17 +71,21 @@ class GroupCommit {
   };
 
   // Outside the lock, by the one thread that has set is_committing_.
-  void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals) const;
-  absl::Status CommitAlone(Waiter& waiter, StoreTotals& totals) const;
+  void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
+                      absl::Status& failure) const;
+  absl::Status CommitAlone(Waiter& waiter, StoreTotals& totals, absl::Status& failure) const;
+  absl::Status Commit(LmdbTransaction& transaction, absl::Status& failure) const;
 
   // Constant after construction.
   const LmdbEnvironment* const environment_;
   CommitObserver* const observer_;
+  const AfterDiskFailure after_disk_failure_;
 
   mutable absl::Mutex mutex_;
   std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mutex_);
   bool is_committing_ ABSL_GUARDED_BY(mutex_) = false;
   StoreTotals totals_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

@@ -313,23 +313,6 @@ absl::StatusOr<bool> EraseSome(LmdbTransaction& transaction, StoreTotals& totals
   return is_all;
 }
 
-absl::Status CheckFormat(const LmdbTransaction& transaction, bool& is_new) {
-  PH_ASSIGN_OR_RETURN(const auto format, transaction.Get(FormatKey()));
-  is_new = !format;
-  if (is_new) {
-    PH_ASSIGN_OR_RETURN(const LmdbCursor cursor,
-                        LmdbCursor::At(transaction, absl::string_view("\0", 1)));
-    if (!cursor.valid()) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("it is an LMDB database, but not one of packhouse: its first key is '",
-                     absl::CHexEscape(cursor.key()), "'"));
-  }
-  PH_ASSIGN_OR_RETURN(const uint64_t version, DecodeNumber(*format));
-  if (version == kStoreFormatVersion) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "format version ", version, ", this packhoused reads version ", kStoreFormatVersion));
-}
-
 // What OpenReader() and Verify() start from.
 struct OpenedDataset {
   StoredDataset dataset;
@@ -445,21 +428,17 @@ class LmdbDatasetStore::Shared {
 
   // Reads what the store is made of.
   absl::Status Load() {
-    bool is_new = false;
+    PH_ASSIGN_OR_RETURN(const bool has_format,
+                        CheckFormat(*environment_, FormatKey(), kStoreFormatVersion));
     {
       PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, Read());
-      const absl::Status format = CheckFormat(transaction, is_new);
-      if (!format.ok()) {
-        return absl::Status(format.code(), absl::StrCat("store '", environment_->folder(),
-                                                        "': ", format.message()));
-      }
       PH_RETURN_IF_ERROR(
           ForEachKey(transaction, kTombstonePrefix, [&](absl::string_view key, absl::string_view) {
             if (const auto dataset = NumberAtEnd(key)) AddDeleted(*dataset);
           }));
     }
     if (!environment_->is_read_only()) {
-      if (is_new) {
+      if (!has_format) {
         PH_RETURN_IF_ERROR(commits_.Run(
             [](LmdbTransaction& transaction, StoreTotals&) {
               return transaction.Put(FormatKey(), EncodeNumber(kStoreFormatVersion));
@@ -474,11 +453,11 @@ class LmdbDatasetStore::Shared {
     PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, Read());
     PH_RETURN_IF_ERROR(
         ForEachKey(transaction, kNamePrefix,
-                   [&](absl::string_view, absl::string_view) { ++totals.num_datasets; }));
+                   [&](absl::string_view, absl::string_view) { ++totals.num_entries; }));
     PH_RETURN_IF_ERROR(
         ForEachKey(transaction, kStatePrefix, [&](absl::string_view key, absl::string_view value) {
           const auto dataset = NumberAtEnd(key);
-          if (dataset) totals.next_dataset = std::max(totals.next_dataset, *dataset + 1);
+          if (dataset) totals.next_number = std::max(totals.next_number, *dataset + 1);
           const auto payload = CheckedPayload(key, value);
           if (!payload.ok()) return;
           const auto state = DecodeState(*payload);
@@ -557,13 +536,13 @@ absl::StatusOr<DatasetInfo> LmdbDatasetStore::Create(absl::string_view name,
     if (existing) {
       return absl::AlreadyExistsError(absl::StrCat("data set '", name, "' exists already"));
     }
-    if (totals.num_datasets >= options_.max_datasets) {
+    if (totals.num_entries >= options_.max_datasets) {
       return absl::ResourceExhaustedError(
           absl::StrCat("store '", shared_->environment().folder(), "': there are ",
-                       totals.num_datasets, " data sets, at most ", options_.max_datasets));
+                       totals.num_entries, " data sets, at most ", options_.max_datasets));
     }
-    ++totals.num_datasets;
-    definition.dataset = totals.next_dataset++;
+    ++totals.num_entries;
+    definition.dataset = totals.next_number++;
     PH_RETURN_IF_ERROR(transaction.Put(key, EncodeDefinition(definition)));
     return transaction.Put(StateKey(definition.dataset), EncodeState(state));
   };
@@ -660,7 +639,7 @@ absl::Status LmdbDatasetStore::Delete(absl::string_view name) {
   const auto erase = [&](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
     PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
     dataset = definition.dataset;
-    --totals.num_datasets;
+    --totals.num_entries;
     PH_RETURN_IF_ERROR(transaction.Put(TombstoneKey(dataset), std::string(name)));
     return transaction.Erase(NameKey(name));
   };

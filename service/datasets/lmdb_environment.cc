@@ -13,6 +13,7 @@
 #include <system_error>
 #include <type_traits>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/datasets/lmdb_page_check.h"
 #include "service/datasets/stored_values.h"
@@ -188,6 +189,31 @@ LmdbEnvironment::~LmdbEnvironment() {
 
 uint64_t LmdbEnvironment::BytesOnDisk(uint64_t value_bytes) const {
   return (value_bytes + kPageHeaderBytes + page_bytes_ - 1) / page_bytes_ * page_bytes_;
+}
+
+absl::StatusOr<bool> CheckFormat(const LmdbEnvironment& environment, absl::string_view key,
+                                 uint32_t version) {
+  const auto check = [&]() -> absl::StatusOr<bool> {
+    PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction,
+                        LmdbTransaction::Begin(environment, LmdbTransaction::Kind::kRead));
+    PH_ASSIGN_OR_RETURN(const auto format, transaction.Get(key));
+    if (!format) {
+      PH_ASSIGN_OR_RETURN(const LmdbCursor cursor,
+                          LmdbCursor::At(transaction, absl::string_view("\0", 1)));
+      if (!cursor.valid()) return false;
+      return absl::FailedPreconditionError(
+          absl::StrCat("it is an LMDB database of something else, its first key is '",
+                       absl::CHexEscape(cursor.key()), "'"));
+    }
+    PH_ASSIGN_OR_RETURN(const uint64_t found, DecodeNumber(*format));
+    if (found == version) return true;
+    return absl::FailedPreconditionError(
+        absl::StrCat("format version ", found, ", this packhoused reads version ", version));
+  };
+  const absl::StatusOr<bool> result = check();
+  if (result.ok()) return result;
+  return absl::Status(result.status().code(), absl::StrCat("store '", environment.folder(),
+                                                           "': ", result.status().message()));
 }
 
 absl::StatusOr<LmdbTransaction> LmdbTransaction::Begin(const LmdbEnvironment& environment,

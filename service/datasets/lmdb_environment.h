@@ -67,6 +67,12 @@ class LmdbEnvironment {
   bool is_read_only_ = false;
 };
 
+// Whether there is something in the environment: then it has this format, a version by itself under
+// a key of its own. FAILED_PRECONDITION naming both versions for another one, naming the first key
+// for a database of something else.
+absl::StatusOr<bool> CheckFormat(const LmdbEnvironment& environment, absl::string_view key,
+                                 uint32_t version);
+
 // One thread at a time. What is neither committed nor ended by an error is undone by the end of its
 // scope. Views last as long as the transaction, and until the next write in it.
 class LmdbTransaction {

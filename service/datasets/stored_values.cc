@@ -16,7 +16,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "values are little-endian and are read by memcpy");
 
-constexpr size_t kChecksumBytes = sizeof(uint32_t);
 // Stands for "no component" where one may be.
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
@@ -104,6 +103,9 @@ std::string HistogramKeyOf(uint64_t dataset, uint64_t first_graph) {
 std::string ProducerKey(uint64_t dataset, absl::string_view producer) {
   return absl::StrCat(ProducerPrefix(dataset), producer);
 }
+std::string LogFormatKey() { return "l"; }
+std::string LogBeginKey() { return "b"; }
+std::string LogRecordKey(uint64_t sequence) { return NumberedKey('r', sequence); }
 
 std::optional<uint64_t> NumberAtEnd(absl::string_view key) {
   if (key.size() != 1 + sizeof(uint64_t) && key.size() != 1 + 2 * sizeof(uint64_t)) {

@@ -1,8 +1,9 @@
-// Keys and small values of the embedded store; docs/storage-format.md has their grammar. What the
-// graphs themselves are stored as is in chunk_record.h.
+// Keys and small values of the embedded store and of the record log; docs/storage-format.md has
+// their grammar. What the graphs themselves are stored as is in chunk_record.h.
 #ifndef PACKHOUSE_SERVICE_DATASETS_STORED_VALUES_H_
 #define PACKHOUSE_SERVICE_DATASETS_STORED_VALUES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,6 +19,7 @@
 namespace packhouse {
 
 inline constexpr uint32_t kStoreFormatVersion = 1;
+inline constexpr uint32_t kLogFormatVersion = 1;
 
 // A key is a letter, a big-endian number or two, or a name: LMDB orders keys by their bytes, so
 // that names come in order and a data set's records in the order of their graphs.
@@ -28,6 +30,10 @@ std::string RecordKey(uint64_t dataset, uint64_t first_graph);
 std::string HistogramKeyOf(uint64_t dataset, uint64_t first_graph);
 std::string ProducerKey(uint64_t dataset, absl::string_view producer);
 std::string TombstoneKey(uint64_t dataset);
+// Of a record log, which has an environment of its own.
+std::string LogFormatKey();
+std::string LogBeginKey();
+std::string LogRecordKey(uint64_t sequence);
 // What all keys of a kind begin with.
 std::string RecordPrefix(uint64_t dataset);
 std::string HistogramPrefix(uint64_t dataset);
@@ -40,6 +46,7 @@ std::optional<uint64_t> NumberAtEnd(absl::string_view key);
 
 // Every small value ends in the CRC32C of its key and itself, so that a value under another's key
 // is noticed too. CheckedPayload() is the value without it, or DATA_LOSS.
+inline constexpr size_t kChecksumBytes = sizeof(uint32_t);
 std::string WithChecksum(absl::string_view key, std::string payload);
 absl::StatusOr<absl::string_view> CheckedPayload(absl::string_view key, absl::string_view value);
 

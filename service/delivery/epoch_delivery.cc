@@ -14,12 +14,6 @@ std::string WorkerName(const JoinRequest& request) {
   return request.sharing.ranked() ? absl::StrCat("rank ", request.lane) : request.worker;
 }
 
-LeaseCounters Sum(const LeaseCounters& a, const LeaseCounters& b) {
-  return {
-      a.leased + b.leased,         a.redelivered + b.redelivered, a.acknowledged + b.acknowledged,
-      a.duplicates + b.duplicates, a.expired + b.expired,         a.given_back + b.given_back};
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EpochDelivery>> EpochDelivery::Open(EpochIdentity identity,
@@ -46,7 +40,7 @@ uint64_t EpochDelivery::generation() const {
 }
 
 LeaseCounters EpochDelivery::counters() const {
-  return table_ ? Sum(earlier_, table_->counters()) : earlier_;
+  return table_ ? earlier_ + table_->counters() : earlier_;
 }
 
 absl::Status EpochDelivery::CheckGeneration(uint64_t generation) const {

@@ -69,6 +69,12 @@ struct LeaseCounters {
   uint64_t duplicates = 0;    // Acknowledgements of batches that were done.
   uint64_t expired = 0;
   uint64_t given_back = 0;  // By sessions that went or lost their lane.
+
+  friend LeaseCounters operator+(const LeaseCounters& a, const LeaseCounters& b) {
+    return {
+        a.leased + b.leased,         a.redelivered + b.redelivered, a.acknowledged + b.acknowledged,
+        a.duplicates + b.duplicates, a.expired + b.expired,         a.given_back + b.given_back};
+  }
 };
 
 // Thread-compatible; no clock of its own. Memory O(unacknowledged batches), besides the dealing and

@@ -10,20 +10,6 @@
 namespace packhouse {
 namespace {
 
-// Lowers capacities to what the server, the packer and the index tensors can work with.
-std::vector<uint64_t> ResolveCapacities(const GraphSchema& schema,
-                                        const StreamPackerOptions& options) {
-  std::vector<uint64_t> capacities = options.capacities;
-  for (const TensorSpec& tensor : schema.tensors()) {
-    // Only a component without a limit is lowered; a limit too large for a dtype is an error.
-    if (!tensor.index_into || options.capacities[*tensor.index_into] != kUnlimited) continue;
-    uint64_t& capacity = capacities[*tensor.index_into];
-    capacity = std::min({capacity, MaxIndex(tensor.dtype), OnlinePacker::kMaxCapacity});
-  }
-  capacities.back() = std::min(capacities.back(), options.bounds.max_graphs_per_batch);
-  return capacities;
-}
-
 // Whether a batch's bytes need a limit of their own: a padded batch's are known beforehand.
 bool LimitsBytes(const StreamPackerOptions& options) {
   return options.whole_graphs && options.padding == Padding::kNone;
@@ -47,35 +33,13 @@ uint64_t OverheadBytes(const SizeTable& sizes) {
 absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
     std::unique_ptr<PackObserver> observer) {
-  if (options.capacities.size() != schema->num_components() + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("limits: ", options.capacities.size(),
-                                                   " capacities for ", schema->num_components() + 1,
-                                                   " components"));
-  }
-  // As they were asked for: says so if there is no limit at all.
-  PH_RETURN_IF_ERROR(Limits::Create(options.capacities).status());
-  for (size_t k = 0; k < options.capacities.size(); ++k) {
-    if (options.padding == Padding::kNone || options.capacities[k] != kUnlimited) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "limits: padding needs a capacity of component '", schema->sizes().name(k), "'"));
-  }
-  std::vector<uint64_t> capacities = ResolveCapacities(*schema, options);
-  PH_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(schema.get(), capacities,
-                                                              options.padding, options.derived));
-  if (options.whole_graphs && layout.is_fixed()) {
-    const auto bytes = layout.FixedBatchBytes();
-    if (!bytes || *bytes > options.bounds.max_batch_bytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("limits: a padded batch would take ", bytes.value_or(UINT64_MAX),
-                       " bytes, at most ", options.bounds.max_batch_bytes, " are allowed"));
-    }
-  }
-  std::vector<uint64_t> usable_capacities = capacities;
-  const std::vector<uint64_t> reserved = ReservedRows(*schema, options.padding);
-  for (size_t k = 0; k < usable_capacities.size(); ++k) {
-    if (usable_capacities[k] != kUnlimited) usable_capacities[k] -= reserved[k];
-  }
-  std::vector<uint64_t> packing_capacities = usable_capacities;
+  PH_ASSIGN_OR_RETURN(
+      BatchShape shape,
+      BatchShape::Resolve(*schema, options.capacities,
+                          {options.padding, options.derived, options.whole_graphs,
+                           options.bounds.max_graphs_per_batch, options.bounds.max_batch_bytes}));
+  std::vector<uint64_t> packing_capacities(shape.usable.capacities().begin(),
+                                           shape.usable.capacities().end());
   for (uint64_t& capacity : packing_capacities) {
     capacity = std::min(capacity, OnlinePacker::kMaxCapacity);
   }
@@ -83,24 +47,21 @@ absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     packing_capacities.insert(packing_capacities.end() - 1,
                               std::min(options.bounds.max_batch_bytes, OnlinePacker::kMaxCapacity));
   }
-  PH_ASSIGN_OR_RETURN(Limits usable, Limits::Create(std::move(usable_capacities)));
   PH_ASSIGN_OR_RETURN(Limits packing_limits, Limits::Create(std::move(packing_capacities)));
   PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(packing_limits, options.packing));
-  return std::unique_ptr<StreamPacker>(new StreamPacker(
-      std::move(schema), options, std::move(capacities), std::move(usable),
-      std::move(packing_limits), std::move(layout), std::move(packer), std::move(observer)));
+  return std::unique_ptr<StreamPacker>(new StreamPacker(std::move(schema), options,
+                                                        std::move(shape), std::move(packing_limits),
+                                                        std::move(packer), std::move(observer)));
 }
 
 StreamPacker::StreamPacker(std::shared_ptr<const GraphSchema> schema,
-                           const StreamPackerOptions& options, std::vector<uint64_t> capacities,
-                           Limits usable, Limits packing_limits, BatchLayout layout,
-                           OnlinePacker packer, std::unique_ptr<PackObserver> observer)
+                           const StreamPackerOptions& options, BatchShape shape,
+                           Limits packing_limits, OnlinePacker packer,
+                           std::unique_ptr<PackObserver> observer)
     : schema_(std::move(schema)),
       requested_(options.capacities),
-      capacities_(std::move(capacities)),
-      usable_(std::move(usable)),
+      shape_(std::move(shape)),
       packing_limits_(std::move(packing_limits)),
-      layout_(std::move(layout)),
       packing_(packer.options()),
       whole_graphs_(options.whole_graphs),
       oversize_is_error_(options.oversize_is_error),
@@ -117,8 +78,8 @@ SizeTuple StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i) const {
   const auto sizes = chunk.sizes().tuple(i);
   SizeTuple tuple(sizes.begin(), sizes.end());
   if (packing_limits_.num_components() > tuple.size()) {
-    tuple.push_back(static_cast<uint32_t>(
-        std::min<uint64_t>(BytesOf(layout_, chunk, i), std::numeric_limits<uint32_t>::max())));
+    tuple.push_back(static_cast<uint32_t>(std::min<uint64_t>(
+        BytesOf(shape_.layout, chunk, i), std::numeric_limits<uint32_t>::max())));
   }
   return tuple;
 }
@@ -204,8 +165,9 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
   for (const uint64_t handle : pack) {
     graphs.push_back({&pending_[handle].held->chunk, pending_[handle].index});
   }
-  absl::StatusOr<Batch> batch = whole_graphs_ ? Collate(layout_, graphs, bounds_.max_batch_bytes)
-                                              : CollateSizes(layout_, graphs);
+  absl::StatusOr<Batch> batch = whole_graphs_
+                                    ? Collate(shape_.layout, graphs, bounds_.max_batch_bytes)
+                                    : CollateSizes(shape_.layout, graphs);
   if (!batch.ok()) return batch;
   for (const uint64_t handle : pack) {
     const PendingGraph graph = pending_[handle];

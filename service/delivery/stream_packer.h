@@ -23,6 +23,7 @@
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
 #include "service/collation/collate.h"
+#include "service/delivery/batch_shape.h"
 #include "service/delivery/byte_quota.h"
 #include "service/delivery/pack_observer.h"
 #include "service/graphs/graph_chunk.h"
@@ -110,9 +111,9 @@ class StreamPacker {
   const GraphSchema& schema() const { return *schema_; }
   // Shape of a batch, and most real rows in it; per component, `graphs` last. A component without a
   // limit takes 2^31 - 1 rows all the same.
-  absl::Span<const uint64_t> capacities() const { return capacities_; }
-  const Limits& usable() const { return usable_; }
-  const BatchLayout& layout() const { return layout_; }
+  absl::Span<const uint64_t> capacities() const { return shape_.capacities; }
+  const Limits& usable() const { return shape_.usable; }
+  const BatchLayout& layout() const { return shape_.layout; }
   const OnlinePackerOptions& packing() const { return packing_; }
 
   // Totals since Create().
@@ -137,8 +138,8 @@ class StreamPacker {
   };
 
   StreamPacker(std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
-               std::vector<uint64_t> capacities, Limits usable, Limits packing_limits,
-               BatchLayout layout, OnlinePacker packer, std::unique_ptr<PackObserver> observer);
+               BatchShape shape, Limits packing_limits, OnlinePacker packer,
+               std::unique_ptr<PackObserver> observer);
 
   // What is packed: the size tuple, and the graph's bytes if they are a limit of their own.
   SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
@@ -150,11 +151,9 @@ class StreamPacker {
 
   const std::shared_ptr<const GraphSchema> schema_;
   const std::vector<uint64_t> requested_;
-  const std::vector<uint64_t> capacities_;
-  const Limits usable_;
+  const BatchShape shape_;
   // Usable, with every component limited; a ragged batch has one more component, its bytes.
   const Limits packing_limits_;
-  const BatchLayout layout_;
   const OnlinePackerOptions packing_;
   const bool whole_graphs_;
   const bool oversize_is_error_;

@@ -17,10 +17,24 @@ const Histogram::BucketBoundaries kStreamSeconds = {0.01, 0.1, 1, 10, 60, 600, 3
 const Histogram::BucketBoundaries kGapBuckets = {0,    0.0001, 0.0005, 0.001, 0.005, 0.01,
                                                  0.02, 0.05,   0.1,    0.2,   0.5,   1};
 
+// Most of a commit is the disk's flush.
+const Histogram::BucketBoundaries kCommitSeconds = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
+                                                    0.01,   0.025,   0.05,   0.1,   0.25,   0.5,
+                                                    1,      2.5,     5,      10};
+const Histogram::BucketBoundaries kChangesBuckets = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+
 bool IsStream(size_t method) {
-  return method == static_cast<size_t>(rpc::Method::kPack) ||
-         method == static_cast<size_t>(rpc::Method::kObserve) ||
-         method == static_cast<size_t>(rpc::Method::kTune);
+  switch (static_cast<rpc::Method>(method)) {
+    case rpc::Method::kPack:
+    case rpc::Method::kObserve:
+    case rpc::Method::kTune:
+    case rpc::Method::kAppend:
+    case rpc::Method::kVerifyDataset:
+    case rpc::Method::kLoad:
+      return true;
+    default:
+      return false;
+  }
 }
 
 prometheus::Counter& Counter(prometheus::Registry& registry, const std::string& name,
@@ -91,6 +105,24 @@ Metrics::Metrics(const std::string& version)
                                   "Time to plan a histogram, all heuristics.", kUnarySeconds)),
       plan_gap_(Distribution(registry_, "packhouse_plan_gap_ratio",
                              "Packs of the best plan over the lower bound, less 1.", kGapBuckets)),
+      durable_commits_(Counter(registry_, "packhouse_commits_total",
+                               "Commits of the store of data sets, by result; after a failed one "
+                               "each of its changes is tried on its own.",
+                               {{"result", "durable"}})),
+      failed_commits_(Counter(registry_, "packhouse_commits_total",
+                              "Commits of the store of data sets, by result; after a failed one "
+                              "each of its changes is tried on its own.",
+                              {{"result", "failed"}})),
+      commit_duration_(Distribution(registry_, "packhouse_commit_duration_seconds",
+                                    "Time of a commit, the disk's flush included.",
+                                    kCommitSeconds)),
+      commit_changes_(Distribution(registry_, "packhouse_commit_changes",
+                                   "Appends and other changes that became durable in one commit.",
+                                   kChangesBuckets)),
+      committed_bytes_(Counter(registry_, "packhouse_committed_bytes_total",
+                               "Bytes of the changes that became durable.")),
+      store_bytes_(
+          Gauge(registry_, "packhouse_store_bytes", "Bytes of all data sets on the disk.")),
       real_rows_(prometheus::BuildCounter()
                      .Name("packhouse_real_rows_total")
                      .Help("Rows of real data in batches handed out, by component.")
@@ -174,5 +206,17 @@ void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
   plan_duration_.Observe(absl::ToDoubleSeconds(elapsed));
   plan_gap_.Observe(gap);
 }
+
+void Metrics::OnCommitBegin() { commit_started_ = std::chrono::steady_clock::now(); }
+
+void Metrics::OnCommitEnd(const CommitSummary& summary) {
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - commit_started_;
+  (summary.is_durable ? durable_commits_ : failed_commits_).Increment();
+  commit_duration_.Observe(elapsed.count());
+  commit_changes_.Observe(static_cast<double>(summary.num_changes));
+  committed_bytes_.Increment(static_cast<double>(summary.num_bytes));
+}
+
+void Metrics::OnStoreBytes(uint64_t num_bytes) { store_bytes_.Set(static_cast<double>(num_bytes)); }
 
 }  // namespace packhouse::metrics

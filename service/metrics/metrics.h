@@ -6,6 +6,7 @@
 #define PACKHOUSE_SERVICE_METRICS_METRICS_H_
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "service/datasets/commit_observer.h"
 #include "service/delivery/pack_observer.h"
 #include "service/rpc/rpc_observer.h"
 
@@ -27,8 +29,9 @@ namespace packhouse::metrics {
 // Component names come from clients: after so many different ones, others share the label "other".
 inline constexpr size_t kMaxComponentLabels = 64;
 
-// Thread-safe. Outlives the streams it observes.
-class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
+// Thread-safe, but for what a store says of its commits: that comes from one thread at a time.
+// Outlives the streams and the store that it observes.
+class Metrics final : public PackObserverFactory, public rpc::RpcObserver, public CommitObserver {
  public:
   explicit Metrics(const std::string& version);
 
@@ -40,6 +43,10 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
   void OnStarted(rpc::Method method) override;
   void OnFinished(rpc::Method method, absl::StatusCode code, absl::Duration elapsed) override;
   void OnPlanned(absl::Duration elapsed, double gap) override;
+
+  void OnCommitBegin() override;
+  void OnCommitEnd(const CommitSummary& summary) override;
+  void OnStoreBytes(uint64_t num_bytes) override;
 
  private:
   struct ComponentMetrics {
@@ -62,9 +69,18 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
   prometheus::Gauge& pending_bytes_;
   prometheus::Histogram& plan_duration_;
   prometheus::Histogram& plan_gap_;
+  prometheus::Counter& durable_commits_;
+  prometheus::Counter& failed_commits_;
+  prometheus::Histogram& commit_duration_;
+  prometheus::Histogram& commit_changes_;
+  prometheus::Counter& committed_bytes_;
+  prometheus::Gauge& store_bytes_;
   std::array<prometheus::Gauge*, kNumMethods> open_streams_;  // Null for unary methods.
   std::array<std::array<prometheus::Counter*, kNumCodes>, kNumMethods> rpcs_;
   std::array<prometheus::Histogram*, kNumMethods> rpc_duration_;
+
+  // Between OnCommitBegin() and OnCommitEnd().
+  std::chrono::steady_clock::time_point commit_started_;
 
   prometheus::Family<prometheus::Counter>& real_rows_;
   prometheus::Family<prometheus::Counter>& padding_rows_;

@@ -1,16 +1,14 @@
 #include "service/planning/plan_optimizer.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/planning/column_generation.h"
+#include "service/planning/digest.h"
 #include "service/planning/first_fit_decreasing.h"
 #include "service/planning/mixing.h"
 #include "service/planning/packing_problem.h"
@@ -300,34 +298,6 @@ class Optimizer {
   PlanMethod method_ = PlanMethod::kFirstFitDecreasing;
   // For column generation: patterns of first-fit decreasing and of the warm start.
   std::vector<Pattern> pool_;
-};
-
-// A hash of a sequence of numbers.
-class Digest {
- public:
-  Digest() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_, EVP_sha256(), nullptr); }
-  Digest(const Digest&) = delete;
-  Digest& operator=(const Digest&) = delete;
-  ~Digest() { EVP_MD_CTX_free(context_); }
-
-  void Add(uint64_t number) {
-    std::array<unsigned char, 8> bytes;
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      bytes[i] = static_cast<unsigned char>(number >> (8 * i));
-    }
-    EVP_DigestUpdate(context_, bytes.data(), bytes.size());
-  }
-
-  std::string Hex(size_t num_bytes) {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_, bytes.data(), &size);
-    return absl::BytesToHexString(
-        absl::string_view(reinterpret_cast<const char*>(bytes.data()), num_bytes));
-  }
-
- private:
-  EVP_MD_CTX* const context_;
 };
 
 }  // namespace

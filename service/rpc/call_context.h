@@ -16,9 +16,20 @@ struct CallContext {
   Clock* clock = nullptr;
   WorkerPool* stream_pool = nullptr;
   WorkerPool* call_pool = nullptr;  // Apart, so that a long plan does not hold up streams.
+  // Apart, so that waiting for the disk holds up nobody else. What waits at the same time shares
+  // one flush: as many appends, at most, as there are threads.
+  WorkerPool* append_pool = nullptr;
   Gate* gate = nullptr;
   size_t max_response_bytes = 0;
   RpcObserver* observer = nullptr;
+
+  // For calls and streams that block until the disk has something: all work is on the append pool.
+  CallContext OnAppendPool() const {
+    CallContext context = *this;
+    context.stream_pool = append_pool;
+    context.call_pool = append_pool;
+    return context;
+  }
 };
 
 }  // namespace packhouse::rpc

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_RESPONSE_SOURCE_H_
 #define PACKHOUSE_SERVICE_RPC_RESPONSE_SOURCE_H_
 
+#include <functional>
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -14,9 +15,13 @@ class ResponseSource {
  public:
   virtual ~ResponseSource() = default;
 
-  // The next response; nothing after the last. An error ends the call once what was given before
-  // has been sent.
+  // The next response; nothing after the last, or, if IsWaiting(), until the call is woken. An
+  // error ends the call once what was given before has been sent.
   virtual absl::StatusOr<std::optional<Response>> Next() = 0;
+
+  // Whether more may come after Next() has given nothing. Whoever brings it calls the call's Waker;
+  // a wake-up while Next() runs is not lost.
+  virtual bool IsWaiting() const { return false; }
 };
 
 // For the work that comes before the first response: how far it is, and whether to go on.
@@ -32,6 +37,10 @@ class ProgressSink {
 
   // Nobody waits for the responses any more. Cheap enough to be asked now and then.
   virtual bool given_up() const = 0;
+
+  // Lets a source that waits be asked again. May be called by any thread at any time, also when the
+  // sink and the call are gone. Never blocks.
+  virtual std::function<void()> Waker() = 0;
 };
 
 }  // namespace packhouse::rpc

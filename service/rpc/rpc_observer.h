@@ -18,12 +18,28 @@ enum class Method {
   kMergeHistogram,
   kDeleteHistogram,
   kPlan,
-  kTune
+  kTune,
+  kCreateDataset,
+  kAppend,
+  kSealDataset,
+  kGetDataset,
+  kListDatasets,
+  kDeleteDataset,
+  kVerifyDataset,
+  kLoad,
+  kAcknowledge,
+  kGetEpoch,
+  kReportStep,
+  kDeleteJob
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 7> kMethodNames = {
-    "Pack", "Observe", "GetHistogram", "MergeHistogram", "DeleteHistogram", "Plan", "Tune"};
+inline constexpr std::array<absl::string_view, 19> kMethodNames = {
+    "Pack",        "Observe",      "GetHistogram",  "MergeHistogram", "DeleteHistogram",
+    "Plan",        "Tune",         "CreateDataset", "Append",         "SealDataset",
+    "GetDataset",  "ListDatasets", "DeleteDataset", "VerifyDataset",  "Load",
+    "Acknowledge", "GetEpoch",     "ReportStep",    "DeleteJob"};
+static_assert(static_cast<size_t>(Method::kDeleteJob) + 1 == kMethodNames.size());
 
 // Thread-safe; must be quick.
 class RpcObserver {

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -30,29 +31,52 @@ StreamBounds StreamBoundsOf(const ServerOptions& options, ByteQuota* quota) {
   return bounds;
 }
 
+// Session ids of this run of the server are above those of earlier ones.
+SessionId FirstSession(const Clock& clock) {
+  return static_cast<SessionId>(absl::ToUnixNanos(clock.Now()));
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_observer,
-               PackObserverFactory* pack_observers)
+               PackObserverFactory* pack_observers, DatasetStore* datasets,
+               std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader)
     : gate_(options.admission),
       histograms_(options.histograms),
       stream_pool_(options.stream_threads),
       call_pool_(options.call_threads),
-      context_({clock, &stream_pool_, &call_pool_, &gate_,
+      append_pool_(options.append_threads),
+      context_({clock, &stream_pool_, &call_pool_, &append_pool_, &gate_,
                 static_cast<size_t>(options.max_message_bytes), rpc_observer}),
       quota_(options.max_total_pending_bytes),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
-      planning_(context_, &histograms_, &quota_) {}
+      planning_(context_, &histograms_, &quota_),
+      catalog_(std::move(catalog)),
+      loader_(std::move(loader)),
+      dataset_service_(context_, datasets, catalog_.get()),
+      loader_service_(context_, datasets, loader_.get(), pack_observers) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
-                                                      PackObserverFactory* pack_observers) {
+                                                      PackObserverFactory* pack_observers,
+                                                      DatasetStore* datasets, RecordLog* ledger) {
   if (options.max_message_bytes <= 2 * kBatchHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ", options.max_message_bytes,
                                                    ", must be above ", 2 * kBatchHeaderBytes));
   }
-  auto server = std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers));
+  std::unique_ptr<EpochCatalog> catalog;
+  std::unique_ptr<Loader> loader;
+  if (datasets != nullptr && ledger != nullptr) {
+    const StreamBounds bounds = StreamBoundsOf(options, nullptr);
+    catalog = std::make_unique<EpochCatalog>(
+        datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes});
+    PH_ASSIGN_OR_RETURN(loader,
+                        Loader::Open(catalog.get(), ledger, options.loader, FirstSession(*clock)));
+  }
+  auto server =
+      std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers, datasets,
+                                         std::move(catalog), std::move(loader)));
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -79,6 +103,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->packing_);
   builder.RegisterService(&server->histogram_service_);
   builder.RegisterService(&server->planning_);
+  builder.RegisterService(&server->dataset_service_);
+  builder.RegisterService(&server->loader_service_);
   server->server_ = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(options.address, "unix:");
   if (server->server_ == nullptr || (!options.address.empty() && !is_unix && port == 0)) {

@@ -9,14 +9,20 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
+#include "service/datasets/dataset_store.h"
 #include "service/datasets/histogram_store.h"
+#include "service/datasets/record_log.h"
 #include "service/delivery/byte_quota.h"
+#include "service/delivery/epoch_catalog.h"
+#include "service/delivery/loader.h"
 #include "service/delivery/pack_observer.h"
 #include "service/delivery/stream_packer.h"
 #include "service/rpc/call_context.h"
 #include "service/rpc/clock.h"
+#include "service/rpc/dataset_service.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/histogram_service.h"
+#include "service/rpc/loader_service.h"
 #include "service/rpc/packing_service.h"
 #include "service/rpc/planning_service.h"
 #include "service/rpc/rpc_observer.h"
@@ -31,12 +37,16 @@ struct ServerOptions {
   int max_message_bytes = 64 << 20;
   size_t stream_threads = 2;
   size_t call_threads = 2;
+  // Threads for what blocks until the disk has it: so many appends, at most, share one of its
+  // flushes. They hold up neither streams nor other calls, and wait more than they work.
+  size_t append_threads = 8;
   Gate::Bounds admission;
   // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
   StreamBounds streams;
   // Most bytes of pending graphs, and of grids of limits being sent, in all streams together.
   uint64_t max_total_pending_bytes = uint64_t{4} << 30;
   HistogramStore::Bounds histograms;
+  LoaderOptions loader;
 };
 
 // Serves from Start() until it is drained or destroyed.
@@ -46,10 +56,14 @@ struct ServerOptions {
 // end, because their client does not read, are cancelled.
 class Server {
  public:
-  // The pointees must outlive the server. UNAVAILABLE if the address cannot be listened on.
+  // The pointees must outlive the server. `datasets` and `ledger`, which must be thread-safe, may
+  // be null together: then every call about data sets and epochs is FAILED_PRECONDITION.
+  // UNAVAILABLE if the address cannot be listened on; DATA_LOSS if the ledger cannot be read.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
                                                        RpcObserver* rpc_observer,
-                                                       PackObserverFactory* pack_observers);
+                                                       PackObserverFactory* pack_observers,
+                                                       DatasetStore* datasets,
+                                                       RecordLog* ledger = nullptr);
   // Ends at once.
   ~Server();
 
@@ -64,19 +78,30 @@ class Server {
 
   bool is_draining() const { return gate_.is_closed(); }
 
+  // Empty without a ledger.
+  DeliverySnapshot delivery() const {
+    return loader_ == nullptr ? DeliverySnapshot() : loader_->Snapshot();
+  }
+
  private:
   Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_observer,
-         PackObserverFactory* pack_observers);
+         PackObserverFactory* pack_observers, DatasetStore* datasets,
+         std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader);
 
   Gate gate_;
   HistogramStore histograms_;
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
+  WorkerPool append_pool_;
   const CallContext context_;
   ByteQuota quota_;
   PackingService packing_;
   HistogramService histogram_service_;
   PlanningService planning_;
+  const std::unique_ptr<EpochCatalog> catalog_;
+  const std::unique_ptr<Loader> loader_;
+  DatasetService dataset_service_;
+  LoaderService loader_service_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;  // Ends before what it serves.
 };

@@ -6,7 +6,7 @@
 // Back-pressure: one response is being written; beside it wait the latest progress, and responses
 // of the source up to kMinUnsent or, if they are small, kUnsentBytes. The source is asked for no
 // more while so many wait: a peer that stops reading stops its own call, holds no thread, and takes
-// no memory beyond that and what the source holds.
+// no memory beyond that and what the source holds. Nor does a call whose source waits.
 #ifndef PACKHOUSE_SERVICE_RPC_SERVER_STREAMING_CALL_H_
 #define PACKHOUSE_SERVICE_RPC_SERVER_STREAMING_CALL_H_
 
@@ -80,6 +80,12 @@ class ServerStreamingCall final
     return stop_.has_value();
   }
 
+  std::function<void()> Waker() override {
+    return [weak = this->weak_from_this()] {
+      if (const auto self = weak.lock()) self->Kick();
+    };
+  }
+
   void Abort(const absl::Status& status) override { Stop(status); }
 
   void OnCancel() override { Stop(absl::CancelledError("the client cancelled or is gone")); }
@@ -100,14 +106,17 @@ class ServerStreamingCall final
 
   void OnDone() override {
     absl::StatusCode code;
+    std::unique_ptr<Source> source;
     {
-      // The thread that called Finish() is about to leave the source, which must go now, while
-      // what it points to is sure to be there.
+      // The thread that called Finish() is about to leave the source.
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &ServerStreamingCall::IsIdle));
-      source_.reset();
+      source = std::move(source_);
       code = final_->code();
     }
+    // Goes now, while what it points to is sure to be there, and without the lock: it may wake
+    // other calls.
+    source.reset();
     context_.observer->OnFinished(method_, code, context_.clock->Now() - started_);
     context_.gate->LeaveStream(this);
     self_.reset();
@@ -210,6 +219,7 @@ class ServerStreamingCall final
     absl::Status status = response.status();
     const bool has_response = status.ok() && response->has_value();
     if (has_response) status = WriteBytes(**response, context_.max_response_bytes, &bytes);
+    if (status.ok() && !has_response && source_->IsWaiting()) return false;
     absl::MutexLock lock(&mutex_);
     if (!has_response || !status.ok()) {
       end_ = status;

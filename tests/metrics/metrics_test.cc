@@ -64,17 +64,42 @@ TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   metrics.OnStarted(rpc::Method::kPlan);
   metrics.OnFinished(rpc::Method::kPlan, absl::StatusCode::kOk, absl::Milliseconds(3));
   metrics.OnPlanned(absl::Milliseconds(3), 0.004);
-  metrics.OnStarted(rpc::Method::kTune);
+  for (const rpc::Method stream : {rpc::Method::kTune, rpc::Method::kAppend,
+                                   rpc::Method::kVerifyDataset, rpc::Method::kLoad}) {
+    metrics.OnStarted(stream);
+  }
   const std::string page = metrics.Exposition();
   EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Pack\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Tune\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Append\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"VerifyDataset\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_open_streams{method=\"Load\"} 1\n"));
   EXPECT_THAT(page, Not(HasSubstr("packhouse_open_streams{method=\"Plan\"}")));
+  EXPECT_THAT(page, Not(HasSubstr("packhouse_open_streams{method=\"Acknowledge\"}")));
   EXPECT_THAT(page,
               HasSubstr("packhouse_rpcs_total{code=\"INVALID_ARGUMENT\",method=\"Pack\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_rpcs_total{code=\"OK\",method=\"Plan\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_rpc_duration_seconds_sum{method=\"Pack\"} 2\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.001\"} 0\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.005\"} 1\n"));
+}
+
+TEST(MetricsTest, CommitsAreCountedByResult) {
+  Metrics metrics("");
+  metrics.OnStoreBytes(5000);
+  metrics.OnCommitBegin();
+  metrics.OnCommitEnd({3, 700, true});
+  metrics.OnCommitBegin();
+  metrics.OnCommitEnd({1, 50, false});
+  metrics.OnStoreBytes(9000);
+  const std::string page = metrics.Exposition();
+  EXPECT_THAT(page, HasSubstr("packhouse_commits_total{result=\"durable\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_commits_total{result=\"failed\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_commit_duration_seconds_count 2\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_commit_changes_bucket{le=\"2\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_commit_changes_sum 4\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_committed_bytes_total 750\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_store_bytes 9000\n"));
 }
 
 // Clients choose component names; they must not make the page grow without bound.

@@ -17,12 +17,14 @@
 #include "packhouse/v1/histogram.grpc.pb.h"
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
+#include "service/datasets/lmdb_dataset_store.h"
 #include "service/delivery/pack_observer.h"
 #include "service/rpc/rpc_observer.h"
 #include "service/rpc/server.h"
 #include "service/rpc/wire_sizes.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse::rpc {
 
@@ -107,9 +109,18 @@ enum class Transport { kInProcess, kTcp };
 
 class ServerTest : public ::testing::TestWithParam<Transport> {
  protected:
+  // A server that is started afterwards has a folder for data.
+  void OpenDatasets(uint64_t max_bytes = uint64_t{1} << 30) {
+    LmdbDatasetStore::Options options;
+    options.max_bytes = max_bytes;
+    options.folder = folder_.path() + "/datasets";
+    PH_ASSERT_OK_AND_ASSIGN(datasets_, LmdbDatasetStore::Open(options));
+  }
+
   void StartServer(ServerOptions options = {}) {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
-    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_));
+    PH_ASSERT_OK_AND_ASSIGN(
+        server_, Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
     channel_ = NewChannel();
   }
 
@@ -133,6 +144,8 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
 
   SimulatedClock clock_;
   CountingObserver observer_;
+  const TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  std::unique_ptr<DatasetStore> datasets_;  // Null: no folder for data.
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };

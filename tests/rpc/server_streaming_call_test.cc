@@ -100,7 +100,8 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
   static constexpr size_t kMaxStreams = 64;
 
   ServerStreamingCallTest()
-      : service_({&clock_, &stream_pool_, &call_pool_, &gate_, kMaxResponseBytes, &observer_}) {
+      : service_(
+            {&clock_, &stream_pool_, &call_pool_, nullptr, &gate_, kMaxResponseBytes, &observer_}) {
     grpc::ServerBuilder builder;
     int port = 0;
     if (GetParam() == Transport::kTcp) {

@@ -1,0 +1,136 @@
+#include "client/cli/ingest.h"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/dataset_report.h"
+#include "client/cpp/dataset_appender.h"
+#include "client/cpp/dataset_client.h"
+
+namespace packhouse::client {
+namespace {
+
+// SizeTable's bound.
+constexpr uint64_t kMaxGraphsPerChunk = uint64_t{1} << 20;
+
+// What differs between the data set and what Ingest would create; empty: nothing.
+std::string Difference(const v1::Dataset& dataset, const v1::CreateDatasetRequest& wanted) {
+  const v1::GraphSchema& there = dataset.schema();
+  const v1::GraphSchema& ours = wanted.schema();
+  const auto differ = [](const std::string& what, const std::string& has,
+                         const std::string& needs) {
+    return absl::StrCat("has ", what, " ", has.empty() ? "none" : has, ", the source ",
+                        needs.empty() ? "none" : needs);
+  };
+  const std::string components = absl::StrJoin(there.components(), ", ");
+  const std::string our_components = absl::StrJoin(ours.components(), ", ");
+  if (components != our_components) return differ("the components", components, our_components);
+  for (int i = 0; i < std::max(there.tensors_size(), ours.tensors_size()); ++i) {
+    const std::string tensor = i < there.tensors_size() ? TensorText(there.tensors(i)) : "";
+    const std::string our_tensor = i < ours.tensors_size() ? TensorText(ours.tensors(i)) : "";
+    if (tensor != our_tensor) return differ(absl::StrCat("tensor ", i), tensor, our_tensor);
+  }
+  if (dataset.grouped() != wanted.grouped()) {
+    return dataset.grouped() ? "is grouped, the source has no group ids (--groups)"
+                             : "is not grouped, the source has group ids (--groups)";
+  }
+  if (wanted.max_bytes() != 0 && dataset.max_bytes() != wanted.max_bytes()) {
+    return absl::StrCat("was created with max_bytes ", dataset.max_bytes(), ", wanted is ",
+                        wanted.max_bytes());
+  }
+  return "";
+}
+
+absl::StatusOr<v1::Dataset> GetOrCreate(const DatasetClient& client,
+                                        const v1::CreateDatasetRequest& wanted) {
+  absl::StatusOr<v1::GetDatasetResponse> found = client.Get(wanted.name(), false);
+  if (absl::IsNotFound(found.status())) {
+    absl::StatusOr<v1::Dataset> created = client.Create(wanted);
+    if (!absl::IsAlreadyExists(created.status())) return created;
+    // By somebody else just now, or by a first try whose answer was lost.
+    found = client.Get(wanted.name(), false);
+  }
+  if (!found.ok()) return found.status();
+  const std::string difference = Difference(found->dataset(), wanted);
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data set '", wanted.name(), "' ", difference));
+  }
+  return found->dataset();
+}
+
+}  // namespace
+
+std::string DefaultProducer(const GraphSource& source, uint64_t chunk_bytes) {
+  return absl::StrCat("ingest-", source.fingerprint(), "-", chunk_bytes);
+}
+
+absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
+                                    std::shared_ptr<grpc::Channel> channel, GraphSource& source) {
+  DatasetClientOptions client_options;
+  client_options.retry = options.retry;
+  const DatasetClient client(channel, client_options);
+  v1::CreateDatasetRequest wanted;
+  wanted.set_name(options.dataset);
+  *wanted.mutable_schema() = source.schema();
+  wanted.set_max_bytes(options.max_bytes);
+  wanted.set_grouped(source.is_grouped());
+  absl::StatusOr<v1::Dataset> dataset = GetOrCreate(client, wanted);
+  if (!dataset.ok()) return dataset.status();
+  IngestResult result;
+  result.graphs_before = dataset->num_graphs();
+
+  // Of the chunks under way.
+  std::deque<uint64_t> chunk_bytes;
+  DatasetAppenderOptions append_options;
+  append_options.dataset = options.dataset;
+  append_options.producer = options.producer.empty()
+                                ? DefaultProducer(source, options.chunk_bytes)
+                                : options.producer;
+  append_options.retry = options.retry;
+  append_options.on_answer = [&](const AppendAnswer& answer) {
+    // Numbers ascend: behind a chunk that is new there are only new ones, and a repetition is one
+    // of this run whose answer was lost.
+    const bool is_present = answer.is_repetition && result.totals.graphs_stored == 0;
+    (is_present ? result.totals.graphs_present : result.totals.graphs_stored) += answer.num_graphs;
+    result.totals.bytes += chunk_bytes.front();
+    chunk_bytes.pop_front();
+    if (options.on_progress) options.on_progress(result.totals);
+  };
+  DatasetAppender appender(channel, append_options);
+  uint64_t sequence = 0;
+  for (uint64_t begin = 0; begin < source.num_graphs();) {
+    uint64_t end = begin;
+    uint64_t bytes = 0;
+    do {
+      bytes += source.GraphBytes(end);
+      ++end;
+    } while (end < source.num_graphs() && end - begin < kMaxGraphsPerChunk &&
+             bytes + source.GraphBytes(end) <= options.chunk_bytes);
+    absl::StatusOr<SourceChunk> chunk = source.Next(end - begin);
+    if (!chunk.ok()) return chunk.status();
+    chunk_bytes.push_back(bytes);
+    absl::Status status =
+        appender.Append(++sequence, std::move(chunk->graphs), std::move(chunk->group_ids));
+    if (!status.ok()) return status;
+    begin = end;
+  }
+  if (absl::Status status = appender.Finish(); !status.ok()) return status;
+
+  if (options.seal) {
+    absl::StatusOr<v1::Dataset> sealed = client.Seal(options.dataset);
+    if (!sealed.ok()) return sealed.status();
+    result.dataset = *std::move(sealed);
+  } else {
+    absl::StatusOr<v1::GetDatasetResponse> now = client.Get(options.dataset, false);
+    if (!now.ok()) return now.status();
+    result.dataset = std::move(*now->mutable_dataset());
+  }
+  return result;
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,105 @@
+// Appends graphs to a data set, whatever happens to the connection: nothing is lost, nothing is
+// stored twice.
+#ifndef PACKHOUSE_CLIENT_CPP_DATASET_APPENDER_H_
+#define PACKHOUSE_CLIENT_CPP_DATASET_APPENDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/cpp/dataset_retry.h"
+#include "grpcpp/channel.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
+#include "packhouse/v1/dataset.pb.h"
+
+namespace packhouse::client {
+
+// A chunk that is durable.
+struct AppendAnswer {
+  uint64_t sequence = 0;
+  // Of the chunk.
+  uint64_t num_graphs = 0;
+  // It had been stored before: by an earlier run, or by this one if the answer was lost.
+  bool is_repetition = false;
+  // In the data set now.
+  uint64_t num_graphs_of_dataset = 0;
+};
+
+struct DatasetAppenderOptions {
+  std::string dataset;
+  // At most 128 bytes. One appender at a time may use the name.
+  std::string producer;
+  // Chunks that have been sent but not answered, and so are kept for a retry, and their bytes (one
+  // chunk may be larger). Some chunks under way let the server write them together.
+  std::size_t max_unanswered = 16;
+  std::size_t max_unanswered_bytes = std::size_t{64} << 20;
+  // A stream that lasts so long is ended and opened anew, so that a server that hangs is noticed:
+  // one that answered nothing all the while is DEADLINE_EXCEEDED.
+  absl::Duration stream_time = absl::Minutes(10);
+  RetryOptions retry;
+  // Called for each chunk, in order, from within Append and Finish. May be null.
+  std::function<void(const AppendAnswer&)> on_answer;
+};
+
+// Use: Append each chunk, then Finish. Chunks count as appended when on_answer says so, all of them
+// when Finish returns OK. A program that was killed begins again with the first chunk, or with any
+// that was not answered yet, under the same producer and the same numbers.
+//
+// Not thread-safe. After an error every call returns it; chunks that were answered stay.
+class DatasetAppender {
+ public:
+  DatasetAppender(std::shared_ptr<grpc::Channel> channel, DatasetAppenderOptions options);
+  DatasetAppender(const DatasetAppender&) = delete;
+  DatasetAppender& operator=(const DatasetAppender&) = delete;
+  // Ends the stream; chunks that were not answered may be stored or not.
+  ~DatasetAppender();
+
+  // Sends a chunk, after waiting for answers while too many are missing. `sequence` is at least 1
+  // and larger than before; `group_ids` as in AppendRequest.
+  //
+  // Errors: INVALID_ARGUMENT for a sequence that is not larger; the server's (see
+  // DatasetService.Append), once RetryOptions.patience is used up if they may pass.
+  absl::Status Append(uint64_t sequence, v1::GraphChunk graphs, std::string group_ids = "");
+
+  // Waits for all answers, and ends the stream. Errors: as Append.
+  absl::Status Finish();
+
+ private:
+  struct Call;
+  struct Chunk {
+    v1::AppendRequest request;
+    std::size_t bytes;
+  };
+
+  bool IsFull() const;
+  void OpenStream();
+  // Sends what has not been sent on this stream.
+  absl::Status SendAll();
+  // Waits for one answer, or for the end of a broken stream.
+  absl::Status AwaitAnswer();
+  absl::Status TakeAnswer(const v1::AppendResponse& response);
+  // Takes the answers that are left, then the stream's status; OK if there is to be a new stream.
+  absl::Status EndStream();
+  absl::Status Keep(absl::Status status);
+
+  const DatasetAppenderOptions options_;
+  const std::unique_ptr<v1::DatasetService::Stub> stub_;
+  Retrier retrier_;
+  // Null between streams.
+  std::unique_ptr<Call> call_;
+  // In order; the first num_sent_ have been sent on this stream.
+  std::deque<Chunk> unanswered_;
+  std::size_t num_sent_ = 0;
+  std::size_t unanswered_bytes_ = 0;
+  uint64_t last_sequence_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_DATASET_APPENDER_H_

@@ -1,0 +1,122 @@
+#include "client/cpp/dataset_client.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/sync_stream.h"
+
+namespace packhouse::client {
+
+DatasetClient::DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClientOptions options)
+    : channel_(std::move(channel)),
+      options_(std::move(options)),
+      stub_(v1::DatasetService::NewStub(channel_)) {}
+
+absl::Status DatasetClient::Try(absl::Duration timeout,
+                                absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
+                                bool* was_retried) const {
+  Retrier retrier(channel_, options_.retry);
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    absl::Status status = ToAbslStatus(call(context));
+    if (status.ok() || !retrier.WaitAfter(status)) return status;
+    if (was_retried != nullptr) *was_retried = true;
+  }
+}
+
+absl::StatusOr<v1::Dataset> DatasetClient::Create(const v1::CreateDatasetRequest& request) const {
+  v1::Dataset dataset;
+  absl::Status status = Try(options_.call_timeout, [&](grpc::ClientContext& context) {
+    return stub_->CreateDataset(&context, request, &dataset);
+  });
+  if (!status.ok()) return status;
+  return dataset;
+}
+
+absl::StatusOr<v1::Dataset> DatasetClient::Seal(const std::string& name) const {
+  v1::SealDatasetRequest request;
+  request.set_name(name);
+  v1::Dataset dataset;
+  absl::Status status = Try(options_.call_timeout, [&](grpc::ClientContext& context) {
+    return stub_->SealDataset(&context, request, &dataset);
+  });
+  if (!status.ok()) return status;
+  return dataset;
+}
+
+absl::StatusOr<v1::GetDatasetResponse> DatasetClient::Get(const std::string& name,
+                                                          bool include_histogram) const {
+  v1::GetDatasetRequest request;
+  request.set_name(name);
+  request.set_include_histogram(include_histogram);
+  v1::GetDatasetResponse response;
+  absl::Status status = Try(options_.call_timeout, [&](grpc::ClientContext& context) {
+    return stub_->GetDataset(&context, request, &response);
+  });
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<std::vector<v1::Dataset>> DatasetClient::List(uint32_t page_size) const {
+  std::vector<v1::Dataset> datasets;
+  v1::ListDatasetsRequest request;
+  request.set_page_size(page_size);
+  do {
+    v1::ListDatasetsResponse response;
+    absl::Status status = Try(options_.call_timeout, [&](grpc::ClientContext& context) {
+      return stub_->ListDatasets(&context, request, &response);
+    });
+    if (!status.ok()) return status;
+    if (!response.next_page_token().empty() &&
+        response.next_page_token() == request.page_token()) {
+      return absl::InternalError("the server's next page is the one that it has just sent");
+    }
+    datasets.insert(datasets.end(), std::make_move_iterator(response.mutable_datasets()->begin()),
+                    std::make_move_iterator(response.mutable_datasets()->end()));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return datasets;
+}
+
+absl::Status DatasetClient::Delete(const std::string& name) const {
+  v1::DeleteDatasetRequest request;
+  request.set_name(name);
+  v1::DeleteDatasetResponse response;
+  bool was_retried = false;
+  absl::Status status = Try(
+      options_.call_timeout,
+      [&](grpc::ClientContext& context) {
+        return stub_->DeleteDataset(&context, request, &response);
+      },
+      &was_retried);
+  if (was_retried && absl::IsNotFound(status)) return absl::OkStatus();
+  return status;
+}
+
+absl::StatusOr<v1::VerifyDatasetResponse> DatasetClient::Verify(
+    const std::string& name,
+    absl::FunctionRef<void(const v1::VerifyDatasetResponse&)> progress) const {
+  v1::VerifyDatasetRequest request;
+  request.set_name(name);
+  v1::VerifyDatasetResponse last;
+  absl::Status status = Try(options_.verify_timeout, [&](grpc::ClientContext& context) {
+    const auto stream = stub_->VerifyDataset(&context, request);
+    v1::VerifyDatasetResponse response;
+    last.Clear();
+    while (stream->Read(&response)) {
+      if (!response.finished()) progress(response);
+      last = response;
+    }
+    return stream->Finish();
+  });
+  if (!status.ok()) return status;
+  if (!last.finished()) return absl::InternalError("the verification ended without a result");
+  return last;
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,40 @@
+#include "client/cpp/dataset_retry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace packhouse::client {
+
+Retrier::Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options)
+    : channel_(std::move(channel)),
+      options_(std::move(options)),
+      next_wait_(options_.first_wait) {}
+
+bool Retrier::WaitAfter(const absl::Status& status) {
+  if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return false;
+  const absl::Duration wait = next_wait_;
+  if (waited_ + wait > options_.patience) return false;
+  if (options_.on_wait) options_.on_wait(status, wait);
+  if (options_.sleep) {
+    options_.sleep(wait);
+  } else {
+    absl::SleepFor(wait);
+  }
+  waited_ += wait;
+  next_wait_ = std::min(2 * next_wait_, options_.longest_wait);
+  grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
+  // Without a connection the call that follows fails, and that is counted here too.
+  if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + options_.connect_timeout))) {
+    waited_ += options_.connect_timeout;
+  }
+  return true;
+}
+
+void Retrier::Reset() {
+  next_wait_ = options_.first_wait;
+  waited_ = absl::ZeroDuration();
+}
+
+}  // namespace packhouse::client

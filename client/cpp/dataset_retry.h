@@ -1,0 +1,50 @@
+// When a call that failed is worth another try, and how long to wait before it.
+#ifndef PACKHOUSE_CLIENT_CPP_DATASET_RETRY_H_
+#define PACKHOUSE_CLIENT_CPP_DATASET_RETRY_H_
+
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+
+namespace packhouse::client {
+
+// A server that restarts, drains, or cannot write for a while is waited for.
+struct RetryOptions {
+  // The first wait; each further one is twice as long, up to longest_wait.
+  absl::Duration first_wait = absl::Milliseconds(100);
+  absl::Duration longest_wait = absl::Seconds(5);
+  // Waits in a row may take so long together; then the error is the caller's. Zero: no retries.
+  absl::Duration patience = absl::Minutes(5);
+  // How long each try waits for the connection, after the wait.
+  absl::Duration connect_timeout = absl::Seconds(1);
+  // Called with the error and the length of the wait before it, to tell the user. May be null.
+  std::function<void(const absl::Status& status, absl::Duration wait)> on_wait;
+  // Waits. Null: absl::SleepFor.
+  std::function<void(absl::Duration)> sleep;
+};
+
+// Counts the waits of calls that follow one another. Not thread-safe.
+class Retrier {
+ public:
+  Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options);
+
+  // Whether to try again after `status`: UNAVAILABLE, or CANCELLED by the other side. If so, has
+  // waited, and made the channel connect at once instead of after gRPC's own back-off, which grows
+  // to minutes.
+  bool WaitAfter(const absl::Status& status);
+  // The server answered: the next wait is the first again.
+  void Reset();
+
+ private:
+  const std::shared_ptr<grpc::Channel> channel_;
+  const RetryOptions options_;
+  absl::Duration next_wait_;
+  absl::Duration waited_ = absl::ZeroDuration();
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_DATASET_RETRY_H_

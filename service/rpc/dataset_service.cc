@@ -1,0 +1,177 @@
+#include "service/rpc/dataset_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "service/rpc/append_handler.h"
+#include "service/rpc/server_streaming_call.h"
+#include "service/rpc/stream_reactor.h"
+#include "service/rpc/unary_call.h"
+#include "service/rpc/wire_datasets.h"
+#include "service/rpc/wire_sizes.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse::rpc {
+namespace {
+
+// So much is verified between two reports of progress: several a second from a slow disk.
+constexpr uint64_t kProgressBytes = uint64_t{16} << 20;
+constexpr uint64_t kProgressRecords = 4096;
+
+absl::StatusOr<v1::Dataset> Create(const v1::CreateDatasetRequest& request,
+                                   DatasetStore& datasets) {
+  PH_ASSIGN_OR_RETURN(const NewDataset created, NewDatasetFromWire(request));
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info,
+                      datasets.Create(created.name, created.schema, created.options));
+  v1::Dataset response;
+  DatasetToWire(info, response);
+  return response;
+}
+
+absl::StatusOr<v1::Dataset> Seal(const v1::SealDatasetRequest& request, DatasetStore& datasets) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Seal(request.name()));
+  v1::Dataset response;
+  DatasetToWire(info, response);
+  return response;
+}
+
+absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
+                                           const DatasetStore& datasets) {
+  PH_ASSIGN_OR_RETURN(DatasetInfo info, datasets.Get(request.name()));
+  v1::GetDatasetResponse response;
+  // Again, should it have been sealed, or deleted and made anew, meanwhile.
+  for (uint64_t version = 0; request.include_histogram() && info.version != version;) {
+    version = info.version;
+    PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, datasets.GetHistogram(request.name()));
+    HistogramToWire(histogram, info.schema->sizes(), *response.mutable_histogram());
+    PH_ASSIGN_OR_RETURN(info, datasets.Get(request.name()));
+  }
+  DatasetToWire(info, *response.mutable_dataset());
+  return response;
+}
+
+absl::StatusOr<v1::ListDatasetsResponse> List(const v1::ListDatasetsRequest& request,
+                                              const DatasetStore& datasets, size_t max_bytes) {
+  v1::ListDatasetsResponse response;
+  for (size_t page_size = request.page_size();; page_size = response.datasets_size() / 2) {
+    PH_ASSIGN_OR_RETURN(const DatasetList list, datasets.List(page_size, request.page_token()));
+    DatasetListToWire(list, response);
+    // Schemas may be so large that fewer of them than asked for fit into a message.
+    if (response.datasets_size() <= 1 || response.ByteSizeLong() <= max_bytes) return response;
+  }
+}
+
+class VerifyAnswer final : public ResponseSource<v1::VerifyDatasetResponse> {
+ public:
+  explicit VerifyAnswer(v1::VerifyDatasetResponse response) : response_(std::move(response)) {}
+
+  absl::StatusOr<std::optional<v1::VerifyDatasetResponse>> Next() override {
+    return std::exchange(response_, std::nullopt);
+  }
+
+ private:
+  std::optional<v1::VerifyDatasetResponse> response_;
+};
+
+absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verify(
+    const v1::VerifyDatasetRequest& request, const DatasetStore& datasets,
+    ProgressSink<v1::VerifyDatasetResponse>& sink) {
+  VerifyProgress last;
+  VerifyProgress reported;
+  const auto progress = [&](const VerifyProgress& now) {
+    last = now;
+    if (now.num_bytes - reported.num_bytes >= kProgressBytes ||
+        now.num_records - reported.num_records >= kProgressRecords) {
+      reported = now;
+      v1::VerifyDatasetResponse response;
+      VerifyProgressToWire(now, response);
+      sink.Report(response);
+    }
+    return !sink.given_up();
+  };
+  PH_ASSIGN_OR_RETURN(const VerifyReport report, datasets.Verify(request.name(), progress));
+  v1::VerifyDatasetResponse response;
+  VerifyReportToWire(report, last, response);
+  return std::make_unique<VerifyAnswer>(std::move(response));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call,
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return RunUnary<v1::CreateDatasetRequest>(
+      append_context_, Method::kCreateDataset, call, request, response,
+      [this](const v1::CreateDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
+        if (datasets_ == nullptr) return NoDataFolder();
+        return Create(parsed, *datasets_);
+      });
+}
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DatasetService::Append(
+    grpc::CallbackServerContext* /*call*/) {
+  return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
+      append_context_, Method::kAppend, std::make_unique<AppendHandler>(datasets_));
+}
+
+grpc::ServerUnaryReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call,
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  return RunUnary<v1::SealDatasetRequest>(
+      append_context_, Method::kSealDataset, call, request, response,
+      [this](const v1::SealDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
+        if (datasets_ == nullptr) return NoDataFolder();
+        return Seal(parsed, *datasets_);
+      });
+}
+
+grpc::ServerUnaryReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call,
+                                                     const grpc::ByteBuffer* request,
+                                                     grpc::ByteBuffer* response) {
+  return RunUnary<v1::GetDatasetRequest>(
+      context_, Method::kGetDataset, call, request, response,
+      [this](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
+        if (datasets_ == nullptr) return NoDataFolder();
+        return Get(parsed, *datasets_);
+      });
+}
+
+grpc::ServerUnaryReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call,
+                                                       const grpc::ByteBuffer* request,
+                                                       grpc::ByteBuffer* response) {
+  return RunUnary<v1::ListDatasetsRequest>(
+      context_, Method::kListDatasets, call, request, response,
+      [this](const v1::ListDatasetsRequest& parsed) -> absl::StatusOr<v1::ListDatasetsResponse> {
+        if (datasets_ == nullptr) return NoDataFolder();
+        return List(parsed, *datasets_, context_.max_response_bytes);
+      });
+}
+
+grpc::ServerUnaryReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call,
+                                                        const grpc::ByteBuffer* request,
+                                                        grpc::ByteBuffer* response) {
+  return RunUnary<v1::DeleteDatasetRequest>(
+      append_context_, Method::kDeleteDataset, call, request, response,
+      [this](const v1::DeleteDatasetRequest& parsed) -> absl::StatusOr<v1::DeleteDatasetResponse> {
+        if (datasets_ == nullptr) return NoDataFolder();
+        PH_RETURN_IF_ERROR(datasets_->Delete(parsed.name()));
+        if (catalog_ != nullptr) catalog_->Forget(parsed.name());
+        return v1::DeleteDatasetResponse();
+      });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* DatasetService::VerifyDataset(
+    grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
+  using Call = ServerStreamingCall<v1::VerifyDatasetRequest, v1::VerifyDatasetResponse>;
+  return Call::Start(
+      context_, Method::kVerifyDataset, request,
+      [this](const v1::VerifyDatasetRequest& parsed, ProgressSink<v1::VerifyDatasetResponse>& sink)
+          -> absl::StatusOr<std::unique_ptr<Call::Source>> {
+        if (datasets_ == nullptr) return NoDataFolder();
+        return Verify(parsed, *datasets_, sink);
+      });
+}
+
+}  // namespace packhouse::rpc

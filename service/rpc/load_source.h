@@ -1,0 +1,48 @@
+// LoaderService.Load, one stream.
+#ifndef PACKHOUSE_SERVICE_RPC_LOAD_SOURCE_H_
+#define PACKHOUSE_SERVICE_RPC_LOAD_SOURCE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "packhouse/v1/loader.pb.h"
+#include "service/delivery/loader.h"
+#include "service/delivery/pack_observer.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/response_source.h"
+
+namespace packhouse::rpc {
+
+// `opened`, batches, `end_of_epoch`. The pointees must outlive the source.
+class LoadSource final : public ResponseSource<v1::LoadResponse> {
+ public:
+  // `leased` is called after each batch: leases may expire.
+  LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
+             std::unique_ptr<PackObserver> observer, std::function<void()> leased)
+      : clock_(clock),
+        session_(std::move(session)),
+        observer_(std::move(observer)),
+        leased_(std::move(leased)) {}
+  ~LoadSource() override { observer_->OnPending(0, 0); }
+
+  LoadSource(const LoadSource&) = delete;
+  LoadSource& operator=(const LoadSource&) = delete;
+
+  absl::StatusOr<std::optional<v1::LoadResponse>> Next() override;
+  bool IsWaiting() const override { return state_ == State::kWaiting; }
+
+ private:
+  enum class State { kNew, kDelivering, kWaiting, kEnded };
+
+  const Clock* const clock_;
+  const std::unique_ptr<LoadSession> session_;
+  const std::unique_ptr<PackObserver> observer_;
+  const std::function<void()> leased_;
+  State state_ = State::kNew;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_LOAD_SOURCE_H_

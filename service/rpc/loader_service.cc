@@ -1,0 +1,139 @@
+#include "service/rpc/loader_service.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/rpc/load_source.h"
+#include "service/rpc/server_streaming_call.h"
+#include "service/rpc/unary_call.h"
+#include "service/rpc/wire_datasets.h"
+#include "service/rpc/wire_loader.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse::rpc {
+namespace {
+
+// Components are named by the data set's schema.
+absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
+  return EpochRequestFromWire(spec, *info.schema);
+}
+
+absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
+                                                  const DatasetStore& datasets, Loader& loader,
+                                                  std::function<void()> wake) {
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets));
+  PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch));
+  PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
+  return loader.Load(std::move(epoch), std::move(join), max_in_flight, std::move(wake));
+}
+
+absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
+                                                     Loader& loader, absl::Time now) {
+  if (request.batches().size() > static_cast<int>(kMaxAcknowledged)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("batches: ", request.batches().size(), ", at most ", kMaxAcknowledged));
+  }
+  const std::vector<uint64_t> batches(request.batches().begin(), request.batches().end());
+  PH_ASSIGN_OR_RETURN(AcknowledgeResult result,
+                      loader.Acknowledge({request.job(), request.epoch()}, request.session(),
+                                         request.generation(), batches, now));
+  v1::AcknowledgeResponse response;
+  response.set_num_new(result.num_new);
+  response.set_cursor(std::move(result.cursor));
+  return response;
+}
+
+absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
+                                    const DatasetStore& datasets, Loader& loader) {
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets));
+  PH_ASSIGN_OR_RETURN(const Loader::Description description, loader.Describe(std::move(epoch)));
+  v1::Epoch response;
+  EpochToWire(*description.epoch, description.progress, response);
+  return response;
+}
+
+absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
+                                                Loader& loader) {
+  PH_ASSIGN_OR_RETURN(
+      std::string cursor,
+      loader.CursorAtStep({request.job(), request.epoch()}, request.generation(), request.steps()));
+  v1::ReportStepResponse response;
+  response.set_cursor(std::move(cursor));
+  return response;
+}
+
+}  // namespace
+
+LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
+                             Loader* loader, PackObserverFactory* observers)
+    : context_(context),
+      append_context_(context.OnAppendPool()),
+      datasets_(datasets),
+      loader_(loader),
+      observers_(observers),
+      timer_(std::make_shared<LeaseTimer>(context.clock, loader)) {}
+
+LoaderService::~LoaderService() { timer_->Stop(); }
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(
+    grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
+  return ServerStreamingCall<v1::LoadRequest, v1::LoadResponse>::Start(
+      context_, Method::kLoad, request,
+      [this](const v1::LoadRequest& parsed, ProgressSink<v1::LoadResponse>& sink)
+          -> absl::StatusOr<std::unique_ptr<ResponseSource<v1::LoadResponse>>> {
+        if (loader_ == nullptr) return NoDataFolder();
+        PH_ASSIGN_OR_RETURN(auto session, Join(parsed, *datasets_, *loader_, sink.Waker()));
+        auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
+        return std::make_unique<LoadSource>(context_.clock, std::move(session), std::move(observer),
+                                            [timer = timer_] { timer->Arm(); });
+      });
+}
+
+grpc::ServerUnaryReactor* LoaderService::Acknowledge(grpc::CallbackServerContext* call,
+                                                     const grpc::ByteBuffer* request,
+                                                     grpc::ByteBuffer* response) {
+  return RunUnary<v1::AcknowledgeRequest>(
+      append_context_, Method::kAcknowledge, call, request, response,
+      [this](const v1::AcknowledgeRequest& parsed) -> absl::StatusOr<v1::AcknowledgeResponse> {
+        if (loader_ == nullptr) return NoDataFolder();
+        return Acknowledged(parsed, *loader_, context_.clock->Now());
+      });
+}
+
+grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call,
+                                                  const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return RunUnary<v1::GetEpochRequest>(
+      context_, Method::kGetEpoch, call, request, response,
+      [this](const v1::GetEpochRequest& parsed) -> absl::StatusOr<v1::Epoch> {
+        if (loader_ == nullptr) return NoDataFolder();
+        return Described(parsed, *datasets_, *loader_);
+      });
+}
+
+grpc::ServerUnaryReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call,
+                                                    const grpc::ByteBuffer* request,
+                                                    grpc::ByteBuffer* response) {
+  return RunUnary<v1::ReportStepRequest>(
+      context_, Method::kReportStep, call, request, response,
+      [this](const v1::ReportStepRequest& parsed) -> absl::StatusOr<v1::ReportStepResponse> {
+        if (loader_ == nullptr) return NoDataFolder();
+        return Reported(parsed, *loader_);
+      });
+}
+
+grpc::ServerUnaryReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call,
+                                                   const grpc::ByteBuffer* request,
+                                                   grpc::ByteBuffer* response) {
+  return RunUnary<v1::DeleteJobRequest>(
+      append_context_, Method::kDeleteJob, call, request, response,
+      [this](const v1::DeleteJobRequest& parsed) -> absl::StatusOr<v1::DeleteJobResponse> {
+        if (loader_ == nullptr) return NoDataFolder();
+        PH_RETURN_IF_ERROR(loader_->DeleteJob(parsed.job()));
+        return v1::DeleteJobResponse();
+      });
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,43 @@
+// Epochs: wire to domain and back. Errors as in wire_sizes.h.
+#ifndef PACKHOUSE_SERVICE_RPC_WIRE_LOADER_H_
+#define PACKHOUSE_SERVICE_RPC_WIRE_LOADER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "packhouse/v1/loader.pb.h"
+#include "service/delivery/epoch_delivery.h"
+#include "service/delivery/epoch_plan.h"
+#include "service/delivery/epoch_request.h"
+#include "service/delivery/loader.h"
+#include "service/graphs/graph_schema.h"
+
+namespace packhouse::rpc {
+
+inline constexpr size_t kMaxInFlight = 1024;
+inline constexpr size_t kMaxAcknowledged = 65536;
+// Of jobs, workers and attempts.
+inline constexpr size_t kMaxJobNameLength = 128;
+
+absl::Status CheckJobName(absl::string_view job);
+
+// `schema` is the data set's.
+absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
+                                                  const GraphSchema& schema);
+
+// How a worker comes in, without its session; `epoch` is what it asks for.
+absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
+                                                const EpochRequest& epoch);
+absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
+
+void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
+void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
+// Moves the tensors' bytes into the message. `epoch` is the epoch's number.
+void LoadedBatchToWire(LoadEvent event, uint64_t epoch, v1::LoadedBatch& wire);
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_WIRE_LOADER_H_
