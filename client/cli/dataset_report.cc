@@ -31,8 +31,8 @@ std::string BoundsText(const v1::Dataset& dataset) {
   if (dataset.max_bytes() != 0) bounds.push_back(BytesText(dataset.max_bytes()));
   for (const v1::Capacity& capacity : dataset.max_rows()) {
     if (capacity.rows() != 0) {
-      bounds.push_back(absl::StrCat(Grouped(capacity.rows()), " ", capacity.component(),
-                                    " of a graph"));
+      bounds.push_back(
+          absl::StrCat(Grouped(capacity.rows()), " ", capacity.component(), " of a graph"));
     }
   }
   return bounds.empty() ? "none of its own" : absl::StrCat("at most ", absl::StrJoin(bounds, ", "));
@@ -166,10 +166,9 @@ std::string DatasetJson(const v1::GetDatasetResponse& response) {
 }
 
 std::string VerifyProgressLine(const v1::VerifyDatasetResponse& response) {
-  return absl::StrCat(Grouped(response.num_records()), " of ",
-                      Grouped(response.num_records_total()), " records, ",
-                      BytesText(response.num_bytes()), " of ",
-                      BytesText(response.num_bytes_total()));
+  return absl::StrCat(
+      Grouped(response.num_records()), " of ", Grouped(response.num_records_total()), " records, ",
+      BytesText(response.num_bytes()), " of ", BytesText(response.num_bytes_total()));
 }
 
 bool IsUndamaged(const v1::VerifyDatasetResponse& response) {
@@ -181,9 +180,9 @@ std::string VerifyText(const std::string& name, const v1::VerifyDatasetResponse&
   uint64_t lost = 0;
   for (const v1::DamagedRecord& damaged : response.damaged()) {
     lost += damaged.num_graphs();
+    const uint64_t end = damaged.first_graph() + damaged.num_graphs();
     absl::StrAppend(&text, "record ", damaged.record(), ", graphs ", damaged.first_graph(), " to ",
-                    damaged.first_graph() + damaged.num_graphs(), " (exclusive): ",
-                    damaged.message(), "\n");
+                    end == 0 ? 0 : end - 1, ": ", damaged.message(), "\n");
   }
   const auto listed = static_cast<uint64_t>(response.damaged_size());
   if (response.num_damaged() > listed) {
@@ -199,8 +198,8 @@ std::string VerifyText(const std::string& name, const v1::VerifyDatasetResponse&
     absl::StrAppend(&text, "no damage\n");
   } else {
     absl::StrAppend(&text, Grouped(response.num_damaged()), " damaged records with ",
-                    response.num_damaged() > listed ? "more than " : "", Grouped(lost),
-                    " graphs, ", response.disagreements_size(), " disagreements\n");
+                    response.num_damaged() > listed ? "more than " : "", Grouped(lost), " graphs, ",
+                    response.disagreements_size(), " disagreements\n");
   }
   return text;
 }

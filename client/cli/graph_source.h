@@ -28,7 +28,8 @@ class GraphSource {
   virtual const v1::GraphSchema& schema() const = 0;
   virtual bool is_grouped() const = 0;
   virtual uint64_t num_graphs() const = 0;
-  // What the sizes and rows of one graph take in a chunk. Requires graph < num_graphs(). O(tensors).
+  // What the sizes and rows of one graph take in a chunk. Requires graph < num_graphs().
+  // O(tensors).
   virtual uint64_t GraphBytes(uint64_t graph) const = 0;
   // 16 hexadecimal digits, the same for the same graphs, schema and groups wherever they lie.
   virtual std::string fingerprint() const = 0;

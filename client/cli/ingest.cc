@@ -88,9 +88,8 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
   std::deque<uint64_t> chunk_bytes;
   DatasetAppenderOptions append_options;
   append_options.dataset = options.dataset;
-  append_options.producer = options.producer.empty()
-                                ? DefaultProducer(source, options.chunk_bytes)
-                                : options.producer;
+  append_options.producer =
+      options.producer.empty() ? DefaultProducer(source, options.chunk_bytes) : options.producer;
   append_options.retry = options.retry;
   append_options.on_answer = [&](const AppendAnswer& answer) {
     // Numbers ascend: behind a chunk that is new there are only new ones, and a repetition is one

@@ -1,7 +1,9 @@
 // packhouse: the command line of the packing service. `packhouse --help` tells the rest.
 #include <CLI/CLI.hpp>
 
+#include "client/cli/datasets_command.h"
 #include "client/cli/histogram_command.h"
+#include "client/cli/ingest_command.h"
 #include "client/cli/pack_command.h"
 #include "client/cli/plan_command.h"
 #include "client/cli/tune_command.h"
@@ -15,6 +17,8 @@ int main(int argc, char** argv) {
   packhouse::client::AddTuneCommand(app, code);
   packhouse::client::AddPackCommand(app, code);
   packhouse::client::AddHistogramCommand(app, code);
+  packhouse::client::AddIngestCommand(app, code);
+  packhouse::client::AddDatasetsCommand(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -111,8 +111,7 @@ class DictionaryParser {
     bool closed = Take(")");
     while (!closed) {
       uint64_t extent = 0;
-      const auto [stop, error] =
-          std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
+      const auto [stop, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), extent);
       if (error != std::errc()) return Unexpected("an extent below 2^64");
       if (shape_->size() == kMaxDimensions) {
         return Malformed("shape has more than ", kMaxDimensions, " dimensions");
@@ -209,8 +208,8 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view header) {
   if (header.size() < *bytes) {
     return Malformed("ends within its header: ", header.size(), " of ", *bytes, " bytes");
   }
-  const absl::string_view text = header.substr(0, *bytes).substr(
-      kMagic.size() + kVersionBytes + LengthBytes(header));
+  const absl::string_view text =
+      header.substr(0, *bytes).substr(kMagic.size() + kVersionBytes + LengthBytes(header));
   if (!absl::EndsWith(text, "\n")) return Malformed("header does not end in a newline");
   absl::StatusOr<NpyHeader> parsed = DictionaryParser(text).Parse();
   if (parsed.ok()) parsed->header_bytes = *bytes;

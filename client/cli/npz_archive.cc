@@ -149,8 +149,7 @@ const NpzArray* NpzArchive::Find(absl::string_view name) const {
 }
 
 absl::StatusOr<NpzStream> NpzArchive::OpenEntry(uint64_t index, std::string place) const {
-  std::unique_ptr<zip_file, NpzStream::FileCloser> file(
-      zip_fopen_index(archive_.get(), index, 0));
+  std::unique_ptr<zip_file, NpzStream::FileCloser> file(zip_fopen_index(archive_.get(), index, 0));
   if (file == nullptr) {
     return absl::DataLossError(
         absl::StrCat(place, ": cannot read: ", zip_strerror(archive_.get())));
@@ -180,9 +179,9 @@ absl::Status NpzArchive::CheckArrays() const {
       bytes += *read;
     }
     if (bytes != array.header.header_bytes + array.header.data_bytes) {
-      return absl::DataLossError(
-          absl::StrCat(Place(array), ": has ", bytes, " bytes, its header says ",
-                       array.header.header_bytes + array.header.data_bytes));
+      return absl::DataLossError(absl::StrCat(Place(array), ": has ", bytes,
+                                              " bytes, its header says ",
+                                              array.header.header_bytes + array.header.data_bytes));
     }
   }
   return absl::OkStatus();

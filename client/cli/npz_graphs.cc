@@ -125,8 +125,8 @@ absl::StatusOr<std::vector<uint64_t>> NpzGraphs::ReadWholeNumbers(const NpzArray
 absl::StatusOr<std::vector<uint64_t>> NpzGraphs::ReadOffsets(const std::string& name) const {
   const NpzArray* const array = archive_->Find(name);
   if (array == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(archive_->path(), ": has no array '", name,
-                                                   "', which graphs need"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(archive_->path(), ": has no array '", name, "', which graphs need"));
   }
   absl::StatusOr<std::vector<uint64_t>> offsets = ReadWholeNumbers(*array);
   if (!offsets.ok()) return offsets;
@@ -205,8 +205,8 @@ absl::StatusOr<NpzGraphs::Component> NpzGraphs::ComponentOf(const NpzArray& arra
   const uint64_t rows[] = {FirstRow(kNodes, num_graphs_), FirstRow(kEdges, num_graphs_),
                            num_graphs_};
   const auto fail = [&](const auto&... what) {
-    return absl::InvalidArgumentError(absl::StrCat(archive_->Place(array), ": has the shape ",
-                                                   ShapeText(array.header), what...));
+    return absl::InvalidArgumentError(
+        absl::StrCat(archive_->Place(array), ": has the shape ", ShapeText(array.header), what...));
   };
   if (array.header.shape.empty()) return fail(", a single value; a tensor needs rows");
   const uint64_t extent = array.header.shape[0];
@@ -227,11 +227,12 @@ absl::StatusOr<NpzGraphs::Component> NpzGraphs::ComponentOf(const NpzArray& arra
     fitting = component;
   }
   if (!fitting.has_value()) {
-    return fail("; there are ", rows[kNodes], " nodes, ", rows[kEdges], " edges and ", rows[kGraphs],
-                " graphs");
+    return fail("; there are ", rows[kNodes], " nodes, ", rows[kEdges], " edges and ",
+                rows[kGraphs], " graphs");
   }
   if (several) {
-    return fail("; there are ", rows[kNodes], " nodes, ", rows[kEdges], " edges and ", rows[kGraphs],
+    return fail("; there are ", rows[kNodes], " nodes, ", rows[kEdges], " edges and ",
+                rows[kGraphs],
                 " graphs: say which by a name that begins with node_, edge_ or graph_");
   }
   return *fitting;
@@ -246,9 +247,9 @@ absl::Status NpzGraphs::AddTensor(const NpzArray& array) {
   spec.set_component(std::string(kComponentNames[*component]));
   for (std::size_t i = 1; i < array.header.shape.size(); ++i) {
     if (array.header.shape[i] > std::numeric_limits<uint32_t>::max()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(archive_->Place(array), ": has the shape ", ShapeText(array.header),
-                       ", whose rows are too large"));
+      return absl::InvalidArgumentError(absl::StrCat(archive_->Place(array), ": has the shape ",
+                                                     ShapeText(array.header),
+                                                     ", whose rows are too large"));
     }
     spec.add_row_shape(static_cast<uint32_t>(array.header.shape[i]));
   }
@@ -339,10 +340,10 @@ absl::Status NpzGraphs::AppendIndices(uint64_t begin, uint64_t end, Column& colu
     // A negative one becomes huge.
     if (static_cast<uint64_t>(value) >= nodes ||
         static_cast<uint64_t>(value) > uint64_t{std::numeric_limits<int32_t>::max()}) {
-      status = absl::OutOfRangeError(absl::StrCat(
-          archive_->Place(*column.array), ": edge ",
-          first_edge + indices.size() - edge_offsets_[graph], " of graph ", graph, " has the end ",
-          value, ", the graph has ", nodes, " nodes"));
+      status = absl::OutOfRangeError(
+          absl::StrCat(archive_->Place(*column.array), ": edge ",
+                       first_edge + indices.size() - edge_offsets_[graph], " of graph ", graph,
+                       " has the end ", value, ", the graph has ", nodes, " nodes"));
       return false;
     }
     indices.push_back(static_cast<int32_t>(value));

@@ -86,8 +86,7 @@ void DatasetAppender::OpenStream() {
 absl::Status DatasetAppender::SendAll() {
   while (true) {
     if (call_ == nullptr) OpenStream();
-    while (num_sent_ < unanswered_.size() &&
-           call_->stream->Write(unanswered_[num_sent_].request)) {
+    while (num_sent_ < unanswered_.size() && call_->stream->Write(unanswered_[num_sent_].request)) {
       ++num_sent_;
     }
     if (num_sent_ == unanswered_.size()) return absl::OkStatus();
@@ -142,8 +141,8 @@ absl::Status DatasetAppender::EndStream() {
   if (!taken.ok()) return taken;
   if (status.ok()) {
     if (was_asked_to_end && unanswered_.empty()) return status;
-    return absl::InternalError(absl::StrCat("the server ended the stream with ",
-                                            unanswered_.size(), " chunks unanswered"));
+    return absl::InternalError(absl::StrCat("the server ended the stream with ", unanswered_.size(),
+                                            " chunks unanswered"));
   }
   if (absl::IsDeadlineExceeded(status) && had_answers) return absl::OkStatus();
   return retrier_.WaitAfter(status) ? absl::OkStatus() : status;

@@ -72,8 +72,7 @@ absl::StatusOr<std::vector<v1::Dataset>> DatasetClient::List(uint32_t page_size)
       return stub_->ListDatasets(&context, request, &response);
     });
     if (!status.ok()) return status;
-    if (!response.next_page_token().empty() &&
-        response.next_page_token() == request.page_token()) {
+    if (!response.next_page_token().empty() && response.next_page_token() == request.page_token()) {
       return absl::InternalError("the server's next page is the one that it has just sent");
     }
     datasets.insert(datasets.end(), std::make_move_iterator(response.mutable_datasets()->begin()),

@@ -31,15 +31,13 @@ struct DatasetClientOptions {
 // functions in RetryOptions, which must be so themselves then.
 class DatasetClient {
  public:
-  explicit DatasetClient(std::shared_ptr<grpc::Channel> channel,
-                         DatasetClientOptions options = {});
+  explicit DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClientOptions options = {});
 
   // ALREADY_EXISTS may come of this very call, if its first try worked and the answer was lost: Get
   // tells what is there.
   absl::StatusOr<v1::Dataset> Create(const v1::CreateDatasetRequest& request) const;
   absl::StatusOr<v1::Dataset> Seal(const std::string& name) const;
-  absl::StatusOr<v1::GetDatasetResponse> Get(const std::string& name,
-                                             bool include_histogram) const;
+  absl::StatusOr<v1::GetDatasetResponse> Get(const std::string& name, bool include_histogram) const;
   // All of them, in ascending order of names, page by page. Bounds memory by the server's number of
   // data sets.
   absl::StatusOr<std::vector<v1::Dataset>> List(uint32_t page_size = 0) const;

@@ -8,9 +8,7 @@
 namespace packhouse::client {
 
 Retrier::Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options)
-    : channel_(std::move(channel)),
-      options_(std::move(options)),
-      next_wait_(options_.first_wait) {}
+    : channel_(std::move(channel)), options_(std::move(options)), next_wait_(options_.first_wait) {}
 
 bool Retrier::WaitAfter(const absl::Status& status) {
   if (!absl::IsUnavailable(status) && !absl::IsCancelled(status)) return false;

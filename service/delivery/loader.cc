@@ -240,32 +240,40 @@ absl::StatusOr<AcknowledgeResult> Loader::Acknowledge(const EpochKey& key, Sessi
   if (event) appended = log_->Append({EncodeEvent(*event)});
 
   Wakes wakes;
-  absl::StatusOr<AcknowledgeResult> result = appended;
+  absl::StatusOr<AcknowledgeResult> result;
   {
     absl::MutexLock lock(&mutex_);
     --num_appending_;
     if (event) ++num_records_;
     if (appended.ok()) {
-      const auto found = epochs_.find(key);
-      if (found == epochs_.end()) {
-        result = NoSuchEpoch(key);
-      } else {
-        OpenEpoch& epoch = found->second;
-        result = epoch.delivery->FinishAcknowledge(session, generation, batches, now);
-        const LeaseCounters counters = epoch.delivery->counters();
-        const auto sender = epoch.sessions.find(session);
-        // As long as no batch was sent to two sessions, the sender alone has more room now.
-        if (sender == epoch.sessions.end() || counters.given_back + counters.expired != 0 ||
-            epoch.delivery->finished()) {
-          WakeWaiting(epoch, wakes);
-        } else if (sender->second->waiting_) {
-          wakes.push_back(sender->second->wake_);
-        }
-      }
+      result = FinishAcknowledge(key, session, generation, batches, now, wakes);
+    } else {
+      result = appended;
     }
     CompactIfDue();
   }
   RunAll(wakes);
+  return result;
+}
+
+absl::StatusOr<AcknowledgeResult> Loader::FinishAcknowledge(const EpochKey& key, SessionId session,
+                                                            uint64_t generation,
+                                                            absl::Span<const uint64_t> batches,
+                                                            absl::Time now, Wakes& wakes) {
+  const auto found = epochs_.find(key);
+  if (found == epochs_.end()) return NoSuchEpoch(key);
+  const OpenEpoch& epoch = found->second;
+  PH_ASSIGN_OR_RETURN(AcknowledgeResult result,
+                      epoch.delivery->FinishAcknowledge(session, generation, batches, now));
+  const LeaseCounters counters = epoch.delivery->counters();
+  const auto sender = epoch.sessions.find(session);
+  // As long as no batch was sent to two sessions, the sender alone has more room now.
+  if (sender == epoch.sessions.end() || counters.given_back + counters.expired != 0 ||
+      epoch.delivery->finished()) {
+    WakeWaiting(epoch, wakes);
+  } else if (sender->second->waiting_) {
+    wakes.push_back(sender->second->wake_);
+  }
   return result;
 }
 

@@ -202,6 +202,12 @@ class Loader {
   EpochProgress ProgressOf(const EpochKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ForgetFinished(const EpochKey& opened) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Forget(absl::Span<const EpochKey> keys) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Once it is in the log.
+  absl::StatusOr<AcknowledgeResult> FinishAcknowledge(const EpochKey& key, SessionId session,
+                                                      uint64_t generation,
+                                                      absl::Span<const uint64_t> batches,
+                                                      absl::Time now, Wakes& wakes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the sessions that wait, to be called without the lock.
   static void WakeWaiting(const OpenEpoch& epoch, Wakes& wakes);
   void CompactIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

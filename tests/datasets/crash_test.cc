@@ -2,22 +2,17 @@
 // there, nothing is there by half or twice, and what came after goes on. What a kill cannot show is
 // the loss of what the kernel had not written yet: for that see the torn commits of
 // lmdb_dataset_store_test.cc, and fdatasync(), which every commit waits for.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/datasets/lmdb_dataset_store.h"
 #include "tests/datasets/killed_appends.h"
+#include "tests/datasets/killed_process.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -30,42 +25,18 @@ constexpr int kKills = 40;
 // (producer, sequence) -> where its first graph is.
 using Acknowledged = std::map<std::pair<uint64_t, uint64_t>, uint64_t>;
 
-// Starts the process, reads `num_lines` of what it says, kills it, and reads the rest.
-void RunAndKill(const std::string& folder, size_t num_lines, Acknowledged& acknowledged) {
-  int pipe_ends[2];
-  ASSERT_EQ(::pipe2(pipe_ends, O_CLOEXEC), 0);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
-  std::string program = PACKHOUSE_APPEND_UNTIL_KILLED;
-  std::string argument = folder;
-  char* const arguments[] = {program.data(), argument.data(), nullptr};
-  pid_t child = 0;
-  const int spawned = ::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(pipe_ends[1]);
-  std::FILE* const lines = ::fdopen(pipe_ends[0], "r");
-  ASSERT_EQ(spawned, 0) << program;
-  unsigned long long producer = 0;
-  unsigned long long sequence = 0;
-  unsigned long long first_graph = 0;
-  size_t num_read = 0;
-  if (num_lines == 0) ::kill(child, SIGKILL);
-  // A line that the kill cut off is no acknowledgement: it has no end.
-  char line[128];
-  while (std::fgets(line, sizeof(line), lines) != nullptr) {
-    if (std::sscanf(line, "%llu %llu %llu", &producer, &sequence, &first_graph) != 3 ||
-        std::string(line).back() != '\n') {
-      break;
-    }
+// Appends to the store in `folder` until `num_lines` appends are acknowledged or more.
+void AppendAndKill(const std::string& folder, size_t num_lines, Acknowledged& acknowledged) {
+  std::vector<std::string> lines;
+  RunAndKill(PACKHOUSE_APPEND_UNTIL_KILLED, folder, num_lines, lines);
+  for (const std::string& line : lines) {
+    unsigned long long producer = 0;
+    unsigned long long sequence = 0;
+    unsigned long long first_graph = 0;
+    ASSERT_EQ(std::sscanf(line.c_str(), "%llu %llu %llu", &producer, &sequence, &first_graph), 3);
     EXPECT_TRUE(acknowledged.emplace(std::pair(producer, sequence), first_graph).second)
         << producer << " " << sequence << " was acknowledged twice";
-    if (++num_read == num_lines) ::kill(child, SIGKILL);
   }
-  std::fclose(lines);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "it ended by itself";
 }
 
 TEST(CrashTest, WhatWasAcknowledgedSurvivesEveryKill) {
@@ -76,7 +47,7 @@ TEST(CrashTest, WhatWasAcknowledgedSurvivesEveryKill) {
   for (int round = 0; round < kKills; ++round) {
     SCOPED_TRACE(testing::Message() << "kill " << round);
     const size_t num_lines = round == 0 ? 0 : random.Below(12);
-    RunAndKill(folder.path(), num_lines, acknowledged);
+    AppendAndKill(folder.path(), num_lines, acknowledged);
     LmdbDatasetStore::Options options;
     options.folder = folder.path();
     options.max_bytes = uint64_t{1} << 30;

@@ -3,15 +3,11 @@
 #include "service/datasets/lmdb_dataset_store.h"
 
 #include <lmdb.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 
@@ -21,7 +17,9 @@
 #include "gtest/gtest.h"
 #include "service/datasets/lmdb_page_check.h"
 #include "service/datasets/stored_values.h"
+#include "tests/datasets/stored_files.h"
 #include "tests/support/random_graphs.h"
+#include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
 
@@ -33,7 +31,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr size_t kPage = 4096;
 // ThreadSanitizer is slow, and one thread is all there is to see here.
 #if defined(__SANITIZE_THREAD__)
 constexpr uint64_t kDamagedFiles = 150;
@@ -51,17 +48,6 @@ absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> OpenStore(const std::string& f
   options.folder = folder;
   options.max_bytes = max_bytes;
   return LmdbDatasetStore::Open(options);
-}
-
-std::string DataFile(const std::string& folder) { return folder + "/data.mdb"; }
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
-}
-
-void WriteFile(const std::string& path, absl::string_view bytes) {
-  std::ofstream(path, std::ios::binary).write(bytes.data(), bytes.size());
 }
 
 GraphSchema Schema() {
@@ -198,22 +184,6 @@ TEST_F(LmdbDatasetStoreTest, AFolderThatIsNotThereIsMade) {
   EXPECT_FALSE(OpenStore(folder_.path() + "/file").ok());
 }
 
-// Puts a value into a store as another version of packhouse would have.
-void PutRaw(const std::string& folder, const std::string& key, const std::string& value) {
-  MDB_env* env = nullptr;
-  ASSERT_EQ(mdb_env_create(&env), 0);
-  ASSERT_EQ(mdb_env_open(env, folder.c_str(), 0, 0640), 0);
-  MDB_txn* txn = nullptr;
-  ASSERT_EQ(mdb_txn_begin(env, nullptr, 0, &txn), 0);
-  MDB_dbi dbi = 0;
-  ASSERT_EQ(mdb_dbi_open(txn, nullptr, 0, &dbi), 0);
-  MDB_val key_val = {key.size(), const_cast<char*>(key.data())};
-  MDB_val value_val = {value.size(), const_cast<char*>(value.data())};
-  ASSERT_EQ(mdb_put(txn, dbi, &key_val, &value_val, 0), 0);
-  ASSERT_EQ(mdb_txn_commit(txn), 0);
-  mdb_env_close(env);
-}
-
 TEST_F(LmdbDatasetStoreTest, AnotherFormatVersionIsNamed) {
   BuildWorld(folder_.path(), schema_, world_);
   PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(0)));
@@ -336,15 +306,7 @@ TEST_F(LmdbDatasetStoreTest, SpaceOfADeletedDataSetComesBack) {
 TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
   BuildWorld(folder_.path(), schema_, world_);
   const std::string good = ReadFile(DataFile(folder_.path()));
-  std::vector<size_t> tree_pages = {0, 1};
-  for (size_t page = 2; page < good.size() / kPage; ++page) {
-    // Every page of a tree says which one it is; a large value's first page does too, but not so
-    // that it is a tree's.
-    uint64_t number;
-    std::memcpy(&number, good.data() + page * kPage, sizeof(number));
-    const char flags = good[page * kPage + 10];
-    if (number == page && (flags & 0x0f & ~0x03) == 0) tree_pages.push_back(page);
-  }
+  const std::vector<size_t> tree_pages = TreePages(good);
   size_t num_refused = 0;
   size_t num_with_loss = 0;
   size_t num_unharmed = 0;
@@ -538,30 +500,6 @@ TEST_F(LmdbDatasetStoreTest, WhatIsNoDatabaseIsRefused) {
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder.path())));
   }
 }
-
-// A file system of its own, so that it can be filled.
-class SmallDisk {
- public:
-  explicit SmallDisk(size_t bytes) {
-    is_mounted_ = ::mount("tmpfs", folder_.path().c_str(), "tmpfs", 0,
-                          absl::StrCat("size=", bytes).c_str()) == 0;
-    error_ = errno;
-  }
-  ~SmallDisk() {
-    if (is_mounted_) ::umount(folder_.path().c_str());
-  }
-  bool is_mounted() const { return is_mounted_; }
-  const char* error() const { return std::strerror(error_); }
-  const std::string& path() const { return folder_.path(); }
-  bool MakeReadOnly() {
-    return ::mount(nullptr, path().c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) == 0;
-  }
-
- private:
-  TemporaryFolder folder_;
-  bool is_mounted_ = false;
-  int error_ = 0;
-};
 
 // Appends until something is full, and says how many went in.
 size_t Fill(LmdbDatasetStore& store, World& world, const GraphSchema& schema,

@@ -2,11 +2,13 @@
 // NAME-corpus for each target.
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/graphs.pb.h"
@@ -14,6 +16,9 @@
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
 #include "service/datasets/chunk_record.h"
+#include "service/delivery/cursor.h"
+#include "service/delivery/ledger_event.h"
+#include "tests/fuzz/sealed_record.h"
 
 namespace {
 
@@ -69,6 +74,27 @@ std::string ChunkRecord(std::vector<uint64_t> graph_ids) {
   std::string record(1 + encoded->num_bytes(), '\3');
   encoded->WriteTo(record.data() + 1, {3, 1000});
   return record;
+}
+
+packhouse::EpochIdentity Epoch(uint64_t epoch) {
+  packhouse::EpochIdentity identity;
+  identity.key = {"job", epoch};
+  identity.dataset = "molecules";
+  identity.dataset_version = 3;
+  identity.seed = 11;
+  identity.profiles = {{{222, 502, 64}, 2, 30}, {{100, 300, 64}, 1, 10}};
+  identity.options = "shuffle";
+  return identity;
+}
+
+// As ledger_fuzz reads them: with the seals that they have, or to be sealed.
+std::string Ledger(const std::vector<packhouse::LedgerEvent>& events, bool sealed) {
+  std::vector<std::string> records;
+  for (const auto& event : events) {
+    const std::string record = packhouse::EncodeEvent(event);
+    records.push_back(sealed ? record : packhouse::Unsealed(record));
+  }
+  return std::string(1, sealed ? '\0' : '\1') + Stream(records);
 }
 
 }  // namespace
@@ -128,6 +154,25 @@ int main(int argc, char** argv) {
   Write(folder + "tune_fuzz-corpus/seed_shapes",
         Bytes<v1::TuneRequest>("histogram {" + histogram + "} profile {" + profile +
                                "max_distinct_shapes: 3 }"));
+  const packhouse::Cursor cursor = {Epoch(7), 3, packhouse::BatchSet::Of({0, 1, 2, 5, 39})};
+  const std::string text = packhouse::EncodeCursor(cursor);
+  Write(folder + "cursor_fuzz-corpus/seed_text", std::string(1, '\0') + text);
+  std::string record;
+  if (!absl::WebSafeBase64Unescape(text, &record)) std::abort();
+  Write(folder + "cursor_fuzz-corpus/seed_fields", '\1' + packhouse::Unsealed(record));
+  const packhouse::EpochKey key = Epoch(7).key;
+  const std::vector<packhouse::LedgerEvent> events = {
+      packhouse::EpochOpened{Epoch(7)},
+      packhouse::GenerationStarted{key, 3, "first", packhouse::Sharing::Ranked(2),
+                                   packhouse::BatchSet::Of({1})},
+      packhouse::WorkerJoined{key, 3, "worker"},
+      packhouse::BatchesAcknowledged{key, 3, packhouse::BatchSet::Of({0, 2, 3, 39})},
+      packhouse::EpochOpened{Epoch(8)},
+      packhouse::GenerationStarted{Epoch(8).key, 4, "", {}, {}},
+      packhouse::EpochForgotten{key},
+      packhouse::GenerationsUsed{"job", 9}};
+  Write(folder + "ledger_fuzz-corpus/seed_sealed", Ledger(events, true));
+  Write(folder + "ledger_fuzz-corpus/seed_fields", Ledger(events, false));
   Write(folder + "chunk_record_fuzz-corpus/seed_consecutive", ChunkRecord({40, 41}));
   Write(folder + "chunk_record_fuzz-corpus/seed_explicit", ChunkRecord({41, 40}));
   Write(folder + "uncollate_fuzz-corpus/seed",

@@ -18,6 +18,7 @@
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "service/datasets/lmdb_dataset_store.h"
+#include "service/datasets/lmdb_record_log.h"
 #include "service/delivery/pack_observer.h"
 #include "service/rpc/rpc_observer.h"
 #include "service/rpc/server.h"
@@ -115,12 +116,15 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
     options.max_bytes = max_bytes;
     options.folder = folder_.path() + "/datasets";
     PH_ASSERT_OK_AND_ASSIGN(datasets_, LmdbDatasetStore::Open(options));
+    LmdbRecordLog::Options log;
+    log.folder = folder_.path() + "/delivery";
+    PH_ASSERT_OK_AND_ASSIGN(ledger_, LmdbRecordLog::Open(log));
   }
 
   void StartServer(ServerOptions options = {}) {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
-    PH_ASSERT_OK_AND_ASSIGN(
-        server_, Server::Start(options, &clock_, &observer_, &observer_, datasets_.get()));
+    PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
+                                                   datasets_.get(), ledger_.get()));
     channel_ = NewChannel();
   }
 
@@ -146,6 +150,7 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
   CountingObserver observer_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
   std::unique_ptr<DatasetStore> datasets_;  // Null: no folder for data.
+  std::unique_ptr<RecordLog> ledger_;       // Likewise.
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };

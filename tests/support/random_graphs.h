@@ -97,14 +97,18 @@ inline GraphChunk RandomChunk(Random& random, const GraphSchema* schema, size_t 
   return GraphChunk::Create(schema, std::move(sizes), std::move(views), std::move(columns)).value();
 }
 
-// Same id, same sizes, same bytes in every tensor.
-inline bool SameGraph(const GraphChunk& a, size_t i, const GraphChunk& b, size_t j) {
-  if (a.sizes().graph_id(i) != b.sizes().graph_id(j)) return false;
+// Same sizes, same bytes in every tensor.
+inline bool SameRows(const GraphChunk& a, size_t i, const GraphChunk& b, size_t j) {
   if (a.sizes().tuple(i) != b.sizes().tuple(j)) return false;
   for (size_t t = 0; t < a.schema().tensors().size(); ++t) {
     if (a.rows(i, t) != b.rows(j, t)) return false;
   }
   return true;
+}
+
+// And the same id.
+inline bool SameGraph(const GraphChunk& a, size_t i, const GraphChunk& b, size_t j) {
+  return a.sizes().graph_id(i) == b.sizes().graph_id(j) && SameRows(a, i, b, j);
 }
 
 }  // namespace packhouse

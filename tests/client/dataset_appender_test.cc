@@ -1,0 +1,244 @@
+#include "client/cpp/dataset_appender.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/fake_dataset_service.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DatasetAppenderTest : public testing::Test {
+ protected:
+  DatasetAppenderTest() {
+    v1::CreateDatasetRequest request;
+    request.set_name("d");
+    v1::Dataset dataset;
+    server_.service().CreateDataset(nullptr, &request, &dataset);
+  }
+
+  DatasetAppenderOptions Options() {
+    DatasetAppenderOptions options;
+    options.dataset = "d";
+    options.producer = "p";
+    options.retry.sleep = [](absl::Duration) {};
+    options.on_answer = [this](const AppendAnswer& answer) { answers_.push_back(answer); };
+    return options;
+  }
+
+  static v1::GraphChunk Chunk(uint64_t graphs) {
+    v1::GraphChunk chunk;
+    chunk.mutable_sizes()->set_num_graphs(graphs);
+    return chunk;
+  }
+
+  std::vector<uint64_t> StoredSequences() {
+    std::vector<uint64_t> sequences;
+    for (const v1::AppendRequest& request : server_.service().stored("d").records) {
+      sequences.push_back(request.producer_sequence().sequence());
+    }
+    return sequences;
+  }
+
+  FakeDatasetServer server_;
+  std::vector<AppendAnswer> answers_;
+};
+
+TEST_F(DatasetAppenderTest, ChunksAreStoredInOrderAndAnswered) {
+  DatasetAppender appender(server_.Channel(), Options());
+  EXPECT_THAT(appender.Append(1, Chunk(5), "groups"), IsOk());
+  EXPECT_THAT(appender.Append(7, Chunk(6)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_THAT(StoredSequences(), ElementsAre(1, 7));
+  const FakeDatasetService::Stored stored = server_.service().stored("d");
+  EXPECT_EQ(stored.records[0].group_ids(), "groups");
+  EXPECT_EQ(stored.records[0].producer_sequence().producer(), "p");
+  ASSERT_EQ(answers_.size(), 2);
+  EXPECT_EQ(answers_[1].sequence, 7);
+  EXPECT_EQ(answers_[1].num_graphs, 6);
+  EXPECT_EQ(answers_[1].num_graphs_of_dataset, 11);
+  EXPECT_FALSE(answers_[1].is_repetition);
+}
+
+TEST_F(DatasetAppenderTest, ItGoesOnAfterFinish) {
+  DatasetAppender appender(server_.Channel(), Options());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_EQ(server_.service().num_streams(), 0);
+  EXPECT_THAT(appender.Append(1, Chunk(5)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_THAT(appender.Append(2, Chunk(5)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_THAT(StoredSequences(), ElementsAre(1, 2));
+}
+
+TEST_F(DatasetAppenderTest, NumbersMustAscend) {
+  DatasetAppender appender(server_.Channel(), Options());
+  EXPECT_THAT(appender.Append(0, Chunk(1)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("chunk 0 comes after")));
+  EXPECT_THAT(appender.Append(3, Chunk(1)), IsOk());
+  EXPECT_THAT(appender.Append(3, Chunk(1)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("chunk 3 comes after")));
+  EXPECT_THAT(appender.Finish(), IsOk());
+}
+
+// The server need not answer a chunk before it has a window of them; nor can it demand more.
+TEST_F(DatasetAppenderTest, AWindowOfChunksIsSentWithoutAnswers) {
+  for (const std::size_t window : {1, 2, 5}) {
+    DatasetAppenderOptions options = Options();
+    options.producer = std::to_string(window);
+    options.max_unanswered = window;
+    std::size_t sent = 0;
+    std::size_t most = 0;
+    answers_.clear();
+    options.on_answer = [&](const AppendAnswer& answer) {
+      answers_.push_back(answer);
+      most = std::max(most, sent - answers_.size() + 1);
+    };
+    DatasetAppender appender(server_.Channel(), options);
+    for (uint64_t i = 1; i <= 20; ++i) {
+      ++sent;
+      EXPECT_THAT(appender.Append(i, Chunk(1)), IsOk());
+    }
+    EXPECT_EQ(answers_.size(), 20 - window + 1);
+    EXPECT_EQ(most, window);
+    EXPECT_THAT(appender.Finish(), IsOk());
+    EXPECT_EQ(answers_.size(), 20);
+  }
+}
+
+TEST_F(DatasetAppenderTest, TheWindowIsBoundedInBytesToo) {
+  DatasetAppenderOptions options = Options();
+  options.max_unanswered_bytes = 1;
+  DatasetAppender appender(server_.Channel(), options);
+  for (uint64_t i = 1; i <= 5; ++i) {
+    EXPECT_THAT(appender.Append(i, Chunk(1)), IsOk());
+    EXPECT_EQ(answers_.size(), i);
+  }
+}
+
+// Whatever breaks, and however often: every chunk is stored once, in order.
+TEST_F(DatasetAppenderTest, BrokenStreamsLoseNothingAndRepeatNothing) {
+  constexpr uint64_t kChunks = 40;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const uint64_t odds = random.Between(2, 20);
+    server_.service().set_fault([&random, odds](const v1::AppendRequest&) {
+      if (random.Below(odds) != 0) return AppendFault::kNone;
+      return random.Below(2) == 0 ? AppendFault::kBreakBefore : AppendFault::kBreakAfter;
+    });
+    DatasetAppenderOptions options = Options();
+    options.producer = std::to_string(seed);
+    options.max_unanswered = 1 + seed % 7;
+    options.retry.patience = absl::InfiniteDuration();
+    answers_.clear();
+    DatasetAppender appender(server_.Channel(), options);
+    for (uint64_t i = 1; i <= kChunks; ++i) ASSERT_THAT(appender.Append(i, Chunk(i)), IsOk());
+    ASSERT_THAT(appender.Finish(), IsOk());
+
+    std::vector<uint64_t> stored;
+    for (const v1::AppendRequest& request : server_.service().stored("d").records) {
+      if (request.producer_sequence().producer() != options.producer) continue;
+      stored.push_back(request.producer_sequence().sequence());
+      ASSERT_EQ(request.graphs().sizes().num_graphs(), stored.back());
+    }
+    ASSERT_EQ(stored.size(), kChunks);
+    ASSERT_EQ(answers_.size(), kChunks);
+    for (uint64_t i = 0; i < kChunks; ++i) {
+      ASSERT_EQ(stored[i], i + 1);
+      ASSERT_EQ(answers_[i].sequence, i + 1);
+    }
+  }
+}
+
+TEST_F(DatasetAppenderTest, AServerThatComesBackIsWaitedFor) {
+  DatasetAppenderOptions options = Options();
+  int waits = 0;
+  options.retry.connect_timeout = absl::Milliseconds(1);
+  options.retry.sleep = [&](absl::Duration) {
+    if (++waits == 3) server_.Start();
+  };
+  DatasetAppender appender(server_.Channel(), options);
+  EXPECT_THAT(appender.Append(1, Chunk(5)), IsOk());
+  server_.Stop();
+  EXPECT_THAT(appender.Append(2, Chunk(6)), IsOk());
+  EXPECT_THAT(appender.Finish(), IsOk());
+  EXPECT_GE(waits, 3);
+  EXPECT_THAT(StoredSequences(), ElementsAre(1, 2));
+}
+
+TEST_F(DatasetAppenderTest, PatienceEnds) {
+  DatasetAppenderOptions options = Options();
+  std::vector<absl::Duration> waits;
+  options.retry.sleep = [&](absl::Duration wait) { waits.push_back(wait); };
+  options.retry.connect_timeout = absl::ZeroDuration();
+  options.retry.first_wait = absl::Seconds(1);
+  options.retry.longest_wait = absl::Seconds(4);
+  options.retry.patience = absl::Seconds(15);
+  DatasetAppender appender(server_.Channel(), options);
+  server_.Stop();
+  const absl::Status first = appender.Append(1, Chunk(5));
+  const absl::Status status = first.ok() ? appender.Finish() : first;
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("")));
+  EXPECT_THAT(waits, ElementsAre(absl::Seconds(1), absl::Seconds(2), absl::Seconds(4),
+                                 absl::Seconds(4), absl::Seconds(4)));
+  EXPECT_EQ(appender.Append(2, Chunk(5)), status);
+  EXPECT_EQ(appender.Finish(), status);
+}
+
+TEST_F(DatasetAppenderTest, ARefusedChunkEndsItBehindTheAnswersBefore) {
+  server_.service().set_fault([](const v1::AppendRequest& request) {
+    return request.producer_sequence().sequence() == 3 ? AppendFault::kRefuse : AppendFault::kNone;
+  });
+  DatasetAppender appender(server_.Channel(), Options());
+  absl::Status status;
+  for (uint64_t i = 1; i <= 5 && status.ok(); ++i) status = appender.Append(i, Chunk(i));
+  if (status.ok()) status = appender.Finish();
+  EXPECT_EQ(status, absl::OutOfRangeError("graph 7"));
+  EXPECT_EQ(appender.Finish(), status);
+  EXPECT_EQ(answers_.size(), 2);
+  EXPECT_EQ(server_.service().num_streams(), 1);
+}
+
+TEST_F(DatasetAppenderTest, WhatAServerMustNotAnswerIsInternal) {
+  const std::pair<AppendFault, std::string> cases[] = {
+      {AppendFault::kWrongAnswer, "answered chunk 2, awaited was 1"},
+      {AppendFault::kStoreLess, "stored 4 of 5 graphs of chunk 1"},
+      {AppendFault::kEndEarly, "ended the stream with 1 chunks unanswered"}};
+  for (const auto& [fault, says] : cases) {
+    SCOPED_TRACE(says);
+    server_.service().set_fault([fault = fault](const v1::AppendRequest&) { return fault; });
+    DatasetAppenderOptions options = Options();
+    options.producer = says;
+    DatasetAppender appender(server_.Channel(), options);
+    EXPECT_THAT(appender.Append(1, Chunk(5)), IsOk());
+    EXPECT_THAT(appender.Finish(), StatusIs(absl::StatusCode::kInternal, HasSubstr(says)));
+  }
+  EXPECT_THAT(answers_, IsEmpty());
+}
+
+TEST_F(DatasetAppenderTest, AStreamThatLastsTooLongIsFollowedByAnother) {
+  DatasetAppenderOptions options = Options();
+  options.stream_time = absl::ZeroDuration();
+  DatasetAppender appender(server_.Channel(), options);
+  const absl::Status first = appender.Append(1, Chunk(5));
+  EXPECT_THAT(first.ok() ? appender.Finish() : first,
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("")));
+}
+
+TEST_F(DatasetAppenderTest, ItMayBeDroppedAtAnyTime) {
+  DatasetAppender appender(server_.Channel(), Options());
+  EXPECT_THAT(appender.Append(1, Chunk(5)), IsOk());
+}
+
+}  // namespace
+}  // namespace packhouse::client

@@ -1,0 +1,254 @@
+// DatasetService in memory, in this process, with faults that tests ask for.
+#ifndef PACKHOUSE_TESTS_CLIENT_FAKE_DATASET_SERVICE_H_
+#define PACKHOUSE_TESTS_CLIENT_FAKE_DATASET_SERVICE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "client/cpp/channel.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse::client {
+
+// What a stream of appends does at a chunk.
+enum class AppendFault {
+  kNone,
+  kBreakBefore,  // The stream breaks, the chunk is not stored.
+  kBreakAfter,   // The chunk is stored, but the answer is lost.
+  kRefuse,       // OUT_OF_RANGE.
+  kWrongAnswer,  // The answer is that of another chunk.
+  kStoreLess,    // The answer says that a graph is missing.
+  kEndEarly,     // The stream ends with OK.
+};
+
+// Thread-safe.
+class FakeDatasetService final : public v1::DatasetService::Service {
+ public:
+  struct Stored {
+    v1::Dataset dataset;
+    std::vector<v1::AppendRequest> records;
+    std::map<std::string, uint64_t> sequences;
+  };
+
+  // Asked at each chunk; called under the lock.
+  void set_fault(std::function<AppendFault(const v1::AppendRequest&)> fault) {
+    const absl::MutexLock lock(&mutex_);
+    fault_ = std::move(fault);
+  }
+  // So many of the next calls that are not appends do what they should, but answer UNAVAILABLE.
+  void LoseAnswers(int calls) {
+    const absl::MutexLock lock(&mutex_);
+    lost_answers_ = calls;
+  }
+  Stored stored(const std::string& name) const {
+    const absl::MutexLock lock(&mutex_);
+    const auto found = datasets_.find(name);
+    return found == datasets_.end() ? Stored() : found->second;
+  }
+  bool has(const std::string& name) const {
+    const absl::MutexLock lock(&mutex_);
+    return datasets_.count(name) > 0;
+  }
+  int num_streams() const {
+    const absl::MutexLock lock(&mutex_);
+    return num_streams_;
+  }
+  void set_verification(std::vector<v1::VerifyDatasetResponse> responses) {
+    const absl::MutexLock lock(&mutex_);
+    verification_ = std::move(responses);
+  }
+
+  grpc::Status CreateDataset(grpc::ServerContext* /*context*/,
+                             const v1::CreateDatasetRequest* request,
+                             v1::Dataset* response) override {
+    const absl::MutexLock lock(&mutex_);
+    const auto [place, created] = datasets_.try_emplace(request->name());
+    if (!created) return {grpc::StatusCode::ALREADY_EXISTS, "data set '" + request->name() + "'"};
+    v1::Dataset& dataset = place->second.dataset;
+    dataset.set_name(request->name());
+    *dataset.mutable_schema() = request->schema();
+    dataset.set_state(v1::DATASET_STATE_OPEN);
+    dataset.set_version(++last_version_);
+    dataset.set_max_bytes(request->max_bytes());
+    dataset.set_grouped(request->grouped());
+    *response = dataset;
+    return Answer();
+  }
+
+  grpc::Status Append(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::AppendResponse, v1::AppendRequest>* stream) override {
+    {
+      const absl::MutexLock lock(&mutex_);
+      ++num_streams_;
+    }
+    v1::AppendRequest request;
+    while (stream->Read(&request)) {
+      v1::AppendResponse response;
+      AppendFault fault = AppendFault::kNone;
+      const grpc::Status status = Store(request, response, fault);
+      if (!status.ok()) return status;
+      if (fault == AppendFault::kEndEarly) return grpc::Status::OK;
+      if (fault == AppendFault::kBreakBefore || fault == AppendFault::kBreakAfter) {
+        // Both ways in which a stream breaks.
+        if (request.producer_sequence().sequence() % 2 == 0) context->TryCancel();
+        return {grpc::StatusCode::UNAVAILABLE, "broken"};
+      }
+      if (!stream->Write(response)) return {grpc::StatusCode::UNAVAILABLE, "gone"};
+    }
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SealDataset(grpc::ServerContext* /*context*/, const v1::SealDatasetRequest* request,
+                           v1::Dataset* response) override {
+    const absl::MutexLock lock(&mutex_);
+    const auto found = datasets_.find(request->name());
+    if (found == datasets_.end()) return NotFound(request->name());
+    found->second.dataset.set_state(v1::DATASET_STATE_SEALED);
+    *response = found->second.dataset;
+    return Answer();
+  }
+
+  grpc::Status GetDataset(grpc::ServerContext* /*context*/, const v1::GetDatasetRequest* request,
+                          v1::GetDatasetResponse* response) override {
+    const absl::MutexLock lock(&mutex_);
+    const auto found = datasets_.find(request->name());
+    if (found == datasets_.end()) return NotFound(request->name());
+    *response->mutable_dataset() = found->second.dataset;
+    if (request->include_histogram()) response->mutable_histogram();
+    return Answer();
+  }
+
+  // A page token is the last name of the page before.
+  grpc::Status ListDatasets(grpc::ServerContext* /*context*/,
+                            const v1::ListDatasetsRequest* request,
+                            v1::ListDatasetsResponse* response) override {
+    const absl::MutexLock lock(&mutex_);
+    const int page = request->page_size() == 0 ? 100 : static_cast<int>(request->page_size());
+    auto next = request->page_token().empty() ? datasets_.begin()
+                                              : datasets_.upper_bound(request->page_token());
+    for (; next != datasets_.end(); ++next) {
+      if (response->datasets_size() == page) {
+        response->set_next_page_token(response->datasets(page - 1).name());
+        break;
+      }
+      *response->add_datasets() = next->second.dataset;
+    }
+    return Answer();
+  }
+
+  grpc::Status DeleteDataset(grpc::ServerContext* /*context*/,
+                             const v1::DeleteDatasetRequest* request,
+                             v1::DeleteDatasetResponse* /*response*/) override {
+    const absl::MutexLock lock(&mutex_);
+    if (datasets_.erase(request->name()) == 0) return NotFound(request->name());
+    return Answer();
+  }
+
+  grpc::Status VerifyDataset(grpc::ServerContext* /*context*/,
+                             const v1::VerifyDatasetRequest* request,
+                             grpc::ServerWriter<v1::VerifyDatasetResponse>* stream) override {
+    const absl::MutexLock lock(&mutex_);
+    if (datasets_.count(request->name()) == 0) return NotFound(request->name());
+    for (const v1::VerifyDatasetResponse& response : verification_) stream->Write(response);
+    return Answer();
+  }
+
+ private:
+  static grpc::Status NotFound(const std::string& name) {
+    return {grpc::StatusCode::NOT_FOUND, "data set '" + name + "'"};
+  }
+
+  grpc::Status Answer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (lost_answers_ == 0) return grpc::Status::OK;
+    --lost_answers_;
+    return {grpc::StatusCode::UNAVAILABLE, "the answer was lost"};
+  }
+
+  grpc::Status Store(const v1::AppendRequest& request, v1::AppendResponse& response,
+                     AppendFault& fault) {
+    const absl::MutexLock lock(&mutex_);
+    const auto found = datasets_.find(request.dataset());
+    if (found == datasets_.end()) return NotFound(request.dataset());
+    Stored& stored = found->second;
+    if (fault_) fault = fault_(request);
+    if (fault == AppendFault::kRefuse) return {grpc::StatusCode::OUT_OF_RANGE, "graph 7"};
+    if (fault == AppendFault::kBreakBefore) return grpc::Status::OK;
+    const v1::ProducerSequence& sequence = request.producer_sequence();
+    uint64_t& last = stored.sequences[sequence.producer()];
+    *response.mutable_producer_sequence() = sequence;
+    if (sequence.sequence() <= last) {
+      response.set_is_repetition(true);
+    } else {
+      if (stored.dataset.state() == v1::DATASET_STATE_SEALED) {
+        return {grpc::StatusCode::FAILED_PRECONDITION, "sealed"};
+      }
+      last = sequence.sequence();
+      const uint64_t graphs = request.graphs().sizes().num_graphs();
+      stored.records.push_back(request);
+      stored.dataset.set_num_graphs(stored.dataset.num_graphs() + graphs);
+      response.set_num_appended(graphs);
+    }
+    response.set_num_graphs(stored.dataset.num_graphs());
+    if (fault == AppendFault::kStoreLess) response.set_num_appended(response.num_appended() - 1);
+    if (fault == AppendFault::kWrongAnswer) {
+      response.mutable_producer_sequence()->set_sequence(sequence.sequence() + 1);
+    }
+    return grpc::Status::OK;
+  }
+
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Stored> datasets_ ABSL_GUARDED_BY(mutex_);
+  std::function<AppendFault(const v1::AppendRequest&)> fault_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::VerifyDatasetResponse> verification_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// A server with the service, on a socket in a folder of its own; it can be ended and come back,
+// with what is stored.
+class FakeDatasetServer {
+ public:
+  FakeDatasetServer() { Start(); }
+  ~FakeDatasetServer() { Stop(); }
+  FakeDatasetServer(const FakeDatasetServer&) = delete;
+  FakeDatasetServer& operator=(const FakeDatasetServer&) = delete;
+
+  void Start() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address(), grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+  }
+  // Breaks all calls.
+  void Stop() {
+    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::InfinitePast()));
+    server_.reset();
+  }
+
+  std::string address() const { return "unix:" + folder_.path() + "/socket"; }
+  std::shared_ptr<grpc::Channel> Channel() const { return *Connect(address(), absl::Seconds(10)); }
+  FakeDatasetService& service() { return service_; }
+
+ private:
+  const TemporaryFolder folder_;
+  FakeDatasetService service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_TESTS_CLIENT_FAKE_DATASET_SERVICE_H_

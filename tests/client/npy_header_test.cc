@@ -1,0 +1,169 @@
+#include "client/cli/npy_header.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/client/npz_writer.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kPlain[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }";
+
+TEST(ParseNpyHeaderTest, WhatNumpyWritesIsRead) {
+  const std::string file = NpyHeaderOf(kPlain) + "the elements";
+  PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header, ParseNpyHeader(file));
+  EXPECT_EQ(header.dtype, v1::DATA_TYPE_INT32);
+  EXPECT_THAT(header.shape, ElementsAre(3, 2));
+  EXPECT_EQ(header.num_elements, 6);
+  EXPECT_EQ(header.data_bytes, 24);
+  EXPECT_EQ(header.RowElements(), 2);
+  EXPECT_EQ(file.substr(header.header_bytes), "the elements");
+}
+
+TEST(ParseNpyHeaderTest, ShapesOfAnyRank) {
+  const auto parse = [](const std::string& shape) {
+    return ParseNpyHeader(
+        NpyHeaderOf("{'descr': '|b1', 'fortran_order': False, 'shape': " + shape + "}"));
+  };
+  EXPECT_THAT(parse("()")->shape, IsEmpty());
+  EXPECT_EQ(parse("()")->num_elements, 1);
+  EXPECT_THAT(parse("(7,)")->shape, ElementsAre(7));
+  EXPECT_THAT(parse("(7, 1, 2)")->shape, ElementsAre(7, 1, 2));
+  EXPECT_THAT(parse("(7, 1, 2,)")->shape, ElementsAre(7, 1, 2));
+  EXPECT_EQ(parse("(0, 9)")->data_bytes, 0);
+  EXPECT_EQ(parse("(0, 9)")->RowElements(), 9);
+}
+
+TEST(ParseNpyHeaderTest, EveryElementTypeOfTheWireButBfloat16) {
+  const std::vector<std::pair<std::string, v1::DataType>> types = {
+      {"|b1", v1::DATA_TYPE_BOOL},    {"|i1", v1::DATA_TYPE_INT8},
+      {"<i2", v1::DATA_TYPE_INT16},   {"<i4", v1::DATA_TYPE_INT32},
+      {"<i8", v1::DATA_TYPE_INT64},   {"|u1", v1::DATA_TYPE_UINT8},
+      {"<u2", v1::DATA_TYPE_UINT16},  {"<u4", v1::DATA_TYPE_UINT32},
+      {"<u8", v1::DATA_TYPE_UINT64},  {"<f2", v1::DATA_TYPE_FLOAT16},
+      {"<f4", v1::DATA_TYPE_FLOAT32}, {"<f8", v1::DATA_TYPE_FLOAT64}};
+  for (const auto& [descr, dtype] : types) {
+    SCOPED_TRACE(descr);
+    PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header,
+                            ParseNpyHeader(NpyHeaderOf("{'shape': (1,), 'descr': \"" + descr +
+                                                       "\", 'fortran_order': False}")));
+    EXPECT_EQ(header.dtype, dtype);
+  }
+}
+
+TEST(ParseNpyHeaderTest, LaterVersionsHaveALongerLength) {
+  for (const char major : {'\x02', '\x03'}) {
+    const std::string first = NpyHeaderOf(kPlain);
+    std::string file =
+        first.substr(0, 6) + major + first.substr(7, 3) + std::string(2, '\0') + first.substr(10);
+    PH_ASSERT_OK_AND_ASSIGN(const NpyHeader header, ParseNpyHeader(file));
+    EXPECT_EQ(header.header_bytes, file.size());
+  }
+}
+
+TEST(ParseNpyHeaderTest, BadDictionariesAreRefusedSayingWhatIsWrong) {
+  struct Case {
+    std::string dictionary;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {"{'descr': '>i4', 'fortran_order': False, 'shape': (3,)}",
+       "dtype '>i4' is big-endian; save the array as '<i4'"},
+      {"{'descr': '<i4', 'fortran_order': True, 'shape': (3, 2)}", "is in Fortran order"},
+      {"{'descr': '|O', 'fortran_order': False, 'shape': (3,)}", "dtype '|O' cannot be sent"},
+      {"{'descr': '<c8', 'fortran_order': False, 'shape': (3,)}", "dtype '<c8' cannot be sent"},
+      {"{'descr': '|i4', 'fortran_order': False, 'shape': (3,)}", "dtype '|i4' cannot be sent"},
+      {"{'descr': '', 'fortran_order': False, 'shape': (3,)}", "dtype '' cannot be sent"},
+      {"{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (3,)}",
+       "in place of a simple dtype"},
+      {"{'descr': '<i4', 'shape': (3,)}", "lacks the key 'fortran_order'"},
+      {"{'fortran_order': False, 'shape': (3,)}", "lacks the key 'descr'"},
+      {"{'descr': '<i4', 'fortran_order': False}", "lacks the key 'shape'"},
+      {"{'descr': '<i4', 'descr': '<i8', 'fortran_order': False, 'shape': (3,)}",
+       "the key 'descr', which is unknown or there twice"},
+      {"{'colour': '<i4'}", "the key 'colour', which is unknown or there twice"},
+      {"{'descr': '<i4', 'fortran_order': 0, 'shape': (3,)}", "has '0, 'shape"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (3)}", "in place of a ','"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': 3}", "in place of a '('"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (-3,)}", "has '-3"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (3L,)}", "has 'L"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (18446744073709551616,)}",
+       "in place of an extent below 2^64"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+       "more than 2^63 - 1 bytes"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (0, 4294967296, 4294967296)}",
+       "more than 2^63 - 1 bytes"},
+      {"{'descr': '<i4' 'fortran_order': False, 'shape': (3,)}", "in place of a ',' or a '}'"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,)} x", "in place of the header's end"},
+      {"{'descr': '<i4', 'fortran_order': False, 'shape': (3,", "in place of an extent"},
+      {"", "in place of a '{'"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.dictionary);
+    EXPECT_THAT(ParseNpyHeader(NpyHeaderOf(c.dictionary)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(c.says)));
+  }
+}
+
+TEST(ParseNpyHeaderTest, WhatIsNoNpyFileIsRefused) {
+  const std::string file = NpyHeaderOf(kPlain);
+  const auto says = [](const std::string& text) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text));
+  };
+  EXPECT_THAT(ParseNpyHeader("PK\x03\x04 and so on"), says("is no .npy file: it begins with 'PK"));
+  EXPECT_THAT(ParseNpyHeader(""), says("is no .npy file: it ends after 0 bytes"));
+  std::string version = file;
+  version[6] = '\x04';
+  EXPECT_THAT(ParseNpyHeader(version), says("version 4.0"));
+  version[6] = '\x01';
+  version[7] = '\x01';
+  EXPECT_THAT(ParseNpyHeader(version), says("version 1.1"));
+  std::string no_newline = file;
+  no_newline.back() = ' ';
+  EXPECT_THAT(ParseNpyHeader(no_newline), says("does not end in a newline"));
+  const std::string huge = file.substr(0, 6) + '\x02' + '\0' + "\xff\xff\xff\x7f";
+  EXPECT_THAT(ParseNpyHeader(huge), says("has a header of 2147483659 bytes"));
+}
+
+TEST(ParseNpyHeaderTest, NoPrefixOfAHeaderIsOne) {
+  const std::string file = NpyHeaderOf(kPlain);
+  for (std::size_t size = 0; size < file.size(); ++size) {
+    EXPECT_THAT(ParseNpyHeader(file.substr(0, size)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("")))
+        << size;
+  }
+}
+
+// Whatever is read must be sound: its elements are as many as its shape says.
+TEST(ParseNpyHeaderTest, AnyByteMayBeAnything) {
+  const std::string file = NpyHeaderOf(kPlain);
+  int read = 0;
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    for (int value = 0; value < 256; ++value) {
+      std::string changed = file;
+      changed[i] = static_cast<char>(value);
+      const absl::StatusOr<NpyHeader> header = ParseNpyHeader(changed);
+      if (!header.ok()) {
+        ASSERT_EQ(header.status().code(), absl::StatusCode::kInvalidArgument);
+        continue;
+      }
+      ++read;
+      uint64_t elements = 1;
+      for (const uint64_t extent : header->shape) elements *= extent;
+      ASSERT_EQ(header->num_elements, elements);
+      ASSERT_LE(header->header_bytes, changed.size());
+    }
+  }
+  EXPECT_GT(read, 0);
+}
+
+}  // namespace
+}  // namespace packhouse::client

@@ -1,0 +1,533 @@
+#include "service/delivery/loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/delivery/dataset_worlds.h"
+#include "tests/delivery/ledger_logs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLease = absl::Seconds(10);
+
+// As many threads as like may call it.
+class LockedLog final : public RecordLog {
+ public:
+  absl::Status Append(absl::Span<const std::string> records) override {
+    absl::MutexLock lock(&mutex_);
+    return log_.Append(records);
+  }
+  absl::StatusOr<std::vector<std::string>> ReadAll() override {
+    absl::MutexLock lock(&mutex_);
+    return log_.ReadAll();
+  }
+  absl::Status Replace(absl::Span<const std::string> records) override {
+    absl::MutexLock lock(&mutex_);
+    return log_.Replace(records);
+  }
+  FailingLog& log() { return log_; }
+
+ private:
+  absl::Mutex mutex_;
+  FailingLog log_;
+};
+
+// A server with a data set; Restart() forgets all that is not in the log.
+class LoaderWorld {
+ public:
+  explicit LoaderWorld(size_t num_graphs = 60, LoaderOptions options = Options())
+      : options_(options), dataset_(num_graphs) {
+    dataset_.Seal();
+    Restart();
+  }
+
+  static LoaderOptions Options() {
+    LoaderOptions options;
+    options.lease_duration = kLease;
+    return options;
+  }
+
+  void Restart() {
+    loader_ = nullptr;
+    catalog_ = std::make_unique<EpochCatalog>(&dataset_.store(), EpochBounds());
+    auto loader = Loader::Open(catalog_.get(), &log_, options_, first_session_);
+    first_session_ += 1000;
+    ASSERT_THAT(loader, IsOk());
+    loader_ = *std::move(loader);
+  }
+
+  absl::StatusOr<std::unique_ptr<LoadSession>> Load(
+      EpochRequest request, JoinRequest join, size_t max_in_flight = 4,
+      std::function<void()> wake = [] {}) {
+    return loader_->Load(std::move(request), std::move(join), max_in_flight, std::move(wake));
+  }
+  absl::StatusOr<std::unique_ptr<LoadSession>> LoadRank(uint32_t rank, size_t num_ranks,
+                                                        size_t max_in_flight = 4) {
+    return Load(DatasetWorld::Request(), Rank(rank, num_ranks), max_in_flight);
+  }
+
+  static JoinRequest Rank(uint32_t rank, size_t num_ranks) {
+    JoinRequest join;
+    join.lane = rank;
+    join.sharing = Sharing::Ranked(num_ranks);
+    return join;
+  }
+  static JoinRequest Dynamic(std::string worker) {
+    JoinRequest join;
+    join.sharing = Sharing::Dynamic();
+    join.worker = std::move(worker);
+    return join;
+  }
+
+  absl::StatusOr<AcknowledgeResult> Acknowledge(const LoadSession& session,
+                                                std::vector<uint64_t> batches) {
+    return loader_->Acknowledge(session.epoch().identity().key, session.start().session,
+                                session.start().join.generation, batches, now);
+  }
+
+  Loader& loader() { return *loader_; }
+  DatasetWorld& dataset() { return dataset_; }
+  FailingLog& log() { return log_.log(); }
+
+  absl::Time now = absl::UnixEpoch();
+
+ private:
+  const LoaderOptions options_;
+  DatasetWorld dataset_;
+  LockedLog log_;
+  SessionId first_session_ = 1;
+  std::unique_ptr<EpochCatalog> catalog_;
+  std::unique_ptr<Loader> loader_;
+};
+
+// Takes batches until there are none; acknowledges each. The ids of their graphs.
+std::vector<uint64_t> TakeAll(LoaderWorld& world, LoadSession& session) {
+  std::vector<uint64_t> ids;
+  for (;;) {
+    const auto event = session.Next(world.now);
+    EXPECT_THAT(event, IsOk());
+    if (!event.ok() || event->kind != LoadEvent::Kind::kBatch) return ids;
+    ids.insert(ids.end(), event->built.batch.graph_ids.begin(), event->built.batch.graph_ids.end());
+    EXPECT_THAT(world.Acknowledge(session, {event->number}), IsOk());
+  }
+}
+
+void ExpectAllOnce(std::vector<uint64_t> ids, size_t num_graphs) {
+  std::sort(ids.begin(), ids.end());
+  ASSERT_EQ(ids.size(), num_graphs);
+  for (size_t i = 0; i < num_graphs; ++i) EXPECT_EQ(ids[i], 1000 + i);
+}
+
+TEST(LoaderTest, RanksGetEveryGraphOnceInEqualSteps) {
+  for (const size_t ranks : {1, 2, 3, 5}) {
+    LoaderWorld world;
+    std::vector<uint64_t> all;
+    std::set<uint64_t> steps;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(rank, ranks));
+      EXPECT_EQ(session->start().join.started, rank == 0);
+      steps.insert(session->start().num_steps);
+      const std::vector<uint64_t> own = TakeAll(world, *session);
+      all.insert(all.end(), own.begin(), own.end());
+      EXPECT_EQ(session->Next(world.now)->kind, LoadEvent::Kind::kEnd);
+    }
+    ExpectAllOnce(all, 60);
+    EXPECT_EQ(steps.size(), 1);
+  }
+}
+
+TEST(LoaderTest, SharesOfAStepAddUp) {
+  LoaderWorld world;
+  std::map<uint64_t, uint64_t> graphs_of_step;
+  std::map<uint64_t, std::set<uint64_t>> told;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(rank, 3, 1000));
+    for (;;) {
+      PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+      if (event.kind != LoadEvent::Kind::kBatch) break;
+      graphs_of_step[event.place.position] += event.built.batch.graph_ids.size();
+      told[event.place.position].insert(event.graphs_of_step);
+      EXPECT_EQ(event.is_padding, event.built.batch.graph_ids.empty());
+    }
+  }
+  for (const auto& [step, graphs] : graphs_of_step) {
+    EXPECT_EQ(told[step], std::set<uint64_t>{graphs});
+  }
+}
+
+TEST(LoaderTest, WhatWasNotAcknowledgedComesAgainAfterACrash) {
+  LoaderWorld world;
+  std::vector<uint64_t> kept;
+  Batch lost;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
+    for (int i = 0; i < 5; ++i) {
+      PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+      const auto& ids = event.built.batch.graph_ids;
+      kept.insert(kept.end(), ids.begin(), ids.end());
+      EXPECT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
+    }
+    PH_ASSERT_OK_AND_ASSIGN(LoadEvent event, session->Next(world.now));
+    lost = std::move(event.built.batch);
+  }
+  world.Restart();
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1, 1));
+  EXPECT_EQ(session->start().num_steps_done, 5);
+  EXPECT_EQ(session->start().progress.num_done, 5);
+  PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+  EXPECT_EQ(event.built.batch.graph_ids, lost.graph_ids);
+  for (size_t t = 0; t < lost.tensors.size(); ++t) {
+    EXPECT_EQ(event.built.batch.tensors[t].data, lost.tensors[t].data);
+  }
+  kept.insert(kept.end(), lost.graph_ids.begin(), lost.graph_ids.end());
+  EXPECT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
+  const std::vector<uint64_t> rest = TakeAll(world, *session);
+  kept.insert(kept.end(), rest.begin(), rest.end());
+  ExpectAllOnce(kept, 60);
+}
+
+TEST(LoaderTest, AcknowledgesAnEpochThatNobodyHasLoadedSinceTheCrash) {
+  LoaderWorld world;
+  uint64_t generation = 0;
+  uint64_t number = 0;
+  std::string cursor;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
+    generation = session->start().join.generation;
+    number = session->Next(world.now)->number;
+  }
+  world.Restart();
+  const EpochKey key = {"job", 0};
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult first,
+                          world.loader().Acknowledge(key, 0, generation, {number}, world.now));
+  EXPECT_EQ(first.num_new, 1);
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult again,
+                          world.loader().Acknowledge(key, 0, generation, {number}, world.now));
+  EXPECT_EQ(again.num_new, 0);
+  EXPECT_EQ(again.cursor, first.cursor);
+  EXPECT_EQ(world.loader().CursorAtStep(key, generation, 1).value(), first.cursor);
+}
+
+TEST(LoaderTest, ACursorRollsBackWithAnyNumberOfRanks) {
+  LoaderWorld world;
+  std::vector<uint64_t> before;
+  std::string checkpoint;
+  uint64_t old_generation = 0;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
+    old_generation = session->start().join.generation;
+    for (int i = 0; i < 8; ++i) {
+      PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+      PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult result,
+                              world.Acknowledge(*session, {event.number}));
+      if (i > 3) continue;  // Beyond the checkpoint.
+      checkpoint = result.cursor;
+      const auto& ids = event.built.batch.graph_ids;
+      before.insert(before.end(), ids.begin(), ids.end());
+    }
+  }
+  const Cursor cursor = DecodeCursor(checkpoint).value();
+  std::vector<uint64_t> all = before;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    JoinRequest join = LoaderWorld::Rank(rank, 3);
+    join.cursor = cursor;
+    join.attempt = "second";
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(DatasetWorld::Request(), join));
+    EXPECT_GT(session->start().join.generation, old_generation);
+    const std::vector<uint64_t> own = TakeAll(world, *session);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  ExpectAllOnce(all, 60);
+  // The trainer that was rolled back learns it.
+  EXPECT_THAT(world.loader().Acknowledge({"job", 0}, 0, old_generation, {9}, world.now),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is over")));
+}
+
+TEST(LoaderTest, ANewGenerationWakesAndEndsTheSessionsOfTheOldOne) {
+  LoaderWorld world;
+  int woken = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const auto old, world.Load(DatasetWorld::Request(),
+                                                     LoaderWorld::Rank(0, 1), 1, [&] { ++woken; }));
+  EXPECT_EQ(old->Next(world.now)->kind, LoadEvent::Kind::kBatch);
+  EXPECT_EQ(old->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, world.LoadRank(0, 2));
+  EXPECT_EQ(woken, 1);
+  EXPECT_THAT(old->Next(world.now),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has no part")));
+}
+
+TEST(LoaderTest, WaitsForAcknowledgementsAndIsWoken) {
+  LoaderWorld world;
+  int woken = 0;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto session,
+      world.Load(DatasetWorld::Request(), LoaderWorld::Rank(0, 1), 2, [&] { ++woken; }));
+  const uint64_t first = session->Next(world.now)->number;
+  session->Next(world.now)->number;
+  EXPECT_EQ(session->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  EXPECT_EQ(woken, 0);
+  EXPECT_THAT(world.Acknowledge(*session, {first}), IsOk());
+  EXPECT_EQ(woken, 1);
+  EXPECT_EQ(session->Next(world.now)->kind, LoadEvent::Kind::kBatch);
+  EXPECT_EQ(world.loader().Snapshot().num_in_flight, 2);
+}
+
+TEST(LoaderTest, DynamicWorkersTakeOverWhatExpires) {
+  LoaderWorld world;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto silent, world.Load(DatasetWorld::Request(), LoaderWorld::Dynamic("silent"), 1000));
+  std::vector<uint64_t> leased;
+  for (;;) {
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, silent->Next(world.now));
+    if (event.kind != LoadEvent::Kind::kBatch) break;
+    leased.push_back(event.number);
+  }
+  int woken = 0;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto worker,
+      world.Load(DatasetWorld::Request(), LoaderWorld::Dynamic("worker"), 4, [&] { ++woken; }));
+  EXPECT_EQ(worker->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  EXPECT_EQ(world.loader().NextExpiry(), world.now + kLease);
+  world.now += kLease;
+  world.loader().Expire(world.now);
+  EXPECT_EQ(woken, 1);
+  ExpectAllOnce(TakeAll(world, *worker), 60);
+  // Too late, but harmless.
+  EXPECT_EQ(world.Acknowledge(*silent, leased)->num_new, 0);
+  EXPECT_EQ(silent->Next(world.now)->kind, LoadEvent::Kind::kEnd);
+  const DeliverySnapshot snapshot = world.loader().Snapshot();
+  EXPECT_EQ(snapshot.totals.expired, leased.size());
+  EXPECT_EQ(snapshot.totals.redelivered, leased.size());
+  EXPECT_EQ(snapshot.totals.acknowledged, leased.size());
+  EXPECT_EQ(snapshot.num_sessions, 2);
+}
+
+TEST(LoaderTest, AWorkerThatGoesGivesBackAndWakesOthers) {
+  LoaderWorld world;
+  PH_ASSERT_OK_AND_ASSIGN(auto gone,
+                          world.Load(DatasetWorld::Request(), LoaderWorld::Dynamic("gone"), 1000));
+  while (gone->Next(world.now)->kind == LoadEvent::Kind::kBatch) {
+  }
+  int woken = 0;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto worker,
+      world.Load(DatasetWorld::Request(), LoaderWorld::Dynamic("worker"), 4, [&] { ++woken; }));
+  EXPECT_EQ(worker->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  gone = nullptr;
+  EXPECT_EQ(woken, 1);
+  ExpectAllOnce(TakeAll(world, *worker), 60);
+}
+
+TEST(LoaderTest, AnEpochIsLoadedInTheSameWordsByAll) {
+  LoaderWorld world;
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 2));
+  EpochRequest request = DatasetWorld::Request();
+  request.seed = 99;
+  EXPECT_THAT(world.Load(request, LoaderWorld::Rank(1, 2)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seed 99")));
+  EXPECT_THAT(world.loader().Describe(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seed 99")));
+  request = DatasetWorld::Request({25, 30, 6});
+  EXPECT_THAT(world.Load(request, LoaderWorld::Rank(1, 2)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("limits")));
+  request = DatasetWorld::Request();
+  request.padding = Padding::kGraph;
+  EXPECT_THAT(world.Load(request, LoaderWorld::Rank(1, 2)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("")));
+  EXPECT_THAT(world.LoadRank(1, 2), IsOk());
+}
+
+TEST(LoaderTest, WhoCannotJoinDecidesNothing) {
+  LoaderWorld world;
+  EXPECT_THAT(world.Load(DatasetWorld::Request(), LoaderWorld::Rank(5, 2)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 5")));
+  EXPECT_THAT(world.Load(DatasetWorld::Request({25, 30, 6}), LoaderWorld::Rank(0, 2)), IsOk());
+}
+
+TEST(LoaderTest, DescribesWithoutOpening) {
+  LoaderWorld world;
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Description before,
+                          world.loader().Describe(DatasetWorld::Request()));
+  EXPECT_EQ(before.progress.generation, 0);
+  EXPECT_EQ(before.epoch->plan().num_graphs(), 60);
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
+  TakeAll(world, *session);
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Description after,
+                          world.loader().Describe(DatasetWorld::Request()));
+  EXPECT_EQ(after.progress.num_done, before.progress.num_batches);
+  EXPECT_EQ(after.epoch->identity(), before.epoch->identity());
+}
+
+TEST(LoaderTest, DeletesAJob) {
+  LoaderWorld world;
+  EXPECT_THAT(world.loader().DeleteJob("job"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'job'")));
+  int woken = 0;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto session,
+      world.Load(DatasetWorld::Request(), LoaderWorld::Rank(0, 1), 1, [&] { ++woken; }));
+  const uint64_t number = session->Next(world.now)->number;
+  EXPECT_EQ(session->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  const LeaseCounters totals = world.loader().Snapshot().totals;
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  EXPECT_EQ(woken, 1);
+  EXPECT_EQ(world.loader().Snapshot().totals.leased, totals.leased);
+  EXPECT_THAT(session->Next(world.now), StatusIs(absl::StatusCode::kNotFound, HasSubstr("job")));
+  EXPECT_THAT(world.Acknowledge(*session, {number}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("job")));
+  // Begun anew, in other words even, it has nothing to do with the old one.
+  PH_ASSERT_OK_AND_ASSIGN(const auto anew,
+                          world.Load(DatasetWorld::Request({25, 30, 6}), LoaderWorld::Rank(0, 1)));
+  EXPECT_THAT(session->Next(world.now), StatusIs(absl::StatusCode::kNotFound, HasSubstr("job")));
+  EXPECT_GT(anew->start().join.generation, session->start().join.generation);
+}
+
+TEST(LoaderTest, RemembersABoundedNumberOfEpochs) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.max_epochs = 5;
+  options.kept_finished_epochs = 2;
+  LoaderWorld world(20, options);
+  for (uint64_t epoch = 0; epoch < 12; ++epoch) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const auto session,
+        world.Load(DatasetWorld::Request({24, 30, 6}, epoch), LoaderWorld::Rank(0, 1)));
+    ExpectAllOnce(TakeAll(world, *session), 20);
+    EXPECT_LE(world.loader().Snapshot().num_epochs, 3);
+  }
+  // What is not finished is not forgotten; there is a bound all the same.
+  for (uint64_t epoch = 100; epoch < 103; ++epoch) {
+    EXPECT_THAT(world.Load(DatasetWorld::Request({24, 30, 6}, epoch), LoaderWorld::Rank(0, 1)),
+                IsOk());
+  }
+  EXPECT_THAT(world.Load(DatasetWorld::Request({24, 30, 6}, 103), LoaderWorld::Rank(0, 1)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 5")));
+}
+
+TEST(LoaderTest, TheLogStaysShort) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.max_log_records = 16;
+  LoaderWorld world(60, options);
+  for (uint64_t epoch = 0; epoch < 8; ++epoch) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const auto session,
+        world.Load(DatasetWorld::Request({24, 30, 6}, epoch), LoaderWorld::Rank(0, 1)));
+    ExpectAllOnce(TakeAll(world, *session), 60);
+    EXPECT_LE(world.log().num_records(), 64);
+  }
+  EXPECT_GT(world.log().history().size(), 100);
+  const auto before = world.loader().Describe(DatasetWorld::Request({24, 30, 6}, 7));
+  world.Restart();
+  const auto after = world.loader().Describe(DatasetWorld::Request({24, 30, 6}, 7));
+  EXPECT_EQ(after->progress.num_done, before->progress.num_done);
+  EXPECT_EQ(after->progress.generation, before->progress.generation);
+}
+
+TEST(LoaderTest, NothingIsDoneThatTheLogRefused) {
+  LoaderWorld world;
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
+  const uint64_t number = session->Next(world.now)->number;
+  world.log().FailNext(FailingLog::Failure::kRefuses);
+  EXPECT_THAT(world.Acknowledge(*session, {number}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
+  EXPECT_EQ(world.loader().Describe(DatasetWorld::Request())->progress.num_done, 0);
+  EXPECT_EQ(world.Acknowledge(*session, {number})->num_new, 1);
+}
+
+TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
+  LoaderWorld world(120);
+  EpochRequest request = DatasetWorld::Request();
+  request.profiles = {{{{64, 64, 20}}, std::nullopt, 2}, {{{20, 24, 6}}, std::nullopt, 2}};
+  JoinRequest join;
+  join.sharing.profile_of_rank = {0, 0, 1, 1};
+  std::vector<uint64_t> all;
+  std::string cursor;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, join));
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+    all = event.built.batch.graph_ids;
+    cursor = world.Acknowledge(*session, {event.number})->cursor;
+  }
+  // A rank of each profile is left, and the server has forgotten everything.
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  world.Restart();
+  request.profiles[0].num_ranks = 1;
+  request.profiles[1].num_ranks = 1;
+  join.sharing.profile_of_rank = {0, 1};
+  join.cursor = DecodeCursor(cursor).value();
+  join.attempt = "second";
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    join.lane = rank;
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, join));
+    const std::vector<uint64_t> own = TakeAll(world, *session);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  ExpectAllOnce(all, 120);
+}
+
+TEST(LoaderTest, ManyThreadsLoadOneEpoch) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.max_log_records = 24;
+  LoaderWorld world(400, options);
+  constexpr int kThreads = 6;
+  absl::Mutex mutex;
+  std::vector<uint64_t> all;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      // Comes and goes: every fifth batch is given back instead of acknowledged.
+      for (int visit = 0;; ++visit) {
+        absl::Mutex waiting;
+        bool woken = false;
+        const auto wake = [&] {
+          absl::MutexLock lock(&waiting);
+          woken = true;
+        };
+        auto session = world.Load(DatasetWorld::Request(),
+                                  LoaderWorld::Dynamic(absl::StrCat("worker ", i)), 3, wake);
+        ASSERT_THAT(session, IsOk());
+        for (int taken = 0; taken < 5 || visit > 10; ++taken) {
+          auto event = (*session)->Next(absl::UnixEpoch());
+          ASSERT_THAT(event, IsOk());
+          if (event->kind == LoadEvent::Kind::kEnd) return;
+          if (event->kind == LoadEvent::Kind::kWait) {
+            absl::MutexLock lock(&waiting);
+            waiting.Await(absl::Condition(&woken));
+            woken = false;
+            continue;
+          }
+          if (taken == 4 && visit <= 10) break;
+          const auto result = world.loader().Acknowledge({"job", 0}, (*session)->start().session,
+                                                         (*session)->start().join.generation,
+                                                         {event->number}, absl::UnixEpoch());
+          ASSERT_THAT(result, IsOk());
+          absl::MutexLock lock(&mutex);
+          if (result->num_new == 0) continue;
+          const auto& ids = event->built.batch.graph_ids;
+          all.insert(all.end(), ids.begin(), ids.end());
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ExpectAllOnce(all, 400);
+  EXPECT_EQ(world.loader().Snapshot().num_in_flight, 0);
+}
+
+}  // namespace
+}  // namespace packhouse

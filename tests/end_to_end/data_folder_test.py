@@ -1,0 +1,102 @@
+"""--data-dir: what was acknowledged survives the server; what is wrong with the folder is said."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import grpc
+import pytest
+from server_process import ServerProcess
+
+from packhouse.v1 import dataset_pb2, dataset_pb2_grpc
+
+
+def append(address: str, nodes: int) -> int:
+    """Appends one graph to `d`, which is made if need be; how many there are then."""
+    with grpc.insecure_channel(address) as channel:
+        stub = dataset_pb2_grpc.DatasetServiceStub(channel)
+        try:
+            stub.CreateDataset(dataset_pb2.CreateDatasetRequest(name="d"))
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.ALREADY_EXISTS
+        request = dataset_pb2.AppendRequest(dataset="d")
+        request.graphs.sizes.num_graphs = 1
+        request.graphs.sizes.counts = nodes.to_bytes(4, "little") + bytes(4)
+        responses = list(stub.Append(iter([request])))
+    assert [response.num_appended for response in responses] == [1]
+    return int(responses[0].num_graphs)
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """Exit status and last words of a server that should not start."""
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    done = subprocess.run(
+        [os.environ["PACKHOUSED"], "--listen", "127.0.0.1:0", "--http-listen", "", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_acknowledged_survives_the_server(
+    tmp_path: pathlib.Path, sent: signal.Signals
+) -> None:
+    folder = tmp_path / "made" / "by the server"
+    for num_graphs in (1, 2, 3):
+        with ServerProcess("--data-dir", str(folder)) as server:
+            assert append(server.address, 7) == num_graphs
+            server.process.send_signal(sent)
+            assert server.process.wait(20) == (0 if sent is signal.SIGTERM else -sent)
+
+
+def test_commits_and_bytes_are_counted(tmp_path: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path)) as server:
+        append(server.address, 7)
+        page = server.get("/metrics")[1]
+    commits = re.search(r'^packhouse_commits_total{result="durable"} (\d+)$', page, re.MULTILINE)
+    assert commits is not None
+    assert int(commits.group(1)) >= 2
+    stored = re.search(r"^packhouse_store_bytes (\d+)$", page, re.MULTILINE)
+    assert stored is not None
+    assert int(stored.group(1)) > 0
+
+
+def test_without_a_folder_data_sets_are_refused() -> None:
+    with ServerProcess() as server, pytest.raises(grpc.RpcError) as error:
+        append(server.address, 7)
+    assert error.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "without a folder for data (--data-dir)" in error.value.details()
+
+
+def test_a_folder_in_use_is_an_error_that_names_it(tmp_path: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path)) as server:
+        status, words = refused("--data-dir", str(tmp_path))
+        assert status == 1
+        assert f"{tmp_path}/datasets" in words
+        assert str(server.process.pid) in words
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").touch()
+    status, words = refused("--data-dir", str(tmp_path / "file"))
+    assert status == 1
+    assert f"--data-dir: store '{tmp_path}/file/datasets'" in words
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--append-threads", "0"), ("--append-threads", "257"), ("--max-store-bytes", "1048575")],
+)
+def test_bad_bounds_are_refused(flag: str, value: str) -> None:
+    status, words = refused(flag, value)
+    assert status == 2
+    assert flag in words
+    assert value in words

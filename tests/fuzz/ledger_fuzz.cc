@@ -1,0 +1,74 @@
+// Any records as a ledger's log. If the first byte is odd, they get the checksums that fit.
+// Whatever comes in: no crash, memory by what is there, and a ledger that its snapshot gives again.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "service/delivery/job_ledger.h"
+#include "service/delivery/ledger_event.h"
+#include "tests/fuzz/message_stream.h"
+#include "tests/fuzz/sealed_record.h"
+
+namespace {
+
+using packhouse::JobLedger;
+
+void Require(bool holds) {
+  if (!holds) std::abort();
+}
+
+// A ledger is copied to see that a refused event changes nothing only as long as it is small.
+constexpr size_t kMaxCopiedEpochs = 3;
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  packhouse::MessageStream messages(data + 1, size - 1);
+  JobLedger ledger;
+  std::vector<std::string> records;
+  std::vector<std::string> accepted;
+  while (auto record = messages.Next()) {
+    if ((data[0] & 1) != 0) *record = packhouse::Sealed(*std::move(record));
+    records.push_back(*record);
+    const auto event = packhouse::DecodeEvent(*record);
+    if (!event.ok()) {
+      Require(event.status().code() == absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    const std::string encoded = packhouse::EncodeEvent(*event);
+    const auto again = packhouse::DecodeEvent(encoded);
+    Require(again.ok() && *again == *event && packhouse::EncodeEvent(*again) == encoded);
+
+    const bool is_small = ledger.epochs().size() <= kMaxCopiedEpochs;
+    const JobLedger before = is_small ? ledger : JobLedger();
+    const absl::Status status = ledger.Apply(*event);
+    if (status.ok()) {
+      accepted.push_back(*std::move(record));
+    } else {
+      Require(status.code() == absl::StatusCode::kFailedPrecondition ||
+              status.code() == absl::StatusCode::kInvalidArgument);
+      Require(!is_small || ledger == before);
+    }
+  }
+
+  size_t num_values = 0;
+  for (const auto& [key, epoch] : ledger.epochs()) {
+    num_values += epoch.base.num_runs() + epoch.done.num_runs() + epoch.workers.size();
+    Require(epoch.sharing.profile_of_rank.size() <= packhouse::Sharing::kMaxRanks);
+  }
+  Require(num_values <= size);
+
+  const auto all = JobLedger::Replay(records);
+  Require(all.ok() == (accepted.size() == records.size()));
+  Require(all.ok() || all.status().code() == absl::StatusCode::kDataLoss);
+  const auto replayed = JobLedger::Replay(accepted);
+  Require(replayed.ok() && *replayed == ledger);
+  const std::vector<std::string> snapshot = ledger.Snapshot();
+  const auto restored = JobLedger::Replay(snapshot);
+  Require(restored.ok() && *restored == ledger && restored->Snapshot() == snapshot);
+  return 0;
+}

@@ -1,0 +1,464 @@
+// LoaderService over the real server, store and ledger.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "packhouse/v1/loader.grpc.pb.h"
+#include "service/rpc/wire_graphs.h"
+#include "tests/rpc/server_fixture.h"
+#include "tests/support/random_graphs.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+constexpr uint64_t kFirstId = 1000;
+
+GraphSchema Schema() {
+  return GraphSchema::Create(
+             SizeSchema::NodesAndEdges(),
+             {{"x", DType::kFloat32, {3}, 0, {}, {}}, {"edge_index", DType::kInt32, {2}, 1, 0, {}}})
+      .value();
+}
+
+// A Load stream with all it needs. Reads without waiting for more than the server owes.
+class LoadCall {
+ public:
+  LoadCall(v1::LoaderService::Stub& stub, const v1::LoadRequest& request)
+      : request_(request), stream_(stub.Load(&context_, request)) {}
+  ~LoadCall() {
+    if (stream_ == nullptr) return;
+    context_.TryCancel();
+    (void)End();
+  }
+
+  // The next response, or nothing: the stream has ended.
+  std::optional<v1::LoadResponse> Read() {
+    v1::LoadResponse response;
+    if (!stream_->Read(&response)) return std::nullopt;
+    if (response.has_opened()) opened_ = response.opened();
+    return response;
+  }
+  // Reads `opened`, or says how the stream ended instead.
+  absl::Status Open() {
+    if (!Read()) return End();
+    return opened_.generation() == 0 ? absl::UnknownError("not opened") : absl::OkStatus();
+  }
+  v1::LoadedBatch ReadBatch() {
+    const auto response = Read();
+    EXPECT_TRUE(response && response->has_batch());
+    return response ? response->batch() : v1::LoadedBatch();
+  }
+  absl::Status End() {
+    v1::LoadResponse response;
+    while (stream_->Read(&response)) {
+    }
+    absl::Status status = ToAbsl(stream_->Finish());
+    stream_ = nullptr;
+    return status;
+  }
+  const v1::LoadOpened& opened() const { return opened_; }
+  const v1::LoadRequest& request() const { return request_; }
+
+ private:
+  const v1::LoadRequest request_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::LoadResponse>> stream_;
+  v1::LoadOpened opened_;
+};
+
+std::vector<uint64_t> IdsOf(const v1::LoadedBatch& batch) {
+  return Uint64sFromWire(batch.batch().graph_ids());
+}
+
+class LoaderServiceTest : public ServerTest {
+ protected:
+  // A sealed data set "graphs" behind a started server.
+  void Start(size_t num_graphs = 60, ServerOptions options = {}) {
+    options_ = options;
+    num_graphs_ = num_graphs;
+    OpenDatasets();
+    const GraphSchema schema = Schema();
+    Random random(5);
+    ASSERT_THAT(datasets_->Create("graphs", schema, DatasetOptions()), IsOk());
+    for (size_t i = 0; i < num_graphs; i += 10) {
+      const GraphChunk chunk =
+          RandomChunk(random, &schema, std::min<size_t>(10, num_graphs - i), 9, kFirstId + i);
+      ASSERT_THAT(datasets_->Append("graphs", chunk, {}, std::nullopt), IsOk());
+    }
+    ASSERT_THAT(datasets_->Seal("graphs"), IsOk());
+    Serve();
+  }
+  void Serve() {
+    StartServer(options_);
+    stub_ = v1::LoaderService::NewStub(channel_);
+  }
+  // As a crash: the store and the ledger are what is left.
+  void Restart() {
+    stub_ = nullptr;
+    channel_ = nullptr;
+    server_ = nullptr;
+    datasets_ = nullptr;
+    ledger_ = nullptr;
+    OpenDatasets();
+    Serve();
+  }
+
+  static v1::EpochSpec Spec() {
+    v1::EpochSpec spec;
+    spec.set_dataset("graphs");
+    spec.set_job("job");
+    spec.set_epoch(2);
+    spec.set_seed(7);
+    v1::Limits& limits = *spec.add_profiles()->add_shapes();
+    for (const auto& [component, rows] :
+         std::map<std::string, uint64_t>{{"nodes", 24}, {"edges", 30}, {"graphs", 6}}) {
+      v1::Capacity& capacity = *limits.add_capacities();
+      capacity.set_component(component);
+      capacity.set_rows(rows);
+    }
+    spec.set_padding(v1::PADDING_MASKED);
+    return spec;
+  }
+  static v1::LoadRequest Rank(uint32_t rank, uint32_t num_ranks, uint32_t max_in_flight = 4) {
+    v1::LoadRequest request;
+    *request.mutable_epoch() = Spec();
+    request.mutable_ranked()->set_rank(rank);
+    request.mutable_ranked()->set_num_ranks(num_ranks);
+    request.set_max_in_flight(max_in_flight);
+    return request;
+  }
+  static v1::LoadRequest Dynamic(const std::string& worker, uint32_t max_in_flight = 4) {
+    v1::LoadRequest request;
+    *request.mutable_epoch() = Spec();
+    request.mutable_dynamic()->set_worker(worker);
+    request.set_max_in_flight(max_in_flight);
+    return request;
+  }
+
+  absl::StatusOr<v1::AcknowledgeResponse> Acknowledge(const LoadCall& call,
+                                                      const std::vector<uint64_t>& batches) {
+    v1::AcknowledgeRequest request;
+    request.set_job(call.request().epoch().job());
+    request.set_epoch(call.request().epoch().epoch());
+    request.set_generation(call.opened().generation());
+    request.set_session(call.opened().session());
+    request.mutable_batches()->Add(batches.begin(), batches.end());
+    grpc::ClientContext context;
+    v1::AcknowledgeResponse response;
+    const absl::Status status = ToAbsl(stub_->Acknowledge(&context, request, &response));
+    if (!status.ok()) return status;
+    return response;
+  }
+  absl::StatusOr<v1::Epoch> GetEpoch(const v1::EpochSpec& spec) {
+    v1::GetEpochRequest request;
+    *request.mutable_epoch() = spec;
+    grpc::ClientContext context;
+    v1::Epoch response;
+    const absl::Status status = ToAbsl(stub_->GetEpoch(&context, request, &response));
+    if (!status.ok()) return status;
+    return response;
+  }
+  absl::StatusOr<std::string> ReportStep(const LoadCall& call, uint64_t steps) {
+    v1::ReportStepRequest request;
+    request.set_job("job");
+    request.set_epoch(2);
+    request.set_generation(call.opened().generation());
+    request.set_steps(steps);
+    grpc::ClientContext context;
+    v1::ReportStepResponse response;
+    const absl::Status status = ToAbsl(stub_->ReportStep(&context, request, &response));
+    if (!status.ok()) return status;
+    return response.cursor();
+  }
+  absl::Status DeleteJob(const std::string& job) {
+    v1::DeleteJobRequest request;
+    request.set_job(job);
+    grpc::ClientContext context;
+    v1::DeleteJobResponse response;
+    return ToAbsl(stub_->DeleteJob(&context, request, &response));
+  }
+
+  // Reads and acknowledges to the end of the epoch; the ids.
+  std::vector<uint64_t> TakeAll(LoadCall& call) {
+    std::vector<uint64_t> all;
+    while (const auto response = call.Read()) {
+      if (!response->has_batch()) continue;
+      const std::vector<uint64_t> ids = IdsOf(response->batch());
+      all.insert(all.end(), ids.begin(), ids.end());
+      EXPECT_THAT(Acknowledge(call, {response->batch().batch().id()}), IsOk());
+    }
+    EXPECT_THAT(call.End(), IsOk());
+    return all;
+  }
+  void ExpectAllOnce(std::vector<uint64_t> ids) {
+    std::sort(ids.begin(), ids.end());
+    ASSERT_EQ(ids.size(), num_graphs_);
+    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], kFirstId + i);
+  }
+  absl::Status StatusOfLoad(const v1::LoadRequest& request) {
+    LoadCall call(*stub_, request);
+    const absl::Status opened = call.Open();
+    return opened.ok() ? absl::OkStatus() : opened;
+  }
+
+  std::unique_ptr<v1::LoaderService::Stub> stub_;
+
+ private:
+  ServerOptions options_;
+  size_t num_graphs_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(, LoaderServiceTest,
+                         ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {
+  Start();
+  constexpr uint32_t kRanks = 3;
+  std::vector<std::vector<uint64_t>> ids(kRanks);
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      LoadCall call(*stub_, Rank(rank, kRanks));
+      ASSERT_THAT(call.Open(), IsOk());
+      ids[rank] = TakeAll(call);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  std::vector<uint64_t> all;
+  for (const auto& own : ids) all.insert(all.end(), own.begin(), own.end());
+  ExpectAllOnce(all);
+  EXPECT_EQ(GetEpoch(Spec())->num_done(), GetEpoch(Spec())->num_batches());
+  // Streams leave a moment after their clients have the end.
+  server_->Drain(absl::InfiniteDuration());
+  EXPECT_EQ(observer_.finished(Method::kLoad, absl::StatusCode::kOk), kRanks);
+  EXPECT_EQ(server_->delivery().num_sessions, 0);
+}
+
+TEST_P(LoaderServiceTest, OpenedAndBatchesSayWhatTheyAre) {
+  Start();
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, GetEpoch(Spec()));
+  EXPECT_EQ(epoch.num_graphs(), 60);
+  EXPECT_EQ(epoch.generation(), 0);
+  EXPECT_EQ(epoch.profiles(0).shapes(0).limits().capacities(2).rows(), 6);
+  EXPECT_GT(epoch.profiles(0).shapes(0).batch_bytes(), 0);
+  LoadCall call(*stub_, Rank(0, 1, 1000));
+  ASSERT_THAT(call.Open(), IsOk());
+  EXPECT_EQ(call.opened().num_steps(), epoch.num_batches());
+  EXPECT_EQ(call.opened().schema().tensors_size(), 2);
+  uint64_t efficiency_rows = 0;
+  for (uint64_t step = 0; step < epoch.num_batches(); ++step) {
+    const v1::LoadedBatch batch = call.ReadBatch();
+    EXPECT_EQ(batch.batch().epoch(), 2);
+    EXPECT_EQ(batch.batch().step(), step);
+    EXPECT_EQ(batch.graphs_of_step(), IdsOf(batch).size());
+    EXPECT_EQ(batch.batch().rows(0), 24);
+    EXPECT_EQ(batch.batch().tensors(0).data().size(), 24 * 12);
+    EXPECT_FALSE(batch.is_padding());
+    EXPECT_FALSE(batch.is_redelivered());
+    efficiency_rows += batch.batch().real_rows(0);
+  }
+  EXPECT_DOUBLE_EQ(epoch.profiles(0).shapes(0).components(0).efficiency(),
+                   static_cast<double>(efficiency_rows) / (24.0 * epoch.num_batches()));
+}
+
+TEST_P(LoaderServiceTest, SendsNoMoreThanMayBeInFlight) {
+  Start();
+  LoadCall call(*stub_, Rank(0, 1, 2));
+  ASSERT_THAT(call.Open(), IsOk());
+  const uint64_t first = call.ReadBatch().batch().id();
+  call.ReadBatch();
+  EXPECT_EQ(server_->delivery().num_in_flight, 2);
+  EXPECT_THAT(Acknowledge(call, {first}), IsOk());
+  call.ReadBatch();
+  EXPECT_EQ(server_->delivery().totals.leased, 3);
+}
+
+TEST_P(LoaderServiceTest, ABrokenStreamGivesItsBatchesBack) {
+  Start();
+  std::set<uint64_t> lost;
+  {
+    LoadCall gone(*stub_, Dynamic("gone", 5));
+    ASSERT_THAT(gone.Open(), IsOk());
+    for (int i = 0; i < 5; ++i) lost.insert(gone.ReadBatch().batch().id());
+  }
+  LoadCall worker(*stub_, Dynamic("worker"));
+  ASSERT_THAT(worker.Open(), IsOk());
+  ExpectAllOnce(TakeAll(worker));
+  EXPECT_EQ(server_->delivery().totals.redelivered, lost.size());
+}
+
+TEST_P(LoaderServiceTest, ASilentWorkersLeasesExpire) {
+  ServerOptions options;
+  options.loader.lease_duration = absl::Seconds(30);
+  Start(60, options);
+  LoadCall silent(*stub_, Dynamic("silent", 1000));
+  ASSERT_THAT(silent.Open(), IsOk());
+  const uint64_t num_batches = silent.opened().num_steps();
+  for (uint64_t i = 0; i < num_batches; ++i) silent.ReadBatch();
+  LoadCall worker(*stub_, Dynamic("worker"));
+  ASSERT_THAT(worker.Open(), IsOk());
+  clock_.Advance(absl::Seconds(30));
+  ExpectAllOnce(TakeAll(worker));
+  EXPECT_EQ(server_->delivery().totals.expired, num_batches);
+}
+
+TEST_P(LoaderServiceTest, GoesOnAfterARestartOfTheServer) {
+  Start();
+  std::vector<uint64_t> kept;
+  v1::LoadedBatch lost;
+  uint64_t generation = 0;
+  {
+    LoadCall call(*stub_, Rank(0, 1));
+    ASSERT_THAT(call.Open(), IsOk());
+    generation = call.opened().generation();
+    for (int i = 0; i < 3; ++i) {
+      const v1::LoadedBatch batch = call.ReadBatch();
+      for (const uint64_t id : IdsOf(batch)) kept.push_back(id);
+      EXPECT_THAT(Acknowledge(call, {batch.batch().id()}), IsOk());
+    }
+    lost = call.ReadBatch();
+  }
+  Restart();
+  v1::LoadRequest request = Rank(0, 1);
+  request.set_generation(generation);
+  LoadCall call(*stub_, request);
+  ASSERT_THAT(call.Open(), IsOk());
+  EXPECT_EQ(call.opened().num_steps_done(), 3);
+  const v1::LoadedBatch again = call.ReadBatch();
+  EXPECT_EQ(again.batch().SerializeAsString(), lost.batch().SerializeAsString());
+  for (const uint64_t id : IdsOf(again)) kept.push_back(id);
+  EXPECT_THAT(Acknowledge(call, {again.batch().id()}), IsOk());
+  for (const uint64_t id : TakeAll(call)) kept.push_back(id);
+  ExpectAllOnce(kept);
+}
+
+TEST_P(LoaderServiceTest, RollsBackToACursorWithOtherRanks) {
+  Start();
+  std::vector<uint64_t> kept;
+  std::string cursor;
+  LoadCall old(*stub_, Rank(0, 1, 1000));
+  ASSERT_THAT(old.Open(), IsOk());
+  for (int i = 0; i < 6; ++i) {
+    const v1::LoadedBatch batch = old.ReadBatch();
+    EXPECT_THAT(Acknowledge(old, {batch.batch().id()}), IsOk());
+    if (i >= 2) continue;
+    for (const uint64_t id : IdsOf(batch)) kept.push_back(id);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(cursor, ReportStep(old, 2));
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    v1::LoadRequest request = Rank(rank, 2);
+    request.set_cursor(cursor);
+    request.set_attempt("second");
+    LoadCall call(*stub_, request);
+    ASSERT_THAT(call.Open(), IsOk());
+    EXPECT_EQ(call.opened().cursor().empty(), false);
+    for (const uint64_t id : TakeAll(call)) kept.push_back(id);
+  }
+  ExpectAllOnce(kept);
+  EXPECT_THAT(Acknowledge(old, {0}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is over")));
+  EXPECT_THAT(old.End(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no part")));
+}
+
+TEST_P(LoaderServiceTest, AJobIsDeletedUnderItsWorkers) {
+  Start();
+  EXPECT_THAT(DeleteJob("job"), StatusIs(absl::StatusCode::kNotFound, _));
+  LoadCall call(*stub_, Rank(0, 1, 1));
+  ASSERT_THAT(call.Open(), IsOk());
+  call.ReadBatch();
+  EXPECT_THAT(DeleteJob("job"), IsOk());
+  EXPECT_THAT(call.End(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'job'")));
+  EXPECT_EQ(GetEpoch(Spec())->generation(), 0);
+}
+
+TEST_P(LoaderServiceTest, DrainingEndsWhoWaits) {
+  Start();
+  LoadCall call(*stub_, Rank(0, 1, 1));
+  ASSERT_THAT(call.Open(), IsOk());
+  call.ReadBatch();
+  server_->Drain(absl::ZeroDuration());
+  EXPECT_THAT(call.End(), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+TEST_P(LoaderServiceTest, SaysWhatIsWrong) {
+  Start();
+  ASSERT_THAT(datasets_->Create("open", Schema(), DatasetOptions()), IsOk());
+  const auto refused = [this](const v1::LoadRequest& request, absl::StatusCode code,
+                              const std::string& why) {
+    EXPECT_THAT(StatusOfLoad(request), StatusIs(code, HasSubstr(why)));
+  };
+  constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+  v1::LoadRequest request = Rank(0, 1);
+  request.mutable_epoch()->set_dataset("nothing");
+  refused(request, absl::StatusCode::kNotFound, "nothing");
+  request.mutable_epoch()->set_dataset("open");
+  refused(request, absl::StatusCode::kFailedPrecondition, "not sealed");
+  request = Rank(2, 2);
+  refused(request, kInvalid, "rank 2 of 2");
+  request.clear_sharing();
+  refused(request, kInvalid, "neither 'ranked' nor 'dynamic'");
+  request = Rank(0, 1, 5000);
+  refused(request, kInvalid, "max_in_flight: 5000");
+  request = Rank(0, 1);
+  request.set_cursor("no cursor");
+  refused(request, kInvalid, "cursor");
+  request = Rank(0, 1);
+  request.mutable_epoch()->set_job("a job");
+  refused(request, kInvalid, "job: 'a job'");
+  request = Rank(0, 1);
+  request.mutable_epoch()->clear_profiles();
+  refused(request, kInvalid, "profiles: 0");
+  request = Rank(0, 1);
+  request.mutable_epoch()
+      ->mutable_profiles(0)
+      ->mutable_shapes(0)
+      ->mutable_capacities(0)
+      ->set_component("atoms");
+  refused(request, kInvalid, "'atoms'");
+  request = Rank(0, 1);
+  request.mutable_epoch()->mutable_subset()->set_graph_ids("12345");
+  refused(request, kInvalid, "subset.graph_ids: 5 bytes");
+  request = Rank(0, 1);
+  request.mutable_epoch()->mutable_sampling()->set_weights("12345");
+  refused(request, kInvalid, "sampling.weights: 5 bytes");
+  request = Rank(0, 1);
+  request.mutable_epoch()->set_look_ahead(5);
+  refused(request, kInvalid, "only with in_order");
+  request = Rank(0, 1);
+  request.set_attempt(std::string(200, 'a'));
+  refused(request, kInvalid, "attempt: 200 bytes");
+  request = Rank(0, 1);
+  request.set_generation(12);
+  refused(request, absl::StatusCode::kFailedPrecondition, "generation 12");
+  request = Rank(0, 1);
+  request.mutable_epoch()->mutable_profiles(0)->mutable_shapes(0)->mutable_capacities(2)->set_rows(
+      3);
+  request.mutable_epoch()->set_oversize_policy(v1::OVERSIZE_POLICY_ERROR);
+  refused(request, absl::StatusCode::kOutOfRange, "graph 1");
+  EXPECT_THAT(GetEpoch(request.epoch()), StatusIs(absl::StatusCode::kOutOfRange, _));
+
+  LoadCall call(*stub_, Rank(0, 1));
+  ASSERT_THAT(call.Open(), IsOk());
+  EXPECT_THAT(Acknowledge(call, {99999}), StatusIs(kInvalid, HasSubstr("99999")));
+  EXPECT_THAT(ReportStep(call, 99999), StatusIs(absl::StatusCode::kOutOfRange, _));
+  request = Rank(0, 1);
+  request.mutable_epoch()->set_seed(8);
+  refused(request, absl::StatusCode::kFailedPrecondition, "seed 8");
+}
+
+TEST_P(LoaderServiceTest, WithoutAFolderForDataThereAreNoEpochs) {
+  Serve();
+  EXPECT_THAT(StatusOfLoad(Rank(0, 1)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("data")));
+  EXPECT_THAT(GetEpoch(Spec()), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(DeleteJob("job"), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+}
+
+}  // namespace
+}  // namespace packhouse::rpc
