@@ -92,9 +92,11 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
       options.producer.empty() ? DefaultProducer(source, options.chunk_bytes) : options.producer;
   append_options.retry = options.retry;
   append_options.on_answer = [&](const AppendAnswer& answer) {
-    // Numbers ascend: behind a chunk that is new there are only new ones, and a repetition is one
-    // of this run whose answer was lost.
-    const bool is_present = answer.is_repetition && result.totals.graphs_stored == 0;
+    // Numbers ascend: behind a chunk that is new there are only new ones. Then, and when more would
+    // have been there than was, a repetition is of this run, and its first answer was lost.
+    const bool is_present =
+        answer.is_repetition && result.totals.graphs_stored == 0 &&
+        answer.num_graphs <= result.graphs_before - result.totals.graphs_present;
     (is_present ? result.totals.graphs_present : result.totals.graphs_stored) += answer.num_graphs;
     result.totals.bytes += chunk_bytes.front();
     chunk_bytes.pop_front();

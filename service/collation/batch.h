@@ -3,9 +3,11 @@
 #define PACKHOUSE_SERVICE_COLLATION_BATCH_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "service/graphs/dtype.h"
 
 namespace packhouse {
@@ -15,7 +17,8 @@ struct BatchTensor {
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<uint64_t> shape;
-  std::string data;
+  // Lives as long as Batch::buffer.
+  absl::string_view data;
 };
 
 // With its schema a batch can be taken apart again (see uncollate.h).
@@ -29,6 +32,8 @@ struct Batch {
   std::vector<uint64_t> rows;
   // The schema's tensors in order, then the derived ones. Empty if only sizes were packed.
   std::vector<BatchTensor> tensors;
+  // Holds the data of all tensors: built once, sent from where it is.
+  std::shared_ptr<const void> buffer;
 };
 
 }  // namespace packhouse

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -14,14 +18,23 @@ namespace {
 
 constexpr uint64_t kMaxInt32 = (uint64_t{1} << 31) - 1;
 
-// Appends `rows` copies of a row of `row_bytes` bytes whose elements all are `element`.
-void AppendFilled(std::string& data, uint64_t rows, size_t row_bytes, absl::string_view element) {
-  const size_t bytes = rows * row_bytes;
-  if (element.empty() || element.find_first_not_of('\0') == absl::string_view::npos) {
-    data.append(bytes, '\0');
+// Where tensors begin in a batch's buffer: cache lines.
+constexpr uint64_t kAlignment = 64;
+
+// Fills with copies of an element; empty: zero. `bytes` is a multiple of its size.
+void Fill(char* data, uint64_t bytes, absl::string_view element) {
+  if (element.find_first_not_of('\0') == absl::string_view::npos) {
+    std::memset(data, 0, bytes);
     return;
   }
-  for (size_t i = 0; i < bytes; i += element.size()) data.append(element.data(), element.size());
+  // Doubles what is filled.
+  uint64_t filled = std::min<uint64_t>(bytes, element.size());
+  std::memcpy(data, element.data(), filled);
+  while (filled < bytes) {
+    const uint64_t more = std::min(filled, bytes - filled);
+    std::memcpy(data + filled, data, more);
+    filled += more;
+  }
 }
 
 std::string IndexElement(DType dtype, uint64_t value) {
@@ -30,82 +43,121 @@ std::string IndexElement(DType dtype, uint64_t value) {
   return element;
 }
 
-BatchTensor CollateTensor(const BatchLayout& layout, size_t t, absl::Span<const GraphRef> graphs,
-                          const Batch& batch) {
+// Writes tensor t of the schema.
+void JoinTensor(const BatchLayout& layout, size_t t, absl::Span<const GraphRef> graphs,
+                const Batch& batch, char* data) {
   const TensorSpec& spec = layout.schema().tensors()[t];
-  const size_t row_bytes = layout.schema().row_bytes(t);
-  const uint64_t rows = batch.rows[spec.component];
-  BatchTensor tensor{spec.name, spec.dtype, {rows}, {}};
-  tensor.shape.insert(tensor.shape.end(), spec.row_shape.begin(), spec.row_shape.end());
-  tensor.data.reserve(rows * row_bytes);
+  const uint64_t bytes = batch.rows[spec.component] * layout.schema().row_bytes(t);
+  char* next = data;
   uint64_t target_rows = 0;  // Rows of the target component in the graphs before.
   for (const GraphRef& graph : graphs) {
-    const absl::string_view data = graph.chunk->rows(graph.index, t);
-    tensor.data.append(data.data(), data.size());
-    if (!spec.index_into) continue;
-    ShiftIndices(spec.dtype, tensor.data.data() + tensor.data.size() - data.size(), data.size(),
-                 target_rows);
-    target_rows += graph.chunk->count(graph.index, *spec.index_into);
+    const absl::string_view rows = graph.chunk->rows(graph.index, t);
+    if (!rows.empty()) std::memcpy(next, rows.data(), rows.size());
+    if (spec.index_into) {
+      ShiftIndices(spec.dtype, next, rows.size(), target_rows);
+      target_rows += graph.chunk->count(graph.index, *spec.index_into);
+    }
+    next += rows.size();
   }
-  const uint64_t padding_rows = rows - batch.real_rows[spec.component];
-  if (padding_rows == 0) return tensor;
-  std::string element = spec.padding_value;
-  if (spec.index_into) {
-    const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
-    element = IndexElement(spec.dtype, std::min(batch.real_rows[*spec.index_into], last_row));
+  const auto padding_bytes = bytes - static_cast<uint64_t>(next - data);
+  if (padding_bytes == 0) return;
+  if (!spec.index_into) {
+    Fill(next, padding_bytes, spec.padding_value);
+    return;
   }
-  AppendFilled(tensor.data, padding_rows, row_bytes, element);
-  return tensor;
+  const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
+  Fill(next, padding_bytes,
+       IndexElement(spec.dtype, std::min(batch.real_rows[*spec.index_into], last_row)));
 }
 
-BatchTensor Int32Tensor(std::string name, absl::Span<const int32_t> values) {
-  BatchTensor tensor{std::move(name), DType::kInt32, {values.size()}, {}};
-  tensor.data.assign(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int32_t));
-  return tensor;
-}
+// The tensors of a batch before they have data, and what writes it.
+class TensorPlan {
+ public:
+  using Write = std::function<void(char*)>;
 
-BatchTensor Mask(std::string name, uint64_t rows, uint64_t real) {
-  BatchTensor tensor{std::move(name), DType::kBool, {rows}, std::string(real, '\1')};
-  tensor.data.append(rows - real, '\0');
-  return tensor;
-}
+  void Add(std::string name, DType dtype, std::vector<uint64_t> shape, uint64_t bytes,
+           Write write) {
+    tensors_.push_back({std::move(name), dtype, std::move(shape), {}});
+    begins_.push_back(end_);
+    sizes_.push_back(bytes);
+    writes_.push_back(std::move(write));
+    end_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  void AddInt32(std::string name, uint64_t n, std::function<void(int32_t*)> write) {
+    Add(std::move(name), DType::kInt32, {n}, n * sizeof(int32_t),
+        [write = std::move(write)](char* data) { write(reinterpret_cast<int32_t*>(data)); });
+  }
+  void AddMask(std::string name, uint64_t rows, uint64_t real) {
+    Add(std::move(name), DType::kBool, {rows}, rows, [rows, real](char* data) {
+      std::memset(data, 1, real);
+      std::memset(data + real, 0, rows - real);
+    });
+  }
 
-void AppendDerived(const BatchLayout& layout, size_t k, Batch& batch) {
+  // Lays all of them out in one buffer.
+  void Build(Batch& batch) {
+    // Not zeroed: each tensor writes all of its bytes, and nobody looks at what is between them.
+    const std::shared_ptr<char[]> buffer =
+        std::make_shared_for_overwrite<char[]>(end_ + kAlignment);
+    char* const base =
+        buffer.get() +
+        (kAlignment - reinterpret_cast<uintptr_t>(buffer.get()) % kAlignment) % kAlignment;
+    for (size_t t = 0; t < tensors_.size(); ++t) {
+      if (sizes_[t] != 0) writes_[t](base + begins_[t]);
+      tensors_[t].data = absl::string_view(base + begins_[t], sizes_[t]);
+    }
+    batch.tensors = std::move(tensors_);
+    batch.buffer = buffer;
+  }
+
+ private:
+  std::vector<BatchTensor> tensors_;
+  std::vector<uint64_t> begins_;
+  std::vector<uint64_t> sizes_;
+  std::vector<Write> writes_;
+  uint64_t end_ = 0;
+};
+
+void AddDerived(const BatchLayout& layout, size_t k, const Batch& batch, TensorPlan& plan) {
   const DerivedTensors& derived = layout.derived();
   const size_t l = layout.schema().num_components();
   const std::string name(layout.schema().sizes().name(k));
+  const uint64_t num_graphs = batch.rows[l];
   const uint64_t real_graphs = batch.real_rows[l];
   const uint64_t padding_rows = batch.rows[k] - batch.real_rows[k];
 
-  // Rows of each graph, padding graphs included.
-  std::vector<int32_t> counts(batch.rows[l], 0);
-  for (size_t i = 0; i < real_graphs; ++i) {
-    counts[i] = static_cast<int32_t>(batch.sizes[i * l + k]);
+  // Rows of graph i, padding graphs included. The first padding graph holds the spare rows in
+  // kGraph; in kMasked they belong to no graph's count, only the graph index has to name some graph
+  // for them.
+  const auto count = [&batch, &layout, l, k, real_graphs, padding_rows](uint64_t i) {
+    if (i < real_graphs) return static_cast<int32_t>(batch.sizes[i * l + k]);
+    const bool holds_padding = i == real_graphs && layout.padding() == Padding::kGraph;
+    return static_cast<int32_t>(holds_padding ? padding_rows : 0);
+  };
+  if (derived.row_counts) {
+    plan.AddInt32(name + "/counts", num_graphs, [count, num_graphs](int32_t* counts) {
+      for (uint64_t i = 0; i < num_graphs; ++i) counts[i] = count(i);
+    });
   }
-  // The first padding graph holds the spare rows in kGraph; in kMasked they belong to no graph's
-  // count, only the graph index has to name some graph for them.
-  if (layout.padding() == Padding::kGraph) {
-    counts[real_graphs] = static_cast<int32_t>(padding_rows);
-  }
-  if (derived.row_counts) batch.tensors.push_back(Int32Tensor(name + "/counts", counts));
   if (derived.graph_index) {
-    std::vector<int32_t> graph_of_row;
-    graph_of_row.reserve(batch.rows[k]);
-    for (size_t i = 0; i < real_graphs; ++i) {
-      graph_of_row.insert(graph_of_row.end(), batch.sizes[i * l + k], static_cast<int32_t>(i));
-    }
-    const uint64_t last_graph = std::max<uint64_t>(batch.rows[l], 1) - 1;
-    graph_of_row.resize(batch.rows[k], static_cast<int32_t>(std::min(real_graphs, last_graph)));
-    batch.tensors.push_back(Int32Tensor(name + "/graph", graph_of_row));
+    plan.AddInt32(name + "/graph", batch.rows[k],
+                  [&batch, count, num_graphs, real_graphs, k](int32_t* graph_of_row) {
+                    int32_t* next = graph_of_row;
+                    for (uint64_t i = 0; i < real_graphs; ++i) {
+                      next = std::fill_n(next, count(i), static_cast<int32_t>(i));
+                    }
+                    const uint64_t last_graph = std::max<uint64_t>(num_graphs, 1) - 1;
+                    std::fill(next, graph_of_row + batch.rows[k],
+                              static_cast<int32_t>(std::min(real_graphs, last_graph)));
+                  });
   }
   if (derived.row_offsets) {
-    std::vector<int32_t> offsets(1, 0);
-    for (const int32_t count : counts) offsets.push_back(offsets.back() + count);
-    batch.tensors.push_back(Int32Tensor(name + "/offsets", offsets));
+    plan.AddInt32(name + "/offsets", num_graphs + 1, [count, num_graphs](int32_t* offsets) {
+      offsets[0] = 0;
+      for (uint64_t i = 0; i < num_graphs; ++i) offsets[i + 1] = offsets[i] + count(i);
+    });
   }
-  if (derived.masks) {
-    batch.tensors.push_back(Mask(name + "/mask", batch.rows[k], batch.real_rows[k]));
-  }
+  if (derived.masks) plan.AddMask(name + "/mask", batch.rows[k], batch.real_rows[k]);
 }
 
 // What an int32 tensor or an index tensor of the batch must be able to number.
@@ -170,14 +222,21 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
   if (layout.padding() == Padding::kGraph && batch.real_rows[l] >= batch.rows[l]) {
     return absl::InternalError("batch: no graph is left for padding");
   }
+  TensorPlan plan;
   for (size_t t = 0; t < layout.schema().tensors().size(); ++t) {
-    batch.tensors.push_back(CollateTensor(layout, t, graphs, batch));
+    const TensorSpec& spec = layout.schema().tensors()[t];
+    const uint64_t rows = batch.rows[spec.component];
+    std::vector<uint64_t> shape = {rows};
+    shape.insert(shape.end(), spec.row_shape.begin(), spec.row_shape.end());
+    plan.Add(
+        spec.name, spec.dtype, std::move(shape), rows * layout.schema().row_bytes(t),
+        [&layout, &batch, graphs, t](char* data) { JoinTensor(layout, t, graphs, batch, data); });
   }
-  for (size_t k = 0; k < l; ++k) AppendDerived(layout, k, batch);
+  for (size_t k = 0; k < l; ++k) AddDerived(layout, k, batch, plan);
   if (layout.derived().masks) {
-    batch.tensors.push_back(
-        Mask(absl::StrCat(kGraphs, "/mask"), batch.rows[l], batch.real_rows[l]));
+    plan.AddMask(absl::StrCat(kGraphs, "/mask"), batch.rows[l], batch.real_rows[l]);
   }
+  plan.Build(batch);
   return batch;
 }
 

@@ -26,7 +26,8 @@ struct GraphRef {
 // The chunks must have the layout's schema. RESOURCE_EXHAUSTED if an unlimited component grows
 // beyond what an index or derived tensor can number, or if the tensors would take more than
 // `max_bytes`; names the value and the bound. INTERNAL if the graphs exceed the layout's capacities
-// (the packer's bug). O(bytes of the batch). Each tensor's buffer is written once. Thread-safe.
+// (the packer's bug). O(bytes of the batch). All tensors are in one buffer, aligned to 64 bytes,
+// and each byte is written once. Thread-safe.
 absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
                               uint64_t max_bytes);
 

@@ -31,13 +31,13 @@ absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& bat
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];
     const auto real_bytes = CheckedMultiply(real_rows[spec.component], schema->row_bytes(t));
-    const std::string& data = batch.tensors[t].data;
+    const absl::string_view data = batch.tensors[t].data;
     if (!real_bytes || data.size() < *real_bytes) {
       return absl::InvalidArgumentError(
           absl::StrCat("batch: tensor '", spec.name, "' has ", data.size(), " bytes for ",
                        real_rows[spec.component], " real rows of ", schema->row_bytes(t)));
     }
-    std::string& column = owned->emplace_back(data, 0, *real_bytes);
+    std::string& column = owned->emplace_back(data.substr(0, *real_bytes));
     if (!spec.index_into) continue;
     uint64_t first_byte = 0;
     uint64_t target_rows = 0;

@@ -43,7 +43,7 @@ class LmdbDatasetStore final : public DatasetStore {
   // both versions; DATA_LOSS if its page structure is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if
   // the file system is read-only and nothing is there: else it is opened for reading, and whatever
   // writes is UNAVAILABLE. O(data sets + records); for a million records 0.8 s if the file is in
-  // memory, and up to 6 s if it must be read from the disk (docs/storage-format.md).
+  // memory, some 5 s if it is read from the disk (docs/storage-format.md).
   static absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> Open(const Options& options);
 
   // Readers may go on; the folder is closed with the last one.

@@ -10,13 +10,16 @@
 #include "packhouse/v1/loader.pb.h"
 #include "service/delivery/loader.h"
 #include "service/delivery/pack_observer.h"
+#include "service/rpc/batch_reply.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/response_source.h"
 
 namespace packhouse::rpc {
 
+using LoadReply = BatchReply<v1::LoadResponse>;
+
 // `opened`, batches, `end_of_epoch`. The pointees must outlive the source.
-class LoadSource final : public ResponseSource<v1::LoadResponse> {
+class LoadSource final : public ResponseSource<LoadReply> {
  public:
   // `leased` is called after each batch: leases may expire.
   LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
@@ -30,7 +33,7 @@ class LoadSource final : public ResponseSource<v1::LoadResponse> {
   LoadSource(const LoadSource&) = delete;
   LoadSource& operator=(const LoadSource&) = delete;
 
-  absl::StatusOr<std::optional<v1::LoadResponse>> Next() override;
+  absl::StatusOr<std::optional<LoadReply>> Next() override;
   bool IsWaiting() const override { return state_ == State::kWaiting; }
 
  private:

@@ -79,10 +79,10 @@ LoaderService::~LoaderService() { timer_->Stop(); }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(
     grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
-  return ServerStreamingCall<v1::LoadRequest, v1::LoadResponse>::Start(
+  return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, Method::kLoad, request,
-      [this](const v1::LoadRequest& parsed, ProgressSink<v1::LoadResponse>& sink)
-          -> absl::StatusOr<std::unique_ptr<ResponseSource<v1::LoadResponse>>> {
+      [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink)
+          -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_ASSIGN_OR_RETURN(auto session, Join(parsed, *datasets_, *loader_, sink.Waker()));
         auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());

@@ -69,8 +69,9 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
   return options;
 }
 
-v1::PackResponse OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
-  v1::PackResponse response;
+PackReply OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
+  PackReply reply;
+  v1::PackResponse& response = reply.message;
   v1::PackOpened& opened = *response.mutable_opened();
   GraphSchemaToWire(packer.schema(), *opened.mutable_schema());
   CapacitiesToWire(packer.capacities(), packer.schema().sizes(), *opened.mutable_limits());
@@ -80,7 +81,7 @@ v1::PackResponse OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
   opened.set_payload(whole_graphs ? v1::PAYLOAD_GRAPHS : v1::PAYLOAD_SIZES);
   opened.set_padding(PaddingToWire(packer.layout().padding()));
   if (whole_graphs) opened.set_batch_bytes(packer.layout().FixedBatchBytes().value_or(0));
-  return response;
+  return reply;
 }
 
 }  // namespace
@@ -163,11 +164,11 @@ absl::Status PackHandler::AcceptChunk(GraphChunk chunk) {
   return absl::OkStatus();
 }
 
-v1::PackResponse PackHandler::NextRejected() {
-  v1::PackResponse response;
-  v1::PackRejected& rejected = *response.mutable_rejected();
+PackReply PackHandler::NextRejected() {
+  PackReply reply;
+  v1::PackRejected& rejected = *reply.message.mutable_rejected();
   for (; next_rejection_ < rejections_.size(); ++next_rejection_) {
-    if (rejected.rejections_size() == kMaxRejectionsPerMessage) return response;
+    if (rejected.rejections_size() == kMaxRejectionsPerMessage) return reply;
     const Rejection& from = rejections_[next_rejection_];
     v1::Rejection& to = *rejected.add_rejections();
     to.set_graph_id(from.graph_id);
@@ -182,7 +183,7 @@ v1::PackResponse PackHandler::NextRejected() {
   }
   rejections_.clear();
   next_rejection_ = 0;
-  return response;
+  return reply;
 }
 
 absl::Status PackHandler::CountSizes(const SizeTable& sizes,
@@ -213,25 +214,26 @@ void PackHandler::HalfClose() {
   if (packer_ != nullptr) packer_->Flush();
 }
 
-absl::StatusOr<std::optional<v1::PackResponse>> PackHandler::Next() {
+absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   if (opened_) return std::exchange(opened_, std::nullopt);
   if (packer_ == nullptr) return std::nullopt;
   if (!rejections_.empty()) return NextRejected();
   const uint64_t batch_id = packer_->num_batches();
   PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now()));
-  v1::PackResponse response;
+  PackReply reply;
   if (batch) {
-    BatchToWire(*std::move(batch), batch_id, *response.mutable_batch());
-    return response;
+    BatchToWire(*batch, batch_id, *reply.message.mutable_batch());
+    reply.TakeTensors(*std::move(batch));
+    return reply;
   }
   if (!flush_token_) return std::nullopt;
-  v1::PackFlushed& flushed = *response.mutable_flushed();
+  v1::PackFlushed& flushed = *reply.message.mutable_flushed();
   flushed.set_token(*flush_token_);
   flushed.set_num_graphs(packer_->num_packed());
   flushed.set_num_batches(packer_->num_batches());
   flushed.set_num_rejected(packer_->num_rejected());
   flush_token_.reset();
-  return response;
+  return reply;
 }
 
 absl::Time PackHandler::NextDeadline() const {

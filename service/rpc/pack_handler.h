@@ -10,13 +10,16 @@
 #include "service/datasets/histogram_store.h"
 #include "service/delivery/pack_observer.h"
 #include "service/delivery/stream_packer.h"
+#include "service/rpc/batch_reply.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/stream_handler.h"
 
 namespace packhouse::rpc {
 
+using PackReply = BatchReply<v1::PackResponse>;
+
 // The pointees must outlive the handler.
-class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse> {
+class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  public:
   PackHandler(const Clock* clock, const StreamBounds& bounds, HistogramStore* histograms,
               PackObserverFactory* observers)
@@ -24,7 +27,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse
 
   absl::Status Accept(std::unique_ptr<v1::PackRequest> request) override;
   void HalfClose() override;
-  absl::StatusOr<std::optional<v1::PackResponse>> Next() override;
+  absl::StatusOr<std::optional<PackReply>> Next() override;
   absl::Time NextDeadline() const override;
 
  private:
@@ -32,7 +35,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse
   absl::Status AcceptGraphs(std::unique_ptr<v1::PackRequest> request);
   absl::Status AcceptSizes(const v1::SizeTable& sizes);
   absl::Status AcceptChunk(GraphChunk chunk);
-  v1::PackResponse NextRejected();
+  PackReply NextRejected();
   absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
 
   const Clock* const clock_;
@@ -45,7 +48,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, v1::PackResponse
   std::optional<HistogramKey> histogram_;
   // To be sent before any batch: the answer to `open`; the latest chunk's rejections, from
   // next_rejection_ on.
-  std::optional<v1::PackResponse> opened_;
+  std::optional<PackReply> opened_;
   std::vector<Rejection> rejections_;
   size_t next_rejection_ = 0;
   std::optional<uint64_t> flush_token_;  // To be answered after the pending batches.

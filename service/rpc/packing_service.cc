@@ -9,7 +9,7 @@ namespace packhouse::rpc {
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PackingService::Pack(
     grpc::CallbackServerContext* /*call*/) {
-  return StreamReactor<v1::PackRequest, v1::PackResponse>::Start(
+  return StreamReactor<v1::PackRequest, PackReply>::Start(
       context_, Method::kPack,
       std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_));
 }

@@ -5,10 +5,18 @@
 #ifndef PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 #define PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "service/rpc/batch_reply.h"
 
 namespace packhouse::rpc {
 
@@ -38,6 +46,36 @@ absl::Status WriteBytes(const Message& message, size_t max_bytes, grpc::ByteBuff
   if (status.ok()) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("the response ", message.GetTypeName(), " cannot be serialised"));
+}
+
+// The same without copying tensors: the bytes hold their buffer until they are sent.
+template <typename Response>
+absl::Status WriteBytes(const BatchReply<Response>& reply, size_t max_bytes,
+                        grpc::ByteBuffer* bytes) {
+  MessagePieces pieces = PiecesOf(reply);
+  if (pieces.size() > max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("the response ", reply.message.GetTypeName(),
+                                                     " has ", pieces.size(), " bytes, at most ",
+                                                     max_bytes, " may be sent"));
+  }
+  std::vector<grpc::Slice> slices;
+  slices.reserve(2 * pieces.views.size() + 1);
+  auto* const own = new std::string(std::move(pieces.own));
+  const grpc::Slice all_own(
+      own->data(), own->size(), [](void* string) { delete static_cast<std::string*>(string); },
+      own);
+  size_t done = 0;
+  for (const MessagePieces::View& view : pieces.views) {
+    if (view.at != done) slices.push_back(all_own.sub(done, view.at));
+    done = view.at;
+    using Holder = std::shared_ptr<const void>;
+    slices.emplace_back(
+        const_cast<char*>(view.bytes.data()), view.bytes.size(),
+        [](void* holder) { delete static_cast<Holder*>(holder); }, new Holder(reply.buffer));
+  }
+  if (done != own->size()) slices.push_back(all_own.sub(done, own->size()));
+  *bytes = grpc::ByteBuffer(slices.data(), slices.size());
+  return absl::OkStatus();
 }
 
 }  // namespace packhouse::rpc

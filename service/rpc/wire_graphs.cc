@@ -195,7 +195,7 @@ absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedF
   return derived;
 }
 
-void BatchToWire(Batch batch, uint64_t id, v1::Batch& wire) {
+void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire) {
   wire.Clear();
   wire.set_id(id);
   wire.set_step(id);
@@ -203,13 +203,12 @@ void BatchToWire(Batch batch, uint64_t id, v1::Batch& wire) {
   wire.set_sizes(Uint32sToWire(batch.sizes));
   wire.mutable_real_rows()->Add(batch.real_rows.begin(), batch.real_rows.end());
   wire.mutable_rows()->Add(batch.rows.begin(), batch.rows.end());
-  for (BatchTensor& tensor : batch.tensors) {
-    v1::Tensor& out = *wire.add_tensors();
-    out.set_name(std::move(tensor.name));
-    out.set_dtype(DTypeToWire(tensor.dtype));
-    out.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-    out.set_data(std::move(tensor.data));
-  }
+}
+
+void TensorToWire(const BatchTensor& tensor, v1::Tensor& wire) {
+  wire.set_name(tensor.name);
+  wire.set_dtype(DTypeToWire(tensor.dtype));
+  wire.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
 }
 
 }  // namespace packhouse::rpc

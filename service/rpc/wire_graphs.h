@@ -36,8 +36,10 @@ absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
 v1::Padding PaddingToWire(Padding padding);
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
 
-// Moves the tensors' bytes into the message.
-void BatchToWire(Batch batch, uint64_t id, v1::Batch& wire);
+// Ids, sizes and row counts; the tensors go apart (batch_reply.h).
+void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire);
+// Name, dtype and shape, without the data.
+void TensorToWire(const BatchTensor& tensor, v1::Tensor& wire);
 
 }  // namespace packhouse::rpc
 

@@ -271,8 +271,8 @@ void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
   wire.set_cursor(start.join.cursor);
 }
 
-void LoadedBatchToWire(LoadEvent event, uint64_t epoch, v1::LoadedBatch& wire) {
-  BatchToWire(std::move(event.built.batch), event.number, *wire.mutable_batch());
+void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire) {
+  BatchToWire(event.built.batch, event.number, *wire.mutable_batch());
   wire.mutable_batch()->set_epoch(epoch);
   wire.mutable_batch()->set_step(event.place.position);
   wire.set_is_padding(event.is_padding);

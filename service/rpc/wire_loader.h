@@ -35,8 +35,8 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
 void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
-// Moves the tensors' bytes into the message. `epoch` is the epoch's number.
-void LoadedBatchToWire(LoadEvent event, uint64_t epoch, v1::LoadedBatch& wire);
+// All but the tensors (batch_reply.h). `epoch` is the epoch's number.
+void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire);
 
 }  // namespace packhouse::rpc
 

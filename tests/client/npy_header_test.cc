@@ -90,7 +90,7 @@ TEST(ParseNpyHeaderTest, BadDictionariesAreRefusedSayingWhatIsWrong) {
       {"{'descr': '<i4', 'descr': '<i8', 'fortran_order': False, 'shape': (3,)}",
        "the key 'descr', which is unknown or there twice"},
       {"{'colour': '<i4'}", "the key 'colour', which is unknown or there twice"},
-      {"{'descr': '<i4', 'fortran_order': 0, 'shape': (3,)}", "has '0, 'shape"},
+      {"{'descr': '<i4', 'fortran_order': 0, 'shape': (3,)}", "in place of True or False"},
       {"{'descr': '<i4', 'fortran_order': False, 'shape': (3)}", "in place of a ','"},
       {"{'descr': '<i4', 'fortran_order': False, 'shape': 3}", "in place of a '('"},
       {"{'descr': '<i4', 'fortran_order': False, 'shape': (-3,)}", "has '-3"},

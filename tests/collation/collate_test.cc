@@ -233,11 +233,12 @@ TEST(UncollateTest, RefusesWhatDisagrees) {
   batch.sizes = {2, 1, 2, 1};
   EXPECT_THAT(Uncollate(&schema, batch),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 tensors")));
-  batch.tensors.push_back({"e", DType::kInt32, {1}, std::string(4, '\0')});
+  const std::string zeros(8, '\0');
+  batch.tensors.push_back({"e", DType::kInt32, {1}, absl::string_view(zeros).substr(0, 4)});
   EXPECT_THAT(Uncollate(&schema, batch),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4 bytes for 2 real rows")));
   // An index of the second graph that points into the first.
-  batch.tensors[0].data.resize(8);
+  batch.tensors[0].data = zeros;
   EXPECT_THAT(Uncollate(&schema, batch),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("index -2")));
   batch.sizes.pop_back();

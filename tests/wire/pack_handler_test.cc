@@ -42,7 +42,7 @@ class PackHandlerTest : public ::testing::Test {
       auto next = handler_.Next();
       EXPECT_THAT(next, IsOk());
       if (!next.ok() || !*next) return responses;
-      responses.push_back(**std::move(next));
+      responses.push_back(ToMessage(**next));
     }
   }
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import uuid
 from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import grpc
 import numpy.typing as npt
 
+from packhouse.appending import ReliableAppend, chunks_with_groups
+from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
 from packhouse.errors import PackhouseError
-from packhouse.graphs import GraphTable
+from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.histogram import Histogram
 from packhouse.packing import (
     OnRejected,
@@ -24,8 +27,13 @@ from packhouse.planning import Plan, PlanHeuristic
 from packhouse.schema import GraphSchema
 from packhouse.tuning import DeviceProfile, OnProgress, TuneObjective, Tuning
 from packhouse.v1 import (
+    batch_pb2,
+    dataset_pb2,
+    dataset_pb2_grpc,
     histogram_pb2,
     histogram_pb2_grpc,
+    loader_pb2,
+    loader_pb2_grpc,
     packing_pb2_grpc,
     planning_pb2,
     planning_pb2_grpc,
@@ -70,6 +78,9 @@ class Client:
                 ("grpc.max_send_message_length", max_message_bytes),
                 # Otherwise clients of one address share a connection.
                 ("grpc.use_local_subchannel_pool", 1),
+                # A server that restarts is found again soon; the default grows to two minutes.
+                ("grpc.initial_reconnect_backoff_ms", 100),
+                ("grpc.max_reconnect_backoff_ms", 2000),
             ],
         )
         try:
@@ -83,6 +94,8 @@ class Client:
         self._packing = packing_pb2_grpc.PackingServiceStub(self._channel)
         self._histograms = histogram_pb2_grpc.HistogramServiceStub(self._channel)
         self._planning = planning_pb2_grpc.PlanningServiceStub(self._channel)
+        self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
+        self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
 
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
@@ -295,6 +308,123 @@ class Client:
             raise PackhouseError.of(error) from None
         finally:
             responses.cancel()
+
+    def create_dataset(
+        self,
+        name: str,
+        schema: GraphSchema | None = None,
+        *,
+        max_bytes: int = 0,
+        max_rows: Mapping[str, int] | None = None,
+        grouped: bool = False,
+    ) -> Dataset:
+        """Makes an empty data set, of sizes (`nodes`, `edges`) without a `schema`.
+
+        It takes at most `max_bytes` on disk (0: only the server's bound), and no graph with more
+        rows than `max_rows`. If `grouped`, every graph has a group id. Errors: ALREADY_EXISTS;
+        RESOURCE_EXHAUSTED.
+        """
+        request = dataset_pb2.CreateDatasetRequest(
+            name=name,
+            schema=None if schema is None else schema.to_proto(),
+            max_bytes=max_bytes,
+            max_rows=[
+                batch_pb2.Capacity(component=component, rows=rows)
+                for component, rows in (max_rows or {}).items()
+            ],
+            grouped=grouped,
+        )
+        return Dataset.from_proto(self._unary(self._datasets.CreateDataset, request))
+
+    def append(
+        self,
+        name: str,
+        tables: Iterable[GraphTable],
+        *,
+        producer: str | None = None,
+        first_sequence: int = 1,
+        group_ids: Iterable[npt.ArrayLike] | None = None,
+        chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+        retry_timeout: float = 60.0,
+    ) -> AppendTotals:
+        """Stores graphs durably, each once; returns when all are on the server's disk.
+
+        `tables` share the data set's schema; `group_ids` has an array for each, if the data set is
+        grouped. Chunks are numbered from `first_sequence`. If the server goes away, what it has not
+        answered is sent again, for `retry_timeout` seconds. After an error, call it again with the
+        same `producer` and tables: what was stored is not stored again. Without a `producer` a name
+        is drawn, which only helps within this call.
+
+        A table makes at least one chunk, of at most about `chunk_bytes`; tables of some hundred
+        kilobytes or more use the disk best. What `tables` raises is raised, after what was sent has
+        been stored. Errors: see `packhouse.v1.DatasetService.Append`.
+        """
+        if first_sequence < 1:
+            raise ValueError(f"first_sequence {first_sequence} is below 1")
+        dataset = self.get_dataset(name)
+        appending = ReliableAppend(
+            self._datasets.Append, name, producer or uuid.uuid4().hex, first_sequence, retry_timeout
+        )
+        try:
+            chunks = chunks_with_groups(tables, group_ids, dataset.schema, chunk_bytes)
+            while True:
+                try:
+                    chunk, groups = next(chunks)
+                except StopIteration:
+                    return appending.finish(dataset.num_graphs)
+                except Exception:  # Whatever it is, it is the caller's.
+                    appending.finish(dataset.num_graphs)
+                    raise
+                appending.send(chunk, groups)
+        finally:
+            appending.close()
+
+    def seal_dataset(self, name: str) -> Dataset:
+        """Ends all appends: from now on it never changes and can be loaded. Errors: NOT_FOUND."""
+        request = dataset_pb2.SealDatasetRequest(name=name)
+        return Dataset.from_proto(self._unary(self._datasets.SealDataset, request))
+
+    def get_dataset(self, name: str, *, include_histogram: bool = False) -> Dataset:
+        """A data set as it is now. Errors: NOT_FOUND; DATA_LOSS."""
+        request = dataset_pb2.GetDatasetRequest(name=name, include_histogram=include_histogram)
+        response = self._unary(self._datasets.GetDataset, request)
+        histogram = Histogram.from_proto(response.histogram) if include_histogram else None
+        return Dataset.from_proto(response.dataset, histogram)
+
+    def list_datasets(self, page_size: int = 0) -> Iterator[Dataset]:
+        """All data sets by name, asked for in pages (0: of the server's choice) as you iterate."""
+        token = ""
+        while True:
+            request = dataset_pb2.ListDatasetsRequest(page_size=page_size, page_token=token)
+            response = self._unary(self._datasets.ListDatasets, request)
+            yield from map(Dataset.from_proto, response.datasets)
+            token = response.next_page_token
+            if not token:
+                return
+
+    def delete_dataset(self, name: str) -> None:
+        """Frees the name at once; loads that are under way go on. Errors: NOT_FOUND."""
+        self._unary(self._datasets.DeleteDataset, dataset_pb2.DeleteDatasetRequest(name=name))
+
+    def verify_dataset(
+        self, name: str, on_progress: OnVerifyProgress | None = None
+    ) -> Verification:
+        """Has the server read all of it: what is damaged is in the result, and no error.
+
+        There is no deadline; what `on_progress` raises ends the check. Errors: NOT_FOUND.
+        """
+        request = dataset_pb2.VerifyDatasetRequest(name=name)
+        responses = self._datasets.VerifyDataset(request)
+        try:
+            return Verification.from_responses(responses, on_progress)
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None
+        finally:
+            responses.cancel()
+
+    def delete_job(self, job: str) -> None:
+        """Forgets a job's epochs and acknowledgements (see `Loader`). Errors: NOT_FOUND."""
+        self._unary(self._loader.DeleteJob, loader_pb2.DeleteJobRequest(job=job))
 
     def _start_pack(
         self,

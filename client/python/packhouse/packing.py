@@ -103,6 +103,17 @@ class Rejection:
     value: int
     bound: int
 
+    @staticmethod
+    def from_proto(message: Any) -> Rejection:
+        """Reads a `packhouse.v1.Rejection`."""
+        return Rejection(
+            graph_id=message.graph_id,
+            reason=packing_pb2.RejectionReason.Name(message.reason),
+            component=message.component,
+            value=message.value,
+            bound=message.bound,
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class PackFlushed:
@@ -265,16 +276,7 @@ class PackStream(Iterator[Batch]):
         return None
 
     def _reject(self, message: Any) -> None:
-        rejections = [
-            Rejection(
-                graph_id=rejection.graph_id,
-                reason=packing_pb2.RejectionReason.Name(rejection.reason),
-                component=rejection.component,
-                value=rejection.value,
-                bound=rejection.bound,
-            )
-            for rejection in message.rejections
-        ]
+        rejections = [Rejection.from_proto(rejection) for rejection in message.rejections]
         if self._on_rejected is not None:
             self._on_rejected(rejections)
         else:

@@ -1,0 +1,167 @@
+"""Chunks that are stored once each, whatever happens to the connection. See `Client.append`."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from typing import Any, Callable, Final, Iterable, Iterator, Sequence
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.backoff import Backoff
+from packhouse.dataset import AppendTotals
+from packhouse.errors import PackhouseError
+from packhouse.graphs import GraphTable, convert_exactly
+from packhouse.schema import GraphSchema
+from packhouse.v1 import dataset_pb2
+
+# Chunks that are sent and not answered: enough to keep the server busy while answers travel.
+_WINDOW: Final = 8
+
+
+class ReliableAppend:
+    """One producer's chunks to one data set, in order. Use from one thread.
+
+    Whatever breaks the connection, the chunks that were not answered are sent again; the server
+    tells by their sequence numbers which of them it has.
+    """
+
+    def __init__(
+        self,
+        start_call: Callable[[Iterator[Any]], Any],
+        dataset: str,
+        producer: str,
+        first_sequence: int,
+        retry_timeout: float,
+    ) -> None:
+        self._start_call = start_call
+        self._dataset = dataset
+        self._producer = producer
+        self._next_sequence = first_sequence
+        self._first_sequence = first_sequence
+        self._backoff = Backoff(retry_timeout)
+        self._unanswered: deque[Any] = deque()
+        # Of the running call; bounded, because _unanswered is. None ends the requests.
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._call: Any = None
+        self._num_appended = 0
+        self._num_repeated = 0
+        self._num_graphs = 0
+
+    def send(self, chunk: Any, group_ids: bytes) -> None:
+        """Sends a `packhouse.v1.GraphChunk`; waits if too many are unanswered.
+
+        Raises PackhouseError if the server refused this or an earlier one.
+        """
+        while len(self._unanswered) >= _WINDOW:
+            self._read_answer()
+        request = dataset_pb2.AppendRequest(
+            dataset=self._dataset, graphs=chunk, group_ids=group_ids
+        )
+        request.producer_sequence.producer = self._producer
+        request.producer_sequence.sequence = self._next_sequence
+        self._next_sequence += 1
+        self._unanswered.append(request)
+        if self._call is None:
+            self._start()
+        else:
+            self._requests.put(request)
+
+    def finish(self, num_graphs: int) -> AppendTotals:
+        """Waits until everything is stored. `num_graphs` were in the data set before."""
+        while self._unanswered:
+            self._read_answer()
+        self._end()
+        num_chunks = self._next_sequence - self._first_sequence
+        return AppendTotals(
+            num_chunks=num_chunks,
+            num_appended=self._num_appended,
+            num_repeated=self._num_repeated,
+            num_graphs=self._num_graphs if num_chunks else num_graphs,
+            producer=self._producer,
+            next_sequence=self._next_sequence,
+        )
+
+    def close(self) -> None:
+        """Cancels the call if it still runs. Idempotent."""
+        self._requests.put(None)
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _start(self) -> None:
+        self._requests = queue.SimpleQueue()
+        for request in self._unanswered:
+            self._requests.put(request)
+        self._call = self._start_call(iter(self._requests.get, None))
+
+    def _end(self) -> None:
+        """Ends a call of which every request has been answered."""
+        self._requests.put(None)
+        try:
+            for _ in self._call or ():
+                pass
+        except grpc.RpcError:
+            pass  # All is stored, however the stream ends.
+        self._call = None
+
+    def _read_answer(self) -> None:
+        """Takes in the answer to the oldest unanswered chunk."""
+        while True:
+            if self._call is None:
+                self._start()
+            try:
+                answer = next(self._call)
+                break
+            except StopIteration:
+                failure = PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the stream ended with chunks unanswered"
+                )
+            except grpc.RpcError as error:
+                failure = PackhouseError.of(error)
+            self._requests.put(None)
+            self._call = None
+            time.sleep(self._backoff.delay_after(failure))
+        self._backoff.succeeded()
+        self._unanswered.popleft()
+        self._num_appended += answer.num_appended
+        self._num_repeated += answer.is_repetition
+        self._num_graphs = answer.num_graphs
+
+
+def chunks_with_groups(
+    tables: Iterable[GraphTable],
+    group_ids: Iterable[npt.ArrayLike] | None,
+    schema: GraphSchema,
+    chunk_bytes: int,
+) -> Iterator[tuple[Any, bytes]]:
+    """The `packhouse.v1.GraphChunk`s of tables of one schema, each with its graphs' group ids.
+
+    Raises ValueError for a table of another schema, or whose group ids are not as many as graphs.
+    """
+    groups = None if group_ids is None else iter(group_ids)
+    for number, table in enumerate(tables):
+        # Compared as sent, where two padding values that are not a number are the same.
+        if table.schema is not schema and table.schema.to_proto() != schema.to_proto():
+            raise ValueError(f"table {number} has another schema than the data set")
+        ids = None if groups is None else _ids_of(groups, number, len(table))
+        start = 0
+        for chunk in table.to_chunks(chunk_bytes):
+            stop = start + chunk.sizes.num_graphs
+            yield chunk, b"" if ids is None else ids[start:stop].tobytes()
+            start = stop
+
+
+def _ids_of(
+    groups: Iterator[npt.ArrayLike], number: int, num_graphs: int
+) -> npt.NDArray[np.uint64]:
+    missing: Sequence[int] = ()
+    ids = convert_exactly(next(groups, missing), np.dtype("<u8"), f"group_ids of table {number}")
+    if ids.shape != (num_graphs,):
+        raise ValueError(
+            f"group_ids of table {number} have shape {ids.shape}, needs ({num_graphs},)"
+        )
+    return ids

@@ -1,0 +1,46 @@
+"""When to try again."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final
+
+import grpc
+
+from packhouse.errors import PackhouseError
+
+_FIRST_DELAY: Final = 0.05
+_LONGEST_DELAY: Final = 2.0
+
+
+class Backoff:
+    """Delays between tries that grow from 50 ms to 2 s, for `timeout` seconds of failing in a row.
+
+    Drawn at random from the upper half of each, so that the workers of a server that comes back do
+    not all come at once. Use from one thread.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._delay = _FIRST_DELAY
+        self._deadline: float | None = None
+
+    def succeeded(self) -> None:
+        """The next failure is the first one."""
+        self._delay = _FIRST_DELAY
+        self._deadline = None
+
+    def delay_after(self, error: PackhouseError) -> float:
+        """Seconds to wait before the next try.
+
+        Raises `error` if the server would fail the next try too, or if it is too late for one.
+        """
+        now = time.monotonic()
+        if self._deadline is None:
+            self._deadline = now + self._timeout
+        if error.code is not grpc.StatusCode.UNAVAILABLE or now >= self._deadline:
+            raise error
+        delay = random.uniform(self._delay / 2, self._delay)
+        self._delay = min(2 * self._delay, _LONGEST_DELAY)
+        return min(delay, self._deadline - now)

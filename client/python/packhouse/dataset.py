@@ -1,0 +1,150 @@
+"""Durable data sets of graphs. See `packhouse.v1.DatasetService`; get at them by `Client`."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any, Callable, Iterable
+
+from packhouse.histogram import Histogram
+from packhouse.schema import GraphSchema
+
+
+class DatasetState(enum.IntEnum):
+    """See `packhouse.v1.DatasetState`."""
+
+    OPEN = 1
+    SEALED = 2
+    DAMAGED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A data set as the server describes it; `histogram` is None unless it was asked for.
+
+    `num_bytes` are those of its records on disk, `max_bytes` its quota (0: only the server's own).
+    `max_rows` bounds single graphs; components that are absent have no bound. Of a DAMAGED one only
+    the name is known.
+    """
+
+    name: str
+    schema: GraphSchema
+    state: DatasetState
+    version: int
+    num_graphs: int
+    num_records: int
+    num_bytes: int
+    max_bytes: int
+    max_rows: dict[str, int]
+    grouped: bool
+    histogram: Histogram | None = None
+
+    @staticmethod
+    def from_proto(message: Any, histogram: Histogram | None = None) -> Dataset:
+        """Reads a `packhouse.v1.Dataset`."""
+        return Dataset(
+            name=message.name,
+            schema=GraphSchema.from_proto(message.schema),
+            state=DatasetState(message.state),
+            version=message.version,
+            num_graphs=message.num_graphs,
+            num_records=message.num_records,
+            num_bytes=message.num_bytes,
+            max_bytes=message.max_bytes,
+            max_rows={bound.component: bound.rows for bound in message.max_rows if bound.rows},
+            grouped=message.grouped,
+            histogram=histogram,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class AppendTotals:
+    """What a call of `Client.append` did: all of it is on the server's disk.
+
+    Of the `num_chunks` that were sent, `num_repeated` had been stored before. `num_graphs` are in
+    the data set now. To go on later, give `producer` and `next_sequence` to the next call.
+    """
+
+    num_chunks: int
+    num_appended: int
+    num_repeated: int
+    num_graphs: int
+    producer: str
+    next_sequence: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DamagedRecord:
+    """A record that cannot be read, and the graphs that are lost with it."""
+
+    record: int
+    first_graph: int
+    num_graphs: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyProgress:
+    """How much has been checked, and of how much."""
+
+    num_records: int
+    num_records_total: int
+    num_bytes: int
+    num_bytes_total: int
+
+
+OnVerifyProgress = Callable[[VerifyProgress], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """What reading all of a data set found.
+
+    `damaged` are the first 1000 of `num_damaged` records; `disagreements` say, for people, what
+    does not match though each record can be read.
+    """
+
+    num_records: int
+    num_bytes: int
+    num_damaged: int
+    damaged: tuple[DamagedRecord, ...]
+    disagreements: tuple[str, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.num_damaged and not self.disagreements
+
+    @staticmethod
+    def from_responses(
+        responses: Iterable[Any], on_progress: OnVerifyProgress | None
+    ) -> Verification:
+        """Reads all `packhouse.v1.VerifyDatasetResponse`s of a call."""
+        last: Any = None
+        for last in responses:
+            if on_progress is not None:
+                on_progress(
+                    VerifyProgress(
+                        num_records=last.num_records,
+                        num_records_total=last.num_records_total,
+                        num_bytes=last.num_bytes,
+                        num_bytes_total=last.num_bytes_total,
+                    )
+                )
+        if last is None or not last.finished:
+            raise ValueError("the answer ended before the data set did")
+        return Verification(
+            num_records=last.num_records,
+            num_bytes=last.num_bytes,
+            num_damaged=last.num_damaged,
+            damaged=tuple(
+                DamagedRecord(
+                    record=damaged.record,
+                    first_graph=damaged.first_graph,
+                    num_graphs=damaged.num_graphs,
+                    message=damaged.message,
+                )
+                for damaged in last.damaged
+            ),
+            disagreements=tuple(last.disagreements),
+        )

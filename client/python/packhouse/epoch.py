@@ -1,0 +1,219 @@
+"""Epochs of a data set: what is asked for, what they are like, the batches that come."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.batch import Batch
+from packhouse.graphs import convert_exactly
+from packhouse.packing import Rejection, limits_to_proto
+from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
+from packhouse.schema import GraphSchema
+from packhouse.tuning import DeviceProfile
+from packhouse.v1 import loader_pb2
+
+
+@dataclasses.dataclass(frozen=True)
+class RankProfile:
+    """The limits of `num_ranks` ranks: shapes, the largest first, or the device to choose them for.
+
+    Only a job with one profile may have several shapes. Ranks are numbered by profile, the first
+    one's come first.
+    """
+
+    shapes: Sequence[Mapping[str, int]] = ()
+    device_profile: DeviceProfile | None = None
+    num_ranks: int = 1
+
+    def to_proto(self) -> Any:
+        """This profile as a `packhouse.v1.RankProfile`."""
+        return loader_pb2.RankProfile(
+            shapes=[limits_to_proto(limits) for limits in self.shapes],
+            device_profile=None if self.device_profile is None else self.device_profile.to_proto(),
+            num_ranks=self.num_ranks,
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sampling:
+    """Draws each epoch's graphs anew; see `packhouse.v1.Sampling`.
+
+    `weights` has one number for each graph of the data set, or of the subset in the data set's
+    order; None: all the same. `num_graphs` 0: as many as there are to draw from.
+    """
+
+    weights: npt.ArrayLike | None = None
+    num_graphs: int = 0
+    with_replacement: bool = False
+
+    def to_proto(self) -> Any:
+        """This sampling as a `packhouse.v1.Sampling`."""
+        weights = () if self.weights is None else self.weights
+        return loader_pb2.Sampling(
+            weights=np.ascontiguousarray(weights, "<f8").tobytes(),
+            num_graphs=self.num_graphs,
+            with_replacement=self.with_replacement,
+        )
+
+
+# Graph ids, or ranges of them.
+GraphSubset = npt.ArrayLike | range | Sequence[range]
+
+
+def subset_to_proto(subset: GraphSubset) -> Any:
+    """The `packhouse.v1.Subset` for ids or ranges. Raises ValueError for a range with a step."""
+    ranges: Sequence[Any] = ()
+    if isinstance(subset, range):
+        ranges = (subset,)
+    elif isinstance(subset, Sequence) and subset and isinstance(subset[0], range):
+        ranges = subset
+    if not ranges:
+        ids = convert_exactly(subset, np.dtype("<u8"), "subset")  # type: ignore[arg-type]
+        return loader_pb2.Subset(graph_ids=np.ascontiguousarray(ids).tobytes())
+    if any(part.step != 1 for part in ranges):
+        raise ValueError("subset: the ranges must have steps of 1")
+    return loader_pb2.Subset(
+        ranges=[loader_pb2.GraphIdRange(first=part.start, count=len(part)) for part in ranges]
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochShape:
+    """Batches of one shape; `usable` is `limits` less what the padding keeps free, 0: no limit.
+
+    `batch_bytes` is the size of one padded batch's tensors, 0 if the shape is not fixed.
+    """
+
+    limits: dict[str, int]
+    usable: dict[str, int]
+    num_batches: int
+    components: dict[str, ComponentEfficiency]
+    batch_bytes: int
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochShape:
+        """Reads a `packhouse.v1.EpochShape`."""
+        return EpochShape(
+            limits={capacity.component: capacity.rows for capacity in message.limits.capacities},
+            usable={capacity.component: capacity.rows for capacity in message.usable.capacities},
+            num_batches=message.num_batches,
+            components=efficiencies_from_proto(message.components),
+            batch_bytes=message.batch_bytes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochProfile:
+    """One profile's batches, and their shapes, the largest first."""
+
+    shapes: tuple[EpochShape, ...]
+    num_batches: int
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochInfo:
+    """What an epoch is like, and how far it is; see `packhouse.v1.Epoch`.
+
+    Batches of padding only are not counted. `rejections` are the first 100 of the graphs (or
+    groups) that are left out; `lower_bound` 0 means that none is known; `generation` 0 that nobody
+    has loaded it yet.
+    """
+
+    job: str
+    epoch: int
+    dataset: str
+    dataset_version: int
+    num_batches: int
+    num_graphs: int
+    num_rejected: int
+    rejections: tuple[Rejection, ...]
+    profiles: tuple[EpochProfile, ...]
+    lower_bound: int
+    num_done: int
+    generation: int
+    receipt: str
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochInfo:
+        """Reads a `packhouse.v1.Epoch`."""
+        return EpochInfo(
+            job=message.job,
+            epoch=message.epoch,
+            dataset=message.dataset,
+            dataset_version=message.dataset_version,
+            num_batches=message.num_batches,
+            num_graphs=message.num_graphs,
+            num_rejected=message.num_rejected,
+            rejections=tuple(map(Rejection.from_proto, message.rejections)),
+            profiles=tuple(
+                EpochProfile(
+                    shapes=tuple(map(EpochShape.from_proto, profile.shapes)),
+                    num_batches=profile.num_batches,
+                )
+                for profile in message.profiles
+            ),
+            lower_bound=message.lower_bound,
+            num_done=message.num_done,
+            generation=message.generation,
+            receipt=message.receipt,
+        )
+
+    @property
+    def efficiency(self) -> dict[str, float]:
+        """Real rows / rows over all batches, by component; components without a limit are absent."""
+        real: dict[str, float] = {}
+        rows: dict[str, float] = {}
+        for shape in (shape for profile in self.profiles for shape in profile.shapes):
+            for name, component in shape.components.items():
+                if component.capacity:
+                    capacity = component.capacity * shape.num_batches
+                    rows[name] = rows.get(name, 0) + capacity
+                    real[name] = real.get(name, 0) + component.efficiency * capacity
+        return {name: real[name] / rows[name] for name in rows if rows[name]}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedBatch(Batch):
+    """A batch of an epoch, leased until it is acknowledged; can be sent to another process.
+
+    `shape` is the number of its profile's shape. `generation` and `session` say to whom it was
+    given.
+    """
+
+    generation: int
+    session: int
+    is_padding: bool
+    is_redelivered: bool
+    graphs_of_step: int
+    shape: int
+
+    @staticmethod
+    def of(message: Any, schema: GraphSchema, generation: int, session: int) -> LoadedBatch:
+        """Views a `packhouse.v1.LoadedBatch`. Raises ValueError if it contradicts itself."""
+        return LoadedBatch(
+            **vars(Batch.from_proto(message.batch, schema)),
+            generation=generation,
+            session=session,
+            is_padding=message.is_padding,
+            is_redelivered=message.is_redelivered,
+            graphs_of_step=message.graphs_of_step,
+            shape=message.shape,
+        )
+
+    @property
+    def number(self) -> int:
+        """Its number in the epoch, the same however often the epoch is dealt anew."""
+        return self.id
+
+    @property
+    def loss_weight(self) -> float:
+        """Its share of the graphs of all ranks' batches of this step; 0 if it is padding only.
+
+        The sum over ranks of loss_weight * (mean loss of the batch) is the mean over the step's
+        graphs. 1 for dynamic workers, which have no steps in common.
+        """
+        return len(self) / self.graphs_of_step if self.graphs_of_step else 1.0

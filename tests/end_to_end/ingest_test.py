@@ -1,0 +1,356 @@
+"""packhouse ingest and packhouse datasets, against servers and clients that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from server_process import ServerProcess
+
+from packhouse import Batch, GraphSchema, GraphTable
+from packhouse.datasets import npz
+from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
+
+SHARED = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent")
+# Small chunks, each on the disk before the next is answered: time to be killed in between.
+SLOWLY = ("--chunk-bytes", "4KiB")
+
+pytestmark = pytest.mark.skipif(
+    "PACKHOUSE_CLI" not in os.environ, reason="PACKHOUSE_CLI does not name a program"
+)
+
+
+def start_cli(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    """The command line, running."""
+    return subprocess.Popen(
+        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def run_cli(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command line, run to its end."""
+    return subprocess.run(
+        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+def succeed(*arguments: object, **options: Any) -> str:
+    """The output of the command line, which must succeed."""
+    done = run_cli(*arguments, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def write_rings(path: pathlib.Path, graphs: int) -> pathlib.Path:
+    """Rings of 3 to 40 nodes with chords, always the same ones, as an .npz file."""
+    generator = np.random.default_rng(4)
+    nodes = generator.integers(3, 40, graphs)
+    edges = generator.integers(0, 80, graphs)
+    np.savez_compressed(
+        path,
+        node_offsets=np.concatenate([[0], np.cumsum(nodes)]),
+        edge_offsets=np.concatenate([[0], np.cumsum(edges)]),
+        x=generator.integers(-99, 99, (nodes.sum(), 3)).astype(np.int16),
+        edge_index=generator.integers(0, np.repeat(nodes, edges), (2, edges.sum())),
+        edge_attr=generator.random(edges.sum(), np.float32),
+        y=generator.random(graphs),
+    )
+    return path
+
+
+@pytest.fixture(name="rings")
+def rings_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Some megabytes of graphs."""
+    return write_rings(tmp_path / "rings.npz", 20_000)
+
+
+@pytest.fixture(name="molecules")
+def molecules_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Real ones if there are any."""
+    shared = SHARED / "graphs" / "tu_MUTAG.npz"
+    return shared if shared.exists() else write_rings(tmp_path / "few.npz", 188)
+
+
+@pytest.fixture(name="address")
+def address_fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A socket whose path is short enough, so that a server can come back to it."""
+    return f"unix:{tmp_path_factory.mktemp('s')}/socket"
+
+
+@contextlib.contextmanager
+def server_at(address: str, folder: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+    """packhoused on this address; killed at the end."""
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    with subprocess.Popen(
+        [
+            os.environ["PACKHOUSED"],
+            *("--listen", address, "--http-listen", "", "--data-dir", str(folder)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline().startswith("listening")
+            yield process
+        finally:
+            process.kill()
+
+
+def num_graphs(address: str, name: str) -> int:
+    """How many graphs a data set has; 0 if it is not there yet."""
+    with grpc.insecure_channel(address) as channel:
+        stub = dataset_pb2_grpc.DatasetServiceStub(channel)
+        try:
+            response = stub.GetDataset(dataset_pb2.GetDatasetRequest(name=name))
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.NOT_FOUND
+            return 0
+        return int(response.dataset.num_graphs)
+
+
+def kill_once(
+    victim: subprocess.Popen[str], ingest: subprocess.Popen[str], reached: Callable[[], bool]
+) -> bool:
+    """Kills `victim` when it is so far; False if the ingest ended before."""
+    while ingest.poll() is None:
+        if reached():
+            victim.kill()
+            victim.wait()
+            return True
+    return False
+
+
+def load(address: str, dataset: str, total: int) -> tuple[GraphSchema, GraphTable]:
+    """All graphs of a sealed data set, in its order, as a trainer gets them."""
+    request = loader_pb2.LoadRequest(max_in_flight=1024)
+    request.epoch.dataset = dataset
+    request.epoch.job = "test"
+    request.epoch.in_order = True
+    request.epoch.profiles.add().shapes.add().capacities.add(component="graphs", rows=100)
+    request.ranked.num_ranks = 1
+    with grpc.insecure_channel(
+        address, [("grpc.max_receive_message_length", 1 << 28)]
+    ) as channel:
+        responses = loader_pb2_grpc.LoaderServiceStub(channel).Load(request)
+        schema = GraphSchema.from_proto(next(responses).opened.schema)
+        tables: list[GraphTable] = []
+        while sum(map(len, tables)) < total:
+            tables.append(Batch.from_proto(next(responses).batch.batch, schema).unbatch())
+        responses.cancel()
+    graphs = GraphTable.concatenate(tables)
+    return schema, graphs.take(np.argsort(graphs.graph_ids, kind="stable"))
+
+
+def assert_stored_once(address: str, dataset: str, source: pathlib.Path) -> None:
+    """The data set has exactly the graphs of the file, as the Python package reads them."""
+    expected = npz.load(source)
+    shown = json.loads(succeed("datasets", "show", dataset, "--json", "--server", address))
+    assert shown["state"] == "sealed"
+    assert shown["graphs"] == len(expected)
+    assert shown["totals"] == {name: expected.rows(name) for name in ("nodes", "edges")}
+    assert "no damage" in succeed("datasets", "verify", dataset, "--server", address)
+    schema, graphs = load(address, dataset, len(expected))
+    assert schema == expected.schema
+    assert graphs.graph_ids.tolist() == list(range(len(expected)))
+    assert graphs.equals(expected)
+
+
+def test_what_is_ingested_is_what_the_python_package_reads(
+    address: str, tmp_path: pathlib.Path, molecules: pathlib.Path
+) -> None:
+    with server_at(address, tmp_path / "data"):
+        output = succeed("ingest", "--server", address, "--dataset", "m", "--seal", molecules)
+        graphs = len(npz.load(molecules))
+        assert f"stored {graphs} graphs, 0 had been there" in output
+        assert_stored_once(address, "m", molecules)
+        again = succeed("ingest", "--server", address, "--dataset", "m", "--seal", molecules)
+        assert f"stored 0 graphs, {graphs} had been there" in again
+
+
+def test_an_ingest_that_is_killed_goes_on(
+    address: str, tmp_path: pathlib.Path, rings: pathlib.Path
+) -> None:
+    command = ("ingest", "--server", address, "--dataset", "r", "--seal", *SLOWLY, rings)
+    with server_at(address, tmp_path / "data"):
+        kills = 0
+        for share in (0.01, 0.2, 0.4, 0.6):
+            with start_cli(*command) as ingest:
+                kills += kill_once(
+                    ingest, ingest, lambda: num_graphs(address, "r") >= 20_000 * share
+                )
+        assert kills > 0
+        output = succeed(*command)
+        found = re.search(r"stored ([\d,]+) graphs, ([\d,]+) had been there", output)
+        assert found is not None
+        stored, present = (int(text.replace(",", "")) for text in found.groups())
+        assert stored + present == 20_000
+        assert present > 0
+        assert_stored_once(address, "r", rings)
+
+
+def test_a_server_that_is_killed_is_waited_for(
+    address: str, tmp_path: pathlib.Path, rings: pathlib.Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(server_at(address, tmp_path / "data"))
+        ingest = stack.enter_context(
+            start_cli("ingest", "--server", address, "--dataset", "r", "--seal", *SLOWLY, rings)
+        )
+        kills = 0
+        for share in (0.01, 0.2, 0.4, 0.6):
+            if kill_once(
+                server,
+                ingest,
+                lambda: num_graphs(address, "r") >= 20_000 * share,  # noqa: B023
+            ):
+                kills += 1
+                server = stack.enter_context(server_at(address, tmp_path / "data"))
+        output, errors = ingest.communicate(timeout=120)
+        assert ingest.returncode == 0, errors
+        assert kills > 0
+        assert "trying again in" in errors
+        assert "stored 20,000 graphs" in output
+        assert_stored_once(address, "r", rings)
+
+
+def test_sizes_come_from_files_and_from_stdin(tmp_path: pathlib.Path) -> None:
+    sizes = b"num_nodes,num_edges\n" + b"".join(b"%d,%d\n" % (i, 2 * i) for i in range(1000))
+    plain = tmp_path / "sizes.csv"
+    plain.write_bytes(sizes)
+    packed = tmp_path / "sizes.csv.gz"
+    packed.write_bytes(gzip.compress(sizes))
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+        ingest = ("ingest", "--server", server.address, "--dataset", "s")
+        assert "stored 1,000 graphs" in succeed(*ingest, plain)
+        # The same graphs, wherever they come from.
+        assert "stored 0 graphs, 1,000 had" in succeed(*ingest, packed)
+        with open(packed, "rb") as file:
+            assert "stored 0 graphs, 1,000 had" in succeed(*ingest, "-", stdin=file)
+        assert succeed(*ingest, "--quiet", plain) == ""
+        # Another producer: other graphs.
+        other = run_cli(*ingest, "--producer", "other", plain)
+        assert "stored 1,000 graphs" in other.stdout
+        assert "the data set had 1,000 graphs before" in other.stderr
+        shown = succeed("datasets", "show", "s", "--server", server.address)
+        assert "s: open, 2,000 graphs" in shown
+        assert "none: sizes only" in shown
+
+
+def test_data_sets_are_listed_shown_and_deleted(
+    tmp_path: pathlib.Path, molecules: pathlib.Path
+) -> None:
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+
+        def datasets(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return run_cli("datasets", *arguments, "--server", server.address)
+
+        assert json.loads(datasets("list", "--json").stdout) == []
+        for name in ("b", "a/1"):
+            succeed("ingest", "--server", server.address, "--dataset", name, "--max-bytes", "1GiB",
+                    molecules)  # fmt: skip
+        table = datasets("list").stdout.splitlines()
+        assert [line.split()[0] for line in table] == ["name", "a/1", "b"]
+        assert [row["name"] for row in json.loads(datasets("list", "--json").stdout)] == ["a/1", "b"]
+        assert "at most 1.0 GiB" in datasets("show", "b").stdout
+        assert datasets("fsck", "b").returncode == 0
+
+        assert datasets("delete", "b").stdout == "b: deleted\n"
+        for action in ("show", "verify", "delete"):
+            missing = datasets(action, "b")
+            assert missing.returncode == 1
+            assert "NOT_FOUND" in missing.stderr
+
+        # On a terminal it wants to be sure.
+        terminal, inside = pty.openpty()
+        command = ("datasets", "delete", "a/1", "--server", server.address)
+        refused = run_cli(*command, stdin=inside)
+        assert refused.returncode == 2
+        assert re.search(r"to delete data set 'a/1' with [\d,]+ graphs, .*, add --yes",
+                         refused.stderr)  # fmt: skip
+        assert run_cli(*command, "--yes", stdin=inside).returncode == 0
+        os.close(inside)
+        os.close(terminal)
+        assert json.loads(datasets("list", "--json").stdout) == []
+
+
+def test_damage_is_reported_and_fails_the_verification(
+    address: str, tmp_path: pathlib.Path, molecules: pathlib.Path
+) -> None:
+    folder = tmp_path / "data"
+    with server_at(address, folder):
+        succeed("ingest", "--server", address, "--dataset", "m", *SLOWLY, molecules)
+    # Far from LMDB's own pages there are rows and nothing else.
+    marker = npz.load(molecules).columns["receivers"][-200:].astype("<i4").tobytes()
+    hit = False
+    for path in folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        place = content.find(marker)
+        if place >= 0:
+            path.write_bytes(content[: place + 100] + b"\xff" + content[place + 101 :])
+            hit = True
+    assert hit
+    with server_at(address, folder):
+        damaged = run_cli("datasets", "verify", "m", "--server", address)
+        assert damaged.returncode == 1
+        assert "1 damaged records" in damaged.stdout
+        listed = run_cli("datasets", "verify", "m", "--json", "--server", address)
+        assert json.loads(listed.stdout)["damaged_records"] == 1
+
+
+def test_failures_name_what_is_wrong(tmp_path: pathlib.Path, rings: pathlib.Path) -> None:
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(rings.read_bytes()[:-100])
+    fortran = tmp_path / "fortran.npz"
+    np.savez(fortran, node_offsets=[0, 2], edge_offsets=[0, 0], x=np.asfortranarray([[1, 2], [3, 4]]))
+    with ServerProcess() as server:
+        for source, says in [
+            ("/nonexistent", "/nonexistent: cannot open"),
+            (cut, "cut.npz"),
+            (fortran, "array 'x': is in Fortran order"),
+            (rings, "without a folder for data (--data-dir)"),
+        ]:
+            failed = run_cli("ingest", "--server", server.address, "--dataset", "d", source)
+            assert failed.returncode == 1
+            assert says in failed.stderr
+        for option, says in [("--max-bytes", "--max-bytes 'x'"), ("--chunk-bytes", "--chunk-byt")]:
+            misuse = run_cli("ingest", "--server", server.address, "--dataset", "d", option, "x",
+                             rings)  # fmt: skip
+            assert misuse.returncode == 2
+            assert says in misuse.stderr
+
+
+def test_an_ingest_may_be_interrupted(
+    address: str, tmp_path: pathlib.Path, rings: pathlib.Path
+) -> None:
+    with server_at(address, tmp_path / "data"):
+        with start_cli(
+            "ingest", "--server", address, "--dataset", "r", *SLOWLY, rings
+        ) as ingest:
+            while ingest.poll() is None and num_graphs(address, "r") == 0:
+                pass
+            ingest.send_signal(signal.SIGINT)
+            assert ingest.wait(20) in (0, -signal.SIGINT)

@@ -1,0 +1,92 @@
+#include "service/rpc/batch_reply.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "service/collation/collate.h"
+#include "service/rpc/wire_graphs.h"
+#include "tests/support/random_graphs.h"
+
+namespace packhouse::rpc {
+namespace {
+
+// A random schema's graphs, joined.
+Batch RandomBatch(Random& random, const GraphSchema& schema, const GraphChunk& chunk) {
+  std::vector<GraphRef> graphs;
+  for (size_t i = 0; i < chunk.num_graphs(); ++i) graphs.push_back({&chunk, i});
+  const size_t l = schema.num_components();
+  const auto padding = static_cast<Padding>(random.Below(3));
+  const std::vector<uint64_t> capacities(
+      l + 1, padding == Padding::kNone ? BatchLayout::kRagged : 40 + random.Below(40));
+  const DerivedTensors derived = {true, random.Below(2) == 0, true, random.Below(2) == 0};
+  const BatchLayout layout = BatchLayout::Create(&schema, capacities, padding, derived).value();
+  return Collate(layout, graphs, UINT64_MAX).value();
+}
+
+// As protobuf has it: with the tensors, copied.
+void AddTensors(const Batch& batch, v1::Batch& wire) {
+  for (const BatchTensor& tensor : batch.tensors) {
+    v1::Tensor& out = *wire.add_tensors();
+    TensorToWire(tensor, out);
+    out.set_data(std::string(tensor.data));
+  }
+}
+
+TEST(BatchReplyTest, HasTheBytesThatProtobufWrites) {
+  int views = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const GraphChunk chunk = RandomChunk(random, &schema, random.Below(4), 9, seed);
+    Batch batch = RandomBatch(random, schema, chunk);
+
+    BatchReply<v1::PackResponse> packed;
+    BatchToWire(batch, random.Below(1000), *packed.message.mutable_batch());
+    v1::PackResponse whole = packed.message;
+    AddTensors(batch, *whole.mutable_batch());
+
+    BatchReply<v1::LoadResponse> loaded;
+    v1::LoadedBatch& wire = *loaded.message.mutable_batch();
+    BatchToWire(batch, 77, *wire.mutable_batch());
+    wire.mutable_batch()->set_epoch(random.Below(3));
+    wire.set_is_padding(random.Below(2) == 0);
+    wire.set_is_redelivered(random.Below(2) == 0);
+    wire.set_graphs_of_step(random.Below(3) * 1000);
+    wire.set_shape(static_cast<uint32_t>(random.Below(2)));
+    v1::LoadResponse whole_loaded = loaded.message;
+    AddTensors(batch, *whole_loaded.mutable_batch()->mutable_batch());
+
+    packed.TakeTensors(batch);
+    loaded.TakeTensors(std::move(batch));
+    const MessagePieces pieces = PiecesOf(packed);
+    EXPECT_EQ(pieces.Join(), whole.SerializeAsString()) << "seed " << seed;
+    EXPECT_EQ(pieces.size(), whole.ByteSizeLong());
+    EXPECT_EQ(PiecesOf(loaded).Join(), whole_loaded.SerializeAsString()) << "seed " << seed;
+    EXPECT_EQ(ToMessage(packed).SerializeAsString(), whole.SerializeAsString());
+    views += static_cast<int>(pieces.views.size());
+    for (const MessagePieces::View& view : pieces.views)
+      EXPECT_GE(view.bytes.size(), kMinViewBytes);
+    // What is not a view is small fields and small tensors.
+    EXPECT_LT(pieces.own.size(), kMinViewBytes * (packed.tensors.size() + 2));
+  }
+  EXPECT_GT(views, 50);
+}
+
+TEST(BatchReplyTest, LargeTensorsStayWhereTheyAre) {
+  const std::string data(5000, 'x');
+  BatchReply<v1::PackResponse> reply;
+  reply.message.mutable_batch()->set_id(1);
+  reply.tensors.push_back({"x", DType::kUint8, {5000}, data});
+  const MessagePieces pieces = PiecesOf(reply);
+  ASSERT_EQ(pieces.views.size(), 1);
+  EXPECT_EQ(pieces.views[0].bytes.data(), data.data());
+}
+
+TEST(BatchReplyTest, OtherResponsesAreSerialisedAsTheyAre) {
+  BatchReply<v1::LoadResponse> reply;
+  reply.message.mutable_end_of_epoch()->set_num_steps(7);
+  EXPECT_EQ(PiecesOf(reply).Join(), reply.message.SerializeAsString());
+}
+
+}  // namespace
+}  // namespace packhouse::rpc
