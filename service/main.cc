@@ -50,12 +50,12 @@ int Fail(const absl::Status& status) {
 
 // Null without --data-dir.
 absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> OpenDatasets(const Options& options,
-                                                               CommitObserver* observer) {
+                                                               metrics::Metrics& metrics) {
   if (options.data_dir.empty()) return nullptr;
   LmdbDatasetStore::Options store;
   store.folder = options.data_dir + "/datasets";
   store.max_bytes = options.max_store_bytes;
-  store.observer = observer;
+  store.observer = metrics.AddStore("datasets", store.max_bytes);
   auto datasets = LmdbDatasetStore::Open(store);
   if (!datasets.ok()) {
     return absl::Status(datasets.status().code(),
@@ -68,10 +68,12 @@ absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> OpenDatasets(const Options& op
 }
 
 // Null without --data-dir.
-absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLedger(const Options& options) {
+absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLedger(const Options& options,
+                                                          metrics::Metrics& metrics) {
   if (options.data_dir.empty()) return nullptr;
   LmdbRecordLog::Options log;
   log.folder = options.data_dir + "/delivery";
+  log.observer = metrics.AddStore("delivery", log.max_bytes);
   auto ledger = LmdbRecordLog::Open(log);
   if (!ledger.ok()) {
     return absl::Status(ledger.status().code(),
@@ -83,13 +85,14 @@ absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLedger(const Options& options
 int Run(const Options& options, const sigset_t& signals) {
   metrics::Metrics metrics(kVersion);
   rpc::SystemClock clock;
-  auto datasets = OpenDatasets(options, &metrics);
+  auto datasets = OpenDatasets(options, metrics);
   if (!datasets.ok()) return Fail(datasets.status());
-  auto ledger = OpenLedger(options);
+  auto ledger = OpenLedger(options, metrics);
   if (!ledger.ok()) return Fail(ledger.status());
   auto server = rpc::Server::Start(options.server, &clock, &metrics, &metrics, datasets->get(),
                                    ledger->get());
   if (!server.ok()) return Fail(server.status());
+  metrics.SetDelivery([&server] { return (*server)->delivery(); });
 
   std::unique_ptr<metrics::HttpEndpoint> http;
   if (!options.http_address.empty()) {

@@ -3,8 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "service/version.h"
 
 namespace packhouse {
@@ -12,14 +15,17 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// "30s", "1m30s", "500ms".
-std::string CheckDuration(const std::string& text) {
-  absl::Duration duration;
-  if (!absl::ParseDuration(text, &duration) || duration < absl::ZeroDuration() ||
-      duration > absl::Hours(24)) {
-    return "'" + text + "' is not a duration from 0s to 24h, such as 30s";
-  }
-  return "";
+// "30s", "1m30s", "500ms", from `least` to a day.
+std::function<std::string(const std::string&)> DurationFrom(absl::Duration least) {
+  return [least](const std::string& text) -> std::string {
+    absl::Duration duration;
+    if (absl::ParseDuration(text, &duration) && duration >= least && duration <= absl::Hours(24)) {
+      return "";
+    }
+    return absl::StrCat("'", text, "' is not a duration from ",
+                        least == absl::ZeroDuration() ? "0s" : absl::FormatDuration(least),
+                        " to 24h, such as 30s");
+  };
 }
 
 }  // namespace
@@ -33,6 +39,7 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   server.stream_threads = cores;
   server.call_threads = cores;
   std::string drain_timeout = "30s";
+  std::string lease_duration = "5m";
 
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
   app.set_version_flag("--version", kVersion);
@@ -42,12 +49,13 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                  "/metrics, /healthz, /readyz: host:port; \"\" for none");
   app.add_option("--drain-timeout", drain_timeout,
                  "how long open streams may work on after SIGTERM")
-      ->check(CheckDuration);
+      ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--log-level", options.log_level, "what is logged to stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.add_option("--worker-threads", server.stream_threads, "threads that pack and collate")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--plan-threads", server.call_threads, "threads that answer unary calls")
+  app.add_option("--plan-threads", server.call_threads,
+                 "threads that answer unary calls, such as Plan, and do the work of Tune")
       ->check(CLI::Range(1, 1024));
   app.add_option("--append-threads", server.append_threads,
                  "threads that wait for the disk: so many appends, at most, share one flush of it")
@@ -57,6 +65,12 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   app.add_option("--max-store-bytes", options.max_store_bytes,
                  "most bytes of all data sets on the disk; a quarter more is mapped")
       ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+  app.add_option("--lease-duration", lease_duration,
+                 "how long a dynamic worker may be silent before its batches go to others")
+      ->check(DurationFrom(absl::Seconds(1)));
+  app.add_option("--max-epochs", server.loader.max_epochs,
+                 "most epochs, of all jobs, that are begun and not finished, or remembered")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
   app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")
@@ -67,7 +81,8 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
                  "most bytes of graphs waiting in one stream")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
   app.add_option("--max-total-pending-bytes", server.max_total_pending_bytes,
-                 "most bytes of graphs waiting in all streams together")
+                 "most bytes of graphs waiting in all streams together, and of what Tune has yet "
+                 "to send")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 44));
   app.add_option(
          "--max-graphs-per-batch", server.streams.max_graphs_per_batch,
@@ -83,6 +98,7 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   }
   // Checked above.
   (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
+  (void)absl::ParseDuration(lease_duration, &server.loader.lease_duration);
   return options;
 }
 

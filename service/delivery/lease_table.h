@@ -35,6 +35,7 @@
 #include "absl/types/span.h"
 #include "service/delivery/batch_set.h"
 #include "service/delivery/dealing.h"
+#include "service/delivery/delivery_snapshot.h"
 
 namespace packhouse {
 
@@ -59,22 +60,6 @@ struct Lease {
   Place place = {};
   bool redelivered = false;
   absl::Time until = absl::InfiniteFuture();
-};
-
-// Totals since the table was made.
-struct LeaseCounters {
-  uint64_t leased = 0;
-  uint64_t redelivered = 0;   // Of `leased`: those that had been leased before.
-  uint64_t acknowledged = 0;  // Batches that became done.
-  uint64_t duplicates = 0;    // Acknowledgements of batches that were done.
-  uint64_t expired = 0;
-  uint64_t given_back = 0;  // By sessions that went or lost their lane.
-
-  friend LeaseCounters operator+(const LeaseCounters& a, const LeaseCounters& b) {
-    return {
-        a.leased + b.leased,         a.redelivered + b.redelivered, a.acknowledged + b.acknowledged,
-        a.duplicates + b.duplicates, a.expired + b.expired,         a.given_back + b.given_back};
-  }
 };
 
 // Thread-compatible; no clock of its own. Memory O(unacknowledged batches), besides the dealing and
@@ -120,6 +105,7 @@ class LeaseTable {
   uint64_t num_done() const { return num_done_; }
   uint64_t num_leased() const { return num_leased_; }
   size_t num_sessions() const { return sessions_.size(); }
+  // Since the table was made.
   const LeaseCounters& counters() const { return counters_; }
 
  private:

@@ -23,6 +23,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/datasets/record_log.h"
+#include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_catalog.h"
 #include "service/delivery/epoch_delivery.h"
 #include "service/delivery/epoch_plan.h"
@@ -41,25 +42,6 @@ struct LoaderOptions {
   size_t kept_finished_epochs = 8;
   // The log is rewritten without what is out of date when it has so many records.
   size_t max_log_records = 65536;
-};
-
-// How an epoch is doing.
-struct EpochProgress {
-  EpochKey key;
-  uint64_t generation = 0;  // 0: not opened.
-  uint64_t num_done = 0;
-  uint64_t num_batches = 0;
-};
-
-// For metrics. Totals since the loader was opened never fall.
-struct DeliverySnapshot {
-  LeaseCounters totals;
-  uint64_t num_generations = 0;  // Started.
-  uint64_t num_in_flight = 0;    // Batches that are leased now.
-  uint64_t num_sessions = 0;
-  uint64_t num_epochs = 0;
-  // Of epochs that someone loads now.
-  std::vector<EpochProgress> progress;
 };
 
 // What a worker learns when it comes.
@@ -173,6 +155,7 @@ class Loader {
   void Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
+  // For metrics. O(open epochs) and the runs of batches of those that are loaded.
   DeliverySnapshot Snapshot() const;
 
  private:

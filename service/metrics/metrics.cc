@@ -1,5 +1,9 @@
 #include "service/metrics/metrics.h"
 
+#include <chrono>
+#include <iterator>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "prometheus/text_serializer.h"
 #include "service/planning/limits.h"
@@ -46,8 +50,9 @@ prometheus::Gauge& Gauge(prometheus::Registry& registry, const std::string& name
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add(labels);
 }
 Histogram& Distribution(prometheus::Registry& registry, const std::string& name,
-                        const std::string& help, const Histogram::BucketBoundaries& buckets) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+                        const std::string& help, const Histogram::BucketBoundaries& buckets,
+                        const prometheus::Labels& labels = {}) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
 }
 
 }  // namespace
@@ -91,6 +96,62 @@ class Metrics::StreamObserver final : public PackObserver {
   double last_bytes_ = 0;
 };
 
+// One store's commits, from one thread at a time.
+class Metrics::StoreObserver final : public CommitObserver {
+ public:
+  StoreObserver(prometheus::Registry& registry, const std::string& name, uint64_t max_bytes)
+      : durable_commits_(Commits(registry, name, "durable")),
+        failed_commits_(Commits(registry, name, "failed")),
+        duration_(Distribution(registry, "packhouse_commit_duration_seconds",
+                               "Time of a commit of a store, the disk's flush included.",
+                               kCommitSeconds, {{"store", name}})),
+        changes_(Distribution(registry, "packhouse_commit_changes",
+                              "Appends and other changes that became durable in one commit.",
+                              kChangesBuckets, {{"store", name}})),
+        committed_bytes_(Counter(registry, "packhouse_committed_bytes_total",
+                                 "Bytes of the changes that became durable, by store.",
+                                 {{"store", name}})),
+        store_bytes_(Gauge(registry, "packhouse_store_bytes",
+                           "Bytes that a store takes on the disk: all data sets, or the ledger of "
+                           "delivery.",
+                           {{"store", name}})) {
+    Gauge(registry, "packhouse_store_max_bytes", "Bytes that a store may take on the disk.",
+          {{"store", name}})
+        .Set(static_cast<double>(max_bytes));
+  }
+
+  void OnCommitBegin() override { started_ = std::chrono::steady_clock::now(); }
+
+  void OnCommitEnd(const CommitSummary& summary) override {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started_;
+    (summary.is_durable ? durable_commits_ : failed_commits_).Increment();
+    duration_.Observe(elapsed.count());
+    changes_.Observe(static_cast<double>(summary.num_changes));
+    committed_bytes_.Increment(static_cast<double>(summary.num_bytes));
+  }
+
+  void OnStoreBytes(uint64_t num_bytes) override {
+    store_bytes_.Set(static_cast<double>(num_bytes));
+  }
+
+ private:
+  static prometheus::Counter& Commits(prometheus::Registry& registry, const std::string& name,
+                                      const std::string& result) {
+    return Counter(registry, "packhouse_commits_total",
+                   "Commits, by store and result; after a failed one each of its changes is tried "
+                   "on its own.",
+                   {{"store", name}, {"result", result}});
+  }
+
+  prometheus::Counter& durable_commits_;
+  prometheus::Counter& failed_commits_;
+  Histogram& duration_;
+  Histogram& changes_;
+  prometheus::Counter& committed_bytes_;
+  prometheus::Gauge& store_bytes_;
+  std::chrono::steady_clock::time_point started_;  // Between OnCommitBegin() and OnCommitEnd().
+};
+
 Metrics::Metrics(const std::string& version)
     : batches_(Counter(registry_, "packhouse_batches_total", "Batches handed out.")),
       graphs_(Counter(registry_, "packhouse_graphs_total", "Graphs in batches handed out.")),
@@ -105,24 +166,6 @@ Metrics::Metrics(const std::string& version)
                                   "Time to plan a histogram, all heuristics.", kUnarySeconds)),
       plan_gap_(Distribution(registry_, "packhouse_plan_gap_ratio",
                              "Packs of the best plan over the lower bound, less 1.", kGapBuckets)),
-      durable_commits_(Counter(registry_, "packhouse_commits_total",
-                               "Commits of the store of data sets, by result; after a failed one "
-                               "each of its changes is tried on its own.",
-                               {{"result", "durable"}})),
-      failed_commits_(Counter(registry_, "packhouse_commits_total",
-                              "Commits of the store of data sets, by result; after a failed one "
-                              "each of its changes is tried on its own.",
-                              {{"result", "failed"}})),
-      commit_duration_(Distribution(registry_, "packhouse_commit_duration_seconds",
-                                    "Time of a commit, the disk's flush included.",
-                                    kCommitSeconds)),
-      commit_changes_(Distribution(registry_, "packhouse_commit_changes",
-                                   "Appends and other changes that became durable in one commit.",
-                                   kChangesBuckets)),
-      committed_bytes_(Counter(registry_, "packhouse_committed_bytes_total",
-                               "Bytes of the changes that became durable.")),
-      store_bytes_(
-          Gauge(registry_, "packhouse_store_bytes", "Bytes of all data sets on the disk.")),
       real_rows_(prometheus::BuildCounter()
                      .Name("packhouse_real_rows_total")
                      .Help("Rows of real data in batches handed out, by component.")
@@ -143,6 +186,18 @@ Metrics::Metrics(const std::string& version)
                       .Name("packhouse_open_streams")
                       .Help("Streams that are open now, by method.")
                       .Register(registry_);
+  auto& unsent_responses = prometheus::BuildGauge()
+                               .Name("packhouse_unsent_responses")
+                               .Help(
+                                   "Responses that are built and that the client has not yet "
+                                   "taken, all streams, by method.")
+                               .Register(registry_);
+  auto& unsent_bytes = prometheus::BuildGauge()
+                           .Name("packhouse_unsent_bytes")
+                           .Help(
+                               "Bytes of responses that are built and that the client has not "
+                               "yet taken, all streams, by method.")
+                           .Register(registry_);
   auto& rpcs = prometheus::BuildCounter()
                    .Name("packhouse_rpcs_total")
                    .Help("Calls and streams that ended, by method and status code.")
@@ -154,6 +209,9 @@ Metrics::Metrics(const std::string& version)
   for (size_t method = 0; method < kNumMethods; ++method) {
     const std::string name(rpc::kMethodNames[method]);
     open_streams_[method] = IsStream(method) ? &streams.Add({{"method", name}}) : nullptr;
+    unsent_responses_[method] =
+        IsStream(method) ? &unsent_responses.Add({{"method", name}}) : nullptr;
+    unsent_bytes_[method] = IsStream(method) ? &unsent_bytes.Add({{"method", name}}) : nullptr;
     rpc_duration_[method] =
         &durations.Add({{"method", name}}, IsStream(method) ? kStreamSeconds : kUnarySeconds);
     for (size_t code = 0; code < kNumCodes; ++code) {
@@ -163,8 +221,35 @@ Metrics::Metrics(const std::string& version)
   }
 }
 
+Metrics::~Metrics() = default;
+
 std::string Metrics::Exposition() const {
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  std::shared_ptr<const DeliveryCollector> delivery;
+  {
+    absl::MutexLock lock(&mutex_);
+    delivery = delivery_;
+  }
+  if (delivery != nullptr) {
+    std::vector<prometheus::MetricFamily> added = delivery->Collect();
+    families.insert(families.end(), std::make_move_iterator(added.begin()),
+                    std::make_move_iterator(added.end()));
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+CommitObserver* Metrics::AddStore(const std::string& name, uint64_t max_bytes) {
+  auto store = std::make_unique<StoreObserver>(registry_, name, max_bytes);
+  CommitObserver* const observer = store.get();
+  absl::MutexLock lock(&mutex_);
+  stores_.push_back(std::move(store));
+  return observer;
+}
+
+void Metrics::SetDelivery(DeliveryCollector::Snapshot snapshot) {
+  auto delivery = std::make_shared<const DeliveryCollector>(std::move(snapshot));
+  absl::MutexLock lock(&mutex_);
+  delivery_ = std::move(delivery);
 }
 
 Metrics::ComponentMetrics Metrics::ForComponent(absl::string_view name) {
@@ -207,16 +292,11 @@ void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
   plan_gap_.Observe(gap);
 }
 
-void Metrics::OnCommitBegin() { commit_started_ = std::chrono::steady_clock::now(); }
-
-void Metrics::OnCommitEnd(const CommitSummary& summary) {
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - commit_started_;
-  (summary.is_durable ? durable_commits_ : failed_commits_).Increment();
-  commit_duration_.Observe(elapsed.count());
-  commit_changes_.Observe(static_cast<double>(summary.num_changes));
-  committed_bytes_.Increment(static_cast<double>(summary.num_bytes));
+void Metrics::OnUnsent(rpc::Method method, int64_t responses, int64_t bytes) {
+  const auto index = static_cast<size_t>(method);
+  if (unsent_responses_[index] == nullptr) return;
+  unsent_responses_[index]->Increment(static_cast<double>(responses));
+  unsent_bytes_[index]->Increment(static_cast<double>(bytes));
 }
-
-void Metrics::OnStoreBytes(uint64_t num_bytes) { store_bytes_.Set(static_cast<double>(num_bytes)); }
 
 }  // namespace packhouse::metrics

@@ -6,8 +6,8 @@
 #define PACKHOUSE_SERVICE_METRICS_METRICS_H_
 
 #include <array>
-#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +22,7 @@
 #include "prometheus/registry.h"
 #include "service/datasets/commit_observer.h"
 #include "service/delivery/pack_observer.h"
+#include "service/metrics/delivery_collector.h"
 #include "service/rpc/rpc_observer.h"
 
 namespace packhouse::metrics {
@@ -29,24 +30,29 @@ namespace packhouse::metrics {
 // Component names come from clients: after so many different ones, others share the label "other".
 inline constexpr size_t kMaxComponentLabels = 64;
 
-// Thread-safe, but for what a store says of its commits: that comes from one thread at a time.
-// Outlives the streams and the store that it observes.
-class Metrics final : public PackObserverFactory, public rpc::RpcObserver, public CommitObserver {
+// Thread-safe. Outlives the streams and the stores that it observes.
+class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
  public:
   explicit Metrics(const std::string& version);
+  ~Metrics() override;
 
   // The page in Prometheus' text format.
   std::string Exposition() const;
+
+  // The observer of a store, whose name becomes the label `store`; each name once. `max_bytes` is
+  // what it may take.
+  CommitObserver* AddStore(const std::string& name, uint64_t max_bytes);
+
+  // Where a page gets the numbers of delivery from; called by each Exposition(), at any time, from
+  // now until the Metrics go or another is set.
+  void SetDelivery(DeliveryCollector::Snapshot snapshot);
 
   std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) override;
 
   void OnStarted(rpc::Method method) override;
   void OnFinished(rpc::Method method, absl::StatusCode code, absl::Duration elapsed) override;
   void OnPlanned(absl::Duration elapsed, double gap) override;
-
-  void OnCommitBegin() override;
-  void OnCommitEnd(const CommitSummary& summary) override;
-  void OnStoreBytes(uint64_t num_bytes) override;
+  void OnUnsent(rpc::Method method, int64_t responses, int64_t bytes) override;
 
  private:
   struct ComponentMetrics {
@@ -55,6 +61,7 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver, publi
     prometheus::Histogram* efficiency;
   };
   class StreamObserver;
+  class StoreObserver;
 
   static constexpr size_t kNumMethods = rpc::kMethodNames.size();
   static constexpr size_t kNumCodes = 17;
@@ -69,24 +76,20 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver, publi
   prometheus::Gauge& pending_bytes_;
   prometheus::Histogram& plan_duration_;
   prometheus::Histogram& plan_gap_;
-  prometheus::Counter& durable_commits_;
-  prometheus::Counter& failed_commits_;
-  prometheus::Histogram& commit_duration_;
-  prometheus::Histogram& commit_changes_;
-  prometheus::Counter& committed_bytes_;
-  prometheus::Gauge& store_bytes_;
-  std::array<prometheus::Gauge*, kNumMethods> open_streams_;  // Null for unary methods.
+  // Null for unary methods.
+  std::array<prometheus::Gauge*, kNumMethods> open_streams_;
+  std::array<prometheus::Gauge*, kNumMethods> unsent_responses_;
+  std::array<prometheus::Gauge*, kNumMethods> unsent_bytes_;
   std::array<std::array<prometheus::Counter*, kNumCodes>, kNumMethods> rpcs_;
   std::array<prometheus::Histogram*, kNumMethods> rpc_duration_;
-
-  // Between OnCommitBegin() and OnCommitEnd().
-  std::chrono::steady_clock::time_point commit_started_;
 
   prometheus::Family<prometheus::Counter>& real_rows_;
   prometheus::Family<prometheus::Counter>& padding_rows_;
   prometheus::Family<prometheus::Histogram>& efficiency_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, ComponentMetrics> components_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<StoreObserver>> stores_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const DeliveryCollector> delivery_ ABSL_GUARDED_BY(mutex_);  // May be null.
 };
 
 }  // namespace packhouse::metrics

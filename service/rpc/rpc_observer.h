@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -51,6 +52,10 @@ class RpcObserver {
   virtual void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) = 0;
   // A plan was made; `gap` of the best one, as in PlanQuality.
   virtual void OnPlanned(absl::Duration elapsed, double gap) = 0;
+  // Responses of a call that are made and not yet taken by the connection have become more, or
+  // fewer if negative; those of a call add up to 0, 0 before its OnFinished(). Called under the
+  // call's lock.
+  virtual void OnUnsent(Method /*method*/, int64_t /*responses*/, int64_t /*bytes*/) {}
 };
 
 }  // namespace packhouse::rpc

@@ -28,6 +28,7 @@
 #include "service/rpc/gate.h"
 #include "service/rpc/response_source.h"
 #include "service/rpc/status_mapping.h"
+#include "service/rpc/unsent_count.h"
 #include "service/rpc/wire_bytes.h"
 #include "service/sizes/status_macros.h"
 
@@ -71,6 +72,8 @@ class ServerStreamingCall final
     // Progress that is too large to be sent is left out like any that comes too fast.
     if (!WriteBytes(response, context_.max_response_bytes, &bytes).ok()) return;
     absl::MutexLock lock(&mutex_);
+    if (progress_) unsent_count_.Remove(progress_->Length());
+    unsent_count_.Add(bytes.Length());
     progress_ = std::move(bytes);
     WriteLocked();
   }
@@ -95,6 +98,7 @@ class ServerStreamingCall final
     {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
+      unsent_count_.Remove(in_flight_.Length());
       in_flight_.Clear();
       if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
       WriteLocked();
@@ -112,6 +116,7 @@ class ServerStreamingCall final
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &ServerStreamingCall::IsIdle));
       source = std::move(source_);
+      unsent_count_.RemoveAll();
       code = final_->code();
     }
     // Goes now, while what it points to is sure to be there, and without the lock: it may wake
@@ -129,7 +134,8 @@ class ServerStreamingCall final
         method_(method),
         started_(context.clock->Now()),
         bytes_(bytes),
-        work_(std::move(work)) {
+        work_(std::move(work)),
+        unsent_count_(context.observer, method) {
     context_.observer->OnStarted(method_);
   }
 
@@ -226,6 +232,7 @@ class ServerStreamingCall final
       return true;
     }
     unsent_bytes_ += bytes.Length();
+    unsent_count_.Add(bytes.Length());
     unsent_.push_back(std::move(bytes));
     WriteLocked();
     return true;
@@ -275,6 +282,8 @@ class ServerStreamingCall final
   std::optional<grpc::ByteBuffer> progress_ ABSL_GUARDED_BY(mutex_);  // The latest, not sent yet.
   std::deque<grpc::ByteBuffer> unsent_ ABSL_GUARDED_BY(mutex_);
   size_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of `in_flight_`, `progress_` and `unsent_`.
+  UnsentCount unsent_count_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);    // Once all was written.
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);   // At once.
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mutex_);  // What it ended with.

@@ -25,6 +25,7 @@
 #include "service/rpc/gate.h"
 #include "service/rpc/status_mapping.h"
 #include "service/rpc/stream_handler.h"
+#include "service/rpc/unsent_count.h"
 #include "service/rpc/wire_bytes.h"
 
 namespace packhouse::rpc {
@@ -80,6 +81,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
+      unsent_count_.Remove(unsent_.front().Length());
       unsent_.pop_front();
       if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
     }
@@ -103,6 +105,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &StreamReactor::IsIdle));
       handler_.reset();
+      unsent_count_.RemoveAll();
       code = final_->code();
     }
     context_.observer->OnFinished(method_, code, context_.clock->Now() - started_);
@@ -115,7 +118,8 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       : context_(context),
         method_(method),
         started_(context.clock->Now()),
-        handler_(std::move(handler)) {
+        handler_(std::move(handler)),
+        unsent_count_(context.observer, method) {
     context_.observer->OnStarted(method_);
   }
 
@@ -196,6 +200,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
       return true;
     }
     absl::MutexLock lock(&mutex_);
+    unsent_count_.Add(bytes.Length());
     unsent_.push_back(std::move(bytes));
     WriteLocked();
     return true;
@@ -281,6 +286,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   bool has_request_ ABSL_GUARDED_BY(mutex_) = false;
   bool peer_done_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<grpc::ByteBuffer> unsent_ ABSL_GUARDED_BY(mutex_);  // The first may be in flight.
+  UnsentCount unsent_count_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);   // Ends it at once.
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mutex_);  // What it ended with.

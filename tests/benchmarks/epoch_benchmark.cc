@@ -10,6 +10,7 @@
 #include "benchmark/benchmark.h"
 #include "service/delivery/epoch_batches.h"
 #include "service/delivery/epoch_delivery.h"
+#include "service/delivery/epoch_plan.h"
 #include "service/delivery/round_plan.h"
 #include "service/delivery/selection.h"
 #include "service/delivery/size_classes.h"
@@ -93,6 +94,68 @@ void BM_DrawEpochOfGroups(benchmark::State& state) {
   state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kGraphs));
 }
 BENCHMARK(BM_DrawEpochOfGroups)->Unit(benchmark::kMillisecond);
+
+// A data set of sizes, as a store would open it.
+class SizesReader final : public DatasetReader {
+ public:
+  SizesReader() {
+    info_.name = "molecules";
+    info_.schema = std::make_shared<const GraphSchema>(
+        GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+    info_.state = DatasetState::kSealed;
+    info_.num_graphs = kGraphs;
+    info_.version = 1;
+    for (size_t i = 0; i < kGraphs; ++i) graph_ids_.push_back(i);
+  }
+  const DatasetInfo& info() const override { return info_; }
+  const SizeHistogram& histogram() const override { return histogram_; }
+  absl::Span<const uint32_t> counts() const override { return Sizes(); }
+  absl::Span<const uint64_t> graph_ids() const override { return graph_ids_; }
+  absl::Span<const uint64_t> group_ids() const override { return {}; }
+  absl::Span<const DamagedRecord> unreadable() const override { return {}; }
+  absl::StatusOr<StoredGraph> Graph(size_t) const override {
+    return absl::UnimplementedError("sizes only");
+  }
+
+ private:
+  DatasetInfo info_;
+  SizeHistogram histogram_{2};  // Not asked for.
+  std::vector<uint64_t> graph_ids_;
+};
+
+EpochRequest RequestFor(uint64_t epoch) {
+  EpochRequest request;
+  request.dataset = "molecules";
+  request.key = {"job", epoch};
+  request.profiles.push_back({{{512, 1152, 256}}, std::nullopt, 1});
+  request.whole_graphs = false;
+  return request;
+}
+
+// What the first epoch of a data set costs once: selection, classes, plan, figures.
+void BM_PlanOfAnEpoch(benchmark::State& state) {
+  const auto reader = std::make_shared<const SizesReader>();
+  for (auto unused : state) {
+    const auto plan = EpochPlan::Make(reader, RequestFor(0), EpochBounds()).value();
+    state.counters["batches"] = static_cast<double>(plan->num_batches(0));
+    state.counters["lower_bound"] = static_cast<double>(plan->lower_bound());
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kGraphs));
+}
+BENCHMARK(BM_PlanOfAnEpoch)->Unit(benchmark::kMillisecond);
+
+// What each later one costs before its first batch.
+void BM_PrepareEpoch(benchmark::State& state) {
+  const auto plan =
+      EpochPlan::Make(std::make_shared<const SizesReader>(), RequestFor(0), EpochBounds()).value();
+  uint64_t number = 0;
+  for (auto unused : state) {
+    const auto epoch = PreparedEpoch::Prepare(plan, RequestFor(++number), EpochBounds()).value();
+    benchmark::DoNotOptimize(epoch->NumGraphs(0));
+  }
+  state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * kGraphs));
+}
+BENCHMARK(BM_PrepareEpoch)->Unit(benchmark::kMillisecond);
 
 void BM_PackInOrder(benchmark::State& state) {
   const ItemSizes items = Items();

@@ -11,8 +11,10 @@
 #include "absl/strings/escaping.h"
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/graphs.pb.h"
 #include "packhouse/v1/histogram.pb.h"
+#include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
 #include "service/datasets/chunk_record.h"
@@ -173,6 +175,22 @@ int main(int argc, char** argv) {
       packhouse::GenerationsUsed{"job", 9}};
   Write(folder + "ledger_fuzz-corpus/seed_sealed", Ledger(events, true));
   Write(folder + "ledger_fuzz-corpus/seed_fields", Ledger(events, false));
+  const std::string append = Bytes<v1::AppendRequest>(
+      "dataset: 'd' producer_sequence { producer: 'p' sequence: 1 } graphs { sizes {" + sizes +
+      R"(} tensors { name: 'x' data: "abcdef" } tensors { name: 'e' data: "\0\1" }
+          tensors { name: 'y' data: "\1\0" } } group_ids: "\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0")");
+  const std::string epoch = "epoch { dataset: 'd' job: 'j' profiles { shapes {" + limits + "} }";
+  for (const std::string options :
+       {"padding: PADDING_GRAPH derived: DERIVED_TENSOR_MASKS } ranked { num_ranks: 2 }",
+        "grouped: true payload: PAYLOAD_SIZES } dynamic { worker: 'w' } attempt: 'a'",
+        "in_order: true look_ahead: 3 } ranked { num_ranks: 1 drop_last: true }",
+        "subset { ranges { count: 1 } } sampling { num_graphs: 3 with_replacement: true } } "
+        "ranked { num_ranks: 1 } max_in_flight: 1"}) {
+    Write(
+        folder + "load_fuzz-corpus/seed" + std::to_string(seed++),
+        Stream({Bytes<v1::CreateDatasetRequest>("name: 'd' grouped: true schema {" + schema + "}"),
+                append, "", Bytes<v1::LoadRequest>(epoch + options)}));
+  }
   Write(folder + "chunk_record_fuzz-corpus/seed_consecutive", ChunkRecord({40, 41}));
   Write(folder + "chunk_record_fuzz-corpus/seed_explicit", ChunkRecord({41, 40}));
   Write(folder + "uncollate_fuzz-corpus/seed",

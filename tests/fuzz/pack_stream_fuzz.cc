@@ -25,9 +25,10 @@ uint64_t TakeAll(packhouse::rpc::PackHandler& handler, v1::PackOpened& opened) {
   for (;;) {
     auto response = handler.Next();
     if (!response.ok() || !*response) return graphs;
-    if ((*response)->has_opened()) opened = (*response)->opened();
-    if (!(*response)->has_batch()) continue;
-    const v1::Batch& batch = (*response)->batch();
+    const v1::PackResponse message = packhouse::rpc::ToMessage(**response);
+    if (message.has_opened()) opened = message.opened();
+    if (!message.has_batch()) continue;
+    const v1::Batch& batch = message.batch();
     graphs += Uint64sFromWire(batch.graph_ids()).size();
     if (batch.real_rows_size() != opened.usable().capacities_size()) std::abort();
     for (int k = 0; k < batch.real_rows_size(); ++k) {

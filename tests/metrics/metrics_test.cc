@@ -84,22 +84,54 @@ TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   EXPECT_THAT(page, HasSubstr("packhouse_plan_gap_ratio_bucket{le=\"0.005\"} 1\n"));
 }
 
-TEST(MetricsTest, CommitsAreCountedByResult) {
+TEST(MetricsTest, CommitsAreCountedByStoreAndResult) {
   Metrics metrics("");
-  metrics.OnStoreBytes(5000);
-  metrics.OnCommitBegin();
-  metrics.OnCommitEnd({3, 700, true});
-  metrics.OnCommitBegin();
-  metrics.OnCommitEnd({1, 50, false});
-  metrics.OnStoreBytes(9000);
+  EXPECT_THAT(metrics.Exposition(), Not(HasSubstr("packhouse_commits_total{")));
+  CommitObserver* const datasets = metrics.AddStore("datasets", 10000);
+  CommitObserver* const delivery = metrics.AddStore("delivery", 600);
+  datasets->OnStoreBytes(5000);
+  // One store's commit may lie within another's.
+  datasets->OnCommitBegin();
+  delivery->OnCommitBegin();
+  delivery->OnCommitEnd({1, 30, true});
+  datasets->OnCommitEnd({3, 700, true});
+  datasets->OnCommitBegin();
+  datasets->OnCommitEnd({1, 50, false});
+  datasets->OnStoreBytes(9000);
+  delivery->OnStoreBytes(30);
   const std::string page = metrics.Exposition();
-  EXPECT_THAT(page, HasSubstr("packhouse_commits_total{result=\"durable\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_commits_total{result=\"failed\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_commit_duration_seconds_count 2\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_commit_changes_bucket{le=\"2\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_commit_changes_sum 4\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_committed_bytes_total 750\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_store_bytes 9000\n"));
+  const auto expect = [&](const std::string& name, const std::string& labels, int value) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("packhouse_", name, "{", labels, "} ", value, "\n")));
+  };
+  expect("commits_total", "result=\"durable\",store=\"datasets\"", 1);
+  expect("commits_total", "result=\"failed\",store=\"datasets\"", 1);
+  expect("commits_total", "result=\"durable\",store=\"delivery\"", 1);
+  expect("commits_total", "result=\"failed\",store=\"delivery\"", 0);
+  expect("commit_duration_seconds_count", "store=\"datasets\"", 2);
+  expect("commit_duration_seconds_count", "store=\"delivery\"", 1);
+  expect("commit_changes_bucket", "store=\"datasets\",le=\"2\"", 1);
+  expect("commit_changes_sum", "store=\"datasets\"", 4);
+  expect("committed_bytes_total", "store=\"datasets\"", 750);
+  expect("committed_bytes_total", "store=\"delivery\"", 30);
+  expect("store_bytes", "store=\"datasets\"", 9000);
+  expect("store_max_bytes", "store=\"datasets\"", 10000);
+  expect("store_bytes", "store=\"delivery\"", 30);
+  expect("store_max_bytes", "store=\"delivery\"", 600);
+}
+
+TEST(MetricsTest, UnsentResponsesAreSummedOverTheStreamsOfAMethod) {
+  Metrics metrics("");
+  metrics.OnUnsent(rpc::Method::kLoad, 1, 500);
+  metrics.OnUnsent(rpc::Method::kLoad, 1, 300);
+  metrics.OnUnsent(rpc::Method::kLoad, -1, -500);
+  metrics.OnUnsent(rpc::Method::kTune, 1, 20);
+  // Not a stream: nothing waits.
+  metrics.OnUnsent(rpc::Method::kPlan, 1, 20);
+  const std::string page = metrics.Exposition();
+  EXPECT_THAT(page, HasSubstr("packhouse_unsent_responses{method=\"Load\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_unsent_bytes{method=\"Load\"} 300\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_unsent_bytes{method=\"Tune\"} 20\n"));
+  EXPECT_THAT(page, Not(HasSubstr("packhouse_unsent_responses{method=\"Plan\"}")));
 }
 
 // Clients choose component names; they must not make the page grow without bound.

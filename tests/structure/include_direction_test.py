@@ -26,6 +26,7 @@ ROOMS = [
 # metrics implements the observers that rooms declare; main wires everything.
 OBSERVED_BY_METRICS = {
     "service/datasets/commit_observer.h",
+    "service/delivery/delivery_snapshot.h",
     "service/delivery/pack_observer.h",
     "service/planning/limits.h",
     "service/rpc/rpc_observer.h",

@@ -1,13 +1,31 @@
 """packhouse: many small graphs into full, padded, fixed-shape batches.
 
-Start with `Client` and `PackOptions`; `GraphTable` is what goes in, `Batch` what comes out.
+Start with `Client` and `PackOptions`; `GraphTable` is what goes in, `Batch` what comes out. For
+graphs that are stored and loaded epoch by epoch: `Client.create_dataset`, `append`, then `Loader`.
 """
 
 from packhouse.batch import Batch, DerivedTensor, Padding
 from packhouse.client import Client, ObserveTotals
+from packhouse.dataset import (
+    AppendTotals,
+    DamagedRecord,
+    Dataset,
+    DatasetState,
+    Verification,
+    VerifyProgress,
+)
+from packhouse.epoch import (
+    EpochInfo,
+    EpochProfile,
+    EpochShape,
+    LoadedBatch,
+    RankProfile,
+    Sampling,
+)
 from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable
 from packhouse.histogram import Histogram
+from packhouse.loader import Loader, LoaderState
 from packhouse.local_server import LocalServer
 from packhouse.next_fit import NextFit, next_fit
 from packhouse.packing import (
@@ -44,20 +62,31 @@ from packhouse.tuning import (
 
 __all__ = [
     "GRAPHS",
+    "AppendTotals",
     "Batch",
     "Client",
     "ComponentEfficiency",
     "ComponentProfile",
     "DType",
+    "DamagedRecord",
+    "Dataset",
+    "DatasetState",
     "DerivedTensor",
     "DeviceProfile",
+    "EpochInfo",
+    "EpochProfile",
+    "EpochShape",
     "GraphSchema",
     "GraphTable",
     "Histogram",
+    "LoadedBatch",
+    "Loader",
+    "LoaderState",
     "LocalServer",
     "LowerBoundKind",
     "NextFit",
     "ObserveTotals",
+    "OpeningRule",
     "Oversize",
     "OversizePolicy",
     "PackFlushed",
@@ -67,19 +96,22 @@ __all__ = [
     "PackhouseError",
     "Padding",
     "Pattern",
+    "PlacementRule",
     "Plan",
     "PlanAlgorithm",
     "PlanHeuristic",
     "PlanSummary",
-    "OpeningRule",
-    "PlacementRule",
     "PriorityKind",
+    "RankProfile",
     "Rejection",
+    "Sampling",
     "TensorSpec",
     "TuneCell",
     "TuneObjective",
     "TuneProgress",
     "TunedShape",
     "Tuning",
+    "Verification",
+    "VerifyProgress",
     "next_fit",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections import deque
-from typing import Any, Callable, Final, Iterable, Iterator, Sequence
+from typing import Any, Callable, Final, Iterable, Iterator
 
 import grpc
 import numpy as np
@@ -147,7 +147,7 @@ def chunks_with_groups(
         # Compared as sent, where two padding values that are not a number are the same.
         if table.schema is not schema and table.schema.to_proto() != schema.to_proto():
             raise ValueError(f"table {number} has another schema than the data set")
-        ids = None if groups is None else _ids_of(groups, number, len(table))
+        ids = None if groups is None else _next_ids(groups, number, len(table))
         start = 0
         for chunk in table.to_chunks(chunk_bytes):
             stop = start + chunk.sizes.num_graphs
@@ -155,11 +155,13 @@ def chunks_with_groups(
             start = stop
 
 
-def _ids_of(
+def _next_ids(
     groups: Iterator[npt.ArrayLike], number: int, num_graphs: int
 ) -> npt.NDArray[np.uint64]:
-    missing: Sequence[int] = ()
-    ids = convert_exactly(next(groups, missing), np.dtype("<u8"), f"group_ids of table {number}")
+    given: Any = next(groups, None)
+    if given is None:
+        raise ValueError(f"group_ids of table {number} are missing")
+    ids = convert_exactly(given, np.dtype("<u8"), f"group_ids of table {number}")
     if ids.shape != (num_graphs,):
         raise ValueError(
             f"group_ids of table {number} have shape {ids.shape}, needs ({num_graphs},)"

@@ -72,7 +72,7 @@ def subset_to_proto(subset: GraphSubset) -> Any:
     elif isinstance(subset, Sequence) and subset and isinstance(subset[0], range):
         ranges = subset
     if not ranges:
-        ids = convert_exactly(subset, np.dtype("<u8"), "subset")  # type: ignore[arg-type]
+        ids = convert_exactly(subset, np.dtype("<u8"), "subset")
         return loader_pb2.Subset(graph_ids=np.ascontiguousarray(ids).tobytes())
     if any(part.step != 1 for part in ranges):
         raise ValueError("subset: the ranges must have steps of 1")

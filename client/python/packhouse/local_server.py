@@ -14,17 +14,20 @@ _READY_LINE: Final = re.compile(r"listening grpc=(\S+) http=(\S+)")
 
 
 class LocalServer:
-    """Runs `packhoused` on ports of the system's choice for the length of a `with` block.
+    """Runs `packhoused` for the length of a `with` block, by default on ports of the system's choice.
 
     `address` is the gRPC address, `http_address` that of metrics and health. The program's log goes
     to this process's stderr, or to `log`. Leaving the block drains it, or kills it after
-    `stop_timeout` seconds; `returncode` is its exit status then.
+    `stop_timeout` seconds; `returncode` is its exit status then. Started again, it listens at the
+    same gRPC address.
     """
 
     def __init__(
         self,
         binary: str | os.PathLike[str] | None = None,
         *,
+        listen: str = "127.0.0.1:0",
+        data_dir: str | os.PathLike[str] | None = None,
         arguments: Sequence[str] = (),
         log: IO[bytes] | None = None,
         start_timeout: float = 20.0,
@@ -32,10 +35,14 @@ class LocalServer:
     ) -> None:
         """Without `binary`: the variable PACKHOUSED, else `packhoused` on PATH.
 
-        Raises FileNotFoundError if there is none.
+        `listen` is HOST:PORT or unix:PATH; without `data_dir` there are no data sets. Raises
+        FileNotFoundError if there is no such program.
         """
         self._binary = find_server(binary)
+        self._listen = listen
         self._arguments = tuple(arguments)
+        if data_dir is not None:
+            self._arguments += ("--data-dir", os.fspath(data_dir))
         self._log = log
         self._start_timeout = start_timeout
         self._stop_timeout = stop_timeout
@@ -56,7 +63,7 @@ class LocalServer:
         self._process = subprocess.Popen(
             [
                 self._binary,
-                *("--listen", "127.0.0.1:0"),
+                *("--listen", self.address or self._listen),
                 *("--http-listen", "127.0.0.1:0"),
                 *self._arguments,
             ],
@@ -81,7 +88,17 @@ class LocalServer:
             process.wait(self._stop_timeout)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+        self._reap(process)
+
+    def kill(self) -> None:
+        """Ends the program at once, as a crash would (SIGKILL). Idempotent."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            self._reap(process)
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
         if process.stdout is not None:
             process.stdout.close()
         self.returncode = process.returncode

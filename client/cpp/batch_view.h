@@ -1,0 +1,104 @@
+// Reads a batch where it was received, without copying its tensors.
+//
+// Parsing a response with protobuf copies every tensor into a string of its own. A BatchView looks
+// at the received bytes instead: small fields are decoded, tensors stay where they are. Start with
+// batch_slices.h, which makes one from what gRPC received; this header knows no gRPC.
+#ifndef PACKHOUSE_CLIENT_CPP_BATCH_VIEW_H_
+#define PACKHOUSE_CLIENT_CPP_BATCH_VIEW_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "packhouse/v1/graphs.pb.h"
+
+namespace packhouse::client {
+
+// As v1::Tensor.
+struct TensorView {
+  absl::string_view name;
+  v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
+  absl::InlinedVector<uint64_t, 4> shape;
+  // Contiguous, dense, row-major, little-endian; at any address, so load elements with
+  // LoadLittleEndian (little_endian.h) or copy them to where they are aligned.
+  absl::string_view data;
+};
+
+// As v1::Batch, and v1::LoadedBatch around it. What is unset in the message is 0 or empty here.
+//
+// Views are valid as long as the BatchView, or what it was moved to. Immutable, so thread-safe.
+class BatchView {
+ public:
+  // The batch of a response whose bytes are `pieces`, one behind the other; nothing if the response
+  // is none of a batch: parse it with protobuf then. `owner` keeps the pieces; it is held as long
+  // as there are views.
+  //
+  // A field that lies in one piece is viewed there; one that is cut is copied, which for tensors
+  // that came in one message of a few hundred kilobytes or more is rare if gRPC was told to read
+  // whole messages (process_tuning.h).
+  //
+  // Whatever the bytes: what is accepted reads as protobuf reads it. Errors: INVALID_ARGUMENT
+  // naming the message and the byte, for all that protobuf refuses, and for what no serializer
+  // writes: a group, a response that carries two things, a tensor's name that is not ASCII. Cost:
+  // O(fields), and what is copied; memory O(fields).
+  static absl::StatusOr<std::optional<BatchView>> OfPackResponse(
+      absl::Span<const absl::string_view> pieces, std::shared_ptr<const void> owner);
+  static absl::StatusOr<std::optional<BatchView>> OfLoadResponse(
+      absl::Span<const absl::string_view> pieces, std::shared_ptr<const void> owner);
+
+  BatchView(BatchView&&) = default;
+  BatchView& operator=(BatchView&&) = default;
+  // Of a copy, views of what had been cut would dangle: share one behind a pointer instead.
+  BatchView(const BatchView&) = delete;
+  BatchView& operator=(const BatchView&) = delete;
+
+  uint64_t id() const { return id_; }
+  uint64_t epoch() const { return epoch_; }
+  uint64_t step() const { return step_; }
+  // Little-endian uint64.
+  absl::string_view graph_ids() const { return graph_ids_; }
+  // Little-endian uint32, as SizeTable.counts.
+  absl::string_view sizes() const { return sizes_; }
+  absl::Span<const uint64_t> real_rows() const { return real_rows_; }
+  absl::Span<const uint64_t> rows() const { return rows_; }
+  absl::Span<const TensorView> tensors() const { return tensors_; }
+
+  // Of a data set's epoch.
+  bool is_padding() const { return is_padding_; }
+  bool is_redelivered() const { return is_redelivered_; }
+  uint64_t graphs_of_step() const { return graphs_of_step_; }
+  uint32_t shape() const { return shape_; }
+
+  // Bytes of fields that were cut, and so copied.
+  uint64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  friend class BatchViewReader;
+  BatchView() = default;
+
+  uint64_t id_ = 0;
+  uint64_t epoch_ = 0;
+  uint64_t step_ = 0;
+  absl::string_view graph_ids_;
+  absl::string_view sizes_;
+  absl::InlinedVector<uint64_t, 4> real_rows_;
+  absl::InlinedVector<uint64_t, 4> rows_;
+  std::vector<TensorView> tensors_;
+  bool is_padding_ = false;
+  bool is_redelivered_ = false;
+  uint64_t graphs_of_step_ = 0;
+  uint32_t shape_ = 0;
+
+  std::shared_ptr<const void> owner_;
+  std::vector<std::unique_ptr<char[]>> copies_;
+  uint64_t copied_bytes_ = 0;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_BATCH_VIEW_H_

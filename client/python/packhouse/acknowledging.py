@@ -1,0 +1,190 @@
+"""Acknowledgements that do not hold up training. See `Loader`."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any, Callable, Final, NamedTuple
+
+from packhouse.backoff import Backoff
+from packhouse.errors import PackhouseError
+from packhouse.v1 import loader_pb2
+
+# The most that one request may have.
+_MAX_BATCHES: Final = 65536
+
+
+class Lease(NamedTuple):
+    """A batch, and to whom it was given."""
+
+    epoch: int
+    generation: int
+    session: int
+    number: int
+
+
+class Acknowledger:
+    """Sends acknowledgements on a thread of its own: one call at a time, with all that has gathered.
+
+    Calls that fail because the server is away are tried again, for `retry_timeout` seconds; after
+    any other failure nothing is sent any more, until `reset`. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Any], Any],
+        job: str,
+        retry_timeout: float,
+        on_failure: Callable[[], None],
+    ) -> None:
+        """`send` makes the call `packhouse.v1.LoaderService.Acknowledge` or raises PackhouseError.
+
+        `on_failure` is called, on the thread that sends, when nothing will be sent any more.
+        """
+        self._send = send
+        self._on_failure = on_failure
+        self._job = job
+        self._retry_timeout = retry_timeout
+        self._condition = threading.Condition()
+        # Below: guarded by _condition.
+        self._thread: threading.Thread | None = None
+        self._waiting: deque[Lease] = deque()
+        self._sending = 0
+        self._closed = False
+        self._failure: PackhouseError | None = None
+        # What reset() has made irrelevant is of an earlier round.
+        self._round = 0
+        # Of the worker's present stream, by epoch and generation.
+        self._session = (0, 0, 0)
+        self._cursor = ""
+
+    @property
+    def cursor(self) -> str:
+        """What was done, by all workers, when the last acknowledgement became durable."""
+        with self._condition:
+            return self._cursor
+
+    def renew(self, epoch: int, generation: int, session: int) -> None:
+        """From now on acknowledgements of this generation show that this session is alive."""
+        with self._condition:
+            self._session = (epoch, generation, session)
+
+    def add(self, lease: Lease) -> None:
+        """Will send it soon. Raises PackhouseError if sending has failed."""
+        with self._condition:
+            self._check()
+            if self._closed:
+                raise ValueError("the loader is closed")
+            self._waiting.append(lease)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="packhouse-acknowledge", daemon=True
+                )
+                self._thread.start()
+            self._condition.notify_all()
+
+    def check(self) -> None:
+        """Raises PackhouseError if sending has failed."""
+        with self._condition:
+            self._check()
+
+    def flush(self) -> None:
+        """Waits until all that was added is durable. Raises PackhouseError if that failed."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: self._failure is not None or not (self._waiting or self._sending)
+            )
+            self._check()
+
+    def reset(self) -> None:
+        """Forgets what has not been sent, and that sending has failed."""
+        with self._condition:
+            self._waiting.clear()
+            self._failure = None
+            self._round += 1
+            self._condition.notify_all()
+
+    def close(self) -> None:
+        """Tries once more to send what waits, and ends the thread. Idempotent."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            # A new one each time, or they would grow each other's tracebacks.
+            raise PackhouseError(self._failure.code, self._failure.message)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                if self._failure is not None:
+                    self._waiting.clear()
+                    continue
+                request = self._take()
+                started_in = self._round
+            self._deliver(request, started_in)
+
+    def _take(self) -> Any:
+        """The next request: what waits first, with all that follow of the same generation."""
+        first = self._waiting[0]
+        batches: list[int] = []
+        session = first.session
+        while self._waiting and len(batches) < _MAX_BATCHES:
+            lease = self._waiting[0]
+            if (lease.epoch, lease.generation) != (first.epoch, first.generation):
+                break
+            session = lease.session
+            batches.append(lease.number)
+            self._waiting.popleft()
+        if self._session[:2] == (first.epoch, first.generation):
+            session = self._session[2]
+        self._sending = len(batches)
+        return loader_pb2.AcknowledgeRequest(
+            job=self._job,
+            epoch=first.epoch,
+            generation=first.generation,
+            session=session,
+            batches=batches,
+        )
+
+    def _deliver(self, request: Any, started_in: int) -> None:
+        backoff = Backoff(self._retry_timeout)
+        failure: PackhouseError | None = None
+        cursor = ""
+        while True:
+            try:
+                cursor = self._send(request).cursor
+                break
+            except PackhouseError as error:
+                try:
+                    delay = backoff.delay_after(error)
+                except PackhouseError as final:
+                    failure = final
+                    break
+                with self._condition:
+                    failure = error
+                    if self._closed or self._round != started_in:
+                        break
+                    self._condition.wait_for(
+                        lambda: self._closed or self._round != started_in, timeout=delay
+                    )
+                    failure = None
+                    if self._round != started_in:
+                        break
+        with self._condition:
+            self._sending = 0
+            if self._round == started_in:
+                self._failure = failure
+                if failure is None:
+                    self._cursor = cursor
+            failed = self._failure is not None
+            self._condition.notify_all()
+        if failed:
+            self._on_failure()

@@ -1,0 +1,49 @@
+// How delivery is doing, for those who watch it: numbers only.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_
+#define PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "service/delivery/epoch_identity.h"
+
+namespace packhouse {
+
+// Totals of leases since whoever counts them was made.
+struct LeaseCounters {
+  uint64_t leased = 0;
+  uint64_t redelivered = 0;   // Of `leased`: those that had been leased before.
+  uint64_t acknowledged = 0;  // Batches that became done.
+  uint64_t duplicates = 0;    // Acknowledgements of batches that were done.
+  uint64_t expired = 0;
+  uint64_t given_back = 0;  // By sessions that went or lost their lane.
+
+  friend LeaseCounters operator+(const LeaseCounters& a, const LeaseCounters& b) {
+    return {
+        a.leased + b.leased,         a.redelivered + b.redelivered, a.acknowledged + b.acknowledged,
+        a.duplicates + b.duplicates, a.expired + b.expired,         a.given_back + b.given_back};
+  }
+};
+
+// How an epoch is doing.
+struct EpochProgress {
+  EpochKey key;
+  uint64_t generation = 0;  // 0: not opened.
+  uint64_t num_done = 0;
+  uint64_t num_batches = 0;
+};
+
+// Totals since the loader was opened never fall.
+struct DeliverySnapshot {
+  LeaseCounters totals;
+  uint64_t num_generations = 0;  // Started.
+  uint64_t num_in_flight = 0;    // Batches that are leased now.
+  uint64_t num_sessions = 0;
+  uint64_t num_epochs = 0;
+  // Of epochs that someone loads now.
+  std::vector<EpochProgress> progress;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_

@@ -1,0 +1,123 @@
+#include "service/metrics/delivery_collector.h"
+
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <string>
+
+#include "prometheus/client_metric.h"
+#include "prometheus/metric_type.h"
+
+namespace packhouse::metrics {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricFamily FamilyOf(std::string name, std::string help, MetricType type) {
+  MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::move(help);
+  family.type = type;
+  return family;
+}
+
+MetricFamily Counter(std::string name, std::string help, uint64_t value) {
+  MetricFamily family = FamilyOf(std::move(name), std::move(help), MetricType::Counter);
+  family.metric.emplace_back().counter.value = static_cast<double>(value);
+  return family;
+}
+
+MetricFamily Gauge(std::string name, std::string help, uint64_t value) {
+  MetricFamily family = FamilyOf(std::move(name), std::move(help), MetricType::Gauge);
+  family.metric.emplace_back().gauge.value = static_cast<double>(value);
+  return family;
+}
+
+void AddOfJob(MetricFamily& family, const std::string& job, double value) {
+  ClientMetric& metric = family.metric.emplace_back();
+  metric.label = {{"training_job", job}};
+  metric.gauge.value = value;
+}
+
+struct Batches {
+  uint64_t done = 0;
+  uint64_t all = 0;
+};
+
+std::map<std::string, Batches> ByJob(const std::vector<EpochProgress>& progress) {
+  std::map<std::string, Batches> jobs;
+  for (const EpochProgress& epoch : progress) {
+    Batches& batches = jobs[epoch.key.job];
+    batches.done += epoch.num_done;
+    batches.all += epoch.num_batches;
+  }
+  if (jobs.size() <= kMaxJobLabels) return jobs;
+  // One place is kept for "other".
+  Batches others;
+  while (jobs.size() >= kMaxJobLabels) {
+    const auto last = std::prev(jobs.end());
+    others.done += last->second.done;
+    others.all += last->second.all;
+    jobs.erase(last);
+  }
+  Batches& other = jobs["other"];
+  other.done += others.done;
+  other.all += others.all;
+  return jobs;
+}
+
+}  // namespace
+
+std::vector<MetricFamily> DeliveryCollector::Collect() const {
+  const DeliverySnapshot now = snapshot_();
+  const LeaseCounters& totals = now.totals;
+  std::vector<MetricFamily> families = {
+      Counter("packhouse_batches_leased_total",
+              "Batches of epochs sent to workers, those sent again among them.", totals.leased),
+      Counter("packhouse_batches_redelivered_total",
+              "Batches of epochs sent to a worker that had been sent before, to whomever.",
+              totals.redelivered),
+      Counter("packhouse_batches_acknowledged_total", "Batches of epochs that became done.",
+              totals.acknowledged),
+      Counter("packhouse_duplicate_acknowledgements_total",
+              "Acknowledgements of batches that were done already.", totals.duplicates),
+      Counter("packhouse_leases_expired_total",
+              "Leases of batches that ended because the worker was silent for too long.",
+              totals.expired),
+      Counter("packhouse_batches_given_back_total",
+              "Unacknowledged batches of workers that went away, or that came anew.",
+              totals.given_back),
+      Counter(
+          "packhouse_generations_total",
+          "Times that an epoch was dealt: when it was begun, from a cursor, or to another number "
+          "of workers.",
+          now.num_generations),
+      Gauge("packhouse_batches_in_flight", "Batches of epochs sent and not yet acknowledged.",
+            now.num_in_flight),
+      Gauge("packhouse_load_sessions", "Workers that load an epoch now.", now.num_sessions),
+      Gauge("packhouse_epochs", "Epochs that are remembered, begun or finished.", now.num_epochs),
+  };
+  MetricFamily ratio = FamilyOf("packhouse_epoch_progress_ratio",
+                                "Done batches over all of them, by job, of the epochs of the job "
+                                "that someone loads now.",
+                                MetricType::Gauge);
+  MetricFamily left = FamilyOf("packhouse_epoch_batches_left",
+                               "Batches that are not done, by job, of the epochs of the job that "
+                               "someone loads now.",
+                               MetricType::Gauge);
+  for (const auto& [job, batches] : ByJob(now.progress)) {
+    // An epoch without batches is done.
+    const double share =
+        batches.all == 0 ? 1 : static_cast<double>(batches.done) / static_cast<double>(batches.all);
+    AddOfJob(ratio, job, share);
+    AddOfJob(left, job, static_cast<double>(batches.all - batches.done));
+  }
+  if (ratio.metric.empty()) return families;
+  families.push_back(std::move(ratio));
+  families.push_back(std::move(left));
+  return families;
+}
+
+}  // namespace packhouse::metrics

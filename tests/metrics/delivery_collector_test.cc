@@ -1,0 +1,109 @@
+#include "service/metrics/delivery_collector.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/metrics/metrics.h"
+
+namespace packhouse::metrics {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string PageOf(const DeliverySnapshot& snapshot) {
+  Metrics metrics("");
+  metrics.SetDelivery([&] { return snapshot; });
+  return metrics.Exposition();
+}
+
+// Every number has a name of its own: none is taken for another.
+TEST(DeliveryCollectorTest, TellsEveryNumber) {
+  DeliverySnapshot snapshot;
+  snapshot.totals = {.leased = 1001,
+                     .redelivered = 102,
+                     .acknowledged = 903,
+                     .duplicates = 54,
+                     .expired = 45,
+                     .given_back = 56};
+  snapshot.num_generations = 7;
+  snapshot.num_in_flight = 8;
+  snapshot.num_sessions = 9;
+  snapshot.num_epochs = 10;
+  const std::string page = PageOf(snapshot);
+  EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_leased_total counter\n"
+                              "packhouse_batches_leased_total 1001\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_batches_redelivered_total 102\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_batches_acknowledged_total 903\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_duplicate_acknowledgements_total 54\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_leases_expired_total 45\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_batches_given_back_total 56\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_generations_total 7\n"));
+  EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_in_flight gauge\n"
+                              "packhouse_batches_in_flight 8\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions 9\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_epochs 10\n"));
+  EXPECT_THAT(page, Not(HasSubstr("training_job")));
+}
+
+TEST(DeliveryCollectorTest, EpochsOfOneJobAreTakenTogether) {
+  DeliverySnapshot snapshot;
+  snapshot.progress = {{{"empty", 0}, 1, 0, 0},
+                       {{"train", 3}, 1, 10, 10},
+                       {{"train", 4}, 1, 5, 10},
+                       {{"validate", 3}, 1, 0, 4}};
+  const std::string page = PageOf(snapshot);
+  EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio{training_job=\"train\"} 0.75\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_epoch_batches_left{training_job=\"train\"} 5\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio{training_job=\"validate\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_epoch_batches_left{training_job=\"validate\"} 4\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio{training_job=\"empty\"} 1\n"));
+}
+
+// Clients choose the names of jobs; the page stays bounded, and no batch goes missing in its sums.
+TEST(DeliveryCollectorTest, JobLabelsAreBounded) {
+  for (const size_t num_jobs :
+       {kMaxJobLabels - 1, kMaxJobLabels, kMaxJobLabels + 1, size_t{4096}}) {
+    SCOPED_TRACE(num_jobs);
+    DeliverySnapshot snapshot;
+    uint64_t all_left = 0;
+    for (size_t i = 0; i < num_jobs; ++i) {
+      snapshot.progress.push_back({{absl::StrFormat("job-%05d", i), i}, 1, i, 2 * i + 1});
+      all_left += i + 1;
+    }
+    const DeliveryCollector collector([&] { return snapshot; });
+    std::map<std::string, double> left;
+    for (const prometheus::MetricFamily& family : collector.Collect()) {
+      if (family.name != "packhouse_epoch_batches_left") continue;
+      for (const prometheus::ClientMetric& metric : family.metric) {
+        left[metric.label.front().value] = metric.gauge.value;
+      }
+      EXPECT_EQ(left.size(), family.metric.size());
+    }
+    EXPECT_EQ(left.size(), std::min(num_jobs, kMaxJobLabels));
+    EXPECT_EQ(left.contains("other"), num_jobs > kMaxJobLabels);
+    double sum = 0;
+    for (const auto& [job, batches] : left) sum += batches;
+    EXPECT_EQ(sum, static_cast<double>(all_left));
+  }
+}
+
+// A job may be called what the others' label is called.
+TEST(DeliveryCollectorTest, AJobNamedOtherIsOneOfTheOthers) {
+  DeliverySnapshot snapshot;
+  for (size_t i = 0; i < 2 * kMaxJobLabels; ++i) {
+    snapshot.progress.push_back({{absl::StrFormat("a%05d", i), 0}, 1, 0, 1});
+  }
+  snapshot.progress.push_back({{"other", 0}, 1, 0, 1});
+  const std::string others = absl::StrCat(kMaxJobLabels + 2);
+  EXPECT_THAT(PageOf(snapshot),
+              HasSubstr("packhouse_epoch_batches_left{training_job=\"other\"} " + others + "\n"));
+}
+
+}  // namespace
+}  // namespace packhouse::metrics
