@@ -70,7 +70,8 @@ std::string DefaultProducer(const GraphSource& source, uint64_t chunk_bytes) {
 }
 
 absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
-                                    std::shared_ptr<grpc::Channel> channel, GraphSource& source) {
+                                    const std::shared_ptr<grpc::Channel>& channel,
+                                    GraphSource& source) {
   DatasetClientOptions client_options;
   client_options.retry = options.retry;
   const DatasetClient client(channel, client_options);

@@ -59,7 +59,8 @@ std::string DefaultProducer(const GraphSource& source, uint64_t chunk_bytes);
 // Errors: FAILED_PRECONDITION naming what differs if there is a data set of this name with another
 // schema or bound; the source's; the server's (see DatasetService). What was stored stays.
 absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
-                                    std::shared_ptr<grpc::Channel> channel, GraphSource& source);
+                                    const std::shared_ptr<grpc::Channel>& channel,
+                                    GraphSource& source);
 
 }  // namespace packhouse::client
 

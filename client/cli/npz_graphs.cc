@@ -173,7 +173,7 @@ absl::Status NpzGraphs::AddColumns() {
     absl::Status status = array.name == kEdgeIndex ? AddEdgeIndex(array) : AddTensor(array);
     if (!status.ok()) return status;
   }
-  const absl::Status resolved = ResolveSchema(schema_).status();
+  absl::Status resolved = ResolveSchema(schema_).status();
   if (resolved.ok()) return resolved;
   return absl::Status(resolved.code(), absl::StrCat(archive_->path(), ": ", resolved.message()));
 }

@@ -133,7 +133,7 @@ absl::Status DatasetAppender::EndStream() {
   while (call_->stream->Read(&response)) {
     if (taken.ok()) taken = TakeAnswer(response);
   }
-  const absl::Status status = ToAbslStatus(call_->stream->Finish());
+  absl::Status status = ToAbslStatus(call_->stream->Finish());
   const bool was_asked_to_end = call_->half_closed;
   const bool had_answers = call_->num_answers > 0;
   call_.reset();

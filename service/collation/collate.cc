@@ -43,23 +43,87 @@ std::string IndexElement(DType dtype, uint64_t value) {
   return element;
 }
 
-// Writes tensor t of the schema.
-void JoinTensor(const BatchLayout& layout, size_t t, absl::Span<const GraphRef> graphs,
-                const Batch& batch, char* data) {
-  const TensorSpec& spec = layout.schema().tensors()[t];
-  const uint64_t bytes = batch.rows[spec.component] * layout.schema().row_bytes(t);
-  char* next = data;
-  uint64_t target_rows = 0;  // Rows of the target component in the graphs before.
-  for (const GraphRef& graph : graphs) {
-    const absl::string_view rows = graph.chunk->rows(graph.index, t);
-    if (!rows.empty()) std::memcpy(next, rows.data(), rows.size());
-    if (spec.index_into) {
-      ShiftIndices(spec.dtype, next, rows.size(), target_rows);
-      target_rows += graph.chunk->count(graph.index, *spec.index_into);
+// Graphs lie anywhere in memory. What is needed for one is asked for so many graphs before.
+constexpr size_t kGraphsAhead = 12;
+// Of a graph's rows so much is asked for; the processor notices by itself that more follow.
+constexpr size_t kBytesAhead = 512;
+constexpr size_t kCacheLine = 64;
+
+// Where the graphs of a batch have their rows.
+class RowExtents {
+ public:
+  RowExtents(absl::Span<const GraphRef> graphs, const Batch& batch)
+      : graphs_(graphs), num_components_(batch.rows.size() - 1), sizes_(batch.sizes) {
+    first_.reserve(graphs.size() * num_components_);
+    for (const GraphRef& graph : graphs) {
+      const uint64_t* const first = graph.chunk->first_rows(graph.index);
+      first_.insert(first_.end(), first, first + num_components_);
     }
-    next += rows.size();
   }
-  const auto padding_bytes = bytes - static_cast<uint64_t>(next - data);
+
+  size_t num_graphs() const { return graphs_.size(); }
+  // Rows of graph g in component k, `graphs` among them.
+  uint64_t count(size_t g, size_t k) const {
+    return k == num_components_ ? 1 : sizes_[g * num_components_ + k];
+  }
+  // Where they begin in tensor t, which grows along k.
+  const char* begin(size_t g, size_t t, size_t k, size_t row_bytes) const {
+    const uint64_t first =
+        k == num_components_ ? graphs_[g].index : first_[g * num_components_ + k];
+    return graphs_[g].chunk->column(t).data() + first * row_bytes;
+  }
+
+ private:
+  const absl::Span<const GraphRef> graphs_;
+  const size_t num_components_;
+  const std::vector<uint32_t>& sizes_;
+  std::vector<uint64_t> first_;
+};
+
+// Calls write(g, from, bytes) for the rows of each graph of tensor t.
+template <typename Write>
+void ForEachGraph(const RowExtents& extents, size_t t, size_t k, size_t row_bytes, Write write) {
+  const size_t n = extents.num_graphs();
+  for (size_t g = 0; g < n; ++g) {
+    if (const size_t ahead = g + kGraphsAhead; ahead < n) {
+      const char* const from = extents.begin(ahead, t, k, row_bytes);
+      const size_t bytes = std::min<size_t>(extents.count(ahead, k) * row_bytes, kBytesAhead);
+      for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
+    }
+    const size_t bytes = extents.count(g, k) * row_bytes;
+    if (bytes != 0) write(g, extents.begin(g, t, k, row_bytes), bytes);
+  }
+}
+
+// Writes tensor t of the schema.
+void JoinTensor(const BatchLayout& layout, size_t t, const RowExtents& extents, const Batch& batch,
+                char* data) {
+  const TensorSpec& spec = layout.schema().tensors()[t];
+  const size_t row_bytes = layout.schema().row_bytes(t);
+  char* next = data;
+  if (spec.index_into) {
+    WithIndexType(spec.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
+      size_t counted = 0;
+      ForEachGraph(extents, t, spec.component, row_bytes,
+                   [&](size_t g, const char* from, size_t bytes) {
+                     for (; counted < g; ++counted) {
+                       target_rows += extents.count(counted, *spec.index_into);
+                     }
+                     CopyShifted<T>(from, bytes, target_rows, next);
+                     next += bytes;
+                   });
+    });
+  } else {
+    ForEachGraph(extents, t, spec.component, row_bytes,
+                 [&](size_t /*g*/, const char* from, size_t bytes) {
+                   std::memcpy(next, from, bytes);
+                   next += bytes;
+                 });
+  }
+  const auto padding_bytes =
+      batch.rows[spec.component] * row_bytes - static_cast<uint64_t>(next - data);
   if (padding_bytes == 0) return;
   if (!spec.index_into) {
     Fill(next, padding_bytes, spec.padding_value);
@@ -190,7 +254,11 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
   batch.graph_ids.reserve(graphs.size());
   batch.sizes.reserve(graphs.size() * l);
   batch.real_rows.assign(l + 1, 0);
-  for (const GraphRef& graph : graphs) {
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    if (const size_t ahead = g + 2 * kGraphsAhead; ahead < graphs.size()) {
+      graphs[ahead].chunk->Prefetch(graphs[ahead].index);
+    }
+    const GraphRef& graph = graphs[g];
     const auto tuple = graph.chunk->sizes().tuple(graph.index);
     batch.graph_ids.push_back(graph.chunk->sizes().graph_id(graph.index));
     batch.sizes.insert(batch.sizes.end(), tuple.begin(), tuple.end());
@@ -222,15 +290,17 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
   if (layout.padding() == Padding::kGraph && batch.real_rows[l] >= batch.rows[l]) {
     return absl::InternalError("batch: no graph is left for padding");
   }
+  const RowExtents extents(graphs, batch);
   TensorPlan plan;
   for (size_t t = 0; t < layout.schema().tensors().size(); ++t) {
     const TensorSpec& spec = layout.schema().tensors()[t];
     const uint64_t rows = batch.rows[spec.component];
     std::vector<uint64_t> shape = {rows};
     shape.insert(shape.end(), spec.row_shape.begin(), spec.row_shape.end());
-    plan.Add(
-        spec.name, spec.dtype, std::move(shape), rows * layout.schema().row_bytes(t),
-        [&layout, &batch, graphs, t](char* data) { JoinTensor(layout, t, graphs, batch, data); });
+    plan.Add(spec.name, spec.dtype, std::move(shape), rows * layout.schema().row_bytes(t),
+             [&layout, &batch, &extents, t](char* data) {
+               JoinTensor(layout, t, extents, batch, data);
+             });
   }
   for (size_t k = 0; k < l; ++k) AddDerived(layout, k, batch, plan);
   if (layout.derived().masks) {

@@ -54,6 +54,16 @@ class GraphChunk {
     const size_t row_bytes = schema_->row_bytes(t);
     return columns_[t].substr(first_row(i, k) * row_bytes, count(i, k) * row_bytes);
   }
+  // Rows of each component in the graphs before graph i, l of them; those of graph i + 1 follow.
+  // 0 <= i < n. Not for OfSizes().
+  const uint64_t* first_rows(size_t i) const {
+    return first_rows_.data() + i * sizes_.num_components();
+  }
+  // Asks for the memory of graph i's size, id and first rows, which will be looked at soon.
+  void Prefetch(size_t i) const {
+    sizes_.Prefetch(i);
+    if (!first_rows_.empty()) __builtin_prefetch(first_rows(i));
+  }
   // Rows of all graphs of tensor t, dense. Not for OfSizes().
   absl::string_view column(size_t t) const { return columns_[t]; }
   // As many as the schema has tensors, but 0 for OfSizes().

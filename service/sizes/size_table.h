@@ -41,6 +41,12 @@ class SizeTable {
 
   uint64_t graph_id(size_t i) const { return graph_ids_.empty() ? first_id_ + i : graph_ids_[i]; }
 
+  // Asks for the memory of graph i's size and id, which will be looked at soon.
+  void Prefetch(size_t i) const {
+    __builtin_prefetch(counts_.data() + i * num_components_);
+    if (!graph_ids_.empty()) __builtin_prefetch(graph_ids_.data() + i);
+  }
+
  private:
   SizeTable(size_t num_graphs, size_t num_components, std::vector<uint32_t> counts,
             uint64_t first_id, std::vector<uint64_t> graph_ids)

@@ -1,8 +1,9 @@
-"""Fixtures: a real server for the tests that need one."""
+"""Fixtures: real servers for the tests that need one."""
 
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import Iterator
 
 import pytest
@@ -20,10 +21,10 @@ from packhouse import Client, LocalServer
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[LocalServer]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
     if "PACKHOUSED" not in os.environ:
         pytest.skip("PACKHOUSED does not name a server program")
-    with LocalServer() as running:
+    with LocalServer(data_dir=tmp_path_factory.mktemp("data")) as running:
         yield running
     assert running.returncode == 0, "the server did not drain cleanly"
 
@@ -33,3 +34,13 @@ def server() -> Iterator[LocalServer]:
 def client(server: LocalServer) -> Iterator[Client]:
     with Client(server.address) as connected:
         yield connected
+
+
+@pytest.fixture
+def mortal_server(tmp_path: pathlib.Path) -> Iterator[LocalServer]:
+    """One of the test's own, which it may kill and start again on the same folder and socket."""
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    listen = f"unix:{tmp_path}/socket"
+    with LocalServer(listen=listen, data_dir=tmp_path / "data") as running:
+        yield running

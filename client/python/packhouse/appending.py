@@ -92,11 +92,13 @@ class ReliableAppend:
             self._call.cancel()
             self._call = None
 
-    def _start(self) -> None:
+    def _start(self) -> Any:
+        """A new call, which sends all that is unanswered."""
         self._requests = queue.SimpleQueue()
         for request in self._unanswered:
             self._requests.put(request)
         self._call = self._start_call(iter(self._requests.get, None))
+        return self._call
 
     def _end(self) -> None:
         """Ends a call of which every request has been answered."""
@@ -111,10 +113,8 @@ class ReliableAppend:
     def _read_answer(self) -> None:
         """Takes in the answer to the oldest unanswered chunk."""
         while True:
-            if self._call is None:
-                self._start()
             try:
-                answer = next(self._call)
+                answer = next(self._call or self._start())
                 break
             except StopIteration:
                 failure = PackhouseError(
@@ -142,7 +142,7 @@ def chunks_with_groups(
 
     Raises ValueError for a table of another schema, or whose group ids are not as many as graphs.
     """
-    groups = None if group_ids is None else iter(group_ids)
+    groups: Iterator[Any] | None = None if group_ids is None else iter(group_ids)
     for number, table in enumerate(tables):
         # Compared as sent, where two padding values that are not a number are the same.
         if table.schema is not schema and table.schema.to_proto() != schema.to_proto():
@@ -156,9 +156,9 @@ def chunks_with_groups(
 
 
 def _next_ids(
-    groups: Iterator[npt.ArrayLike], number: int, num_graphs: int
+    groups: Iterator[Any], number: int, num_graphs: int
 ) -> npt.NDArray[np.uint64]:
-    given: Any = next(groups, None)
+    given = next(groups, None)
     if given is None:
         raise ValueError(f"group_ids of table {number} are missing")
     ids = convert_exactly(given, np.dtype("<u8"), f"group_ids of table {number}")

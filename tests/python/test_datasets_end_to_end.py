@@ -1,0 +1,316 @@
+"""Durable data sets of a real server."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Iterator
+
+import grpc
+import numpy as np
+import pytest
+from random_graphs import molecules, random_schema, random_table
+
+from packhouse import (
+    GRAPHS,
+    Client,
+    DatasetState,
+    DType,
+    GraphSchema,
+    GraphTable,
+    Histogram,
+    Loader,
+    LocalServer,
+    PackhouseError,
+    TensorSpec,
+    VerifyProgress,
+)
+
+MOLECULES = molecules(np.random.default_rng(0), 300)
+
+
+def parts(table: GraphTable, size: int) -> list[GraphTable]:
+    return [table.slice(start, start + size) for start in range(0, len(table), size)]
+
+
+def stored(server: LocalServer, name: str, graphs: int) -> GraphTable:
+    """All graphs of a sealed data set, in its order."""
+    limits = {"graphs": graphs}
+    with Loader(
+        server.address, dataset=name, job=f"reads-{name}", limits=limits, in_order=True
+    ) as loader:
+        return GraphTable.concatenate([batch.unbatch() for batch in loader])
+
+
+def expect(code: grpc.StatusCode, *words: str) -> pytest.RaisesContext[PackhouseError]:
+    pattern = "".join(f"(?=.*{word})" for word in words)
+    return pytest.raises(PackhouseError, match=f"(?s)^{code.name}: {pattern}")
+
+
+def test_a_data_set_is_as_it_was_created(client: Client) -> None:
+    created = client.create_dataset(
+        "datasets/created", MOLECULES.schema, max_bytes=1 << 30, max_rows={"nodes": 99}
+    )
+    assert created == client.get_dataset("datasets/created")
+    assert created.schema == MOLECULES.schema
+    assert created.state is DatasetState.OPEN
+    assert created.version != 0
+    assert (created.num_graphs, created.num_records) == (0, 0)
+    assert (created.max_bytes, created.max_rows, created.grouped) == (1 << 30, {"nodes": 99}, False)
+    assert created.histogram is None
+    with expect(grpc.StatusCode.ALREADY_EXISTS, "datasets/created"):
+        client.create_dataset("datasets/created")
+    assert client.create_dataset("datasets/sizes", grouped=True).schema == GraphSchema()
+    assert client.get_dataset("datasets/sizes").grouped
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
+def test_a_bad_name_is_refused(client: Client, name: str) -> None:
+    with expect(grpc.StatusCode.INVALID_ARGUMENT):
+        client.create_dataset(name)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graphs_of_any_schema_are_kept_byte_for_byte(
+    server: LocalServer, client: Client, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    schema = random_schema(rng)
+    sent = random_table(rng, schema, 50)
+    name = f"datasets/any-{seed}"
+    client.create_dataset(name, schema)
+    totals = client.append(name, parts(sent, 17), chunk_bytes=300)
+    assert (totals.num_appended, totals.num_repeated, totals.num_graphs) == (50, 0, 50)
+    assert totals.next_sequence == totals.num_chunks + 1 > 3
+    sealed = client.seal_dataset(name)
+    assert (sealed.state, sealed.num_graphs) == (DatasetState.SEALED, 50)
+    assert sealed.num_records == totals.num_chunks
+    assert client.seal_dataset(name) == sealed
+    assert stored(server, name, 50).equals(sent)
+
+
+def test_the_histogram_is_that_of_the_graphs(client: Client) -> None:
+    client.create_dataset("datasets/histogram", MOLECULES.schema)
+    client.append("datasets/histogram", parts(MOLECULES, 100))
+    histogram = client.get_dataset("datasets/histogram", include_histogram=True).histogram
+    expected = Histogram.from_sizes(MOLECULES.sizes)
+    assert histogram is not None
+    order = np.lexsort(histogram.tuples.T[::-1])
+    assert histogram.tuples[order].tolist() == expected.tuples.tolist()
+    assert histogram.counts[order].tolist() == expected.counts.tolist()
+
+
+def test_a_repeated_append_stores_nothing_twice(client: Client) -> None:
+    client.create_dataset("datasets/repeated", MOLECULES.schema)
+    tables = parts(MOLECULES, 30)
+    first = client.append("datasets/repeated", tables[:4], producer="p")
+    assert (first.producer, first.next_sequence, first.num_graphs) == ("p", 5, 120)
+    again = client.append("datasets/repeated", tables, producer="p")
+    assert (again.num_chunks, again.num_repeated) == (10, 4)
+    assert (again.num_appended, again.num_graphs) == (180, 300)
+    other = client.append("datasets/repeated", tables[:1], producer="q", first_sequence=7)
+    assert (other.num_appended, other.next_sequence, other.num_graphs) == (30, 8, 330)
+    # Without a name each call is another producer.
+    assert client.append("datasets/repeated", tables[:1]).num_appended == 30
+    assert client.append("datasets/repeated", tables[:1]).num_appended == 30
+    with pytest.raises(ValueError, match="first_sequence 0"):
+        client.append("datasets/repeated", tables, first_sequence=0)
+
+
+def test_no_tables_are_stored_but_the_data_set_must_be_there(client: Client) -> None:
+    client.create_dataset("datasets/empty")
+    totals = client.append("datasets/empty", [])
+    assert (totals.num_chunks, totals.num_graphs) == (0, 0)
+    with expect(grpc.StatusCode.NOT_FOUND, "datasets/none"):
+        client.append("datasets/none", [])
+
+
+def test_what_the_source_raises_comes_after_its_graphs_are_stored(client: Client) -> None:
+    def broken() -> Iterator[GraphTable]:
+        yield from parts(MOLECULES, 50)[:3]
+        raise KeyError("the disk is gone")
+
+    client.create_dataset("datasets/broken", MOLECULES.schema)
+    with pytest.raises(KeyError, match="the disk is gone"):
+        client.append("datasets/broken", broken())
+    assert client.get_dataset("datasets/broken").num_graphs == 150
+
+
+def test_another_schema_is_refused_before_anything_is_sent(client: Client) -> None:
+    client.create_dataset("datasets/schema", MOLECULES.schema)
+    other = molecules(np.random.default_rng(1), 3)
+    shuffled = GraphSchema(("edges", "nodes"), other.schema.tensors)
+    table = GraphTable(shuffled, other.sizes[:, ::-1], other.tensors)
+    with pytest.raises(ValueError, match="table 1 has another schema"):
+        client.append("datasets/schema", [other, table])
+    assert client.get_dataset("datasets/schema").num_graphs == 3
+
+
+def test_bad_input_ends_the_append_after_what_was_good(client: Client) -> None:
+    client.create_dataset("datasets/bad", MOLECULES.schema, max_rows={"nodes": 200})
+    senders = MOLECULES.tensors["senders"].copy()
+    senders[-1] = MOLECULES.sizes[-1, 0]
+    bad = GraphTable(
+        MOLECULES.schema, MOLECULES.sizes, MOLECULES.tensors | {"senders": senders}, first_id=1000
+    )
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "1299", "senders"):
+        client.append("datasets/bad", [MOLECULES.slice(0, 10), bad])
+    assert client.get_dataset("datasets/bad").num_graphs == 10
+    large = MOLECULES.take([0])
+    rows = {
+        "x": np.zeros((201, 9), np.int16),
+        **{name: column[:0] for name, column in large.tensors.items() if name not in ("x", "y")},
+        "y": large.tensors["y"],
+    }
+    table = GraphTable(MOLECULES.schema, [[201, 0]], rows, graph_ids=[77])
+    with expect(grpc.StatusCode.OUT_OF_RANGE, "77", "201", "200"):
+        client.append("datasets/bad", [table])
+    client.seal_dataset("datasets/bad")
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "datasets/bad"):
+        client.append("datasets/bad", [MOLECULES])
+
+
+def test_a_quota_keeps_what_was_answered(client: Client) -> None:
+    client.create_dataset("datasets/quota", MOLECULES.schema, max_bytes=100_000)
+    with expect(grpc.StatusCode.RESOURCE_EXHAUSTED, "100000"):
+        client.append("datasets/quota", parts(MOLECULES, 10))
+    kept = client.get_dataset("datasets/quota")
+    assert 0 < kept.num_graphs < 300
+    assert 0 < kept.num_bytes <= 100_000
+
+
+def test_group_ids_are_checked(client: Client) -> None:
+    client.create_dataset("datasets/groups", MOLECULES.schema, grouped=True)
+    tables = parts(MOLECULES, 100)
+    with pytest.raises(ValueError, match="group_ids of table 1 are missing"):
+        client.append("datasets/groups", tables, group_ids=[range(100)])
+    with pytest.raises(ValueError, match=r"group_ids of table 0 have shape \(99,\)"):
+        client.append("datasets/groups", tables, group_ids=[range(99)])
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "group_ids"):
+        client.append("datasets/groups", tables)
+    client.create_dataset("datasets/no-groups", MOLECULES.schema)
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "group_ids"):
+        client.append("datasets/no-groups", tables, group_ids=[range(100)] * 3)
+
+
+def test_data_sets_are_listed_by_name_in_pages(client: Client) -> None:
+    names = [f"datasets/listed/{number}" for number in range(7)]
+    for name in reversed(names):
+        client.create_dataset(name)
+    listed = [dataset.name for dataset in client.list_datasets(page_size=2)]
+    assert listed == sorted(listed)
+    assert [name for name in listed if name in names] == names
+    assert listed == [dataset.name for dataset in client.list_datasets()]
+
+
+def test_a_deleted_name_is_free_again(client: Client) -> None:
+    client.create_dataset("datasets/deleted", MOLECULES.schema)
+    client.append("datasets/deleted", [MOLECULES])
+    client.delete_dataset("datasets/deleted")
+    for gone in (client.delete_dataset, client.get_dataset, client.seal_dataset):
+        with expect(grpc.StatusCode.NOT_FOUND, "datasets/deleted"):
+            gone("datasets/deleted")
+    with expect(grpc.StatusCode.NOT_FOUND, "datasets/deleted"):
+        client.verify_dataset("datasets/deleted")
+    assert client.create_dataset("datasets/deleted").num_graphs == 0
+
+
+def test_a_sound_data_set_is_verified_to_the_end(client: Client) -> None:
+    client.create_dataset("datasets/verified", MOLECULES.schema)
+    client.append("datasets/verified", parts(MOLECULES, 10))
+    reports: list[VerifyProgress] = []
+    verification = client.verify_dataset("datasets/verified", reports.append)
+    assert verification.is_sound
+    assert (verification.num_records, verification.num_damaged) == (30, 0)
+    assert verification.num_bytes == reports[-1].num_bytes_total
+    assert reports == sorted(reports, key=lambda report: report.num_records)
+    assert {report.num_records_total for report in reports} == {30}
+
+    def stop(report: VerifyProgress) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        client.verify_dataset("datasets/verified", stop)
+
+
+def test_a_damaged_record_is_named_and_the_rest_is_served(
+    mortal_server: LocalServer, tmp_path: pathlib.Path
+) -> None:
+    schema = GraphSchema(("nodes",), (TensorSpec("name", DType.UINT8, GRAPHS, (16,)),))
+    names = np.array([list(b"this is graph %02d" % number) for number in range(20)], np.uint8)
+    table = GraphTable(schema, np.ones((20, 1), np.uint32), {"name": names})
+    with Client(mortal_server.address) as client:
+        client.create_dataset("marked", schema)
+        client.append("marked", parts(table, 4))
+        client.seal_dataset("marked")
+    mortal_server.stop()
+    flipped = 0
+    for path in (tmp_path / "data" / "datasets").rglob("*.mdb"):
+        content = path.read_bytes()
+        flipped += content.count(b"this is graph 09")
+        path.write_bytes(content.replace(b"this is graph 09", b"that is graph 09"))
+    assert flipped > 0
+    mortal_server.start()
+    with Client(mortal_server.address) as client:
+        verification = client.verify_dataset("marked")
+        assert not verification.is_sound
+        (damaged,) = verification.damaged
+        assert (damaged.record, damaged.first_graph, damaged.num_graphs) == (2, 8, 4)
+        assert damaged.message
+    with expect(grpc.StatusCode.DATA_LOSS, "record 2"):
+        stored(mortal_server, "marked", 20)
+    with Loader(
+        mortal_server.address,
+        dataset="marked",
+        job="rest",
+        limits={"graphs": 3},
+        subset=[range(0, 8), range(12, 20)],
+    ) as loader:
+        ids = np.concatenate([batch.graph_ids for batch in loader])
+    assert sorted(ids.tolist()) == [*range(8), *range(12, 20)]
+
+
+def test_appends_survive_a_server_that_is_killed(mortal_server: LocalServer) -> None:
+    def tables() -> Iterator[GraphTable]:
+        for number, table in enumerate(parts(MOLECULES, 10)):
+            if number % 9 == 5:
+                mortal_server.kill()
+                mortal_server.start()
+            yield table
+
+    with Client(mortal_server.address) as client:
+        client.create_dataset("survives", MOLECULES.schema)
+        totals = client.append("survives", tables())
+        assert (totals.num_chunks, totals.num_graphs) == (30, 300)
+        assert totals.num_appended + 10 * totals.num_repeated == 300
+        client.seal_dataset("survives")
+    assert stored(mortal_server, "survives", 300).equals(MOLECULES)
+
+
+def test_a_server_that_stays_away_is_given_up(mortal_server: LocalServer) -> None:
+    def tables() -> Iterator[GraphTable]:
+        yield MOLECULES
+        mortal_server.kill()
+        yield MOLECULES
+
+    with Client(mortal_server.address) as client:
+        client.create_dataset("away", MOLECULES.schema)
+        with expect(grpc.StatusCode.UNAVAILABLE):
+            client.append("away", tables(), retry_timeout=0.3)
+
+
+def test_a_server_without_a_folder_says_so() -> None:
+    try:
+        without = LocalServer()
+    except FileNotFoundError:
+        pytest.skip("PACKHOUSED does not name a server program")
+    with without, Client(without.address) as client:
+        for call in (client.create_dataset, client.get_dataset, client.verify_dataset):
+            with expect(grpc.StatusCode.FAILED_PRECONDITION):
+                call("any")
+        with expect(grpc.StatusCode.FAILED_PRECONDITION):
+            list(client.list_datasets())
+        with expect(grpc.StatusCode.FAILED_PRECONDITION):
+            client.delete_job("any")
+        with Loader(without.address, dataset="any", job="any", limits={"graphs": 1}) as loader:
+            with expect(grpc.StatusCode.FAILED_PRECONDITION):
+                next(loader)
