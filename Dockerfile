@@ -23,7 +23,10 @@ RUN --mount=type=bind,source=deploy,target=/deploy \
     /deploy/install-packages.sh runtime && apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/release/service/packhoused \
                   /src/build/release/client/cli/packhouse /usr/local/bin/
-# A number, so that Kubernetes can tell that it is not root; nothing is written to disk.
+# For --data-dir=/data: an empty named volume that is mounted here takes over the owner. Not a VOLUME,
+# which would keep data sets in a nameless one that goes with the container; nothing else is written.
+RUN install -d -o 65532 -g 65532 /data
+# A number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
 # gRPC; /metrics, /healthz and /readyz.
 EXPOSE 50051 9464

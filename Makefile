@@ -5,9 +5,11 @@ PYTHON ?= /usr/bin/python3
 BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
+# Real graphs, where the folder of shared data is there.
+GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test demo asan tsan fuzz bench bench-planning lint clean
+.PHONY: help packages build test demo asan tsan fuzz bench bench-planning soak lint clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +65,13 @@ bench-planning: packages  ## The tables of docs/planning.md, checked against the
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_planning_table
 	build/release/tests/benchmarks/packhouse_planning_table $(TABLE_FLAGS)
+
+soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/soak.py \
+	  --packhoused build/release/service/packhoused --kills 100 \
+	  $(if $(wildcard $(GRAPHS)),--dataset $(GRAPHS) --split $(GRAPHS:.npz=_split.npz)) $(SOAK_FLAGS)
 
 lint: packages  ## clang-format and clang-tidy, warnings as errors
 	cmake --preset release -DPACKHOUSE_TESTS=ON

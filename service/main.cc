@@ -19,6 +19,7 @@
 #include "service/options.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/server.h"
+#include "service/rpc/tcp_congestion.h"
 #include "service/version.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -92,6 +93,12 @@ int Run(const Options& options, const sigset_t& signals) {
   auto server = rpc::Server::Start(options.server, &clock, &metrics, &metrics, datasets->get(),
                                    ledger->get());
   if (!server.ok()) return Fail(server.status());
+  if (!options.tcp_congestion.empty()) {
+    const absl::Status set = rpc::SetTcpCongestion((*server)->address(), options.tcp_congestion);
+    if (!set.ok()) {
+      return Fail(absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message())));
+    }
+  }
   metrics.SetDelivery([&server] { return (*server)->delivery(); });
 
   std::unique_ptr<metrics::HttpEndpoint> http;

@@ -47,6 +47,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path");
   app.add_option("--http-listen", options.http_address,
                  "/metrics, /healthz, /readyz: host:port; \"\" for none");
+  app.add_option(
+      "--tcp-congestion", options.tcp_congestion,
+      "TCP congestion control of gRPC's connections, e.g. reno or cubic where the system "
+      "has bbr and clients are on this machine; \"\" for the system's");
   app.add_option("--drain-timeout", drain_timeout,
                  "how long open streams may work on after SIGTERM")
       ->check(DurationFrom(absl::ZeroDuration()));

@@ -16,7 +16,8 @@ struct Options {
   // Where data sets and epochs are kept. Empty: nowhere, the server has none.
   std::string data_dir;
   uint64_t max_store_bytes = uint64_t{64} << 30;
-  std::string http_address;  // Empty: no HTTP.
+  std::string http_address;    // Empty: no HTTP.
+  std::string tcp_congestion;  // Empty: the system's.
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";
 };

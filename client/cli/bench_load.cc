@@ -23,7 +23,10 @@ class LoadStream::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, 
       : stream_(stream),
         first_(ToByteBuffer(stream->request_)),
         acknowledge_at_(std::max(1U, stream->request_.max_in_flight() / 4)),
-        start_(MonotonicNanos()) {
+        start_(MonotonicNanos()) {}
+
+  // Callbacks may come at once: not under the stream's mutex.
+  void Begin() {
     stream_->stub_.PrepareBidiStreamingCall(&context_, kLoadMethod, {}, this);
     StartRead(&response_);
     StartWriteLast(&first_, {});
@@ -99,11 +102,14 @@ LoadStream::LoadStream(std::shared_ptr<grpc::Channel> channel, v1::LoadRequest r
 LoadStream::~LoadStream() = default;
 
 void LoadStream::Start() {
-  const absl::MutexLock lock(&mutex_);
-  StartCall();
+  Call* call = nullptr;
+  {
+    const absl::MutexLock lock(&mutex_);
+    call_ = std::make_unique<Call>(this);
+    call = call_.get();
+  }
+  call->Begin();
 }
-
-void LoadStream::StartCall() { call_ = std::make_unique<Call>(this); }
 
 bool LoadStream::has_ended() {
   const absl::MutexLock lock(&mutex_);
@@ -118,23 +124,28 @@ void LoadStream::Cancel() {
 
 absl::Status LoadStream::Wait() {
   const absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(+[](LoadStream* stream) { return stream->IsOver(); }, this));
+  mutex_.Await(absl::Condition(
+      +[](LoadStream* stream) { return stream->IsOver(); }, this));
   return *status_;
 }
 
 void LoadStream::OnCallDone(const absl::Status& status) {
-  const absl::MutexLock lock(&mutex_);
-  const std::unique_ptr<Call> done = std::move(call_);
-  if (is_cancelled_ && (status.ok() || absl::IsCancelled(status))) {
-    status_ = absl::OkStatus();
-  } else if (!acknowledge_status_.ok()) {
-    status_ = acknowledge_status_;
-  } else if (!status.ok()) {
-    status_ = status;
-  } else {
+  std::unique_ptr<Call> done;
+  {
+    const absl::MutexLock lock(&mutex_);
+    done = std::move(call_);
+    if (!acknowledge_status_.ok()) {
+      status_ = acknowledge_status_;
+    } else if (is_cancelled_ && (status.ok() || absl::IsCancelled(status))) {
+      status_ = absl::OkStatus();
+    } else if (!status.ok()) {
+      status_ = status;
+    }
+    // Behind the lock, this may be gone.
+    if (status_.has_value()) return;
     request_.mutable_epoch()->set_epoch(request_.epoch().epoch() + 1);
-    StartCall();
   }
+  Start();
 }
 
 void LoadStream::Acknowledge(std::unique_ptr<Acknowledgement> acknowledgement) {
@@ -143,16 +154,16 @@ void LoadStream::Acknowledge(std::unique_ptr<Acknowledgement> acknowledgement) {
     ++num_acknowledging_;
   }
   Acknowledgement* const call = acknowledgement.release();
-  loader_->async()->Acknowledge(
-      &call->context, &call->request, &call->response, [this, call](const grpc::Status& status) {
-        const std::unique_ptr<Acknowledgement> owned(call);
-        const absl::MutexLock lock(&mutex_);
-        if (!status.ok() && !is_cancelled_) {
-          acknowledge_status_ = ToAbslStatus(status);
-          if (call_ != nullptr) call_->Cancel();
-        }
-        --num_acknowledging_;
-      });
+  loader_->async()->Acknowledge(&call->context, &call->request, &call->response,
+                                [this, call](const grpc::Status& status) {
+                                  const std::unique_ptr<Acknowledgement> owned(call);
+                                  const absl::MutexLock lock(&mutex_);
+                                  if (!status.ok() && !is_cancelled_) {
+                                    acknowledge_status_ = ToAbslStatus(status);
+                                    if (call_ != nullptr) call_->Cancel();
+                                  }
+                                  --num_acknowledging_;
+                                });
 }
 
 }  // namespace packhouse::client

@@ -36,7 +36,6 @@ class LoadStream final : public BenchStream {
   class Call;
   struct Acknowledgement;
 
-  void StartCall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnCallDone(const absl::Status& status);
   void Acknowledge(std::unique_ptr<Acknowledgement> acknowledgement);
   bool IsOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

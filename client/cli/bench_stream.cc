@@ -54,7 +54,7 @@ void CycleStream::Cancel() {
 absl::Status CycleStream::Wait() {
   const absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
-      +[](const std::optional<absl::Status>* status) { return status->has_value(); }, &status_));
+      +[](std::optional<absl::Status>* status) { return status->has_value(); }, &status_));
   return *status_;
 }
 

@@ -64,7 +64,8 @@ using MessageReader =
     std::function<absl::StatusOr<std::optional<uint64_t>>(const grpc::ByteBuffer& message)>;
 
 // One call of bytes: a first message, then others again and again, as fast as they go.
-class CycleStream final : public BenchStream, private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+class CycleStream final : public BenchStream,
+                          private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   // `cycle`, which begins at `first_of_cycle` and must outlive the stream, may be null: then the
   // requests end with the first.

@@ -162,6 +162,8 @@ TEST_F(DatasetAppenderTest, BrokenStreamsLoseNothingAndRepeatNothing) {
 
 TEST_F(DatasetAppenderTest, AServerThatComesBackIsWaitedFor) {
   DatasetAppenderOptions options = Options();
+  // So that the first chunk is answered: gRPC's server does not break a stream that only begins.
+  options.max_unanswered = 1;
   int waits = 0;
   options.retry.connect_timeout = absl::Milliseconds(1);
   options.retry.sleep = [&](absl::Duration) {
@@ -169,6 +171,7 @@ TEST_F(DatasetAppenderTest, AServerThatComesBackIsWaitedFor) {
   };
   DatasetAppender appender(server_.Channel(), options);
   EXPECT_THAT(appender.Append(1, Chunk(5)), IsOk());
+  EXPECT_EQ(answers_.size(), 1);
   server_.Stop();
   EXPECT_THAT(appender.Append(2, Chunk(6)), IsOk());
   EXPECT_THAT(appender.Finish(), IsOk());

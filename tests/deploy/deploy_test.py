@@ -7,16 +7,21 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
+import time
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Any, Final, Iterator, NamedTuple
 
+import grpc
 import numpy as np
 import pytest
 import yaml
 
 from packhouse import Client, LocalServer, PackOptions
+from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DEPLOY: Final = ROOT / "deploy"
@@ -35,7 +40,7 @@ GRAFANA_VALUES: Final = {
 # In the same texts: of docker, cmake, kubectl, prometheus and the packhouse command.
 FLAGS_OF_OTHER_PROGRAMS: Final = {
     *("--build-arg", "--detach", "--from", "--health-cmd", "--interval", "--mount", "--name"),
-    *("--publish", "--rm", "--start-period", "--stop-timeout", "--tag", "--timeout"),
+    *("--publish", "--read-only", "--rm", "--start-period", "--stop-timeout", "--tag", "--timeout"),
     *("--build", "--config.file", "--limit", "--preset", "--server", "--sizes"),
     *("--storage.tsdb.path", "--target"),
 }
@@ -55,32 +60,47 @@ def promtool(*arguments: str | Path, text: str = "") -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def manifest(kind: str) -> Any:
-    """The one Kubernetes object of this kind."""
-    objects = [
-        document
-        for path in KUBERNETES.glob("*.yaml")
-        for document in yaml.safe_load_all(path.read_text())
-    ]
-    (found,) = (one for one in objects if one["kind"] == kind)
-    return found
+class Workload(NamedTuple):
+    """One folder of deploy/kubernetes: what it is applied with, and the kind that runs the pods."""
+
+    folder: Path
+    kind: str
+
+    def manifest(self, kind: str) -> Any:
+        """The one Kubernetes object of this kind."""
+        objects = [
+            document
+            for path in self.folder.glob("*.yaml")
+            for document in yaml.safe_load_all(path.read_text())
+        ]
+        (found,) = (one for one in objects if one["kind"] == kind)
+        return found
+
+    def pod(self) -> Any:
+        """The pod template."""
+        return self.manifest(self.kind)["spec"]["template"]
+
+    def container(self) -> Any:
+        (only,) = self.pod()["spec"]["containers"]
+        return only
+
+    def argument(self, flag: str) -> str:
+        """The value that the pods give a flag."""
+        given: list[str] = self.container()["args"]
+        (value,) = (text.partition("=")[2] for text in given if text.partition("=")[0] == flag)
+        return value
 
 
-def pod() -> Any:
-    """The Deployment's pod template."""
-    return manifest("Deployment")["spec"]["template"]
+STATELESS: Final = Workload(KUBERNETES, "Deployment")
+DATASETS: Final = Workload(KUBERNETES / "datasets", "StatefulSet")
+each_workload = pytest.mark.parametrize("workload", [STATELESS, DATASETS], ids=lambda w: w.kind)
 
 
-def container() -> Any:
-    (only,) = pod()["spec"]["containers"]
-    return only
-
-
-def argument(flag: str) -> str:
-    """The value that the Deployment gives a flag."""
-    given: list[str] = container()["args"]
-    (value,) = (text.partition("=")[2] for text in given if text.partition("=")[0] == flag)
-    return value
+def bytes_of(quantity: str) -> int:
+    """Of a Kubernetes quantity such as 8Gi."""
+    found = re.fullmatch(r"(\d+)Gi", quantity)
+    assert found is not None, quantity
+    return int(found[1]) << 30
 
 
 def seconds(duration: str) -> int:
@@ -118,8 +138,8 @@ class MetricsPage(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer() as running:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    with LocalServer(arguments=["--data-dir", str(tmp_path_factory.mktemp("data"))]) as running:
         yield running
 
 
@@ -130,19 +150,92 @@ def fetch(server: LocalServer, path: str) -> str:
     return text
 
 
+def load_requests(job: str) -> tuple[list[dataset_pb2.AppendRequest], loader_pb2.LoadRequest]:
+    """What stores eight graphs of one node as data set `d`, and what loads them two by two."""
+    append = dataset_pb2.AppendRequest(dataset="d")
+    append.graphs.sizes.num_graphs = 8
+    append.graphs.sizes.counts = np.tile(np.array([1, 0], "<u4"), 8).tobytes()
+    load = loader_pb2.LoadRequest(max_in_flight=2)
+    load.epoch.dataset, load.epoch.job = "d", job
+    load.epoch.profiles.add().shapes.add().capacities.add(component="graphs", rows=2)
+    load.ranked.num_ranks = 1
+    return [append], load
+
+
 @pytest.fixture(scope="module")
 def page(server: LocalServer) -> MetricsPage:
-    """The page of a server that has packed a stream, so that every family has samples."""
+    """The page of a server in the midst of an epoch, and after a stream, so that every family has
+    samples."""
     with Client(server.address) as client:
         sizes = np.array([[3, 4], [5, 6]])
         assert list(client.pack_sizes([sizes], PackOptions({"nodes": 10, "edges": 10})))
-    text = fetch(server, "/metrics")
+    with grpc.insecure_channel(server.address) as channel:
+        datasets = dataset_pb2_grpc.DatasetServiceStub(channel)
+        appends, load = load_requests(job="train")
+        datasets.CreateDataset(dataset_pb2.CreateDatasetRequest(name="d"))
+        assert [answer.num_graphs for answer in datasets.Append(iter(appends))] == [8]
+        datasets.SealDataset(dataset_pb2.SealDatasetRequest(name="d"))
+        responses = loader_pb2_grpc.LoaderServiceStub(channel).Load(load)
+        opened, batch = next(responses).opened, next(responses).batch
+        loader_pb2_grpc.LoaderServiceStub(channel).Acknowledge(
+            loader_pb2.AcknowledgeRequest(
+                job="train",
+                generation=opened.generation,
+                session=opened.session,
+                batches=[batch.batch.id],
+            )
+        )
+        text = fetch(server, "/metrics")
+        responses.cancel()
     series = [line for line in text.splitlines() if line and not line.startswith("#")]
     return MetricsPage(
         text,
         {re.split(r"[{ ]", line, maxsplit=1)[0] for line in series},
         {label for line in series for label in re.findall(r'[{,](\w+)="', line)},
     )
+
+
+class PrometheusProcess:
+    """A Prometheus with the configuration `prometheus.yml` of a folder, for a `with` block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> PrometheusProcess:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        with (self._folder / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={self._folder / 'prometheus.yml'}",
+                    f"--storage.tsdb.path={self._folder / 'tsdb'}",
+                    f"--web.listen-address={self._address}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def await_samples(self, query: str, within: float = 30.0) -> list[dict[str, Any]]:
+        """What an instant query gives, once it gives anything."""
+        url = f"http://{self._address}/api/v1/query?query={urllib.parse.quote(query)}"
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            assert self._process.poll() is None, (self._folder / "log").read_text()
+            try:
+                with urllib.request.urlopen(url) as response:
+                    samples: list[dict[str, Any]] = json.load(response)["data"]["result"]
+            except OSError:  # It does not listen yet.
+                samples = []
+            if samples:
+                return samples
+        raise AssertionError(f"no samples of {query}: {(self._folder / 'log').read_text()}")
 
 
 def rules() -> list[dict[str, Any]]:
@@ -182,15 +275,38 @@ def test_yaml_parses(path: Path) -> None:
     assert documents and all(isinstance(document, dict) for document in documents)
 
 
-def test_kustomization_lists_every_manifest() -> None:
-    files = {path.name for path in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
-    assert set(manifest("Kustomization")["resources"]) == files
+@each_workload
+def test_kustomization_lists_every_manifest(workload: Workload) -> None:
+    files = {path.name for path in workload.folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert set(workload.manifest("Kustomization")["resources"]) == files
 
 
-def test_the_server_starts_with_the_arguments_of_the_deployment() -> None:
-    with LocalServer(arguments=container()["args"]) as server:
+def test_both_workloads_can_be_applied_together() -> None:
+    """No object of one replaces one of the other, and neither takes the other's pods."""
+    objects = [
+        (document["kind"], document["metadata"]["name"])
+        for path in KUBERNETES.rglob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text())
+        if document["kind"] != "Kustomization"
+    ]
+    assert len(set(objects)) == len(objects)
+    for one, other in itertools.permutations((STATELESS, DATASETS)):
+        selected = one.manifest("Service")["spec"]["selector"].items()
+        assert not selected <= other.pod()["metadata"]["labels"].items()
+
+
+@each_workload
+def test_the_server_starts_with_the_arguments_of_the_pods(
+    workload: Workload, tmp_path: Path
+) -> None:
+    arguments = [
+        text.replace("--data-dir=/data", f"--data-dir={tmp_path}")
+        for text in workload.container()["args"]
+    ]
+    with LocalServer(arguments=arguments) as server:
         assert server.address
     assert server.returncode == 0
+    assert any(tmp_path.iterdir()) == (workload is DATASETS)
 
 
 def test_every_flag_that_is_named_exists() -> None:
@@ -205,20 +321,22 @@ def test_every_flag_that_is_named_exists() -> None:
 
 def test_ports_agree() -> None:
     defaults = dict(re.findall(r"--((?:http-)?listen) TEXT=\S+?:(\d+)", packhoused_help()))
-    grpc, http = int(defaults["listen"]), int(defaults["http-listen"])
-    assert not any(re.match("--(http-)?listen", text) for text in container()["args"])
+    grpc_port, http = int(defaults["listen"]), int(defaults["http-listen"])
 
     (exposed,) = instructions("EXPOSE")
-    assert [int(port) for port in exposed.split()] == [grpc, http]
+    assert [int(port) for port in exposed.split()] == [grpc_port, http]
     (check,) = instructions("HEALTHCHECK")
     assert f"/dev/tcp/127.0.0.1/{http} " in check
 
-    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
-    assert ports == {"grpc": grpc, "http": http}
-    service = {port["name"]: port for port in manifest("Service")["spec"]["ports"]}
-    assert {name: port["port"] for name, port in service.items()} == ports
-    assert all(port["targetPort"] == name for name, port in service.items())
-    assert pod()["metadata"]["annotations"]["prometheus.io/port"] == str(http)
+    for workload in (STATELESS, DATASETS):
+        container = workload.container()
+        assert not any(re.match("--(http-)?listen", text) for text in container["args"])
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        assert ports == {"grpc": grpc_port, "http": http}
+        service = {port["name"]: port for port in workload.manifest("Service")["spec"]["ports"]}
+        assert {name: port["port"] for name, port in service.items()} == ports
+        assert all(port["targetPort"] == name for name, port in service.items())
+        assert workload.pod()["metadata"]["annotations"]["prometheus.io/port"] == str(http)
 
     (scrape,) = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
     assert scrape["static_configs"][0]["targets"] == [f"localhost:{http}"]
@@ -235,58 +353,115 @@ def test_health_check_of_the_image_tells_a_live_server_from_a_dead_one() -> None
     assert dead.returncode != 0
 
 
+@each_workload
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
-def test_probes_ask_pages_that_are_served(server: LocalServer, probe: str) -> None:
-    get = container()[probe]["httpGet"]
+def test_probes_ask_pages_that_are_served(
+    server: LocalServer, workload: Workload, probe: str
+) -> None:
+    get = workload.container()[probe]["httpGet"]
     assert get["port"] == "http"
     assert fetch(server, get["path"])
 
 
-def test_pods_are_given_longer_to_end_than_the_server_drains() -> None:
-    grace = pod()["spec"]["terminationGracePeriodSeconds"]
-    assert grace > seconds(argument("--drain-timeout"))
+@each_workload
+def test_pods_are_given_longer_to_end_than_the_server_drains(workload: Workload) -> None:
+    grace = workload.pod()["spec"]["terminationGracePeriodSeconds"]
+    assert grace > seconds(workload.argument("--drain-timeout"))
 
 
-def test_streams_cannot_outgrow_the_memory_of_a_pod() -> None:
+@each_workload
+def test_streams_cannot_outgrow_the_memory_of_a_pod(workload: Workload) -> None:
     streams, pending, message = (
-        int(argument(flag))
+        int(workload.argument(flag))
         for flag in ("--max-streams", "--max-pending-bytes", "--max-message-bytes")
     )
-    limit = re.fullmatch(r"(\d+)Gi", container()["resources"]["limits"]["memory"])
-    assert limit is not None
     # Two chunks in, two batches out.
-    assert streams * (pending + 4 * message) < int(limit[1]) << 30
+    needed = streams * (pending + 4 * message)
+    assert needed < bytes_of(workload.container()["resources"]["limits"]["memory"])
 
     (alert,) = (rule for rule in rules() if rule.get("alert") == "PackhousePendingBytesHigh")
     assert 0 < int(alert["expr"].rpartition(">")[2]) < streams * pending
 
 
-def test_selectors_select_the_pods() -> None:
-    labels = pod()["metadata"]["labels"].items()
-    (spread,) = pod()["spec"]["topologySpreadConstraints"]
-    for selector in (
-        manifest("Service")["spec"]["selector"],
-        manifest("Deployment")["spec"]["selector"]["matchLabels"],
-        manifest("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
-        spread["labelSelector"]["matchLabels"],
-    ):
+def test_data_sets_have_one_writer_with_a_volume_that_it_can_write() -> None:
+    stateful = DATASETS.manifest("StatefulSet")["spec"]
+    assert stateful["replicas"] == 1
+    assert stateful["serviceName"] == DATASETS.manifest("Service")["metadata"]["name"]
+    (claim,) = stateful["volumeClaimTemplates"]
+    (mount,) = DATASETS.container()["volumeMounts"]
+    assert mount == {"name": claim["metadata"]["name"], "mountPath": DATASETS.argument("--data-dir")}
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    # What both stores map, at most: see LmdbDatasetStore::Options and LmdbRecordLog::Options.
+    datasets = int(DATASETS.argument("--max-store-bytes")) * 5 // 4 + (256 << 20)
+    ledger = 4 * (1 << 30) + (256 << 20)
+    assert datasets + ledger < bytes_of(claim["spec"]["resources"]["requests"]["storage"])
+
+    # The image's user, and a folder that is there and belongs to it.
+    (user,) = instructions("USER")
+    rights = DATASETS.pod()["spec"]["securityContext"]
+    assert user == f"{rights['runAsUser']}:{rights['runAsGroup']}"
+    assert rights["fsGroup"] == rights["runAsGroup"]
+    (made,) = (text for text in instructions("RUN") if text.startswith("install -d"))
+    uid, gid = user.split(":")
+    assert made == f"install -d -o {uid} -g {gid} {mount['mountPath']}"
+    assert not instructions("VOLUME")
+
+
+def test_the_stateless_pods_keep_nothing() -> None:
+    assert not any(text.startswith("--data-dir") for text in STATELESS.container()["args"])
+    assert "volumes" not in STATELESS.pod()["spec"]
+
+
+def test_defaults_that_the_pods_spell_out_are_the_defaults() -> None:
+    """So that who changes a default sees that it is also here."""
+    for flag in ("--lease-duration", "--max-epochs", "--append-threads", "--max-store-bytes"):
+        default = re.search(rf"{flag} [^\n=]*=(\w+)", packhoused_help())
+        assert default is not None, flag
+        assert DATASETS.argument(flag) == default[1]
+
+
+@each_workload
+def test_selectors_select_the_pods(workload: Workload) -> None:
+    labels = workload.pod()["metadata"]["labels"].items()
+    selectors = [
+        workload.manifest("Service")["spec"]["selector"],
+        workload.manifest(workload.kind)["spec"]["selector"]["matchLabels"],
+    ]
+    if workload is STATELESS:
+        (spread,) = workload.pod()["spec"]["topologySpreadConstraints"]
+        selectors.append(workload.manifest("PodDisruptionBudget")["spec"]["selector"]["matchLabels"])
+        selectors.append(spread["labelSelector"]["matchLabels"])
+    for selector in selectors:
         assert selector and selector.items() <= labels
-    assert pod()["spec"]["serviceAccountName"] == manifest("ServiceAccount")["metadata"]["name"]
+    account = workload.manifest("ServiceAccount")["metadata"]["name"]
+    assert workload.pod()["spec"]["serviceAccountName"] == account
 
 
-def test_the_image_runs_without_rights() -> None:
+@each_workload
+def test_the_image_runs_without_rights(workload: Workload) -> None:
     (user,) = instructions("USER")
     uid, _, gid = user.partition(":")
     assert int(uid) > 0 and int(gid) > 0
-    assert pod()["spec"]["securityContext"]["runAsNonRoot"] is True
-    rights = container()["securityContext"]
+    assert workload.pod()["spec"]["securityContext"]["runAsNonRoot"] is True
+    rights = workload.container()["securityContext"]
     assert rights["readOnlyRootFilesystem"] is True
     assert rights["allowPrivilegeEscalation"] is False
     assert rights["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is missing")
+@each_workload
+def test_kustomize_builds(workload: Workload) -> None:
+    done = subprocess.run(
+        ["kubectl", "kustomize", workload.folder], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {one["kind"] for one in yaml.safe_load_all(done.stdout)} >= {workload.kind, "Service"}
+
+
 def test_versions_agree() -> None:
-    assert container()["image"] == f"packhouse:{version()}"
+    for workload in (STATELESS, DATASETS):
+        assert workload.container()["image"] == f"packhouse:{version()}"
     (label,) = (text for text in instructions("LABEL") if "image.version" in text)
     assert f'org.opencontainers.image.version="{version()}"' in label
 
@@ -356,3 +531,35 @@ def test_promtool_parses_the_queries_of_the_dashboard(tmp_path: Path) -> None:
 @needs_promtool
 def test_promtool_accepts_the_metrics_page(page: MetricsPage) -> None:
     promtool("check", "metrics", text=page.text)
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is missing")
+def test_prometheus_scrapes_the_server(
+    server: LocalServer, page: MetricsPage, tmp_path: Path
+) -> None:
+    """A real one, with the rules: it takes every sample, and keeps the label of the job."""
+    assert 'training_job="train"' in page.text
+    config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+    config["rule_files"] = [str(RULES)]
+    config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "200ms"}
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [server.http_address]}]
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    with PrometheusProcess(tmp_path) as prometheus, grpc.insecure_channel(server.address) as channel:
+        # The worker comes back and holds its batches.
+        _, load = load_requests(job="train")
+        responses = loader_pb2_grpc.LoaderServiceStub(channel).Load(load)
+        assert next(responses).opened.num_steps == 4
+        (left,) = prometheus.await_samples('packhouse_epoch_batches_left{training_job="train"}')
+        assert left["metric"]["job"] == "packhouse"
+        assert left["value"][1] == "3"
+        (ratio,) = prometheus.await_samples("packhouse_epoch_progress_ratio")
+        assert ratio["value"][1] == "0.25"
+        (durable,) = prometheus.await_samples(
+            'packhouse_commits_total{store="datasets", result="durable"} > 0'
+        )
+        assert int(durable["value"][1]) >= 3
+        (filled,) = prometheus.await_samples(
+            'packhouse_store_bytes{store="delivery"} / packhouse_store_max_bytes'
+        )
+        assert 0 < float(filled["value"][1]) < 0.001
+        responses.cancel()

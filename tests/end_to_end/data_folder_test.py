@@ -58,16 +58,23 @@ def test_what_was_acknowledged_survives_the_server(
             assert server.process.wait(20) == (0 if sent is signal.SIGTERM else -sent)
 
 
+def sample(page: str, series: str) -> float:
+    """The value of one series of a page of /metrics."""
+    (found,) = re.findall(rf"^{re.escape(series)} (\S+)$", page, re.MULTILINE)
+    return float(found)
+
+
 def test_commits_and_bytes_are_counted(tmp_path: pathlib.Path) -> None:
     with ServerProcess("--data-dir", str(tmp_path)) as server:
         append(server.address, 7)
         page = server.get("/metrics")[1]
-    commits = re.search(r'^packhouse_commits_total{result="durable"} (\d+)$', page, re.MULTILINE)
-    assert commits is not None
-    assert int(commits.group(1)) >= 2
-    stored = re.search(r"^packhouse_store_bytes (\d+)$", page, re.MULTILINE)
-    assert stored is not None
-    assert int(stored.group(1)) > 0
+    assert sample(page, 'packhouse_commits_total{result="durable",store="datasets"}') >= 2
+    assert sample(page, 'packhouse_store_bytes{store="datasets"}') > 0
+    assert sample(page, 'packhouse_store_max_bytes{store="datasets"}') == 64 << 30
+    # Nobody has loaded anything.
+    assert sample(page, 'packhouse_store_bytes{store="delivery"}') == 0
+    assert sample(page, 'packhouse_store_max_bytes{store="delivery"}') == 1 << 30
+    assert sample(page, 'packhouse_commits_total{result="failed",store="delivery"}') == 0
 
 
 def test_without_a_folder_data_sets_are_refused() -> None:
@@ -94,7 +101,16 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathli
 
 @pytest.mark.parametrize(
     ("flag", "value"),
-    [("--append-threads", "0"), ("--append-threads", "257"), ("--max-store-bytes", "1048575")],
+    [
+        ("--append-threads", "0"),
+        ("--append-threads", "257"),
+        ("--max-store-bytes", "1048575"),
+        ("--lease-duration", "999ms"),
+        ("--lease-duration", "24h1s"),
+        ("--lease-duration", "5"),
+        ("--max-epochs", "0"),
+        ("--max-epochs", "1000001"),
+    ],
 )
 def test_bad_bounds_are_refused(flag: str, value: str) -> None:
     status, words = refused(flag, value)

@@ -129,11 +129,11 @@ TEST_P(ServedMetricsTest, WhatWaitsUnsentIsCountedUntilTheCallEnds) {
     const auto call = StartPack();
     ASSERT_TRUE(call->stream->Write(rpc::OpenSizes(10)));
     ASSERT_TRUE(call->stream->Write(rpc::SizesOf({10, 10, 10, 10}, 0)));
+    call->stream->WritesDone();
     // `opened`, which is not read, and a batch.
     EXPECT_GT(watched_.AwaitUnsent(Method::kPack, 2), 0);
     EXPECT_THAT(metrics_.Exposition(),
                 HasSubstr("packhouse_unsent_responses{method=\"Pack\"} 2\n"));
-    call->stream->WritesDone();
     EXPECT_THAT(rpc::Finish(*call->stream), IsOk());
   }
   watched_.AwaitFinished(Method::kPack);

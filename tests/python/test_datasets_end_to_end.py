@@ -185,10 +185,10 @@ def test_group_ids_are_checked(client: Client) -> None:
         client.append("datasets/groups", tables, group_ids=[range(100)])
     with pytest.raises(ValueError, match=r"group_ids of table 0 have shape \(99,\)"):
         client.append("datasets/groups", tables, group_ids=[range(99)])
-    with expect(grpc.StatusCode.INVALID_ARGUMENT, "group_ids"):
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "group ids"):
         client.append("datasets/groups", tables)
     client.create_dataset("datasets/no-groups", MOLECULES.schema)
-    with expect(grpc.StatusCode.INVALID_ARGUMENT, "group_ids"):
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "group ids"):
         client.append("datasets/no-groups", tables, group_ids=[range(100)] * 3)
 
 

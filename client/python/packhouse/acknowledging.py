@@ -24,10 +24,11 @@ class Lease(NamedTuple):
 
 
 class Acknowledger:
-    """Sends acknowledgements on a thread of its own: one call at a time, with all that has gathered.
+    """Sends acknowledgements on a thread of its own: each call has all that has gathered.
 
-    Calls that fail because the server is away are tried again, for `retry_timeout` seconds; after
-    any other failure nothing is sent any more, until `reset`. Thread-safe.
+    Calls that fail because the server is away are tried again, for `retry_timeout` seconds. Then,
+    or after another failure, sending stops until the failure has been raised, by whichever method
+    comes first; what was not sent waits to be tried again. Thread-safe.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Acknowledger:
     ) -> None:
         """`send` makes the call `packhouse.v1.LoaderService.Acknowledge` or raises PackhouseError.
 
-        `on_failure` is called, on the thread that sends, when nothing will be sent any more.
+        `on_failure` is called, on the thread that sends, when sending stops.
         """
         self._send = send
         self._on_failure = on_failure
@@ -49,7 +50,7 @@ class Acknowledger:
         # Below: guarded by _condition.
         self._thread: threading.Thread | None = None
         self._waiting: deque[Lease] = deque()
-        self._sending = 0
+        self._sending: list[Lease] = []
         self._closed = False
         self._failure: PackhouseError | None = None
         # What reset() has made irrelevant is of an earlier round.
@@ -89,7 +90,7 @@ class Acknowledger:
             self._check()
 
     def flush(self) -> None:
-        """Waits until all that was added is durable. Raises PackhouseError if that failed."""
+        """Waits until all that was added is durable. Raises PackhouseError if that fails."""
         with self._condition:
             self._condition.wait_for(
                 lambda: self._failure is not None or not (self._waiting or self._sending)
@@ -114,19 +115,19 @@ class Acknowledger:
             thread.join()
 
     def _check(self) -> None:
-        if self._failure is not None:
-            # A new one each time, or they would grow each other's tracebacks.
-            raise PackhouseError(self._failure.code, self._failure.message)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._condition.notify_all()
+            raise failure
 
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._waiting or self._closed)
-                if not self._waiting:
+                self._condition.wait_for(
+                    lambda: self._closed or (self._waiting and self._failure is None)
+                )
+                if not self._waiting or self._failure is not None:
                     return
-                if self._failure is not None:
-                    self._waiting.clear()
-                    continue
                 request = self._take()
                 started_in = self._round
             self._deliver(request, started_in)
@@ -134,24 +135,20 @@ class Acknowledger:
     def _take(self) -> Any:
         """The next request: what waits first, with all that follow of the same generation."""
         first = self._waiting[0]
-        batches: list[int] = []
-        session = first.session
-        while self._waiting and len(batches) < _MAX_BATCHES:
+        while self._waiting and len(self._sending) < _MAX_BATCHES:
             lease = self._waiting[0]
             if (lease.epoch, lease.generation) != (first.epoch, first.generation):
                 break
-            session = lease.session
-            batches.append(lease.number)
-            self._waiting.popleft()
+            self._sending.append(self._waiting.popleft())
+        session = self._sending[-1].session
         if self._session[:2] == (first.epoch, first.generation):
             session = self._session[2]
-        self._sending = len(batches)
         return loader_pb2.AcknowledgeRequest(
             job=self._job,
             epoch=first.epoch,
             generation=first.generation,
             session=session,
-            batches=batches,
+            batches=[lease.number for lease in self._sending],
         )
 
     def _deliver(self, request: Any, started_in: int) -> None:
@@ -179,11 +176,13 @@ class Acknowledger:
                     if self._round != started_in:
                         break
         with self._condition:
-            self._sending = 0
             if self._round == started_in:
-                self._failure = failure
                 if failure is None:
                     self._cursor = cursor
+                else:
+                    self._failure = failure
+                    self._waiting.extendleft(reversed(self._sending))
+            self._sending = []
             failed = self._failure is not None
             self._condition.notify_all()
         if failed:

@@ -253,8 +253,8 @@ class Client:
 
         `budget_steps` (0: the server's default; 10^9 are about a second), `seed` and `warm_start`,
         an earlier plan for much the same histogram, are for PlanAlgorithm.OPTIMIZED, which is what
-        is tried unless `heuristics` says otherwise. Errors: see `packhouse.v1.PlanningService.Plan`; OUT_OF_RANGE if a graph alone exceeds
-        `limits`.
+        is tried unless `heuristics` says otherwise. Errors: see
+        `packhouse.v1.PlanningService.Plan`; OUT_OF_RANGE if a graph alone exceeds `limits`.
         """
         request = planning_pb2.PlanRequest(
             limits=limits_to_proto(limits),

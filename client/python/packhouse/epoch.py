@@ -164,7 +164,7 @@ class EpochInfo:
 
     @property
     def efficiency(self) -> dict[str, float]:
-        """Real rows / rows over all batches, by component; components without a limit are absent."""
+        """Real rows / rows over all batches, per component that has a limit."""
         real: dict[str, float] = {}
         rows: dict[str, float] = {}
         for shape in (shape for profile in self.profiles for shape in profile.shapes):

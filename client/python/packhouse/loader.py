@@ -63,7 +63,8 @@ class Loader(Iterator[LoadedBatch]):
     A batch is acknowledged when the next one is asked for, so never while it is being trained on;
     with acknowledge="manual" when you say so. What is not acknowledged comes again, to this worker
     or another, when this one has gone. Acknowledgements are sent by a thread of their own and are
-    durable at the latest when the epoch's iteration ends.
+    durable at the latest when the iteration ends. The bound `max_in_flight` also bounds speed, as
+    an acknowledgement waits for the server's disk: take 64 for thousands of batches a second.
 
     If the connection breaks or the server restarts, the loader goes on by itself, for
     `retry_timeout` seconds of failing in a row; batches that come again because of that are not
@@ -254,7 +255,7 @@ class Loader(Iterator[LoadedBatch]):
         return min(steps) if self._drop_last else max(steps)
 
     def __iter__(self) -> Loader:
-        """Goes on in the epoch, after the batch given out last. Raises ValueError if it has ended."""
+        """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
         if self._ended:
             raise ValueError(f"epoch {self._epoch} has ended: call set_epoch")
         return self
@@ -331,6 +332,9 @@ class Loader(Iterator[LoadedBatch]):
         ones do from now on is refused. `attempt` as for the constructor, in place of the one given
         there. Raises ValueError if an attempt is needed: for dynamic workers, and if the present
         one has loaded already.
+
+        Later epochs that earlier workers have begun go on where those left them, not from their
+        start: have `Client.delete_job` forget them before the first worker loads the state.
         """
         if attempt is None and self._attempt and self._attempt_is_used:
             raise ValueError(f"attempt {self._attempt!r} has loaded already: give a new one")
@@ -527,6 +531,8 @@ class _Connection:
         # For Load alone, and anew for each.
         self._load_channel: Any = None
         self._load: Any = None
+        # Whether Load was cancelled for its reader to look at the acknowledgements.
+        self._woken = False
 
     def call(self, method: str, request: Any) -> Any:
         """A unary call that is safe to retry, and is. Raises PackhouseError."""
@@ -553,6 +559,7 @@ class _Connection:
                     ],
                 )
                 stub = loader_pb2_grpc.LoaderServiceStub(self._load_channel)
+                self._woken = False
                 self._load = stub.Load(make_request())
             return next(self._load)
         except StopIteration:
@@ -562,6 +569,8 @@ class _Connection:
         except grpc.RpcError as error:
             # Not chained: the error is the call, and would keep it alive.
             failure = PackhouseError.of(error)
+        if self._woken:
+            failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
         raise failure
 
     def leave(self) -> None:
@@ -586,6 +595,7 @@ class _Connection:
         """Lets a thread that waits in `receive` look why nothing comes."""
         load = self._load
         if load is not None:
+            self._woken = True
             load.cancel()
 
     def _call_once(self, method: str, request: Any) -> Any:

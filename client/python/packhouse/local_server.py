@@ -14,7 +14,7 @@ _READY_LINE: Final = re.compile(r"listening grpc=(\S+) http=(\S+)")
 
 
 class LocalServer:
-    """Runs `packhoused` for the length of a `with` block, by default on ports of the system's choice.
+    """Runs `packhoused` for the length of a `with` block, on ports of the system's choice.
 
     `address` is the gRPC address, `http_address` that of metrics and health. The program's log goes
     to this process's stderr, or to `log`. Leaving the block drains it, or kills it after

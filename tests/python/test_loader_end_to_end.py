@@ -1,0 +1,896 @@
+"""Epochs delivered by a real server, across deaths of workers and of the server."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import threading
+from typing import Any, Callable, Iterator, Sequence
+
+import grpc
+import numpy as np
+import pytest
+from random_graphs import molecules, random_schema, random_table
+from reference_collation import collate
+
+from packhouse import (
+    GRAPHS,
+    Client,
+    ComponentProfile,
+    DerivedTensor,
+    DeviceProfile,
+    EpochInfo,
+    GraphTable,
+    LoadedBatch,
+    Loader,
+    LoaderState,
+    LocalServer,
+    OversizePolicy,
+    PackhouseError,
+    Padding,
+    RankProfile,
+    Rejection,
+    Sampling,
+)
+
+MOLECULES = molecules(np.random.default_rng(0), 400)
+GROUPS = np.random.default_rng(1).integers(0, 150, 400)
+LIMITS = {"nodes": 128, "edges": 288, "graphs": 12}
+DATASET = "loader/molecules"
+
+_jobs = itertools.count()
+
+
+def store(client: Client, name: str, table: GraphTable, groups: Any = None) -> None:
+    client.create_dataset(name, table.schema, grouped=groups is not None)
+    client.append(name, [table], group_ids=None if groups is None else [groups])
+    client.seal_dataset(name)
+
+
+Make = Callable[..., Loader]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def datasets(client: Client) -> None:
+    store(client, DATASET, MOLECULES)
+    store(client, "loader/groups", MOLECULES, GROUPS)
+
+
+@pytest.fixture
+def make(server: LocalServer) -> Iterator[Make]:
+    """Makes loaders of one job, of the molecules unless said otherwise; closes them at the end."""
+    job = f"job-{next(_jobs)}"
+    made: list[Loader] = []
+
+    def loader(**arguments: Any) -> Loader:
+        ways = {"limits", "shapes", "device_profile", "profiles"}
+        if not ways & set(arguments):
+            arguments["limits"] = LIMITS
+        made.append(Loader(server.address, **{"dataset": DATASET, "job": job} | arguments))
+        return made[-1]
+
+    yield loader
+    for each in made:
+        each.close()
+
+
+def ids_of(batches: Sequence[LoadedBatch]) -> list[int]:
+    return [int(name) for batch in batches for name in batch.graph_ids]
+
+
+def numbers_of(batches: Sequence[LoadedBatch]) -> list[int]:
+    return [batch.number for batch in batches]
+
+
+def same_bytes(one: Sequence[LoadedBatch], other: Sequence[LoadedBatch]) -> bool:
+    def content(batch: LoadedBatch) -> list[Any]:
+        tensors = [(name, tensor.tobytes()) for name, tensor in batch.tensors.items()]
+        return [batch.number, batch.graph_ids.tobytes(), batch.sizes.tobytes(), *tensors]
+
+    return list(map(content, one)) == list(map(content, other))
+
+
+def expect_every_graph_once(
+    batches: Sequence[LoadedBatch], sent: GraphTable = MOLECULES, *, among: Any = None
+) -> None:
+    """Byte for byte as it was sent; `among` are positions of the graphs that should come."""
+    expected = sent if among is None else sent.take(among)
+    received = GraphTable.concatenate([batch.unbatch() for batch in batches])
+    in_order = np.argsort(expected.graph_ids)
+    assert received.take(np.argsort(received.graph_ids)).equals(expected.take(in_order))
+
+
+def expect(code: grpc.StatusCode, *words: str) -> pytest.RaisesContext[PackhouseError]:
+    pattern = "".join(f"(?=.*{word})" for word in words)
+    return pytest.raises(PackhouseError, match=f"(?s)^{code.name}: {pattern}")
+
+
+def in_parallel(*tasks: Callable[[], Any]) -> list[Any]:
+    """Runs each on a thread of its own; what one raises is raised here."""
+    results: list[Any] = [None] * len(tasks)
+
+    def run(number: int) -> None:
+        try:
+            results[number] = tasks[number]()
+        except BaseException as error:
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(tasks))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return results
+
+
+# What comes.
+
+
+@pytest.mark.parametrize("padding", list(Padding))
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_of_any_schema_equal_the_reference(
+    server: LocalServer, client: Client, make: Make, seed: int, padding: Padding
+) -> None:
+    rng = np.random.default_rng(seed)
+    schema = random_schema(rng)
+    while not schema.tensors:
+        schema = random_schema(rng)
+    sent = random_table(rng, schema, 60)
+    name = f"loader/any-{seed}-{padding.name}"
+    store(client, name, sent)
+    limits = {component: int(rng.integers(11, 60)) for component in schema.components}
+    limits[GRAPHS] = int(rng.integers(2, 9))
+    derived = tuple(DerivedTensor)
+    ranks = [
+        make(dataset=name, limits=limits, padding=padding, derived=derived, rank=rank, num_ranks=2)
+        for rank in range(2)
+    ]
+    batches = [batch for loader in ranks for batch in loader]
+    expect_every_graph_once([batch for batch in batches if not batch.is_padding], sent)
+    position_of = {int(name): position for position, name in enumerate(sent.graph_ids)}
+    for batch in batches:
+        assert batch.is_padding == (len(batch) == 0)
+        graphs = sent.take([position_of[int(name)] for name in batch.graph_ids])
+        expected = collate(graphs, limits, padding, derived)
+        assert set(batch.tensors) == set(expected)
+        for tensor, column in expected.items():
+            received = batch.tensors[tensor]
+            assert received.dtype == column.dtype and received.shape == column.shape, tensor
+            assert received.tobytes() == column.tobytes(), tensor
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 7])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_ranks_share_an_epoch_in_equal_steps(make: Make, num_ranks: int, drop_last: bool) -> None:
+    def loader(rank: int) -> Loader:
+        return make(
+            rank=rank, num_ranks=num_ranks, drop_last=drop_last, padding=Padding.GRAPH, seed=4
+        )
+
+    ranks = [loader(rank) for rank in range(num_ranks)]
+    expected_steps = len(ranks[0])
+    info = ranks[0].epoch_info()
+    assert (info.num_graphs, info.num_rejected, info.num_done, info.generation) == (400, 0, 0, 0)
+    received = in_parallel(*(lambda each=each: list(each) for each in ranks))
+    assert [len(batches) for batches in received] == [expected_steps] * num_ranks
+    assert [len(each) for each in ranks] == [expected_steps] * num_ranks
+    whole, rest = divmod(info.num_batches, num_ranks)
+    assert expected_steps == (whole if drop_last or not rest else whole + 1)
+
+    for step, batches in enumerate(zip(*received)):
+        assert {batch.step for batch in batches} == {step}
+        assert {batch.graphs_of_step for batch in batches} == {sum(map(len, batches))}
+        assert sum(batch.loss_weight for batch in batches) == pytest.approx(1)
+        for batch in batches:
+            assert batch.rows == LIMITS
+            assert batch.is_padding == (len(batch) == 0)
+            assert not batch.is_redelivered
+    everything = [batch for batches in received for batch in batches]
+    assert sum(batch.is_padding for batch in everything) == (
+        0 if drop_last or not rest else num_ranks - rest
+    )
+    assert len(set(numbers_of(everything))) == len(everything)
+    real = [batch for batch in everything if not batch.is_padding]
+    if drop_last:
+        assert len(real) == whole * num_ranks
+        assert len(set(ids_of(real))) == len(ids_of(real))
+    else:
+        expect_every_graph_once(real)
+        assert ranks[0].epoch_info().num_done == info.num_batches
+
+
+def test_epoch_info_tells_what_will_come(make: Make) -> None:
+    loader = make(padding=Padding.GRAPH)
+    info = loader.epoch_info()
+    assert (info.dataset, info.epoch) == (DATASET, 0)
+    (profile,) = info.profiles
+    (shape,) = profile.shapes
+    assert shape.limits == LIMITS
+    assert shape.usable == {"nodes": 127, "edges": 288, "graphs": 11}
+    assert 0 < info.lower_bound <= info.num_batches == profile.num_batches == shape.num_batches
+    batches = list(loader)
+    assert len(batches) == info.num_batches
+    assert all(batch.nbytes > shape.batch_bytes > 0 for batch in batches)
+    for name, efficiency in info.efficiency.items():
+        real = sum(batch.real_rows[name] for batch in batches)
+        assert efficiency == pytest.approx(real / (LIMITS[name] * len(batches)))
+    assert info.efficiency["nodes"] > 0.9
+
+
+def test_the_seed_and_the_epoch_decide_everything(make: Make) -> None:
+    first = make(job="seeds/1", seed=7, padding=Padding.MASKED)
+    batches = list(first)
+    assert same_bytes(batches, list(make(job="seeds/2", seed=7, padding=Padding.MASKED)))
+
+    other_seed = list(make(job="seeds/3", seed=8, padding=Padding.MASKED))
+    first.set_epoch(1)
+    other_epoch = list(first)
+    for other in (other_seed, other_epoch):
+        assert len(other) == len(batches)
+        assert {tuple(batch.rows.items()) for batch in other} == {tuple(LIMITS.items())}
+        compositions = [
+            {frozenset(batch.graph_ids.tolist()) for batch in each} for each in (batches, other)
+        ]
+        assert len(compositions[0] & compositions[1]) < len(batches) / 2
+        # The plan is the same: the same sizes go together.
+        sizes = [
+            sorted(sorted(map(tuple, batch.sizes.tolist())) for batch in each)
+            for each in (batches, other)
+        ]
+        assert sizes[0] == sizes[1]
+        expect_every_graph_once(other)
+
+
+def test_in_order_is_the_data_sets_order_every_epoch(make: Make) -> None:
+    loader = make(in_order=True, look_ahead=1)
+    batches = list(loader)
+    assert ids_of(batches) == list(range(400))
+    loader.set_epoch(5)
+    assert [batch.graph_ids.tolist() for batch in loader] == [
+        batch.graph_ids.tolist() for batch in batches
+    ]
+    expect_every_graph_once(list(make(job="in-order/wide", in_order=True)))
+
+
+@pytest.mark.parametrize(
+    ("subset", "among"),
+    [
+        (np.arange(399, 0, -7), range(7, 400, 7)),
+        ([5, 3, 3 + 300], [3, 5, 303]),
+        (range(100, 150), range(100, 150)),
+        ([range(0, 10), range(390, 400)], [*range(10), *range(390, 400)]),
+    ],
+    ids=["array", "list", "range", "ranges"],
+)
+def test_a_subset_is_loaded_alone(make: Make, subset: Any, among: Sequence[int]) -> None:
+    loader = make(subset=subset)
+    assert loader.epoch_info().num_graphs == len(among)
+    expect_every_graph_once(list(loader), among=sorted(among))
+
+
+def test_a_subset_must_be_ids_or_plain_ranges(make: Make) -> None:
+    with pytest.raises(ValueError, match="steps of 1"):
+        make(subset=range(0, 10, 2))
+    with pytest.raises(ValueError, match="subset has values from -1"):
+        make(subset=[-1, 3])
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "400"):
+        next(make(subset=[3, 400]))
+
+
+def test_samples_are_drawn_by_weight(make: Make) -> None:
+    weights = np.zeros(400)
+    weights[100:200] = 1
+    weights[100] = 1000
+    loader = make(sampling=Sampling(weights, 1000, with_replacement=True))
+    assert loader.epoch_info().num_graphs == 1000
+    drawn = ids_of(list(loader))
+    counts = np.bincount(drawn, minlength=400)
+    assert counts.sum() == 1000
+    assert counts[weights == 0].sum() == 0
+    assert counts[100] > 700
+
+    loader = make(job="sample/without", sampling=Sampling(weights, 60))
+    epochs = []
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        epochs.append(ids_of(list(loader)))
+        assert len(set(epochs[-1])) == 60
+        assert set(epochs[-1]) <= set(range(100, 200))
+    assert set(epochs[0]) != set(epochs[1])
+    uniform = ids_of(list(make(job="sample/uniform", sampling=Sampling(num_graphs=50))))
+    assert len(set(uniform)) == 50
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "weights"):
+        next(make(job="sample/short", sampling=Sampling([1.0, 2.0])))
+
+
+def test_groups_are_never_split_and_keep_their_order(make: Make) -> None:
+    limits = {"nodes": 512, "edges": 1200, "graphs": 40}
+    loader = make(dataset="loader/groups", limits=limits, grouped=True)
+    batches = list(loader)
+    expect_every_graph_once(batches)
+    batch_of_group: dict[int, int] = {}
+    for batch in batches:
+        groups = GROUPS[batch.graph_ids.astype(np.int64)]
+        for group in np.unique(groups):
+            assert batch_of_group.setdefault(int(group), batch.number) == batch.number
+            members = batch.graph_ids[groups == group].tolist()
+            assert members == np.flatnonzero(GROUPS == group).tolist()
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "group"):
+        next(make(job="groups/none", grouped=True))
+
+
+def test_a_device_profile_chooses_the_limits(make: Make) -> None:
+    device = DeviceProfile(
+        {
+            "nodes": ComponentProfile(max_rows=256, multiple_of=32, bytes_per_row=100),
+            "edges": ComponentProfile(max_rows=640, multiple_of=64, bytes_per_row=20),
+            "graphs": ComponentProfile(max_rows=16),
+        },
+        memory_bytes=30_000,
+    )
+    loader = make(device_profile=device, padding=Padding.MASKED)
+    (shape,) = loader.epoch_info().profiles[0].shapes
+    assert shape.limits["nodes"] % 32 == 0 and shape.limits["edges"] % 64 == 0
+    assert 100 * shape.limits["nodes"] + 20 * shape.limits["edges"] <= 30_000
+    batches = list(loader)
+    expect_every_graph_once(batches)
+    assert all(batch.rows == shape.limits for batch in batches)
+
+
+def test_each_batch_has_the_smallest_shape_that_takes_it(make: Make) -> None:
+    small = {"nodes": 64, "edges": 144, "graphs": 8}
+    loader = make(shapes=[LIMITS, small], padding=Padding.MASKED, subset=range(3))
+    large = make(job="shapes/all", shapes=[LIMITS, small], padding=Padding.MASKED)
+    batches = [*loader, *large]
+    expect_every_graph_once(batches[len(loader) :])
+    for batch in batches:
+        assert batch.rows == (LIMITS, small)[batch.shape]
+        fits = all(batch.real_rows[name] <= small[name] for name in small)
+        assert batch.shape == int(fits)
+
+
+def test_unequal_ranks_get_batches_of_their_limits(make: Make) -> None:
+    small = {"nodes": 64, "edges": 144, "graphs": 8}
+    large = {"nodes": 256, "edges": 576, "graphs": 32}
+    profiles = [RankProfile([small], num_ranks=2), RankProfile([large])]
+    ranks = [make(profiles=profiles, padding=Padding.MASKED, rank=rank) for rank in range(3)]
+    steps = len(ranks[0])
+    received = in_parallel(*(lambda each=each: list(each) for each in ranks))
+    assert [len(batches) for batches in received] == [steps] * 3
+    for batches in zip(*received):
+        assert [batch.rows for batch in batches] == [small, small, large]
+        assert {batch.graphs_of_step for batch in batches} == {sum(map(len, batches))}
+        assert sum(batch.loss_weight for batch in batches) == pytest.approx(1)
+    real = [batch for batches in received for batch in batches if not batch.is_padding]
+    expect_every_graph_once(real)
+
+
+def test_sizes_alone_say_which_graphs_belong_together(make: Make) -> None:
+    batches = list(make(sizes_only=True))
+    assert sorted(ids_of(batches)) == list(range(400))
+    for batch in batches:
+        assert batch.tensors == {}
+        assert (batch.sizes == MOLECULES.sizes[batch.graph_ids.astype(np.int64)]).all()
+
+
+def test_graphs_beyond_the_limits_are_named(make: Make) -> None:
+    bound = int(np.median(MOLECULES.sizes[:, 0]))
+    too_large = np.flatnonzero(MOLECULES.sizes[:, 0] > bound)
+    loader = make(limits={"nodes": bound})
+    info = loader.epoch_info()
+    assert (info.num_rejected, info.num_graphs) == (len(too_large), 400 - len(too_large))
+    first = int(too_large[0])
+    assert info.rejections[0] == Rejection(
+        first, "REJECTION_REASON_TOO_LARGE", "nodes", int(MOLECULES.sizes[first, 0]), bound
+    )
+    assert len(info.rejections) == min(100, len(too_large))
+    expect_every_graph_once(list(loader), among=np.setdiff1d(np.arange(400), too_large))
+    with expect(grpc.StatusCode.OUT_OF_RANGE, str(first), str(bound)):
+        next(make(job="oversize", limits={"nodes": bound}, oversize=OversizePolicy.ERROR))
+
+
+# Acknowledgements.
+
+
+def test_the_batch_in_hand_is_not_acknowledged(make: Make) -> None:
+    loader = make()
+    for count, _ in enumerate(loader):
+        loader.flush()
+        assert loader.epoch_info().num_done == count
+        if count == 5:
+            break
+    loader.close()
+    assert make().epoch_info().num_done == 5
+    # Asking for the next one says that the one before is done, whatever lies between.
+    numbers = numbers_of(list(loader))
+    assert loader.epoch_info().num_done == len(loader) == 6 + len(numbers)
+
+
+def test_manual_acknowledgements_may_come_late_and_from_elsewhere(make: Make) -> None:
+    loader = make(acknowledge="manual", max_in_flight=3)
+    waiting: list[LoadedBatch] = []
+    numbers = []
+    for batch in loader:
+        numbers.append(batch.number)
+        waiting.append(batch)
+        if len(waiting) == 3:
+            # Where another process would.
+            other = make(acknowledge="manual")
+            other.acknowledge(pickle.loads(pickle.dumps(waiting.pop(1))))
+            other.close()
+    assert len(set(numbers)) == len(numbers) == len(loader)
+    assert loader.epoch_info().num_done == len(numbers) - len(waiting)
+    for batch in waiting:
+        loader.acknowledge(batch)
+    loader.flush()
+    assert loader.epoch_info().num_done == len(numbers)
+
+
+def test_what_was_not_acknowledged_comes_again(make: Make) -> None:
+    loader = make(acknowledge="manual")
+    first = list(itertools.islice(loader, 4))
+    loader.acknowledge(first[0])
+    loader.acknowledge(first[2])
+    with pytest.raises(ValueError, match="step 2 is acknowledged, step 1 before it is not"):
+        loader.state_dict()
+    loader.flush()
+    loader.close()
+    again = make()
+    rest = list(again)
+    assert again.num_steps_done == 2
+    assert numbers_of(rest[:2]) == [first[1].number, first[3].number]
+    assert same_bytes(rest[:2], [first[1], first[3]])
+    assert all(batch.is_redelivered for batch in rest[:2])
+    assert not rest[-1].is_redelivered
+    expect_every_graph_once([first[0], first[2], *rest])
+
+
+def test_an_epoch_that_has_ended_must_be_left(make: Make) -> None:
+    loader = make()
+    assert len(list(loader)) == len(loader)
+    assert next(loader, None) is None
+    with pytest.raises(ValueError, match="epoch 0 has ended: call set_epoch"):
+        iter(loader)
+    loader.set_epoch(0)
+    assert list(loader) == []
+    loader.set_epoch(1)
+    assert len(list(loader)) == len(loader) == loader.epoch_info().num_batches
+
+
+# Workers that die.
+
+
+def dynamic_worker(loader: Loader, received: Any) -> None:
+    """Takes seven batches and hangs on the last, as a trainer that has got stuck."""
+    for batch in itertools.islice(loader, 7):
+        received.put(batch.number)
+    loader.flush()
+    received.put(None)
+    threading.Event().wait()
+
+
+def test_a_dynamic_worker_that_is_killed_leaves_its_batches_to_others(make: Make) -> None:
+    context = multiprocessing.get_context("spawn")
+    received = context.Queue()
+    process = context.Process(
+        target=dynamic_worker, args=(make(worker="doomed", max_in_flight=3), received)
+    )
+    process.start()
+    of_dead = list(iter(received.get, None))
+    workers = [make(worker=name) for name in ("b", "c")]
+    results: list[list[LoadedBatch]] = [[], []]
+
+    def work(number: int) -> None:
+        for batch in workers[number]:
+            results[number].append(batch)
+            if len(results[0]) + len(results[1]) == 20:
+                process.kill()
+
+    in_parallel(lambda: work(0), lambda: work(1))
+    process.join()
+    # The last one was in hand; the two behind it were on the way.
+    done = of_dead[:-1]
+    alive = [batch for batches in results for batch in batches]
+    assert sorted(numbers_of(alive) + done) == list(range(len(workers[0])))
+    assert [batch.number for batch in alive if batch.is_redelivered].count(of_dead[-1]) == 1
+    assert workers[0].epoch_info().num_done == len(workers[0])
+    assert {batch.loss_weight for batch in alive} == {1.0}
+
+
+def test_a_rank_that_returns_gets_what_it_had_not_acknowledged(make: Make) -> None:
+    steady, first = make(rank=0, num_ranks=2), make(rank=1, num_ranks=2, max_in_flight=2)
+    taken = list(itertools.islice(first, 10))
+    first.close()
+    again = make(rank=1, num_ranks=2)
+    rest = list(again)
+    assert (again.num_steps_done, len(again)) == (9, len(steady))
+    assert rest[0].number == taken[-1].number and rest[0].is_redelivered
+    assert [batch.step for batch in rest] == list(range(9, len(again)))
+    batches = [*taken[:-1], *rest, *steady]
+    expect_every_graph_once([batch for batch in batches if not batch.is_padding])
+
+
+# Checkpoints.
+
+
+def test_a_state_goes_on_exactly_where_it_was_taken(make: Make) -> None:
+    loader = make(padding=Padding.GRAPH)
+    before = list(itertools.islice(loader, 10))
+    state = pickle.loads(pickle.dumps(loader.state_dict()))
+    after = list(loader)
+    expect_every_graph_once(before + after)
+    for _ in range(2):
+        loader.load_state_dict(state)
+        assert len(loader) == len(after)
+        assert same_bytes(list(loader), after)
+    elsewhere = pickle.loads(pickle.dumps(make(padding=Padding.GRAPH)))
+    elsewhere.load_state_dict(state)
+    elsewhere = pickle.loads(pickle.dumps(elsewhere))
+    assert same_bytes(list(elsewhere), after)
+    elsewhere.close()
+
+
+def test_states_at_the_ends_of_an_epoch(make: Make) -> None:
+    loader = make()
+    start = loader.state_dict()
+    assert start["epoch"] == 0
+    batches = list(loader)
+    end = loader.state_dict()
+    loader.load_state_dict(start)
+    assert loader.state_dict()["epoch"] == 0
+    assert same_bytes(list(loader), batches)
+    loader.load_state_dict(end)
+    assert len(loader) == 0
+    assert list(loader) == []
+    loader.set_epoch(1)
+    expect_every_graph_once(list(loader))
+    # The usual loop sets the epoch that the state is in.
+    loader.load_state_dict(start)
+    loader.set_epoch(0)
+    assert same_bytes(list(loader), batches)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 3])
+def test_another_number_of_ranks_goes_on_from_a_state(make: Make, num_ranks: int) -> None:
+    ranks = [make(rank=rank, num_ranks=2) for rank in range(2)]
+    done = [batch for loader in ranks for batch in itertools.islice(loader, 5)]
+    # Either rank's state will do, though neither knows how far the other is.
+    state = ranks[1].state_dict()
+    # They go on a little before they die.
+    for loader in ranks:
+        list(itertools.islice(loader, 4))
+    new = [make(rank=rank, num_ranks=num_ranks, attempt="2") for rank in range(num_ranks)]
+    for loader in new:
+        loader.load_state_dict(state)
+    steps = len(new[0])
+    received = in_parallel(*(lambda each=each: list(each) for each in new))
+    assert [len(batches) for batches in received] == [steps] * num_ranks
+    rest = [batch for batches in received for batch in batches if not batch.is_padding]
+    expect_every_graph_once(done + rest)
+    # What the old ones do is refused.
+    for loader in ranks:
+        with expect(grpc.StatusCode.FAILED_PRECONDITION):
+            list(loader)
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "generation"):
+        ranks[0].cursor_at_step(3)
+
+
+def test_later_epochs_start_anew_if_the_job_is_deleted_before_a_roll_back(
+    client: Client, make: Make
+) -> None:
+    loader = make(job="loader/rolled-back")
+    done = list(itertools.islice(loader, 10))
+    state = loader.state_dict()
+    list(loader)
+    loader.set_epoch(1)
+    list(itertools.islice(loader, 10))
+    loader.close()
+    client.delete_job("loader/rolled-back")
+    again = make(job="loader/rolled-back")
+    again.load_state_dict(state)
+    expect_every_graph_once([*done, *again])
+    again.set_epoch(1)
+    expect_every_graph_once(list(again))
+
+
+def test_a_dropped_loader_gives_its_batches_back(make: Make, server: LocalServer) -> None:
+    other = make(worker="other")
+    loader = Loader(
+        server.address, dataset=DATASET, job=other.epoch_info().job, limits=LIMITS, worker="dropped"
+    )
+    done = list(itertools.islice(loader, 3))[:-1]
+    del loader
+    expect_every_graph_once([*done, *other])
+
+
+def test_a_cursor_by_steps_is_that_of_all_ranks(make: Make) -> None:
+    ranks = [make(rank=rank, num_ranks=2) for rank in range(2)]
+    received = [list(loader) for loader in ranks]
+    cursor = ranks[0].cursor_at_step(7)
+    with expect(grpc.StatusCode.OUT_OF_RANGE, str(len(ranks[0]) + 1)):
+        ranks[0].cursor_at_step(len(ranks[0]) + 1)
+    single = make(attempt="2")
+    single.load_state_dict({"epoch": 0, "cursor": cursor})
+    left = [b.number for batches in received for b in batches[7:] if not b.is_padding]
+    assert sorted(numbers_of(list(single))) == sorted(left)
+
+
+def test_dynamic_workers_load_a_state_by_an_attempt(make: Make) -> None:
+    loader = make(worker="a", attempt="1")
+    done = list(itertools.islice(loader, 10))
+    state = loader.state_dict()
+    list(itertools.islice(loader, 10))
+    with pytest.raises(ValueError, match="attempt '1' has loaded already"):
+        loader.load_state_dict(state)
+    with pytest.raises(ValueError, match="need an attempt"):
+        make(worker="b").load_state_dict(state)
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "no steps in common"):
+        loader.cursor_at_step(3)
+    workers = [make(worker=name, attempt="2") for name in "bcd"]
+    for worker in workers:
+        worker.load_state_dict(state)
+    received = in_parallel(*(lambda each=each: list(each) for each in workers))
+    expect_every_graph_once(done + [batch for batches in received for batch in batches])
+    with expect(grpc.StatusCode.FAILED_PRECONDITION):
+        list(loader)
+
+
+# Servers that die.
+
+
+@pytest.mark.parametrize("workers", ["ranks", "dynamic"])
+def test_an_epoch_survives_a_server_that_is_killed(
+    mortal_server: LocalServer, workers: str
+) -> None:
+    with Client(mortal_server.address) as client:
+        store(client, "molecules", MOLECULES)
+
+    def loader(number: int) -> Loader:
+        sharing: dict[str, Any] = {"rank": number, "num_ranks": 3}
+        if workers == "dynamic":
+            sharing = {"worker": f"worker {number}"}
+        return Loader(
+            mortal_server.address, dataset="molecules", job="job", limits=LIMITS, **sharing
+        )
+
+    loaders = [loader(number) for number in range(3)]
+    received: list[list[LoadedBatch]] = [[], [], []]
+
+    def work(number: int) -> None:
+        for batch in loaders[number]:
+            received[number].append(batch)
+            if number == 0 and len(received[0]) % 5 == 4:
+                mortal_server.kill()
+                mortal_server.start()
+
+    in_parallel(*(lambda number=number: work(number) for number in range(3)))
+    # No worker saw a batch twice, though many were sent twice.
+    for batches in received:
+        assert len(set(numbers_of(batches))) == len(batches)
+    everything = [batch for batches in received for batch in batches if not batch.is_padding]
+    info = loaders[0].epoch_info()
+    assert info.num_done == info.num_batches
+    if workers == "ranks":
+        assert [len(batches) for batches in received] == [len(loaders[0])] * 3
+        expect_every_graph_once(everything)
+    else:
+        # What a worker had in hand when the server died may have gone to another one too.
+        once = {batch.number: batch for batch in everything}
+        assert len(once) == info.num_batches
+        expect_every_graph_once(list(once.values()))
+    for each in loaders:
+        each.close()
+
+
+def test_states_survive_a_server_that_is_killed(mortal_server: LocalServer) -> None:
+    with Client(mortal_server.address) as client:
+        store(client, "molecules", MOLECULES)
+    with Loader(mortal_server.address, dataset="molecules", job="job", limits=LIMITS) as loader:
+        done = list(itertools.islice(loader, 10))
+        state = loader.state_dict()
+        rest = list(loader)
+        mortal_server.kill()
+        mortal_server.start()
+        loader.load_state_dict(state)
+        assert same_bytes(list(loader), rest)
+        expect_every_graph_once(done + rest)
+
+
+def test_a_server_that_stays_away_is_given_up(mortal_server: LocalServer) -> None:
+    with Client(mortal_server.address) as client:
+        store(client, "molecules", MOLECULES)
+    with Loader(
+        mortal_server.address, dataset="molecules", job="job", limits=LIMITS, retry_timeout=0.3
+    ) as loader:
+        batches = [next(loader)]
+        mortal_server.kill()
+        with expect(grpc.StatusCode.UNAVAILABLE):
+            # Those that had arrived still come.
+            for batch in loader:
+                batches.append(batch)
+        with expect(grpc.StatusCode.UNAVAILABLE):
+            loader.epoch_info()
+        with expect(grpc.StatusCode.UNAVAILABLE):
+            loader.flush()
+        mortal_server.start()
+        # Nothing is lost by asking again. That it was away may be told once more.
+        ended = False
+        while not ended:
+            try:
+                for batch in loader:
+                    batches.append(batch)
+                ended = True
+            except PackhouseError as error:
+                assert error.code is grpc.StatusCode.UNAVAILABLE
+        expect_every_graph_once(batches)
+        assert loader.epoch_info().num_done == len(loader)
+
+
+# What is refused.
+
+
+def test_an_epoch_is_loaded_in_the_same_words_by_all(make: Make) -> None:
+    next(make(seed=7))
+    for other in (
+        {"seed": 8},
+        {"limits": LIMITS | {"nodes": 130}},
+        {"padding": Padding.MASKED},
+        {"dataset": "loader/groups"},
+        {"subset": range(10)},
+        {"sizes_only": True},
+    ):
+        for call in (next, Loader.epoch_info):
+            with expect(grpc.StatusCode.FAILED_PRECONDITION):
+                call(make(**{"seed": 7} | other))
+
+
+def test_what_is_not_there_or_not_sealed_cannot_be_loaded(client: Client, make: Make) -> None:
+    client.create_dataset("loader/open", MOLECULES.schema)
+    for dataset, code in (
+        ("loader/open", grpc.StatusCode.FAILED_PRECONDITION),
+        ("loader/none", grpc.StatusCode.NOT_FOUND),
+    ):
+        for call in (next, len, Loader.epoch_info, Loader.state_dict):
+            with expect(code, dataset):
+                call(make(dataset=dataset))
+    with expect(grpc.StatusCode.NOT_FOUND, "job"):
+        client.delete_job("loader/no-such-job")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"rank": 2, "num_ranks": 2},
+        {"rank": 0, "num_ranks": 0},
+        {"job": ""},
+        {"job": "a job"},
+        {"limits": {}},
+        {"limits": {"sets": 5}},
+        {"limits": {"nodes": 99}, "padding": Padding.MASKED},
+        {"shapes": []},
+        {"profiles": []},
+        {"profiles": [RankProfile([LIMITS])] * 2, "rank": 0, "num_ranks": 3},
+        {"profiles": [RankProfile([LIMITS])] * 17},
+        {"worker": ""},
+        {"worker": "w" * 129},
+        {"worker": "w", "profile": 1},
+        {"attempt": "a" * 129},
+        {"max_in_flight": 1025},
+        {"look_ahead": 5},
+        {"in_order": True, "look_ahead": 1 << 20},
+        {"in_order": True, "sampling": Sampling()},
+        {"in_order": True, "shapes": [LIMITS, LIMITS]},
+        {"sizes_only": True, "derived": [DerivedTensor.MASKS]},
+        {"sampling": Sampling([-1.0] * 400)},
+    ],
+    ids=str,
+)
+def test_malformed_requests_are_refused(make: Make, arguments: dict[str, Any]) -> None:
+    with expect(grpc.StatusCode.INVALID_ARGUMENT):
+        next(make(**arguments))
+
+
+def test_arguments_that_exclude_each_other_are_refused_at_once(make: Make) -> None:
+    with pytest.raises(ValueError, match="given: none"):
+        Loader("localhost:1", dataset="d", job="j")
+    with pytest.raises(ValueError, match="given: .*'limits', 'shapes'"):
+        make(limits=LIMITS, shapes=[LIMITS])
+    with pytest.raises(ValueError, match="worker is for dynamic workers"):
+        make(worker="w", rank=0)
+    with pytest.raises(ValueError, match="acknowledge 'never'"):
+        make(acknowledge="never")
+
+
+def test_cursors_are_checked(make: Make) -> None:
+    loader = make()
+    next(loader)
+    cursor = loader.state_dict()["cursor"]
+    middle = len(cursor) // 2
+    broken = cursor[:middle] + ("A" if cursor[middle] != "A" else "B") + cursor[middle + 1 :]
+    for text in ("not a cursor", broken, cursor[:20]):
+        other = make()
+        other.load_state_dict({"epoch": 0, "cursor": text})
+        with expect(grpc.StatusCode.INVALID_ARGUMENT, "cursor"):
+            next(other)
+    for state, arguments in (
+        ({"epoch": 1, "cursor": cursor}, {}),
+        ({"epoch": 0, "cursor": cursor}, {"job": "cursors/other"}),
+        ({"epoch": 0, "cursor": cursor}, {"seed": 9, "job": "cursors/seed"}),
+    ):
+        other = make(**arguments)
+        other.load_state_dict(state)
+        with expect(grpc.StatusCode.FAILED_PRECONDITION):
+            next(other)
+    # None of them has disturbed it.
+    assert len(list(loader)) == len(loader) - 1
+
+
+def test_a_deleted_job_ends_its_loaders(client: Client, make: Make) -> None:
+    loader = make(job="loader/deleted")
+    taken = list(itertools.islice(loader, 3))
+    client.delete_job("loader/deleted")
+    with expect(grpc.StatusCode.NOT_FOUND):
+        list(loader)
+    assert same_bytes(list(itertools.islice(make(job="loader/deleted"), 3)), taken)
+
+
+# Processes.
+
+
+def test_a_loader_that_was_connected_before_a_fork_says_so(make: Make) -> None:
+    loader = make()
+    next(loader)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(loader)
+        except RuntimeError as error:
+            os._exit(17 if "before a fork" in str(error) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+    assert len(list(loader)) == len(loader) - 1
+
+
+def test_the_example_runs(mortal_server: LocalServer) -> None:
+    tree = pathlib.Path(__file__).resolve().parents[2]
+    ran = subprocess.run(
+        [sys.executable, tree / "client/python/examples/load_epochs.py", mortal_server.address],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "epoch 0: 1000 graphs" in ran.stdout and "epoch 1: 1000 graphs" in ran.stdout
+
+
+def test_a_loader_works_inside_a_torch_data_loader(make: Make) -> None:
+    data = pytest.importorskip("torch.utils.data")
+
+    class Epoch(data.IterableDataset):  # type: ignore[misc, name-defined]
+        def __init__(self, loader: Loader) -> None:
+            self.loader = loader
+
+        def __iter__(self) -> Iterator[LoadedBatch]:
+            return iter(self.loader)
+
+    for workers in (0, 1):
+        loader = make(job=f"torch/{workers}")
+        context = "spawn" if workers else None
+        batches = list(
+            data.DataLoader(
+                Epoch(loader),
+                batch_size=None,
+                num_workers=workers,
+                multiprocessing_context=context,
+                collate_fn=lambda batch: batch,
+            )
+        )
+        expect_every_graph_once(batches)
