@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Final, Sequence
 
@@ -16,6 +17,7 @@ import grpc
 from packhouse.client import Client
 from packhouse.datasets import npz, python_syntax_trees, size_files
 from packhouse.demo import report
+from packhouse.demo.epoch import forget, load_epoch
 from packhouse.demo.limits import EXPLANATION, choose_limits
 from packhouse.demo.progress import Progress
 from packhouse.demo.streaming import HISTOGRAM, stream
@@ -37,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.server is None:
                 log = stack.enter_context(open(options.output / "packhoused.log", "wb"))
                 # Made first, so that a missing program is told before the data is read.
-                server = LocalServer(options.packhoused, log=log)
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=options.output))
+                server = LocalServer(options.packhoused, data_dir=folder, log=log)
             table, title = _load(options.dataset)
             limits = choose_limits(table, dict(options.limit))
             address: str = options.server or ""
@@ -88,7 +91,33 @@ def _run(
         f"{verifier.num_intact:,} of {accepted:,}"
     )
     drawn = _draw(options, address, limits)
-    return 0 if drawn and not verifier.faults else 1
+    arrived = _load_epoch(client, address, table, limits)
+    return 0 if drawn and arrived and not verifier.faults else 1
+
+
+def _load_epoch(
+    client: Client, address: str, table: GraphTable, limits: dict[str, int]
+) -> bool:
+    """A data set and an epoch of it. True if every graph arrived once."""
+    print("\nThe same graphs as a data set; two workers load an epoch, one is killed (-9):")
+    try:
+        epoch = load_epoch(client, address, table, limits)
+    except PackhouseError as error:
+        if error.code is not grpc.StatusCode.FAILED_PRECONDITION:
+            raise
+        print(f"no epoch: {error}")
+        return True
+    print(report.describe_epoch(epoch))
+    print(report.epoch_table(epoch))
+    times = epoch.times_received(table)
+    once = sum(count == 1 for count in times.values())
+    verdict = "every graph" if once == len(table) else "NOT every graph"
+    print(
+        f"\n{verdict} arrived exactly once: {once:,} of {len(table):,}; the server's ledger has "
+        f"{epoch.num_done:,} of {epoch.num_batches:,} batches acknowledged"
+    )
+    forget(client)
+    return once == len(table) and epoch.num_done == epoch.num_batches
 
 
 def _load(dataset: pathlib.Path | None) -> tuple[GraphTable, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
+from packhouse.demo.epoch import LoadedEpoch
 from packhouse.demo.streaming import Streamed
 from packhouse.graphs import GraphTable
 from packhouse.next_fit import next_fit
@@ -31,6 +32,33 @@ def efficiency_table(table: GraphTable, streamed: Streamed) -> str:
         for name, batches, shares in lines
     ]
     return _align([heading, *rows])
+
+
+def epoch_table(epoch: LoadedEpoch) -> str:
+    """Who received what; batches that came again count once."""
+    heading = ["", "steps", "graphs", "received again", "killed"]
+    rows = [
+        [
+            f"rank {number}",
+            f"{rank.steps:,}",
+            f"{sum(map(len, rank.batches.values())):,}",
+            f"{rank.redelivered:,}",
+            "yes, came back" if rank.kills else "no",
+        ]
+        for number, rank in enumerate(epoch.ranks)
+    ]
+    return _align([heading, *rows])
+
+
+def describe_epoch(epoch: LoadedEpoch) -> str:
+    """Batches, bound, efficiency, time."""
+    shares = ", ".join(f"{name} {share:.1%}" for name, share in epoch.efficiency.items())
+    return (
+        f"{epoch.num_batches:,} batches (no plan has fewer than {epoch.lower_bound:,}); efficiency: "
+        f"{shares}\n"
+        f"stored and sealed in {epoch.ingest_seconds:.2f} s, loaded in {epoch.load_seconds:.2f} s, "
+        "starting the processes included"
+    )
 
 
 def describe_limits(limits: Mapping[str, int]) -> str:

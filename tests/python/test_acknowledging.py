@@ -1,0 +1,142 @@
+"""Acknowledgements and back-off, without a server."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import grpc
+import pytest
+
+from packhouse import PackhouseError
+from packhouse.acknowledging import Acknowledger, Lease
+from packhouse.backoff import Backoff
+from packhouse.v1 import loader_pb2
+
+AWAY = PackhouseError(grpc.StatusCode.UNAVAILABLE, "away")
+OVER = PackhouseError(grpc.StatusCode.FAILED_PRECONDITION, "over")
+
+
+class Ledger:
+    """Answers acknowledgements once it is told to; notes what came."""
+
+    def __init__(self, *failures: PackhouseError) -> None:
+        self.calls: list[tuple[int, int, int, list[int]]] = []
+        self.arrived = threading.Semaphore(0)
+        self.answer = threading.Semaphore(0)
+        self.failures = list(failures)
+        self.given_up = 0
+        self._busy = threading.Lock()
+
+    def __call__(self, request: Any) -> Any:
+        assert self._busy.acquire(blocking=False), "two calls at once"
+        self.arrived.release()
+        self.answer.acquire()
+        self._busy.release()
+        if self.failures:
+            raise self.failures.pop(0)
+        self.calls.append(
+            (request.epoch, request.generation, request.session, list(request.batches))
+        )
+        return loader_pb2.AcknowledgeResponse(cursor=f"cursor {len(self.calls)}")
+
+    def give_up(self) -> None:
+        self.given_up += 1
+
+    def acknowledger(self, retry_timeout: float = 60.0) -> Acknowledger:
+        return Acknowledger(self, "job", retry_timeout, self.give_up)
+
+
+def test_what_gathers_during_a_call_goes_with_the_next_one() -> None:
+    ledger = Ledger()
+    acknowledger = ledger.acknowledger()
+    acknowledger.flush()
+    acknowledger.add(Lease(0, 1, 5, 100))
+    ledger.arrived.acquire()
+    for number in range(3):
+        acknowledger.add(Lease(0, 1, 5, number))
+    acknowledger.add(Lease(0, 2, 6, 7))
+    acknowledger.add(Lease(1, 2, 6, 8))
+    acknowledger.renew(0, 2, 9)
+    assert acknowledger.cursor == ""
+    for _ in range(4):
+        ledger.answer.release()
+    acknowledger.flush()
+    assert ledger.calls == [
+        (0, 1, 5, [100]),
+        (0, 1, 5, [0, 1, 2]),
+        (0, 2, 9, [7]),
+        (1, 2, 6, [8]),
+    ]
+    assert acknowledger.cursor == "cursor 4"
+    acknowledger.close()
+    with pytest.raises(ValueError, match="closed"):
+        acknowledger.add(Lease(0, 1, 5, 1))
+
+
+def test_a_failure_is_raised_once_and_nothing_is_forgotten() -> None:
+    ledger = Ledger(AWAY, AWAY, OVER)
+    acknowledger = ledger.acknowledger()
+    acknowledger.add(Lease(0, 1, 5, 3))
+    for _ in range(4):
+        ledger.answer.release()
+    with pytest.raises(PackhouseError, match="over"):
+        acknowledger.flush()
+    assert ledger.given_up == 1
+    acknowledger.flush()
+    assert ledger.calls == [(0, 1, 5, [3])]
+    acknowledger.close()
+
+
+def test_a_reset_forgets_what_was_not_sent() -> None:
+    ledger = Ledger(AWAY)
+    acknowledger = ledger.acknowledger()
+    acknowledger.add(Lease(0, 1, 5, 3))
+    ledger.arrived.acquire()
+    acknowledger.add(Lease(0, 1, 5, 4))
+    acknowledger.reset()
+    ledger.answer.release()
+    acknowledger.flush()
+    acknowledger.check()
+    acknowledger.add(Lease(0, 2, 6, 3))
+    ledger.answer.release()
+    acknowledger.flush()
+    assert ledger.calls == [(0, 2, 6, [3])]
+    acknowledger.close()
+
+
+def test_closing_sends_what_waits_but_does_not_wait_for_a_server() -> None:
+    ledger = Ledger(AWAY)
+    acknowledger = ledger.acknowledger()
+    acknowledger.add(Lease(0, 1, 5, 3))
+    ledger.answer.release()
+    acknowledger.close()
+    acknowledger.close()
+    # Whether it was tried once or twice depends on who was faster.
+    assert ledger.calls in ([], [(0, 1, 5, [3])])
+
+    ledger = Ledger()
+    acknowledger = ledger.acknowledger()
+    acknowledger.add(Lease(0, 1, 5, 3))
+    ledger.answer.release()
+    acknowledger.close()
+    assert ledger.calls == [(0, 1, 5, [3])]
+
+
+def test_delays_grow_until_it_is_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("packhouse.backoff.time.monotonic", lambda: now[0])
+    backoff = Backoff(10)
+    bounds = [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    for bound in bounds:
+        delay = backoff.delay_after(AWAY)
+        assert bound / 2 <= delay <= bound
+    now[0] += 9.9
+    assert backoff.delay_after(AWAY) <= 0.1 + 1e-9
+    now[0] += 0.1
+    with pytest.raises(PackhouseError, match="away"):
+        backoff.delay_after(AWAY)
+    backoff.succeeded()
+    assert backoff.delay_after(AWAY) <= 0.05
+    with pytest.raises(PackhouseError, match="over"):
+        backoff.delay_after(OVER)
