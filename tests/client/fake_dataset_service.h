@@ -235,7 +235,8 @@ class FakeDatasetServer {
   }
   // Breaks all calls.
   void Stop() {
-    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::InfinitePast()));
+    // Not the infinite past: gRPC takes times before 1970 for the infinite future.
+    if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::UnixEpoch()));
     server_.reset();
   }
 

@@ -36,6 +36,7 @@ def test_whole_graphs_come_back(
     output = capsys.readouterr()
     assert status == 0, output.err
     assert "every graph came back exactly once, byte for byte: 500 of 500" in output.out
+    assert "every graph arrived exactly once: 500 of 500" in output.out
 
 
 def test_rejected_graphs_are_told_apart_from_lost_ones(

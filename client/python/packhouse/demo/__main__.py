@@ -111,13 +111,17 @@ def _load_epoch(
     print(report.epoch_table(epoch))
     times = epoch.times_received(table)
     once = sum(count == 1 for count in times.values())
-    verdict = "every graph" if once == len(table) else "NOT every graph"
+    expected = len(table) - epoch.num_rejected
+    complete = once == expected == epoch.num_graphs
+    if epoch.num_rejected:
+        print(f"\n{epoch.num_rejected:,} graphs are too large for the limits: left out")
     print(
-        f"\n{verdict} arrived exactly once: {once:,} of {len(table):,}; the server's ledger has "
+        f"\n{'every graph' if complete else 'NOT every graph'} arrived exactly once: "
+        f"{once:,} of {expected:,}; the server's ledger has "
         f"{epoch.num_done:,} of {epoch.num_batches:,} batches acknowledged"
     )
     forget(client)
-    return once == len(table) and epoch.num_done == epoch.num_batches
+    return complete and epoch.num_done == epoch.num_batches
 
 
 def _load(dataset: pathlib.Path | None) -> tuple[GraphTable, str]:

@@ -42,6 +42,8 @@ class Arrivals:
 class LoadedEpoch:
     """What the epoch was like, and who received what."""
 
+    num_graphs: int
+    num_rejected: int  # Too large for the limits.
     num_batches: int
     lower_bound: int
     efficiency: dict[str, float]
@@ -78,6 +80,8 @@ def load_epoch(
     with _loader(address, 0, limits) as loader:
         after = loader.epoch_info()
     return LoadedEpoch(
+        num_graphs=before.num_graphs,
+        num_rejected=before.num_rejected,
         num_batches=before.num_batches,
         lower_bound=before.lower_bound,
         efficiency=before.efficiency,
