@@ -11,7 +11,6 @@ import time
 from typing import Final, Mapping, Sequence
 
 import grpc
-import numpy as np
 
 from packhouse.batch import Padding
 from packhouse.client import Client
@@ -169,8 +168,8 @@ def main(arguments: Sequence[str]) -> int:
     limits = {name: int(rows) for name, rows in (pair.split("=") for pair in capacities)}
     with _loader(address, int(rank), limits) as loader:
         for batch in loader:
-            words = np.concatenate(([batch.number], batch.graph_ids)).astype(np.uint64)
-            os.write(sys.stdout.fileno(), (" ".join(map(str, words.tolist())) + "\n").encode())
+            line = " ".join(map(str, [batch.number, *batch.graph_ids.tolist()]))
+            os.write(sys.stdout.fileno(), f"{line}\n".encode())
     return 0
 
 
