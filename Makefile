@@ -56,7 +56,18 @@ fuzz: packages  ## Each fuzz target for FUZZ_SECONDS (600)
 	cmake --build --preset fuzz
 	ctest --preset fuzz
 
-bench: packages  ## Benchmarks of packing, planning and collation
+# Real graphs where they are: as CMake has it for the tests, else beside this folder.
+SHARED_DATA = $(or $(PACKHOUSE_SHARED_DATA),$(shell sed -n 's/^PACKHOUSE_SHARED_DATA:PATH=//p' $(BUILD)/CMakeCache.txt 2>/dev/null),../shared/data)
+BENCH_FLAGS ?= --runs 5 --seconds 0.25
+
+bench: packages  ## Servers of their own over TCP, beside what gRPC alone can do (some minutes); BENCH_FLAGS=--help
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse
+	build/release/client/cli/packhouse bench --packhoused build/release/service/packhoused \
+	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) \
+	  --json build/release/bench.json $(BENCH_FLAGS)
+
+bench-micro: packages  ## Microbenchmarks of packing, planning and collation
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_benchmarks
 	build/release/tests/benchmarks/packhouse_benchmarks

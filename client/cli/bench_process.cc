@@ -33,6 +33,17 @@ absl::Duration OwnCpuTime() {
   return absl::DurationFromTimespec(time);
 }
 
+absl::Duration MachineCpuTime() {
+  // cpu USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ ...
+  std::ifstream file("/proc/stat");
+  std::string name;
+  std::array<int64_t, 7> ticks{};
+  file >> name;
+  for (int64_t& value : ticks) file >> value;
+  const int64_t busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
+  return absl::Seconds(1) * busy / sysconf(_SC_CLK_TCK);
+}
+
 absl::StatusOr<std::unique_ptr<BenchProcess>> BenchProcess::Start(
     std::vector<std::string> command) {
   std::array<int, 2> ends{};

@@ -18,6 +18,10 @@ namespace packhouse::client {
 // CPU time of this process, all threads.
 absl::Duration OwnCpuTime();
 
+// CPU time of all processes since the machine started, in ticks of some milliseconds; 0 where the
+// kernel does not say.
+absl::Duration MachineCpuTime();
+
 // A child process, killed with this object, or when the thread that started it ends. Not
 // thread-safe.
 class BenchProcess {

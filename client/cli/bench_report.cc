@@ -157,8 +157,8 @@ std::string BenchReport::AddDelivery(const BenchRunner::Delivery& delivery) {
   if (IsFirst("delivery")) {
     text = absl::StrFormat(kRow, "", "batch", "streams", "GB/s", "% of download", "% of exchange",
                            "graphs/s", "batches/s", "CPU s/GB", "gap ms", "peak");
-    absl::StrAppendFormat(&text, kRow, "", "", "", "", "", "", "", "", "us / it", "p50 / p99",
-                          "MiB");
+    absl::StrAppendFormat(&text, kRow, "", "", "", "", "", "", "", "", "client / server",
+                          "p50 / p99", "MiB");
   }
   const auto add = [&](const std::string& name, const Runs& runs) {
     if (runs.empty()) return;

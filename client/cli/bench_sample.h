@@ -38,12 +38,15 @@ struct RunSample {
   // From the call of an epoch to its first batch.
   std::vector<double> opening_milliseconds;
   uint64_t server_peak_bytes = 0;
+  // CPU time of all other processes, as a share of the machine: what has disturbed the run.
+  double others_share = 0;
 
   double gigabytes_per_second() const;
   double messages_per_second() const;
   double graphs_per_second() const;
   double client_cpu_per_gigabyte() const;
   double server_cpu_per_gigabyte() const;
+  double others() const { return others_share; }
 };
 
 // Runs of one measurement in the order in which they were made.

@@ -23,7 +23,10 @@ absl::StatusOr<Cursor> DecodeCursor(absl::string_view text) {
     return absl::InvalidArgumentError(absl::StrCat("cursor: ", why));
   };
   std::string bytes;
-  if (!absl::WebSafeBase64Unescape(text, &bytes)) return malformed("is not base64url");
+  // The last character may have bits that say nothing; a cursor has one spelling all the same.
+  if (!absl::WebSafeBase64Unescape(text, &bytes) || absl::WebSafeBase64Escape(bytes) != text) {
+    return malformed("is not base64url");
+  }
   const auto reader = RecordReader::Open(bytes);
   if (!reader.ok()) return malformed(reader.status().message());
   if (reader->kind() != static_cast<uint8_t>(RecordKind::kCursor)) {

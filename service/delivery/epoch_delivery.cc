@@ -44,7 +44,7 @@ LeaseCounters EpochDelivery::counters() const {
 }
 
 absl::Status EpochDelivery::CheckGeneration(uint64_t generation) const {
-  if (table_ && generation == this->generation()) return absl::OkStatus();
+  if (table_ && state() != nullptr && generation == this->generation()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("generation ", generation, " of epoch ", identity_.key.epoch, " of job '",
                    identity_.key.job, "' is over, the current one is ", this->generation(),
@@ -105,6 +105,11 @@ absl::StatusOr<std::optional<BatchSet>> EpochDelivery::BaseOfNewGeneration(
 }
 
 absl::StatusOr<JoinResult> EpochDelivery::Join(const JoinRequest& request) {
+  if (table_ && state() == nullptr) {
+    // Forgotten: as if nobody had ever joined.
+    earlier_ = counters();
+    table_ = nullptr;
+  }
   PH_RETURN_IF_ERROR(CheckRequest(request));
   PH_ASSIGN_OR_RETURN(std::optional<BatchSet> base, BaseOfNewGeneration(request));
   const std::string worker = WorkerName(request);
@@ -133,6 +138,11 @@ absl::Status EpochDelivery::Start(const JoinRequest& request, BatchSet base) {
   events.emplace_back(
       GenerationStarted{identity_.key, next, request.attempt, request.sharing, std::move(base)});
   events.emplace_back(WorkerJoined{identity_.key, next, WorkerName(request)});
+  if (request.cursor) {
+    for (const EpochKey& later : ledger_->EpochsAfter(identity_.key)) {
+      events.emplace_back(EpochForgotten{later});
+    }
+  }
   PH_RETURN_IF_ERROR(Commit(events));
   earlier_ = counters();
   table_ = std::make_unique<LeaseTable>(std::move(dealing), lease_duration_);
@@ -148,7 +158,7 @@ absl::Status EpochDelivery::Commit(absl::Span<const LedgerEvent> events) {
 }
 
 absl::StatusOr<Lease> EpochDelivery::Next(SessionId session, size_t max_in_flight, absl::Time now) {
-  if (!table_ || !table_->IsPresent(session)) {
+  if (!table_ || state() == nullptr || !table_->IsPresent(session)) {
     return absl::FailedPreconditionError(
         absl::StrCat("session ", session, ": has no part in generation ", generation(),
                      " of epoch ", identity_.key.epoch, " of job '", identity_.key.job,

@@ -79,7 +79,8 @@ class EpochDelivery {
   // - generation: in that one; FAILED_PRECONDITION if it is not the current one.
   // - cursor: in the current one if it started from the same cursor with the same sharing and
   //   attempt, and, without an attempt, this rank has not taken part yet. Else the trainer has
-  //   restarted: a new generation, in which exactly what the cursor has is done. Once all ranks
+  //   restarted: a new generation, in which exactly what the cursor has is done; what earlier
+  //   trainers did of the job's later epochs is forgotten with it. Once all ranks
   //   have joined, nothing in their generation was acknowledged by an earlier trainer. Dynamic: an
   //   attempt is needed, as there one cannot tell from the workers' names.
   // - neither: in the current one if sharing and attempt are the same (or there is no attempt);

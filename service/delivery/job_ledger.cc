@@ -100,6 +100,15 @@ const EpochState* JobLedger::Find(const EpochKey& key) const {
   return found == epochs_.end() ? nullptr : &found->second;
 }
 
+std::vector<EpochKey> JobLedger::EpochsAfter(const EpochKey& key) const {
+  std::vector<EpochKey> later;
+  for (auto epoch = epochs_.upper_bound(key); epoch != epochs_.end() && epoch->first.job == key.job;
+       ++epoch) {
+    later.push_back(epoch->first);
+  }
+  return later;
+}
+
 uint64_t JobLedger::LastGeneration(const std::string& job) const {
   const auto found = last_generation_.find(job);
   return found == last_generation_.end() ? 0 : found->second;

@@ -59,6 +59,8 @@ class JobLedger {
   const EpochState* Find(const EpochKey& key) const;
   // All epochs, by job and number.
   const std::map<EpochKey, EpochState>& epochs() const { return epochs_; }
+  // Those of the same job with higher numbers.
+  std::vector<EpochKey> EpochsAfter(const EpochKey& key) const;
   // 0 if there was none.
   uint64_t LastGeneration(const std::string& job) const;
 

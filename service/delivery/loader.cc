@@ -136,7 +136,15 @@ absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request) {
   return Description{std::move(epoch), std::move(progress)};
 }
 
-absl::Status Loader::Forget(absl::Span<const EpochKey> keys) {
+void Loader::Close(const EpochKey& key, Wakes& wakes) {
+  const auto found = epochs_.find(key);
+  if (found == epochs_.end()) return;
+  WakeWaiting(found->second, wakes);
+  closed_ = closed_ + found->second.delivery->counters();
+  epochs_.erase(found);
+}
+
+absl::Status Loader::Forget(absl::Span<const EpochKey> keys, Wakes& wakes) {
   if (keys.empty()) return absl::OkStatus();
   std::vector<std::string> records;
   for (const EpochKey& key : keys) records.push_back(EncodeEvent(EpochForgotten{key}));
@@ -144,15 +152,12 @@ absl::Status Loader::Forget(absl::Span<const EpochKey> keys) {
   num_records_ += records.size();
   for (const EpochKey& key : keys) {
     PH_RETURN_IF_ERROR(ledger_.Apply(EpochForgotten{key}));
-    const auto found = epochs_.find(key);
-    if (found == epochs_.end()) continue;
-    closed_ = closed_ + found->second.delivery->counters();
-    epochs_.erase(found);
+    Close(key, wakes);
   }
   return absl::OkStatus();
 }
 
-absl::Status Loader::ForgetFinished(const EpochKey& opened) {
+absl::Status Loader::ForgetFinished(const EpochKey& opened, Wakes& wakes) {
   std::vector<EpochKey> finished;
   for (auto epoch = ledger_.epochs().lower_bound({opened.job, 0});
        epoch != ledger_.epochs().end() && epoch->first.job == opened.job; ++epoch) {
@@ -166,7 +171,7 @@ absl::Status Loader::ForgetFinished(const EpochKey& opened) {
   }
   // Ascending: the oldest first.
   finished.resize(finished.size() - std::min(finished.size(), options_.kept_finished_epochs));
-  return Forget(finished);
+  return Forget(finished, wakes);
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, JoinRequest join,
@@ -182,7 +187,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
   {
     absl::MutexLock lock(&mutex_);
     if (ledger_.Find(identity.key) == nullptr) {
-      PH_RETURN_IF_ERROR(ForgetFinished(identity.key));
+      PH_RETURN_IF_ERROR(ForgetFinished(identity.key, wakes));
       if (ledger_.epochs().size() >= options_.max_epochs) {
         return absl::ResourceExhaustedError(
             absl::StrCat("epochs: ", ledger_.epochs().size(), " are remembered, at most ",
@@ -193,6 +198,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
     join.session = next_session_++;
     LoadStart& start = session->start_;
     start.session = join.session;
+    const std::vector<EpochKey> later = ledger_.EpochsAfter(identity.key);
     absl::StatusOr<JoinResult> joined = epoch->delivery->Join(join);
     if (!joined.ok()) {
       // Nobody has opened it: the next one may ask for it in other words.
@@ -200,6 +206,10 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
       return joined.status();
     }
     start.join = *std::move(joined);
+    // Rolled back, a job forgets its later epochs.
+    for (const EpochKey& key : later) {
+      if (ledger_.Find(key) == nullptr) Close(key, wakes);
+    }
     num_records_ += start.join.started ? 3 : 1;
     num_generations_ += start.join.started ? 1 : 0;
     epoch->sessions.emplace(join.session, session.get());
@@ -292,13 +302,11 @@ absl::Status Loader::DeleteJob(const std::string& job) {
     for (auto epoch = ledger_.epochs().lower_bound({job, 0});
          epoch != ledger_.epochs().end() && epoch->first.job == job; ++epoch) {
       keys.push_back(epoch->first);
-      const auto open = epochs_.find(epoch->first);
-      if (open != epochs_.end()) WakeWaiting(open->second, wakes);
     }
     if (keys.empty()) {
       return absl::NotFoundError(absl::StrCat("job '", job, "': has no epochs"));
     }
-    PH_RETURN_IF_ERROR(Forget(keys));
+    PH_RETURN_IF_ERROR(Forget(keys, wakes));
     CompactIfDue();
   }
   RunAll(wakes);

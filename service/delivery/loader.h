@@ -183,8 +183,12 @@ class Loader {
   absl::StatusOr<OpenEpoch*> FindOrOpen(const EpochIdentity& identity)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   EpochProgress ProgressOf(const EpochKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ForgetFinished(const EpochKey& opened) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Forget(absl::Span<const EpochKey> keys) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ForgetFinished(const EpochKey& opened, Wakes& wakes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Forget(absl::Span<const EpochKey> keys, Wakes& wakes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of an epoch that the ledger does not have any more.
+  void Close(const EpochKey& key, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Once it is in the log.
   absl::StatusOr<AcknowledgeResult> FinishAcknowledge(const EpochKey& key, SessionId session,
                                                       uint64_t generation,

@@ -21,7 +21,7 @@
 namespace packhouse::rpc {
 namespace {
 
-constexpr size_t kDefaultInFlight = 4;
+constexpr size_t kDefaultInFlight = 16;
 
 std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxJobNameLength)), "'");

@@ -49,8 +49,12 @@ TEST(RatioTest, EachRunIsHeldAgainstTheOneBesideIt) {
   Runs runs;
   Runs base;
   for (const uint64_t bytes : {100, 10, 1000}) {
-    runs.push_back({.seconds = 1, .bytes = bytes});
-    base.push_back({.seconds = 1, .bytes = 2 * bytes});
+    RunSample run;
+    run.seconds = 1;
+    run.bytes = bytes;
+    runs.push_back(run);
+    run.bytes = 2 * bytes;
+    base.push_back(run);
   }
   const Spread ratio = RatioOf(runs, base, &RunSample::gigabytes_per_second);
   EXPECT_EQ(ratio.median, 0.5);

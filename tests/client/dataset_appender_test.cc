@@ -231,7 +231,7 @@ TEST_F(DatasetAppenderTest, WhatAServerMustNotAnswerIsInternal) {
 
 TEST_F(DatasetAppenderTest, AStreamThatLastsTooLongIsFollowedByAnother) {
   DatasetAppenderOptions options = Options();
-  options.stream_time = absl::ZeroDuration();
+  options.stream_time = -absl::Seconds(1);
   DatasetAppender appender(server_.Channel(), options);
   const absl::Status first = appender.Append(1, Chunk(5));
   EXPECT_THAT(first.ok() ? appender.Finish() : first,

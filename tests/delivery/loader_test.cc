@@ -258,6 +258,46 @@ TEST(LoaderTest, ACursorRollsBackWithAnyNumberOfRanks) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is over")));
 }
 
+TEST(LoaderTest, ARollBackForgetsLaterEpochs) {
+  LoaderWorld world;
+  std::string cursor;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
+    const uint64_t number = session->Next(world.now)->number;
+    cursor = world.Acknowledge(*session, {number})->cursor;
+    TakeAll(world, *session);
+  }
+  int woken = 0;
+  const EpochRequest later = DatasetWorld::Request({24, 30, 6}, 1);
+  PH_ASSERT_OK_AND_ASSIGN(auto old,
+                          world.Load(later, LoaderWorld::Rank(0, 1), 2, [&] { ++woken; }));
+  EXPECT_THAT(world.Acknowledge(*old, {old->Next(world.now)->number}), IsOk());
+  while (old->Next(world.now)->kind == LoadEvent::Kind::kBatch) {
+  }
+  const LeaseCounters totals = world.loader().Snapshot().totals;
+
+  JoinRequest join = LoaderWorld::Rank(0, 1);
+  join.cursor = DecodeCursor(cursor).value();
+  join.attempt = "second";
+  PH_ASSERT_OK_AND_ASSIGN(auto anew, world.Load(DatasetWorld::Request(), join));
+  EXPECT_EQ(woken, 1);
+  EXPECT_THAT(old->Next(world.now), StatusIs(absl::StatusCode::kNotFound, HasSubstr("epoch 1")));
+  EXPECT_EQ(world.loader().Snapshot().totals.acknowledged, totals.acknowledged);
+  TakeAll(world, *anew);
+  join.cursor = std::nullopt;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(later, join));
+    EXPECT_GT(session->start().join.generation, anew->start().join.generation);
+    ExpectAllOnce(TakeAll(world, *session), 60);
+  }
+  // Also for whoever reads the log.
+  old = nullptr;
+  anew = nullptr;
+  world.Restart();
+  EXPECT_EQ(world.loader().Describe(later)->progress.num_done,
+            world.loader().Describe(later)->progress.num_batches);
+}
+
 TEST(LoaderTest, ANewGenerationWakesAndEndsTheSessionsOfTheOldOne) {
   LoaderWorld world;
   int woken = 0;

@@ -122,7 +122,7 @@ class Loader(Iterator[LoadedBatch]):
         one's name, the same each time that it comes; first come, first served; `profile` is the
         number of the one whose batches it takes.
 
-        `max_in_flight` bounds the batches that are sent and not acknowledged (0: 4). `attempt`
+        `max_in_flight` bounds the batches that are sent and not acknowledged (0: 16). `attempt`
         names one start of the trainer, for all of its workers the same, new after each restart (a
         restart counter of the launcher does): give one if several workers load states. Unary calls
         have a deadline of `timeout` seconds.
@@ -333,8 +333,7 @@ class Loader(Iterator[LoadedBatch]):
         there. Raises ValueError if an attempt is needed: for dynamic workers, and if the present
         one has loaded already.
 
-        Later epochs that earlier workers have begun go on where those left them, not from their
-        start: have `Client.delete_job` forget them before the first worker loads the state.
+        What was done of later epochs is forgotten: they are loaded from their start.
         """
         if attempt is None and self._attempt and self._attempt_is_used:
             raise ValueError(f"attempt {self._attempt!r} has loaded already: give a new one")
