@@ -30,6 +30,7 @@ constexpr uint64_t kObservedChunks[] = {64, 1024, 8192};
 struct BenchArguments {
   BenchSettings settings;
   double seconds = 1;
+  double patience = 0;
   std::vector<std::string> only = {"pack", "load", "observe", "plan", "ceiling"};
   std::vector<std::string> payloads = {"16KiB", "64KiB", "256KiB", "1MiB", "4MiB"};
   std::string json;
@@ -79,6 +80,7 @@ absl::Status Measure(const BenchArguments& arguments, BenchRunner& runner, Bench
 ExitCode RunBench(BenchArguments& arguments) {
   BenchSettings& settings = arguments.settings;
   settings.seconds = absl::Seconds(arguments.seconds);
+  settings.patience = absl::Seconds(arguments.patience);
   for (const std::string& text : arguments.payloads) {
     uint64_t bytes = 0;
     if (!ParseBytes(text, bytes) || bytes < kMinPayload || bytes > kMaxPayload) {
@@ -143,6 +145,11 @@ void AddBenchCommand(CLI::App& app, ExitCode& code) {
   command->add_option("--tcp-congestion", settings.congestion,
                       "TCP congestion control of both ends, reno if not given; \"\" for the "
                       "system's, which on loopback may cost half (bbr)");
+  command
+      ->add_option("--patience", arguments->patience,
+                   "Seconds, for each measurement, to repeat runs during which other processes "
+                   "used more than 5 % of the machine")
+      ->check(CLI::Range(0.0, 3600.0));
   command->add_option("--json", arguments->json, "Write the figures")->type_name("FILE");
   command->callback([arguments, &code] { code = RunBench(*arguments); });
 }

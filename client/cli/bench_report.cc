@@ -24,6 +24,7 @@ constexpr Figure kMessages = &RunSample::messages_per_second;
 constexpr Figure kGraphs = &RunSample::graphs_per_second;
 constexpr Figure kClientCpu = &RunSample::client_cpu_per_gigabyte;
 constexpr Figure kServerCpu = &RunSample::server_cpu_per_gigabyte;
+constexpr Figure kOthers = &RunSample::others;
 
 std::string SizeText(uint64_t bytes) {
   return bytes >= 1 << 20 ? absl::StrCat(bytes >> 20, " MiB") : absl::StrCat(bytes >> 10, " KiB");
@@ -69,6 +70,7 @@ void AddFigures(const Runs& runs, JsonObject& json) {
       .AddJson("graphs_per_second", JsonOf(SpreadOf(runs, kGraphs)))
       .AddJson("client_cpu_seconds_per_gigabyte", JsonOf(SpreadOf(runs, kClientCpu)))
       .AddJson("server_cpu_seconds_per_gigabyte", JsonOf(SpreadOf(runs, kServerCpu)))
+      .AddJson("cpu_share_of_others", JsonOf(SpreadOf(runs, kOthers)))
       .Add("gap_milliseconds_p50", GapQuantile(runs, 0.5))
       .Add("gap_milliseconds_p99", GapQuantile(runs, 0.99))
       .Add("server_peak_bytes", PeakBytes(runs));
@@ -152,13 +154,13 @@ std::string BenchReport::AddTcp(const Runs& runs) {
 
 std::string BenchReport::AddDelivery(const BenchRunner::Delivery& delivery) {
   // Rows come one by one, as they are measured: the widths are fixed.
-  constexpr char kRow[] = "%-9s %-7s %7s %18s %15s %15s %11s %9s %11s %15s %9s\n";
+  constexpr char kRow[] = "%-9s %-7s %7s %18s %15s %15s %9s %9s %15s %15s %6s %6s\n";
   std::string text;
   if (IsFirst("delivery")) {
     text = absl::StrFormat(kRow, "", "batch", "streams", "GB/s", "% of download", "% of exchange",
-                           "graphs/s", "batches/s", "CPU s/GB", "gap ms", "peak");
+                           "graphs/s", "batches/s", "CPU s/GB", "gap ms", "peak", "others");
     absl::StrAppendFormat(&text, kRow, "", "", "", "", "", "", "", "", "client / server",
-                          "p50 / p99", "MiB");
+                          "p50 / p99", "MiB", "%");
   }
   const auto add = [&](const std::string& name, const Runs& runs) {
     if (runs.empty()) return;
@@ -175,7 +177,8 @@ std::string BenchReport::AddDelivery(const BenchRunner::Delivery& delivery) {
         absl::StrFormat("%.2f / %.2f", SpreadOf(runs, kClientCpu).median,
                         SpreadOf(runs, kServerCpu).median),
         absl::StrFormat("%.3f / %.3f", GapQuantile(runs, 0.5), GapQuantile(runs, 0.99)),
-        absl::StrFormat("%.0f", static_cast<double>(PeakBytes(runs)) / (1 << 20)));
+        absl::StrFormat("%.0f", static_cast<double>(PeakBytes(runs)) / (1 << 20)),
+        absl::StrFormat("%.0f", 100 * SpreadOf(runs, kOthers).median));
   };
   add("download", delivery.download);
   add("exchange", delivery.exchange);

@@ -32,8 +32,8 @@ struct BenchSettings {
   std::vector<uint64_t> streams;
   // Of all sockets, both ends; empty: the system's.
   std::string congestion;
-  // A run during which other processes used more than this share of the machine is made again, as
-  // long as the patience of its row of the table lasts; then the least disturbed one counts.
+  // A run during which other processes used more than this share of the machine is made again,
+  // until all runs of a measurement have taken this much longer; the least disturbed one counts.
   double max_others = 0.05;
   absl::Duration patience = absl::ZeroDuration();
 };
@@ -112,9 +112,8 @@ class BenchRunner {
  private:
   explicit BenchRunner(const BenchSettings& settings) : settings_(settings) {}
   absl::Status FillDataset();
-  // The first of the samples that `run` gives that is quiet, or the quietest until `end`.
-  absl::StatusOr<RunSample> RunQuietly(absl::Time end,
-                                       absl::FunctionRef<absl::StatusOr<RunSample>()> run) const;
+  // The first quiet one of the samples that `run` gives, or the quietest while patience lasts.
+  absl::StatusOr<RunSample> RunQuietly(absl::FunctionRef<absl::StatusOr<RunSample>()> run) const;
   absl::StatusOr<RunSample> RunLoad(const BenchServer& server, std::size_t streams,
                                     const v1::Limits& limits);
   absl::StatusOr<RunSample> RunPack(const BenchServer& server, std::size_t streams,

@@ -17,33 +17,6 @@ constexpr int kMaxRejectionsPerMessage = 4096;
 // A stream's timer lives until it is due, whatever becomes of the stream.
 constexpr absl::Duration kMaxDelay = absl::Hours(1);
 
-absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema) {
-  switch (payload) {
-    case v1::PAYLOAD_UNSPECIFIED:
-      return !schema.tensors().empty();
-    case v1::PAYLOAD_GRAPHS:
-      return true;
-    case v1::PAYLOAD_SIZES:
-      return false;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("payload: unknown value ", static_cast<int>(payload)));
-  }
-}
-
-absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy) {
-  switch (policy) {
-    case v1::OVERSIZE_POLICY_UNSPECIFIED:
-    case v1::OVERSIZE_POLICY_REJECT:
-      return false;
-    case v1::OVERSIZE_POLICY_ERROR:
-      return true;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("oversize_policy: unknown value ", static_cast<int>(policy)));
-  }
-}
-
 absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
                                                     const GraphSchema& schema,
                                                     const StreamBounds& bounds) {

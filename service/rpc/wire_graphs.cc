@@ -195,6 +195,33 @@ absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedF
   return derived;
 }
 
+absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema) {
+  switch (payload) {
+    case v1::PAYLOAD_UNSPECIFIED:
+      return !schema.tensors().empty();
+    case v1::PAYLOAD_GRAPHS:
+      return true;
+    case v1::PAYLOAD_SIZES:
+      return false;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("payload: unknown value ", static_cast<int>(payload)));
+  }
+}
+
+absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy) {
+  switch (policy) {
+    case v1::OVERSIZE_POLICY_UNSPECIFIED:
+    case v1::OVERSIZE_POLICY_REJECT:
+      return false;
+    case v1::OVERSIZE_POLICY_ERROR:
+      return true;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("oversize_policy: unknown value ", static_cast<int>(policy)));
+  }
+}
+
 void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire) {
   wire.Clear();
   wire.set_id(id);

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/graphs.pb.h"
+#include "packhouse/v1/packing.pb.h"
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
 #include "service/graphs/graph_chunk.h"
@@ -35,6 +36,10 @@ void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& s
 absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
 v1::Padding PaddingToWire(Padding padding);
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
+
+// Whether batches have tensors; unspecified: if the schema has any.
+absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema);
+absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy);
 
 // Ids, sizes and row counts; the tensors go apart (batch_reply.h).
 void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire);

@@ -78,34 +78,6 @@ absl::StatusOr<SamplingRequest> SamplingFromWire(const v1::Sampling& wire) {
   return sampling;
 }
 
-// Whether batches have tensors.
-absl::StatusOr<bool> WholeGraphsFromWire(v1::Payload wire, const GraphSchema& schema) {
-  switch (wire) {
-    case v1::PAYLOAD_UNSPECIFIED:
-      return !schema.tensors().empty();
-    case v1::PAYLOAD_GRAPHS:
-      return true;
-    case v1::PAYLOAD_SIZES:
-      return false;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("payload: unknown value ", static_cast<int>(wire)));
-  }
-}
-
-absl::StatusOr<bool> OversizeFromWire(v1::OversizePolicy wire) {
-  switch (wire) {
-    case v1::OVERSIZE_POLICY_UNSPECIFIED:
-    case v1::OVERSIZE_POLICY_REJECT:
-      return false;
-    case v1::OVERSIZE_POLICY_ERROR:
-      return true;
-    default:
-      return absl::InvalidArgumentError(
-          absl::StrCat("oversize_policy: unknown value ", static_cast<int>(wire)));
-  }
-}
-
 absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
   if (wire.num_ranks() == 0 || wire.num_ranks() > Sharing::kMaxRanks ||
       wire.rank() >= wire.num_ranks()) {
@@ -160,11 +132,11 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   }
   PH_ASSIGN_OR_RETURN(request.padding, PaddingFromWire(wire.padding()));
   PH_ASSIGN_OR_RETURN(request.derived, DerivedFromWire(wire.derived()));
-  PH_ASSIGN_OR_RETURN(request.whole_graphs, WholeGraphsFromWire(wire.payload(), schema));
+  PH_ASSIGN_OR_RETURN(request.whole_graphs, CarriesGraphs(wire.payload(), schema));
   if (!request.whole_graphs && !wire.derived().empty()) {
     return absl::InvalidArgumentError("derived: only for whole graphs");
   }
-  PH_ASSIGN_OR_RETURN(request.oversize_is_error, OversizeFromWire(wire.oversize_policy()));
+  PH_ASSIGN_OR_RETURN(request.oversize_is_error, OversizeIsError(wire.oversize_policy()));
   request.in_order = wire.in_order();
   if (wire.look_ahead() != 0) {
     if (wire.look_ahead() > OnlinePackerOptions::kMaxLookAhead) {
