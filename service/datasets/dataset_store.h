@@ -54,6 +54,9 @@ struct DatasetInfo {
   // one version have the same graphs in the same order, and a data set that was deleted and made
   // again under its old name differs.
   uint64_t version = 0;
+  // Never 0. The same from creation to deletion; as long as the store is open, no other data set
+  // has it.
+  uint64_t id = 0;
 };
 
 struct DatasetList {
@@ -166,9 +169,22 @@ class DatasetStore {
   // NOT_FOUND; FAILED_PRECONDITION if sealed or the chunk has another schema; INVALID_ARGUMENT for
   // a bad producer, group ids that disagree, a chunk without rows or above 1 GiB or 2^24 graphs;
   // OUT_OF_RANGE naming the graph that exceeds a max_count.
-  virtual absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
-                                              absl::Span<const uint64_t> group_ids,
-                                              const std::optional<ProducerSequence>& producer) = 0;
+  absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
+                                      absl::Span<const uint64_t> group_ids,
+                                      const std::optional<ProducerSequence>& producer) {
+    return AppendTo({name, 0}, chunk, group_ids, producer);
+  }
+
+  // A data set by its name and, unless 0, its id.
+  struct Target {
+    absl::string_view name;
+    uint64_t id = 0;
+  };
+  // The same, but NOT_FOUND if the data set of this name is another one by now: a chunk that comes
+  // late must not get into a data set that was made anew.
+  virtual absl::StatusOr<AppendResult> AppendTo(
+      const Target& target, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
+      const std::optional<ProducerSequence>& producer) = 0;
 
   // From now on the data set never changes. Sealing again changes nothing. NOT_FOUND.
   virtual absl::StatusOr<DatasetInfo> Seal(absl::string_view name) = 0;

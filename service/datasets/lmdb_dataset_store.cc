@@ -84,6 +84,9 @@ absl::StatusOr<StoredState> ReadState(const LmdbTransaction& transaction, absl::
   return state;
 }
 
+// Numbers of data sets begin at 0, their ids at 1.
+uint64_t IdOf(const StoredDefinition& definition) { return definition.dataset + 1; }
+
 absl::StatusOr<DatasetInfo> InfoOf(absl::string_view name, const StoredDefinition& definition,
                                    const StoredState& state) {
   auto schema = DecodeSchema(definition.schema);
@@ -97,6 +100,7 @@ absl::StatusOr<DatasetInfo> InfoOf(absl::string_view name, const StoredDefinitio
   info.num_records = state.num_records;
   info.num_bytes = state.num_bytes;
   info.version = state.version;
+  info.id = IdOf(definition);
   return info;
 }
 
@@ -148,6 +152,7 @@ absl::Status CheckProducers(const LmdbTransaction& transaction, absl::string_vie
 // All that an append needs, made by the thread that asks for it, outside of the commit.
 struct PreparedAppend {
   absl::string_view name;
+  uint64_t id;  // 0: whichever has the name.
   const GraphChunk* chunk;
   absl::Span<const uint64_t> group_ids;
   const std::optional<ProducerSequence>& producer;
@@ -207,6 +212,10 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
   const absl::string_view name = append.name;
   PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
   const uint64_t dataset = definition.dataset;
+  if (append.id != 0 && append.id != IdOf(definition)) {
+    return absl::NotFoundError(absl::StrCat(
+        "data set '", name, "': was deleted, and another has been made under its name"));
+  }
   PH_ASSIGN_OR_RETURN(StoredState state, ReadState(transaction, name, dataset));
   AppendResult result;
   result.num_graphs = state.num_graphs;
@@ -550,21 +559,18 @@ absl::StatusOr<DatasetInfo> LmdbDatasetStore::Create(absl::string_view name,
   return InfoOf(name, definition, state);
 }
 
-absl::StatusOr<AppendResult> LmdbDatasetStore::Append(
-    absl::string_view name, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
+absl::StatusOr<AppendResult> LmdbDatasetStore::AppendTo(
+    const Target& target, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
     const std::optional<ProducerSequence>& producer) {
+  const absl::string_view name = target.name;
   PH_RETURN_IF_ERROR(CheckChunk(name, chunk, group_ids));
   if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
   PH_ASSIGN_OR_RETURN(EncodedChunk record, EncodedChunk::Create(&chunk, group_ids));
   SizeHistogram sizes(chunk.schema().num_components());
   PH_RETURN_IF_ERROR(sizes.AddTable(chunk.sizes()));
-  const PreparedAppend append = {name,
-                                 &chunk,
-                                 group_ids,
-                                 producer,
-                                 std::move(record),
-                                 std::move(sizes),
-                                 EncodeSchema(chunk.schema())};
+  const PreparedAppend append = {
+      name,     target.id,         &chunk,           group_ids,
+      producer, std::move(record), std::move(sizes), EncodeSchema(chunk.schema())};
   AppendResult result;
   const auto append_in = [&](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
     PH_ASSIGN_OR_RETURN(

@@ -51,9 +51,9 @@ class LmdbDatasetStore final : public DatasetStore {
 
   absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
                                      const DatasetOptions& options) override;
-  absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
-                                      absl::Span<const uint64_t> group_ids,
-                                      const std::optional<ProducerSequence>& producer) override;
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override;
   absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override;
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override;
   absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override;

@@ -31,6 +31,7 @@ absl::Status AppendHandler::Describe(const v1::AppendRequest& request) {
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets_->Get(request.dataset()));
   name_ = request.dataset();
+  id_ = info.id;
   schema_ = info.schema;
   return absl::OkStatus();
 }
@@ -52,7 +53,7 @@ absl::StatusOr<AppendResult> AppendHandler::Append(
   PH_ASSIGN_OR_RETURN(const std::vector<uint64_t> group_ids,
                       GroupIdsFromWire(*request, chunk.num_graphs()));
   next_id_ += chunk.num_graphs();
-  return datasets_->Append(name_, chunk, group_ids, producer);
+  return datasets_->AppendTo({name_, id_}, chunk, group_ids, producer);
 }
 
 absl::Status AppendHandler::Accept(std::unique_ptr<v1::AppendRequest> request) {

@@ -37,6 +37,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
 
   DatasetStore* const datasets_;
   std::string name_;
+  uint64_t id_ = 0;
   std::shared_ptr<const GraphSchema> schema_;  // Null before the first request.
   uint64_t next_id_ = 0;                       // Graphs of this stream, repetitions among them.
   std::optional<v1::AppendResponse> response_;

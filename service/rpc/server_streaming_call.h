@@ -46,7 +46,7 @@ class ServerStreamingCall final
   using Work = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Request&,
                                                                      ProgressSink<Response>&)>;
   static constexpr size_t kMinUnsent = 2;
-  static constexpr size_t kUnsentBytes = size_t{16} << 10;
+  static constexpr size_t kUnsentBytes = size_t{256} << 10;
   static constexpr int kStepsPerTurn = 64;
 
   // Starts a call, or refuses it if the gate does: it counts as a stream. `bytes` is gRPC's and

@@ -1,8 +1,8 @@
 // Drives a StreamHandler by gRPC's callback API.
 //
-// Back-pressure: at most kMaxUnsent responses wait to be written and at most one request waits to
-// be accepted; the handler makes no response while kMaxUnsent wait, and the next request is not
-// read while one waits. So a peer that stops reading stops its own stream, and nothing else.
+// Back-pressure: kMinUnsent responses wait to be written or, if they are small, kUnsentBytes, and at
+// most one request waits to be accepted; the handler makes no response while so many wait, and the
+// next request is not read while one waits. So a peer that stops reading stops its own stream, and nothing else.
 //
 // Work runs on the pool, never on gRPC's threads. `advancing_` makes sure that one thread at a time
 // is in the handler; whatever happens meanwhile sets `again_`.
@@ -36,7 +36,8 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
                             public std::enable_shared_from_this<StreamReactor<Request, Response>> {
  public:
   using Handler = StreamHandler<Request, Response>;
-  static constexpr size_t kMaxUnsent = 2;
+  static constexpr size_t kMinUnsent = 2;
+  static constexpr size_t kUnsentBytes = size_t{256} << 10;
   static constexpr int kStepsPerTurn = 64;
 
   // Starts a stream, or refuses it if the gate does. The result belongs to gRPC.
@@ -78,14 +79,19 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
 
   void OnWriteDone(bool ok) override {
+    bool enough = false;
     {
       absl::MutexLock lock(&mutex_);
       writing_ = false;
       unsent_count_.Remove(unsent_.front().Length());
+      unsent_bytes_ -= unsent_.front().Length();
       unsent_.pop_front();
       if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
+      if (!stop_) WriteLocked();
+      enough = !stop_ && unsent_.size() >= kMinUnsent && unsent_bytes_ >= kUnsentBytes / 2;
     }
-    Kick();
+    // Small responses are made many at a time.
+    if (!enough) Kick();
   }
 
   void OnCancel() override {
@@ -168,7 +174,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
         return FinishLocked();
       }
       if (WriteLocked()) return true;
-      if (unsent_.size() >= kMaxUnsent) return false;
+      if (unsent_.size() >= kMinUnsent && unsent_bytes_ >= kUnsentBytes) return false;
     }
     if (!drained_) {
       absl::StatusOr<std::optional<Response>> response = handler_->Next();
@@ -201,6 +207,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     }
     absl::MutexLock lock(&mutex_);
     unsent_count_.Add(bytes.Length());
+    unsent_bytes_ += bytes.Length();
     unsent_.push_back(std::move(bytes));
     WriteLocked();
     return true;
@@ -286,6 +293,7 @@ class StreamReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   bool has_request_ ABSL_GUARDED_BY(mutex_) = false;
   bool peer_done_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<grpc::ByteBuffer> unsent_ ABSL_GUARDED_BY(mutex_);  // The first may be in flight.
+  size_t unsent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   UnsentCount unsent_count_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> stop_ ABSL_GUARDED_BY(mutex_);   // Ends it at once.

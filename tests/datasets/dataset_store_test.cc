@@ -307,6 +307,24 @@ TEST_P(DatasetStoreTest, VersionsTellDataSetsApart) {
   ExpectHolds(store(), "set", {});
 }
 
+// A chunk that comes late does not get into a data set that was made anew, where its number would
+// make the chunks before it look like repetitions.
+TEST_P(DatasetStoreTest, AnIdIsOfOneDataSet) {
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo first, store().Create("set", schema_, {}));
+  EXPECT_NE(first.id, 0U);
+  const ProducerSequence late = {"producer", 5};
+  ASSERT_THAT(store().AppendTo({"set", first.id}, Chunk(1, 3), {}, late), IsOk());
+  EXPECT_EQ(store().Get("set")->id, first.id);
+  ASSERT_THAT(store().Delete("set"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo anew, store().Create("set", schema_, {}));
+  EXPECT_NE(anew.id, first.id);
+  EXPECT_THAT(store().AppendTo({"set", first.id}, Chunk(1, 3), {}, late),
+              StatusIs(absl::StatusCode::kNotFound, _));
+  ASSERT_THAT(store().AppendTo({"set", anew.id}, Chunk(1, 3), {}, ProducerSequence{"producer", 1}),
+              IsOk());
+  EXPECT_EQ(store().Seal("set")->id, anew.id);
+}
+
 // Pages are in order and complete for whatever is there throughout, whatever comes and goes.
 TEST_P(DatasetStoreTest, PagesAreOrderedAndComplete) {
   PH_ASSERT_OK_AND_ASSIGN(const DatasetList none, store().List(0, ""));

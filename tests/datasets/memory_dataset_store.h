@@ -36,18 +36,21 @@ class MemoryDatasetStore final : public DatasetStore {
     dataset->info.schema = std::make_shared<const GraphSchema>(schema);
     dataset->info.options = options;
     dataset->info.version = ++last_version_;
+    dataset->info.id = last_version_;
     datasets_[std::string(name)] = dataset;
     return dataset->info;
   }
 
-  absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
-                                      absl::Span<const uint64_t> group_ids,
-                                      const std::optional<ProducerSequence>& producer) override {
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override {
+    const absl::string_view name = target.name;
     PH_RETURN_IF_ERROR(CheckChunk(name, chunk, group_ids));
     if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
     absl::MutexLock lock(&mutex_);
     PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
     DatasetInfo& info = dataset->info;
+    if (target.id != 0 && target.id != info.id) return absl::NotFoundError("made anew");
     AppendResult result;
     result.num_graphs = info.num_graphs;
     if (producer) {

@@ -84,15 +84,15 @@ class MeetingStore final : public DatasetStore {
                                      const DatasetOptions& options) override {
     return store_.Create(name, schema, options);
   }
-  absl::StatusOr<AppendResult> Append(absl::string_view name, const GraphChunk& chunk,
-                                      absl::Span<const uint64_t> group_ids,
-                                      const std::optional<ProducerSequence>& producer) override {
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override {
     {
       absl::MutexLock lock(&mutex_);
       ++inside_;
       mutex_.Await(absl::Condition(&released_));
     }
-    return store_.Append(name, chunk, group_ids, producer);
+    return store_.AppendTo(target, chunk, group_ids, producer);
   }
   absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override { return store_.Seal(name); }
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
