@@ -1,8 +1,9 @@
 // Drives a StreamHandler by gRPC's callback API.
 //
-// Back-pressure: kMinUnsent responses wait to be written or, if they are small, kUnsentBytes, and at
-// most one request waits to be accepted; the handler makes no response while so many wait, and the
-// next request is not read while one waits. So a peer that stops reading stops its own stream, and nothing else.
+// Back-pressure: kMinUnsent responses wait to be written or, if they are small, kUnsentBytes, and
+// at most one request waits to be accepted; the handler makes no response while so many wait, and
+// the next request is not read while one waits. So a peer that stops reading stops its own stream,
+// and nothing else.
 //
 // Work runs on the pool, never on gRPC's threads. `advancing_` makes sure that one thread at a time
 // is in the handler; whatever happens meanwhile sets `again_`.
