@@ -532,11 +532,15 @@ TEST(LoaderTest, ManyThreadsLoadOneEpoch) {
     threads.emplace_back([&, i] {
       // Comes and goes: every fifth batch is given back instead of acknowledged.
       for (int visit = 0;; ++visit) {
-        absl::Mutex waiting;
-        bool woken = false;
-        const auto wake = [&] {
-          absl::MutexLock lock(&waiting);
-          woken = true;
+        // A wake-up may come when the session has gone.
+        struct Signal {
+          absl::Mutex mutex;
+          bool woken = false;
+        };
+        const auto signal = std::make_shared<Signal>();
+        const auto wake = [signal] {
+          absl::MutexLock lock(&signal->mutex);
+          signal->woken = true;
         };
         auto session = world.Load(DatasetWorld::Request(),
                                   LoaderWorld::Dynamic(absl::StrCat("worker ", i)), 3, wake);
@@ -546,9 +550,9 @@ TEST(LoaderTest, ManyThreadsLoadOneEpoch) {
           ASSERT_THAT(event, IsOk());
           if (event->kind == LoadEvent::Kind::kEnd) return;
           if (event->kind == LoadEvent::Kind::kWait) {
-            absl::MutexLock lock(&waiting);
-            waiting.Await(absl::Condition(&woken));
-            woken = false;
+            absl::MutexLock lock(&signal->mutex);
+            signal->mutex.Await(absl::Condition(&signal->woken));
+            signal->woken = false;
             continue;
           }
           if (taken == 4 && visit <= 10) break;
