@@ -32,6 +32,9 @@ struct Batch {
   std::vector<uint64_t> rows;
   // The schema's tensors in order, then the derived ones. Empty if only sizes were packed.
   std::vector<BatchTensor> tensors;
+  // All tensors, each behind its frame (see tensor_framing.h), as they leave; empty if they were
+  // collated without. Lives as long as `buffer`.
+  absl::string_view framed;
   // Holds the data of all tensors: built once, sent from where it is.
   std::shared_ptr<const void> buffer;
 };

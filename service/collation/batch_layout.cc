@@ -72,23 +72,49 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
   return BatchLayout(schema, std::move(capacities), padding, derived);
 }
 
+BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities,
+                         Padding padding, DerivedTensors derived)
+    : schema_(schema), capacities_(std::move(capacities)), padding_(padding), derived_(derived) {
+  using Source = BatchColumn::Source;
+  for (size_t t = 0; t < schema->tensors().size(); ++t) {
+    const TensorSpec& spec = schema->tensors()[t];
+    columns_.push_back({Source::kRows,
+                        t,
+                        spec.name,
+                        spec.dtype,
+                        {spec.row_shape.begin(), spec.row_shape.end()},
+                        schema->row_bytes(t),
+                        spec.component});
+  }
+  const size_t l = schema->num_components();
+  const auto add = [&](Source source, size_t k, absl::string_view suffix, size_t component) {
+    const DType dtype = source == Source::kMask ? DType::kBool : DType::kInt32;
+    columns_.push_back({source,
+                        k,
+                        absl::StrCat(schema->sizes().name(k), suffix),
+                        dtype,
+                        {},
+                        ElementBytes(dtype),
+                        component});
+  };
+  for (size_t k = 0; k < l; ++k) {
+    if (derived.row_counts) add(Source::kRowCounts, k, "/counts", l);
+    if (derived.graph_index) add(Source::kGraphIndex, k, "/graph", k);
+    if (derived.row_offsets) add(Source::kRowOffsets, k, "/offsets", l);
+    if (derived.masks) add(Source::kMask, k, "/mask", k);
+  }
+  if (derived.masks) add(Source::kMask, l, "/mask", l);
+}
+
 std::optional<uint64_t> BatchLayout::BatchBytes(absl::Span<const uint64_t> rows) const {
   uint64_t total = 0;
-  for (size_t t = 0; t < schema_->tensors().size(); ++t) {
-    if (!Accumulate(total, rows[schema_->tensors()[t].component], schema_->row_bytes(t))) {
-      return std::nullopt;
-    }
+  for (const BatchColumn& column : columns_) {
+    const auto num_rows = column.source == BatchColumn::Source::kRowOffsets
+                              ? CheckedAdd(rows[column.component], 1)
+                              : std::optional(rows[column.component]);
+    if (!num_rows || !Accumulate(total, *num_rows, column.row_bytes)) return std::nullopt;
   }
-  const size_t l = schema_->num_components();
-  const uint64_t graphs = rows[l];
-  bool fits = !derived_.masks || Accumulate(total, graphs, 1);
-  for (size_t k = 0; k < l; ++k) {
-    if (derived_.row_counts) fits &= Accumulate(total, graphs, 4);
-    if (derived_.graph_index) fits &= Accumulate(total, rows[k], 4);
-    if (derived_.row_offsets) fits &= Accumulate(total, graphs, 4) && Accumulate(total, 1, 4);
-    if (derived_.masks) fits &= Accumulate(total, rows[k], 1);
-  }
-  return fits ? std::optional(total) : std::nullopt;
+  return total;
 }
 
 }  // namespace packhouse

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,6 +34,30 @@ struct DerivedTensors {
 // first component), so that padding rows never point at real ones; otherwise 0.
 std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding);
 
+// One tensor of every batch of a layout.
+struct BatchColumn {
+  enum class Source {
+    kRows,  // Those of tensor `index` of the schema.
+    // Computed from the counts of component `index`:
+    kRowCounts,
+    kGraphIndex,
+    kRowOffsets,
+    kMask,
+  };
+  Source source;
+  size_t index;
+  std::string name;
+  DType dtype;
+  std::vector<uint64_t> row_shape;
+  uint64_t row_bytes;
+  // It has a row for each row of this component, and for kRowOffsets one more.
+  size_t component;
+
+  uint64_t RowsOf(absl::Span<const uint64_t> rows) const {
+    return rows[component] + (source == Source::kRowOffsets ? 1 : 0);
+  }
+};
+
 // Schema, shape and padding of the batches of one stream. Immutable; thread-safe.
 class BatchLayout {
  public:
@@ -52,6 +77,8 @@ class BatchLayout {
   const GraphSchema& schema() const { return *schema_; }
   Padding padding() const { return padding_; }
   const DerivedTensors& derived() const { return derived_; }
+  // The schema's tensors in order, then the derived ones.
+  absl::Span<const BatchColumn> columns() const { return columns_; }
   bool is_fixed() const { return padding_ != Padding::kNone; }
 
   // Rows of component k in a batch with `real` rows: the capacity if padded.
@@ -68,13 +95,13 @@ class BatchLayout {
 
  private:
   BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities, Padding padding,
-              DerivedTensors derived)
-      : schema_(schema), capacities_(std::move(capacities)), padding_(padding), derived_(derived) {}
+              DerivedTensors derived);
 
   const GraphSchema* schema_;
   std::vector<uint64_t> capacities_;
   Padding padding_;
   DerivedTensors derived_;
+  std::vector<BatchColumn> columns_;
 };
 
 }  // namespace packhouse

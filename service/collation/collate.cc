@@ -1,20 +1,26 @@
 #include "service/collation/collate.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/collation/row_kernels.h"
 #include "service/graphs/index_values.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
 namespace {
+
+const RowKernels& Kernels() {
+  static const RowKernels kernels = RowKernelsOf(BestVectorLevel());
+  return kernels;
+}
 
 constexpr uint64_t kMaxInt32 = (uint64_t{1} << 31) - 1;
 
@@ -43,10 +49,11 @@ std::string IndexElement(DType dtype, uint64_t value) {
   return element;
 }
 
-// Graphs lie anywhere in memory. What is needed for one is asked for so many graphs before.
-constexpr size_t kGraphsAhead = 12;
+// Graphs lie anywhere in memory. What is needed of one is asked for so long before.
+constexpr size_t kGraphsAhead = 24;  // Sizes.
+constexpr size_t kPiecesAhead = 16;  // Rows of a tensor.
 // Of a graph's rows so much is asked for; the processor notices by itself that more follow.
-constexpr size_t kBytesAhead = 512;
+constexpr size_t kMaxBytesAhead = 1024;
 constexpr size_t kCacheLine = 64;
 
 // Where the graphs of a batch have their rows.
@@ -80,43 +87,76 @@ class RowExtents {
   std::vector<uint64_t> first_;
 };
 
+// Asks for the rows of one graph after the other, of one tensor after the other: in the order in
+// which they will be copied.
+class RowPrefetch {
+ public:
+  RowPrefetch(const BatchLayout& layout, const RowExtents& extents)
+      : layout_(layout), extents_(extents) {
+    if (extents.num_graphs() != 0) ChooseTensor(0);
+    for (size_t i = 0; i < kPiecesAhead; ++i) Next();
+  }
+
+  void Next() {
+    if (t_ == num_tensors_) return;
+    const char* const from = extents_.begin(g_, t_, component_, row_bytes_);
+    const size_t bytes =
+        std::min<size_t>(extents_.count(g_, component_) * row_bytes_, kMaxBytesAhead);
+    for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
+    if (++g_ == extents_.num_graphs()) ChooseTensor(t_ + 1);
+  }
+
+ private:
+  void ChooseTensor(size_t t) {
+    num_tensors_ = layout_.schema().tensors().size();
+    t_ = t;
+    g_ = 0;
+    if (t == num_tensors_) return;
+    component_ = layout_.schema().tensors()[t].component;
+    row_bytes_ = layout_.schema().row_bytes(t);
+  }
+
+  const BatchLayout& layout_;
+  const RowExtents& extents_;
+  size_t num_tensors_ = 0;
+  size_t t_ = 0;
+  size_t g_ = 0;
+  size_t component_ = 0;
+  size_t row_bytes_ = 0;
+};
+
 // Calls write(g, from, bytes) for the rows of each graph of tensor t.
 template <typename Write>
-void ForEachGraph(const RowExtents& extents, size_t t, size_t k, size_t row_bytes, Write write) {
-  const size_t n = extents.num_graphs();
-  for (size_t g = 0; g < n; ++g) {
-    if (const size_t ahead = g + kGraphsAhead; ahead < n) {
-      const char* const from = extents.begin(ahead, t, k, row_bytes);
-      const size_t bytes = std::min<size_t>(extents.count(ahead, k) * row_bytes, kBytesAhead);
-      for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
-    }
+void ForEachGraph(const RowExtents& extents, RowPrefetch& prefetch, size_t t, size_t k,
+                  size_t row_bytes, Write write) {
+  for (size_t g = 0; g < extents.num_graphs(); ++g) {
+    prefetch.Next();
     const size_t bytes = extents.count(g, k) * row_bytes;
     if (bytes != 0) write(g, extents.begin(g, t, k, row_bytes), bytes);
   }
 }
 
-// Writes tensor t of the schema.
-void JoinTensor(const BatchLayout& layout, size_t t, const RowExtents& extents, const Batch& batch,
-                char* data) {
+// Writes tensor t of the schema. Every Write... fills the whole of a tensor, which may begin at
+// any address.
+void WriteRows(const BatchLayout& layout, size_t t, const RowExtents& extents, const Batch& batch,
+               RowPrefetch& prefetch, char* data) {
   const TensorSpec& spec = layout.schema().tensors()[t];
   const size_t row_bytes = layout.schema().row_bytes(t);
   char* next = data;
   if (spec.index_into) {
-    WithIndexType(spec.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
-      size_t counted = 0;
-      ForEachGraph(extents, t, spec.component, row_bytes,
-                   [&](size_t g, const char* from, size_t bytes) {
-                     for (; counted < g; ++counted) {
-                       target_rows += extents.count(counted, *spec.index_into);
-                     }
-                     CopyShifted<T>(from, bytes, target_rows, next);
-                     next += bytes;
-                   });
-    });
+    const RowKernels::CopyShifted copy = Kernels().CopyShiftedOf(ElementBytes(spec.dtype));
+    uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
+    size_t counted = 0;
+    ForEachGraph(extents, prefetch, t, spec.component, row_bytes,
+                 [&](size_t g, const char* from, size_t bytes) {
+                   for (; counted < g; ++counted) {
+                     target_rows += extents.count(counted, *spec.index_into);
+                   }
+                   copy(next, from, bytes, target_rows);
+                   next += bytes;
+                 });
   } else {
-    ForEachGraph(extents, t, spec.component, row_bytes,
+    ForEachGraph(extents, prefetch, t, spec.component, row_bytes,
                  [&](size_t /*g*/, const char* from, size_t bytes) {
                    std::memcpy(next, from, bytes);
                    next += bytes;
@@ -134,94 +174,151 @@ void JoinTensor(const BatchLayout& layout, size_t t, const RowExtents& extents, 
        IndexElement(spec.dtype, std::min(batch.real_rows[*spec.index_into], last_row)));
 }
 
-// The tensors of a batch before they have data, and what writes it.
-class TensorPlan {
+// Values of an int32 tensor, one behind the other.
+class Int32Writer {
  public:
-  using Write = std::function<void(char*)>;
+  Int32Writer(char* begin, char* end) : next_(begin), end_(end) {}
 
-  void Add(std::string name, DType dtype, std::vector<uint64_t> shape, uint64_t bytes,
-           Write write) {
-    tensors_.push_back({std::move(name), dtype, std::move(shape), {}});
-    begins_.push_back(end_);
-    sizes_.push_back(bytes);
-    writes_.push_back(std::move(write));
-    end_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void Add(int32_t value) {
+    std::memcpy(next_, &value, sizeof(value));
+    next_ += sizeof(value);
   }
-  void AddInt32(std::string name, uint64_t n, std::function<void(int32_t*)> write) {
-    Add(std::move(name), DType::kInt32, {n}, n * sizeof(int32_t),
-        [write = std::move(write)](char* data) { write(reinterpret_cast<int32_t*>(data)); });
-  }
-  void AddMask(std::string name, uint64_t rows, uint64_t real) {
-    Add(std::move(name), DType::kBool, {rows}, rows, [rows, real](char* data) {
-      std::memset(data, 1, real);
-      std::memset(data + real, 0, rows - real);
-    });
-  }
-
-  // Lays all of them out in one buffer.
-  void Build(Batch& batch) {
-    // Not zeroed: each tensor writes all of its bytes, and nobody looks at what is between them.
-    const std::shared_ptr<char[]> buffer =
-        std::make_shared_for_overwrite<char[]>(end_ + kAlignment);
-    char* const base =
-        buffer.get() +
-        (kAlignment - reinterpret_cast<uintptr_t>(buffer.get()) % kAlignment) % kAlignment;
-    for (size_t t = 0; t < tensors_.size(); ++t) {
-      if (sizes_[t] != 0) writes_[t](base + begins_[t]);
-      tensors_[t].data = absl::string_view(base + begins_[t], sizes_[t]);
+  void Add(uint64_t n, int32_t value) {
+    // Whole blocks, without a look at where the last one ends: what is too much is overwritten.
+    std::array<int32_t, 16> block;
+    block.fill(value);
+    char* const behind = next_ + n * sizeof(value);
+    while (next_ < behind && end_ - next_ >= static_cast<ptrdiff_t>(sizeof(block))) {
+      std::memcpy(next_, block.data(), sizeof(block));
+      next_ += sizeof(block);
     }
-    batch.tensors = std::move(tensors_);
-    batch.buffer = buffer;
+    while (next_ < behind) Add(value);
+    next_ = behind;
+  }
+  // So many values as there is room for.
+  void FillUp(int32_t value) {
+    Kernels().fill_4(next_, static_cast<uint32_t>(value),
+                     static_cast<size_t>(end_ - next_) / sizeof(value));
+    next_ = end_;
   }
 
  private:
-  std::vector<BatchTensor> tensors_;
-  std::vector<uint64_t> begins_;
-  std::vector<uint64_t> sizes_;
-  std::vector<Write> writes_;
-  uint64_t end_ = 0;
+  char* next_;
+  char* const end_;
 };
 
-void AddDerived(const BatchLayout& layout, size_t k, const Batch& batch, TensorPlan& plan) {
-  const DerivedTensors& derived = layout.derived();
-  const size_t l = layout.schema().num_components();
-  const std::string name(layout.schema().sizes().name(k));
-  const uint64_t num_graphs = batch.rows[l];
-  const uint64_t real_graphs = batch.real_rows[l];
-  const uint64_t padding_rows = batch.rows[k] - batch.real_rows[k];
+// Rows of graph i in component k, padding graphs included. The first padding graph holds the spare
+// rows in kGraph; in kMasked they belong to no graph's count, only the graph index has to name some
+// graph for them.
+class PaddedCounts {
+ public:
+  PaddedCounts(const BatchLayout& layout, const Batch& batch, size_t k)
+      : batch_(batch),
+        k_(k),
+        num_components_(layout.schema().num_components()),
+        padding_rows_(layout.padding() == Padding::kGraph ? batch.rows[k] - batch.real_rows[k]
+                                                          : 0) {}
 
-  // Rows of graph i, padding graphs included. The first padding graph holds the spare rows in
-  // kGraph; in kMasked they belong to no graph's count, only the graph index has to name some graph
-  // for them.
-  const auto count = [&batch, &layout, l, k, real_graphs, padding_rows](uint64_t i) {
-    if (i < real_graphs) return static_cast<int32_t>(batch.sizes[i * l + k]);
-    const bool holds_padding = i == real_graphs && layout.padding() == Padding::kGraph;
-    return static_cast<int32_t>(holds_padding ? padding_rows : 0);
-  };
-  if (derived.row_counts) {
-    plan.AddInt32(name + "/counts", num_graphs, [count, num_graphs](int32_t* counts) {
-      for (uint64_t i = 0; i < num_graphs; ++i) counts[i] = count(i);
-    });
+  uint64_t num_graphs() const { return batch_.rows[num_components_]; }
+  uint64_t num_real() const { return batch_.real_rows[num_components_]; }
+  int32_t operator[](uint64_t i) const {
+    if (i < num_real()) return static_cast<int32_t>(batch_.sizes[i * num_components_ + k_]);
+    return static_cast<int32_t>(i == num_real() ? padding_rows_ : 0);
   }
-  if (derived.graph_index) {
-    plan.AddInt32(name + "/graph", batch.rows[k],
-                  [&batch, count, num_graphs, real_graphs, k](int32_t* graph_of_row) {
-                    int32_t* next = graph_of_row;
-                    for (uint64_t i = 0; i < real_graphs; ++i) {
-                      next = std::fill_n(next, count(i), static_cast<int32_t>(i));
-                    }
-                    const uint64_t last_graph = std::max<uint64_t>(num_graphs, 1) - 1;
-                    std::fill(next, graph_of_row + batch.rows[k],
-                              static_cast<int32_t>(std::min(real_graphs, last_graph)));
-                  });
+
+ private:
+  const Batch& batch_;
+  const size_t k_;
+  const size_t num_components_;
+  const uint64_t padding_rows_;
+};
+
+void WriteRowCounts(const PaddedCounts& counts, Int32Writer out) {
+  for (uint64_t i = 0; i < counts.num_graphs(); ++i) out.Add(counts[i]);
+}
+
+void WriteGraphIndex(const PaddedCounts& counts, Int32Writer out) {
+  for (uint64_t i = 0; i < counts.num_real(); ++i) {
+    out.Add(static_cast<uint64_t>(counts[i]), static_cast<int32_t>(i));
   }
-  if (derived.row_offsets) {
-    plan.AddInt32(name + "/offsets", num_graphs + 1, [count, num_graphs](int32_t* offsets) {
-      offsets[0] = 0;
-      for (uint64_t i = 0; i < num_graphs; ++i) offsets[i + 1] = offsets[i] + count(i);
-    });
+  const uint64_t last_graph = std::max<uint64_t>(counts.num_graphs(), 1) - 1;
+  out.FillUp(static_cast<int32_t>(std::min(counts.num_real(), last_graph)));
+}
+
+void WriteRowOffsets(const PaddedCounts& counts, Int32Writer out) {
+  int32_t offset = 0;
+  out.Add(offset);
+  for (uint64_t i = 0; i < counts.num_graphs(); ++i) out.Add(offset += counts[i]);
+}
+
+void WriteMask(uint64_t real_rows, uint64_t rows, char* data) {
+  std::memset(data, 1, real_rows);
+  std::memset(data + real_rows, 0, rows - real_rows);
+}
+
+void WriteColumn(const BatchLayout& layout, const BatchColumn& column, const RowExtents& extents,
+                 const Batch& batch, RowPrefetch& prefetch, char* begin, uint64_t bytes) {
+  const size_t k = column.index;
+  const auto counts = [&] { return PaddedCounts(layout, batch, k); };
+  const Int32Writer out(begin, begin + bytes);
+  switch (column.source) {
+    case BatchColumn::Source::kRows:
+      return WriteRows(layout, column.index, extents, batch, prefetch, begin);
+    case BatchColumn::Source::kRowCounts:
+      return WriteRowCounts(counts(), out);
+    case BatchColumn::Source::kGraphIndex:
+      return WriteGraphIndex(counts(), out);
+    case BatchColumn::Source::kRowOffsets:
+      return WriteRowOffsets(counts(), out);
+    case BatchColumn::Source::kMask:
+      return WriteMask(batch.real_rows[k], batch.rows[k], begin);
   }
-  if (derived.masks) plan.AddMask(name + "/mask", batch.rows[k], batch.real_rows[k]);
+}
+
+// Adds the tensors, all in one buffer, not written yet, and gives that: where tensors begin is
+// begin + `data_begins`; frames are written.
+std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TensorFraming* framing,
+                               Batch& batch, std::vector<uint64_t>& data_begins) {
+  batch.tensors.reserve(layout.columns().size());
+  data_begins.reserve(layout.columns().size());
+  std::string frames;
+  std::vector<size_t> frame_ends;
+  uint64_t end = 0;
+  for (const BatchColumn& column : layout.columns()) {
+    const uint64_t rows = column.RowsOf(batch.rows);
+    BatchTensor& tensor = batch.tensors.emplace_back();
+    tensor.name = column.name;
+    tensor.dtype = column.dtype;
+    tensor.shape.reserve(1 + column.row_shape.size());
+    tensor.shape.push_back(rows);
+    tensor.shape.insert(tensor.shape.end(), column.row_shape.begin(), column.row_shape.end());
+    const uint64_t bytes = rows * column.row_bytes;
+    if (framing != nullptr) {
+      const size_t before = frames.size();
+      framing->AppendFrame(tensor, bytes, frames);
+      frame_ends.push_back(frames.size());
+      end += frames.size() - before;
+    } else {
+      end = (end + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    data_begins.push_back(end);
+    end += bytes;
+  }
+  // Not zeroed: each tensor writes all of its bytes, and nobody looks at what is between them.
+  const std::shared_ptr<char[]> buffer = std::make_shared_for_overwrite<char[]>(end + kAlignment);
+  char* const base =
+      buffer.get() +
+      (kAlignment - reinterpret_cast<uintptr_t>(buffer.get()) % kAlignment) % kAlignment;
+  size_t framed = 0;
+  for (size_t i = 0; i < frame_ends.size(); ++i) {
+    const size_t frame_bytes = frame_ends[i] - framed;
+    std::memcpy(base + data_begins[i] - frame_bytes, frames.data() + framed, frame_bytes);
+    framed = frame_ends[i];
+  }
+  if (framing != nullptr) batch.framed = absl::string_view(base, end);
+  batch.buffer = buffer;
+  // Shares the buffer; points to where its bytes begin.
+  return std::shared_ptr<char[]>(buffer, base);
 }
 
 // What an int32 tensor or an index tensor of the batch must be able to number.
@@ -255,7 +352,7 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
   batch.sizes.reserve(graphs.size() * l);
   batch.real_rows.assign(l + 1, 0);
   for (size_t g = 0; g < graphs.size(); ++g) {
-    if (const size_t ahead = g + 2 * kGraphsAhead; ahead < graphs.size()) {
+    if (const size_t ahead = g + kGraphsAhead; ahead < graphs.size()) {
       graphs[ahead].chunk->Prefetch(graphs[ahead].index);
     }
     const GraphRef& graph = graphs[g];
@@ -277,7 +374,7 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
 }
 
 absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
-                              uint64_t max_bytes) {
+                              uint64_t max_bytes, const TensorFraming* framing) {
   const size_t l = layout.schema().num_components();
   PH_ASSIGN_OR_RETURN(Batch batch, CollateSizes(layout, graphs));
   PH_RETURN_IF_ERROR(CheckNumberable(layout, batch));
@@ -291,22 +388,18 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
     return absl::InternalError("batch: no graph is left for padding");
   }
   const RowExtents extents(graphs, batch);
-  TensorPlan plan;
-  for (size_t t = 0; t < layout.schema().tensors().size(); ++t) {
-    const TensorSpec& spec = layout.schema().tensors()[t];
-    const uint64_t rows = batch.rows[spec.component];
-    std::vector<uint64_t> shape = {rows};
-    shape.insert(shape.end(), spec.row_shape.begin(), spec.row_shape.end());
-    plan.Add(spec.name, spec.dtype, std::move(shape), rows * layout.schema().row_bytes(t),
-             [&layout, &batch, &extents, t](char* data) {
-               JoinTensor(layout, t, extents, batch, data);
-             });
+  RowPrefetch prefetch(layout, extents);
+  std::vector<uint64_t> begins;
+  const std::shared_ptr<char[]> buffer = LayOut(layout, framing, batch, begins);
+  for (size_t i = 0; i < layout.columns().size(); ++i) {
+    const BatchColumn& column = layout.columns()[i];
+    char* const begin = buffer.get() + begins[i];
+    const uint64_t data_bytes = column.RowsOf(batch.rows) * column.row_bytes;
+    if (data_bytes != 0) {
+      WriteColumn(layout, column, extents, batch, prefetch, begin, data_bytes);
+    }
+    batch.tensors[i].data = absl::string_view(begin, data_bytes);
   }
-  for (size_t k = 0; k < l; ++k) AddDerived(layout, k, batch, plan);
-  if (layout.derived().masks) {
-    plan.AddMask(absl::StrCat(kGraphs, "/mask"), batch.rows[l], batch.real_rows[l]);
-  }
-  plan.Build(batch);
   return batch;
 }
 

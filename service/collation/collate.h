@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
+#include "service/collation/tensor_framing.h"
 #include "service/graphs/graph_chunk.h"
 
 namespace packhouse {
@@ -26,10 +27,13 @@ struct GraphRef {
 // The chunks must have the layout's schema. RESOURCE_EXHAUSTED if an unlimited component grows
 // beyond what an index or derived tensor can number, or if the tensors would take more than
 // `max_bytes`; names the value and the bound. INTERNAL if the graphs exceed the layout's capacities
-// (the packer's bug). O(bytes of the batch). All tensors are in one buffer, aligned to 64 bytes,
-// and each byte is written once. Thread-safe.
+// (the packer's bug). O(bytes of the batch). Thread-safe.
+//
+// All tensors are in one buffer, and each byte of them is written once. Without `framing` they are
+// aligned to 64 bytes; with it they lie behind their frames, whatever their alignment, and
+// Batch::framed is all of that.
 absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
-                              uint64_t max_bytes);
+                              uint64_t max_bytes, const TensorFraming* framing = nullptr);
 
 // The same without tensors: ids, sizes and row counts.
 absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const GraphRef> graphs);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,9 @@ absl::StatusOr<EncodedChunk> EncodedChunk::Create(const GraphChunk* chunk,
         absl::StrCat("chunk: ", n, " graphs, at most ", kMaxChunkRecordGraphs));
   }
   const SizeTable& sizes = chunk->sizes();
+  // At most: with ids of both kinds.
+  encoded.index_.reserve(RoundUpTo8(sizes.counts().size() * sizeof(uint32_t)) +
+                         (2 * n + chunk->num_columns()) * sizeof(uint64_t));
   AppendValues(sizes.counts(), encoded.index_);
   encoded.index_.resize(RoundUpTo8(encoded.index_.size()), '\0');
   bool consecutive = true;
@@ -237,7 +241,9 @@ void ChunkRecordView::AppendCounts(std::vector<uint32_t>& out) const { ReadValue
 
 void ChunkRecordView::AppendGraphIds(std::vector<uint64_t>& out) const {
   if (!graph_ids_.empty()) return ReadValues(graph_ids_, out);
-  for (size_t i = 0; i < num_graphs_; ++i) out.push_back(first_id_ + i);
+  const size_t begin = out.size();
+  out.resize(begin + num_graphs_);
+  std::iota(out.begin() + begin, out.end(), first_id_);
 }
 
 void ChunkRecordView::AppendGroupIds(std::vector<uint64_t>& out) const {

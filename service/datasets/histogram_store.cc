@@ -167,7 +167,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Observe(
-    const HistogramKey& key, const SizeTable& table,
+    const HistogramKey& key, const SizesView& table,
     const std::optional<ProducerSequence>& producer, absl::Time now) {
   const size_t l = key.schema.num_components();
   if (table.num_graphs() != 0 && table.num_components() != l) {

@@ -69,7 +69,7 @@ class HistogramStore {
   //
   // INVALID_ARGUMENT for a bad name, half-life, producer name or table; FAILED_PRECONDITION if the
   // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, naming it.
-  absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizeTable& table,
+  absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
                                         const std::optional<ProducerSequence>& producer,
                                         absl::Time now);
 

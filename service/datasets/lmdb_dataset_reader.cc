@@ -91,6 +91,14 @@ LmdbDatasetReader::LmdbDatasetReader(StoredDataset dataset, std::optional<SizeHi
     unreadable_.push_back(
         {record.number, record.first_graph, record.end_graph - record.first_graph, view.status()});
   }
+  // About two blocks a record.
+  while ((n >> block_shift_) > 2 * dataset_.records.size()) ++block_shift_;
+  size_t record = 0;
+  for (size_t first = 0; first < n; first += size_t{1} << block_shift_) {
+    while (dataset_.records[record].end_graph <= first) ++record;
+    record_of_block_.push_back(static_cast<uint32_t>(record));
+  }
+  record_of_block_.push_back(static_cast<uint32_t>(dataset_.records.size()) - 1);
   if (histogram) {
     histogram_ = *std::move(histogram);
     return;
@@ -106,15 +114,27 @@ absl::StatusOr<StoredGraph> LmdbDatasetReader::Graph(size_t i) const {
     return absl::OutOfRangeError(
         absl::StrCat("data set '", info().name, "': graph ", i, ", there are ", num_graphs()));
   }
-  const auto& records = dataset_.records;
-  const auto behind = std::upper_bound(
-      records.begin(), records.end(), i,
-      [](uint64_t graph, const StoredRecord& record) { return graph < record.first_graph; });
-  const size_t number = behind - records.begin() - 1;
+  const size_t number = RecordOf(i);
+  const StoredRecord& record = dataset_.records[number];
   DecodedRecord& decoded = decoded_[number];
-  std::call_once(decoded.once, [&] { Decode(records[number], decoded); });
-  if (!decoded.chunk) return decoded.status;
-  return StoredGraph{&*decoded.chunk, i - records[number].first_graph};
+  const GraphChunk* chunk = decoded.ready.load(std::memory_order_acquire);
+  if (chunk == nullptr) {
+    std::call_once(decoded.once, [&] { Decode(record, decoded); });
+    if (!decoded.chunk) return decoded.status;
+    chunk = &*decoded.chunk;
+  }
+  return StoredGraph{chunk, i - record.first_graph};
+}
+
+size_t LmdbDatasetReader::RecordOf(size_t i) const {
+  const size_t block = i >> block_shift_;
+  const auto first = dataset_.records.begin() + record_of_block_[block];
+  const auto last = dataset_.records.begin() + record_of_block_[block + 1];
+  // Mostly first == last, or the one behind.
+  const auto found = std::lower_bound(
+      first, last, i,
+      [](const StoredRecord& record, uint64_t graph) { return record.end_graph <= graph; });
+  return static_cast<size_t>(found - dataset_.records.begin());
 }
 
 void LmdbDatasetReader::Decode(const StoredRecord& record, DecodedRecord& decoded) const {
@@ -130,7 +150,9 @@ void LmdbDatasetReader::Decode(const StoredRecord& record, DecodedRecord& decode
   };
   auto chunk = decode();
   decoded.status = chunk.status();
-  if (chunk.ok()) decoded.chunk.emplace(*std::move(chunk));
+  if (!chunk.ok()) return;
+  decoded.chunk.emplace(*std::move(chunk));
+  decoded.ready.store(&*decoded.chunk, std::memory_order_release);
 }
 
 }  // namespace packhouse

@@ -479,8 +479,13 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   const size_t profile = ProfileOf(number);
   std::vector<uint64_t> rows(plan_->schema().num_components() + 1);
   const ItemSizes sizes = plan_->Items();
-  for (const uint32_t item : items) {
-    plan_->AddRows(sizes.tuple(item), 1, absl::MakeSpan(rows));
+  // Items lie anywhere; each is asked for so long before it is looked at.
+  constexpr size_t kItemsAhead = 16;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i + kItemsAhead < items.size()) {
+      __builtin_prefetch(sizes.tuple(items[i + kItemsAhead]).data());
+    }
+    plan_->AddRows(sizes.tuple(items[i]), 1, absl::MakeSpan(rows));
   }
   const size_t shape = plan_->ShapeOf(profile, rows);
   const BatchShape& of_shape = plan_->shapes(profile)[shape];
@@ -507,7 +512,7 @@ absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,
     PH_ASSIGN_OR_RETURN(const StoredGraph stored, plan_->reader_->Graph(graph));
     refs.push_back({stored.chunk, stored.index});
   }
-  return whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes)
+  return whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
                        : CollateSizes(shape.layout, refs);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/collation/batch_layout.h"
+#include "service/collation/tensor_framing.h"
 #include "service/delivery/epoch_identity.h"
 #include "service/planning/device_profile.h"
 
@@ -69,6 +70,8 @@ struct EpochBounds {
   uint64_t max_graphs_per_batch = 65536;
   // Of its tensors.
   uint64_t max_batch_bytes = uint64_t{48} << 20;
+  // Of batches as they leave; none if null. Must outlive the epochs.
+  const TensorFraming* framing = nullptr;
 };
 
 }  // namespace packhouse

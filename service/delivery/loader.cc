@@ -20,6 +20,21 @@ void RunAll(const std::vector<std::function<void()>>& wakes) {
 
 }  // namespace
 
+class Loader::WritingLocked {
+ public:
+  explicit WritingLocked(Loader& loader) : loader_(loader) { ++loader_.num_writing_locked_; }
+  ~WritingLocked() { --loader_.num_writing_locked_; }
+  WritingLocked(const WritingLocked&) = delete;
+  WritingLocked& operator=(const WritingLocked&) = delete;
+
+ private:
+  Loader& loader_;
+};
+
+bool LoadSession::MayBlock() const {
+  return loader_->num_writing_locked_.load(std::memory_order_relaxed) != 0;
+}
+
 LoadSession::~LoadSession() {
   Loader::Wakes wakes;
   {
@@ -185,6 +200,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
       new LoadSession(this, std::move(prepared), join.lane, max_in_flight, std::move(wake)));
   const EpochIdentity& identity = session->epoch_->identity();
   {
+    const WritingLocked writing(*this);
     absl::MutexLock lock(&mutex_);
     if (ledger_.Find(identity.key) == nullptr) {
       PH_RETURN_IF_ERROR(ForgetFinished(identity.key, wakes));
@@ -297,6 +313,7 @@ absl::StatusOr<std::string> Loader::CursorAtStep(const EpochKey& key, uint64_t g
 absl::Status Loader::DeleteJob(const std::string& job) {
   Wakes wakes;
   {
+    const WritingLocked writing(*this);
     absl::MutexLock lock(&mutex_);
     std::vector<EpochKey> keys;
     for (auto epoch = ledger_.epochs().lower_bound({job, 0});
@@ -317,6 +334,7 @@ void Loader::CompactIfDue() {
   if (num_records_ >= options_.max_log_records) compaction_due_ = true;
   if (!compaction_due_ || num_appending_ != 0) return;
   compaction_due_ = false;
+  const WritingLocked writing(*this);
   const std::vector<std::string> snapshot = ledger_.Snapshot();
   // If it fails, the log is as good as before; tried again after as many records.
   if (log_->Replace(snapshot).ok()) {

@@ -7,6 +7,7 @@
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LOADER_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LOADER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -86,6 +87,10 @@ class LoadSession {
   // NOT_FOUND if the job was deleted; FAILED_PRECONDITION if the session has no part in the epoch
   // any more; DATA_LOSS as PreparedEpoch::Build.
   absl::StatusOr<LoadEvent> Next(absl::Time now);
+
+  // Whether Next() would wait now for somebody who has something to write to the log. A guess: it
+  // may have changed by then.
+  bool MayBlock() const;
 
   // Of the shape of a batch that Next() gave.
   absl::Span<const uint64_t> Capacities(const LoadEvent& event) const {
@@ -197,12 +202,17 @@ class Loader {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of the sessions that wait, to be called without the lock.
   static void WakeWaiting(const OpenEpoch& epoch, Wakes& wakes);
+  // Counts in num_writing_locked_ while it lives.
+  class WritingLocked;
   void CompactIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayAppend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !compaction_due_; }
 
   EpochCatalog* const catalog_;
   RecordLog* const log_;
   const LoaderOptions options_;
+
+  // How many hold mutex_ while they wait for the log.
+  std::atomic<int> num_writing_locked_ = 0;
 
   mutable absl::Mutex mutex_;
   JobLedger ledger_ ABSL_GUARDED_BY(mutex_);

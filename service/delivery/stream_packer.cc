@@ -165,9 +165,9 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
   for (const uint64_t handle : pack) {
     graphs.push_back({&pending_[handle].held->chunk, pending_[handle].index});
   }
-  absl::StatusOr<Batch> batch = whole_graphs_
-                                    ? Collate(shape_.layout, graphs, bounds_.max_batch_bytes)
-                                    : CollateSizes(shape_.layout, graphs);
+  absl::StatusOr<Batch> batch =
+      whole_graphs_ ? Collate(shape_.layout, graphs, bounds_.max_batch_bytes, bounds_.framing)
+                    : CollateSizes(shape_.layout, graphs);
   if (!batch.ok()) return batch;
   for (const uint64_t handle : pack) {
     const PendingGraph graph = pending_[handle];

@@ -23,6 +23,7 @@
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
 #include "service/collation/collate.h"
+#include "service/collation/tensor_framing.h"
 #include "service/delivery/batch_shape.h"
 #include "service/delivery/byte_quota.h"
 #include "service/delivery/pack_observer.h"
@@ -47,6 +48,8 @@ struct StreamBounds {
   uint64_t max_pending_bytes = uint64_t{256} << 20;
   // Shared by all streams of a server, if set; must outlive them.
   ByteQuota* quota = nullptr;
+  // Of batches as they leave; none if null. Must outlive them.
+  const TensorFraming* framing = nullptr;
 };
 
 struct StreamPackerOptions {

@@ -65,18 +65,6 @@ inline void ShiftIndices(DType dtype, char* data, size_t bytes, uint64_t shift) 
   });
 }
 
-// Copies `bytes` bytes of elements of type T and adds `shift` to each, as ShiftIndices. The two do
-// not overlap.
-template <typename T>
-void CopyShifted(const char* __restrict from, size_t bytes, uint64_t shift, char* __restrict to) {
-  for (size_t at = 0; at < bytes; at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, from + at, sizeof(T));
-    value = static_cast<T>(static_cast<uint64_t>(value) + shift);
-    std::memcpy(to + at, &value, sizeof(T));
-  }
-}
-
 // Value number `i`, as it would print; for messages.
 inline int64_t IndexValueAt(DType dtype, absl::string_view data, size_t i) {
   return WithIndexType(dtype, [&](auto zero) {

@@ -1,5 +1,6 @@
 #include "service/metrics/metrics.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -65,35 +66,35 @@ class Metrics::StreamObserver final : public PackObserver {
 
   void OnBatch(const Batch& batch, absl::Span<const uint64_t> capacities) override {
     metrics_->batches_.Increment();
-    metrics_->graphs_.Increment(static_cast<double>(batch.real_rows.back()));
+    metrics_->graphs_.Increment(batch.real_rows.back());
     for (size_t k = 0; k < components_.size(); ++k) {
       // A batch of sizes, or without padding, is laid out by the client: up to the capacity.
       const uint64_t rows = capacities[k] == kUnlimited ? batch.rows[k] : capacities[k];
-      const auto real = static_cast<double>(batch.real_rows[k]);
-      components_[k].real_rows->Increment(real);
-      components_[k].padding_rows->Increment(static_cast<double>(rows) - real);
-      if (rows != 0) components_[k].efficiency->Observe(real / static_cast<double>(rows));
+      const uint64_t real = batch.real_rows[k];
+      components_[k].real_rows.Increment(real);
+      components_[k].padding_rows.Increment(rows - std::min(rows, real));
+      if (rows != 0) {
+        components_[k].efficiency.Observe(static_cast<double>(real) / static_cast<double>(rows));
+      }
     }
   }
 
   void OnRejectedTooLarge(uint64_t graphs) override {
-    metrics_->rejected_too_large_.Increment(static_cast<double>(graphs));
+    metrics_->rejected_too_large_.Increment(graphs);
   }
 
   void OnPending(uint64_t graphs, uint64_t bytes) override {
-    const auto pending_graphs = static_cast<double>(graphs);
-    const auto pending_bytes = static_cast<double>(bytes);
-    metrics_->pending_graphs_.Increment(pending_graphs - last_graphs_);
-    metrics_->pending_bytes_.Increment(pending_bytes - last_bytes_);
-    last_graphs_ = pending_graphs;
-    last_bytes_ = pending_bytes;
+    metrics_->pending_graphs_.Change(static_cast<int64_t>(graphs - last_graphs_));
+    metrics_->pending_bytes_.Change(static_cast<int64_t>(bytes - last_bytes_));
+    last_graphs_ = graphs;
+    last_bytes_ = bytes;
   }
 
  private:
   Metrics* const metrics_;
-  const std::vector<ComponentMetrics> components_;  // `graphs` last.
-  double last_graphs_ = 0;
-  double last_bytes_ = 0;
+  std::vector<ComponentMetrics> components_;  // `graphs` last.
+  uint64_t last_graphs_ = 0;
+  uint64_t last_bytes_ = 0;
 };
 
 // One store's commits, from one thread at a time.
@@ -153,70 +154,47 @@ class Metrics::StoreObserver final : public CommitObserver {
 };
 
 Metrics::Metrics(const std::string& version)
-    : batches_(Counter(registry_, "packhouse_batches_total", "Batches handed out.")),
-      graphs_(Counter(registry_, "packhouse_graphs_total", "Graphs in batches handed out.")),
-      rejected_too_large_(Counter(registry_, "packhouse_rejected_graphs_total",
-                                  "Graphs that are in no batch, by reason.",
-                                  {{"reason", "too_large"}})),
-      pending_graphs_(Gauge(registry_, "packhouse_pending_graphs",
-                            "Graphs accepted and not yet in a batch, all streams.")),
-      pending_bytes_(Gauge(registry_, "packhouse_pending_bytes",
-                           "Bytes held for pending graphs, all streams.")),
+    : batches_(events_.AddCounter("packhouse_batches_total", "Batches handed out.")),
+      graphs_(events_.AddCounter("packhouse_graphs_total", "Graphs in batches handed out.")),
+      rejected_too_large_(events_.AddCounter("packhouse_rejected_graphs_total",
+                                             "Graphs that are in no batch, by reason.",
+                                             {{"reason", "too_large"}})),
+      pending_graphs_(events_.AddGauge("packhouse_pending_graphs",
+                                       "Graphs accepted and not yet in a batch, all streams.")),
+      pending_bytes_(events_.AddGauge("packhouse_pending_bytes",
+                                      "Bytes held for pending graphs, all streams.")),
       plan_duration_(Distribution(registry_, "packhouse_plan_duration_seconds",
                                   "Time to plan a histogram, all heuristics.", kUnarySeconds)),
       plan_gap_(Distribution(registry_, "packhouse_plan_gap_ratio",
-                             "Packs of the best plan over the lower bound, less 1.", kGapBuckets)),
-      real_rows_(prometheus::BuildCounter()
-                     .Name("packhouse_real_rows_total")
-                     .Help("Rows of real data in batches handed out, by component.")
-                     .Register(registry_)),
-      padding_rows_(prometheus::BuildCounter()
-                        .Name("packhouse_padding_rows_total")
-                        .Help("Rows that batches handed out have room for beyond the real ones, by "
-                              "component: padded here, or by the client.")
-                        .Register(registry_)),
-      efficiency_(prometheus::BuildHistogram()
-                      .Name("packhouse_batch_efficiency_ratio")
-                      .Help("Real rows over capacity of a batch, by component.")
-                      .Register(registry_)) {
+                             "Packs of the best plan over the lower bound, less 1.", kGapBuckets)) {
   Gauge(registry_, "packhouse_build_info", "Always 1; the version is a label.",
         {{"version", version}})
       .Set(1);
-  auto& streams = prometheus::BuildGauge()
-                      .Name("packhouse_open_streams")
-                      .Help("Streams that are open now, by method.")
-                      .Register(registry_);
-  auto& unsent_responses = prometheus::BuildGauge()
-                               .Name("packhouse_unsent_responses")
-                               .Help(
-                                   "Responses that are built and that the client has not yet "
-                                   "taken, all streams, by method.")
-                               .Register(registry_);
-  auto& unsent_bytes = prometheus::BuildGauge()
-                           .Name("packhouse_unsent_bytes")
-                           .Help(
-                               "Bytes of responses that are built and that the client has not "
-                               "yet taken, all streams, by method.")
-                           .Register(registry_);
-  auto& rpcs = prometheus::BuildCounter()
-                   .Name("packhouse_rpcs_total")
-                   .Help("Calls and streams that ended, by method and status code.")
-                   .Register(registry_);
-  auto& durations = prometheus::BuildHistogram()
-                        .Name("packhouse_rpc_duration_seconds")
-                        .Help("Time from start to end of calls and streams, by method.")
-                        .Register(registry_);
   for (size_t method = 0; method < kNumMethods; ++method) {
     const std::string name(rpc::kMethodNames[method]);
-    open_streams_[method] = IsStream(method) ? &streams.Add({{"method", name}}) : nullptr;
-    unsent_responses_[method] =
-        IsStream(method) ? &unsent_responses.Add({{"method", name}}) : nullptr;
-    unsent_bytes_[method] = IsStream(method) ? &unsent_bytes.Add({{"method", name}}) : nullptr;
-    rpc_duration_[method] =
-        &durations.Add({{"method", name}}, IsStream(method) ? kStreamSeconds : kUnarySeconds);
+    const prometheus::Labels labels = {{"method", name}};
+    if (IsStream(method)) {
+      streams_[method] = {
+          events_.AddGauge("packhouse_open_streams", "Streams that are open now, by method.",
+                           labels),
+          events_.AddGauge("packhouse_unsent_responses",
+                           "Responses that are built and that the client has not yet taken, all "
+                           "streams, by method.",
+                           labels),
+          events_.AddGauge("packhouse_unsent_bytes",
+                           "Bytes of responses that are built and that the client has not yet "
+                           "taken, all streams, by method.",
+                           labels)};
+    }
+    rpc_duration_.push_back(events_.AddHistogram(
+        "packhouse_rpc_duration_seconds", "Time from start to end of calls and streams, by method.",
+        IsStream(method) ? kStreamSeconds : kUnarySeconds, labels));
+    std::vector<EventMetrics::Counter>& codes = rpcs_.emplace_back();
     for (size_t code = 0; code < kNumCodes; ++code) {
-      const std::string code_name = absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
-      rpcs_[method][code] = &rpcs.Add({{"method", name}, {"code", code_name}});
+      codes.push_back(events_.AddCounter(
+          "packhouse_rpcs_total", "Calls and streams that ended, by method and status code.",
+          {{"method", name},
+           {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}}));
     }
   }
 }
@@ -224,17 +202,18 @@ Metrics::Metrics(const std::string& version)
 Metrics::~Metrics() = default;
 
 std::string Metrics::Exposition() const {
-  std::vector<prometheus::MetricFamily> families = registry_.Collect();
   std::shared_ptr<const DeliveryCollector> delivery;
   {
     absl::MutexLock lock(&mutex_);
     delivery = delivery_;
   }
-  if (delivery != nullptr) {
-    std::vector<prometheus::MetricFamily> added = delivery->Collect();
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  const auto add = [&](std::vector<prometheus::MetricFamily> added) {
     families.insert(families.end(), std::make_move_iterator(added.begin()),
                     std::make_move_iterator(added.end()));
-  }
+  };
+  add(events_.Collect());
+  if (delivery != nullptr) add(delivery->Collect());
   return prometheus::TextSerializer().Serialize(families);
 }
 
@@ -262,8 +241,16 @@ Metrics::ComponentMetrics Metrics::ForComponent(absl::string_view name) {
   found = components_.find(label);
   if (found != components_.end()) return found->second;
   const prometheus::Labels labels = {{"component", label}};
-  const ComponentMetrics added = {&real_rows_.Add(labels), &padding_rows_.Add(labels),
-                                  &efficiency_.Add(labels, kEfficiencyBuckets)};
+  const ComponentMetrics added = {
+      events_.AddCounter("packhouse_real_rows_total",
+                         "Rows of real data in batches handed out, by component.", labels),
+      events_.AddCounter("packhouse_padding_rows_total",
+                         "Rows that batches handed out have room for beyond the real ones, by "
+                         "component: padded here, or by the client.",
+                         labels),
+      events_.AddHistogram("packhouse_batch_efficiency_ratio",
+                           "Real rows over capacity of a batch, by component.", kEfficiencyBuckets,
+                           labels)};
   components_.emplace(label, added);
   return added;
 }
@@ -277,14 +264,15 @@ std::unique_ptr<PackObserver> Metrics::ForStream(const SizeSchema& schema) {
 }
 
 void Metrics::OnStarted(rpc::Method method) {
-  if (auto* open = open_streams_[static_cast<size_t>(method)]) open->Increment();
+  auto& stream = streams_[static_cast<size_t>(method)];
+  if (stream) stream->open.Change(1);
 }
 
 void Metrics::OnFinished(rpc::Method method, absl::StatusCode code, absl::Duration elapsed) {
   const auto index = static_cast<size_t>(method);
-  if (auto* open = open_streams_[index]) open->Decrement();
-  rpcs_[index][static_cast<size_t>(code) % kNumCodes]->Increment();
-  rpc_duration_[index]->Observe(absl::ToDoubleSeconds(elapsed));
+  if (streams_[index]) streams_[index]->open.Change(-1);
+  rpcs_[index][static_cast<size_t>(code) % kNumCodes].Increment();
+  rpc_duration_[index].Observe(absl::ToDoubleSeconds(elapsed));
 }
 
 void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
@@ -293,10 +281,10 @@ void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
 }
 
 void Metrics::OnUnsent(rpc::Method method, int64_t responses, int64_t bytes) {
-  const auto index = static_cast<size_t>(method);
-  if (unsent_responses_[index] == nullptr) return;
-  unsent_responses_[index]->Increment(static_cast<double>(responses));
-  unsent_bytes_[index]->Increment(static_cast<double>(bytes));
+  auto& stream = streams_[static_cast<size_t>(method)];
+  if (!stream) return;
+  stream->unsent_responses.Change(responses);
+  stream->unsent_bytes.Change(bytes);
 }
 
 }  // namespace packhouse::metrics

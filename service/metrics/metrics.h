@@ -1,7 +1,9 @@
 // Implements the rooms' observers with prometheus-cpp.
 //
 // Every family, and every label set that is known beforehand, is registered once; nothing is looked
-// up per batch or per call. The labels of a stream's components are looked up when it opens.
+// up per batch or per call. The labels of a stream's components are looked up when it opens. What
+// happens once a call, a message or a batch is counted by each thread on its own (EventMetrics);
+// plans and commits are rare, and counted by prometheus-cpp.
 #ifndef PACKHOUSE_SERVICE_METRICS_METRICS_H_
 #define PACKHOUSE_SERVICE_METRICS_METRICS_H_
 
@@ -9,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,13 +19,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "prometheus/counter.h"
-#include "prometheus/family.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "service/datasets/commit_observer.h"
 #include "service/delivery/pack_observer.h"
 #include "service/metrics/delivery_collector.h"
+#include "service/metrics/event_metrics.h"
 #include "service/rpc/rpc_observer.h"
 
 namespace packhouse::metrics {
@@ -56,9 +59,15 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
 
  private:
   struct ComponentMetrics {
-    prometheus::Counter* real_rows;
-    prometheus::Counter* padding_rows;
-    prometheus::Histogram* efficiency;
+    EventMetrics::Counter real_rows;
+    EventMetrics::Counter padding_rows;
+    EventMetrics::Histogram efficiency;
+  };
+  // Of a method whose calls are streams.
+  struct StreamMetrics {
+    EventMetrics::Gauge open;
+    EventMetrics::Gauge unsent_responses;
+    EventMetrics::Gauge unsent_bytes;
   };
   class StreamObserver;
   class StoreObserver;
@@ -68,24 +77,20 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
 
   ComponentMetrics ForComponent(absl::string_view name);
 
+  EventMetrics events_;
   prometheus::Registry registry_;
-  prometheus::Counter& batches_;
-  prometheus::Counter& graphs_;
-  prometheus::Counter& rejected_too_large_;
-  prometheus::Gauge& pending_graphs_;
-  prometheus::Gauge& pending_bytes_;
+  EventMetrics::Counter batches_;
+  EventMetrics::Counter graphs_;
+  EventMetrics::Counter rejected_too_large_;
+  EventMetrics::Gauge pending_graphs_;
+  EventMetrics::Gauge pending_bytes_;
   prometheus::Histogram& plan_duration_;
   prometheus::Histogram& plan_gap_;
-  // Null for unary methods.
-  std::array<prometheus::Gauge*, kNumMethods> open_streams_;
-  std::array<prometheus::Gauge*, kNumMethods> unsent_responses_;
-  std::array<prometheus::Gauge*, kNumMethods> unsent_bytes_;
-  std::array<std::array<prometheus::Counter*, kNumCodes>, kNumMethods> rpcs_;
-  std::array<prometheus::Histogram*, kNumMethods> rpc_duration_;
+  // Constant after construction; nothing for unary methods.
+  std::array<std::optional<StreamMetrics>, kNumMethods> streams_;
+  std::vector<std::vector<EventMetrics::Counter>> rpcs_;  // By method and code.
+  std::vector<EventMetrics::Histogram> rpc_duration_;     // By method.
 
-  prometheus::Family<prometheus::Counter>& real_rows_;
-  prometheus::Family<prometheus::Counter>& padding_rows_;
-  prometheus::Family<prometheus::Histogram>& efficiency_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, ComponentMetrics> components_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<StoreObserver>> stores_ ABSL_GUARDED_BY(mutex_);

@@ -29,6 +29,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
   void HalfClose() override {}
   absl::StatusOr<std::optional<v1::AppendResponse>> Next() override;
+  bool MayBlock() const override { return true; }
 
  private:
   // What the stream appends to: set by the first request, unchanged by later ones.

@@ -19,117 +19,97 @@ void AppendVarint(uint64_t value, std::string& out) {
   out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(end - bytes));
 }
 
-// Tag and length of a field that is a message or bytes.
+uint64_t VarintBytes(uint64_t value) { return CodedOutputStream::VarintSize64(value); }
+
+void AppendTag(int field, WireFormatLite::WireType type, std::string& out) {
+  AppendVarint(WireFormatLite::MakeTag(field, type), out);
+}
+
+// Tag and length of a field that is a message, bytes or packed.
 void AppendHead(int field, uint64_t length, std::string& out) {
-  AppendVarint(WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED), out);
+  AppendTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED, out);
   AppendVarint(length, out);
 }
 
 uint64_t HeadBytes(int field, uint64_t length) {
-  return CodedOutputStream::VarintSize64(
-             WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED)) +
-         CodedOutputStream::VarintSize64(length);
+  return VarintBytes(WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED)) +
+         VarintBytes(length);
 }
 
-// A batch whose fields but `tensors`, the last one, are in `message`.
-class BatchWriter {
+// All but the data: fields in the order of their numbers, those with their default left out.
+void AppendTensorFields(const BatchTensor& tensor, std::string& out) {
+  if (!tensor.name.empty()) {
+    AppendHead(v1::Tensor::kNameFieldNumber, tensor.name.size(), out);
+    out += tensor.name;
+  }
+  if (const v1::DataType dtype = DTypeToWire(tensor.dtype); dtype != 0) {
+    AppendTag(v1::Tensor::kDtypeFieldNumber, WireFormatLite::WIRETYPE_VARINT, out);
+    AppendVarint(dtype, out);
+  }
+  if (!tensor.shape.empty()) {
+    uint64_t bytes = 0;
+    for (const uint64_t extent : tensor.shape) bytes += VarintBytes(extent);
+    AppendHead(v1::Tensor::kShapeFieldNumber, bytes, out);
+    for (const uint64_t extent : tensor.shape) AppendVarint(extent, out);
+  }
+}
+
+class FieldFraming final : public TensorFraming {
  public:
-  BatchWriter(const v1::Batch& message, const std::vector<BatchTensor>& tensors)
-      : message_(message), tensors_(tensors), num_bytes_(message.ByteSizeLong()) {
-    heads_.reserve(tensors.size());
-    for (const BatchTensor& tensor : tensors) {
-      v1::Tensor wire;
-      TensorToWire(tensor, wire);
-      std::string head = wire.SerializeAsString();
-      uint64_t length = head.size();
-      if (!tensor.data.empty()) {
-        AppendHead(v1::Tensor::kDataFieldNumber, tensor.data.size(), head);
-        length = head.size() + tensor.data.size();
-      }
-      lengths_.push_back(length);
-      heads_.push_back(std::move(head));
-      num_bytes_ += HeadBytes(v1::Batch::kTensorsFieldNumber, length) + length;
-    }
+  void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
+                   std::string& frames) const override {
+    std::string fields;
+    AppendTensorFields(tensor, fields);
+    if (data_bytes != 0) AppendHead(v1::Tensor::kDataFieldNumber, data_bytes, fields);
+    AppendHead(v1::Batch::kTensorsFieldNumber, fields.size() + data_bytes, frames);
+    frames += fields;
   }
-
-  uint64_t num_bytes() const { return num_bytes_; }
-
-  void Append(MessagePieces& pieces) const {
-    message_.AppendToString(&pieces.own);
-    for (size_t t = 0; t < tensors_.size(); ++t) {
-      AppendHead(v1::Batch::kTensorsFieldNumber, lengths_[t], pieces.own);
-      pieces.own += heads_[t];
-      const absl::string_view data = tensors_[t].data;
-      if (data.size() < kMinViewBytes) {
-        pieces.own.append(data.data(), data.size());
-      } else {
-        pieces.views.push_back({pieces.own.size(), data});
-      }
-    }
-  }
-
- private:
-  const v1::Batch& message_;
-  const std::vector<BatchTensor>& tensors_;
-  // Of each tensor: all but the data, and how many bytes it has with them.
-  std::vector<std::string> heads_;
-  std::vector<uint64_t> lengths_;
-  uint64_t num_bytes_;
 };
 
 }  // namespace
 
-size_t MessagePieces::size() const {
-  size_t sum = own.size();
-  for (const View& view : views) sum += view.bytes.size();
-  return sum;
-}
-
-std::string MessagePieces::Join() const {
-  std::string joined;
-  joined.reserve(size());
-  size_t done = 0;
-  for (const View& view : views) {
-    joined.append(own, done, view.at - done);
-    joined.append(view.bytes.data(), view.bytes.size());
-    done = view.at;
-  }
-  return joined.append(own, done, std::string::npos);
+const TensorFraming& WireFraming() {
+  static const FieldFraming framing;
+  return framing;
 }
 
 MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply) {
   MessagePieces pieces;
-  if (reply.tensors.empty()) {
-    reply.message.AppendToString(&pieces.own);
+  if (reply.framed_tensors.empty()) {
+    reply.message.AppendToString(&pieces.head);
     return pieces;
   }
-  const BatchWriter batch(reply.message.batch(), reply.tensors);
-  AppendHead(v1::PackResponse::kBatchFieldNumber, batch.num_bytes(), pieces.own);
-  batch.Append(pieces);
+  const v1::Batch& batch = reply.message.batch();
+  pieces.framed_tensors = reply.framed_tensors;
+  AppendHead(v1::PackResponse::kBatchFieldNumber,
+             batch.ByteSizeLong() + reply.framed_tensors.size(), pieces.head);
+  batch.AppendToString(&pieces.head);
   return pieces;
 }
 
 MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply) {
   MessagePieces pieces;
-  if (reply.tensors.empty()) {
-    reply.message.AppendToString(&pieces.own);
+  if (reply.framed_tensors.empty()) {
+    reply.message.AppendToString(&pieces.head);
     return pieces;
   }
   const v1::LoadedBatch& loaded = reply.message.batch();
-  const BatchWriter batch(loaded.batch(), reply.tensors);
   // Fields after the batch.
   v1::LoadedBatch others;
   others.set_is_padding(loaded.is_padding());
   others.set_is_redelivered(loaded.is_redelivered());
   others.set_graphs_of_step(loaded.graphs_of_step());
   others.set_shape(loaded.shape());
-  const std::string tail = others.SerializeAsString();
-  const uint64_t head = HeadBytes(v1::LoadedBatch::kBatchFieldNumber, batch.num_bytes());
-  AppendHead(v1::LoadResponse::kBatchFieldNumber, head + batch.num_bytes() + tail.size(),
-             pieces.own);
-  AppendHead(v1::LoadedBatch::kBatchFieldNumber, batch.num_bytes(), pieces.own);
-  batch.Append(pieces);
-  pieces.own += tail;
+  others.AppendToString(&pieces.tail);
+
+  pieces.framed_tensors = reply.framed_tensors;
+  const uint64_t batch_bytes = loaded.batch().ByteSizeLong() + reply.framed_tensors.size();
+  AppendHead(
+      v1::LoadResponse::kBatchFieldNumber,
+      HeadBytes(v1::LoadedBatch::kBatchFieldNumber, batch_bytes) + batch_bytes + pieces.tail.size(),
+      pieces.head);
+  AppendHead(v1::LoadedBatch::kBatchFieldNumber, batch_bytes, pieces.head);
+  loaded.batch().AppendToString(&pieces.head);
   return pieces;
 }
 

@@ -1,7 +1,8 @@
 // A response that may carry a batch, whose tensors stay where they were built.
 //
 // Serialising a batch by protobuf would copy all of its tensors. Instead, the message is laid out
-// by hand: small fields serialised, then tag, length and a view for each tensor. The bytes are
+// by hand: the collator leaves tag and length before each tensor's data, so that all tensors are
+// one run of bytes, which is sent as it is, between small fields before and after. The bytes are
 // those that protobuf would write; any client parses them.
 #ifndef PACKHOUSE_SERVICE_RPC_BATCH_REPLY_H_
 #define PACKHOUSE_SERVICE_RPC_BATCH_REPLY_H_
@@ -10,48 +11,45 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "service/collation/batch.h"
+#include "service/collation/tensor_framing.h"
 
 namespace packhouse::rpc {
+
+// As field `tensors` of v1::Batch, for batches that are to leave in a BatchReply.
+const TensorFraming& WireFraming();
 
 template <typename Response>
 struct BatchReply {
   // A batch in it has no tensors.
   Response message;
-  std::vector<BatchTensor> tensors;
-  // Holds their data.
+  absl::string_view framed_tensors;
+  // Holds them.
   std::shared_ptr<const void> buffer;
 
+  // Of a batch that was collated with WireFraming().
   void TakeTensors(Batch batch) {
-    tensors = std::move(batch.tensors);
+    framed_tensors = batch.framed;
     buffer = std::move(batch.buffer);
   }
 };
 
-// The bytes of a message, some of them elsewhere.
+// The bytes of a message: `head`, `framed_tensors`, `tail`.
 struct MessagePieces {
-  // A run of bytes elsewhere that comes before own[at].
-  struct View {
-    size_t at;
-    absl::string_view bytes;
-  };
+  std::string head;
+  absl::string_view framed_tensors;
+  std::string tail;
 
-  std::string own;
-  std::vector<View> views;  // Ascending.
-
-  size_t size() const;
-  std::string Join() const;
+  size_t size() const { return head.size() + framed_tensors.size() + tail.size(); }
+  std::string Join() const { return absl::StrCat(head, framed_tensors, tail); }
 };
 
-// Tensors of fewer bytes are copied: a view costs more.
-inline constexpr size_t kMinViewBytes = 1024;
-
-// O(bytes without views).
+// O(bytes without tensors).
 MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply);
 MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply);
 

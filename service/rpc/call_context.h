@@ -7,6 +7,7 @@
 #include "service/rpc/clock.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/rpc_observer.h"
+#include "service/rpc/unsent_budget.h"
 #include "service/rpc/worker_pool.h"
 
 namespace packhouse::rpc {
@@ -22,6 +23,7 @@ struct CallContext {
   Gate* gate = nullptr;
   size_t max_response_bytes = 0;
   RpcObserver* observer = nullptr;
+  UnsentBudget* unsent_budget = nullptr;
 
   // For calls and streams that block until the disk has something: all work is on the append pool.
   CallContext OnAppendPool() const {

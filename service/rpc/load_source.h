@@ -35,6 +35,7 @@ class LoadSource final : public ResponseSource<LoadReply> {
 
   absl::StatusOr<std::optional<LoadReply>> Next() override;
   bool IsWaiting() const override { return state_ == State::kWaiting; }
+  bool MayBlock() const override { return session_->MayBlock(); }
 
  private:
   enum class State { kNew, kDelivering, kWaiting, kEnded };

@@ -1,6 +1,7 @@
 #include "service/rpc/observe_handler.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -48,12 +49,13 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
 
 absl::Status ObserveHandler::Accept(std::unique_ptr<v1::ObserveRequest> request) {
   PH_RETURN_IF_ERROR(Describe(*request));
-  PH_ASSIGN_OR_RETURN(const SizeTable table,
-                      SizesFromWire(request->sizes(), key_->schema.num_components()));
+  std::vector<uint32_t> copy;
+  PH_ASSIGN_OR_RETURN(const SizesView sizes,
+                      SizesFromWire(request->sizes(), key_->schema.num_components(), copy));
   const auto producer =
       ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
-                      histograms_->Observe(*key_, table, producer, clock_->Now()));
+                      histograms_->Observe(*key_, sizes, producer, clock_->Now()));
   response_.emplace();
   if (request->has_producer_sequence()) {
     *response_->mutable_producer_sequence() = request->producer_sequence();

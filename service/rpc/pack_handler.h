@@ -23,7 +23,9 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  public:
   PackHandler(const Clock* clock, const StreamBounds& bounds, HistogramStore* histograms,
               PackObserverFactory* observers)
-      : clock_(clock), bounds_(bounds), histograms_(histograms), observers_(observers) {}
+      : clock_(clock), bounds_(bounds), histograms_(histograms), observers_(observers) {
+    bounds_.framing = &WireFraming();
+  }
 
   absl::Status Accept(std::unique_ptr<v1::PackRequest> request) override;
   void HalfClose() override;
@@ -39,7 +41,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
 
   const Clock* const clock_;
-  const StreamBounds bounds_;
+  StreamBounds bounds_;
   HistogramStore* const histograms_;
   PackObserverFactory* const observers_;
 

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "service/rpc/batch_reply.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
@@ -38,17 +39,19 @@ SessionId FirstSession(const Clock& clock) {
 
 }  // namespace
 
-Server::Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_observer,
-               PackObserverFactory* pack_observers, DatasetStore* datasets,
-               std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader)
+Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
+               RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
+               DatasetStore* datasets, std::unique_ptr<EpochCatalog> catalog,
+               std::unique_ptr<Loader> loader)
     : gate_(options.admission),
       histograms_(options.histograms),
       stream_pool_(options.stream_threads),
       call_pool_(options.call_threads),
       append_pool_(options.append_threads),
+      unsent_(shares.unsent_bytes),
       context_({clock, &stream_pool_, &call_pool_, &append_pool_, &gate_,
-                static_cast<size_t>(options.max_message_bytes), rpc_observer}),
-      quota_(options.max_total_pending_bytes),
+                static_cast<size_t>(options.max_message_bytes), rpc_observer, &unsent_}),
+      quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
       planning_(context_, &histograms_, &quota_),
@@ -65,18 +68,22 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ", options.max_message_bytes,
                                                    ", must be above ", 2 * kBatchHeaderBytes));
   }
+  PH_ASSIGN_OR_RETURN(
+      const MemoryShares shares,
+      DivideMemory(options.memory_budget, static_cast<size_t>(options.max_message_bytes),
+                   options.admission.max_streams));
   std::unique_ptr<EpochCatalog> catalog;
   std::unique_ptr<Loader> loader;
   if (datasets != nullptr && ledger != nullptr) {
     const StreamBounds bounds = StreamBoundsOf(options, nullptr);
     catalog = std::make_unique<EpochCatalog>(
-        datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes});
+        datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes, &WireFraming()});
     PH_ASSIGN_OR_RETURN(loader,
                         Loader::Open(catalog.get(), ledger, options.loader, FirstSession(*clock)));
   }
   auto server =
-      std::unique_ptr<Server>(new Server(options, clock, rpc_observer, pack_observers, datasets,
-                                         std::move(catalog), std::move(loader)));
+      std::unique_ptr<Server>(new Server(options, shares, clock, rpc_observer, pack_observers,
+                                         datasets, std::move(catalog), std::move(loader)));
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -100,6 +107,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  grpc::ResourceQuota received("received");
+  received.Resize(shares.received_bytes);
+  builder.SetResourceQuota(received);
+  // Else gRPC would let the window of each stream grow with the connection's speed.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, shares.receive_window_bytes);
   builder.RegisterService(&server->packing_);
   builder.RegisterService(&server->histogram_service_);
   builder.RegisterService(&server->planning_);

@@ -3,7 +3,9 @@
 #define PACKHOUSE_SERVICE_RPC_SERVER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -23,9 +25,11 @@
 #include "service/rpc/gate.h"
 #include "service/rpc/histogram_service.h"
 #include "service/rpc/loader_service.h"
+#include "service/rpc/memory_shares.h"
 #include "service/rpc/packing_service.h"
 #include "service/rpc/planning_service.h"
 #include "service/rpc/rpc_observer.h"
+#include "service/rpc/unsent_budget.h"
 #include "service/rpc/worker_pool.h"
 
 namespace packhouse::rpc {
@@ -43,8 +47,12 @@ struct ServerOptions {
   Gate::Bounds admission;
   // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
   StreamBounds streams;
-  // Most bytes of pending graphs, and of grids of limits being sent, in all streams together.
-  uint64_t max_total_pending_bytes = uint64_t{4} << 30;
+  // What all calls may hold together: memory_shares.h tells of what. At least eight times
+  // max_message_bytes.
+  uint64_t memory_budget = uint64_t{4} << 30;
+  // Most bytes of pending graphs, and of grids of limits being sent, in all streams together. Not
+  // set: the budget's share for them.
+  std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
   LoaderOptions loader;
 };
@@ -58,7 +66,8 @@ class Server {
  public:
   // The pointees must outlive the server. `datasets` and `ledger`, which must be thread-safe, may
   // be null together: then every call about data sets and epochs is FAILED_PRECONDITION.
-  // UNAVAILABLE if the address cannot be listened on; DATA_LOSS if the ledger cannot be read.
+  // INVALID_ARGUMENT for options that do not fit together; UNAVAILABLE if the address cannot be
+  // listened on; DATA_LOSS if the ledger cannot be read.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
                                                        RpcObserver* rpc_observer,
                                                        PackObserverFactory* pack_observers,
@@ -84,8 +93,8 @@ class Server {
   }
 
  private:
-  Server(const ServerOptions& options, Clock* clock, RpcObserver* rpc_observer,
-         PackObserverFactory* pack_observers, DatasetStore* datasets,
+  Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
+         RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
          std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader);
 
   Gate gate_;
@@ -93,6 +102,7 @@ class Server {
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
   WorkerPool append_pool_;
+  UnsentBudget unsent_;
   const CallContext context_;
   ByteQuota quota_;
   PackingService packing_;

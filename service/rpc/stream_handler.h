@@ -28,6 +28,10 @@ class StreamHandler {
   // The next response; nothing if it takes another request, or NextDeadline(), to make one.
   virtual absl::StatusOr<std::optional<Response>> Next() = 0;
 
+  // Whether Accept() or Next() may have to wait, for the disk or the like: then they are not called
+  // on gRPC's threads.
+  virtual bool MayBlock() const { return false; }
+
   // When Next() must be called again without a request.
   virtual absl::Time NextDeadline() const { return absl::InfiniteFuture(); }
 };

@@ -5,11 +5,11 @@
 #ifndef PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 #define PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -48,6 +48,14 @@ absl::Status WriteBytes(const Message& message, size_t max_bytes, grpc::ByteBuff
       absl::StrCat("the response ", message.GetTypeName(), " cannot be serialised"));
 }
 
+// Takes the string over.
+inline grpc::Slice OwningSlice(std::string bytes) {
+  auto* const own = new std::string(std::move(bytes));
+  return grpc::Slice(
+      own->data(), own->size(), [](void* string) { delete static_cast<std::string*>(string); },
+      own);
+}
+
 // The same without copying tensors: the bytes hold their buffer until they are sent.
 template <typename Response>
 absl::Status WriteBytes(const BatchReply<Response>& reply, size_t max_bytes,
@@ -58,23 +66,17 @@ absl::Status WriteBytes(const BatchReply<Response>& reply, size_t max_bytes,
                                                      " has ", pieces.size(), " bytes, at most ",
                                                      max_bytes, " may be sent"));
   }
-  std::vector<grpc::Slice> slices;
-  slices.reserve(2 * pieces.views.size() + 1);
-  auto* const own = new std::string(std::move(pieces.own));
-  const grpc::Slice all_own(
-      own->data(), own->size(), [](void* string) { delete static_cast<std::string*>(string); },
-      own);
-  size_t done = 0;
-  for (const MessagePieces::View& view : pieces.views) {
-    if (view.at != done) slices.push_back(all_own.sub(done, view.at));
-    done = view.at;
+  std::array<grpc::Slice, 3> slices;
+  size_t n = 0;
+  slices[n++] = OwningSlice(std::move(pieces.head));
+  if (!pieces.framed_tensors.empty()) {
     using Holder = std::shared_ptr<const void>;
-    slices.emplace_back(
-        const_cast<char*>(view.bytes.data()), view.bytes.size(),
+    slices[n++] = grpc::Slice(
+        const_cast<char*>(pieces.framed_tensors.data()), pieces.framed_tensors.size(),
         [](void* holder) { delete static_cast<Holder*>(holder); }, new Holder(reply.buffer));
   }
-  if (done != own->size()) slices.push_back(all_own.sub(done, own->size()));
-  *bytes = grpc::ByteBuffer(slices.data(), slices.size());
+  if (!pieces.tail.empty()) slices[n++] = grpc::Slice(pieces.tail);
+  *bytes = grpc::ByteBuffer(slices.data(), n);
   return absl::OkStatus();
 }
 

@@ -24,10 +24,6 @@ static_assert(static_cast<int>(DType::kUint64) + 1 == v1::DATA_TYPE_UINT64);
 static_assert(static_cast<int>(DType::kFloat64) + 1 == v1::DATA_TYPE_FLOAT64);
 static_assert(v1::DataType_MAX == v1::DATA_TYPE_FLOAT64);
 
-v1::DataType DTypeToWire(DType dtype) {
-  return static_cast<v1::DataType>(static_cast<int>(dtype) + 1);
-}
-
 absl::StatusOr<TensorSpec> TensorSpecFromWire(const v1::TensorSpec& wire, const SizeSchema& sizes) {
   const auto component = [&](const std::string& name,
                              absl::string_view field) -> absl::StatusOr<size_t> {
@@ -54,6 +50,10 @@ absl::StatusOr<TensorSpec> TensorSpecFromWire(const v1::TensorSpec& wire, const 
 }
 
 }  // namespace
+
+v1::DataType DTypeToWire(DType dtype) {
+  return static_cast<v1::DataType>(static_cast<int>(dtype) + 1);
+}
 
 absl::StatusOr<GraphSchema> GraphSchemaFromWire(bool is_set, const v1::GraphSchema& wire) {
   if (!is_set) return GraphSchema::Create(SizeSchema::NodesAndEdges(), {});
@@ -105,6 +105,7 @@ absl::StatusOr<GraphChunk> GraphChunkFromWire(const v1::GraphChunk& wire, const 
     found[*t] = tensor.data();
   }
   std::vector<absl::string_view> columns;
+  columns.reserve(found.size());
   for (size_t t = 0; t < found.size(); ++t) {
     if (!found[t]) {
       return absl::InvalidArgumentError(
@@ -230,12 +231,6 @@ void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire) {
   wire.set_sizes(Uint32sToWire(batch.sizes));
   wire.mutable_real_rows()->Add(batch.real_rows.begin(), batch.real_rows.end());
   wire.mutable_rows()->Add(batch.rows.begin(), batch.rows.end());
-}
-
-void TensorToWire(const BatchTensor& tensor, v1::Tensor& wire) {
-  wire.set_name(tensor.name);
-  wire.set_dtype(DTypeToWire(tensor.dtype));
-  wire.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
 }
 
 }  // namespace packhouse::rpc

@@ -33,6 +33,7 @@ absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
 void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
                       v1::Limits& wire);
 
+v1::DataType DTypeToWire(DType dtype);
 absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
 v1::Padding PaddingToWire(Padding padding);
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
@@ -43,8 +44,6 @@ absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy);
 
 // Ids, sizes and row counts; the tensors go apart (batch_reply.h).
 void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire);
-// Name, dtype and shape, without the data.
-void TensorToWire(const BatchTensor& tensor, v1::Tensor& wire);
 
 }  // namespace packhouse::rpc
 

@@ -62,10 +62,17 @@ absl::Status CheckCounts(const v1::SizeTable& wire, size_t num_components) {
 
 }  // namespace
 
-absl::StatusOr<SizeTable> SizesFromWire(const v1::SizeTable& wire, size_t num_components) {
+absl::StatusOr<SizesView> SizesFromWire(const v1::SizeTable& wire, size_t num_components,
+                                        std::vector<uint32_t>& copy) {
   PH_RETURN_IF_ERROR(CheckCounts(wire, num_components));
-  return SizeTable::WithConsecutiveIds(wire.num_graphs(), num_components,
-                                       Uint32sFromWire(wire.counts()), 0);
+  const std::string& bytes = wire.counts();
+  if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(uint32_t) == 0) {
+    return SizesView::Create(
+        wire.num_graphs(), num_components,
+        {reinterpret_cast<const uint32_t*>(bytes.data()), bytes.size() / sizeof(uint32_t)});
+  }
+  copy = Uint32sFromWire(bytes);
+  return SizesView::Create(wire.num_graphs(), num_components, copy);
 }
 
 absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,

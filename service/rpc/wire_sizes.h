@@ -40,8 +40,10 @@ absl::StatusOr<SizeSchema> ComponentsFromWire(
 // Graphs without ids are numbered from `next_id`.
 absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,
                                             uint64_t next_id);
-// The same without regard to ids.
-absl::StatusOr<SizeTable> SizesFromWire(const v1::SizeTable& wire, size_t num_components);
+// The same without regard to ids. Views the message's counts or, if they do not lie where integers
+// may, `copy`.
+absl::StatusOr<SizesView> SizesFromWire(const v1::SizeTable& wire, size_t num_components,
+                                        std::vector<uint32_t>& copy);
 
 struct NamedHistogram {
   SizeSchema schema;

@@ -22,7 +22,7 @@ uint64_t Round(double weight) {
 
 DecayingHistogram::DecayingHistogram(size_t num_components, absl::Duration half_life,
                                      absl::Time start)
-    : num_components_(num_components), half_life_(half_life), landmark_(start), latest_(start) {}
+    : half_life_(half_life), landmark_(start), latest_(start), index_(num_components) {}
 
 double DecayingHistogram::Age(absl::Time now) const {
   return absl::FDivDuration(std::max(now, latest_) - landmark_, half_life_);
@@ -34,44 +34,56 @@ void DecayingHistogram::Advance(absl::Time now) {
   if (age < kMaxAge) return;
   const double factor = std::exp2(-age);
   total_weight_ = 0;
-  for (auto it = weights_.begin(); it != weights_.end();) {
-    it->second *= factor;
-    if (it->second < kNegligible) {
-      weights_.erase(it++);
+  for (size_t row = 0; row < weights_.size();) {
+    weights_[row] *= factor;
+    if (weights_[row] < kNegligible) {
+      // The last row moves here, and has not been looked at.
+      index_.Remove(row);
+      weights_[row] = weights_.back();
+      weights_.pop_back();
     } else {
-      total_weight_ += it->second;
-      ++it;
+      total_weight_ += weights_[row];
+      ++row;
     }
   }
   landmark_ = latest_;
 }
 
+absl::Status DecayingHistogram::CheckComponents(size_t num_components) const {
+  if (num_components == index_.num_components()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "histogram: ", num_components, " components, expected ", index_.num_components()));
+}
+
 absl::Status DecayingHistogram::Add(absl::Span<const uint32_t> tuple, uint64_t count,
                                     absl::Time now) {
-  if (tuple.size() != num_components_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("histogram: ", tuple.size(), " components, expected ", num_components_));
-  }
+  PH_RETURN_IF_ERROR(CheckComponents(tuple.size()));
   if (count == 0) return absl::OkStatus();
   Advance(now);
   const double weight = static_cast<double>(count) * std::exp2(Age(now));
-  auto found = weights_.find(tuple);
-  if (found == weights_.end()) {
-    found = weights_.emplace(SizeTuple(tuple.begin(), tuple.end()), 0.0).first;
-  }
-  found->second += weight;
+  const uint32_t row = index_.FindOrInsert(tuple);
+  weights_.resize(index_.num_rows(), 0.0);
+  weights_[row] += weight;
   total_weight_ += weight;
   return absl::OkStatus();
 }
 
-absl::Status DecayingHistogram::AddTable(const SizeTable& table, absl::Time now) {
-  for (size_t i = 0; i < table.num_graphs(); ++i) {
-    PH_RETURN_IF_ERROR(Add(table.tuple(i), 1, now));
-  }
+absl::Status DecayingHistogram::AddTable(const SizesView& table, absl::Time now) {
+  const size_t n = table.num_graphs();
+  if (n == 0) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(CheckComponents(table.num_components()));
+  Advance(now);
+  const double weight = std::exp2(Age(now));
+  index_.ForEachRow(table.counts(), n, [&](absl::Span<const uint32_t> rows) {
+    weights_.resize(index_.num_rows(), 0.0);
+    for (const uint32_t row : rows) weights_[row] += weight;
+  });
+  total_weight_ += static_cast<double>(n) * weight;
   return absl::OkStatus();
 }
 
 absl::Status DecayingHistogram::Merge(const SizeHistogram& other, absl::Time now) {
+  if (other.num_distinct() != 0) PH_RETURN_IF_ERROR(CheckComponents(other.num_components()));
   for (size_t row = 0; row < other.num_distinct(); ++row) {
     PH_RETURN_IF_ERROR(Add(other.tuple(row), other.count(row), now));
   }
@@ -80,9 +92,9 @@ absl::Status DecayingHistogram::Merge(const SizeHistogram& other, absl::Time now
 
 absl::StatusOr<SizeHistogram> DecayingHistogram::Snapshot(absl::Time now) const {
   const double factor = std::exp2(-Age(now));
-  SizeHistogram snapshot(num_components_);
-  for (const auto& [tuple, weight] : weights_) {
-    PH_RETURN_IF_ERROR(snapshot.Add(tuple, Round(weight * factor)));
+  SizeHistogram snapshot(num_components());
+  for (size_t row = 0; row < weights_.size(); ++row) {
+    PH_RETURN_IF_ERROR(snapshot.Add(index_.tuple(row), Round(weights_[row] * factor)));
   }
   return snapshot;
 }

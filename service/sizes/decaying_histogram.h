@@ -4,13 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/sizes/size_histogram.h"
 #include "service/sizes/size_table.h"
+#include "service/sizes/tuple_index.h"
 
 namespace packhouse {
 
@@ -24,9 +25,10 @@ class DecayingHistogram {
   // `half_life` must be positive and finite.
   DecayingHistogram(size_t num_components, absl::Duration half_life, absl::Time start);
 
-  // INVALID_ARGUMENT if the tuple has not l counts. Expected O(l).
+  // INVALID_ARGUMENT, and nothing is counted, if not everything has l counts. Expected O(l) a
+  // tuple.
   absl::Status Add(absl::Span<const uint32_t> tuple, uint64_t count, absl::Time now);
-  absl::Status AddTable(const SizeTable& table, absl::Time now);
+  absl::Status AddTable(const SizesView& table, absl::Time now);
   absl::Status Merge(const SizeHistogram& other, absl::Time now);
 
   // Moves the landmark to `now` if it is 32 half-lives behind, and so drops what is forgotten;
@@ -37,9 +39,9 @@ class DecayingHistogram {
   // RESOURCE_EXHAUSTED if a sum exceeds 2^64 - 1.
   absl::StatusOr<SizeHistogram> Snapshot(absl::Time now) const;
 
-  size_t num_components() const { return num_components_; }
+  size_t num_components() const { return index_.num_components(); }
   size_t num_distinct() const { return weights_.size(); }
-  bool Contains(absl::Span<const uint32_t> tuple) const { return weights_.contains(tuple); }
+  bool Contains(absl::Span<const uint32_t> tuple) const { return index_.Find(tuple).has_value(); }
   absl::Duration half_life() const { return half_life_; }
   // Decayed number of graphs, rounded.
   uint64_t num_graphs(absl::Time now) const;
@@ -47,12 +49,15 @@ class DecayingHistogram {
  private:
   // Half-lives from the landmark to `now`, which is never before latest_.
   double Age(absl::Time now) const;
-  size_t num_components_;
+  // INVALID_ARGUMENT unless there are as many components here.
+  absl::Status CheckComponents(size_t num_components) const;
+
   absl::Duration half_life_;
   absl::Time landmark_;
   absl::Time latest_;
   double total_weight_ = 0;
-  absl::flat_hash_map<SizeTuple, double, SizeTupleHash, SizeTupleEq> weights_;
+  TupleIndex index_;
+  std::vector<double> weights_;  // Of each row of the index.
 };
 
 }  // namespace packhouse

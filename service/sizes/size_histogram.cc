@@ -1,7 +1,9 @@
 #include "service/sizes/size_histogram.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,10 +18,36 @@ absl::Status DifferentComponents(size_t ours, size_t theirs) {
       absl::StrCat("histogram: ", theirs, " components, expected ", ours));
 }
 
+template <size_t kWidth>
+void AddTotals(absl::Span<const uint32_t> counts, absl::Span<uint64_t> totals) {
+  std::array<uint64_t, kWidth> sums = {};
+  for (size_t i = 0; i < counts.size(); i += kWidth) {
+    for (size_t k = 0; k < kWidth; ++k) sums[k] += counts[i + k];
+  }
+  std::copy(sums.begin(), sums.end(), totals.begin());
+}
+
+// Sum of each component.
+absl::InlinedVector<uint64_t, 4> TotalsOf(const SizesView& table) {
+  const size_t l = table.num_components();
+  const absl::Span<const uint32_t> counts = table.counts();
+  absl::InlinedVector<uint64_t, 4> totals(l, 0);
+  if (l == 1) {
+    AddTotals<1>(counts, absl::MakeSpan(totals));
+  } else if (l == 2) {
+    AddTotals<2>(counts, absl::MakeSpan(totals));
+  } else {
+    for (size_t i = 0; i < counts.size(); i += l) {
+      for (size_t k = 0; k < l; ++k) totals[k] += counts[i + k];
+    }
+  }
+  return totals;
+}
+
 }  // namespace
 
 SizeHistogram::SizeHistogram(size_t num_components)
-    : totals_(num_components, 0), tuples_with_(num_components) {}
+    : index_(num_components), totals_(num_components, 0), tuples_with_(num_components) {}
 
 absl::Status SizeHistogram::CheckRoom(absl::Span<const uint64_t> added_totals,
                                       uint64_t added_graphs) const {
@@ -37,39 +65,34 @@ absl::Status SizeHistogram::CheckRoom(absl::Span<const uint64_t> added_totals,
   return absl::OkStatus();
 }
 
-void SizeHistogram::AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count) {
-  auto found = rows_.find(tuple);
-  if (found == rows_.end()) {
-    found = rows_.emplace(SizeTuple(tuple.begin(), tuple.end()), counts_.size()).first;
-    tuples_.insert(tuples_.end(), tuple.begin(), tuple.end());
-    counts_.push_back(0);
-    for (size_t k = 0; k < tuple.size(); ++k) ++tuples_with_[k][tuple[k]];
+void SizeHistogram::AddNewRows() {
+  for (size_t row = counts_.size(); row < index_.num_rows(); ++row) {
+    for (size_t k = 0; k < num_components(); ++k) ++tuples_with_[k][tuple(row)[k]];
   }
-  counts_[found->second] += count;
+  counts_.resize(index_.num_rows(), 0);
+}
+
+void SizeHistogram::AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count) {
   num_graphs_ += count;
   for (size_t k = 0; k < tuple.size(); ++k) totals_[k] += tuple[k] * count;
+  const uint32_t row = index_.FindOrInsert(tuple);
+  AddNewRows();
+  counts_[row] += count;
 }
 
 void SizeHistogram::RemoveUnchecked(uint32_t row, uint64_t count) {
-  const size_t l = num_components();
   num_graphs_ -= count;
-  for (size_t k = 0; k < l; ++k) totals_[k] -= tuple(row)[k] * count;
+  for (size_t k = 0; k < num_components(); ++k) totals_[k] -= tuple(row)[k] * count;
   counts_[row] -= count;
   if (counts_[row] != 0) return;
 
-  for (size_t k = 0; k < l; ++k) {
+  for (size_t k = 0; k < num_components(); ++k) {
     const auto entry = tuples_with_[k].find(tuple(row)[k]);
     if (--entry->second == 0) tuples_with_[k].erase(entry);
   }
-  rows_.erase(rows_.find(tuple(row)));
   // The last row moves into the gap.
-  const uint32_t last = counts_.size() - 1;
-  if (row != last) {
-    rows_.find(tuple(last))->second = row;
-    std::copy_n(tuples_.begin() + last * l, l, tuples_.begin() + row * l);
-    counts_[row] = counts_[last];
-  }
-  tuples_.resize(last * l);
+  index_.Remove(row);
+  counts_[row] = counts_.back();
   counts_.pop_back();
 }
 
@@ -91,17 +114,19 @@ absl::Status SizeHistogram::Add(absl::Span<const uint32_t> tuple, uint64_t count
   return absl::OkStatus();
 }
 
-absl::Status SizeHistogram::AddTable(const SizeTable& table) {
+absl::Status SizeHistogram::AddTable(const SizesView& table) {
   const size_t l = num_components();
   if (table.num_graphs() == 0) return absl::OkStatus();
   if (table.num_components() != l) return DifferentComponents(l, table.num_components());
   // n < 2^32 graphs of counts below 2^32 cannot wrap around among themselves.
-  absl::InlinedVector<uint64_t, 4> added(l, 0);
-  for (size_t i = 0; i < table.num_graphs(); ++i) {
-    for (size_t k = 0; k < l; ++k) added[k] += table.tuple(i)[k];
-  }
+  const absl::InlinedVector<uint64_t, 4> added = TotalsOf(table);
   PH_RETURN_IF_ERROR(CheckRoom(added, table.num_graphs()));
-  for (size_t i = 0; i < table.num_graphs(); ++i) AddUnchecked(table.tuple(i), 1);
+  num_graphs_ += table.num_graphs();
+  for (size_t k = 0; k < l; ++k) totals_[k] += added[k];
+  index_.ForEachRow(table.counts(), table.num_graphs(), [&](absl::Span<const uint32_t> rows) {
+    AddNewRows();
+    for (const uint32_t row : rows) ++counts_[row];
+  });
   return absl::OkStatus();
 }
 
@@ -112,7 +137,7 @@ absl::Status SizeHistogram::Remove(absl::Span<const uint32_t> tuple, uint64_t co
                                               " graphs of size (", absl::StrJoin(tuple, ", "),
                                               "), there are ", CountOf(tuple)));
   }
-  if (count != 0) RemoveUnchecked(rows_.find(tuple)->second, count);
+  if (count != 0) RemoveUnchecked(*index_.Find(tuple), count);
   return absl::OkStatus();
 }
 
@@ -124,8 +149,7 @@ absl::Status SizeHistogram::Merge(const SizeHistogram& other) {
   // Fixed before the loop: `other` may be *this.
   const size_t rows = other.num_distinct();
   for (size_t row = 0; row < rows; ++row) {
-    const SizeTuple tuple(other.tuple(row).begin(), other.tuple(row).end());
-    AddUnchecked(tuple, other.count(row));
+    AddUnchecked(other.tuple(row), other.count(row));
   }
   return absl::OkStatus();
 }
@@ -147,14 +171,14 @@ absl::Status SizeHistogram::Subtract(const SizeHistogram& other) {
     }
   }
   for (size_t row = 0; row < other.num_distinct(); ++row) {
-    RemoveUnchecked(rows_.find(other.tuple(row))->second, other.count(row));
+    RemoveUnchecked(*index_.Find(other.tuple(row)), other.count(row));
   }
   return absl::OkStatus();
 }
 
 uint64_t SizeHistogram::CountOf(absl::Span<const uint32_t> tuple) const {
-  const auto found = rows_.find(tuple);
-  return found == rows_.end() ? 0 : counts_[found->second];
+  const std::optional<uint32_t> row = index_.Find(tuple);
+  return row ? counts_[*row] : 0;
 }
 
 std::vector<uint32_t> SizeHistogram::SortedRows() const {

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "service/sizes/size_table.h"
+#include "service/sizes/tuple_index.h"
 
 namespace packhouse {
 
@@ -44,7 +44,7 @@ class SizeHistogram {
   absl::Status Add(absl::Span<const uint32_t> tuple, uint64_t count = 1);
 
   // Counts every graph of a table, which must have l components.
-  absl::Status AddTable(const SizeTable& table);
+  absl::Status AddTable(const SizesView& table);
 
   // Takes away `count` graphs of this size. OUT_OF_RANGE, naming the size, if there are fewer.
   absl::Status Remove(absl::Span<const uint32_t> tuple, uint64_t count = 1);
@@ -58,7 +58,7 @@ class SizeHistogram {
   size_t num_components() const { return totals_.size(); }
   uint64_t num_graphs() const { return num_graphs_; }
   // Number of tuples with a count above 0.
-  size_t num_distinct() const { return counts_.size(); }
+  size_t num_distinct() const { return index_.num_rows(); }
   // Sum of component k over all graphs.
   uint64_t total(size_t k) const { return totals_[k]; }
   // Largest count in component k; 0 if the histogram is empty.
@@ -68,9 +68,7 @@ class SizeHistogram {
 
   // Distinct tuple number `row`, 0 <= row < num_distinct(), in no particular order, and its count,
   // which is never 0. Any mutation may renumber.
-  absl::Span<const uint32_t> tuple(size_t row) const {
-    return absl::MakeConstSpan(tuples_).subspan(row * num_components(), num_components());
-  }
+  absl::Span<const uint32_t> tuple(size_t row) const { return index_.tuple(row); }
   uint64_t count(size_t row) const { return counts_[row]; }
 
   // 0 if there is no graph of this size.
@@ -86,9 +84,10 @@ class SizeHistogram {
   absl::Status CheckRoom(absl::Span<const uint64_t> added_totals, uint64_t added_graphs) const;
   void AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count);
   void RemoveUnchecked(uint32_t row, uint64_t count);
+  // Makes counts of 0 for rows that the index has now and counts_ not yet.
+  void AddNewRows();
 
-  absl::flat_hash_map<SizeTuple, uint32_t, SizeTupleHash, SizeTupleEq> rows_;
-  std::vector<uint32_t> tuples_;  // Row-major.
+  TupleIndex index_;
   std::vector<uint64_t> counts_;
   uint64_t num_graphs_ = 0;
   std::vector<uint64_t> totals_;

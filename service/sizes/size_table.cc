@@ -1,5 +1,8 @@
 #include "service/sizes/size_table.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -40,6 +43,12 @@ absl::StatusOr<SizeTable> SizeTable::WithIds(size_t num_graphs, size_t num_compo
     return absl::InvalidArgumentError(
         absl::StrCat("sizes: ", graph_ids.size(), " graph ids for ", num_graphs, " graphs"));
   }
+  // Most often they ascend: then it is quickly seen that they differ.
+  const auto not_ascending =
+      std::adjacent_find(graph_ids.begin(), graph_ids.end(), std::greater_equal<uint64_t>());
+  if (not_ascending == graph_ids.end()) {
+    return SizeTable(num_graphs, num_components, std::move(counts), 0, std::move(graph_ids));
+  }
   absl::flat_hash_set<uint64_t> seen;
   seen.reserve(num_graphs);
   for (const uint64_t id : graph_ids) {
@@ -48,6 +57,12 @@ absl::StatusOr<SizeTable> SizeTable::WithIds(size_t num_graphs, size_t num_compo
     }
   }
   return SizeTable(num_graphs, num_components, std::move(counts), 0, std::move(graph_ids));
+}
+
+absl::StatusOr<SizesView> SizesView::Create(size_t num_graphs, size_t num_components,
+                                            absl::Span<const uint32_t> counts) {
+  PH_RETURN_IF_ERROR(CheckLength(num_graphs, num_components, counts.size()));
+  return SizesView(num_graphs, num_components, counts);
 }
 
 }  // namespace packhouse

@@ -63,6 +63,32 @@ class SizeTable {
   std::vector<uint64_t> graph_ids_;  // Empty: consecutive from first_id_.
 };
 
+// Size tuples without ids where they lie, in a table or a message, which must outlive the view.
+// Immutable; thread-safe.
+class SizesView {
+ public:
+  // INVALID_ARGUMENT if counts.size() != n * l.
+  static absl::StatusOr<SizesView> Create(size_t num_graphs, size_t num_components,
+                                          absl::Span<const uint32_t> counts);
+
+  // NOLINTNEXTLINE(google-explicit-constructor): whatever takes sizes takes a table.
+  SizesView(const SizeTable& table)
+      : SizesView(table.num_graphs(), table.num_components(), table.counts()) {}
+
+  size_t num_graphs() const { return num_graphs_; }
+  size_t num_components() const { return num_components_; }
+  // All counts, row-major.
+  absl::Span<const uint32_t> counts() const { return counts_; }
+
+ private:
+  SizesView(size_t num_graphs, size_t num_components, absl::Span<const uint32_t> counts)
+      : num_graphs_(num_graphs), num_components_(num_components), counts_(counts) {}
+
+  size_t num_graphs_;
+  size_t num_components_;
+  absl::Span<const uint32_t> counts_;
+};
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_SIZES_SIZE_TABLE_H_

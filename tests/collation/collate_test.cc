@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/collation/uncollate.h"
@@ -207,6 +209,40 @@ TEST(CollateTest, SameGraphsGiveTheSameBytes) {
   const Batch b = Collate(layout, AllGraphs(chunk), kNoBound).value();
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (size_t t = 0; t < a.tensors.size(); ++t) EXPECT_EQ(a.tensors[t].data, b.tensors[t].data);
+}
+
+// Frames of any length, so that tensors begin anywhere.
+class NameFraming final : public TensorFraming {
+ public:
+  void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
+                   std::string& frames) const override {
+    absl::StrAppend(&frames, tensor.name, "[", absl::StrJoin(tensor.shape, ","), "]", data_bytes);
+  }
+};
+
+TEST(CollateTest, FramesStandBeforeTheSameData) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const GraphChunk chunk = RandomChunk(random, &schema, random.Below(9), 6, seed);
+    const std::vector<uint64_t> capacities(schema.num_components() + 1, 100);
+    const BatchLayout layout =
+        BatchLayout::Create(&schema, capacities, Padding::kGraph, kAllDerived).value();
+    const Batch plain = Collate(layout, AllGraphs(chunk), kNoBound).value();
+    const NameFraming framing;
+    const Batch framed = Collate(layout, AllGraphs(chunk), kNoBound, &framing).value();
+    EXPECT_TRUE(plain.framed.empty());
+    std::string expected;
+    for (const BatchTensor& tensor : plain.tensors) {
+      framing.AppendFrame(tensor, tensor.data.size(), expected);
+      expected.append(tensor.data.data(), tensor.data.size());
+    }
+    EXPECT_EQ(framed.framed, expected) << "seed " << seed;
+    ASSERT_EQ(framed.tensors.size(), plain.tensors.size());
+    for (size_t t = 0; t < plain.tensors.size(); ++t) {
+      EXPECT_EQ(framed.tensors[t].data, plain.tensors[t].data);
+    }
+  }
 }
 
 TEST(CollateTest, AnUnlimitedComponentBeyondItsIndexIsRefused) {

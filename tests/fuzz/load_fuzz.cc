@@ -128,6 +128,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::EpochBounds bounds;
   bounds.max_batch_bytes = 1 << 16;
   bounds.max_graphs_per_batch = 1000;
+  bounds.framing = &rpc::WireFraming();
   packhouse::EpochCatalog catalog(&store, bounds);
   MemoryLog log;
   packhouse::LoaderOptions options;

@@ -191,6 +191,15 @@ int main(int argc, char** argv) {
         Stream({Bytes<v1::CreateDatasetRequest>("name: 'd' grouped: true schema {" + schema + "}"),
                 append, "", Bytes<v1::LoadRequest>(epoch + options)}));
   }
+  const std::string loaded = Bytes<v1::LoadResponse>(R"(batch { batch { id: 3 epoch: 1 step: 3
+      graph_ids: "\7\0\0\0\0\0\0\0" sizes: "\2\0\0\0\1\0\0\0" real_rows: 2 real_rows: 1 real_rows: 1
+      rows: 2 rows: 2 rows: 1
+      tensors { name: 'x' dtype: DATA_TYPE_INT16 shape: 2 data: "abcd" }
+      tensors { name: 'e' dtype: DATA_TYPE_INT8 shape: 2 shape: 2 data: "\0\1\1\1" } }
+      is_redelivered: true graphs_of_step: 9 shape: 1 })");
+  for (const char piece : {'\1', '\x7f'}) {
+    Write(folder + "batch_view_fuzz-corpus/seed" + std::to_string(piece), piece + loaded);
+  }
   Write(folder + "chunk_record_fuzz-corpus/seed_consecutive", ChunkRecord({40, 41}));
   Write(folder + "chunk_record_fuzz-corpus/seed_explicit", ChunkRecord({41, 40}));
   Write(folder + "uncollate_fuzz-corpus/seed",

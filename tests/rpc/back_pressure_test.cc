@@ -12,7 +12,7 @@ class BackPressureTest : public ServerTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, BackPressureTest,
                          ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
 
-constexpr size_t kMinUnsent = StreamReactor<v1::PackRequest, v1::PackResponse>::kMinUnsent;
+constexpr size_t kMinUnsent = Outbox::kFullResponses;
 constexpr uint64_t kRowBytes = 1 << 20;
 // Linux grows a socket's buffers to 6 MiB on the receiving and 4 MiB on the sending side.
 constexpr uint64_t kMaxInSockets = 12;

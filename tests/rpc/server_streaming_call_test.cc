@@ -230,8 +230,8 @@ TEST_P(ServerStreamingCallTest, AStalledReaderStopsItsOwnSource) {
   });
   grpc::ClientContext context;
   const auto stream = Start(context);
-  while (stalled->given < Call::kMinUnsent) std::this_thread::yield();
-  constexpr uint64_t kMostGiven = kMaxInSockets + 1 + Call::kMinUnsent;
+  while (stalled->given < Outbox::kFullResponses) std::this_thread::yield();
+  constexpr uint64_t kMostGiven = kMaxInSockets + 1 + Outbox::kFullResponses;
   for (int round = 0; round < 100; ++round) {
     Answer(CellsUpTo(10));
     grpc::ClientContext other_context;
@@ -415,7 +415,7 @@ TEST_P(ServerStreamingCallTest, AStalledReaderDoesNotHoldUpTheEnd) {
   const auto counts = Answer([](uint64_t) { return Reasons(kMegabyte); });
   grpc::ClientContext context;
   const auto stream = Start(context);
-  while (counts->given < Call::kMinUnsent) std::this_thread::yield();
+  while (counts->given < Outbox::kFullResponses) std::this_thread::yield();
   gate_.Close();
   gate_.AbortStreams(absl::UnavailableError("draining"));
   server_->Shutdown(std::chrono::system_clock::now());

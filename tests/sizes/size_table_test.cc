@@ -71,8 +71,31 @@ TEST(SizeTableTest, ConsecutiveIdsDoNotWrapAround) {
 TEST(SizeTableTest, OneIdAGraphAndNoneTwice) {
   EXPECT_THAT(SizeTable::WithIds(2, 1, {1, 1}, {5}),
               StatusIs(absl::StatusCode::kInvalidArgument, "sizes: 1 graph ids for 2 graphs"));
-  EXPECT_THAT(SizeTable::WithIds(3, 1, {1, 1, 1}, {5, 6, 5}),
-              StatusIs(absl::StatusCode::kInvalidArgument, "sizes: graph id 5 occurs twice"));
+  for (const std::vector<uint64_t>& ids :
+       {std::vector<uint64_t>{5, 6, 5}, {5, 5, 6}, {4, 5, 5}, {5, 4, 5}}) {
+    EXPECT_THAT(SizeTable::WithIds(3, 1, {1, 1, 1}, ids),
+                StatusIs(absl::StatusCode::kInvalidArgument, "sizes: graph id 5 occurs twice"));
+  }
+  for (const std::vector<uint64_t>& ids : {std::vector<uint64_t>{5, 6, 7}, {7, 6, 5}, {6, 7, 5}}) {
+    EXPECT_THAT(SizeTable::WithIds(3, 1, {1, 1, 1}, ids), IsOk());
+  }
+}
+
+TEST(SizesViewTest, ViewsATableOrCountsWhereTheyLie) {
+  PH_ASSERT_OK_AND_ASSIGN(const SizeTable table,
+                          SizeTable::WithConsecutiveIds(2, 2, {1, 2, 3, 4}, 7));
+  const SizesView of_table = table;
+  EXPECT_EQ(of_table.num_graphs(), 2);
+  EXPECT_EQ(of_table.num_components(), 2);
+  EXPECT_EQ(of_table.counts().data(), table.counts().data());
+  EXPECT_EQ(of_table.counts().size(), 4);
+
+  const std::vector<uint32_t> counts = {1, 2, 3};
+  PH_ASSERT_OK_AND_ASSIGN(const SizesView view, SizesView::Create(3, 1, counts));
+  EXPECT_EQ(view.counts().data(), counts.data());
+  EXPECT_THAT(
+      SizesView::Create(2, 1, counts),
+      StatusIs(absl::StatusCode::kInvalidArgument, "sizes: 3 counts for 2 graphs of 1 components"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ namespace packhouse::rpc {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 
 TEST(SizeTableFromWireTest, ReadsLittleEndianRows) {
@@ -43,6 +44,24 @@ TEST(SizeTableFromWireTest, RefusesWhatDisagrees) {
   expect_refused(wire, "first_id 18446744073709551615 + 2 graphs exceeds");
   wire.set_num_graphs(uint64_t{1} << 62);
   expect_refused(wire, "sizes.num_graphs: 4611686018427387904, at most 1048576");
+}
+
+// Short counts lie in the message itself, long ones apart.
+TEST(SizesFromWireTest, ViewsTheMessage) {
+  for (const uint32_t n : {0u, 1u, 2u, 1000u}) {
+    std::vector<uint32_t> counts;
+    for (uint32_t i = 0; i < 2 * n; ++i) counts.push_back(i * 0x01000193);
+    v1::SizeTable wire;
+    wire.set_num_graphs(n);
+    wire.set_counts(Uint32sToWire(counts));
+    std::vector<uint32_t> copy;
+    PH_ASSERT_OK_AND_ASSIGN(const SizesView sizes, SizesFromWire(wire, 2, copy));
+    EXPECT_EQ(sizes.num_graphs(), n);
+    EXPECT_EQ(sizes.num_components(), 2U);
+    EXPECT_THAT(sizes.counts(), ElementsAreArray(counts));
+    EXPECT_TRUE(copy.empty());
+    EXPECT_THAT(SizesFromWire(wire, 3, copy).ok(), n == 0);
+  }
 }
 
 TEST(HistogramFromWireTest, RoundTrips) {

@@ -1,0 +1,57 @@
+// Memory for responses that are made and not sent yet, shared by all calls.
+#ifndef PACKHOUSE_SERVICE_RPC_UNSENT_BUDGET_H_
+#define PACKHOUSE_SERVICE_RPC_UNSENT_BUDGET_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace packhouse::rpc {
+
+// Every call has one response's worth of memory for itself, reserved when it first makes one of
+// that size: whoever reads is served, however many others do not. What is made ahead of the reader
+// comes out of what is left, up to the half: so there is room for calls that have yet to come.
+//
+// Thread-safe, without locks.
+class UnsentBudget {
+ public:
+  explicit UnsentBudget(uint64_t bound) : bound_(bound) {}
+  UnsentBudget(const UnsentBudget&) = delete;
+  UnsentBudget& operator=(const UnsentBudget&) = delete;
+
+  // Takes `bytes` more for a call's own response, which has `size` in all.
+  //
+  // RESOURCE_EXHAUSTED, and nothing is taken, if that would exceed the bound.
+  absl::Status Reserve(uint64_t bytes, uint64_t size) {
+    uint64_t taken = taken_.load(std::memory_order_relaxed);
+    do {
+      if (bytes > bound_ || taken > bound_ - bytes) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("--memory-budget: a response of ", size, " bytes beside the ", taken,
+                         " that all calls have for theirs, at most ", bound_));
+      }
+    } while (!taken_.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
+    return absl::OkStatus();
+  }
+
+  // Whether one more response of `bytes` may be made ahead. Calls that ask at the same time may all
+  // be told so: they are as many as threads that make responses.
+  bool HasRoomAhead(uint64_t bytes) const { return taken() + bytes <= bound_ / 2; }
+
+  // Take() is for what has been made already, and may exceed the bound.
+  void Take(uint64_t bytes) { taken_.fetch_add(bytes, std::memory_order_relaxed); }
+  void Give(uint64_t bytes) { taken_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+  uint64_t bound() const { return bound_; }
+
+ private:
+  const uint64_t bound_;
+  std::atomic<uint64_t> taken_ = 0;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_UNSENT_BUDGET_H_
