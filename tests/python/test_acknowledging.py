@@ -43,8 +43,8 @@ class Ledger:
     def give_up(self) -> None:
         self.given_up += 1
 
-    def acknowledger(self, retry_timeout: float = 60.0) -> Acknowledger:
-        return Acknowledger(self, "job", retry_timeout, self.give_up)
+    def acknowledger(self, retry_timeout: float = 60.0, gather: int = 1) -> Acknowledger:
+        return Acknowledger(self, "job", retry_timeout, self.give_up, gather)
 
 
 def test_what_gathers_during_a_call_goes_with_the_next_one() -> None:
@@ -72,6 +72,28 @@ def test_what_gathers_during_a_call_goes_with_the_next_one() -> None:
     acknowledger.close()
     with pytest.raises(ValueError, match="closed"):
         acknowledger.add(Lease(0, 1, 5, 1))
+
+
+def test_soon_after_a_call_some_must_gather(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A pause that never ends by itself.
+    monkeypatch.setattr("packhouse.acknowledging._PAUSE", 1000.0)
+    ledger = Ledger()
+    for _ in range(4):
+        ledger.answer.release()
+    acknowledger = ledger.acknowledger(gather=3)
+    # The first one waits for nothing.
+    acknowledger.add(Lease(0, 1, 5, 0))
+    ledger.arrived.acquire()
+    for number in range(1, 4):
+        acknowledger.add(Lease(0, 1, 5, number))
+    ledger.arrived.acquire()
+    acknowledger.add(Lease(0, 1, 5, 4))
+    acknowledger.hurry()
+    ledger.arrived.acquire()
+    acknowledger.add(Lease(0, 1, 5, 5))
+    acknowledger.flush()
+    acknowledger.close()
+    assert ledger.calls == [(0, 1, 5, numbers) for numbers in ([0], [1, 2, 3], [4], [5])]
 
 
 def test_a_failure_is_raised_once_and_nothing_is_forgotten() -> None:

@@ -32,6 +32,7 @@ from packhouse import (
     LocalServer,
     OversizePolicy,
     PackhouseError,
+    PackOptions,
     Padding,
     RankProfile,
     Rejection,
@@ -165,6 +166,27 @@ def test_batches_of_any_schema_equal_the_reference(
             received = batch.tensors[tensor]
             assert received.dtype == column.dtype and received.shape == column.shape, tensor
             assert received.tobytes() == column.tobytes(), tensor
+
+
+@pytest.mark.parametrize("padding", list(Padding))
+def test_no_batch_needs_protobuf(
+    client: Client, make: Make, padding: Padding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the server writes is read without copies."""
+
+    def refuse(message: Any, *_: Any) -> Any:
+        raise AssertionError("a batch was read by protobuf")
+
+    monkeypatch.setattr("packhouse.loader.tensors_of", refuse)
+    monkeypatch.setattr("packhouse.packing.Batch.from_proto", refuse)
+    derived = tuple(DerivedTensor)
+    batches = list(make(padding=padding, derived=derived))
+    expect_every_graph_once(batches)
+    views = [tensor for batch in batches for tensor in batch.tensors.values()]
+    assert not any(tensor.flags.owndata or tensor.flags.writeable for tensor in views)
+    options = PackOptions(LIMITS, padding, derived=derived)
+    packed = GraphTable.concatenate([b.unbatch() for b in client.pack([MOLECULES], options)])
+    assert packed.take(np.argsort(packed.graph_ids)).equals(MOLECULES)
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 7])
@@ -870,24 +892,17 @@ def test_the_example_runs(mortal_server: LocalServer) -> None:
 
 def test_a_loader_works_inside_a_torch_data_loader(make: Make) -> None:
     data = pytest.importorskip("torch.utils.data")
-
-    class Epoch(data.IterableDataset):  # type: ignore[misc, name-defined]
-        def __init__(self, loader: Loader) -> None:
-            self.loader = loader
-
-        def __iter__(self) -> Iterator[LoadedBatch]:
-            return iter(self.loader)
+    from torch_epochs import Epoch, unchanged
 
     for workers in (0, 1):
         loader = make(job=f"torch/{workers}")
-        context = "spawn" if workers else None
         batches = list(
             data.DataLoader(
                 Epoch(loader),
                 batch_size=None,
                 num_workers=workers,
-                multiprocessing_context=context,
-                collate_fn=lambda batch: batch,
+                multiprocessing_context="spawn" if workers else None,
+                collate_fn=unchanged,
             )
         )
         expect_every_graph_once(batches)

@@ -48,6 +48,7 @@ from packhouse.planning import (
     PlacementRule,
     PriorityKind,
 )
+from packhouse.process_tuning import read_messages_whole, tune_process_for_batches
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.tuning import (
     ComponentProfile,
@@ -114,4 +115,8 @@ __all__ = [
     "Verification",
     "VerifyProgress",
     "next_fit",
+    "read_messages_whole",
+    "tune_process_for_batches",
 ]
+
+read_messages_whole()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import Any, Callable, Final, NamedTuple
 
@@ -12,6 +13,8 @@ from packhouse.v1 import loader_pb2
 
 # The most that one request may have.
 _MAX_BATCHES: Final = 65536
+# Seconds from one call to the next, for others to gather: a call costs as much as some batches.
+_PAUSE: Final = 0.01
 
 
 class Lease(NamedTuple):
@@ -26,6 +29,9 @@ class Lease(NamedTuple):
 class Acknowledger:
     """Sends acknowledgements on a thread of its own: each call has all that has gathered.
 
+    The first is sent at once. Those that come within 10 ms of a call wait for each other: until
+    that time is over, or `gather` have come, or somebody hurries.
+
     Calls that fail because the server is away are tried again, for `retry_timeout` seconds. Then,
     or after another failure, sending stops until the failure has been raised, by whichever method
     comes first; what was not sent waits to be tried again. Thread-safe.
@@ -37,6 +43,7 @@ class Acknowledger:
         job: str,
         retry_timeout: float,
         on_failure: Callable[[], None],
+        gather: int = 1,
     ) -> None:
         """`send` makes the call `packhouse.v1.LoaderService.Acknowledge` or raises PackhouseError.
 
@@ -46,11 +53,15 @@ class Acknowledger:
         self._on_failure = on_failure
         self._job = job
         self._retry_timeout = retry_timeout
+        self._gather = gather
         self._condition = threading.Condition()
         # Below: guarded by _condition.
         self._thread: threading.Thread | None = None
         self._waiting: deque[Lease] = deque()
         self._sending: list[Lease] = []
+        # Whether the thread waits for something to send; else it need not be woken for one more.
+        self._is_idle = False
+        self._is_hurried = False
         self._closed = False
         self._failure: PackhouseError | None = None
         # What reset() has made irrelevant is of an earlier round.
@@ -82,16 +93,25 @@ class Acknowledger:
                     target=self._run, name="packhouse-acknowledge", daemon=True
                 )
                 self._thread.start()
-            self._condition.notify_all()
+            if self._is_idle or len(self._waiting) == self._gather:
+                self._condition.notify_all()
+
+    def hurry(self) -> None:
+        """What was added is sent now, although more may come."""
+        with self._condition:
+            self._hurry()
 
     def check(self) -> None:
         """Raises PackhouseError if sending has failed."""
-        with self._condition:
-            self._check()
+        # Without the lock, as it is asked for each batch: who sets it wakes the reader afterwards.
+        if self._failure is not None:
+            with self._condition:
+                self._check()
 
     def flush(self) -> None:
         """Waits until all that was added is durable. Raises PackhouseError if that fails."""
         with self._condition:
+            self._hurry()
             self._condition.wait_for(
                 lambda: self._failure is not None or not (self._waiting or self._sending)
             )
@@ -101,6 +121,7 @@ class Acknowledger:
         """Forgets what has not been sent, and that sending has failed."""
         with self._condition:
             self._waiting.clear()
+            self._is_hurried = False
             self._failure = None
             self._round += 1
             self._condition.notify_all()
@@ -120,17 +141,34 @@ class Acknowledger:
             self._condition.notify_all()
             raise failure
 
+    def _hurry(self) -> None:
+        if self._waiting and not self._is_hurried:
+            self._is_hurried = True
+            self._condition.notify_all()
+
     def _run(self) -> None:
+        paused_until = 0.0
         while True:
             with self._condition:
+                self._is_idle = True
                 self._condition.wait_for(
                     lambda: self._closed or (self._waiting and self._failure is None)
                 )
+                self._is_idle = False
                 if not self._waiting or self._failure is not None:
                     return
+                self._condition.wait_for(
+                    lambda: (
+                        self._closed or self._is_hurried or len(self._waiting) >= self._gather
+                    ),
+                    timeout=max(0.0, paused_until - time.monotonic()),
+                )
+                if not self._waiting:
+                    continue
                 request = self._take()
                 started_in = self._round
             self._deliver(request, started_in)
+            paused_until = time.monotonic() + _PAUSE
 
     def _take(self) -> Any:
         """The next request: what waits first, with all that follow of the same generation."""
@@ -140,6 +178,7 @@ class Acknowledger:
             if (lease.epoch, lease.generation) != (first.epoch, first.generation):
                 break
             self._sending.append(self._waiting.popleft())
+        self._is_hurried = self._is_hurried and bool(self._waiting)
         session = self._sending[-1].session
         if self._session[:2] == (first.epoch, first.generation):
             session = self._session[2]

@@ -34,13 +34,15 @@ from packhouse.v1 import (
     histogram_pb2_grpc,
     loader_pb2,
     loader_pb2_grpc,
-    packing_pb2_grpc,
+    packing_pb2,
     planning_pb2,
     planning_pb2_grpc,
 )
 
 # Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
 MAX_MESSAGE_BYTES: Final = 64 << 20
+
+_PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
 
 
 class ObserveTotals(NamedTuple):
@@ -91,7 +93,10 @@ class Client:
                 grpc.StatusCode.UNAVAILABLE,
                 f"no server at {address} within {connect_timeout} s",
             ) from None
-        self._packing = packing_pb2_grpc.PackingServiceStub(self._channel)
+        # Responses are bytes: see batch_reader.py.
+        self._pack = self._channel.stream_stream(
+            _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
+        )
         self._histograms = histogram_pb2_grpc.HistogramServiceStub(self._channel)
         self._planning = planning_pb2_grpc.PlanningServiceStub(self._channel)
         self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
@@ -158,7 +163,7 @@ class Client:
     ) -> PackStream:
         """A stream to be fed by hand with `send`, `flush` and `finish`."""
         requests = RequestQueue(options.to_proto(schema))
-        return PackStream(self._packing.Pack, requests, schema, options, on_rejected)
+        return PackStream(self._pack, requests, schema, options, on_rejected)
 
     def observe(
         self,
@@ -434,7 +439,7 @@ class Client:
         on_rejected: OnRejected | None,
     ) -> PackStream:
         requests = TableRequests(options.to_proto(schema), tables, schema, options.chunk_bytes)
-        return PackStream(self._packing.Pack, requests, schema, options, on_rejected)
+        return PackStream(self._pack, requests, schema, options, on_rejected)
 
     def _unary(self, method: Any, request: Any) -> Any:
         try:

@@ -8,7 +8,8 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.batch import Batch
+from packhouse.batch import Batch, fields_of, tensors_of
+from packhouse.batch_reader import ReceivedBatch
 from packhouse.graphs import convert_exactly
 from packhouse.packing import Rejection, limits_to_proto
 from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
@@ -194,15 +195,23 @@ class LoadedBatch(Batch):
     @staticmethod
     def of(message: Any, schema: GraphSchema, generation: int, session: int) -> LoadedBatch:
         """Views a `packhouse.v1.LoadedBatch`. Raises ValueError if it contradicts itself."""
-        return LoadedBatch(
-            **vars(Batch.from_proto(message.batch, schema)),
-            generation=generation,
-            session=session,
-            is_padding=message.is_padding,
-            is_redelivered=message.is_redelivered,
-            graphs_of_step=message.graphs_of_step,
-            shape=message.shape,
-        )
+        parts = ReceivedBatch(message.batch, tensors_of(message.batch), message)
+        return LoadedBatch.of_loaded_parts(parts, schema, generation, session)
+
+    @staticmethod
+    def of_loaded_parts(
+        parts: ReceivedBatch, schema: GraphSchema, generation: int, session: int
+    ) -> LoadedBatch:
+        """Joins what a BatchReader of `Load` has read. Raises ValueError likewise."""
+        fields = fields_of(parts.head, parts.tensors, schema)
+        message = parts.loaded
+        fields["generation"] = generation
+        fields["session"] = session
+        fields["is_padding"] = message.is_padding
+        fields["is_redelivered"] = message.is_redelivered
+        fields["graphs_of_step"] = message.graphs_of_step
+        fields["shape"] = message.shape
+        return LoadedBatch._make(fields)
 
     @property
     def number(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import uuid
@@ -20,10 +21,12 @@ from typing import (
 )
 
 import grpc
+import grpc.experimental
 
 from packhouse.acknowledging import Acknowledger, Lease
 from packhouse.backoff import Backoff
-from packhouse.batch import DerivedTensor, Padding
+from packhouse.batch import DerivedTensor, Padding, tensors_of
+from packhouse.batch_reader import BatchReader, ReceivedBatch, parse_response
 from packhouse.client import MAX_MESSAGE_BYTES
 from packhouse.epoch import (
     EpochInfo,
@@ -38,6 +41,11 @@ from packhouse.packing import OversizePolicy
 from packhouse.schema import GraphSchema
 from packhouse.tuning import DeviceProfile
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
+
+_LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
+
+# The server's, for max_in_flight 0.
+_DEFAULT_IN_FLIGHT: Final = 16
 
 # Connections of processes that this one was forked from: to be neither used nor taken apart.
 _INHERITED: Final[list[Any]] = []
@@ -62,9 +70,10 @@ class Loader(Iterator[LoadedBatch]):
 
     A batch is acknowledged when the next one is asked for, so never while it is being trained on;
     with acknowledge="manual" when you say so. What is not acknowledged comes again, to this worker
-    or another, when this one has gone. Acknowledgements are sent by a thread of their own and are
-    durable at the latest when the iteration ends. The bound `max_in_flight` also bounds speed, as
-    an acknowledgement waits for the server's disk: take 64 for thousands of batches a second.
+    or another, when this one has gone. Acknowledgements are sent by a thread of their own, those of
+    some 10 ms together, and are durable at the latest when the iteration ends. The bound
+    `max_in_flight` also bounds speed, as an acknowledgement waits for the server's disk: take 64
+    for thousands of batches a second.
 
     If the connection breaks or the server restarts, the loader goes on by itself, for
     `retry_timeout` seconds of failing in a row; batches that come again because of that are not
@@ -179,6 +188,8 @@ class Loader(Iterator[LoadedBatch]):
         self._first_opened: Any = None
         self._schema = GraphSchema()
         self._session = 0
+        # Of this generation, when this worker came.
+        self._num_left = sys.maxsize
         self._ended = False
         # Given out last, and not acknowledged yet; automatic only.
         self._current: LoadedBatch | None = None
@@ -263,22 +274,23 @@ class Loader(Iterator[LoadedBatch]):
     def __next__(self) -> LoadedBatch:
         if self._ended:
             raise StopIteration
-        self._acknowledge_current()
         connection = self._connect()
+        if self._current is not None:
+            self._acknowledge(self._current, connection)
         while not self._has_all():
             # Else a worker that was rolled back might wait for ever.
             connection.acknowledger.check()
-            response = self._receive()
-            kind = response.WhichOneof("message")
-            if kind == "end_of_epoch":
+            received = self._receive(connection)
+            if isinstance(received, ReceivedBatch):
+                if self._take(received.head):
+                    batch = LoadedBatch.of_loaded_parts(
+                        received, self._schema, self._open().generation, self._session
+                    )
+                    if not self._manual:
+                        self._current = batch
+                    return batch
+            elif received.WhichOneof("message") == "end_of_epoch":
                 break
-            if kind == "batch" and self._take(response.batch.batch):
-                batch = LoadedBatch.of(
-                    response.batch, self._schema, self._open().generation, self._session
-                )
-                if not self._manual:
-                    self._current = batch
-                return batch
         self._end()
 
     def acknowledge(self, batch: LoadedBatch) -> None:
@@ -286,9 +298,11 @@ class Loader(Iterator[LoadedBatch]):
 
         Raises PackhouseError if an earlier acknowledgement has failed.
         """
+        self._acknowledge(batch, self._connect())
+
+    def _acknowledge(self, batch: LoadedBatch, connection: _Connection) -> None:
         if self._current is not None and self._current.number == batch.number:
             self._current = None
-        connection = self._connect()
         connection.acknowledger.add(
             Lease(batch.epoch, batch.generation, batch.session, batch.number)
         )
@@ -296,6 +310,10 @@ class Loader(Iterator[LoadedBatch]):
             step = self._held.pop(batch.number, None)
             if step is not None:
                 self._last_acknowledged_step = max(self._last_acknowledged_step, step)
+            is_last = not self._held and len(self._given) >= self._num_left
+        if is_last:
+            # The server waits for it, to say that this is the end.
+            connection.acknowledger.hurry()
 
     def flush(self) -> None:
         """Waits until all acknowledgements are durable. Raises PackhouseError if that failed."""
@@ -410,6 +428,7 @@ class Loader(Iterator[LoadedBatch]):
                 self._timeout,
                 self._retry_timeout,
                 self._max_message_bytes,
+                self._max_in_flight or _DEFAULT_IN_FLIGHT,
             )
             # Also when the loader is dropped, or the interpreter ends.
             weakref.finalize(self, self._connection.close)
@@ -423,48 +442,51 @@ class Loader(Iterator[LoadedBatch]):
     def _open(self) -> Any:
         """The `packhouse.v1.LoadOpened` of the first stream in this generation; waits for it."""
         while self._first_opened is None:
-            self._receive()
+            self._receive(self._connect())
         return self._first_opened
 
-    def _receive(self) -> Any:
-        """The next response of the present stream, or of a new one if it breaks."""
-        backoff = Backoff(self._retry_timeout)
-        connection = self._connect()
+    def _receive(self, connection: _Connection) -> Any:
+        """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one."""
+        backoff: Backoff | None = None
         while True:
             try:
-                response = connection.receive(self._load_request)
+                received = connection.receive(self._load_request)
                 break
             except PackhouseError as error:
                 connection.leave()
                 connection.acknowledger.check()
+                if backoff is None:
+                    backoff = Backoff(self._retry_timeout)
                 time.sleep(backoff.delay_after(error))
-        if response.WhichOneof("message") == "opened":
-            opened = response.opened
+        if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
+            opened = received.opened
             self._session = opened.session
             connection.acknowledger.renew(self._epoch, opened.generation, opened.session)
             if self._first_opened is None:
                 self._schema = GraphSchema.from_proto(opened.schema)
                 self._attempt_is_used = True
                 self._first_opened = opened
-        return response
+                self._num_left = opened.num_steps - opened.num_steps_done
+        return received
 
     def _take(self, message: Any) -> bool:
         """Whether a `packhouse.v1.Batch` has not been given out yet; it is from now on."""
+        number, step = message.id, message.step
         with self._lock:
-            if message.id in self._given:
+            if number in self._given:
                 return False
-            self._given.add(message.id)
-            self._held[message.id] = message.step
-            self._last_given_step = max(self._last_given_step, message.step)
+            self._given.add(number)
+            self._held[number] = step
+            if step > self._last_given_step:
+                self._last_given_step = step
             return True
 
     def _has_all(self) -> bool:
         """Whether all is given out, so that waiting for the end would be waiting for the caller."""
         if not self._manual or self._worker is not None or self._first_opened is None:
             return False
-        left: int = self._first_opened.num_steps - self._first_opened.num_steps_done
         with self._lock:
-            return len(self._given) >= left
+            return len(self._given) >= self._num_left
 
     def _acknowledge_current(self) -> None:
         if self._current is not None:
@@ -506,6 +528,7 @@ class _Connection:
         timeout: float,
         retry_timeout: float,
         max_message_bytes: int,
+        max_in_flight: int,
     ) -> None:
         self.pid = os.getpid()
         self._address = address
@@ -525,11 +548,17 @@ class _Connection:
         self._channel = grpc.insecure_channel(address, options=self._options)
         self._stub = loader_pb2_grpc.LoaderServiceStub(self._channel)
         self.acknowledger = Acknowledger(
-            lambda request: self._call_once("Acknowledge", request), job, retry_timeout, self._wake
+            lambda request: self._call_once("Acknowledge", request),
+            job,
+            retry_timeout,
+            self._wake,
+            # The server goes on sending meanwhile.
+            gather=max(1, max_in_flight // 4),
         )
         # For Load alone, and anew for each.
         self._load_channel: Any = None
         self._load: Any = None
+        self._reader = BatchReader(is_loaded=True)
         # Whether Load was cancelled for its reader to look at the acknowledgements.
         self._woken = False
 
@@ -543,9 +572,10 @@ class _Connection:
                 time.sleep(backoff.delay_after(error))
 
     def receive(self, make_request: Callable[[], Any]) -> Any:
-        """The next `packhouse.v1.LoadResponse`, of a new call if there is none.
+        """The next batch, or another `packhouse.v1.LoadResponse`; of a new call if there is none.
 
-        Raises PackhouseError; UNAVAILABLE also if the stream ends.
+        Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
+        contradicts itself.
         """
         try:
             if self._load is None:
@@ -557,10 +587,12 @@ class _Connection:
                         (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
                     ],
                 )
-                stub = loader_pb2_grpc.LoaderServiceStub(self._load_channel)
+                start_load = self._load_channel.unary_stream(
+                    _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
+                )
                 self._woken = False
-                self._load = stub.Load(make_request())
-            return next(self._load)
+                self._load = start_load(make_request())
+            response: bytes = next(self._load)
         except StopIteration:
             raise PackhouseError(
                 grpc.StatusCode.UNAVAILABLE, "the stream ended before the epoch did"
@@ -568,6 +600,8 @@ class _Connection:
         except grpc.RpcError as error:
             # Not chained: the error is the call, and would keep it alive.
             failure = PackhouseError.of(error)
+        else:
+            return self._reader.read(response) or _parse(response)
         if self._woken:
             failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
         raise failure
@@ -602,6 +636,14 @@ class _Connection:
             return getattr(self._stub, method)(request, timeout=self._timeout)
         except grpc.RpcError as error:
             raise PackhouseError.of(error) from None
+
+
+def _parse(data: bytes) -> Any:
+    response = parse_response(loader_pb2.LoadResponse, data)
+    if not response.HasField("batch"):
+        return response
+    message = response.batch
+    return ReceivedBatch(message.batch, tensors_of(message.batch), message)
 
 
 def _profiles_of(

@@ -58,6 +58,13 @@ class LocalServer:
     def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
+    @property
+    def pid(self) -> int:
+        """Of the program. Raises ValueError if it does not run."""
+        if self._process is None:
+            raise ValueError("the server does not run")
+        return self._process.pid
+
     def start(self) -> None:
         """Starts the program and waits until it serves. Raises RuntimeError if it does not."""
         self._process = subprocess.Popen(

@@ -12,6 +12,7 @@ from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Sequence
 import grpc
 
 from packhouse.batch import Batch, DerivedTensor, Padding
+from packhouse.batch_reader import BatchReader, parse_response
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.schema import GraphSchema
@@ -147,6 +148,7 @@ class PackStream(Iterator[Batch]):
         options: PackOptions,
         on_rejected: OnRejected | None = None,
     ) -> None:
+        """`start_call` takes `packhouse.v1.PackRequest`s, and gives responses as bytes."""
         self._schema = schema
         self._options = options
         self._requests = requests
@@ -155,6 +157,7 @@ class PackStream(Iterator[Batch]):
         self._next_token = 1
         self._closed = False
         self._early: deque[Batch] = deque()
+        self._reader = BatchReader(is_loaded=False)
         # Rejected so far; stays empty if `on_rejected` takes them.
         self.rejections: list[Rejection] = []
         # The answer to the last flush.
@@ -246,7 +249,7 @@ class PackStream(Iterator[Batch]):
         """Takes in one response; a batch is returned. Raises StopIteration at the end."""
         failure: Exception | None = None
         try:
-            response = next(self._call)
+            data = next(self._call)
         except StopIteration:
             if not isinstance(self._requests, TableRequests) or self._requests.error is None:
                 raise
@@ -258,6 +261,10 @@ class PackStream(Iterator[Batch]):
         if failure is not None:
             self._requests.close()
             raise failure
+        parts = self._reader.read(data)
+        if parts is not None:
+            return Batch.of_parts(parts, self._schema)
+        response = parse_response(packing_pb2.PackResponse, data)
         kind = response.WhichOneof("message")
         if kind == "batch":
             return Batch.from_proto(response.batch, self._schema)

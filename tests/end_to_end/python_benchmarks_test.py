@@ -1,0 +1,69 @@
+"""The benchmarks in Python, only that they run: their figures are for quiet machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(
+    "PACKHOUSE_CLI" not in os.environ or "PACKHOUSED" not in os.environ,
+    reason="PACKHOUSE_CLI and PACKHOUSED do not name the programs",
+)
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+def run(
+    script: str, *arguments: object, path: pathlib.Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    paths = [str(path)] if path else []
+    return subprocess.run(
+        [sys.executable, "-B", FOLDER / script, "--packhoused", os.environ["PACKHOUSED"]]
+        + [str(argument) for argument in ("--runs", 1, "--seconds", 0.01, *arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ["PYTHONPATH"]])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_frameworks_that_are_missing_are_left_out(tmp_path: pathlib.Path) -> None:
+    # Also where they are installed.
+    for framework in ("torch", "jraph"):
+        (tmp_path / f"{framework}.py").write_text(f"raise ImportError('no {framework} here')\n")
+    figures = tmp_path / "figures.json"
+    table = tmp_path / "table.md"
+    done = run(
+        "frameworks.py",
+        *("--graphs", 600, "--json", figures, "--markdown", table),
+        path=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "PyG, 0 workers: left out: no torch here" in done.stderr
+    assert "jraph: left out: no jraph here" in done.stderr
+    (packhouse,) = json.loads(figures.read_text(encoding="utf-8"))["contestants"]
+    assert packhouse["contestant"] == "packhouse, Python"
+    assert len(packhouse["graphs_per_second"]) == 1
+    assert 0 <= packhouse["padded_share"] < 0.5
+    assert table.read_text(encoding="utf-8") in done.stdout
+
+
+def test_every_reader_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
+    figures = tmp_path / "figures.json"
+    done = run(
+        "python_client.py",
+        *("--cli", os.environ["PACKHOUSE_CLI"], "--settings", "--json", figures),
+        *("--graphs", 600, "--copies", 2, "--kib", 64),
+    )
+    assert done.returncode == 0, done.stderr
+    readers = json.loads(figures.read_text(encoding="utf-8"))["readers"]
+    names = [entry["reader"] for entry in readers]
+    assert names[:3] == ["loader", "raw", "ceiling"] and len(set(names)) == len(names) == 8
+    assert all(name in done.stdout for name in names)
+    assert all(entry["gb_per_second"][0] > 0 for entry in readers)

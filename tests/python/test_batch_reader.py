@@ -1,0 +1,231 @@
+"""The reader of batches against protobuf: the same for every message, whatever its bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from random_graphs import molecules, random_schema, random_table
+from reference_collation import batch_message
+
+from packhouse import Batch, DerivedTensor, GraphSchema, LoadedBatch, PackhouseError, Padding
+from packhouse.batch_reader import BatchReader, parse_response
+from packhouse.v1 import loader_pb2, packing_pb2
+
+
+def random_batch(rng: np.random.Generator, padding: Padding) -> tuple[Any, GraphSchema]:
+    graphs = random_table(rng, random_schema(rng), int(rng.integers(0, 7)))
+    limits = {
+        name: graphs.rows(name) + 1 + int(rng.integers(0, 5))
+        for name in graphs.schema.all_components
+    }
+    message = batch_message(graphs, limits, padding, tuple(DerivedTensor))
+    message.id = int(rng.integers(0, 1 << int(rng.integers(1, 63))))
+    return message, graphs.schema
+
+
+def load_response(rng: np.random.Generator, batch: Any) -> Any:
+    return loader_pb2.LoadResponse(
+        batch=loader_pb2.LoadedBatch(
+            batch=batch,
+            is_padding=bool(rng.integers(2)),
+            is_redelivered=bool(rng.integers(2)),
+            graphs_of_step=int(rng.integers(0, 400)),
+            shape=int(rng.integers(0, 3)),
+        )
+    )
+
+
+def content(batch: Batch) -> dict[str, Any]:
+    fields = dict(vars(batch))
+    tensors = fields.pop("tensors")
+    for name in ("graph_ids", "sizes"):
+        fields[name] = fields[name].tolist()
+    fields["names"] = list(tensors)
+    fields["tensors"] = [(each.dtype, each.shape, each.tobytes()) for each in tensors.values()]
+    return fields
+
+
+def read_by_protobuf(response: bytes, schema: GraphSchema) -> dict[str, Any] | None:
+    """The batch; None if there is none. Raises what is wrong with it."""
+    message = parse_response(loader_pb2.LoadResponse, response)
+    if message.WhichOneof("message") != "batch":
+        return None
+    return content(LoadedBatch.of(message.batch, schema, 1, 2))
+
+
+def read_by_hand(
+    reader: BatchReader, response: bytes, schema: GraphSchema
+) -> dict[str, Any] | None:
+    parts = reader.read(response)
+    return None if parts is None else content(LoadedBatch.of_loaded_parts(parts, schema, 1, 2))
+
+
+@pytest.mark.parametrize("padding", list(Padding))
+@pytest.mark.parametrize("seed", range(40))
+def test_a_loaded_batch_is_what_protobuf_reads(seed: int, padding: Padding) -> None:
+    rng = np.random.default_rng(seed)
+    message, schema = random_batch(rng, padding)
+    reader = BatchReader(is_loaded=True)
+    # Once more than it takes to remember a layout.
+    for number in range(4):
+        message.id += number
+        response = load_response(rng, message).SerializeToString()
+        expected = read_by_protobuf(response, schema)
+        assert expected is not None
+        assert read_by_hand(reader, response, schema) == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_packed_batch_is_what_protobuf_reads(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    message, schema = random_batch(rng, Padding.MASKED)
+    reader = BatchReader(is_loaded=False)
+    for _ in range(3):
+        parts = reader.read(packing_pb2.PackResponse(batch=message).SerializeToString())
+        assert parts is not None
+        expected = content(Batch.from_proto(message, schema))
+        assert content(Batch.of_parts(parts, schema)) == expected
+
+
+def test_shapes_may_take_turns() -> None:
+    rng = np.random.default_rng(0)
+    reader = BatchReader(is_loaded=True)
+    graphs = molecules(rng, 3)
+    # More than are remembered.
+    messages = [
+        batch_message(
+            graphs,
+            {name: graphs.rows(name) + spare for name in graphs.schema.all_components},
+            Padding.GRAPH,
+            tuple(DerivedTensor),
+        )
+        for spare in range(1, 13)
+    ]
+    for turn in range(300):
+        message = messages[int(rng.integers(12 if turn > 150 else 5))]
+        response = load_response(rng, message).SerializeToString()
+        expected = read_by_protobuf(response, graphs.schema)
+        assert read_by_hand(reader, response, graphs.schema) == expected
+
+
+def test_arrays_are_read_only_views_of_the_response() -> None:
+    graphs = molecules(np.random.default_rng(0), 3)
+    message = batch_message(graphs, {}, Padding.NONE)
+    response = packing_pb2.PackResponse(batch=message).SerializeToString()
+    reader = BatchReader(is_loaded=False)
+    whole = np.frombuffer(response, np.uint8)
+    for _ in range(3):
+        parts = reader.read(response)
+        assert parts is not None
+        for array in parts.tensors.values():
+            assert not array.flags.writeable and array.flags.c_contiguous
+            assert np.shares_memory(array, whole)
+
+
+def test_what_is_no_batch_is_left_to_protobuf() -> None:
+    reader = BatchReader(is_loaded=True)
+    opened = loader_pb2.LoadResponse(opened=loader_pb2.LoadOpened(session=7))
+    for message in (opened, loader_pb2.LoadResponse(end_of_epoch={}), loader_pb2.LoadResponse()):
+        assert reader.read(message.SerializeToString()) is None
+
+
+@pytest.mark.filterwarnings("ignore:Unexpected end-group tag")
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_the_bytes_the_two_agree(seed: int) -> None:
+    """What is read by hand, protobuf reads alike; what protobuf refuses, is not read by hand."""
+    rng = np.random.default_rng(seed)
+    message, schema = random_batch(rng, Padding.MASKED)
+    response = load_response(rng, message).SerializeToString()
+    # One that knows the layout, and one that has to find its way.
+    readers = [BatchReader(is_loaded=True), BatchReader(is_loaded=True)]
+    for _ in range(3):
+        readers[0].read(response)
+    read = 0
+    for number in range(400):
+        damaged = mutate(rng, response) if number % 4 else response[: rng.integers(len(response))]
+        expected: Any
+        try:
+            expected = read_by_protobuf(damaged, schema)
+        except (PackhouseError, ValueError):
+            expected = "refused"
+        for reader in readers:
+            try:
+                received = read_by_hand(reader, damaged, schema)
+            except ValueError:
+                assert expected == "refused"
+                continue
+            if received is not None:
+                assert received == expected
+                read += 1
+    # Data may be anything.
+    assert read > 0
+
+
+def mutate(rng: np.random.Generator, response: bytes) -> bytes:
+    """Bytes changed, taken out, put in, moved or repeated, at one to three places."""
+    mutated = bytearray(response)
+    for _ in range(int(rng.integers(1, 4))):
+        at = int(rng.integers(len(mutated)))
+        count = int(rng.integers(1, 8))
+        match int(rng.integers(5)):
+            case 0:
+                mutated[at] ^= 1 << int(rng.integers(8))
+            case 1:
+                mutated[at] = int(rng.integers(256))
+            case 2:
+                del mutated[at : at + count]
+            case 3:
+                mutated[at:at] = rng.bytes(count)
+            case 4:
+                mutated[at:at] = mutated[at : at + count]
+        if not mutated:
+            break
+    return bytes(mutated)
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A length-delimited field of less than 16 KiB, its length in two bytes."""
+    assert len(content) < 1 << 14
+    head = bytes([number << 3 | 2, len(content) & 0x7F | 0x80, len(content) >> 7])
+    return head + content
+
+
+def test_unusual_messages_are_read_as_protobuf_reads_them() -> None:
+    graphs = molecules(np.random.default_rng(0), 3)
+    message = batch_message(graphs, {}, Padding.NONE)
+    whole = message.SerializeToString()
+    tensor = message.tensors[0].SerializeToString()
+    later = b"\xc2\x3e\x03abc"  # Field 1000.
+    y = message.tensors[len(message.tensors) - 1].SerializeToString()
+    cases = {
+        "as usual, lengths in two bytes": field(2, field(1, whole)),
+        "a field of a later version, first": field(2, field(1, later + whole)),
+        "a field of a later version, in front of the tensors": field(
+            2, field(1, whole.replace(field(8, tensor), later + field(8, tensor)))
+        ),
+        "a field of a later version, last": field(2, field(1, whole + later)),
+        "in a tensor": field(2, field(1, whole + field(8, later + y))),
+        "of the response": field(2, field(1, whole)) + later,
+        "of the loaded batch": field(2, field(1, whole) + later),
+        "two batches, which are merged": field(2, field(1, whole) + field(1, b"\x08\x07")),
+        "two loaded batches": field(2, field(1, whole)) + field(2, b"\x20\x07"),
+        "batch and end": field(2, field(1, whole)) + field(3, b""),
+        "a tensor twice": field(2, field(1, whole + field(8, y))),
+        "the id behind the tensors": field(2, field(1, whole + b"\x08\x07")),
+    }
+    for case, response in cases.items():
+        reader = BatchReader(is_loaded=True)
+        expected = read_by_protobuf(response, graphs.schema)
+        for _ in range(3):
+            received = read_by_hand(reader, response, graphs.schema)
+            assert received is None or received == expected, case
+    assert read_by_hand(reader, cases["as usual, lengths in two bytes"], graphs.schema) is not None
+
+
+def test_bytes_that_are_no_message_are_told() -> None:
+    with pytest.raises(PackhouseError, match="5 bytes that are no packhouse.v1.LoadResponse") as e:
+        parse_response(loader_pb2.LoadResponse, b"\x12\xff\xff\xff\x0f")
+    assert e.value.code is grpc.StatusCode.INTERNAL

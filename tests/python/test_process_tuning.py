@@ -1,0 +1,55 @@
+"""What importing the package does to its process, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import grpc
+import pytest
+
+_KNOWS_READ_CHUNKS = grpc.__version__.startswith(("1.51.", "1.52."))
+
+
+def experiments_after(program: str, **environment: str) -> str:
+    """GRPC_EXPERIMENTS after a program in a process of its own; what it says fails the test."""
+    inherited = {name: text for name, text in os.environ.items() if name != "GRPC_EXPERIMENTS"}
+    ran = subprocess.run(
+        [sys.executable, "-c", f"{program}\nprint(os.environ.get('GRPC_EXPERIMENTS'))"],
+        env={**inherited, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stderr == ""
+    return ran.stdout.strip()
+
+
+@pytest.mark.parametrize("module", ["packhouse", "packhouse.loader"])
+def test_importing_it_has_grpc_read_whole_messages(module: str) -> None:
+    expected = "-tcp_read_chunks" if _KNOWS_READ_CHUNKS else "None"
+    program = f"import os, {module}, grpc; grpc.insecure_channel('localhost:1').close()"
+    assert experiments_after(program) == expected
+
+
+def test_the_variable_is_left_alone_if_it_is_set() -> None:
+    assert experiments_after("import os, packhouse", GRPC_EXPERIMENTS="") == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
+def test_memory_that_was_freed_is_not_given_back_once_that_was_asked_for() -> None:
+    program = """
+import os, resource, packhouse
+packhouse.tune_process_for_batches()
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+bytes(1 << 20)  # Has its pages from now on.
+before = faults()
+for _ in range(100):
+    bytes(1 << 20)
+assert faults() - before < 100 * 256 / 2
+"""
+    experiments_after(program)
