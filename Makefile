@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 600
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test demo asan tsan fuzz bench bench-planning soak lint clean
+.PHONY: help packages build test demo asan tsan fuzz bench bench-planning bench-growth soak soak-memory lint clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,19 @@ soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='-
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/soak.py \
 	  --packhoused build/release/service/packhoused --kills 100 \
 	  $(if $(wildcard $(GRAPHS)),--dataset $(GRAPHS) --split $(GRAPHS:.npz=_split.npz)) $(SOAK_FLAGS)
+
+soak-memory: packages  ## Slow readers for ten minutes, memory against the budget: SOAK_FLAGS='--minutes 2'
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/memory_soak.py \
+	  --packhoused build/release/service/packhoused $(SOAK_FLAGS)
+
+bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or two); GROWTH_FLAGS=--help
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/growth.py \
+	  --packhoused build/release/service/packhoused --plot build/release/growth.svg \
+	  $(patsubst %,--histogram '%',$(wildcard $(SHARED_DATA)/hist/molhiv_all.csv)) $(GROWTH_FLAGS)
 
 lint: packages  ## clang-format and clang-tidy, warnings as errors
 	cmake --preset release -DPACKHOUSE_TESTS=ON

@@ -371,13 +371,16 @@ def test_pods_are_given_longer_to_end_than_the_server_drains(workload: Workload)
 
 @each_workload
 def test_streams_cannot_outgrow_the_memory_of_a_pod(workload: Workload) -> None:
-    streams, pending, message = (
-        int(workload.argument(flag))
-        for flag in ("--max-streams", "--max-pending-bytes", "--max-message-bytes")
+    budget, streams, pending, message = (
+        int(workload.argument(f"--{flag}"))
+        for flag in ("memory-budget", "max-streams", "max-pending-bytes", "max-message-bytes")
     )
-    # Two chunks in, two batches out.
-    needed = streams * (pending + 4 * message)
+    # A tenth more is the allocator's, and a quarter of a gigabyte the server's own.
+    needed = budget * 1.1 + (256 << 20)
     assert needed < bytes_of(workload.container()["resources"]["limits"]["memory"])
+    # Its shares: each stream may have its graphs, a message on its way in and one on its way out.
+    assert streams * pending <= budget * 3 / 8
+    assert streams * message <= budget / 4
 
     (alert,) = (rule for rule in rules() if rule.get("alert") == "PackhousePendingBytesHigh")
     assert 0 < int(alert["expr"].rpartition(">")[2]) < streams * pending
