@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <utility>
 
 #include "absl/status/status.h"
 #include "grpcpp/support/byte_buffer.h"
@@ -45,22 +44,22 @@ class Outbox {
   bool has_room() const { return !Holds(kFullBytes) && count_.has_room(); }
   bool is_half_full() const { return Holds(kFullBytes / 2); }
 
-  // RESOURCE_EXHAUSTED as UnsentCount; then the response is dropped.
-  absl::Status Add(grpc::ByteBuffer response) {
-    const size_t bytes = response.Length();
+  // Takes the bytes out of `response`. RESOURCE_EXHAUSTED as UnsentCount; then it is left alone.
+  absl::Status Add(grpc::ByteBuffer* response) {
+    const size_t bytes = response->Length();
     PH_RETURN_IF_ERROR(count_.Reserve(bytes));
     count_.Add(bytes);
     bytes_ += bytes;
-    waiting_.push_back(std::move(response));
+    waiting_.emplace_back().Swap(response);
     return absl::OkStatus();
   }
 
   // In place of all that wait.
-  absl::Status Replace(grpc::ByteBuffer response) {
+  absl::Status Replace(grpc::ByteBuffer* response) {
     for (const grpc::ByteBuffer& old : waiting_) count_.Remove(old.Length());
     waiting_.clear();
     bytes_ = 0;
-    return Add(std::move(response));
+    return Add(response);
   }
 
   // What is to be sent now, gRPC's until End(); null if nothing is, or something is on its way.

@@ -53,7 +53,7 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     // Progress that is too large to be sent is left out like any that comes too fast.
     if (!WriteBytes(response, context_.max_response_bytes, &bytes).ok()) return;
     absl::MutexLock lock(&mutex_);
-    if (outbox_.Replace(std::move(bytes)).ok()) WriteLocked(Making::kNobody);
+    if (outbox_.Replace(&bytes).ok()) WriteLocked(Making::kNobody);
   }
 
   bool given_up() const override {
@@ -123,7 +123,7 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     PH_RETURN_IF_ERROR(WriteBytes(response, context_.max_response_bytes, &bytes));
     pace_.End();
     absl::MutexLock lock(&mutex_);
-    PH_RETURN_IF_ERROR(outbox_.Add(std::move(bytes)));
+    PH_RETURN_IF_ERROR(outbox_.Add(&bytes));
     WriteLocked(here ? Making::kSender : Making::kOther);
     return absl::OkStatus();
   }

@@ -108,7 +108,7 @@ class StreamReactor final
     PH_RETURN_IF_ERROR(WriteBytes(response, context_.max_response_bytes, &bytes));
     pace_.End();
     absl::MutexLock lock(&mutex_);
-    PH_RETURN_IF_ERROR(outbox_.Add(std::move(bytes)));
+    PH_RETURN_IF_ERROR(outbox_.Add(&bytes));
     WriteLocked(here ? Making::kSender : Making::kOther);
     return absl::OkStatus();
   }

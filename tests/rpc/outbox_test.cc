@@ -39,6 +39,19 @@ grpc::ByteBuffer Bytes(size_t size) {
   return grpc::ByteBuffer(&slice, 1);
 }
 
+absl::Status Add(Outbox& outbox, size_t size) {
+  grpc::ByteBuffer bytes = Bytes(size);
+  absl::Status added = outbox.Add(&bytes);
+  // Taken, or left alone.
+  EXPECT_EQ(bytes.Length(), added.ok() ? 0 : size);
+  return added;
+}
+
+absl::Status Replace(Outbox& outbox, size_t size) {
+  grpc::ByteBuffer bytes = Bytes(size);
+  return outbox.Replace(&bytes);
+}
+
 class OutboxTest : public ::testing::Test {
  protected:
   CallContext Context() {
@@ -62,7 +75,7 @@ TEST_F(OutboxTest, ResponsesGoOnceInOrder) {
     for (int i = 0; i < 500; ++i) {
       if (random.Below(2) == 0 && outbox.has_room()) {
         const size_t bytes = 1 + random.Below(seed % 2 == 0 ? 40'000 : 400'000);
-        ASSERT_THAT(outbox.Add(Bytes(bytes)), IsOk());
+        ASSERT_THAT(Add(outbox, bytes), IsOk());
         waiting.push_back(bytes);
       }
       const auto making = static_cast<Making>(random.Below(3));
@@ -94,18 +107,18 @@ TEST_F(OutboxTest, SmallResponsesWaitForEachOtherWhileMoreAreComing) {
   Outbox outbox(Context(), Method::kLoad);
   constexpr size_t kBytes = 1000;
   for (size_t held = kBytes; held < Outbox::kBeginBytes; held += kBytes) {
-    ASSERT_THAT(outbox.Add(Bytes(kBytes)), IsOk());
+    ASSERT_THAT(Add(outbox, kBytes), IsOk());
     EXPECT_EQ(outbox.Begin(Making::kSender), nullptr);
   }
-  ASSERT_THAT(outbox.Add(Bytes(kBytes)), IsOk());
+  ASSERT_THAT(Add(outbox, kBytes), IsOk());
   EXPECT_NE(outbox.Begin(Making::kSender), nullptr);
 }
 
 TEST_F(OutboxTest, TwoLargeResponsesWaitForEachOtherWhileAnotherThreadMakesThem) {
   Outbox outbox(Context(), Method::kLoad);
-  ASSERT_THAT(outbox.Add(Bytes(Outbox::kBeginBytes)), IsOk());
+  ASSERT_THAT(Add(outbox, Outbox::kBeginBytes), IsOk());
   EXPECT_EQ(outbox.Begin(Making::kOther), nullptr);
-  ASSERT_THAT(outbox.Add(Bytes(Outbox::kBeginBytes)), IsOk());
+  ASSERT_THAT(Add(outbox, Outbox::kBeginBytes), IsOk());
   ASSERT_NE(outbox.Begin(Making::kOther), nullptr);
   outbox.End();
   EXPECT_EQ(outbox.Begin(Making::kOther), nullptr);
@@ -114,24 +127,24 @@ TEST_F(OutboxTest, TwoLargeResponsesWaitForEachOtherWhileAnotherThreadMakesThem)
 
 TEST_F(OutboxTest, IsFullAtTwoLargeResponsesOrManySmallOnes) {
   Outbox large(Context(), Method::kLoad);
-  ASSERT_THAT(large.Add(Bytes(4 * Outbox::kFullBytes)), IsOk());
+  ASSERT_THAT(Add(large, 4 * Outbox::kFullBytes), IsOk());
   EXPECT_TRUE(large.has_room());
-  ASSERT_THAT(large.Add(Bytes(4 * Outbox::kFullBytes)), IsOk());
+  ASSERT_THAT(Add(large, 4 * Outbox::kFullBytes), IsOk());
   EXPECT_FALSE(large.has_room());
 
   Outbox small(Context(), Method::kLoad);
   size_t held = 0;
-  for (; small.has_room(); held += 100) ASSERT_THAT(small.Add(Bytes(100)), IsOk());
+  for (; small.has_room(); held += 100) ASSERT_THAT(Add(small, 100), IsOk());
   EXPECT_GE(held, Outbox::kFullBytes);
   EXPECT_LT(held, Outbox::kFullBytes + 100);
 }
 
 TEST_F(OutboxTest, TheLatestReplacesWhatWaitsButNotWhatIsOnItsWay) {
   Outbox outbox(Context(), Method::kTune);
-  ASSERT_THAT(outbox.Replace(Bytes(10)), IsOk());
+  ASSERT_THAT(Replace(outbox, 10), IsOk());
   ASSERT_NE(outbox.Begin(Making::kNobody), nullptr);
-  ASSERT_THAT(outbox.Replace(Bytes(20)), IsOk());
-  ASSERT_THAT(outbox.Replace(Bytes(30)), IsOk());
+  ASSERT_THAT(Replace(outbox, 20), IsOk());
+  ASSERT_THAT(Replace(outbox, 30), IsOk());
   EXPECT_EQ(observer_.responses(), 2);
   EXPECT_EQ(observer_.bytes(), 40);
   outbox.End();
@@ -145,14 +158,13 @@ TEST_F(OutboxTest, WithoutABudgetThereIsOneResponseAtATime) {
   CallContext context = Context();
   context.unsent_budget = &budget;
   Outbox outbox(context, Method::kLoad);
-  ASSERT_THAT(outbox.Add(Bytes(900)), IsOk());
+  ASSERT_THAT(Add(outbox, 900), IsOk());
   EXPECT_FALSE(outbox.has_room());
   ASSERT_NE(outbox.Begin(Making::kNobody), nullptr);
   EXPECT_FALSE(outbox.has_room());
   outbox.End();
   EXPECT_TRUE(outbox.has_room());
-  EXPECT_THAT(outbox.Add(Bytes(1001)),
-              StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
+  EXPECT_THAT(Add(outbox, 1001), StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
 }
 
 TEST(PaceTest, OneSlowResponseCountsAtOnceAFastOneDoesNot) {
