@@ -22,8 +22,8 @@ namespace packhouse::rpc {
 
 // A reactor of gRPC's callback API that advances by steps. One thread at a time is at work on it,
 // `advancing_`; whatever happens meanwhile sets `again_`. Work runs on the stream pool, where calls
-// take turns; only responses that are quick to make (pace.h) are made on gRPC's own threads, right
-// after the one before has been sent.
+// take turns; only what was quick so far and cannot block (pace.h) is done on gRPC's own threads,
+// right where the write or read before it has ended.
 //
 // It belongs to gRPC until OnDone; jobs, timers and the gate may hold it for longer.
 template <typename Reactor>

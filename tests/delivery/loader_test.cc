@@ -29,6 +29,7 @@ constexpr absl::Duration kLease = absl::Seconds(10);
 class LockedLog final : public RecordLog {
  public:
   absl::Status Append(absl::Span<const std::string> records) override {
+    before_write();
     absl::MutexLock lock(&mutex_);
     return log_.Append(records);
   }
@@ -37,10 +38,14 @@ class LockedLog final : public RecordLog {
     return log_.ReadAll();
   }
   absl::Status Replace(absl::Span<const std::string> records) override {
+    before_write();
     absl::MutexLock lock(&mutex_);
     return log_.Replace(records);
   }
   FailingLog& log() { return log_; }
+
+  // Set while nobody writes.
+  std::function<void()> before_write = [] {};
 
  private:
   absl::Mutex mutex_;
@@ -103,6 +108,7 @@ class LoaderWorld {
   Loader& loader() { return *loader_; }
   DatasetWorld& dataset() { return dataset_; }
   FailingLog& log() { return log_.log(); }
+  void BeforeWrites(std::function<void()> call) { log_.before_write = std::move(call); }
 
   absl::Time now = absl::UnixEpoch();
 
@@ -131,6 +137,22 @@ void ExpectAllOnce(std::vector<uint64_t> ids, size_t num_graphs) {
   std::sort(ids.begin(), ids.end());
   ASSERT_EQ(ids.size(), num_graphs);
   for (size_t i = 0; i < num_graphs; ++i) EXPECT_EQ(ids[i], 1000 + i);
+}
+
+// gRPC's threads keep away from Next() while somebody waits for the log and holds up others.
+TEST(LoaderTest, ASessionTellsWhetherOthersHoldItUp) {
+  LoaderWorld world;
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 2));
+  std::vector<bool> may_block;
+  world.BeforeWrites([&] { may_block.push_back(session->MayBlock()); });
+  EXPECT_FALSE(session->MayBlock());
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, world.LoadRank(1, 2));
+  EXPECT_THAT(may_block, ::testing::ElementsAre(true));
+  PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+  ASSERT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
+  EXPECT_THAT(may_block, ::testing::ElementsAre(true, false));
+  EXPECT_FALSE(session->MayBlock());
+  world.BeforeWrites([] {});
 }
 
 TEST(LoaderTest, RanksGetEveryGraphOnceInEqualSteps) {
