@@ -89,6 +89,7 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
   std::deque<uint64_t> chunk_bytes;
   DatasetAppenderOptions append_options;
   append_options.dataset = options.dataset;
+  append_options.dataset_id = dataset->id();
   append_options.producer =
       options.producer.empty() ? DefaultProducer(source, options.chunk_bytes) : options.producer;
   append_options.retry = options.retry;

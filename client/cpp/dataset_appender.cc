@@ -42,6 +42,7 @@ absl::Status DatasetAppender::Append(uint64_t sequence, v1::GraphChunk graphs,
   last_sequence_ = sequence;
   Chunk chunk;
   chunk.request.set_dataset(options_.dataset);
+  chunk.request.set_dataset_id(options_.dataset_id);
   chunk.request.mutable_producer_sequence()->set_producer(options_.producer);
   chunk.request.mutable_producer_sequence()->set_sequence(sequence);
   *chunk.request.mutable_graphs() = std::move(graphs);

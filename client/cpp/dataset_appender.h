@@ -32,6 +32,9 @@ struct AppendAnswer {
 
 struct DatasetAppenderOptions {
   std::string dataset;
+  // Its Dataset.id, so that nothing gets into another data set of the same name; 0: whichever there
+  // is.
+  uint64_t dataset_id = 0;
   // At most 128 bytes. One appender at a time may use the name.
   std::string producer;
   // Chunks that have been sent but not answered, and so are kept for a retry, and their bytes (one

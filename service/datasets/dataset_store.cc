@@ -35,6 +35,13 @@ absl::Status CheckDatasetOptions(absl::string_view name, const GraphSchema& sche
                    " largest counts, the schema has ", schema.num_components(), " components"));
 }
 
+absl::Status CheckDatasetId(absl::string_view name, uint64_t id, uint64_t asked_for) {
+  if (asked_for == 0 || asked_for == id) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("data set '", name, "': its id is ", id,
+                                          ", asked for is ", asked_for,
+                                          ", which was deleted, or never was"));
+}
+
 absl::Status CheckProducer(const ProducerSequence& producer) {
   if (producer.producer.empty() || producer.producer.size() > DatasetStore::kMaxNameLength) {
     return absl::InvalidArgumentError(absl::StrCat("producer: a name of ", producer.producer.size(),

@@ -54,8 +54,8 @@ struct DatasetInfo {
   // one version have the same graphs in the same order, and a data set that was deleted and made
   // again under its old name differs.
   uint64_t version = 0;
-  // Never 0. The same from creation to deletion; as long as the store is open, no other data set
-  // has it.
+  // Never 0. Drawn when the data set is created, the same until it is deleted: tells it from
+  // another one that was made under its name before or after.
   uint64_t id = 0;
 };
 
@@ -219,6 +219,8 @@ class DatasetStore {
 
 // What every implementation checks alike; INVALID_ARGUMENT.
 absl::Status CheckDatasetName(absl::string_view name);
+// NOT_FOUND unless the data set of this name, which has `id`, is the one asked for; 0 asks for any.
+absl::Status CheckDatasetId(absl::string_view name, uint64_t id, uint64_t asked_for);
 absl::Status CheckDatasetOptions(absl::string_view name, const GraphSchema& schema,
                                  const DatasetOptions& options);
 absl::Status CheckProducer(const ProducerSequence& producer);

@@ -43,12 +43,12 @@ uint64_t MapBytes(uint64_t max_bytes) {
   return (bytes + bytes / 4 + kRoom) / kRoom * kRoom;
 }
 
-// Two data sets of one version would be taken for one another; 2^-64 is seldom enough.
-uint64_t DrawVersion() {
+// For ids and versions: two of one would be taken for one another; 2^-64 is seldom enough.
+uint64_t DrawUnique() {
   std::random_device device;
-  uint64_t version = 0;
-  while (version == 0) version = static_cast<uint64_t>(device()) << 32 | device();
-  return version;
+  uint64_t drawn = 0;
+  while (drawn == 0) drawn = static_cast<uint64_t>(device()) << 32 | device();
+  return drawn;
 }
 
 absl::Status NotFound(absl::string_view name) {
@@ -84,9 +84,6 @@ absl::StatusOr<StoredState> ReadState(const LmdbTransaction& transaction, absl::
   return state;
 }
 
-// Numbers of data sets begin at 0, their ids at 1.
-uint64_t IdOf(const StoredDefinition& definition) { return definition.dataset + 1; }
-
 absl::StatusOr<DatasetInfo> InfoOf(absl::string_view name, const StoredDefinition& definition,
                                    const StoredState& state) {
   auto schema = DecodeSchema(definition.schema);
@@ -100,7 +97,7 @@ absl::StatusOr<DatasetInfo> InfoOf(absl::string_view name, const StoredDefinitio
   info.num_records = state.num_records;
   info.num_bytes = state.num_bytes;
   info.version = state.version;
-  info.id = IdOf(definition);
+  info.id = definition.id;
   return info;
 }
 
@@ -212,10 +209,7 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
   const absl::string_view name = append.name;
   PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
   const uint64_t dataset = definition.dataset;
-  if (append.id != 0 && append.id != IdOf(definition)) {
-    return absl::NotFoundError(absl::StrCat(
-        "data set '", name, "': was deleted, and another has been made under its name"));
-  }
+  PH_RETURN_IF_ERROR(CheckDatasetId(name, definition.id, append.id));
   PH_ASSIGN_OR_RETURN(StoredState state, ReadState(transaction, name, dataset));
   AppendResult result;
   result.num_graphs = state.num_graphs;
@@ -537,7 +531,8 @@ absl::StatusOr<DatasetInfo> LmdbDatasetStore::Create(absl::string_view name,
   definition.options = options;
   definition.schema = EncodeSchema(schema);
   StoredState state;
-  state.version = DrawVersion();
+  definition.id = DrawUnique();
+  state.version = DrawUnique();
   state.totals.resize(schema.num_components());
   const auto create = [&](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
     const std::string key = NameKey(name);
@@ -583,7 +578,7 @@ absl::StatusOr<AppendResult> LmdbDatasetStore::AppendTo(
 }
 
 absl::StatusOr<DatasetInfo> LmdbDatasetStore::Seal(absl::string_view name) {
-  const uint64_t version = DrawVersion();
+  const uint64_t version = DrawUnique();
   StoredDefinition definition;
   StoredState state;
   const auto seal = [&](LmdbTransaction& transaction, StoreTotals&) -> absl::Status {

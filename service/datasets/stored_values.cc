@@ -189,6 +189,7 @@ std::string EncodeDefinition(const StoredDefinition& definition) {
   for (const uint32_t count : definition.options.max_counts) Put(count, out);
   Put<uint8_t>(definition.options.grouped ? 1 : 0, out);
   PutString(definition.schema, out);
+  Put(definition.id, out);
   return out;
 }
 
@@ -201,6 +202,8 @@ absl::StatusOr<StoredDefinition> DecodeDefinition(absl::string_view payload) {
   for (uint32_t& count : definition.options.max_counts) count = input.Take<uint32_t>();
   definition.options.grouped = input.Take<uint8_t>() != 0;
   definition.schema = std::string(input.TakeString());
+  // Data sets of before have no id of their own.
+  definition.id = input.AtEnd() ? definition.dataset + 1 : input.Take<uint64_t>();
   if (!input.AtEnd()) return Malformed("definition of a data set");
   return definition;
 }

@@ -56,7 +56,8 @@ absl::StatusOr<GraphSchema> DecodeSchema(absl::string_view bytes);
 
 // What a data set is created with.
 struct StoredDefinition {
-  uint64_t dataset = 0;
+  uint64_t dataset = 0;  // Its number, which may be used again after a deletion.
+  uint64_t id = 0;       // Which is not.
   DatasetOptions options;
   std::string schema;  // EncodeSchema().
 };

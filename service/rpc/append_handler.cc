@@ -20,6 +20,10 @@ absl::Status AppendHandler::Describe(const v1::AppendRequest& request) {
           absl::StrCat("dataset: '", absl::CHexEscape(request.dataset().substr(0, 128)),
                        "', the stream appends to '", name_, "'"));
     }
+    if (request.dataset_id() != 0 && request.dataset_id() != id_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("dataset_id: ", request.dataset_id(), ", the stream appends to ", id_));
+    }
     if (!request.has_graphs()) {
       return absl::InvalidArgumentError(
           "graphs: unset; only the first request of a stream may come without");
@@ -30,6 +34,7 @@ absl::Status AppendHandler::Describe(const v1::AppendRequest& request) {
     return absl::InvalidArgumentError("dataset: must be named in the first request");
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets_->Get(request.dataset()));
+  PH_RETURN_IF_ERROR(CheckDatasetId(request.dataset(), info.id, request.dataset_id()));
   name_ = request.dataset();
   id_ = info.id;
   schema_ = info.schema;

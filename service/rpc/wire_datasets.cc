@@ -101,6 +101,7 @@ void DatasetToWire(const DatasetInfo& info, v1::Dataset& wire) {
   wire.set_state(StateToWire(info.state));
   if (info.state == DatasetState::kDamaged) return;
   GraphSchemaToWire(*info.schema, *wire.mutable_schema());
+  wire.set_id(info.id);
   wire.set_version(info.version);
   wire.set_num_graphs(info.num_graphs);
   wire.set_num_records(info.num_records);

@@ -80,6 +80,7 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     *dataset.mutable_schema() = request->schema();
     dataset.set_state(v1::DATASET_STATE_OPEN);
     dataset.set_version(++last_version_);
+    dataset.set_id(1000 + last_version_);
     dataset.set_max_bytes(request->max_bytes());
     dataset.set_grouped(request->grouped());
     *response = dataset;

@@ -94,10 +94,12 @@ TEST_F(IngestTest, StoresAllGraphsOnceAndSeals) {
   EXPECT_EQ(result.totals.bytes, 8000);
   EXPECT_EQ(result.dataset.state(), v1::DATASET_STATE_SEALED);
   EXPECT_EQ(result.dataset.max_bytes(), 12345);
+  EXPECT_NE(result.dataset.id(), 0);
   EXPECT_EQ(last, 1000);
   EXPECT_EQ(StoredCounts("d"), AllCounts(sizes));
   for (const v1::AppendRequest& request : server_.service().stored("d").records) {
     EXPECT_LE(request.graphs().sizes().num_graphs(), 12);
+    EXPECT_EQ(request.dataset_id(), result.dataset.id());
   }
 }
 

@@ -197,15 +197,24 @@ TEST(StoredValuesTest, AValueBelongsToItsKey) {
 TEST(StoredValuesTest, DefinitionsStatesAndRunsComeBack) {
   StoredDefinition definition;
   definition.dataset = 77;
+  definition.id = 99;
   definition.options = {123, {1, 0, 5}, true};
   definition.schema = "schema";
   PH_ASSERT_OK_AND_ASSIGN(const StoredDefinition read,
                           DecodeDefinition(EncodeDefinition(definition)));
   EXPECT_EQ(read.dataset, 77U);
+  EXPECT_EQ(read.id, 99U);
   EXPECT_EQ(read.options.max_bytes, 123U);
   EXPECT_THAT(read.options.max_counts, ElementsAre(1, 0, 5));
   EXPECT_TRUE(read.options.grouped);
   EXPECT_EQ(read.schema, "schema");
+  // As they were before data sets had ids of their own.
+  const std::string encoded = EncodeDefinition(definition);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const StoredDefinition old,
+      DecodeDefinition(absl::string_view(encoded).substr(0, encoded.size() - sizeof(uint64_t))));
+  EXPECT_EQ(old.id, 78U);
+  EXPECT_EQ(old.schema, "schema");
 
   const StoredState state = {true, 1, 2, 3, 4, 5, 6, 7, {8, 9}};
   PH_ASSERT_OK_AND_ASSIGN(const StoredState read_state, DecodeState(EncodeState(state)));

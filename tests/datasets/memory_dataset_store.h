@@ -50,7 +50,7 @@ class MemoryDatasetStore final : public DatasetStore {
     absl::MutexLock lock(&mutex_);
     PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
     DatasetInfo& info = dataset->info;
-    if (target.id != 0 && target.id != info.id) return absl::NotFoundError("made anew");
+    PH_RETURN_IF_ERROR(CheckDatasetId(name, info.id, target.id));
     AppendResult result;
     result.num_graphs = info.num_graphs;
     if (producer) {

@@ -63,6 +63,22 @@ def test_a_data_set_is_as_it_was_created(client: Client) -> None:
     assert client.get_dataset("datasets/sizes").grouped
 
 
+def test_appends_do_not_get_into_a_data_set_made_anew(client: Client) -> None:
+    name = "datasets/anew"
+    first = client.create_dataset(name, MOLECULES.schema)
+
+    def tables() -> Iterator[GraphTable]:
+        yield from parts(MOLECULES, 10)
+        client.delete_dataset(name)
+        anew = client.create_dataset(name, MOLECULES.schema)
+        assert anew.id not in (0, first.id)
+        yield MOLECULES
+
+    with expect(grpc.StatusCode.NOT_FOUND, name):
+        client.append(name, tables())
+    assert client.get_dataset(name).num_graphs == 0
+
+
 @pytest.mark.parametrize("name", ["", "a b", "x" * 129, "ü"])
 def test_a_bad_name_is_refused(client: Client, name: str) -> None:
     with expect(grpc.StatusCode.INVALID_ARGUMENT):

@@ -478,9 +478,10 @@ TEST_P(DatasetServiceTest, WhatCameBeforeAnErrorIsAnsweredAndStays) {
 }
 
 // Appends chunks 1 to n of a producer, one graph (producer * 1000 + i) each, over streams that
-// break at random; what was not answered is sent again.
-void AppendOverBrokenStreams(v1::DatasetService::Stub& stub, uint64_t seed, uint32_t producer,
-                             uint64_t num_chunks) {
+// break at random; what was not answered is sent again. A stream that broke may still be at work
+// when all is done, so the data set is named by its id too.
+void AppendOverBrokenStreams(v1::DatasetService::Stub& stub, const v1::Dataset& dataset,
+                             uint64_t seed, uint32_t producer, uint64_t num_chunks) {
   // As many as a stream takes from a client that does not read.
   constexpr uint64_t kMostUnanswered = 3;
   Random random(seed * 100 + producer);
@@ -494,7 +495,10 @@ void AppendOverBrokenStreams(v1::DatasetService::Stub& stub, uint64_t seed, uint
       const bool may_send = sent < num_chunks && sent - answered < kMostUnanswered;
       if (may_send && (sent == answered || random.Below(2) == 0)) {
         v1::AppendRequest request;
-        if (sent == answered) request.set_dataset("d");
+        if (sent == answered) {
+          request.set_dataset(dataset.name());
+          request.set_dataset_id(dataset.id());
+        }
         ++sent;
         request.mutable_producer_sequence()->set_producer(absl::StrCat("producer", producer));
         request.mutable_producer_sequence()->set_sequence(sent);
@@ -526,11 +530,11 @@ TEST_P(DatasetServiceTest, RetriesOfSeveralProducersStoreEveryGraphOnce) {
   for (uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     if (seed == 0) StartWithDatasets();
-    ASSERT_THAT(Create("name: 'd'"), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const v1::Dataset dataset, Create("name: 'd'"));
     std::vector<std::thread> producers;
     for (uint32_t producer = 0; producer < kProducers; ++producer) {
       producers.emplace_back(
-          [&, producer] { AppendOverBrokenStreams(*stub_, seed, producer, kChunks); });
+          [&, producer] { AppendOverBrokenStreams(*stub_, dataset, seed, producer, kChunks); });
     }
     for (std::thread& producer : producers) producer.join();
     ASSERT_THAT(Seal("d"), IsOk());

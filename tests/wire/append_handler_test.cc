@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -67,6 +68,28 @@ TEST_F(AppendHandlerTest, TheFirstRequestNamesTheDataSetForAll) {
   EXPECT_THAT(Append(std::string("dataset: 'e'") + kOneGraph),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the stream appends to 'd'")));
   EXPECT_EQ(store_.Get("d")->num_graphs, 3U);
+}
+
+// A request that comes late stores nothing in a data set that was made anew under the name.
+TEST_F(AppendHandlerTest, AnIdIsOfOneDataSet) {
+  Create("d");
+  const std::string late =
+      absl::StrCat("dataset: 'd' dataset_id: ", store_.Get("d")->id,
+                   " producer_sequence { producer: 'p' sequence: 5 }", kOneGraph);
+  ASSERT_THAT(Append(late), IsOk());
+  ASSERT_THAT(Append(late), IsOk());
+  EXPECT_THAT(Append(std::string("dataset_id: 1234 ") + kOneGraph),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dataset_id: 1234")));
+  ASSERT_THAT(store_.Delete("d"), IsOk());
+  Create("d");
+  AppendHandler other(&store_);
+  EXPECT_THAT(Append(other, late), StatusIs(absl::StatusCode::kNotFound, HasSubstr("its id is")));
+  AppendHandler right(&store_);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const v1::AppendResponse first,
+      Append(right, absl::StrCat("dataset: 'd' dataset_id: ", store_.Get("d")->id,
+                                 " producer_sequence { producer: 'p' sequence: 1 }", kOneGraph)));
+  EXPECT_EQ(first.num_appended(), 1U);
 }
 
 TEST_F(AppendHandlerTest, OnlyTheFirstRequestMayComeWithoutGraphsAndStoresNothing) {

@@ -100,11 +100,13 @@ TEST(DatasetToWireTest, TellsWhatItWasCreatedWith) {
   info.num_records = 12;
   info.num_bytes = 13;
   info.version = 14;
+  info.id = 15;
   v1::Dataset wire;
   DatasetToWire(info, wire);
   const auto expected = Parse<v1::Dataset>(
       text +
-      "state: DATASET_STATE_SEALED version: 14 num_graphs: 11 num_records: 12 num_bytes: 13");
+      "state: DATASET_STATE_SEALED id: 15 version: 14 num_graphs: 11 num_records: 12 "
+      "num_bytes: 13");
   EXPECT_EQ(wire.DebugString(), expected.DebugString());
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.backoff import Backoff
-from packhouse.dataset import AppendTotals
+from packhouse.dataset import AppendTotals, Dataset
 from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable, convert_exactly
 from packhouse.schema import GraphSchema
@@ -32,7 +32,7 @@ class ReliableAppend:
     def __init__(
         self,
         start_call: Callable[[Iterator[Any]], Any],
-        dataset: str,
+        dataset: Dataset,
         producer: str,
         first_sequence: int,
         retry_timeout: float,
@@ -59,7 +59,10 @@ class ReliableAppend:
         while len(self._unanswered) >= _WINDOW:
             self._read_answer()
         request = dataset_pb2.AppendRequest(
-            dataset=self._dataset, graphs=chunk, group_ids=group_ids
+            dataset=self._dataset.name,
+            dataset_id=self._dataset.id,
+            graphs=chunk,
+            group_ids=group_ids,
         )
         request.producer_sequence.producer = self._producer
         request.producer_sequence.sequence = self._next_sequence
@@ -70,8 +73,8 @@ class ReliableAppend:
         else:
             self._requests.put(request)
 
-    def finish(self, num_graphs: int) -> AppendTotals:
-        """Waits until everything is stored. `num_graphs` were in the data set before."""
+    def finish(self) -> AppendTotals:
+        """Waits until everything is stored."""
         while self._unanswered:
             self._read_answer()
         self._end()
@@ -80,7 +83,7 @@ class ReliableAppend:
             num_chunks=num_chunks,
             num_appended=self._num_appended,
             num_repeated=self._num_repeated,
-            num_graphs=self._num_graphs if num_chunks else num_graphs,
+            num_graphs=self._num_graphs if num_chunks else self._dataset.num_graphs,
             producer=self._producer,
             next_sequence=self._next_sequence,
         )

@@ -368,7 +368,11 @@ class Client:
             raise ValueError(f"first_sequence {first_sequence} is below 1")
         dataset = self.get_dataset(name)
         appending = ReliableAppend(
-            self._datasets.Append, name, producer or uuid.uuid4().hex, first_sequence, retry_timeout
+            self._datasets.Append,
+            dataset,
+            producer or uuid.uuid4().hex,
+            first_sequence,
+            retry_timeout,
         )
         try:
             chunks = chunks_with_groups(tables, group_ids, dataset.schema, chunk_bytes)
@@ -376,9 +380,9 @@ class Client:
                 try:
                     chunk, groups = next(chunks)
                 except StopIteration:
-                    return appending.finish(dataset.num_graphs)
+                    return appending.finish()
                 except Exception:  # Whatever it is, it is the caller's.
-                    appending.finish(dataset.num_graphs)
+                    appending.finish()
                     raise
                 appending.send(chunk, groups)
         finally:

@@ -22,6 +22,7 @@ class DatasetState(enum.IntEnum):
 class Dataset:
     """A data set as the server describes it; `histogram` is None unless it was asked for.
 
+    `id` tells it from another one that was made under its name; `version` changes when it is sealed.
     `num_bytes` are those of its records on disk, `max_bytes` its quota (0: only the server's own).
     `max_rows` bounds single graphs; components that are absent have no bound. Of a DAMAGED one only
     the name is known.
@@ -30,6 +31,7 @@ class Dataset:
     name: str
     schema: GraphSchema
     state: DatasetState
+    id: int
     version: int
     num_graphs: int
     num_records: int
@@ -46,6 +48,7 @@ class Dataset:
             name=message.name,
             schema=GraphSchema.from_proto(message.schema),
             state=DatasetState(message.state),
+            id=message.id,
             version=message.version,
             num_graphs=message.num_graphs,
             num_records=message.num_records,
