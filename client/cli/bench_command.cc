@@ -26,6 +26,7 @@ constexpr uint64_t kMaxPayload = uint64_t{32} << 20;
 constexpr std::size_t kFairStreams = 64;
 constexpr uint64_t kFairPayload = uint64_t{16} << 10;
 constexpr uint64_t kObservedChunks[] = {64, 1024, 8192};
+constexpr uint32_t kChunksPerAnswer[] = {1, 32};
 
 struct BenchArguments {
   BenchSettings settings;
@@ -64,9 +65,12 @@ absl::Status Measure(const BenchArguments& arguments, BenchRunner& runner, Bench
   }
   if (wants("observe")) {
     for (const uint64_t tuples : kObservedChunks) {
-      const absl::StatusOr<BenchRunner::Observation> observation = runner.MeasureObserve(tuples);
-      if (!observation.ok()) return observation.status();
-      std::cout << report.AddObservation(*observation) << std::flush;
+      for (const uint32_t chunks : kChunksPerAnswer) {
+        const absl::StatusOr<BenchRunner::Observation> observation =
+            runner.MeasureObserve(tuples, chunks);
+        if (!observation.ok()) return observation.status();
+        std::cout << report.AddObservation(*observation) << std::flush;
+      }
     }
   }
   if (wants("plan")) {

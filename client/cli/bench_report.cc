@@ -209,14 +209,16 @@ std::string BenchReport::AddFairness(const BenchRunner::Delivery& delivery) {
 }
 
 std::string BenchReport::AddObservation(const BenchRunner::Observation& observation) {
-  constexpr char kRow[] = "%-9s %-7s %24s %24s %15s %15s\n";
+  constexpr char kRow[] = "%-9s %-7s %-8s %24s %24s %15s %15s\n";
   std::string text;
   if (IsFirst("observation")) {
-    text = absl::StrFormat(kRow, "", "chunk", "million tuples/s", "opaque, the same", "% of it",
-                           "server ns/tuple");
+    text = absl::StrFormat(kRow, "", "chunk", "answered", "million tuples/s", "opaque, the same",
+                           "% of it", "server ns/tuple");
   }
   JsonObject json;
-  json.Add("measure", "observe").Add("chunk_tuples", observation.chunk_tuples);
+  json.Add("measure", "observe")
+      .Add("chunk_tuples", observation.chunk_tuples)
+      .Add("chunks_per_answer", uint64_t{observation.chunks_per_answer});
   AddFigures(observation.observe, json);
   json.AddJson("ratio_to_upload",
                JsonOf(RatioOf(observation.observe, observation.upload, kGraphs)));
@@ -227,6 +229,7 @@ std::string BenchReport::AddObservation(const BenchRunner::Observation& observat
         run.graphs == 0 ? 0 : 1e9 * run.server_cpu_seconds / static_cast<double>(run.graphs));
   }
   absl::StrAppendFormat(&text, kRow, "observe", absl::StrCat(observation.chunk_tuples),
+                        absl::StrCat("by ", observation.chunks_per_answer),
                         SpreadText(SpreadOf(observation.observe, kGraphs), 1e6),
                         SpreadText(SpreadOf(observation.upload, kGraphs), 1e6),
                         PercentText(RatioOf(observation.observe, observation.upload, kGraphs)),

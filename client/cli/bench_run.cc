@@ -389,9 +389,11 @@ absl::StatusOr<BenchRunner::Delivery> BenchRunner::MeasureDelivery(uint64_t payl
   return delivery;
 }
 
-absl::StatusOr<BenchRunner::Observation> BenchRunner::MeasureObserve(uint64_t chunk_tuples) {
+absl::StatusOr<BenchRunner::Observation> BenchRunner::MeasureObserve(uint64_t chunk_tuples,
+                                                                     uint32_t chunks_per_answer) {
   Observation observation;
   observation.chunk_tuples = chunk_tuples;
+  observation.chunks_per_answer = chunks_per_answer;
   const absl::StatusOr<std::unique_ptr<BenchServer>> server = StartPackhoused(1);
   if (!server.ok()) return server.status();
   const absl::StatusOr<std::unique_ptr<BenchServer>> ceiling = StartCeiling(1);
@@ -416,9 +418,11 @@ absl::StatusOr<BenchRunner::Observation> BenchRunner::MeasureObserve(uint64_t ch
   v1::ObserveRequest open;
   open.set_histogram("bench");
   *open.mutable_components() = graphs_.schema.components();
+  open.set_requests_per_response(chunks_per_answer);
   const grpc::ByteBuffer first = ToByteBuffer(open);
   // The answer to an observation has about so many bytes.
-  const grpc::ByteBuffer upload = ToByteBuffer(CeilingRequest{8, cycle.front().Length()});
+  const grpc::ByteBuffer upload =
+      ToByteBuffer(CeilingRequest{8, chunks_per_answer * cycle.front().Length()});
 
   for (int run = 0; run < settings_.runs; ++run) {
     const auto measure = [&](const BenchServer& peer, const char* method,
@@ -431,8 +435,8 @@ absl::StatusOr<BenchRunner::Observation> BenchRunner::MeasureObserve(uint64_t ch
       });
       if (!sample.ok()) return sample.status();
       // What went up for what was answered.
-      sample->bytes = sample->messages * cycle.front().Length();
-      sample->graphs = sample->messages * chunk_tuples;
+      sample->bytes = sample->messages * chunks_per_answer * cycle.front().Length();
+      sample->graphs = sample->messages * chunks_per_answer * chunk_tuples;
       runs.push_back(*std::move(sample));
       return absl::OkStatus();
     };

@@ -91,13 +91,14 @@ class BenchRunner {
   absl::StatusOr<Delivery> MeasureDelivery(uint64_t payload_bytes, std::size_t streams, bool load,
                                            bool pack);
 
-  // Size tuples up in chunks, and as many opaque bytes. A message is a chunk's answer.
+  // Size tuples up in chunks, and as many opaque bytes, answered alike. A message is an answer.
   struct Observation {
     uint64_t chunk_tuples = 0;
+    uint32_t chunks_per_answer = 1;
     Runs observe;
     Runs upload;
   };
-  absl::StatusOr<Observation> MeasureObserve(uint64_t chunk_tuples);
+  absl::StatusOr<Observation> MeasureObserve(uint64_t chunk_tuples, uint32_t chunks_per_answer);
 
   // Milliseconds of each call.
   struct Planning {

@@ -1,5 +1,6 @@
 #include "service/rpc/observe_handler.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,12 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
     if (request.has_half_life()) {
       PH_ASSIGN_OR_RETURN(key.half_life, BoundFromWire(request.half_life(), "half_life"));
     }
+    if (request.requests_per_response() > kMaxRequestsPerResponse) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("requests_per_response: ", request.requests_per_response(), ", at most ",
+                       kMaxRequestsPerResponse));
+    }
+    requests_per_response_ = std::max(1U, request.requests_per_response());
     key_ = std::move(key);
     return absl::OkStatus();
   }
@@ -44,6 +51,11 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
       return absl::InvalidArgumentError("half_life: differs from that of the first request");
     }
   }
+  if (request.requests_per_response() != 0 &&
+      request.requests_per_response() != requests_per_response_) {
+    return absl::InvalidArgumentError(
+        "requests_per_response: differs from that of the first request");
+  }
   return absl::OkStatus();
 }
 
@@ -56,17 +68,21 @@ absl::Status ObserveHandler::Accept(std::unique_ptr<v1::ObserveRequest> request)
       ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,
                       histograms_->Observe(*key_, sizes, producer, clock_->Now()));
-  response_.emplace();
   if (request->has_producer_sequence()) {
-    *response_->mutable_producer_sequence() = request->producer_sequence();
+    *response_.mutable_producer_sequence() = request->producer_sequence();
+  } else {
+    response_.clear_producer_sequence();
   }
-  response_->set_num_counted(counted.counted);
-  response_->set_num_graphs(counted.num_graphs);
+  response_.set_num_requests(response_.num_requests() + 1);
+  response_.set_num_counted(response_.num_counted() + counted.counted);
+  response_.set_num_graphs(counted.num_graphs);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<v1::ObserveResponse>> ObserveHandler::Next() {
-  return std::exchange(response_, std::nullopt);
+  const uint32_t least = has_ended_ ? 1 : requests_per_response_;
+  if (response_.num_requests() < least) return std::nullopt;
+  return std::exchange(response_, v1::ObserveResponse());
 }
 
 }  // namespace packhouse::rpc

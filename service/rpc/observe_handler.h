@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_OBSERVE_HANDLER_H_
 #define PACKHOUSE_SERVICE_RPC_OBSERVE_HANDLER_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -12,15 +13,18 @@
 
 namespace packhouse::rpc {
 
-// The pointees must outlive the handler.
+// Each response answers as many requests as the first one asked for. The pointees must outlive the
+// handler.
 class ObserveHandler final : public StreamHandler<v1::ObserveRequest, v1::ObserveResponse> {
  public:
   ObserveHandler(const Clock* clock, HistogramStore* histograms)
       : clock_(clock), histograms_(histograms) {}
 
   absl::Status Accept(std::unique_ptr<v1::ObserveRequest> request) override;
-  void HalfClose() override {}
+  void HalfClose() override { has_ended_ = true; }
   absl::StatusOr<std::optional<v1::ObserveResponse>> Next() override;
+
+  static constexpr uint32_t kMaxRequestsPerResponse = 1024;
 
  private:
   // What the stream counts into: set by the first request, unchanged by later ones.
@@ -29,7 +33,10 @@ class ObserveHandler final : public StreamHandler<v1::ObserveRequest, v1::Observ
   const Clock* const clock_;
   HistogramStore* const histograms_;
   std::optional<HistogramKey> key_;
-  std::optional<v1::ObserveResponse> response_;
+  uint32_t requests_per_response_ = 1;
+  // Of the requests that have not been answered.
+  v1::ObserveResponse response_;
+  bool has_ended_ = false;
 };
 
 }  // namespace packhouse::rpc

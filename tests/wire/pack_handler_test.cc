@@ -214,6 +214,46 @@ TEST_F(ObserveHandlerTest, ARetryWithTheSameSequenceCountsOnce) {
   EXPECT_EQ(again.producer_sequence().sequence(), 5U);
 }
 
+TEST_F(ObserveHandlerTest, AResponseAnswersAsManyRequestsAsAskedFor) {
+  const auto request = [](int sequence) {
+    return absl::StrCat("producer_sequence { producer: 'w0' sequence: ", sequence,
+                        R"( } sizes { num_graphs: 2 counts: "\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0" })");
+  };
+  ASSERT_THAT(Accept("histogram: 'h' requests_per_response: 3"), IsOk());
+  EXPECT_EQ(*handler_.Next(), std::nullopt);
+  ASSERT_THAT(Accept(request(1)), IsOk());
+  EXPECT_EQ(*handler_.Next(), std::nullopt);
+  ASSERT_THAT(Accept(request(1)), IsOk());  // A repetition.
+  const v1::ObserveResponse first = **handler_.Next();
+  EXPECT_EQ(first.num_requests(), 3U);
+  EXPECT_EQ(first.num_counted(), 2U);
+  EXPECT_EQ(first.num_graphs(), 2U);
+  EXPECT_EQ(first.producer_sequence().sequence(), 1U);
+  EXPECT_EQ(*handler_.Next(), std::nullopt);
+
+  ASSERT_THAT(Accept(absl::StrCat("requests_per_response: 3 ", request(2))), IsOk());
+  ASSERT_THAT(Accept(request(3)), IsOk());
+  EXPECT_EQ(*handler_.Next(), std::nullopt);
+  EXPECT_THAT(
+      Accept(absl::StrCat("requests_per_response: 2 ", request(4))),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("requests_per_response: differs")));
+  // What came before the bad request is answered, and nothing else.
+  handler_.HalfClose();
+  const v1::ObserveResponse last = **handler_.Next();
+  EXPECT_EQ(last.num_requests(), 2U);
+  EXPECT_EQ(last.num_counted(), 4U);
+  EXPECT_EQ(last.producer_sequence().sequence(), 3U);
+  EXPECT_EQ(*handler_.Next(), std::nullopt);
+
+  ObserveHandler other(&clock_, &histograms_);
+  auto bad = std::make_unique<v1::ObserveRequest>();
+  bad->set_histogram("h");
+  bad->set_requests_per_response(1025);
+  EXPECT_THAT(other.Accept(std::move(bad)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("requests_per_response: 1025, at most 1024")));
+}
+
 TEST_F(ObserveHandlerTest, UnsetMeansAsTheHistogramHasIt) {
   ASSERT_THAT(histograms_.Observe({"h", SizeSchema::Create({"atoms"}).value(), absl::Minutes(1)},
                                   SizeTable::WithConsecutiveIds(1, 1, {7}, 0).value(), std::nullopt,
