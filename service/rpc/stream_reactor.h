@@ -92,7 +92,7 @@ class StreamReactor final
       drained_ = true;
     } else {
       if (here && !request_pace_.is_quick()) return Progress::kPool;
-      return MoreIf(TakeRequest());
+      return MoreIf(TakeRequest(here));
     }
     return Progress::kMore;
   }
@@ -113,8 +113,9 @@ class StreamReactor final
     return absl::OkStatus();
   }
 
-  // Accepts the request that waits, or takes note that none will come. False if neither.
-  bool TakeRequest() {
+  // Accepts the request that waits, or takes note that none will come. False if neither. `here`: on
+  // gRPC's thread.
+  bool TakeRequest(bool here) {
     grpc::ByteBuffer bytes;
     bool ended = false;
     {
@@ -123,8 +124,9 @@ class StreamReactor final
       if (has_request_) {
         has_request_ = false;
         bytes.Swap(&read_buffer_);
-        // The next one may arrive while this one is at work.
-        StartRead(&read_buffer_);
+        // The next one may arrive while this one is at work. On gRPC's thread it would only wake
+        // another thread, to find this one busy.
+        if (!here) StartRead(&read_buffer_);
       } else if (peer_done_) {
         ended = true;
       } else {
@@ -146,6 +148,7 @@ class StreamReactor final
       handler_->HalfClose();
     }
     request_pace_.End();
+    if (here) StartRead(&read_buffer_);
     return true;
   }
 

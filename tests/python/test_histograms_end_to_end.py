@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import Iterator
 
 import grpc
 import numpy as np
+import numpy.typing as npt
 import pytest
 from random_graphs import molecules
 
@@ -55,8 +57,41 @@ def test_a_repeated_sequence_counts_once(client: Client, name: str) -> None:
     tables = [SIZES[:100], SIZES[100:300]]
     assert client.observe(name, tables, producer="worker") == (300, 300)
     assert client.observe(name, tables, producer="worker") == (0, 300)
-    assert client.observe(name, tables, producer="other") == (300, 600)
-    assert client.observe(name, tables, producer="worker", first_sequence=2) == (200, 800)
+    assert client.observe(name, tables, producer="other", gather_bytes=0) == (300, 600)
+    assert client.observe(name, tables, producer="other", first_sequence=2, gather_bytes=0) == (
+        200,
+        800,
+    )
+
+
+@pytest.mark.parametrize("gather_bytes", [0, 1, 1000, 1 << 18])
+def test_tables_of_any_length_are_counted(client: Client, name: str, gather_bytes: int) -> None:
+    rng = np.random.default_rng(gather_bytes)
+    cuts = np.sort(rng.integers(0, len(SIZES), 300))
+    tables = [[], *np.split(SIZES, cuts), np.tile(SIZES, (100, 1))]
+    graphs = len(SIZES) * 101
+    for counted in (graphs, 0):  # The second time, all are repetitions.
+        totals = client.observe(name, tables, producer="worker", gather_bytes=gather_bytes)
+        assert totals == (counted, graphs)
+    expect_same(client.get_histogram(name), Histogram.from_sizes(np.tile(SIZES, (101, 1))))
+    assert client.observe(name, []) == (0, 0)
+    assert client.observe(name, [[], []]) == (0, 0)
+
+
+# Else the number of a request that was cut short would hide the whole of it.
+def test_what_was_counted_before_a_source_failed_is_told_when_all_comes_again(
+    client: Client, name: str
+) -> None:
+    def failing(tables: int) -> Iterator[npt.NDArray[np.uint32]]:
+        yield from np.split(SIZES, 20)[:tables]
+        raise OSError("the disk")
+
+    for tables in (3, 12, 17):
+        with pytest.raises(OSError, match="the disk"):
+            client.observe(name, failing(tables), producer="worker", gather_bytes=3000)
+    totals = client.observe(name, np.split(SIZES, 20), producer="worker", gather_bytes=3000)
+    assert 0 < totals.num_counted < totals.num_graphs == 2000
+    expect_same(client.get_histogram(name), Histogram.from_sizes(SIZES))
 
 
 def test_merging_and_subtracting_cancel_out(client: Client, name: str) -> None:

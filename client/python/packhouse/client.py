@@ -15,6 +15,7 @@ from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verificat
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.histogram import Histogram
+from packhouse.observing import DEFAULT_GATHER_BYTES, observe_requests
 from packhouse.packing import (
     OnRejected,
     PackOptions,
@@ -173,30 +174,24 @@ class Client:
         half_life: datetime.timedelta | None = None,
         producer: str = "",
         first_sequence: int = 1,
+        gather_bytes: int = DEFAULT_GATHER_BYTES,
     ) -> ObserveTotals:
         """Counts tables of sizes [n, l] in a named histogram, which is created if need be.
 
-        With a `producer`, requests are numbered from `first_sequence`, and those that were counted
-        before are not counted again: after a failure call it with the same tables. A table is one
-        request, but for large ones: they are sent in parts of 1 MiB.
+        Tables are sent together, in requests of `gather_bytes` or more; with 0 each goes as soon as
+        it comes. Large ones are sent in parts of 1 MiB. With a `producer`, requests are numbered
+        from `first_sequence`, and those that were counted before are not counted again: after a
+        failure call it with the same tables and the same `gather_bytes`, for other tables with a
+        `first_sequence` that is above all numbers before.
         """
         # What `sizes` raises in gRPC's sending thread is raised here instead.
         failure: list[Exception] = []
 
         def requests() -> Iterator[Any]:
             try:
-                tables = (GraphTable(GraphSchema(components), table) for table in sizes)
-                parts = (part for table in tables for part in table.to_size_tables())
-                for sequence, part in enumerate(parts, first_sequence):
-                    request = histogram_pb2.ObserveRequest(
-                        histogram=histogram, components=components, sizes=part
-                    )
-                    if half_life is not None:
-                        request.half_life.FromTimedelta(half_life)
-                    if producer:
-                        request.producer_sequence.producer = producer
-                        request.producer_sequence.sequence = sequence
-                    yield request
+                yield from observe_requests(
+                    histogram, sizes, components, half_life, producer, first_sequence, gather_bytes
+                )
             except Exception as error:
                 failure.append(error)
 

@@ -41,7 +41,7 @@ class GraphTable:
         Cost: O(tensors), more only for columns whose type must change.
         """
         self.schema = schema
-        self.sizes: npt.NDArray[np.uint32] = _as_sizes(sizes, len(schema.components))
+        self.sizes: npt.NDArray[np.uint32] = as_sizes(sizes, len(schema.components))
         count = len(self.sizes)
         if graph_ids is None:
             self.graph_ids = np.arange(count, dtype="<u8") + np.uint64(first_id)
@@ -323,7 +323,8 @@ def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> A
     return array.astype(dtype)
 
 
-def _as_sizes(sizes: npt.ArrayLike, components: int) -> npt.NDArray[np.uint32]:
+def as_sizes(sizes: npt.ArrayLike, components: int) -> npt.NDArray[np.uint32]:
+    """`sizes` as a contiguous table [n, components]. Raises ValueError."""
     table = convert_exactly(sizes, np.dtype("<u4"), "sizes")
     if table.size == 0 and table.ndim != 2:
         table = table.reshape(0, components)

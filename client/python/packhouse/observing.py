@@ -1,0 +1,72 @@
+"""Tables of sizes as the requests that count them. See `Client.observe`."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Final, Iterable, Iterator, Sequence
+
+import numpy.typing as npt
+
+from packhouse.graphs import DEFAULT_CHUNK_BYTES, as_sizes
+from packhouse.v1 import histogram_pb2, sizes_pb2
+
+# Some 100 us of grpcio's time a request, however small it is, are little beside so many sizes.
+DEFAULT_GATHER_BYTES: Final = 1 << 19
+
+# An answer costs as much as a request, and nobody waits for it before the end.
+_REQUESTS_PER_RESPONSE: Final = 64
+
+
+def observe_requests(
+    histogram: str,
+    tables: Iterable[npt.ArrayLike],
+    components: Sequence[str],
+    half_life: datetime.timedelta | None,
+    producer: str,
+    first_sequence: int,
+    gather_bytes: int,
+) -> Iterator[Any]:
+    """`packhouse.v1.ObserveRequest`s: the same ones for the same tables, so that they can be told.
+
+    Raises ValueError for a table without a column for each component. What raises ends the
+    requests; sizes that waited for others are not sent then: under their number there would be
+    fewer of them than when all is sent again.
+    """
+    row_bytes = 4 * len(components)
+    chunks = _chunks(tables, len(components), gather_bytes)
+    for number, counts in enumerate(chunks):
+        table = sizes_pb2.SizeTable(num_graphs=len(counts) // row_bytes, counts=counts)
+        request = histogram_pb2.ObserveRequest(sizes=table)
+        if number == 0:
+            request.histogram = histogram
+            request.components.extend(components)
+            request.requests_per_response = _REQUESTS_PER_RESPONSE
+            if half_life is not None:
+                request.half_life.FromTimedelta(half_life)
+        if producer:
+            request.producer_sequence.producer = producer
+            request.producer_sequence.sequence = first_sequence + number
+        yield request
+
+
+def _chunks(
+    tables: Iterable[npt.ArrayLike], components: int, gather_bytes: int
+) -> Iterator[bytes]:
+    """Little-endian sizes, never none, of whole tables or of a part of a large one."""
+    most = DEFAULT_CHUNK_BYTES // (4 * components) * (4 * components)
+
+    def joined() -> Iterator[bytes]:
+        counts = b"".join(waiting)
+        for begin in range(0, len(counts), most):
+            yield counts[begin : begin + most]
+
+    waiting: list[Any] = []
+    waiting_bytes = 0
+    for table in tables:
+        sizes = as_sizes(table, components)
+        waiting.append(sizes)
+        waiting_bytes += sizes.nbytes
+        if waiting_bytes >= gather_bytes:
+            yield from joined()
+            waiting, waiting_bytes = [], 0
+    yield from joined()
