@@ -723,6 +723,32 @@ def test_states_survive_a_server_that_is_killed(mortal_server: LocalServer) -> N
         expect_every_graph_once(done + rest)
 
 
+def test_epochs_share_connections_until_one_breaks(
+    mortal_server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Client(mortal_server.address) as client:
+        store(client, "molecules", MOLECULES)
+    channels = 0
+    make_channel = grpc.insecure_channel
+
+    def counting(*arguments: Any, **options: Any) -> grpc.Channel:
+        nonlocal channels
+        channels += 1
+        return make_channel(*arguments, **options)
+
+    monkeypatch.setattr(grpc, "insecure_channel", counting)
+    with Loader(mortal_server.address, dataset="molecules", job="job", limits=LIMITS) as loader:
+        made = []
+        for epoch in range(6):
+            if epoch in (2, 4):
+                mortal_server.kill()
+                mortal_server.start()
+            loader.set_epoch(epoch)
+            expect_every_graph_once(list(loader))
+            made.append(channels)
+    assert made[0::2] == made[1::2]
+
+
 def test_a_server_that_stays_away_is_given_up(mortal_server: LocalServer) -> None:
     with Client(mortal_server.address) as client:
         store(client, "molecules", MOLECULES)

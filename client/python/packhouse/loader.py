@@ -290,6 +290,7 @@ class Loader(Iterator[LoadedBatch]):
                         self._current = batch
                     return batch
             elif received.WhichOneof("message") == "end_of_epoch":
+                connection.finish()
                 break
         self._end()
 
@@ -555,7 +556,7 @@ class _Connection:
             # The server goes on sending meanwhile.
             gather=max(1, max_in_flight // 4),
         )
-        # For Load alone, and anew for each.
+        # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
         self._load_channel: Any = None
         self._load: Any = None
         self._reader = BatchReader(is_loaded=True)
@@ -579,14 +580,15 @@ class _Connection:
         """
         try:
             if self._load is None:
-                self._load_channel = grpc.insecure_channel(
-                    self._address,
-                    options=[
-                        *self._options,
-                        # Reads on the caller's thread: ten times as many messages a second.
-                        (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
-                    ],
-                )
+                if self._load_channel is None:
+                    self._load_channel = grpc.insecure_channel(
+                        self._address,
+                        options=[
+                            *self._options,
+                            # Reads on the caller's thread: ten times as many messages a second.
+                            (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
+                        ],
+                    )
                 start_load = self._load_channel.unary_stream(
                     _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
                 )
@@ -606,14 +608,22 @@ class _Connection:
             failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
         raise failure
 
+    def finish(self) -> None:
+        """Takes Load's own end after an epoch's; the next one comes by the same connection."""
+        try:
+            for _ in self._load:
+                pass
+            self._load = None
+        except grpc.RpcError:  # All has come, however the stream ends.
+            self.leave()
+
     def leave(self) -> None:
         """Ends Load, if it runs."""
         load, self._load = self._load, None
-        channel, self._load_channel = self._load_channel, None
         if load is not None:
             load.cancel()
-        if channel is not None:
-            channel.close()
+            self._load_channel.close()
+            self._load_channel = None
 
     def close(self) -> None:
         """Tries to send what is acknowledged, and disconnects. Idempotent."""
@@ -621,6 +631,8 @@ class _Connection:
             _INHERITED.append(self)
             return
         self.leave()
+        if self._load_channel is not None:
+            self._load_channel.close()
         self.acknowledger.close()
         self._channel.close()
 
