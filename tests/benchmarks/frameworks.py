@@ -53,6 +53,7 @@ from measuring import (
     Run,
     Runner,
     Spread,
+    benchmark_parser,
     cpu_seconds_of,
     limits_for,
     load_graphs,
@@ -447,18 +448,8 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--packhoused", required=True, help="the server program")
-    parser.add_argument("--cli", help="the program packhouse, for the C++ client's figures")
-    parser.add_argument("--data", type=pathlib.Path, help="graphs in a .npz file")
-    parser.add_argument("--graphs", type=int, help="only the first so many")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of a run, at least")
-    parser.add_argument("--tcp-congestion", default="reno", help='"" for the system\'s')
+    parser = benchmark_parser(__doc__, seconds=1.0)
     parser.add_argument("--markdown", type=pathlib.Path, help="where the table goes too")
-    parser.add_argument("--json", type=pathlib.Path, help="where figures go")
     return parser.parse_args(arguments)
 
 

@@ -6,6 +6,7 @@ so that several take turns: what else happens on the machine meets all of them.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import multiprocessing
 import os
@@ -207,6 +208,22 @@ class Spread:
     def show(self, places: int = 0) -> str:
         """As in a table: median (least-most)."""
         return f"{self.median:,.{places}f} ({self.least:,.{places}f}-{self.most:,.{places}f})"
+
+
+def benchmark_parser(description: str | None, seconds: float) -> argparse.ArgumentParser:
+    """What programs that measure servers of their own are all told."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--packhoused", required=True, help="the server program")
+    parser.add_argument("--cli", help="the program packhouse; without it its figures are missing")
+    parser.add_argument("--data", type=pathlib.Path, help="graphs in a .npz file")
+    parser.add_argument("--graphs", type=int, help="only the first so many")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=seconds, help="of a run, at least")
+    parser.add_argument("--tcp-congestion", default="reno", help='"" for the system\'s')
+    parser.add_argument("--json", type=pathlib.Path, help="where figures go")
+    return parser
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

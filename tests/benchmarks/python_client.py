@@ -43,6 +43,7 @@ from measuring import (
     Run,
     Runner,
     Spread,
+    benchmark_parser,
     cpu_seconds_of,
     limits_for,
     load_graphs,
@@ -115,6 +116,20 @@ def channel_options(reader: Reader) -> list[tuple[str, int]]:
     return options
 
 
+def open_loader(address: str, limits: _Limits, job: str) -> Loader:
+    """An epoch in the words of all."""
+    return Loader(
+        address,
+        dataset=DATASET,
+        job=job,
+        seed=_SEED,
+        limits=limits,
+        padding=Padding.MASKED,
+        derived=_DERIVED,
+        max_in_flight=_IN_FLIGHT,
+    )
+
+
 def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Runner:
     """Reads with packhouse."""
     if reader.keeps_memory:
@@ -124,16 +139,7 @@ def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Run
     def run(seconds: float) -> Run:
         total = Run(0.0)
         while total.seconds < seconds:
-            with Loader(
-                address,
-                dataset=DATASET,
-                job=f"{name}/{next(jobs)}",
-                seed=_SEED,
-                limits=limits,
-                padding=Padding.MASKED,
-                derived=_DERIVED,
-                max_in_flight=_IN_FLIGHT,
-            ) as loader:
+            with open_loader(address, limits, f"{name}/{next(jobs)}") as loader:
                 next(loader)
                 batches = graphs = received = 0
                 started = ended = time.perf_counter()
@@ -154,16 +160,7 @@ def make_raw(address: str, limits: _Limits, name: str, reader: Reader) -> Runner
     epochs of equal words are equal."""
     if reader.keeps_memory:
         tune_process_for_batches()
-    with Loader(
-        address,
-        dataset=DATASET,
-        job=f"{name}/first",
-        seed=_SEED,
-        limits=limits,
-        padding=Padding.MASKED,
-        derived=_DERIVED,
-        max_in_flight=_IN_FLIGHT,
-    ) as loader:
+    with open_loader(address, limits, f"{name}/first") as loader:
         # Every batch's number, graphs, and bytes of tensors, which is what the loader counts too.
         known = [
             (batch.number, len(batch), sum(array.nbytes for array in batch.tensors.values()))
@@ -407,20 +404,10 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--packhoused", required=True, help="the server program")
-    parser.add_argument("--cli", help="the program packhouse; without it there is no ceiling")
-    parser.add_argument("--data", type=pathlib.Path, help="graphs in a .npz file")
-    parser.add_argument("--graphs", type=int, help="only the first so many")
+    parser = benchmark_parser(__doc__, seconds=0.5)
     parser.add_argument("--copies", type=int, default=20, help="of each graph in the data set")
     parser.add_argument("--kib", type=int, nargs="+", default=[16, 256, 1024], help="of a batch")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of a run, at least")
     parser.add_argument("--settings", action="store_true", help="each one left out, too")
-    parser.add_argument("--tcp-congestion", default="reno", help='"" for the system\'s')
-    parser.add_argument("--json", type=pathlib.Path, help="where figures go")
     return parser.parse_args(arguments)
 
 

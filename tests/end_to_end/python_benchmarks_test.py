@@ -67,3 +67,13 @@ def test_every_reader_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
     assert names[:3] == ["loader", "raw", "ceiling"] and len(set(names)) == len(names) == 8
     assert all(name in done.stdout for name in names)
     assert all(entry["gb_per_second"][0] > 0 for entry in readers)
+
+
+def test_observing_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
+    figures = tmp_path / "figures.json"
+    done = run("observe.py", "--graphs", 600, "--json", figures)
+    assert done.returncode == 0, done.stderr
+    entries = json.loads(figures.read_text(encoding="utf-8"))["observe"]
+    assert len(entries) == 8
+    assert all(entry["tuples_per_second"][0] > 0 for entry in entries)
+    assert all(f"| {entry['length']:,} |" in done.stdout for entry in entries)
