@@ -84,11 +84,13 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table."""
-    options = benchmark_parser(__doc__, seconds=0.5).parse_args(arguments)
+    parser = benchmark_parser(__doc__, seconds=0.5)
+    parser.add_argument("--tables", type=int, default=16, help="of the longest, in a call")
+    options = parser.parse_args(arguments)
     pin(2)
     table, title = load_graphs(options.data, options.graphs)
-    # Long enough for the longest table, and for many of the shorter ones.
-    copies = -(-2 * max(LENGTHS) // len(table))
+    # A call has many tables of any length.
+    copies = -(-options.tables * max(LENGTHS) // len(table))
     figures = measure(options, np.tile(table.sizes, (copies, 1)))
     print(f"{title}; median (least-most) of {options.runs} runs\n\n{describe(figures)}")
     if options.json:

@@ -71,7 +71,7 @@ def test_every_reader_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
 
 def test_observing_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
     figures = tmp_path / "figures.json"
-    done = run("observe.py", "--graphs", 600, "--json", figures)
+    done = run("observe.py", "--graphs", 600, "--tables", 1, "--json", figures)
     assert done.returncode == 0, done.stderr
     entries = json.loads(figures.read_text(encoding="utf-8"))["observe"]
     assert len(entries) == 8
