@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<BenchProcess>> BenchProcess::Start(
   }
   // Everything that allocates comes before the fork.
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (std::string& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   const pid_t parent = getpid();

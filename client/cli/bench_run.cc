@@ -349,8 +349,9 @@ absl::StatusOr<BenchRunner::Delivery> BenchRunner::MeasureDelivery(uint64_t payl
   if (!ceiling.ok()) return ceiling.status();
   const auto add = [&](Runs& runs, absl::FunctionRef<absl::StatusOr<RunSample>()> measure) {
     absl::StatusOr<RunSample> sample = RunQuietly(measure);
-    if (sample.ok()) runs.push_back(*std::move(sample));
-    return sample.status();
+    if (!sample.ok()) return sample.status();
+    runs.push_back(*std::move(sample));
+    return absl::OkStatus();
   };
   const auto run_opaque = [&](const CeilingRequest& request,
                               const std::vector<grpc::ByteBuffer>* cycle) {

@@ -18,11 +18,11 @@ void BenchStream::Record(uint64_t bytes, uint64_t graphs) {
 }
 
 CycleStream::CycleStream(std::shared_ptr<grpc::Channel> channel, std::string method,
-                         grpc::ByteBuffer first, const std::vector<grpc::ByteBuffer>* cycle,
+                         const grpc::ByteBuffer& first, const std::vector<grpc::ByteBuffer>* cycle,
                          std::size_t first_of_cycle, MessageReader reader)
     : stub_(std::move(channel)),
       method_(std::move(method)),
-      first_(std::move(first)),
+      first_(first),
       cycle_(cycle),
       reader_(std::move(reader)),
       next_(cycle == nullptr ? 0 : first_of_cycle % cycle->size()) {}

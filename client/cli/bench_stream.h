@@ -69,9 +69,9 @@ class CycleStream final : public BenchStream,
  public:
   // `cycle`, which begins at `first_of_cycle` and must outlive the stream, may be null: then the
   // requests end with the first.
-  CycleStream(std::shared_ptr<grpc::Channel> channel, std::string method, grpc::ByteBuffer first,
-              const std::vector<grpc::ByteBuffer>* cycle, std::size_t first_of_cycle,
-              MessageReader reader);
+  CycleStream(std::shared_ptr<grpc::Channel> channel, std::string method,
+              const grpc::ByteBuffer& first, const std::vector<grpc::ByteBuffer>* cycle,
+              std::size_t first_of_cycle, MessageReader reader);
 
   void Start() override;
   bool has_ended() override;

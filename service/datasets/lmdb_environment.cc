@@ -31,7 +31,7 @@ constexpr mode_t kFileMode = 0640;
 // Readers are transactions of microseconds; their places are taken again at once.
 constexpr unsigned kMaxReaders = 4096;
 // Of LMDB's table: a cache line a reader, and what comes before them.
-constexpr size_t kReaderTableBytes = (kMaxReaders + 16) * 64;
+constexpr size_t kReaderTableBytes = size_t{kMaxReaders + 16} * 64;
 constexpr size_t kPageHeaderBytes = 16;
 
 MDB_val ToVal(absl::string_view bytes) { return {bytes.size(), const_cast<char*>(bytes.data())}; }
@@ -210,7 +210,7 @@ absl::StatusOr<bool> CheckFormat(const LmdbEnvironment& environment, absl::strin
     return absl::FailedPreconditionError(
         absl::StrCat("format version ", found, ", this packhoused reads version ", version));
   };
-  const absl::StatusOr<bool> result = check();
+  absl::StatusOr<bool> result = check();
   if (result.ok()) return result;
   return absl::Status(result.status().code(), absl::StrCat("store '", environment.folder(),
                                                            "': ", result.status().message()));

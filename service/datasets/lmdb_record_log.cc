@@ -30,7 +30,7 @@ absl::StatusOr<uint64_t> ReadBegin(const LmdbTransaction& transaction, absl::str
   const auto payload = transaction.Get(LogBeginKey());
   if (!payload.ok()) return Lost(folder, payload.status().message());
   if (!*payload) return Lost(folder, "it does not say at which record it begins");
-  const auto begin = DecodeNumber(**payload);
+  auto begin = DecodeNumber(**payload);
   if (!begin.ok()) return Lost(folder, begin.status().message());
   return begin;
 }

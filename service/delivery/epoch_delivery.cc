@@ -112,8 +112,9 @@ absl::StatusOr<JoinResult> EpochDelivery::Join(const JoinRequest& request) {
   }
   PH_RETURN_IF_ERROR(CheckRequest(request));
   PH_ASSIGN_OR_RETURN(std::optional<BatchSet> base, BaseOfNewGeneration(request));
+  const bool starts_generation = base.has_value();
   const std::string worker = WorkerName(request);
-  if (base) {
+  if (starts_generation) {
     PH_RETURN_IF_ERROR(Start(request, *std::move(base)));
   } else if (!state()->workers.contains(worker)) {
     if (state()->workers.size() >= kMaxWorkers) {
@@ -124,7 +125,7 @@ absl::StatusOr<JoinResult> EpochDelivery::Join(const JoinRequest& request) {
     PH_RETURN_IF_ERROR(Commit({WorkerJoined{identity_.key, generation(), worker}}));
   }
   PH_RETURN_IF_ERROR(table_->Join(request.session, request.lane));
-  return JoinResult{generation(), base.has_value(), CursorOf(state()->base)};
+  return JoinResult{generation(), starts_generation, CursorOf(state()->base)};
 }
 
 absl::Status EpochDelivery::Start(const JoinRequest& request, BatchSet base) {

@@ -18,6 +18,7 @@ struct EpochKey {
   uint64_t epoch = 0;
 
   friend bool operator==(const EpochKey&, const EpochKey&) = default;
+  // NOLINTNEXTLINE(modernize-use-nullptr): of the 0 that what is generated is compared with.
   friend auto operator<=>(const EpochKey&, const EpochKey&) = default;
 };
 
