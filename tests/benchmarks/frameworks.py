@@ -57,9 +57,9 @@ from measuring import (
     cpu_seconds_of,
     limits_for,
     load_graphs,
-    machine,
     markdown,
     pin,
+    publish,
     store,
 )
 
@@ -459,13 +459,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pin(2)
     _, title = load_graphs(options.data, options.graphs)
     figures = summarize(compete(options))
-    text = f"{title}; median (least-most) of {options.runs} runs\n\n{describe(figures)}"
-    print(text)
+    text = publish(options, title, describe(figures), contestants=figures)
     if options.markdown:
         options.markdown.write_text(text, encoding="utf-8")
-    if options.json:
-        report = {"machine": machine(), "graphs": title, "contestants": figures}
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import multiprocessing
 import os
 import pathlib
@@ -224,6 +225,18 @@ def benchmark_parser(description: str | None, seconds: float) -> argparse.Argume
     parser.add_argument("--tcp-congestion", default="reno", help='"" for the system\'s')
     parser.add_argument("--json", type=pathlib.Path, help="where figures go")
     return parser
+
+
+def publish(
+    options: argparse.Namespace, title: str, table: str, **figures: Sequence[dict[str, Any]]
+) -> str:
+    """Prints a table, and writes the figures to --json. Returns what was printed."""
+    text = f"{title}; median (least-most) of {options.runs} runs\n\n{table}"
+    print(text)
+    if options.json:
+        report = {"machine": machine(), "graphs": title, **figures}
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return text
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -13,7 +13,6 @@ Without --data: the sizes of the syntax trees of this machine's Python library.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from typing import Any, Final, Sequence
@@ -26,9 +25,9 @@ from measuring import (
     Spread,
     benchmark_parser,
     load_graphs,
-    machine,
     markdown,
     pin,
+    publish,
 )
 
 from packhouse import Client, LocalServer
@@ -92,10 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A call has many tables of any length.
     copies = -(-options.tables * max(LENGTHS) // len(table))
     figures = measure(options, np.tile(table.sizes, (copies, 1)))
-    print(f"{title}; median (least-most) of {options.runs} runs\n\n{describe(figures)}")
-    if options.json:
-        report = {"machine": machine(), "graphs": title, "observe": figures}
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    publish(options, title, describe(figures), observe=figures)
     return 0
 
 

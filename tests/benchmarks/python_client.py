@@ -25,7 +25,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
-import json
 import pathlib
 import re
 import struct
@@ -47,9 +46,9 @@ from measuring import (
     cpu_seconds_of,
     limits_for,
     load_graphs,
-    machine,
     markdown,
     pin,
+    publish,
     store,
 )
 
@@ -417,10 +416,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pin(2)
     table, title = load_graphs(options.data, options.graphs)
     figures = measure(options, table)
-    print(f"{title}; median (least-most) of {options.runs} runs\n\n{describe(figures)}")
-    if options.json:
-        report = {"machine": machine(), "graphs": title, "readers": figures}
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    publish(options, title, describe(figures), readers=figures)
     return 0
 
 
