@@ -13,6 +13,7 @@ import sys
 
 ROOMS = [
     "sizes",
+    "admission",
     "planning",
     "packing",
     "graphs",
