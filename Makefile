@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 600
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test demo asan tsan fuzz bench bench-planning bench-growth soak soak-memory lint clean
+.PHONY: help packages build test demo asan tsan fuzz bench bench-planning bench-growth soak soak-memory abuse lint clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,12 @@ soak-memory: packages  ## Slow readers for ten minutes, memory against the budge
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/memory_soak.py \
 	  --packhoused build/release/service/packhoused $(SOAK_FLAGS)
+
+abuse: packages  ## Hostile clients against a server, some minutes: ABUSE_FLAGS='--only fairness', see abuse.py
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/abuse/abuse.py \
+	  --packhoused build/release/service/packhoused $(ABUSE_FLAGS)
 
 bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or two); GROWTH_FLAGS=--help
 	cmake --preset release
