@@ -1,0 +1,81 @@
+// A log for events that clients can cause as often as they like.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_LIMITED_LOG_H_
+#define PACKHOUSE_SERVICE_ADMISSION_LIMITED_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/admission/event_log.h"
+
+namespace packhouse {
+
+// Passes events on, at a bounded rate for each key and for all together, and counts the others: no
+// event goes by unseen, and no client fills the disk of who keeps the log. Thread-safe; O(1) an
+// event, and max_keys short entries of memory.
+class LimitedLog {
+ public:
+  struct Bounds {
+    // Of one key: so many at once, then one each interval.
+    double burst = 5;
+    absl::Duration interval = absl::Seconds(10);
+    // Of all keys together.
+    double total_burst = 50;
+    absl::Duration total_interval = absl::Milliseconds(250);
+    // Keys that are told apart; all that come when there are so many share one.
+    size_t max_keys = 1024;
+    // Keys that one LogSuppressed() names.
+    size_t max_named = 8;
+  };
+
+  explicit LimitedLog(EventLog* log) : LimitedLog(log, Bounds()) {}
+  // `log` must outlive it.
+  LimitedLog(EventLog* log, const Bounds& bounds)
+      : log_(log), bounds_(bounds), total_(bounds.total_burst) {}
+
+  // Events with one key are alike: of those, the first ones tell enough. If some were suppressed
+  // since the key's last event, a field "suppressed" says how many.
+  void Log(absl::string_view key, absl::Time now, LogLevel level, absl::string_view event,
+           absl::Span<const LogField> fields);
+
+  // Says of what was suppressed and not reported yet how often it happened, by key, the most
+  // frequent first; the rest in one number. To be called now and then, and at the end: it makes
+  // room for other keys, too. O(keys).
+  void LogSuppressed(absl::Time now);
+
+ private:
+  // Fills with time up to its burst.
+  struct Bucket {
+    explicit Bucket(double burst) : tokens(burst) {}
+    void Fill(absl::Time now, double burst, absl::Duration interval);
+
+    double tokens;
+    absl::Time filled = absl::InfinitePast();
+  };
+  struct Key {
+    explicit Key(double burst) : bucket(burst) {}
+
+    Bucket bucket;
+    uint64_t suppressed = 0;
+  };
+
+  Key& FindKey(absl::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Drops keys that are as if they had never come.
+  void ForgetQuiet(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  EventLog* const log_;
+  const Bounds bounds_;
+  absl::Mutex mutex_;
+  Bucket total_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, Key> keys_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_LIMITED_LOG_H_

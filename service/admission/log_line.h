@@ -1,0 +1,25 @@
+// Events of the log as JSON.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_LOG_LINE_H_
+#define PACKHOUSE_SERVICE_ADMISSION_LOG_LINE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "service/admission/event_log.h"
+
+namespace packhouse {
+
+// `text` as a JSON string, in its quotes: ASCII and valid UTF-8, without control characters or
+// line ends. Bytes that are not UTF-8 become U+FFFD. What is longer than `max_bytes` is cut between
+// two characters, and says how long it was: "abc... (1000000 bytes)". Any bytes may come in.
+std::string JsonString(absl::string_view text, size_t max_bytes);
+
+// The members of a JSON object, without its braces: `"event":"x","key":value,...`. Strings are cut
+// as their fields say; numbers that JSON has not are null.
+std::string JsonMembers(absl::string_view event, absl::Span<const LogField> fields);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_LOG_LINE_H_
