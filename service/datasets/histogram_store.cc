@@ -136,34 +136,38 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
     const HistogramKey& key, uint64_t num_graphs, const std::optional<ProducerSequence>& producer,
     absl::Time now, Change change) {
   PH_RETURN_IF_ERROR(CheckKey(key));
+  const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> std::shared_ptr<Entry> {
+    const auto found = entries_.find(key.name);
+    return found == entries_.end() ? nullptr : found->second;
+  };
+  const auto check_room = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+    if (entries_.size() < bounds_.max_histograms) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
+                                                     ", at most ", bounds_.max_histograms));
+  };
   std::shared_ptr<Entry> entry;
-  bool created = false;
   {
     absl::MutexLock lock(&mutex_);
-    const auto found = entries_.find(key.name);
-    if (found != entries_.end()) {
-      entry = found->second;
-    } else if (entries_.size() >= bounds_.max_histograms) {
-      return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
-                                                       ", at most ", bounds_.max_histograms));
-    } else {
-      entry = std::make_shared<Entry>(key, now);
-      entries_.emplace(key.name, entry);
-      created = true;
-    }
+    entry = find();
+    if (entry == nullptr) PH_RETURN_IF_ERROR(check_room());
   }
-  PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
-  absl::StatusOr<CountedGraphs> counted = Apply(*entry, num_graphs, producer, now, change);
-  if (!counted.ok() && created) {
+  if (entry == nullptr) {
+    // A new one is seen by others only when this change is in it: one that is refused leaves
+    // nothing to take back, which somebody else may have begun to count in.
+    const auto created = std::make_shared<Entry>(key, now);
+    absl::StatusOr<CountedGraphs> counted = Apply(*created, num_graphs, producer, now, change);
+    if (!counted.ok()) return counted;
     absl::MutexLock lock(&mutex_);
-    const auto found = entries_.find(key.name);
-    // Unless somebody else has counted in it meanwhile.
-    if (found != entries_.end() && found->second == entry) {
-      absl::MutexLock entry_lock(&entry->mutex);
-      if (NumDistinct(entry->histogram) == 0) entries_.erase(found);
+    entry = find();
+    if (entry == nullptr) {
+      PH_RETURN_IF_ERROR(check_room());
+      entries_.emplace(key.name, created);
+      return counted;
     }
   }
-  return counted;
+  // It was there, or another call's was sooner.
+  PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
+  return Apply(*entry, num_graphs, producer, now, change);
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Observe(

@@ -111,8 +111,8 @@ class HistogramStore {
                                       const std::optional<ProducerSequence>& producer,
                                       absl::Time now, Change change);
 
-  // The same on the histogram that `key` names, which is created if need be, and goes again if the
-  // change is refused.
+  // The same on the histogram that `key` names, which is created if need be and the change is not
+  // refused. `change` may be run on a histogram that nobody will see, and then again.
   template <typename Change>
   absl::StatusOr<CountedGraphs> ApplyTo(const HistogramKey& key, uint64_t num_graphs,
                                         const std::optional<ProducerSequence>& producer,

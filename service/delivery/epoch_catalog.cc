@@ -56,9 +56,12 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
 }
 
 void EpochCatalog::Forget(absl::string_view dataset) {
-  epochs_.Drop(PrefixOf(dataset));
-  plans_.Drop(PrefixOf(dataset));
+  // In this order: an epoch in the making has its slot before its plan, and its plan before it gets
+  // its reader. Who has got the reader by now is found by the next two; who has not opens it anew,
+  // which fails.
   readers_.Drop(PrefixOf(dataset));
+  plans_.Drop(PrefixOf(dataset));
+  epochs_.Drop(PrefixOf(dataset));
 }
 
 }  // namespace packhouse

@@ -28,7 +28,8 @@ class EpochCatalog {
   // seconds for the first epoch of a plan.
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(const EpochRequest& request);
 
-  // To be called when a data set was deleted: its space comes back when the last load has ended.
+  // To be called when a data set was deleted: its space comes back when the last load has ended,
+  // and so have the calls of Prepare() that were under way.
   void Forget(absl::string_view dataset);
 
   const EpochBounds& bounds() const { return bounds_; }

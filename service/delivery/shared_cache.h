@@ -44,16 +44,23 @@ class SharedCache {
     if (!made.ok()) return made;
     slot->value = *made;
     absl::MutexLock lock(&mutex_);
+    // Dropped while it was made: for who waits for it, and nobody else.
+    if (const auto found = slots_.find(key); found == slots_.end() || found->second != slot) {
+      return made;
+    }
     recent_.emplace_back(key, *made);
     if (recent_.size() > capacity_) recent_.pop_front();
     RemoveDeadSlots();
     return made;
   }
 
-  // Forgets all values whose keys begin so, but for those who hold them.
+  // Forgets all values whose keys begin so, those that are in the making too: who holds one or
+  // waits for one has it, and the next to ask makes it anew.
   void Drop(absl::string_view prefix) {
     std::deque<std::pair<std::string, Pointer>> dropped;  // Destroyed without the lock.
     absl::MutexLock lock(&mutex_);
+    auto slot = slots_.lower_bound(std::string(prefix));
+    while (slot != slots_.end() && absl::StartsWith(slot->first, prefix)) slot = slots_.erase(slot);
     const auto kept = std::stable_partition(recent_.begin(), recent_.end(), [&](const auto& entry) {
       return !absl::StartsWith(entry.first, prefix);
     });

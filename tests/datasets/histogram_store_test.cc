@@ -1,5 +1,6 @@
 #include "service/datasets/histogram_store.h"
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
@@ -64,6 +66,59 @@ TEST_F(HistogramStoreTest, ObservationsAddUp) {
   EXPECT_EQ(snapshot.histogram.num_distinct(), 2);
   EXPECT_EQ(snapshot.histogram.CountOf({{1, 2}}), 2);
   EXPECT_EQ(snapshot.histogram.CountOf({{3, 4}}), 11);
+}
+
+// What an OK says was counted is there, though the call that came first to the name was refused
+// meanwhile: what it had made must not go again with what others counted in it.
+TEST(HistogramStoreLawTest, WhatIsCountedStaysWhateverElseIsRefused) {
+  constexpr size_t kBound = 2000;
+  HistogramStore store({.max_histograms = 1000, .max_distinct = kBound, .max_producers = 2});
+  std::vector<uint32_t> too_many;
+  for (uint32_t i = 0; i <= kBound; ++i) too_many.insert(too_many.end(), {i, i});
+  const SizeTable refused = TableOf(too_many);
+  const SizeTable accepted = TableOf({1, 2});
+  for (int round = 0; round < 200; ++round) {
+    const std::string name = absl::StrCat("h", round);
+    std::atomic<int> num_ready = 0;
+    const auto together = [&] {
+      ++num_ready;
+      while (num_ready != 3) std::this_thread::yield();
+    };
+    std::thread first([&] {
+      together();
+      EXPECT_THAT(store.Observe(Key(name), refused, {}, kNow),
+                  StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("distinct")));
+    });
+    std::atomic<uint64_t> num_counted = 0;
+    const auto count = [&] {
+      together();
+      PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
+                              store.Observe(Key(name), accepted, {}, kNow));
+      num_counted += counted.counted;
+    };
+    std::thread second(count);
+    std::thread third(count);
+    first.join();
+    second.join();
+    third.join();
+    PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store.Get(name, kNow));
+    ASSERT_EQ(num_counted, 2U);
+    ASSERT_EQ(snapshot.histogram.num_graphs(), 2U) << name;
+  }
+}
+
+// A refused call creates nothing that anybody sees, even for a moment.
+TEST(HistogramStoreLawTest, ARefusedCallIsNeverSeen) {
+  HistogramStore store({.max_histograms = 3, .max_distinct = 4, .max_producers = 2});
+  std::atomic<bool> is_done = false;
+  std::thread refused([&] {
+    for (int i = 0; i < 2000; ++i) {
+      EXPECT_FALSE(store.Observe(Key("a"), TableOf({1, 1}), From("worker", 0), kNow).ok());
+    }
+    is_done = true;
+  });
+  while (!is_done) EXPECT_EQ(store.num_histograms(), 0U);
+  refused.join();
 }
 
 TEST_F(HistogramStoreTest, AnEmptyTableCreatesTheHistogram) {

@@ -1,6 +1,7 @@
 #include "service/delivery/epoch_plan.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -10,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "service/collation/uncollate.h"
 #include "service/delivery/epoch_catalog.h"
+#include "service/sizes/status_macros.h"
 #include "tests/delivery/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -430,6 +432,81 @@ TEST(EpochCatalogTest, ADataSetThatIsMadeAnewIsAnother) {
   PH_ASSERT_OK_AND_ASSIGN(const auto second, catalog.Prepare(DatasetWorld::Request()));
   EXPECT_EQ(second->identity().num_batches(), 0);
   EXPECT_NE(first->identity().dataset_version, second->identity().dataset_version);
+}
+
+// A store whose readers take their time: others get a turn before and after one is opened.
+class InterruptedStore final : public DatasetStore {
+ public:
+  explicit InterruptedStore(DatasetStore* store) : store_(store) {}
+
+  std::function<void()> before_open = [] {};
+  std::function<void()> after_open = [] {};
+  // The latest that was opened.
+  mutable std::weak_ptr<const DatasetReader> opened;
+
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    before_open();
+    PH_ASSIGN_OR_RETURN(auto reader, store_->OpenReader(name));
+    opened = reader;
+    after_open();
+    return reader;
+  }
+  absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
+                                     const DatasetOptions& options) override {
+    return store_->Create(name, schema, options);
+  }
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override {
+    return store_->AppendTo(target, chunk, group_ids, producer);
+  }
+  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override { return store_->Seal(name); }
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    return store_->Get(name);
+  }
+  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
+    return store_->GetHistogram(name);
+  }
+  absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
+    return store_->List(page_size, page_token);
+  }
+  absl::Status Delete(absl::string_view name) override { return store_->Delete(name); }
+  absl::StatusOr<VerifyReport> Verify(
+      absl::string_view name,
+      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
+    return store_->Verify(name, progress);
+  }
+
+ private:
+  DatasetStore* const store_;
+};
+
+// A data set that is deleted while an epoch of it is planned: nothing keeps its bytes once who
+// asked for the epoch has let go of it, however few plans are made afterwards.
+TEST(EpochCatalogTest, WhatIsDeletedWhileItIsPlannedIsNotKept) {
+  for (const bool reader_was_open : {false, true}) {
+    SCOPED_TRACE(reader_was_open);
+    DatasetWorld world(40);
+    world.Seal();
+    InterruptedStore store(&world.store());
+    EpochCatalog catalog(&store, EpochBounds());
+    const auto remove = [&] {
+      EXPECT_THAT(store.Delete("graphs"), IsOk());
+      catalog.Forget("graphs");
+    };
+    (reader_was_open ? store.after_open : store.before_open) = remove;
+    {
+      const auto epoch = catalog.Prepare(DatasetWorld::Request());
+      if (reader_was_open) {
+        ASSERT_THAT(epoch, IsOk());
+        EXPECT_THAT((*epoch)->Build(0), IsOk());
+      } else {
+        EXPECT_THAT(epoch, StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
+      }
+    }
+    EXPECT_TRUE(store.opened.expired());
+  }
 }
 
 }  // namespace

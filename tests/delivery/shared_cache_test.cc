@@ -51,6 +51,21 @@ TEST(SharedCacheTest, DropsByPrefix) {
   EXPECT_FALSE(b.expired());
 }
 
+// A value that is dropped while it is made is for who waits for it; it is not kept, and not found.
+TEST(SharedCacheTest, WhatIsDroppedInTheMakingIsNotKept) {
+  Cache cache(8);
+  PH_ASSERT_OK_AND_ASSIGN(Cache::Pointer held, cache.Get("a/1", [&] {
+    cache.Drop("a/");
+    return Make(1);
+  }));
+  EXPECT_EQ(*held, 1);
+  PH_ASSERT_OK_AND_ASSIGN(const Cache::Pointer anew, cache.Get("a/1", [] { return Make(2); }));
+  EXPECT_EQ(*anew, 2);
+  const std::weak_ptr<const int> dropped = held;
+  held = nullptr;
+  EXPECT_TRUE(dropped.expired());
+}
+
 TEST(SharedCacheTest, ManyWhoAskAtOnceShareOneValue) {
   Cache cache(4);
   std::atomic<int> made = 0;
