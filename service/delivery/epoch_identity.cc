@@ -67,6 +67,10 @@ absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& oth
 
 absl::Status CheckIdentity(const EpochIdentity& identity) {
   if (identity.key.job.empty()) return absl::InvalidArgumentError("epoch: without a job name");
+  return CheckBatchCounts(identity);
+}
+
+absl::Status CheckBatchCounts(const EpochIdentity& identity) {
   if (identity.profiles.empty() || identity.profiles.size() > kMaxProfiles) {
     return absl::InvalidArgumentError(absl::StrCat("epoch: ", identity.profiles.size(),
                                                    " profiles, must be 1 to ", kMaxProfiles));

@@ -12,7 +12,7 @@
 
 namespace packhouse {
 
-// Which epoch of which job.
+// Which epoch of which job. An evaluation's epoch has no job.
 struct EpochKey {
   std::string job;
   uint64_t epoch = 0;
@@ -56,8 +56,11 @@ struct EpochIdentity {
 absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& other,
                             absl::string_view what);
 
-// INVALID_ARGUMENT for no job name, no profiles or more than 16, or 2^32 batches or more.
+// INVALID_ARGUMENT for no job name, or as CheckBatchCounts().
 absl::Status CheckIdentity(const EpochIdentity& identity);
+// Of an epoch that may have no job. INVALID_ARGUMENT for no profiles or more than 16, or 2^32
+// batches or more.
+absl::Status CheckBatchCounts(const EpochIdentity& identity);
 
 void WriteIdentity(const EpochIdentity& identity, RecordWriter& writer);
 // Fails as the reader does, or with CheckIdentity once the reader has finished.

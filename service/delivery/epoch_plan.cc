@@ -452,7 +452,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   }
   identity.options =
       absl::StrCat(request.Words(), "; plan ", plan->receipt_, "; rules ", kRulesVersion);
-  PH_RETURN_IF_ERROR(CheckIdentity(identity));
+  PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   return std::shared_ptr<const PreparedEpoch>(new PreparedEpoch(
       std::move(plan), std::move(batches), std::move(identity), bounds, request.whole_graphs));
 }

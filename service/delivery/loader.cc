@@ -67,27 +67,10 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
       event.kind = LoadEvent::Kind::kWait;
       return event;
     }
-    const Dealing& dealing = delivery.table()->dealing();
-    event.kind = LoadEvent::Kind::kBatch;
-    event.number = lease.batch;
-    event.place = lease.place;
-    event.is_padding = dealing.IsPadding(lease.batch);
+    event = BatchEventAt(delivery.table()->dealing(), *epoch_, lease.place);
     event.is_redelivered = lease.redelivered;
-    event.profile = lane_;
-    if (dealing.sharing().ranked()) {
-      event.profile = dealing.sharing().profile_of_rank[lane_];
-      event.graphs_of_step =
-          SharesOfStep(dealing, lease.place.position,
-                       [this](uint64_t batch) { return epoch_->NumGraphs(batch); })
-              .front()
-              .graphs_of_step;
-    }
   }
-  if (event.is_padding) {
-    PH_ASSIGN_OR_RETURN(event.built, epoch_->BuildPadding(event.profile));
-  } else {
-    PH_ASSIGN_OR_RETURN(event.built, epoch_->Build(event.number));
-  }
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
   return event;
 }
 
@@ -242,6 +225,12 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
   }
   RunAll(wakes);
   return session;
+}
+
+absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest& request,
+                                                             EvaluationRequest evaluation) {
+  PH_ASSIGN_OR_RETURN(auto prepared, catalog_->Prepare(request));
+  return Evaluation::Open(std::move(prepared), std::move(evaluation));
 }
 
 void Loader::WakeWaiting(const OpenEpoch& epoch, Wakes& wakes) {

@@ -29,8 +29,10 @@
 #include "service/delivery/epoch_delivery.h"
 #include "service/delivery/epoch_plan.h"
 #include "service/delivery/epoch_request.h"
+#include "service/delivery/evaluation.h"
 #include "service/delivery/job_ledger.h"
 #include "service/delivery/lease_table.h"
+#include "service/delivery/load_event.h"
 
 namespace packhouse {
 
@@ -55,23 +57,6 @@ struct LoadStart {
   uint64_t num_steps_done = 0;
 };
 
-struct LoadEvent {
-  enum class Kind {
-    kBatch,
-    kWait,  // Nothing until the session is woken.
-    kEnd,   // Every batch of the lane is done.
-  };
-  Kind kind = Kind::kEnd;
-  // The rest for kBatch only.
-  uint64_t number = 0;
-  Place place = {};
-  size_t profile = 0;
-  bool is_padding = false;
-  bool is_redelivered = false;
-  uint64_t graphs_of_step = 0;  // Ranked only.
-  BuiltBatch built;
-};
-
 class Loader;
 
 // One stream of one worker. Thread-compatible; the loader must outlive it.
@@ -91,11 +76,6 @@ class LoadSession {
   // Whether Next() would wait now for somebody who has something to write to the log. A guess: it
   // may have changed by then.
   bool MayBlock() const;
-
-  // Of the shape of a batch that Next() gave.
-  absl::Span<const uint64_t> Capacities(const LoadEvent& event) const {
-    return epoch_->plan().shapes(event.profile)[event.built.shape].capacities;
-  }
 
  private:
   friend class Loader;
@@ -144,6 +124,11 @@ class Loader {
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(EpochRequest request, JoinRequest join,
                                                     size_t max_in_flight,
                                                     std::function<void()> wake);
+
+  // One pass over an epoch of which nothing is kept; the request's job may be empty. Errors as
+  // EpochCatalog::Prepare and Evaluation::Open.
+  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
+                                                       EvaluationRequest evaluation);
 
   // As EpochDelivery; NOT_FOUND if there is no such epoch. Acknowledgements that come at the same
   // time share a commit of the log.

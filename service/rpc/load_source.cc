@@ -4,6 +4,17 @@
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
+namespace {
+
+LoadReply BatchOf(const PreparedEpoch& epoch, LoadEvent event, PackObserver& observer) {
+  LoadReply reply;
+  if (!event.is_padding) observer.OnBatch(event.built.batch, CapacitiesOf(epoch, event));
+  LoadedBatchToWire(event, epoch.identity().key.epoch, *reply.message.mutable_batch());
+  reply.TakeTensors(std::move(event.built.batch));
+  return reply;
+}
+
+}  // namespace
 
 absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
@@ -28,10 +39,24 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   }
   state_ = State::kDelivering;
   leased_();
-  if (!event.is_padding) observer_->OnBatch(event.built.batch, session_->Capacities(event));
-  LoadedBatchToWire(event, session_->epoch().identity().key.epoch, *response.mutable_batch());
-  reply.TakeTensors(std::move(event.built.batch));
-  return reply;
+  return BatchOf(session_->epoch(), std::move(event), *observer_);
+}
+
+absl::StatusOr<std::optional<LoadReply>> EvaluationSource::Next() {
+  if (state_ == State::kEnded) return std::nullopt;
+  LoadReply reply;
+  if (state_ == State::kNew) {
+    state_ = State::kDelivering;
+    EvaluationOpenedToWire(*evaluation_, *reply.message.mutable_opened());
+    return reply;
+  }
+  PH_ASSIGN_OR_RETURN(LoadEvent event, evaluation_->Next());
+  if (event.kind == LoadEvent::Kind::kEnd) {
+    state_ = State::kEnded;
+    reply.message.mutable_end_of_epoch()->set_num_steps(evaluation_->num_steps());
+    return reply;
+  }
+  return BatchOf(evaluation_->epoch(), std::move(event), *observer_);
 }
 
 }  // namespace packhouse::rpc

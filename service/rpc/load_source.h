@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "packhouse/v1/loader.pb.h"
+#include "service/delivery/evaluation.h"
 #include "service/delivery/loader.h"
 #include "service/delivery/pack_observer.h"
 #include "service/rpc/batch_reply.h"
@@ -18,7 +19,7 @@ namespace packhouse::rpc {
 
 using LoadReply = BatchReply<v1::LoadResponse>;
 
-// `opened`, batches, `end_of_epoch`. The pointees must outlive the source.
+// A worker's stream: `opened`, batches, `end_of_epoch`. The pointees must outlive the source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
   // `leased` is called after each batch: leases may expire.
@@ -44,6 +45,26 @@ class LoadSource final : public ResponseSource<LoadReply> {
   const std::unique_ptr<LoadSession> session_;
   const std::unique_ptr<PackObserver> observer_;
   const std::function<void()> leased_;
+  State state_ = State::kNew;
+};
+
+// The same for an evaluation. Never waits but for the client to read.
+class EvaluationSource final : public ResponseSource<LoadReply> {
+ public:
+  EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer)
+      : evaluation_(std::move(evaluation)), observer_(std::move(observer)) {}
+  ~EvaluationSource() override { observer_->OnPending(0, 0); }
+
+  EvaluationSource(const EvaluationSource&) = delete;
+  EvaluationSource& operator=(const EvaluationSource&) = delete;
+
+  absl::StatusOr<std::optional<LoadReply>> Next() override;
+
+ private:
+  enum class State { kNew, kDelivering, kEnded };
+
+  const std::unique_ptr<Evaluation> evaluation_;
+  const std::unique_ptr<PackObserver> observer_;
   State state_ = State::kNew;
 };
 

@@ -21,9 +21,8 @@ absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetS
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
-                                                  const DatasetStore& datasets, Loader& loader,
+                                                  EpochRequest epoch, Loader& loader,
                                                   std::function<void()> wake) {
-  PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets));
   PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch));
   PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
   return loader.Load(std::move(epoch), std::move(join), max_in_flight, std::move(wake));
@@ -84,7 +83,14 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(
       [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink)
           -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
         if (loader_ == nullptr) return NoDataFolder();
-        PH_ASSIGN_OR_RETURN(auto session, Join(parsed, *datasets_, *loader_, sink.Waker()));
+        PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(parsed.epoch(), *datasets_));
+        if (parsed.has_evaluation()) {
+          PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
+          PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps)));
+          auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
+          return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer));
+        }
+        PH_ASSIGN_OR_RETURN(auto session, Join(parsed, std::move(epoch), *loader_, sink.Waker()));
         auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
         return std::make_unique<LoadSource>(context_.clock, std::move(session), std::move(observer),
                                             [timer = timer_] { timer->Arm(); });

@@ -117,7 +117,7 @@ absl::Status CheckJobName(absl::string_view job) {
 
 absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
                                                   const GraphSchema& schema) {
-  PH_RETURN_IF_ERROR(CheckJobName(wire.job()));
+  if (!wire.job().empty()) PH_RETURN_IF_ERROR(CheckJobName(wire.job()));
   EpochRequest request;
   request.dataset = wire.dataset();
   request.key = {wire.job(), wire.epoch()};
@@ -160,6 +160,7 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
 
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
                                                 const EpochRequest& epoch) {
+  PH_RETURN_IF_ERROR(CheckJobName(epoch.key.job));
   JoinRequest join;
   switch (wire.sharing_case()) {
     case v1::LoadRequest::kRanked: {
@@ -173,6 +174,7 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
       join.worker = wire.dynamic().worker();
       PH_RETURN_IF_ERROR(CheckLength("dynamic.worker", join.worker));
       break;
+    case v1::LoadRequest::kEvaluation:
     case v1::LoadRequest::SHARING_NOT_SET:
       return absl::InvalidArgumentError("the request carries neither 'ranked' nor 'dynamic'");
   }
@@ -183,6 +185,26 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
     PH_ASSIGN_OR_RETURN(join.cursor, DecodeCursor(wire.cursor()));
   }
   return join;
+}
+
+absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire,
+                                                     const EpochRequest& epoch) {
+  const auto must_be_unset = [](absl::string_view field) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": must be unset for an evaluation, of which nothing is kept"));
+  };
+  if (!epoch.key.job.empty()) return must_be_unset("epoch.job");
+  if (wire.max_in_flight() != 0) return must_be_unset("max_in_flight");
+  if (!wire.attempt().empty()) return must_be_unset("attempt");
+  if (wire.has_generation()) return must_be_unset("generation");
+  if (!wire.cursor().empty()) return must_be_unset("cursor");
+  EvaluationRequest request;
+  v1::Ranked ranked = wire.evaluation().ranked();
+  if (!wire.evaluation().has_ranked()) ranked.set_num_ranks(1);
+  PH_ASSIGN_OR_RETURN(request.sharing, RankedFromWire(ranked, epoch));
+  request.rank = ranked.rank();
+  request.first_step = wire.evaluation().first_step();
+  return request;
 }
 
 absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
@@ -241,6 +263,13 @@ void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
   wire.set_num_steps(start.num_steps);
   wire.set_num_steps_done(start.num_steps_done);
   wire.set_cursor(start.join.cursor);
+}
+
+void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire) {
+  EpochToWire(evaluation.epoch(), EpochProgress(), *wire.mutable_epoch());
+  GraphSchemaToWire(evaluation.epoch().plan().schema(), *wire.mutable_schema());
+  wire.set_num_steps(evaluation.num_steps());
+  wire.set_num_steps_done(evaluation.first_step());
 }
 
 void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire) {

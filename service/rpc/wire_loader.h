@@ -12,6 +12,7 @@
 #include "service/delivery/epoch_delivery.h"
 #include "service/delivery/epoch_plan.h"
 #include "service/delivery/epoch_request.h"
+#include "service/delivery/evaluation.h"
 #include "service/delivery/loader.h"
 #include "service/graphs/graph_schema.h"
 
@@ -24,17 +25,21 @@ inline constexpr size_t kMaxJobNameLength = 128;
 
 absl::Status CheckJobName(absl::string_view job);
 
-// `schema` is the data set's.
+// `schema` is the data set's. The job may be empty, else its name is checked.
 absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
                                                   const GraphSchema& schema);
 
 // How a worker comes in, without its session; `epoch` is what it asks for.
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
                                                 const EpochRequest& epoch);
+// An evaluation, of an epoch without a job; `wire` says that it is one.
+absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire,
+                                                     const EpochRequest& epoch);
 absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
 void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
+void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire);
 // All but the tensors (batch_reply.h). `epoch` is the epoch's number.
 void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire);
 

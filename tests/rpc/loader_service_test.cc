@@ -240,6 +240,86 @@ TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {
   EXPECT_EQ(server_->delivery().num_sessions, 0);
 }
 
+// An evaluation is one pass of which nothing is kept, and the same bytes as often as it is asked
+// for.
+TEST_P(LoaderServiceTest, EvaluatesWithoutALedger) {
+  Start();
+  v1::LoadRequest request;
+  *request.mutable_epoch() = Spec();
+  request.mutable_epoch()->clear_job();
+  request.mutable_evaluation();
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, GetEpoch(request.epoch()));
+  std::vector<std::string> first;
+  for (int pass = 0; pass < 2; ++pass) {
+    LoadCall call(*stub_, request);
+    ASSERT_TRUE(call.Read());
+    EXPECT_EQ(call.opened().generation(), 0);
+    EXPECT_EQ(call.opened().cursor(), "");
+    EXPECT_EQ(call.opened().num_steps(), epoch.num_batches());
+    std::vector<uint64_t> ids;
+    std::vector<std::string> batches;
+    bool ended = false;
+    while (const auto response = call.Read()) {
+      if (response->has_end_of_epoch()) {
+        ended = true;
+        EXPECT_EQ(response->end_of_epoch().num_steps(), epoch.num_batches());
+        continue;
+      }
+      const std::vector<uint64_t> own = IdsOf(response->batch());
+      ids.insert(ids.end(), own.begin(), own.end());
+      batches.push_back(response->batch().SerializeAsString());
+    }
+    EXPECT_TRUE(ended);
+    EXPECT_THAT(call.End(), IsOk());
+    ExpectAllOnce(ids);
+    if (pass == 0) first = batches;
+    EXPECT_EQ(batches, first);
+  }
+  // What is left of it, as after a lost stream.
+  request.mutable_evaluation()->set_first_step(epoch.num_batches() - 1);
+  {
+    LoadCall call(*stub_, request);
+    ASSERT_TRUE(call.Read());
+    EXPECT_EQ(call.opened().num_steps_done(), epoch.num_batches() - 1);
+    EXPECT_EQ(call.ReadBatch().SerializeAsString(), first.back());
+    EXPECT_TRUE(call.Read()->has_end_of_epoch());
+  }
+  EXPECT_EQ(server_->delivery().num_epochs, 0);
+  EXPECT_EQ(server_->delivery().totals.leased, 0);
+}
+
+TEST_P(LoaderServiceTest, EvaluationsTakeNothingThatIsKept) {
+  Start();
+  v1::LoadRequest request;
+  *request.mutable_epoch() = Spec();
+  request.mutable_evaluation();
+  EXPECT_THAT(StatusOfLoad(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("epoch.job: must be unset")));
+  request.mutable_epoch()->clear_job();
+  v1::LoadRequest bad = request;
+  bad.set_cursor("abc");
+  EXPECT_THAT(StatusOfLoad(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cursor: must be unset")));
+  bad = request;
+  bad.set_max_in_flight(3);
+  EXPECT_THAT(StatusOfLoad(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("max_in_flight")));
+  bad = request;
+  bad.mutable_evaluation()->mutable_ranked()->set_rank(2);
+  bad.mutable_evaluation()->mutable_ranked()->set_num_ranks(2);
+  EXPECT_THAT(StatusOfLoad(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2 of 2")));
+  bad = request;
+  bad.mutable_evaluation()->set_first_step(1000);
+  EXPECT_THAT(StatusOfLoad(bad),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("first_step: 1000")));
+  // A job without a name is no evaluation.
+  bad = request;
+  bad.mutable_ranked()->set_num_ranks(1);
+  EXPECT_THAT(StatusOfLoad(bad),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("job: ''")));
+}
+
 TEST_P(LoaderServiceTest, OpenedAndBatchesSayWhatTheyAre) {
   Start();
   PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, GetEpoch(Spec()));

@@ -1,0 +1,33 @@
+#include "service/delivery/load_event.h"
+
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+
+LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const Place& place) {
+  LoadEvent event;
+  event.kind = LoadEvent::Kind::kBatch;
+  event.number = dealing.BatchAt(place);
+  event.place = place;
+  event.is_padding = dealing.IsPadding(event.number);
+  event.profile = place.lane;
+  if (dealing.sharing().ranked()) {
+    event.profile = dealing.sharing().profile_of_rank[place.lane];
+    event.graphs_of_step = SharesOfStep(dealing, place.position,
+                                        [&epoch](uint64_t batch) { return epoch.NumGraphs(batch); })
+                               .front()
+                               .graphs_of_step;
+  }
+  return event;
+}
+
+absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event) {
+  if (event.is_padding) {
+    PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.profile));
+  } else {
+    PH_ASSIGN_OR_RETURN(event.built, epoch.Build(event.number));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

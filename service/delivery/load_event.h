@@ -1,0 +1,45 @@
+// What a stream of an epoch's batches gives, one by one.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_LOAD_EVENT_H_
+#define PACKHOUSE_SERVICE_DELIVERY_LOAD_EVENT_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "service/delivery/dealing.h"
+#include "service/delivery/epoch_plan.h"
+
+namespace packhouse {
+
+struct LoadEvent {
+  enum class Kind {
+    kBatch,
+    kWait,  // Nothing until the stream is woken.
+    kEnd,   // Every batch of the lane is done; of an evaluation: was given.
+  };
+  Kind kind = Kind::kEnd;
+  // The rest for kBatch only.
+  uint64_t number = 0;
+  Place place = {};
+  size_t profile = 0;
+  bool is_padding = false;
+  bool is_redelivered = false;
+  uint64_t graphs_of_step = 0;  // Ranked only.
+  BuiltBatch built;
+};
+
+// The batch at a place of the dealing, still without its contents. O(ranks).
+LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const Place& place);
+
+// Builds its contents. Errors and cost as PreparedEpoch::Build.
+absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event);
+
+// Of the shape of a batch whose contents are built.
+inline absl::Span<const uint64_t> CapacitiesOf(const PreparedEpoch& epoch, const LoadEvent& event) {
+  return epoch.plan().shapes(event.profile)[event.built.shape].capacities;
+}
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_LOAD_EVENT_H_

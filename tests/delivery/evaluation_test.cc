@@ -1,0 +1,98 @@
+#include "service/delivery/evaluation.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/delivery/epoch_catalog.h"
+#include "tests/delivery/dataset_worlds.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EvaluationTest : public ::testing::Test {
+ protected:
+  EvaluationTest() { dataset_.Seal(); }
+
+  // The epoch has no job.
+  absl::StatusOr<std::unique_ptr<Evaluation>> Open(EvaluationRequest request) {
+    EpochRequest epoch = DatasetWorld::Request();
+    epoch.key.job.clear();
+    auto prepared = catalog_.Prepare(epoch);
+    if (!prepared.ok()) return prepared.status();
+    return Evaluation::Open(*std::move(prepared), std::move(request));
+  }
+
+  static std::vector<LoadEvent> All(Evaluation& evaluation) {
+    std::vector<LoadEvent> events;
+    for (;;) {
+      auto event = evaluation.Next();
+      EXPECT_THAT(event, IsOk());
+      if (!event.ok() || event->kind != LoadEvent::Kind::kBatch) return events;
+      events.push_back(*std::move(event));
+    }
+  }
+
+  DatasetWorld dataset_{60};
+  EpochCatalog catalog_{&dataset_.store(), EpochBounds()};
+};
+
+// Every graph once over all ranks; each rank as many steps.
+TEST_F(EvaluationTest, RanksTogetherGetEveryGraphOnce) {
+  for (const uint32_t ranks : {1, 2, 3, 7}) {
+    std::vector<uint64_t> ids;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto evaluation, Open({Sharing::Ranked(ranks), rank, 0}));
+      const std::vector<LoadEvent> events = All(*evaluation);
+      EXPECT_EQ(events.size(), evaluation->num_steps());
+      for (const LoadEvent& event : events) {
+        const auto& own = event.built.batch.graph_ids;
+        EXPECT_EQ(event.is_padding, own.empty());
+        ids.insert(ids.end(), own.begin(), own.end());
+      }
+      EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kEnd);
+    }
+    std::sort(ids.begin(), ids.end());
+    ASSERT_EQ(ids.size(), 60U);
+    for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], 1000 + i);
+  }
+}
+
+// From whichever step: what comes is the rest of the whole, bytes and numbers.
+TEST_F(EvaluationTest, FromAnyStepTheRestIsTheSame) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto whole, Open({Sharing::Ranked(2), 1, 0}));
+  const std::vector<LoadEvent> all = All(*whole);
+  for (uint64_t first = 0; first <= all.size(); ++first) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto rest, Open({Sharing::Ranked(2), 1, first}));
+    const std::vector<LoadEvent> events = All(*rest);
+    ASSERT_EQ(events.size(), all.size() - first);
+    for (size_t i = 0; i < events.size(); ++i) {
+      const LoadEvent& expected = all[first + i];
+      EXPECT_EQ(events[i].number, expected.number);
+      EXPECT_EQ(events[i].place, expected.place);
+      EXPECT_EQ(events[i].graphs_of_step, expected.graphs_of_step);
+      EXPECT_EQ(events[i].built.batch.graph_ids, expected.built.batch.graph_ids);
+      for (size_t t = 0; t < expected.built.batch.tensors.size(); ++t) {
+        EXPECT_EQ(events[i].built.batch.tensors[t].data, expected.built.batch.tensors[t].data);
+      }
+    }
+  }
+  EXPECT_THAT(Open({Sharing::Ranked(2), 1, all.size() + 1}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("evaluation.first_step")));
+}
+
+TEST_F(EvaluationTest, Refuses) {
+  EXPECT_THAT(Open({Sharing::Ranked(2), 2, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2: there are 2")));
+  EXPECT_THAT(Open({Sharing::Dynamic(), 0, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 0: there are 0")));
+}
+
+}  // namespace
+}  // namespace packhouse
