@@ -1,0 +1,384 @@
+#include "client/cpp/loader.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cpp/batch_slices.h"
+#include "client/cpp/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
+#include "grpcpp/generic/generic_stub.h"
+
+namespace packhouse::client {
+namespace {
+
+// The server's, for max_in_flight 0.
+constexpr uint32_t kDefaultInFlight = 16;
+
+}  // namespace
+
+// One call of Load, whose responses come as bytes. Each function but Cancel from one thread; the
+// next response is asked for as soon as the one before is taken.
+class Loader::Stream {
+ public:
+  Stream(const std::shared_ptr<grpc::Channel>& channel, const v1::LoadRequest& request)
+      : stub_(channel), call_(stub_.PrepareCall(&context_, kLoadMethod, &queue_)) {
+    call_->StartCall(this);
+    if (Wait()) {
+      call_->WriteLast(ToByteBuffer(request), grpc::WriteOptions(), this);
+      is_open_ = Wait();
+    }
+    if (is_open_) call_->Read(&response_, this);
+  }
+
+  ~Stream() {
+    context_.TryCancel();
+    while (is_open_) (void)Take();
+    (void)Finish();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) {
+    }
+  }
+
+  // The next response; nothing when the stream has ended, how Finish() tells.
+  std::optional<grpc::ByteBuffer> Take() {
+    if (!is_open_) return std::nullopt;
+    is_open_ = Wait();
+    if (!is_open_) return std::nullopt;
+    grpc::ByteBuffer response;
+    response.Swap(&response_);
+    call_->Read(&response_, this);
+    return response;
+  }
+
+  // Requires that Take() gave nothing.
+  absl::Status Finish() {
+    if (!status_) {
+      grpc::Status status;
+      call_->Finish(&status, this);
+      Wait();
+      status_ = ToAbslStatus(status);
+    }
+    return *status_;
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  bool Wait() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  const std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+  grpc::ByteBuffer response_;
+  bool is_open_ = false;
+  std::optional<absl::Status> status_;
+};
+
+Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
+    : options_(std::move(options)),
+      channel_(std::move(channel)),
+      stub_(v1::LoaderService::NewStub(channel_)),
+      acknowledger_(
+          channel_,
+          [this](const v1::AcknowledgeRequest& request) -> absl::StatusOr<v1::AcknowledgeResponse> {
+            v1::AcknowledgeResponse response;
+            const grpc::Status status = CallOnce([&](grpc::ClientContext& context) {
+              return stub_->Acknowledge(&context, request, &response);
+            });
+            if (!status.ok()) return ToAbslStatus(status);
+            return response;
+          },
+          {options_.spec.job(),
+           std::max(1U,
+                    (options_.max_in_flight == 0 ? kDefaultInFlight : options_.max_in_flight) / 4),
+           options_.retry,
+           // A Next() that waits looks why nothing comes.
+           [this] {
+             const absl::MutexLock lock(&mutex_);
+             if (stream_ != nullptr) stream_->Cancel();
+           }}) {}
+
+Loader::~Loader() { Leave(); }
+
+absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
+  if (ended_) return BatchPointer();
+  if (absl::Status acknowledged = AcknowledgeCurrent(); !acknowledged.ok()) return acknowledged;
+  while (!is_last_given_ && !HasAll()) {
+    absl::StatusOr<BatchPointer> received = Receive();
+    if (!received.ok()) return received;
+    if (*received != nullptr) {
+      if (!TakeUp((*received)->view)) continue;
+      if (options_.acknowledges_itself) current_ = (*received)->lease;
+      return received;
+    }
+    if (is_last_given_) break;
+  }
+  if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
+  Leave();
+  ended_ = true;
+  return BatchPointer();
+}
+
+absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
+  Retrier retrier(channel_, options_.retry);
+  for (;;) {
+    // Else a worker that was rolled back might wait for ever.
+    if (absl::Status checked = acknowledger_.Check(); !checked.ok()) return checked;
+    absl::StatusOr<BatchPointer> received = ReceiveOnce();
+    if (received.ok()) return received;
+    Leave();
+    if (absl::Status checked = acknowledger_.Check(); !checked.ok()) return checked;
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (cancelled_) return absl::CancelledError("the loader was cancelled");
+    }
+    if (!retrier.WaitAfter(received.status())) return received;
+  }
+}
+
+absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
+  std::shared_ptr<Stream> stream;
+  {
+    const absl::MutexLock lock(&mutex_);
+    stream = stream_;
+  }
+  if (stream == nullptr) {
+    stream = std::make_shared<Stream>(channel_, MakeRequest());
+    const absl::MutexLock lock(&mutex_);
+    stream_ = stream;
+    if (cancelled_) stream_->Cancel();
+  }
+  const std::optional<grpc::ByteBuffer> response = stream->Take();
+  if (!response) {
+    absl::Status status = stream->Finish();
+    if (status.ok()) return absl::UnavailableError("the stream ended before the epoch did");
+    return status;
+  }
+  absl::StatusOr<std::optional<BatchView>> view = ViewLoadResponse(*response);
+  if (!view.ok()) return view.status();
+  if (view->has_value()) {
+    if (!opened_) return absl::InternalError("the server sent a batch before `opened`");
+    const BatchLease lease = {epoch(), opened_->generation(), session_, (*view)->id()};
+    return std::make_shared<const LoadedBatch>(LoadedBatch{*std::move(*view), lease});
+  }
+  v1::LoadResponse message;
+  if (absl::Status parsed = ParseMessage(*response, message); !parsed.ok()) return parsed;
+  if (message.has_end_of_epoch()) is_last_given_ = true;
+  if (!message.has_opened()) return BatchPointer();
+  session_ = message.opened().session();
+  if (opened_) return BatchPointer();
+  attempt_is_used_ = true;
+  opened_ = std::move(*message.mutable_opened());
+  const absl::MutexLock lock(&mutex_);
+  num_left_ = opened_->num_steps() - opened_->num_steps_done();
+  next_given_step_ = opened_->num_steps_done();
+  return BatchPointer();
+}
+
+v1::LoadRequest Loader::MakeRequest() const {
+  v1::LoadRequest request;
+  *request.mutable_epoch() = options_.spec;
+  if (options_.dynamic) {
+    *request.mutable_dynamic() = *options_.dynamic;
+  } else {
+    *request.mutable_ranked() = options_.ranked;
+  }
+  request.set_max_in_flight(options_.max_in_flight);
+  request.set_attempt(options_.attempt);
+  if (opened_) {
+    request.set_generation(opened_->generation());
+  } else {
+    request.set_cursor(start_cursor_);
+  }
+  return request;
+}
+
+absl::Status Loader::Open() {
+  while (!opened_) {
+    const absl::StatusOr<BatchPointer> received = Receive();
+    if (!received.ok()) return received.status();
+  }
+  return absl::OkStatus();
+}
+
+void Loader::Leave() {
+  std::shared_ptr<Stream> left;  // Ends, if at all, without the lock.
+  const absl::MutexLock lock(&mutex_);
+  left.swap(stream_);
+}
+
+void Loader::Forget() {
+  opened_.reset();
+  is_last_given_ = false;
+  ended_ = false;
+  current_.reset();
+  const absl::MutexLock lock(&mutex_);
+  given_.clear();
+  held_.clear();
+  num_left_ = 0;
+  next_given_step_ = 0;
+  last_acknowledged_step_.reset();
+}
+
+bool Loader::TakeUp(const BatchView& view) {
+  const absl::MutexLock lock(&mutex_);
+  if (!given_.insert(view.id()).second) return false;
+  held_.emplace(view.id(), view.step());
+  next_given_step_ = std::max(next_given_step_, view.step() + 1);
+  return true;
+}
+
+bool Loader::HasAll() {
+  if (options_.acknowledges_itself || options_.dynamic || !opened_) return false;
+  const absl::MutexLock lock(&mutex_);
+  return given_.size() >= num_left_;
+}
+
+absl::Status Loader::AcknowledgeCurrent() {
+  if (!current_) return absl::OkStatus();
+  absl::Status acknowledged = AcknowledgeLease(*current_);
+  if (acknowledged.ok()) current_.reset();
+  return acknowledged;
+}
+
+absl::Status Loader::Acknowledge(const LoadedBatch& batch) { return AcknowledgeLease(batch.lease); }
+
+absl::Status Loader::AcknowledgeLease(const BatchLease& lease) {
+  if (absl::Status added = acknowledger_.Add(lease); !added.ok()) return added;
+  bool is_last = false;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (const auto held = held_.find(lease.batch); held != held_.end()) {
+      last_acknowledged_step_ = std::max(last_acknowledged_step_.value_or(0), held->second);
+      held_.erase(held);
+    }
+    is_last = held_.empty() && given_.size() >= num_left_;
+  }
+  // The server waits for it, to say that this is the end.
+  if (is_last) acknowledger_.Hurry();
+  return absl::OkStatus();
+}
+
+absl::Status Loader::Flush() { return acknowledger_.Flush(); }
+
+absl::Status Loader::SetEpoch(uint64_t epoch) {
+  if (epoch == this->epoch() && !ended_) return absl::OkStatus();
+  if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
+  Leave();
+  options_.spec.set_epoch(epoch);
+  start_cursor_.clear();
+  Forget();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::LoadOpened> Loader::Opened() {
+  if (absl::Status opened = Open(); !opened.ok()) return opened;
+  return *opened_;
+}
+
+absl::StatusOr<v1::Epoch> Loader::Describe() {
+  v1::GetEpochRequest request;
+  *request.mutable_epoch() = options_.spec;
+  v1::Epoch response;
+  const absl::Status status = Call(
+      [&](grpc::ClientContext& context) { return stub_->GetEpoch(&context, request, &response); });
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<uint64_t> Loader::StepsDone() {
+  const absl::MutexLock lock(&mutex_);
+  if (held_.empty()) return next_given_step_;
+  uint64_t steps = next_given_step_;
+  for (const auto& [batch, step] : held_) steps = std::min(steps, step);
+  if (last_acknowledged_step_ && *last_acknowledged_step_ > steps) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "step ", *last_acknowledged_step_, " is acknowledged, step ", steps, " before it is not"));
+  }
+  return steps;
+}
+
+absl::StatusOr<LoaderState> Loader::State() {
+  if (absl::Status opened = Open(); !opened.ok()) return opened;
+  if (absl::Status acknowledged = AcknowledgeCurrent(); !acknowledged.ok()) return acknowledged;
+  if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;
+  LoaderState state;
+  state.epoch = epoch();
+  absl::Status status;
+  if (options_.dynamic) {
+    v1::AcknowledgeRequest request;
+    request.set_job(options_.spec.job());
+    request.set_epoch(epoch());
+    request.set_generation(opened_->generation());
+    request.set_session(session_);
+    v1::AcknowledgeResponse response;
+    status = Call([&](grpc::ClientContext& context) {
+      return stub_->Acknowledge(&context, request, &response);
+    });
+    state.cursor = std::move(*response.mutable_cursor());
+  } else {
+    const absl::StatusOr<uint64_t> steps = StepsDone();
+    if (!steps.ok()) return steps.status();
+    v1::ReportStepRequest request;
+    request.set_job(options_.spec.job());
+    request.set_epoch(epoch());
+    request.set_generation(opened_->generation());
+    request.set_steps(*steps);
+    v1::ReportStepResponse response;
+    status = Call([&](grpc::ClientContext& context) {
+      return stub_->ReportStep(&context, request, &response);
+    });
+    state.cursor = std::move(*response.mutable_cursor());
+  }
+  if (!status.ok()) return status;
+  return state;
+}
+
+absl::Status Loader::LoadState(const LoaderState& state, const std::string& attempt) {
+  if (attempt.empty() && !options_.attempt.empty() && attempt_is_used_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attempt '", options_.attempt, "' has loaded already: give a new one"));
+  }
+  if (attempt.empty() && options_.attempt.empty() && options_.dynamic) {
+    return absl::InvalidArgumentError("dynamic workers need an attempt to load a state");
+  }
+  Leave();
+  acknowledger_.Reset();
+  if (!attempt.empty()) options_.attempt = attempt;
+  attempt_is_used_ = false;
+  options_.spec.set_epoch(state.epoch);
+  start_cursor_ = state.cursor;
+  Forget();
+  return absl::OkStatus();
+}
+
+void Loader::Cancel() {
+  const absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  if (stream_ != nullptr) stream_->Cancel();
+}
+
+absl::Status Loader::Call(absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call) {
+  Retrier retrier(channel_, options_.retry);
+  for (;;) {
+    absl::Status status = ToAbslStatus(CallOnce(call));
+    if (status.ok() || !retrier.WaitAfter(status)) return status;
+  }
+}
+
+grpc::Status Loader::CallOnce(absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call) const {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
+  return call(context);
+}
+
+}  // namespace packhouse::client
