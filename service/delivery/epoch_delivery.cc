@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/sizes/status_macros.h"
 
@@ -11,7 +12,27 @@ namespace {
 
 // As the ledger names it.
 std::string WorkerName(const JoinRequest& request) {
-  return request.sharing.ranked() ? absl::StrCat("rank ", request.lane) : request.worker;
+  if (!request.sharing.ranked()) return request.worker;
+  std::string name = absl::StrCat("rank ", request.lane);
+  if (request.reader.count == 1) return name;
+  return absl::StrCat(name, " reader ", request.reader.number, " of ", request.reader.count);
+}
+
+// Whether a worker of the generation must have gone for this one to come: itself, or, of its rank,
+// readers of another number.
+bool ReplacesOneOf(const absl::btree_set<std::string>& workers, const JoinRequest& request) {
+  const std::string name = WorkerName(request);
+  if (workers.contains(name)) return true;
+  if (!request.sharing.ranked()) return false;
+  const std::string rank = absl::StrCat("rank ", request.lane);
+  if (workers.contains(rank)) return true;
+  const std::string prefix = absl::StrCat(rank, " reader ");
+  const std::string suffix = absl::StrCat(" of ", request.reader.count);
+  for (auto each = workers.lower_bound(prefix);
+       each != workers.end() && absl::StartsWith(*each, prefix); ++each) {
+    if (request.reader.count == 1 || !absl::EndsWith(*each, suffix)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -58,6 +79,10 @@ absl::Status EpochDelivery::CheckRequest(const JoinRequest& request) const {
   const Sharing& sharing = request.sharing;
   const size_t lanes =
       sharing.ranked() ? sharing.profile_of_rank.size() : identity_.profiles.size();
+  if (request.reader.number >= request.reader.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("load: reader ", request.reader.number, ", there are ", request.reader.count));
+  }
   if (request.lane >= lanes) {
     return absl::InvalidArgumentError(
         absl::StrCat(sharing.ranked() ? "rank " : "profile ", request.lane, ": there are ", lanes));
@@ -97,7 +122,7 @@ absl::StatusOr<std::optional<BatchSet>> EpochDelivery::BaseOfNewGeneration(
     if (same_sharing && (same_attempt || request.attempt.empty())) return std::nullopt;
     return current->done.Below(identity_.num_batches());
   }
-  const bool has_part = request.attempt.empty() && current->workers.contains(WorkerName(request));
+  const bool has_part = request.attempt.empty() && ReplacesOneOf(current->workers, request);
   if (same_sharing && same_attempt && !has_part && request.cursor->done == current->base) {
     return std::nullopt;
   }
@@ -109,6 +134,7 @@ absl::StatusOr<JoinResult> EpochDelivery::Join(const JoinRequest& request) {
     // Forgotten: as if nobody had ever joined.
     earlier_ = counters();
     table_ = nullptr;
+    ended_.clear();
   }
   PH_RETURN_IF_ERROR(CheckRequest(request));
   PH_ASSIGN_OR_RETURN(std::optional<BatchSet> base, BaseOfNewGeneration(request));
@@ -124,8 +150,18 @@ absl::StatusOr<JoinResult> EpochDelivery::Join(const JoinRequest& request) {
     }
     PH_RETURN_IF_ERROR(Commit({WorkerJoined{identity_.key, generation(), worker}}));
   }
-  PH_RETURN_IF_ERROR(table_->Join(request.session, request.lane));
+  PH_RETURN_IF_ERROR(table_->Join(request.session, request.lane, request.reader));
+  if (const auto ended = ended_.find(request.worker); ended != ended_.end()) {
+    table_->SessionGone(ended->second);
+    ended_.erase(ended);
+  }
   return JoinResult{generation(), starts_generation, CursorOf(state()->base)};
+}
+
+void EpochDelivery::SessionEnded(SessionId session, const std::string& worker) {
+  if (!table_) return;
+  table_->SessionEnded(session);
+  if (table_->IsPresent(session)) ended_[worker] = session;
 }
 
 absl::Status EpochDelivery::Start(const JoinRequest& request, BatchSet base) {
@@ -147,6 +183,7 @@ absl::Status EpochDelivery::Start(const JoinRequest& request, BatchSet base) {
   PH_RETURN_IF_ERROR(Commit(events));
   earlier_ = counters();
   table_ = std::make_unique<LeaseTable>(std::move(dealing), lease_duration_);
+  ended_.clear();
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,9 +33,13 @@ struct JoinRequest {
   SessionId session = 0;
   // Rank, or, dynamic, profile.
   uint32_t lane = 0;
+  // Ranked: which of the rank's steps it gets.
+  Reader reader;
   // Dynamic: the worker's name, the same each time that it comes.
   std::string worker;
   Sharing sharing;
+  // Dynamic: does not wait for what is leased to others.
+  bool ends_when_all_leased = false;
   // Names one start of the trainer, and is the same for all of its workers; new after each restart.
   // Empty: without a name, see Join().
   std::string attempt;
@@ -85,7 +90,9 @@ class EpochDelivery {
   //   attempt is needed, as there one cannot tell from the workers' names.
   // - neither: in the current one if sharing and attempt are the same (or there is no attempt);
   //   else a new one, in which what was acknowledged is done.
-  // A rank's new session takes over from the one before.
+  // A rank's new session takes over from the one before; readers of another number from all of its
+  // sessions, in the same generation. A dynamic worker's takes over what its last one had in flight
+  // when it ended.
   //
   // Errors: FAILED_PRECONDITION naming both for a cursor of another epoch, or with `generation` for
   // other sharing; INVALID_ARGUMENT naming a lane that is not there, for no worker name, for both a
@@ -124,6 +131,8 @@ class EpochDelivery {
   void SessionGone(SessionId session) {
     if (table_) table_->SessionGone(session);
   }
+  // As LeaseTable; until the worker comes again.
+  void SessionEnded(SessionId session, const std::string& worker);
 
   const EpochIdentity& identity() const { return identity_; }
   // 0 until someone has joined.
@@ -158,7 +167,8 @@ class EpochDelivery {
 
   // Of the current generation.
   std::unique_ptr<LeaseTable> table_;
-  LeaseCounters earlier_;  // Of generations before it.
+  std::map<std::string, SessionId> ended_;  // By worker; may have gone.
+  LeaseCounters earlier_;                   // Of generations before it.
 };
 
 }  // namespace packhouse

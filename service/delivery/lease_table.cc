@@ -10,6 +10,7 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
     : dealing_(std::move(dealing)),
       lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
       lanes_(dealing_.num_lanes()) {
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) ShareLane(lane, 1);
   for (const BatchRun& run : done.Runs()) {
     for (uint64_t batch = run.begin; batch < run.end; ++batch) {
       if (const auto place = dealing_.PlaceOf(batch)) MarkDone(batch, *place);
@@ -17,7 +18,18 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
   }
 }
 
-absl::Status LeaseTable::Join(SessionId session, uint32_t lane) {
+void LeaseTable::ShareLane(uint32_t lane, uint32_t num_readers) {
+  std::vector<Share>& shares = lanes_[lane].shares;
+  shares.assign(num_readers, {});
+  for (uint32_t reader = 0; reader < num_readers; ++reader) shares[reader].next = reader;
+  for (uint64_t position = 0; position < dealing_.lane_length(lane); ++position) {
+    if (!done_.Contains(dealing_.BatchAt({lane, position}))) {
+      ++shares[position % num_readers].num_left;
+    }
+  }
+}
+
+absl::Status LeaseTable::Join(SessionId session, uint32_t lane, Reader reader) {
   if (lane >= lanes_.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         dealing_.sharing().ranked() ? "rank " : "profile ", lane, ": there are ", lanes_.size()));
@@ -25,33 +37,48 @@ absl::Status LeaseTable::Join(SessionId session, uint32_t lane) {
   if (sessions_.contains(session)) {
     return absl::AlreadyExistsError(absl::StrCat("session ", session, ": has joined"));
   }
-  if (dealing_.sharing().ranked()) {
-    if (lanes_[lane].owner) SessionGone(*lanes_[lane].owner);
-    lanes_[lane].owner = session;
+  if (reader.number >= reader.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("reader ", reader.number, ": there are ", reader.count));
   }
-  sessions_.emplace(session, Session{lane, {}});
+  if (dealing_.sharing().ranked()) {
+    std::vector<Share>& shares = lanes_[lane].shares;
+    const bool other_number = shares.size() != reader.count;
+    for (uint32_t i = 0; i < shares.size(); ++i) {
+      if ((other_number || i == reader.number) && shares[i].owner) SessionGone(*shares[i].owner);
+    }
+    if (other_number) ShareLane(lane, reader.count);
+    shares[reader.number].owner = session;
+  } else {
+    reader = {};
+  }
+  sessions_.emplace(session, Session{lane, reader, false, {}});
   return absl::OkStatus();
 }
 
 Lease LeaseTable::Next(SessionId session, size_t max_in_flight, absl::Time now) {
   const Session& own = sessions_.at(session);
   Lane& lane = lanes_[own.lane];
-  if (lane.num_done == dealing_.lane_length(own.lane)) return {LeaseOutcome::kFinished};
+  Share& share = lane.shares[own.reader.number];
+  const uint64_t length = dealing_.lane_length(own.lane);
+  if (share.num_left == 0) return {LeaseOutcome::kFinished};
   if (own.in_flight.size() >= max_in_flight) return {LeaseOutcome::kTooManyInFlight};
+  uint64_t given_back = length;
   for (const uint64_t position : lane.given_back) {
-    const Place place = {own.lane, position};
-    if (!own.in_flight.contains(dealing_.BatchAt(place))) {
-      return LeaseTo(session, place, /*redelivered=*/true, now);
-    }
+    if (position % own.reader.count != own.reader.number) continue;
+    if (own.in_flight.contains(dealing_.BatchAt({own.lane, position}))) continue;
+    given_back = position;
+    break;
   }
-  for (; lane.next < dealing_.lane_length(own.lane); ++lane.next) {
-    const Place place = {own.lane, lane.next};
-    if (!done_.Contains(dealing_.BatchAt(place))) {
-      ++lane.next;
-      return LeaseTo(session, place, /*redelivered=*/false, now);
-    }
+  while (share.next < length && (done_.Contains(dealing_.BatchAt({own.lane, share.next})) ||
+                                 lane.given_back.contains(share.next))) {
+    share.next += own.reader.count;
   }
-  return {LeaseOutcome::kAllLeased};
+  // What has been given back comes first but where other readers had come further than this one.
+  const uint64_t position = std::min(given_back, share.next);
+  if (position >= length) return {LeaseOutcome::kAllLeased};
+  if (position == share.next) share.next += own.reader.count;
+  return LeaseTo(session, {own.lane, position}, position == given_back, now);
 }
 
 Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now) {
@@ -112,12 +139,15 @@ void LeaseTable::MarkDone(uint64_t batch, const Place& place) {
   done_.Insert(batch);
   ++num_done_;
   ++lane.num_done;
+  --lane.shares[place.position % lane.shares.size()].num_left;
   lane.given_back.erase(place.position);
   const auto found = deliveries_.find(batch);
   if (found == deliveries_.end()) return;
   EndLease(batch, found->second);
-  for (const SessionId session : found->second.sent_to) {
-    sessions_.at(session).in_flight.erase(batch);
+  for (const SessionId id : found->second.sent_to) {
+    Session& session = sessions_.at(id);
+    session.in_flight.erase(batch);
+    if (session.ended && session.in_flight.empty()) sessions_.erase(id);
   }
   deliveries_.erase(found);
 }
@@ -159,9 +189,16 @@ void LeaseTable::SessionGone(SessionId session) {
     GiveBack(batch, delivery);
     ++counters_.given_back;
   }
-  Lane& lane = lanes_[found->second.lane];
-  if (lane.owner == session) lane.owner.reset();
+  Share& share = lanes_[found->second.lane].shares[found->second.reader.number];
+  if (share.owner == session) share.owner.reset();
   sessions_.erase(found);
+}
+
+void LeaseTable::SessionEnded(SessionId session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  if (dealing_.sharing().ranked() || found->second.in_flight.empty()) return SessionGone(session);
+  found->second.ended = true;
 }
 
 std::vector<uint64_t> LeaseTable::InFlight(SessionId session) const {

@@ -16,9 +16,11 @@
 // - What is leased at a place is the same batch each time, and the items of a batch are fixed
 //   (epoch_batches.h): a redelivery has the same bytes.
 // - Ranked: a lane belongs to its rank's latest session, which takes over what the one before has
-//   not acknowledged; leases do not expire, as nobody else could do the work.
+//   not acknowledged; leases do not expire, as nobody else could do the work. Several readers may
+//   share a lane; what is said of the rank then holds for each of them.
 // - Dynamic: a lease expires, and then another session may get the batch. An acknowledgement shows
-//   that its sender is alive, and renews all its leases.
+//   that its sender is alive, and renews all its leases. What a session that has ended in good
+//   order (SessionEnded) has in flight stays leased to it, as somebody still works on it.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
 
@@ -42,6 +44,14 @@ namespace packhouse {
 // Chosen by the caller; never used again for another stream.
 using SessionId = uint64_t;
 
+// Ranked: reader `number` of `count` gets the steps number, number + count, ... of its rank's lane.
+struct Reader {
+  uint32_t number = 0;
+  uint32_t count = 1;
+
+  friend bool operator==(const Reader&, const Reader&) = default;
+};
+
 enum class LeaseOutcome {
   kLeased,
   // The session has as many unacknowledged batches as it may have.
@@ -49,7 +59,7 @@ enum class LeaseOutcome {
   // All that is not done is leased, or was sent to this session before. More may come when a
   // session goes or a lease expires.
   kAllLeased,
-  // Every batch of the lane is done.
+  // Every batch of the lane, or of the reader's share of it, is done.
   kFinished,
 };
 
@@ -72,9 +82,11 @@ class LeaseTable {
 
   const Dealing& dealing() const { return dealing_; }
 
-  // A session of a rank, or, dynamic, one that takes batches of a profile. INVALID_ARGUMENT for a
-  // lane that is not there; ALREADY_EXISTS for a session id that is in use.
-  absl::Status Join(SessionId session, uint32_t lane);
+  // A session of a rank, or, dynamic, one that takes batches of a profile. Readers of another
+  // number end all sessions of the rank. INVALID_ARGUMENT for a lane or reader that is not there;
+  // ALREADY_EXISTS for a session id that is in use. O(1), and O(lane) if the number of readers
+  // changes.
+  absl::Status Join(SessionId session, uint32_t lane, Reader reader = {});
 
   // Whether a session has joined and has neither gone nor lost its lane.
   bool IsPresent(SessionId session) const { return sessions_.contains(session); }
@@ -98,6 +110,15 @@ class LeaseTable {
   // Gives back what a session has not acknowledged. Nothing happens if it is not present.
   void SessionGone(SessionId session);
 
+  // Will take no more, but what it has not acknowledged is being worked on: that comes back only
+  // when its leases expire, or with SessionGone. Ranked: as SessionGone.
+  void SessionEnded(SessionId session);
+
+  // Not done of a lane.
+  uint64_t NumLeft(uint32_t lane) const {
+    return dealing_.lane_length(lane) - lanes_[lane].num_done;
+  }
+
   // Sent to the session and not done.
   std::vector<uint64_t> InFlight(SessionId session) const;
 
@@ -111,17 +132,24 @@ class LeaseTable {
  private:
   struct Session {
     uint32_t lane;
+    Reader reader;
+    bool ended = false;
     // Sent to it and not done, whether its lease still holds or not.
     absl::btree_set<uint64_t> in_flight;
   };
-  struct Lane {
-    // Positions from here on have never been leased.
+  // Of a lane's positions those that are `number` modulo the number of readers.
+  struct Share {
+    // Positions from here on have not been leased since the readers became so many.
     uint64_t next = 0;
-    uint64_t num_done = 0;
-    // Positions before `next` that are to do.
-    absl::btree_set<uint64_t> given_back;
+    uint64_t num_left = 0;
     // Ranked: whose it is.
     std::optional<SessionId> owner;
+  };
+  struct Lane {
+    uint64_t num_done = 0;
+    // Positions that were leased and are to do.
+    absl::btree_set<uint64_t> given_back;
+    std::vector<Share> shares;
   };
   // Of a batch that was leased and is not done.
   struct Delivery {
@@ -132,6 +160,8 @@ class LeaseTable {
   };
   using Deliveries = absl::btree_map<uint64_t, Delivery>;
 
+  // Deals the lane's positions to so many readers.
+  void ShareLane(uint32_t lane, uint32_t num_readers);
   Lease LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now);
   void MarkDone(uint64_t batch, const Place& place);
   void EndLease(uint64_t batch, Delivery& delivery);

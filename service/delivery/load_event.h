@@ -16,9 +16,13 @@ struct LoadEvent {
   enum class Kind {
     kBatch,
     kWait,  // Nothing until the stream is woken.
-    kEnd,   // Every batch of the lane is done; of an evaluation: was given.
+    // Every batch of the lane is done, or, for a session that does not wait for others, leased; of
+    // an evaluation: was given.
+    kEnd,
   };
   Kind kind = Kind::kEnd;
+  // For kEnd: of the lane, that are leased and not done.
+  uint64_t num_pending = 0;
   // The rest for kBatch only.
   uint64_t number = 0;
   Place place = {};

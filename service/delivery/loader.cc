@@ -41,7 +41,11 @@ LoadSession::~LoadSession() {
     absl::MutexLock lock(&loader_->mutex_);
     const auto found = loader_->epochs_.find(epoch_->identity().key);
     if (found == loader_->epochs_.end()) return;
-    found->second.delivery->SessionGone(start_.session);
+    if (ended_) {
+      found->second.delivery->SessionEnded(start_.session, worker_);
+    } else {
+      found->second.delivery->SessionGone(start_.session);
+    }
     found->second.sessions.erase(start_.session);
     Loader::WakeWaiting(found->second, wakes);
   }
@@ -62,6 +66,11 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
     waiting_ = false;
     PH_ASSIGN_OR_RETURN(const Lease lease, delivery.Next(start_.session, max_in_flight_, now));
     if (lease.outcome == LeaseOutcome::kFinished) return event;
+    if (lease.outcome == LeaseOutcome::kAllLeased && ends_when_all_leased_) {
+      ended_ = true;
+      event.num_pending = delivery.table()->NumLeft(lane_);
+      return event;
+    }
     if (lease.outcome != LeaseOutcome::kLeased) {
       waiting_ = true;
       event.kind = LoadEvent::Kind::kWait;
@@ -180,7 +189,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
   Wakes wakes;
   // Destroyed, if at all, without the lock.
   std::unique_ptr<LoadSession> session(
-      new LoadSession(this, std::move(prepared), join.lane, max_in_flight, std::move(wake)));
+      new LoadSession(this, std::move(prepared), join, max_in_flight, std::move(wake)));
   const EpochIdentity& identity = session->epoch_->identity();
   {
     const WritingLocked writing(*this);
@@ -215,8 +224,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
     start.progress = ProgressOf(identity.key);
     const Dealing& dealing = epoch->delivery->table()->dealing();
     const BatchSet& done = ledger_.Find(identity.key)->done;
-    start.num_steps = dealing.lane_length(join.lane);
-    for (uint64_t step = 0; step < start.num_steps; ++step) {
+    for (uint64_t step = join.reader.number; step < dealing.lane_length(join.lane);
+         step += join.reader.count) {
+      ++start.num_steps;
       if (done.Contains(dealing.BatchAt({join.lane, step}))) ++start.num_steps_done;
     }
     // Those whose generation or lane this ends, and those who can take what it gave back.

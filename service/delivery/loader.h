@@ -80,21 +80,27 @@ class LoadSession {
  private:
   friend class Loader;
 
-  LoadSession(Loader* loader, std::shared_ptr<const PreparedEpoch> epoch, uint32_t lane,
+  LoadSession(Loader* loader, std::shared_ptr<const PreparedEpoch> epoch, const JoinRequest& join,
               size_t max_in_flight, std::function<void()> wake)
       : loader_(loader),
         epoch_(std::move(epoch)),
-        lane_(lane),
+        lane_(join.lane),
+        worker_(join.worker),
+        ends_when_all_leased_(join.ends_when_all_leased),
         max_in_flight_(max_in_flight),
         wake_(std::move(wake)) {}
 
   Loader* const loader_;
   const std::shared_ptr<const PreparedEpoch> epoch_;
   const uint32_t lane_;
+  const std::string worker_;
+  const bool ends_when_all_leased_;
   const size_t max_in_flight_;
   const std::function<void()> wake_;
   LoadStart start_;
   bool waiting_ = false;  // Guarded by the loader's mutex.
+  // It has said that it ends while others work: so does whoever has its batches.
+  bool ended_ = false;
 };
 
 // Thread-safe. Calls that change what is durable wait for the log; other calls do not wait for

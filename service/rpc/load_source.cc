@@ -29,10 +29,13 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   switch (event.kind) {
     case LoadEvent::Kind::kWait:
       state_ = State::kWaiting;
+      // What it waits for may be leased to one that is gone.
+      leased_();
       return std::nullopt;
     case LoadEvent::Kind::kEnd:
       state_ = State::kEnded;
       response.mutable_end_of_epoch()->set_num_steps(session_->start().num_steps);
+      response.mutable_end_of_epoch()->set_num_pending(event.num_pending);
       return reply;
     case LoadEvent::Kind::kBatch:
       break;

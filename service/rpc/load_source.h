@@ -22,7 +22,7 @@ using LoadReply = BatchReply<v1::LoadResponse>;
 // A worker's stream: `opened`, batches, `end_of_epoch`. The pointees must outlive the source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
-  // `leased` is called after each batch: leases may expire.
+  // `leased` is called after each batch, and before it waits: leases may expire.
   LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
              std::unique_ptr<PackObserver> observer, std::function<void()> leased)
       : clock_(clock),

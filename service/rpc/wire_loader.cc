@@ -1,5 +1,6 @@
 #include "service/rpc/wire_loader.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -22,6 +23,7 @@ namespace packhouse::rpc {
 namespace {
 
 constexpr size_t kDefaultInFlight = 16;
+constexpr uint32_t kMaxReaders = 1024;
 
 std::string Quoted(absl::string_view text) {
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxJobNameLength)), "'");
@@ -166,12 +168,20 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
     case v1::LoadRequest::kRanked: {
       PH_ASSIGN_OR_RETURN(join.sharing, RankedFromWire(wire.ranked(), epoch));
       join.lane = wire.ranked().rank();
+      if (wire.ranked().num_readers() > kMaxReaders ||
+          wire.ranked().reader() >= std::max(wire.ranked().num_readers(), 1u)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "ranked: reader ", wire.ranked().reader(), " of ", wire.ranked().num_readers(),
+            ", must be below it, and it at most ", kMaxReaders));
+      }
+      join.reader = {wire.ranked().reader(), std::max(wire.ranked().num_readers(), 1u)};
       break;
     }
     case v1::LoadRequest::kDynamic:
       join.sharing = Sharing::Dynamic();
       join.lane = wire.dynamic().profile();
       join.worker = wire.dynamic().worker();
+      join.ends_when_all_leased = wire.dynamic().end_when_all_leased();
       PH_RETURN_IF_ERROR(CheckLength("dynamic.worker", join.worker));
       break;
     case v1::LoadRequest::kEvaluation:
@@ -200,6 +210,9 @@ absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire
   if (!wire.cursor().empty()) return must_be_unset("cursor");
   EvaluationRequest request;
   v1::Ranked ranked = wire.evaluation().ranked();
+  if (ranked.num_readers() != 0 || ranked.reader() != 0) {
+    return must_be_unset("evaluation.ranked.num_readers");
+  }
   if (!wire.evaluation().has_ranked()) ranked.set_num_ranks(1);
   PH_ASSIGN_OR_RETURN(request.sharing, RankedFromWire(ranked, epoch));
   request.rank = ranked.rank();
@@ -252,6 +265,7 @@ void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::
   wire.set_num_done(progress.num_done);
   wire.set_generation(progress.generation);
   wire.set_receipt(plan.receipt());
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}}));
 }
 
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {

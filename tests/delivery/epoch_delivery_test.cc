@@ -65,6 +65,53 @@ class EpochDeliveryTest : public ::testing::Test {
   std::string attempt_;
 };
 
+TEST_F(EpochDeliveryTest, ReadersOfARankThatComeFromACursorShareAGeneration) {
+  ASSERT_THAT(Open(IdentityOf({12})), IsOk());
+  const auto reader = [this](uint32_t rank, Reader number, const std::optional<Cursor>& cursor) {
+    JoinRequest request = Rank(rank, 2);
+    request.reader = number;
+    request.cursor = cursor;
+    const auto joined = epoch_->Join(request);
+    EXPECT_THAT(joined, IsOk());
+    return joined.ok() ? *joined : JoinResult();
+  };
+  const Cursor start = DecodeCursor(reader(0, {0, 2}, std::nullopt).cursor).value();
+  const JoinResult first = reader(0, {1, 2}, std::nullopt);
+  EXPECT_FALSE(first.started);
+  EXPECT_EQ(reader(1, {0, 1}, std::nullopt).generation, first.generation);
+  // Each start of the trainer is known by its first reader, however many there were before.
+  uint64_t last = first.generation;
+  for (const uint32_t readers : {2, 1, 3, 2, 2, 1, 1}) {
+    for (uint32_t number = 0; number < readers; ++number) {
+      const JoinResult joined = reader(0, {number, readers}, start);
+      EXPECT_EQ(joined.started, number == 0) << readers << " readers";
+      EXPECT_EQ(joined.generation, last + 1);
+    }
+    Restart();
+    // Rank 1 has as many as it likes.
+    EXPECT_EQ(reader(1, {0, 5}, start).generation, last + 1);
+    ++last;
+  }
+  // Without a cursor their number changes nothing.
+  EXPECT_EQ(reader(0, {0, 4}, std::nullopt).generation, last);
+}
+
+TEST_F(EpochDeliveryTest, AWorkerThatComesAgainTakesOverWhatItHadWhenItEnded) {
+  ASSERT_THAT(Open(IdentityOf({2})), IsOk());
+  const JoinRequest a = Worker("a");
+  ASSERT_THAT(epoch_->Join(a), IsOk());
+  EXPECT_EQ(Next(a.session), 0U);
+  EXPECT_EQ(Next(a.session), 1U);
+  epoch_->SessionEnded(a.session, a.worker);
+  const JoinRequest b = Worker("b");
+  ASSERT_THAT(epoch_->Join(b), IsOk());
+  EXPECT_EQ(epoch_->Next(b.session, 100, kStart)->outcome, LeaseOutcome::kAllLeased);
+  const JoinRequest again = Worker("a");
+  ASSERT_THAT(epoch_->Join(again), IsOk());
+  EXPECT_EQ(Next(again.session), 0U);
+  EXPECT_EQ(Next(b.session), 1U);
+}
+
 TEST_F(EpochDeliveryTest, TwoWorkersShareAnEpoch) {
   ASSERT_THAT(Open(IdentityOf({3})), IsOk());
   EXPECT_EQ(epoch_->generation(), 0U);

@@ -159,6 +159,77 @@ TEST(LeaseTableTest, ARanksNewSessionTakesItsStepsOverInOrder) {
   for (const int64_t batch : {1, 3, 5, 7}) EXPECT_EQ(Next(table, 2), batch);
 }
 
+TEST(LeaseTableTest, ReadersShareARanksStepsInTurn) {
+  LeaseTable table = Table(7, Sharing::Ranked(1), BatchSet::Of({2}));
+  ASSERT_THAT(table.Join(1, 0, {0, 2}), IsOk());
+  ASSERT_THAT(table.Join(2, 0, {1, 2}), IsOk());
+  for (const int64_t batch : std::vector<int64_t>{0, 4, 6, kAllLeased}) EXPECT_EQ(Next(table, 1), batch);
+  for (const int64_t batch : {1, 3}) EXPECT_EQ(Next(table, 2), batch);
+  // A reader ends when its share is done, whatever the others do.
+  table.Acknowledge(1, {0, 4, 6}, kStart);
+  EXPECT_EQ(Next(table, 1), kFinished);
+  // One that comes again gets its own share, in order.
+  ASSERT_THAT(table.Join(3, 0, {1, 2}), IsOk());
+  EXPECT_FALSE(table.IsPresent(2));
+  EXPECT_TRUE(table.IsPresent(1));
+  for (const int64_t batch : {1, 3, 5}) EXPECT_EQ(Next(table, 3), batch);
+  EXPECT_THAT(table.Join(4, 0, {2, 2}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("reader 2: there are 2")));
+}
+
+TEST(LeaseTableTest, ReadersOfAnotherNumberTakeARankOverInOrder) {
+  for (const uint32_t before : {1, 2, 3}) {
+    for (const uint32_t after : {1, 2, 3, 20}) {
+      LeaseTable table = Table(12, Sharing::Ranked(1));
+      for (uint32_t reader = 0; reader < before; ++reader) {
+        ASSERT_THAT(table.Join(1 + reader, 0, {reader, before}), IsOk());
+      }
+      // Not equally far.
+      EXPECT_EQ(Next(table, 1), 0);
+      EXPECT_EQ(Next(table, 1), before);
+      EXPECT_EQ(Next(table, 1), 2 * before);
+      table.Acknowledge(1, {before}, kStart);
+      std::vector<int64_t> received;
+      for (uint32_t reader = 0; reader < after; ++reader) {
+        ASSERT_THAT(table.Join(100 + reader, 0, {reader, after}), IsOk());
+        int64_t last = -1;
+        for (int64_t batch = Next(table, 100 + reader); batch >= 0;
+             batch = Next(table, 100 + reader)) {
+          EXPECT_LT(last, batch);
+          EXPECT_EQ(batch % after, reader);
+          last = batch;
+          received.push_back(batch);
+          table.Acknowledge(100 + reader, {static_cast<uint64_t>(batch)}, kStart);
+        }
+      }
+      EXPECT_EQ(received.size(), 11);
+      EXPECT_TRUE(table.finished()) << before << " readers, then " << after;
+    }
+  }
+}
+
+TEST(LeaseTableTest, WhatIsInFlightWhenASessionEndsStaysLeasedToIt) {
+  LeaseTable table = Table(2);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 0), IsOk());
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(Next(table, 1), 1);
+  table.SessionEnded(1);
+  table.SessionEnded(2);
+  EXPECT_FALSE(table.IsPresent(2));
+  ASSERT_THAT(table.Join(3, 0), IsOk());
+  EXPECT_EQ(Next(table, 3), kAllLeased);
+  EXPECT_EQ(table.Acknowledge(1, {0}, kStart + kLease / 2), 1U);
+  // Renewed.
+  EXPECT_EQ(table.Expire(kStart + kLease), 0U);
+  EXPECT_EQ(Next(table, 3), kAllLeased);
+  EXPECT_EQ(table.Expire(kStart + kLease + kLease / 2), 1U);
+  EXPECT_EQ(Next(table, 3), 1);
+  EXPECT_EQ(table.Acknowledge(3, {1}, kStart), 1U);
+  EXPECT_FALSE(table.IsPresent(1));
+  EXPECT_EQ(Next(table, 3), kFinished);
+}
+
 TEST(LeaseTableTest, GoesOnFromWhatWasDone) {
   LeaseTable table = Table(6, Sharing::Dynamic(), BatchSet::Of({0, 1, 4, 99}));
   EXPECT_EQ(table.num_done(), 3U);

@@ -173,6 +173,75 @@ TEST(LoaderTest, RanksGetEveryGraphOnceInEqualSteps) {
   }
 }
 
+// As the worker processes of one trainer, who reads them in turn and so waits for none of them.
+TEST(LoaderTest, AWorkerThatDoesNotWaitForOthersEndsAndKeepsItsLeases) {
+  LoaderWorld world;
+  JoinRequest join = LoaderWorld::Dynamic("a");
+  join.ends_when_all_leased = true;
+  PH_ASSERT_OK_AND_ASSIGN(auto first, world.Load(DatasetWorld::Request(), join, 1000));
+  join.worker = "b";
+  PH_ASSERT_OK_AND_ASSIGN(auto second, world.Load(DatasetWorld::Request(), join, 1000));
+  std::vector<uint64_t> numbers;
+  for (;;) {
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, first->Next(world.now));
+    if (event.kind != LoadEvent::Kind::kBatch) {
+      EXPECT_EQ(event.kind, LoadEvent::Kind::kEnd);
+      EXPECT_EQ(event.num_pending, numbers.size());
+      break;
+    }
+    numbers.push_back(event.number);
+  }
+  ASSERT_EQ(numbers.size(), first->start().num_steps);
+  EXPECT_EQ(second->Next(world.now)->kind, LoadEvent::Kind::kEnd);
+  const uint64_t session = first->start().session;
+  const uint64_t generation = first->start().join.generation;
+  const EpochKey key = first->epoch().identity().key;
+  first = nullptr;
+  second = nullptr;
+  // Nobody else gets what the trainer still works on, nor waits for ever.
+  PH_ASSERT_OK_AND_ASSIGN(const auto other,
+                          world.Load(DatasetWorld::Request(), LoaderWorld::Dynamic("other"), 1000));
+  EXPECT_EQ(other->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  const uint64_t last = numbers.back();
+  numbers.pop_back();
+  ASSERT_THAT(world.loader().Acknowledge(key, session, generation, numbers, world.now), IsOk());
+  EXPECT_EQ(other->Next(world.now)->kind, LoadEvent::Kind::kWait);
+  EXPECT_EQ(world.loader().NextExpiry(), world.now + kLease);
+  world.now += kLease;
+  world.loader().Expire(world.now);
+  PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, other->Next(world.now));
+  EXPECT_EQ(event.number, last);
+  EXPECT_THAT(world.Acknowledge(*other, {last}), IsOk());
+  EXPECT_EQ(other->Next(world.now)->kind, LoadEvent::Kind::kEnd);
+}
+
+TEST(LoaderTest, ReadersOfARankGetItsStepsWhateverTheirNumber) {
+  LoaderWorld world;
+  std::map<uint64_t, std::pair<uint64_t, uint64_t>> batches;
+  for (const uint32_t readers : {1, 2, 5}) {
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = absl::StrCat("readers/", readers);
+    uint64_t steps = 0;
+    for (uint32_t reader = 0; reader < readers; ++reader) {
+      JoinRequest join = LoaderWorld::Rank(1, 2);
+      join.reader = {reader, readers};
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, join, 1000));
+      EXPECT_EQ(session->start().join.generation, 1);
+      steps += session->start().num_steps;
+      uint64_t received = 0;
+      for (;; ++received) {
+        PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+        if (event.kind != LoadEvent::Kind::kBatch) break;
+        EXPECT_EQ(event.place.position % readers, reader);
+        const auto expected = std::pair(event.number, event.graphs_of_step);
+        EXPECT_EQ(batches.emplace(event.place.position, expected).first->second, expected);
+      }
+      EXPECT_EQ(received, session->start().num_steps);
+    }
+    EXPECT_EQ(steps, batches.size());
+  }
+}
+
 TEST(LoaderTest, SharesOfAStepAddUp) {
   LoaderWorld world;
   std::map<uint64_t, uint64_t> graphs_of_step;
