@@ -1,9 +1,11 @@
-// What every call needs of the server.
+// What every call needs of the server, and who it comes from.
 #ifndef PACKHOUSE_SERVICE_RPC_CALL_CONTEXT_H_
 #define PACKHOUSE_SERVICE_RPC_CALL_CONTEXT_H_
 
 #include <cstddef>
 
+#include "absl/strings/string_view.h"
+#include "service/admission/client_identity.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/rpc_observer.h"
@@ -24,6 +26,15 @@ struct CallContext {
   size_t max_response_bytes = 0;
   RpcObserver* observer = nullptr;
   UnsentBudget* unsent_budget = nullptr;
+  const ClientIdentity* identity = nullptr;
+  ClientId client;  // Whose call it is; empty until From().
+
+  // For a call from `peer`, as gRPC names it.
+  CallContext From(absl::string_view peer) const {
+    CallContext context = *this;
+    context.client = identity->Of(peer);
+    return context;
+  }
 
   // For calls and streams that block until the disk has something: all work is on the append pool.
   CallContext OnAppendPool() const {

@@ -111,9 +111,9 @@ grpc::ServerUnaryReactor* DatasetService::CreateDataset(grpc::CallbackServerCont
 }
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DatasetService::Append(
-    grpc::CallbackServerContext* /*call*/) {
+    grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
-      append_context_, Method::kAppend, std::make_unique<AppendHandler>(datasets_));
+      append_context_, *call, Method::kAppend, std::make_unique<AppendHandler>(datasets_));
 }
 
 grpc::ServerUnaryReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call,
@@ -163,10 +163,10 @@ grpc::ServerUnaryReactor* DatasetService::DeleteDataset(grpc::CallbackServerCont
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* DatasetService::VerifyDataset(
-    grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
+    grpc::CallbackServerContext* call, const grpc::ByteBuffer* request) {
   using Call = ServerStreamingCall<v1::VerifyDatasetRequest, v1::VerifyDatasetResponse>;
   return Call::Start(
-      context_, Method::kVerifyDataset, request,
+      context_, *call, Method::kVerifyDataset, request,
       [this](const v1::VerifyDatasetRequest& parsed, ProgressSink<v1::VerifyDatasetResponse>& sink)
           -> absl::StatusOr<std::unique_ptr<Call::Source>> {
         if (datasets_ == nullptr) return NoDataFolder();

@@ -43,9 +43,10 @@ absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest
 }  // namespace
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* HistogramService::Observe(
-    grpc::CallbackServerContext* /*call*/) {
+    grpc::CallbackServerContext* call) {
   return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
-      context_, Method::kObserve, std::make_unique<ObserveHandler>(context_.clock, histograms_));
+      context_, *call, Method::kObserve,
+      std::make_unique<ObserveHandler>(context_.clock, histograms_));
 }
 
 grpc::ServerUnaryReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call,

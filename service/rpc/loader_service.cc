@@ -76,10 +76,10 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
 
 LoaderService::~LoaderService() { timer_->Stop(); }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(
-    grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackServerContext* call,
+                                                                const grpc::ByteBuffer* request) {
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
-      context_, Method::kLoad, request,
+      context_, *call, Method::kLoad, request,
       [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink)
           -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
         if (loader_ == nullptr) return NoDataFolder();

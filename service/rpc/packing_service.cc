@@ -8,9 +8,9 @@
 namespace packhouse::rpc {
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PackingService::Pack(
-    grpc::CallbackServerContext* /*call*/) {
+    grpc::CallbackServerContext* call) {
   return StreamReactor<v1::PackRequest, PackReply>::Start(
-      context_, Method::kPack,
+      context_, *call, Method::kPack,
       std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_));
 }
 

@@ -98,10 +98,10 @@ grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* cal
                                    });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(
-    grpc::CallbackServerContext* /*call*/, const grpc::ByteBuffer* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(grpc::CallbackServerContext* call,
+                                                                  const grpc::ByteBuffer* request) {
   return ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>::Start(
-      context_, Method::kTune, request,
+      context_, *call, Method::kTune, request,
       [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
         return FindLimits(parsed, *histograms_, context_.clock->Now(), quota_, sink);
       });

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
+#include "service/admission/client_identity.h"
 #include "service/datasets/dataset_store.h"
 #include "service/datasets/histogram_store.h"
 #include "service/datasets/record_log.h"
@@ -103,6 +104,7 @@ class Server {
   WorkerPool call_pool_;
   WorkerPool append_pool_;
   UnsentBudget unsent_;
+  const PeerAddressIdentity identity_;
   const CallContext context_;
   ByteQuota quota_;
   PackingService packing_;

@@ -40,11 +40,14 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
 
   // Starts a call, or refuses it if the gate does: it counts as a stream. `bytes` is gRPC's and
   // lives as long as the call. The result belongs to gRPC.
-  static ServerStreamingCall* Start(const CallContext& context, Method method,
+  static ServerStreamingCall* Start(const CallContext& server,
+                                    const grpc::CallbackServerContext& peer, Method method,
                                     const grpc::ByteBuffer* bytes, Work work) {
     auto call = std::shared_ptr<ServerStreamingCall>(
-        new ServerStreamingCall(context, method, bytes, std::move(work)));
-    if (call->Enter(call)) context.call_pool->Submit([call] { call->DoWork(); });
+        new ServerStreamingCall(server, peer, method, bytes, std::move(work)));
+    if (call->Enter(call)) {
+      server.call_pool->Submit(call->context_.client, [call] { call->DoWork(); });
+    }
     return call.get();
   }
 
@@ -68,9 +71,9 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
   }
 
  private:
-  ServerStreamingCall(const CallContext& context, Method method, const grpc::ByteBuffer* bytes,
-                      Work work)
-      : TurnTakingCall(context, method), bytes_(bytes), work_(std::move(work)) {}
+  ServerStreamingCall(const CallContext& server, const grpc::CallbackServerContext& peer,
+                      Method method, const grpc::ByteBuffer* bytes, Work work)
+      : TurnTakingCall(server, peer, method), bytes_(bytes), work_(std::move(work)) {}
 
   void DoWork() {
     absl::StatusOr<std::unique_ptr<Source>> source = Answer();

@@ -37,10 +37,10 @@ class StreamReactor final
   using Handler = StreamHandler<Request, Response>;
 
   // Starts a stream, or refuses it if the gate does. The result belongs to gRPC.
-  static StreamReactor* Start(const CallContext& context, Method method,
-                              std::unique_ptr<Handler> handler) {
+  static StreamReactor* Start(const CallContext& server, const grpc::CallbackServerContext& call,
+                              Method method, std::unique_ptr<Handler> handler) {
     auto reactor =
-        std::shared_ptr<StreamReactor>(new StreamReactor(context, method, std::move(handler)));
+        std::shared_ptr<StreamReactor>(new StreamReactor(server, call, method, std::move(handler)));
     if (reactor->Enter(reactor)) {
       reactor->StartRead(&reactor->read_buffer_);
       reactor->Leave();
@@ -66,10 +66,11 @@ class StreamReactor final
   }
 
  private:
-  StreamReactor(const CallContext& context, Method method, std::unique_ptr<Handler> handler)
-      : TurnTakingCall(context, method),
+  StreamReactor(const CallContext& server, const grpc::CallbackServerContext& call, Method method,
+                std::unique_ptr<Handler> handler)
+      : TurnTakingCall(server, call, method),
         handler_(std::move(handler)),
-        request_pace_(context.clock) {}
+        request_pace_(server.clock) {}
 
   Progress Step(bool here) override {
     {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "service/rpc/call_context.h"
@@ -77,12 +78,12 @@ class TurnTakingCall : public Reactor,
   };
 
   // Whoever makes it is at work on it, and lets it go on by Advance() or Leave().
-  TurnTakingCall(const CallContext& context, Method method)
-      : context_(context),
+  TurnTakingCall(const CallContext& server, const grpc::CallbackServerContext& call, Method method)
+      : context_(server.From(call.peer())),
         method_(method),
-        started_(context.clock->Now()),
-        pace_(context.clock),
-        outbox_(context, method) {
+        started_(context_.clock->Now()),
+        pace_(context_.clock),
+        outbox_(context_, method) {
     context_.observer->OnStarted(method_);
   }
 
@@ -159,7 +160,8 @@ class TurnTakingCall : public Reactor,
 
   // Hands the call from the thread that advances to the pool.
   void QueueTurn() {
-    context_.stream_pool->Submit([self = this->shared_from_this()] { self->Advance(); });
+    context_.stream_pool->Submit(context_.client,
+                                 [self = this->shared_from_this()] { self->Advance(); });
   }
 
   // Starts a write if one is due.

@@ -17,9 +17,10 @@ namespace packhouse::rpc {
 // Parses the request, answers with respond(const Request&) -> absl::StatusOr<Response>, run on
 // the call pool. `bytes` and `answer` are gRPC's and live until the call has finished.
 template <typename Request, typename Respond>
-grpc::ServerUnaryReactor* RunUnary(const CallContext& context, Method method,
+grpc::ServerUnaryReactor* RunUnary(const CallContext& server, Method method,
                                    grpc::CallbackServerContext* call, const grpc::ByteBuffer* bytes,
                                    grpc::ByteBuffer* answer, Respond respond) {
+  const CallContext context = server.From(call->peer());
   grpc::ServerUnaryReactor* const reactor = call->DefaultReactor();
   const absl::Time started = context.clock->Now();
   context.observer->OnStarted(method);
@@ -32,7 +33,7 @@ grpc::ServerUnaryReactor* RunUnary(const CallContext& context, Method method,
     finish(admitted);
     return reactor;
   }
-  context.call_pool->Submit([=, respond = std::move(respond)] {
+  context.call_pool->Submit(context.client, [=, respond = std::move(respond)] {
     const absl::Status status = [&]() -> absl::Status {
       // Nobody waits for it any more.
       if (call->IsCancelled()) return absl::CancelledError("the client cancelled or is gone");

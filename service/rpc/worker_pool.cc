@@ -16,9 +16,9 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void WorkerPool::Submit(std::function<void()> job) {
+void WorkerPool::Submit(const ClientId& client, std::function<void()> job) {
   absl::MutexLock lock(&mutex_);
-  jobs_.push_back(std::move(job));
+  jobs_.Push(client, std::move(job));
 }
 
 void WorkerPool::Run() {
@@ -28,8 +28,7 @@ void WorkerPool::Run() {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &WorkerPool::HasNews));
       if (jobs_.empty()) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      job = jobs_.Pop();
     }
     job();
   }

@@ -3,25 +3,26 @@
 #define PACKHOUSE_SERVICE_RPC_WORKER_POOL_H_
 
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "service/admission/turn_queue.h"
 
 namespace packhouse::rpc {
 
-// Runs jobs first come, first served. The queue is bounded by its users: a stream has at most one
-// job in it, a unary call one, and the gate bounds both. Thread-safe.
+// Runs jobs of clients by turns (turn_queue.h): first the next client's, of those the oldest one.
+// The queue is bounded by its users: a stream has at most one job in it, a unary call one, and the
+// gate bounds both. Thread-safe.
 class WorkerPool {
  public:
   explicit WorkerPool(size_t num_threads);
   // Runs what is queued, then ends.
   ~WorkerPool();
 
-  void Submit(std::function<void()> job);
+  void Submit(const ClientId& client, std::function<void()> job);
 
  private:
   void Run();
@@ -29,7 +30,7 @@ class WorkerPool {
 
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  TurnQueue<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

@@ -72,10 +72,10 @@ class PrebuiltService final
       : context_(context), schema_(schema) {}
 
   // `seed` is the number of bytes.
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Load(grpc::CallbackServerContext* /*call*/,
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Load(grpc::CallbackServerContext* call,
                                                    const grpc::ByteBuffer* request) override {
     return rpc::ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
-        context_, rpc::Method::kLoad, request,
+        context_, *call, rpc::Method::kLoad, request,
         [this](const v1::LoadRequest& parsed, rpc::ProgressSink<LoadReply>& /*sink*/)
             -> absl::StatusOr<std::unique_ptr<rpc::ResponseSource<LoadReply>>> {
           absl::StatusOr<Batch> batch = BatchOf(*schema_, parsed.epoch().seed());
@@ -108,6 +108,7 @@ client::ExitCode Serve(const std::string& congestion) {
   rpc::WorkerPool call_pool(1);
   rpc::Gate gate({});
   NoObserver observer;
+  const PeerAddressIdentity identity;
   rpc::CallContext context;
   context.clock = &clock;
   context.stream_pool = &stream_pool;
@@ -116,6 +117,7 @@ client::ExitCode Serve(const std::string& congestion) {
   context.gate = &gate;
   context.max_response_bytes = size_t{64} << 20;
   context.observer = &observer;
+  context.identity = &identity;
   PrebuiltService service(context, &*schema);
   grpc::ServerBuilder builder;
   int port = 0;

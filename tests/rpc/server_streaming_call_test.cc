@@ -83,9 +83,9 @@ class ScriptedService final
  public:
   explicit ScriptedService(const CallContext& context) : context_(context) {}
 
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Tune(grpc::CallbackServerContext*,
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Tune(grpc::CallbackServerContext* call,
                                                    const grpc::ByteBuffer* request) override {
-    return Call::Start(context_, Method::kTune, request, work);
+    return Call::Start(context_, *call, Method::kTune, request, work);
   }
 
   Call::Work work;
@@ -100,8 +100,16 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
   static constexpr size_t kMaxStreams = 64;
 
   ServerStreamingCallTest()
-      : service_(
-            {&clock_, &stream_pool_, &call_pool_, nullptr, &gate_, kMaxResponseBytes, &observer_}) {
+      : service_({&clock_,
+                  &stream_pool_,
+                  &call_pool_,
+                  nullptr,
+                  &gate_,
+                  kMaxResponseBytes,
+                  &observer_,
+                  nullptr,
+                  &identity_,
+                  {}}) {
     grpc::ServerBuilder builder;
     int port = 0;
     if (GetParam() == Transport::kTcp) {
@@ -143,6 +151,7 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
   SimulatedClock clock_;
   CountingObserver observer_;
   Gate gate_{{.max_streams = kMaxStreams, .max_calls = 1}};
+  const PeerAddressIdentity identity_;
   // One thread each: whoever held it would hold up all others.
   WorkerPool stream_pool_{1};
   WorkerPool call_pool_{1};
