@@ -117,7 +117,7 @@ absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
     if (!received.ok()) return received;
     if (*received != nullptr) {
       if (!TakeUp((*received)->view)) continue;
-      if (options_.acknowledges_itself) current_ = (*received)->lease;
+      if (options_.acknowledges_itself && !options_.is_evaluation) current_ = (*received)->lease;
       return received;
     }
     if (is_last_given_) break;
@@ -184,9 +184,15 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   return BatchPointer();
 }
 
-v1::LoadRequest Loader::MakeRequest() const {
+v1::LoadRequest Loader::MakeRequest() {
   v1::LoadRequest request;
   *request.mutable_epoch() = options_.spec;
+  if (options_.is_evaluation) {
+    *request.mutable_evaluation()->mutable_ranked() = options_.ranked;
+    const absl::MutexLock lock(&mutex_);
+    request.mutable_evaluation()->set_first_step(next_given_step_);
+    return request;
+  }
   if (options_.dynamic) {
     *request.mutable_dynamic() = *options_.dynamic;
   } else {
@@ -238,7 +244,9 @@ bool Loader::TakeUp(const BatchView& view) {
 }
 
 bool Loader::HasAll() {
-  if (options_.acknowledges_itself || options_.dynamic || !opened_) return false;
+  if (options_.is_evaluation || options_.acknowledges_itself || options_.dynamic || !opened_) {
+    return false;
+  }
   const absl::MutexLock lock(&mutex_);
   return given_.size() >= num_left_;
 }
@@ -250,7 +258,11 @@ absl::Status Loader::AcknowledgeCurrent() {
   return acknowledged;
 }
 
-absl::Status Loader::Acknowledge(const LoadedBatch& batch) { return AcknowledgeLease(batch.lease); }
+absl::Status Loader::Acknowledge(const LoadedBatch& batch) {
+  // Nobody waits for it.
+  if (options_.is_evaluation) return absl::OkStatus();
+  return AcknowledgeLease(batch.lease);
+}
 
 absl::Status Loader::AcknowledgeLease(const BatchLease& lease) {
   if (absl::Status added = acknowledger_.Add(lease); !added.ok()) return added;
@@ -308,6 +320,9 @@ absl::StatusOr<uint64_t> Loader::StepsDone() {
 }
 
 absl::StatusOr<LoaderState> Loader::State() {
+  if (options_.is_evaluation) {
+    return absl::FailedPreconditionError("an evaluation has no state: the server keeps none");
+  }
   if (absl::Status opened = Open(); !opened.ok()) return opened;
   if (absl::Status acknowledged = AcknowledgeCurrent(); !acknowledged.ok()) return acknowledged;
   if (absl::Status flushed = Flush(); !flushed.ok()) return flushed;

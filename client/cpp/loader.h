@@ -46,6 +46,10 @@ struct LoaderOptions {
   // set, first come, first served.
   v1::Ranked ranked = OneRank();
   std::optional<v1::Dynamic> dynamic;
+  // One pass of which the server keeps nothing, as for validation: `spec` names no job, nothing is
+  // acknowledged, there is no state. SetEpoch after the end goes back to the beginning. Not with
+  // `dynamic`.
+  bool is_evaluation = false;
   // Batches sent and not acknowledged, at most; 0: 16. It also bounds speed, as an acknowledgement
   // waits for the server's disk: take 64 for thousands of batches a second.
   uint32_t max_in_flight = 0;
@@ -119,7 +123,7 @@ class Loader {
   // done, if the loader acknowledges by itself. With ranks the state is that after as many steps as
   // this rank has done, which all ranks must have done: any one rank's state serves all. Else it is
   // what all workers have done by now. FAILED_PRECONDITION if ranked steps were acknowledged out of
-  // order.
+  // order, and for an evaluation.
   absl::StatusOr<LoaderState> State();
   // Goes on exactly where the state was taken, even if the service went further since; what earlier
   // workers do from now on is refused. `attempt` takes the place of the one in the options; empty:
@@ -134,7 +138,7 @@ class Loader {
   class Stream;
   using BatchPointer = std::shared_ptr<const LoadedBatch>;
 
-  v1::LoadRequest MakeRequest() const;
+  v1::LoadRequest MakeRequest();
   // A batch, or null if it was `opened` or the end, `is_last_given_` then.
   absl::StatusOr<BatchPointer> Receive();
   absl::StatusOr<BatchPointer> ReceiveOnce();

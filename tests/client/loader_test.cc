@@ -273,6 +273,33 @@ TEST_F(LoaderTest, AStateNeedsAnAttemptWhereOneCannotTell) {
   ExpectEachOnce(counts);
 }
 
+// Also when the server restarts in between: then the steps that are left are asked for.
+TEST_F(LoaderTest, AnEvaluationRewindsAndKeepsNothing) {
+  LoaderOptions options = Options();
+  options.spec.clear_job();
+  options.is_evaluation = true;
+  Loader loader(channel_, options);
+  std::vector<std::string> passes(2);
+  for (std::string& bytes : passes) {
+    GraphCounts counts;
+    for (size_t read = 0;; ++read) {
+      if (read == 3) Restart();
+      PH_ASSERT_OK_AND_ASSIGN(const auto batch, loader.Next());
+      if (batch == nullptr) break;
+      Count(*batch, counts);
+      for (const TensorView& tensor : batch->view.tensors()) absl::StrAppend(&bytes, tensor.data);
+      ASSERT_THAT(loader.Acknowledge(*batch), IsOk());
+    }
+    ExpectEachOnce(counts);
+    ASSERT_THAT(loader.SetEpoch(0), IsOk());
+  }
+  EXPECT_EQ(passes[0], passes[1]);
+  EXPECT_THAT(loader.State(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has no state")));
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> records, ledger_->ReadAll());
+  EXPECT_THAT(records, testing::IsEmpty());
+}
+
 TEST_F(LoaderTest, CancelEndsAWaitForWhatOthersHave) {
   LoaderOptions holds_all = OfWorker("holder");
   holds_all.max_in_flight = 1024;
