@@ -38,8 +38,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   server.stream_threads = cores;
   server.call_threads = cores;
+  server.plan_threads = cores;
   std::string drain_timeout = "30s";
   std::string lease_duration = "5m";
+  std::string stream_idle_timeout = "1h";
 
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
   app.set_version_flag("--version", kVersion);
@@ -58,9 +60,13 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.add_option("--worker-threads", server.stream_threads, "threads that pack and collate")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--plan-threads", server.call_threads,
-                 "threads that answer unary calls, such as Plan, and do the work of Tune")
+  app.add_option("--call-threads", server.call_threads,
+                 "threads that answer unary calls that do not plan")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--plan-threads", server.plan_threads,
+                 "calls that plan at once, such as Plan, Tune and the first Load of an epoch; the "
+                 "clients take turns")
+      ->check(CLI::Range(1, 256));
   app.add_option("--append-threads", server.append_threads,
                  "threads that wait for the disk: so many appends, at most, share one flush of it")
       ->check(CLI::Range(1, 256));
@@ -81,6 +87,17 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-calls", server.admission.max_calls, "most unary calls at once")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-streams-per-client", server.admission.max_streams_per_client,
+                 "most streams of one client, told by its address, open at once; half of "
+                 "--max-streams if not given; as many where all come through one proxy")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-calls-per-client", server.admission.max_calls_per_client,
+                 "most unary calls of one client at once, half of which may plan; half of "
+                 "--max-calls if not given")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--stream-idle-timeout", stream_idle_timeout,
+                 "how long a stream may be open without anything going either way; 0s for ever")
+      ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
@@ -108,6 +125,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   // Checked above.
   (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
   (void)absl::ParseDuration(lease_duration, &server.loader.lease_duration);
+  (void)absl::ParseDuration(stream_idle_timeout, &server.stream_idle_timeout);
+  if (server.stream_idle_timeout == absl::ZeroDuration()) {
+    server.stream_idle_timeout = absl::InfiniteDuration();
+  }
   return options;
 }
 

@@ -2,62 +2,111 @@
 #ifndef PACKHOUSE_SERVICE_ADMISSION_TURN_QUEUE_H_
 #define PACKHOUSE_SERVICE_ADMISSION_TURN_QUEUE_H_
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
-#include <iterator>
-#include <list>
+#include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/strings/string_view.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/time/time.h"
 #include "service/admission/client_identity.h"
 
 namespace packhouse {
 
-// Clients with something queued take turns, whatever each has queued: between two turns of one of
-// them every other one gets a turn. A client's own items come first in, first out: streams that
-// queue again after each turn go round, too.
+// Clients with something queued take turns, whatever each has queued. Turns that take equally long
+// go round: between two of one client every other one has one. A client whose turns take longer has
+// fewer, so that all have the same time. A client's own items come first in, first out: streams
+// that queue again after each turn go round, too.
 //
-// A client that has nothing queued leaves nothing behind; one that comes (again) is last. Costs
-// O(1) an item. Bounded by its users. Thread-compatible.
+// Flow: Push(), Pop(), and Done() when what was popped has had its turn.
+//
+// Implementation: start-time fair queueing (Goyal et al. 1996). A client's clock counts the time
+// that its turns took; the client whose clock is behind is next; who comes (again) starts where the
+// one stands that is served.
+//
+// A client with nothing queued or having its turn leaves nothing behind. Costs O(log clients) an
+// item. Bounded by its users. Thread-compatible.
 template <typename Item>
 class TurnQueue {
  public:
-  bool empty() const { return lanes_.empty(); }
+  // What a turn is taken to cost until it is done, and at least.
+  static constexpr absl::Duration kExpectedTurn = absl::Milliseconds(1);
+  static constexpr absl::Duration kLeastTurn = absl::Microseconds(50);
+
+  struct Turn {
+    ClientId client;
+    Item item;
+  };
+
+  bool empty() const { return order_.empty(); }
+  // With something queued or having a turn.
   size_t num_clients() const { return lanes_.size(); }
 
   void Push(const ClientId& client, Item item) {
-    auto found = lane_of_.find(client);
-    if (found == lane_of_.end()) {
-      lanes_.push_back({client, {}});
-      found = lane_of_.emplace(lanes_.back().client, std::prev(lanes_.end())).first;
-    }
-    found->second->items.push_back(std::move(item));
+    const auto [lane, is_new] = lanes_.try_emplace(client);
+    lane->second.items.push_back(std::move(item));
+    if (lane->second.items.size() > 1) return;
+    lane->second.clock = std::max(lane->second.clock, now_);
+    Enqueue(lane->first, lane->second);
   }
 
   // The item whose turn it is, taken out. Not if empty.
-  Item Pop() {
-    Lane& lane = lanes_.front();
-    Item item = std::move(lane.items.front());
+  Turn Pop() {
+    const auto next = order_.begin();
+    const ClientId& client = *next->client;
+    Lane& lane = lanes_.find(client)->second;
+    now_ = std::max(now_, lane.clock);
+    order_.erase(next);
+    Turn turn = {client, std::move(lane.items.front())};
     lane.items.pop_front();
-    if (lane.items.empty()) {
-      lane_of_.erase(lane.client);
-      lanes_.pop_front();
-    } else {
-      lanes_.splice(lanes_.end(), lanes_, lanes_.begin());
+    ++lane.num_having_turns;
+    lane.clock += kExpectedTurn;
+    if (!lane.items.empty()) Enqueue(client, lane);
+    return turn;
+  }
+
+  // A turn of the client's has taken so long.
+  void Done(const ClientId& client, absl::Duration time) {
+    const auto found = lanes_.find(client);
+    Lane& lane = found->second;
+    --lane.num_having_turns;
+    if (lane.items.empty() && lane.num_having_turns == 0) {
+      lanes_.erase(found);
+      return;
     }
-    return item;
+    if (!lane.items.empty()) order_.erase({lane.clock, lane.number, &found->first});
+    lane.clock += std::max(time, kLeastTurn) - kExpectedTurn;
+    if (!lane.items.empty()) Enqueue(found->first, lane);
   }
 
  private:
   struct Lane {
-    ClientId client;
-    std::deque<Item> items;  // Never empty.
+    std::deque<Item> items;
+    size_t num_having_turns = 0;
+    absl::Duration clock;
+    uint64_t number = 0;  // When it was enqueued last: the first of those whose clocks are equal.
+  };
+  struct Place {
+    absl::Duration clock;
+    uint64_t number;
+    const ClientId* client;  // The lane's key.
+
+    bool operator<(const Place& other) const {
+      return std::pair(clock, number) < std::pair(other.clock, other.number);
+    }
   };
 
-  std::list<Lane> lanes_;  // The first one's turn is next.
-  // Keys are the lanes' names, which stay where they are.
-  absl::flat_hash_map<absl::string_view, typename std::list<Lane>::iterator> lane_of_;
+  void Enqueue(const ClientId& client, Lane& lane) {
+    lane.number = ++last_number_;
+    order_.insert({lane.clock, lane.number, &client});
+  }
+
+  absl::node_hash_map<ClientId, Lane> lanes_;
+  std::set<Place> order_;  // Of clients with items.
+  absl::Duration now_;     // The clock of the client that was served last.
+  uint64_t last_number_ = 0;
 };
 
 }  // namespace packhouse

@@ -138,8 +138,8 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk) {
   return rejections;
 }
 
-absl::StatusOr<bool> StreamPacker::Feed(absl::Time now) {
-  while (feeding_ != held_.end()) {
+absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
+  for (size_t fed = 0; is_feeding() && fed < max_graphs; ++fed) {
     const HeldChunks::iterator held = feeding_;
     const size_t index = next_graph_++;
     if (next_graph_ == held->chunk.num_graphs()) feeding_ = held_.end();
@@ -188,10 +188,11 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
   return batch;
 }
 
-absl::StatusOr<std::optional<Batch>> StreamPacker::Next(absl::Time now) {
+absl::StatusOr<std::optional<Batch>> StreamPacker::Next(absl::Time now, size_t max_graphs) {
   bool complete = packer_.PackOverdue(now);
   if (!complete) {
-    PH_ASSIGN_OR_RETURN(complete, Feed(now));
+    PH_ASSIGN_OR_RETURN(complete, Feed(now, max_graphs));
+    if (!complete && is_feeding()) return std::nullopt;
   }
   if (!complete && (flushing_ || pending_bytes_ > bounds_.max_pending_bytes)) {
     complete = packer_.PackPending();

@@ -1,9 +1,9 @@
 // One stream of graphs: chunks in, padded batches out, nothing stored.
 //
 // Flow: Create() resolves limits and layout; then Offer() a chunk, call Next() until it gives
-// nothing, offer the next chunk, and so on; Flush() makes Next() empty what is pending. Batches are
-// built only when Next() asks for them, so that whoever does not take batches holds up the chunks:
-// that is the back-pressure.
+// nothing and is_feeding() is false, offer the next chunk, and so on; Flush() makes Next() empty
+// what is pending. Batches are built only when Next() asks for them, so that whoever does not take
+// batches holds up the chunks: that is the back-pressure.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_STREAM_PACKER_H_
 #define PACKHOUSE_SERVICE_DELIVERY_STREAM_PACKER_H_
 
@@ -93,7 +93,7 @@ class StreamPacker {
   StreamPacker& operator=(const StreamPacker&) = delete;
 
   // Accepts a chunk of the stream's schema, or refuses it whole. Returns the graphs that will be in
-  // no batch. May be called only when Next() has given nothing.
+  // no batch. May be called only when Next() has given nothing and not is_feeding().
   //
   // INVALID_ARGUMENT naming an id that is still pending (an id may come again once its batch is
   // out), or for a chunk above bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a
@@ -102,8 +102,12 @@ class StreamPacker {
   absl::StatusOr<std::vector<Rejection>> Offer(GraphChunk chunk);
 
   // The next batch, or nothing until there is another chunk, a Flush(), or NextDeadline(). An error
-  // is INTERNAL, a bug.
-  absl::StatusOr<std::optional<Batch>> Next(absl::Time now);
+  // is INTERNAL, a bug. Feeds the packer `max_graphs` at most: if that is not enough for a batch,
+  // gives nothing, and is_feeding(). The batches are the same, however it is cut.
+  absl::StatusOr<std::optional<Batch>> Next(absl::Time now, size_t max_graphs = SIZE_MAX);
+
+  // Whether Next() has more to do without another chunk.
+  bool is_feeding() const { return feeding_ != held_.end(); }
 
   // Lets Next() pack everything that is pending, then go on as before.
   void Flush() { flushing_ = true; }
@@ -147,8 +151,8 @@ class StreamPacker {
   // What is packed: the size tuple, and the graph's bytes if they are a limit of their own.
   SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
 
-  // Pushes the graphs of the current chunk until a pack is complete.
-  absl::StatusOr<bool> Feed(absl::Time now);
+  // Pushes graphs of the current chunk until a pack is complete, `max_graphs` at most.
+  absl::StatusOr<bool> Feed(absl::Time now, size_t max_graphs);
   absl::StatusOr<Batch> BuildBatch(const Pack& pack);
   void TellPending();
 

@@ -8,6 +8,7 @@
 #include "service/admission/client_identity.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/gate.h"
+#include "service/rpc/planning_pool.h"
 #include "service/rpc/rpc_observer.h"
 #include "service/rpc/unsent_budget.h"
 #include "service/rpc/worker_pool.h"
@@ -18,7 +19,8 @@ namespace packhouse::rpc {
 struct CallContext {
   Clock* clock = nullptr;
   WorkerPool* stream_pool = nullptr;
-  WorkerPool* call_pool = nullptr;  // Apart, so that a long plan does not hold up streams.
+  WorkerPool* call_pool = nullptr;  // For unary calls that are quick, and to begin others.
+  PlanningPool* planning_pool = nullptr;
   // Apart, so that waiting for the disk holds up nobody else. What waits at the same time shares
   // one flush: as many appends, at most, as there are threads.
   WorkerPool* append_pool = nullptr;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/rpc/load_source.h"
+#include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
 #include "service/rpc/wire_datasets.h"
@@ -111,9 +112,10 @@ grpc::ServerUnaryReactor* LoaderService::Acknowledge(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call,
                                                   const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
-  return RunUnary<v1::GetEpochRequest>(
-      context_, Method::kGetEpoch, call, request, response,
-      [this](const v1::GetEpochRequest& parsed) -> absl::StatusOr<v1::Epoch> {
+  return PlanningCall<v1::GetEpochRequest, v1::Epoch>::Start(
+      context_, *call, Method::kGetEpoch, request, response,
+      [this](const v1::GetEpochRequest& parsed,
+             PlanningTurn& /*turn*/) -> absl::StatusOr<v1::Epoch> {
         if (loader_ == nullptr) return NoDataFolder();
         return Described(parsed, *datasets_, *loader_);
       });

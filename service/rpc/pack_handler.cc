@@ -12,6 +12,9 @@
 namespace packhouse::rpc {
 namespace {
 
+// Graphs that are packed without asking whose turn it is: some ten microseconds, or a millisecond
+// if the look-ahead is large.
+constexpr size_t kGraphsAtOnce = 256;
 // Keeps a `rejected` message far below the smallest receive limit that clients have.
 constexpr int kMaxRejectionsPerMessage = 4096;
 // A stream's timer lives until it is due, whatever becomes of the stream.
@@ -192,14 +195,14 @@ absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   if (packer_ == nullptr) return std::nullopt;
   if (!rejections_.empty()) return NextRejected();
   const uint64_t batch_id = packer_->num_batches();
-  PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now()));
+  PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now(), kGraphsAtOnce));
   PackReply reply;
   if (batch) {
     BatchToWire(*batch, batch_id, *reply.message.mutable_batch());
     reply.TakeTensors(*std::move(batch));
     return reply;
   }
-  if (!flush_token_) return std::nullopt;
+  if (!flush_token_ || IsBusy()) return std::nullopt;
   v1::PackFlushed& flushed = *reply.message.mutable_flushed();
   flushed.set_token(*flush_token_);
   flushed.set_num_graphs(packer_->num_packed());

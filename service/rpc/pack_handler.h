@@ -30,6 +30,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status Accept(std::unique_ptr<v1::PackRequest> request) override;
   void HalfClose() override;
   absl::StatusOr<std::optional<PackReply>> Next() override;
+  bool IsBusy() const override { return packer_ != nullptr && packer_->is_feeding(); }
   absl::Time NextDeadline() const override;
 
  private:

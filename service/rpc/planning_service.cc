@@ -7,8 +7,8 @@
 
 #include "service/planning/limit_tuner.h"
 #include "service/planning/planner.h"
+#include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
-#include "service/rpc/unary_call.h"
 #include "service/rpc/wire_planning.h"
 #include "service/rpc/wire_sizes.h"
 #include "service/rpc/wire_tuning.h"
@@ -39,8 +39,7 @@ absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramS
 
 absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
                                           const HistogramStore& histograms,
-                                          const CallContext& context,
-                                          const std::function<bool()>& is_cancelled) {
+                                          const CallContext& context, PlanningTurn& turn) {
   const absl::Time started = context.clock->Now();
   PH_ASSIGN_OR_RETURN(const NamedHistogram source, SourceOf(request, histograms, started));
   PH_ASSIGN_OR_RETURN(const PlanTask task, PlanTaskFromWire(request, source.schema));
@@ -48,7 +47,7 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
   std::vector<absl::Duration> elapsed(task.heuristics.size());
   absl::Time run_started = started;
   ComparisonOptions options = task.options();
-  options.optimizer.given_up = is_cancelled;
+  options.optimizer.given_up = [&turn] { return turn.GivenUp(); };
   options.finished = [&](size_t i) {
     const absl::Time now = context.clock->Now();
     elapsed[i] = now - std::exchange(run_started, now);
@@ -91,11 +90,11 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
 grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* call,
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) {
-  return RunUnary<v1::PlanRequest>(context_, Method::kPlan, call, request, response,
-                                   [this, call](const v1::PlanRequest& parsed) {
-                                     return MakePlan(parsed, *histograms_, context_,
-                                                     [call] { return call->IsCancelled(); });
-                                   });
+  return PlanningCall<v1::PlanRequest, v1::PlanResponse>::Start(
+      context_, *call, Method::kPlan, request, response,
+      [this](const v1::PlanRequest& parsed, PlanningTurn& turn) {
+        return MakePlan(parsed, *histograms_, context_, turn);
+      });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(grpc::CallbackServerContext* call,

@@ -39,8 +39,13 @@ class ProgressSink {
   // its place until then: however slow the client, one at most is kept. Never blocks.
   virtual void Report(const Response& response) = 0;
 
-  // Nobody waits for the responses any more. Cheap enough to be asked now and then.
+  // Nobody waits for the responses any more. Cheap enough to be asked now and then; may block while
+  // it is others' turn to plan: not to be asked under a lock that they need.
   virtual bool given_up() const = 0;
+
+  // The same before waiting for what another call makes: never blocks, and lets others plan until
+  // given_up() is asked again.
+  virtual bool given_up_while_waiting() const { return given_up(); }
 
   // Lets a source that waits be asked again. May be called by any thread at any time, also when the
   // sink and the call are gone. Never blocks.

@@ -45,13 +45,15 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                std::unique_ptr<Loader> loader)
     : gate_(options.admission),
       histograms_(options.histograms),
-      stream_pool_(options.stream_threads),
-      call_pool_(options.call_threads),
-      append_pool_(options.append_threads),
+      stream_pool_(clock, options.stream_threads),
+      call_pool_(clock, options.call_threads),
+      planning_pool_(clock, options.plan_threads),
+      append_pool_(clock, options.append_threads),
       unsent_(shares.unsent_bytes),
       context_({clock,
                 &stream_pool_,
                 &call_pool_,
+                &planning_pool_,
                 &append_pool_,
                 &gate_,
                 static_cast<size_t>(options.max_message_bytes),
@@ -66,7 +68,8 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       catalog_(std::move(catalog)),
       loader_(std::move(loader)),
       dataset_service_(context_, datasets, catalog_.get()),
-      loader_service_(context_, datasets, loader_.get(), pack_observers) {}
+      loader_service_(context_, datasets, loader_.get(), pack_observers),
+      idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
@@ -126,6 +129,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->planning_);
   builder.RegisterService(&server->dataset_service_);
   builder.RegisterService(&server->loader_service_);
+  server->idle_timer_->Arm();
   server->server_ = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(options.address, "unix:");
   if (server->server_ == nullptr || (!options.address.empty() && !is_unix && port == 0)) {
@@ -139,6 +143,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
 }
 
 Server::~Server() {
+  idle_timer_->Stop();
   if (server_ != nullptr) Drain(absl::ZeroDuration());
 }
 

@@ -25,9 +25,11 @@
 #include "service/rpc/dataset_service.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/histogram_service.h"
+#include "service/rpc/idle_timer.h"
 #include "service/rpc/loader_service.h"
 #include "service/rpc/memory_shares.h"
 #include "service/rpc/packing_service.h"
+#include "service/rpc/planning_pool.h"
 #include "service/rpc/planning_service.h"
 #include "service/rpc/rpc_observer.h"
 #include "service/rpc/unsent_budget.h"
@@ -41,11 +43,17 @@ struct ServerOptions {
   // Largest message either way. The tensors of a batch take at most 7/8 of it, less 1 MiB.
   int max_message_bytes = 64 << 20;
   size_t stream_threads = 2;
+  // Threads for calls that are quick, and to begin those that are not.
   size_t call_threads = 2;
+  // Calls that plan at once; each that was begun has a thread (planning_pool.h).
+  size_t plan_threads = 2;
   // Threads for what blocks until the disk has it: so many appends, at most, share one of its
   // flushes. They hold up neither streams nor other calls, and wait more than they work.
   size_t append_threads = 8;
   Gate::Bounds admission;
+  // A stream on which nothing has gone either way for so long, or a quarter longer, ends; infinite:
+  // none does.
+  absl::Duration stream_idle_timeout = absl::InfiniteDuration();
   // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
   StreamBounds streams;
   // What all calls may hold together: memory_shares.h tells of what. At least eight times
@@ -102,6 +110,7 @@ class Server {
   HistogramStore histograms_;
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
+  PlanningPool planning_pool_;
   WorkerPool append_pool_;
   UnsentBudget unsent_;
   const PeerAddressIdentity identity_;
@@ -114,6 +123,7 @@ class Server {
   const std::unique_ptr<Loader> loader_;
   DatasetService dataset_service_;
   LoaderService loader_service_;
+  const std::shared_ptr<IdleTimer> idle_timer_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;  // Ends before what it serves.
 };

@@ -1,8 +1,9 @@
 // Drives a call with one request and a stream of responses by gRPC's callback API.
 //
-// Flow: the request is parsed and worked on by one job on the call pool, which may report progress;
-// then a ResponseSource is emptied as fast as the client reads: in turns on the stream pool, or, if
-// its responses are quick to make (pace.h), on gRPC's own threads.
+// Flow: the request is parsed and worked on by one job, on the planning pool unless it can be
+// answered at once; it may report progress. Then a ResponseSource is emptied as fast as the client
+// reads: in turns on the stream pool, or, if its responses are quick to make (pace.h), on gRPC's
+// own threads.
 //
 // Back-pressure: one response is being written; beside it wait the latest progress, and responses
 // of the source until the outbox is full. The source is asked for no more while it is: a peer that
@@ -34,19 +35,25 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
                                   public ProgressSink<Response> {
  public:
   using Source = ResponseSource<Response>;
-  // What is done with the request; the sink lives until it returns.
+  // What is done with the request; the sink lives until it returns. Where it plans, the sink's
+  // given_up() is where it waits for its turns.
   using Work = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Request&,
                                                                      ProgressSink<Response>&)>;
 
-  // Starts a call, or refuses it if the gate does: it counts as a stream. `bytes` is gRPC's and
-  // lives as long as the call. The result belongs to gRPC.
-  static ServerStreamingCall* Start(const CallContext& server,
-                                    const grpc::CallbackServerContext& peer, Method method,
-                                    const grpc::ByteBuffer* bytes, Work work) {
+  // Starts a call, or refuses it if the gate does: it counts as a stream. `work` is done on the
+  // planning pool; but first, on the call pool, `at_once`, if given, which does not plan, and gives
+  // null if there is no other way. `bytes` is gRPC's and lives as long as the call. The result
+  // belongs to gRPC.
+  static ServerStreamingCall* Start(const CallContext& server, grpc::CallbackServerContext& peer,
+                                    Method method, const grpc::ByteBuffer* bytes, Work work,
+                                    Work at_once = nullptr) {
     auto call = std::shared_ptr<ServerStreamingCall>(
-        new ServerStreamingCall(server, peer, method, bytes, std::move(work)));
-    if (call->Enter(call)) {
-      server.call_pool->Submit(call->context_.client, [call] { call->DoWork(); });
+        new ServerStreamingCall(server, peer, method, bytes, std::move(work), std::move(at_once)));
+    if (!call->Enter(call)) return call.get();
+    if (call->at_once_) {
+      server.call_pool->Submit(call->context_.client, [call] { call->TryAtOnce(); });
+    } else {
+      call->SubmitPlanning();
     }
     return call.get();
   }
@@ -59,10 +66,9 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     if (outbox_.Replace(&bytes).ok()) WriteLocked(Making::kNobody);
   }
 
-  bool given_up() const override {
-    absl::MutexLock lock(&mutex_);
-    return stop_.has_value();
-  }
+  bool given_up() const override { return is_planning_ ? turn_->GivenUp() : turn_->cancelled(); }
+
+  bool given_up_while_waiting() const override { return turn_->GivenUpWhileWaiting(); }
 
   std::function<void()> Waker() override {
     return [weak = this->weak_from_this()] {
@@ -71,27 +77,53 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
   }
 
  private:
-  ServerStreamingCall(const CallContext& server, const grpc::CallbackServerContext& peer,
-                      Method method, const grpc::ByteBuffer* bytes, Work work)
-      : TurnTakingCall(server, peer, method), bytes_(bytes), work_(std::move(work)) {}
+  ServerStreamingCall(const CallContext& server, grpc::CallbackServerContext& peer, Method method,
+                      const grpc::ByteBuffer* bytes, Work work, Work at_once)
+      : TurnTakingCall(server, peer, method),
+        bytes_(bytes),
+        turn_(std::make_shared<PlanningTurn>(context_.planning_pool, context_.client)),
+        work_(std::move(work)),
+        at_once_(std::move(at_once)) {}
 
-  void DoWork() {
-    absl::StatusOr<std::unique_ptr<Source>> source = Answer();
+  void SubmitPlanning() {
+    context_.planning_pool->Submit(turn_, [self = this->shared_from_this()] {
+      auto& call = static_cast<ServerStreamingCall&>(*self);
+      call.is_planning_ = true;
+      call.EndWork(call.Answer(call.work_));
+    });
+  }
+
+  void TryAtOnce() {
+    absl::StatusOr<std::unique_ptr<Source>> source = Answer(at_once_);
+    if (source.ok() && *source == nullptr) {
+      SubmitPlanning();
+    } else {
+      EndWork(std::move(source));
+    }
+  }
+
+  void EndWork(absl::StatusOr<std::unique_ptr<Source>> source) {
+    is_planning_ = false;
     work_ = nullptr;
+    at_once_ = nullptr;
     if (source.ok()) {
       source_ = *std::move(source);
     } else {
       end_ = source.status();
     }
+    {
+      absl::MutexLock lock(&mutex_);
+      MovedLocked();
+    }
     QueueTurn();
   }
 
-  absl::StatusOr<std::unique_ptr<Source>> Answer() {
-    if (given_up()) return absl::CancelledError("given up before it was begun");
+  absl::StatusOr<std::unique_ptr<Source>> Answer(const Work& work) {
+    if (turn_->cancelled()) return absl::CancelledError("given up before it was begun");
     Request request;
     grpc::ByteBuffer copy(*bytes_);
     PH_RETURN_IF_ERROR(ParseBytes(&copy, &request));
-    return work_(request, *this);
+    return work(request, *this);
   }
 
   Progress Step(bool here) override {
@@ -131,11 +163,20 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     return absl::OkStatus();
   }
 
+  void GiveUp() override { turn_->Cancel(); }
+
+  void EndIdle(const absl::Status& status) override {
+    if (!end_) end_ = status;
+  }
+
   void Release() override { source_.reset(); }
 
   const grpc::ByteBuffer* const bytes_;
-  // Touched only by the thread that advances, first of all the job that does the work.
+  const std::shared_ptr<PlanningTurn> turn_;
+  // Touched only by the thread that advances, first of all the jobs that do the work.
+  bool is_planning_ = false;
   Work work_;
+  Work at_once_;
   std::unique_ptr<Source> source_;
   std::optional<absl::Status> end_;  // Once all was sent.
 };

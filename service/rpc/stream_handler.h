@@ -11,8 +11,8 @@
 
 namespace packhouse::rpc {
 
-// Flow: Next() until it gives nothing, then Accept() one request, then Next() again, and so on.
-// After HalfClose(), Next() until it gives nothing ends the stream. Called by one thread at a time.
+// Flow: Next() until it gives nothing and not IsBusy(), then Accept() one request, then Next()
+// again, and so on. After HalfClose(), the same ends the stream. Called by one thread at a time.
 template <typename Request, typename Response>
 class StreamHandler {
  public:
@@ -27,6 +27,10 @@ class StreamHandler {
 
   // The next response; nothing if it takes another request, or NextDeadline(), to make one.
   virtual absl::StatusOr<std::optional<Response>> Next() = 0;
+
+  // Whether Next(), which has given nothing, has more to do: it stops in between so that others
+  // have their turn.
+  virtual bool IsBusy() const { return false; }
 
   // Whether Accept() or Next() may have to wait, for the disk or the like: then they are not called
   // on gRPC's threads.

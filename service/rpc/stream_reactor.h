@@ -37,7 +37,7 @@ class StreamReactor final
   using Handler = StreamHandler<Request, Response>;
 
   // Starts a stream, or refuses it if the gate does. The result belongs to gRPC.
-  static StreamReactor* Start(const CallContext& server, const grpc::CallbackServerContext& call,
+  static StreamReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
                               Method method, std::unique_ptr<Handler> handler) {
     auto reactor =
         std::shared_ptr<StreamReactor>(new StreamReactor(server, call, method, std::move(handler)));
@@ -51,6 +51,7 @@ class StreamReactor final
   void OnReadDone(bool ok) override {
     {
       absl::MutexLock lock(&mutex_);
+      MovedLocked();
       if (ok) {
         has_request_ = true;
       } else {
@@ -66,7 +67,7 @@ class StreamReactor final
   }
 
  private:
-  StreamReactor(const CallContext& server, const grpc::CallbackServerContext& call, Method method,
+  StreamReactor(const CallContext& server, grpc::CallbackServerContext& call, Method method,
                 std::unique_ptr<Handler> handler)
       : TurnTakingCall(server, call, method),
         handler_(std::move(handler)),
@@ -88,6 +89,8 @@ class StreamReactor final
       EndWith(response.status());
     } else if (*response) {
       if (absl::Status added = Add(**response, here); !added.ok()) EndWith(added);
+    } else if (handler_->IsBusy()) {
+      if (here) return Progress::kPool;
     } else if (end_) {
       // Everything that could be made has been made.
       drained_ = true;
@@ -166,6 +169,13 @@ class StreamReactor final
     absl::MutexLock lock(&mutex_);
     if (armed_for_ == deadline) armed_for_ = absl::InfiniteFuture();
     KickLocked();
+  }
+
+  // As after a request that is refused: what was accepted comes out first.
+  void EndIdle(const absl::Status& status) override {
+    if (end_) return;
+    end_ = status;
+    handler_->HalfClose();
   }
 
   void Release() override { handler_.reset(); }

@@ -33,12 +33,21 @@ class TurnTakingCall : public Reactor,
                        public std::enable_shared_from_this<TurnTakingCall<Reactor>> {
  public:
   void Abort(const absl::Status& status) final { Stop(status); }
+  void EndIfIdleSince(absl::Time since) final {
+    absl::MutexLock lock(&mutex_);
+    if (advancing_ || finished_ || stop_ || last_moved_ > since) return;
+    // Not again at once: what it owes is to be sent first.
+    last_moved_ = context_.clock->Now();
+    is_idle_ = true;
+    KickLocked();
+  }
   void OnCancel() final { Stop(absl::CancelledError("the client cancelled or is gone")); }
 
   void OnWriteDone(bool ok) final {
     {
       absl::MutexLock lock(&mutex_);
       outbox_.End();
+      MovedLocked();
       if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
       WriteLocked(Making::kNobody);
       if (!stop_ && outbox_.is_half_full()) return;
@@ -78,17 +87,27 @@ class TurnTakingCall : public Reactor,
   };
 
   // Whoever makes it is at work on it, and lets it go on by Advance() or Leave().
-  TurnTakingCall(const CallContext& server, const grpc::CallbackServerContext& call, Method method)
+  TurnTakingCall(const CallContext& server, grpc::CallbackServerContext& call, Method method)
       : context_(server.From(call.peer())),
+        call_(call),
         method_(method),
         started_(context_.clock->Now()),
         pace_(context_.clock),
-        outbox_(context_, method) {
+        outbox_(context_, method),
+        last_moved_(started_) {
     context_.observer->OnStarted(method_);
   }
 
   // One thing. `here`: on gRPC's thread. By the thread that advances.
   virtual Progress Step(bool here) = 0;
+
+  // The call was stopped: work that takes turns elsewhere need not go on. By any thread, without
+  // the lock.
+  virtual void GiveUp() {}
+
+  // Ends the call with `status` after what it owes, for want of anything to do. By the thread that
+  // advances.
+  virtual void EndIdle(const absl::Status& status) = 0;
 
   // Drops what the call works with, while what that points to is sure to be there. Without the
   // lock: it may wake other calls.
@@ -97,7 +116,7 @@ class TurnTakingCall : public Reactor,
   // Lets the gate admit the call, which is `self`. If it does not, the call has ended.
   bool Enter(std::shared_ptr<TurnTakingCall> self) {
     self_ = std::move(self);
-    const absl::Status admitted = context_.gate->EnterStream(self_);
+    const absl::Status admitted = context_.gate->EnterStream(context_.client, self_);
     if (admitted.ok()) return true;
     absl::MutexLock lock(&mutex_);
     advancing_ = false;
@@ -107,9 +126,12 @@ class TurnTakingCall : public Reactor,
 
   // Ends the call as soon as nobody is at work on it.
   void Stop(const absl::Status& status) {
-    absl::MutexLock lock(&mutex_);
-    if (!stop_) stop_ = status;
-    KickLocked();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!stop_) stop_ = status;
+      KickLocked();
+    }
+    GiveUp();
   }
 
   // Lets the call go on as far as it can, soon.
@@ -169,6 +191,7 @@ class TurnTakingCall : public Reactor,
     if (stop_ || finished_) return false;
     grpc::ByteBuffer* const bytes = outbox_.Begin(making);
     if (bytes == nullptr) return false;
+    MovedLocked();
     this->StartWrite(bytes);
     return true;
   }
@@ -187,9 +210,13 @@ class TurnTakingCall : public Reactor,
     this->Finish(ToGrpc(status));
   }
 
+  // Something has gone either way.
+  void MovedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { last_moved_ = context_.clock->Now(); }
+
   static Progress MoreIf(bool more) { return more ? Progress::kMore : Progress::kNone; }
 
   const CallContext context_;
+  grpc::CallbackServerContext& call_;  // gRPC's, until OnDone.
   const Method method_;
   const absl::Time started_;
   Pace pace_;  // Touched only by the thread that advances.
@@ -201,6 +228,8 @@ class TurnTakingCall : public Reactor,
   bool advancing_ ABSL_GUARDED_BY(mutex_) = true;
 
  private:
+  // A turn is over after so much, whichever comes first; a step is meant to be shorter.
+  static constexpr absl::Duration kTurn = absl::Milliseconds(1);
   static constexpr int kStepsPerTurn = 64;
   // gRPC's threads have other calls too.
   static constexpr int kStepsHere = 16;
@@ -210,8 +239,10 @@ class TurnTakingCall : public Reactor,
 
   // Runs until there is nothing to do without news, or until it is another call's turn.
   void Advance() {
-    for (int steps = 0; Step(/*here=*/false) == Progress::kMore; ++steps) {
-      if (steps < kStepsPerTurn) continue;
+    if (TakeIdle()) BecomeIdle();
+    const absl::Time end = context_.clock->Now() + kTurn;
+    for (int steps = 1; Step(/*here=*/false) == Progress::kMore; ++steps) {
+      if (steps < kStepsPerTurn && context_.clock->Now() < end) continue;
       {
         absl::MutexLock lock(&mutex_);
         WriteLocked(Making::kNobody);
@@ -220,6 +251,21 @@ class TurnTakingCall : public Reactor,
       return;
     }
     Leave();
+  }
+
+  bool TakeIdle() {
+    absl::MutexLock lock(&mutex_);
+    return std::exchange(is_idle_, false);
+  }
+
+  void BecomeIdle() {
+    if (IsSending()) {
+      // The client takes nothing, so a status would not reach it either.
+      call_.TryCancel();
+      return;
+    }
+    EndIdle(absl::UnavailableError(
+        "nothing has gone either way for as long as --stream-idle-timeout says; open another"));
   }
 
   bool IsSending() const {
@@ -242,6 +288,8 @@ class TurnTakingCall : public Reactor,
 
   std::shared_ptr<TurnTakingCall> self_;  // Until OnDone.
   bool again_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time last_moved_ ABSL_GUARDED_BY(mutex_);
+  bool is_idle_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> final_ ABSL_GUARDED_BY(mutex_);  // What it ended with.
 };
 

@@ -1,4 +1,4 @@
-// Runs a unary call on the call pool.
+// Runs a unary call that is quick, or waits for the disk, on the call pool.
 #ifndef PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
 #define PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
 
@@ -28,7 +28,7 @@ grpc::ServerUnaryReactor* RunUnary(const CallContext& server, Method method,
     context.observer->OnFinished(method, status.code(), context.clock->Now() - started);
     reactor->Finish(ToGrpc(status));
   };
-  const absl::Status admitted = context.gate->EnterCall();
+  const absl::Status admitted = context.gate->EnterCall(context.client, Gate::CallKind::kQuick);
   if (!admitted.ok()) {
     finish(admitted);
     return reactor;
@@ -45,7 +45,7 @@ grpc::ServerUnaryReactor* RunUnary(const CallContext& server, Method method,
       return WriteBytes(*response, context.max_response_bytes, answer);
     }();
     // Left before the answer is sent: whoever has the answer finds the call gone.
-    context.gate->LeaveCall();
+    context.gate->LeaveCall(context.client, Gate::CallKind::kQuick);
     finish(status);
   });
   return reactor;

@@ -4,7 +4,7 @@
 
 namespace packhouse::rpc {
 
-WorkerPool::WorkerPool(size_t num_threads) {
+WorkerPool::WorkerPool(const Clock* clock, size_t num_threads) : clock_(clock) {
   for (size_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -23,14 +23,19 @@ void WorkerPool::Submit(const ClientId& client, std::function<void()> job) {
 
 void WorkerPool::Run() {
   for (;;) {
-    std::function<void()> job;
+    TurnQueue<std::function<void()>>::Turn turn;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &WorkerPool::HasNews));
       if (jobs_.empty()) return;
-      job = jobs_.Pop();
+      turn = jobs_.Pop();
     }
-    job();
+    const absl::Time begun = clock_->Now();
+    turn.item();
+    turn.item = nullptr;
+    const absl::Duration time = clock_->Now() - begun;
+    absl::MutexLock lock(&mutex_);
+    jobs_.Done(turn.client, time);
   }
 }
 

@@ -10,15 +10,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "service/admission/turn_queue.h"
+#include "service/rpc/clock.h"
 
 namespace packhouse::rpc {
 
-// Runs jobs of clients by turns (turn_queue.h): first the next client's, of those the oldest one.
+// Runs jobs of clients by turns (turn_queue.h): clients have the same time, whatever each submits.
 // The queue is bounded by its users: a stream has at most one job in it, a unary call one, and the
 // gate bounds both. Thread-safe.
 class WorkerPool {
  public:
-  explicit WorkerPool(size_t num_threads);
+  WorkerPool(const Clock* clock, size_t num_threads);
   // Runs what is queued, then ends.
   ~WorkerPool();
 
@@ -27,6 +28,8 @@ class WorkerPool {
  private:
   void Run();
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !jobs_.empty(); }
+
+  const Clock* const clock_;
 
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

@@ -16,10 +16,18 @@
 namespace packhouse {
 namespace {
 
+// A turn that takes as long as all.
+template <typename Item>
+Item TakeTurn(TurnQueue<Item>& queue) {
+  auto turn = queue.Pop();
+  queue.Done(turn.client, TurnQueue<Item>::kExpectedTurn);
+  return std::move(turn.item);
+}
+
 TEST(TurnQueueTest, OneClientIsFirstInFirstOut) {
   TurnQueue<int> queue;
   for (int i = 0; i < 100; ++i) queue.Push("a", i);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(queue.Pop(), i);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(TakeTurn(queue), i);
   EXPECT_TRUE(queue.empty());
 }
 
@@ -28,7 +36,7 @@ TEST(TurnQueueTest, ClientsAlternateHoweverMuchEachHas) {
   for (const char* item : {"a1", "a2", "a3", "a4"}) queue.Push("a", item);
   for (const char* item : {"b1", "b2"}) queue.Push("b", item);
   std::vector<std::string> order;
-  while (!queue.empty()) order.push_back(queue.Pop());
+  while (!queue.empty()) order.push_back(TakeTurn(queue));
   EXPECT_EQ(order, (std::vector<std::string>{"a1", "b1", "a2", "b2", "a3", "a4"}));
 }
 
@@ -41,7 +49,7 @@ TEST(TurnQueueTest, StreamsGoRoundWithinTheirClientsTurns) {
   queue.Push("one", {"one", 0});
   std::map<Stream, int> turns;
   for (int turn = 0; turn < 600; ++turn) {
-    const Stream stream = queue.Pop();
+    const Stream stream = TakeTurn(queue);
     ++turns[stream];
     queue.Push(stream.first, stream);
   }
@@ -70,7 +78,7 @@ TEST(TurnQueueTest, NobodyIsPassedTwice) {
         expected[client].push_back(next);
         queue.Push(client, next++);
       } else if (!queue.empty()) {
-        const uint64_t item = queue.Pop();
+        const uint64_t item = TakeTurn(queue);
         ClientId turn;
         for (auto& [client, items] : expected) {
           if (!items.empty() && items.front() == item) turn = client;
@@ -89,6 +97,63 @@ TEST(TurnQueueTest, NobodyIsPassedTwice) {
       ASSERT_EQ(queue.empty(), expected.empty());
     }
   }
+}
+
+// For any lengths of turns, of which several are had at a time: clients that always have something
+// queued have the same time, but for two turns and what is not done yet.
+TEST(TurnQueueTest, ClientsHaveTheSameTime) {
+  using Queue = TurnQueue<absl::Duration>;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    Queue queue;
+    const uint64_t clients = random.Between(2, 5);
+    const uint64_t threads = random.Between(1, 3);
+    constexpr uint64_t kLongestMs = 40;
+    std::vector<uint64_t> longest(clients);
+    const auto push = [&](const ClientId& client, uint64_t i) {
+      queue.Push(client, absl::Milliseconds(random.Between(1, longest[i])));
+    };
+    std::map<ClientId, uint64_t> numbers;
+    for (uint64_t i = 0; i < clients; ++i) {
+      longest[i] = random.Between(1, kLongestMs);
+      const ClientId client = absl::StrCat("client ", i);
+      numbers[client] = i;
+      for (uint64_t stream = 0; stream <= threads; ++stream) push(client, i);
+    }
+    std::map<ClientId, absl::Duration> had;
+    std::deque<Queue::Turn> at_work;
+    for (int turn = 0; turn < 3000; ++turn) {
+      at_work.push_back(queue.Pop());
+      if (at_work.size() < threads) continue;
+      const Queue::Turn done = std::move(at_work.front());
+      at_work.pop_front();
+      had[done.client] += done.item;
+      push(done.client, numbers[done.client]);
+      queue.Done(done.client, done.item);
+    }
+    for (const auto& [client, time] : had) {
+      EXPECT_LE(absl::AbsDuration(time - had.begin()->second),
+                absl::Milliseconds(kLongestMs) * static_cast<int64_t>(2 * threads));
+    }
+  }
+}
+
+// A client that was away has nothing saved up, and nothing to make up for.
+TEST(TurnQueueTest, WhoComesBackStartsAfresh) {
+  TurnQueue<int> queue;
+  for (int i = 0; i < 1000; ++i) queue.Push("stays", i);
+  queue.Push("goes", 0);
+  for (int i = 0; i < 500; ++i) TakeTurn(queue);
+  EXPECT_EQ(queue.num_clients(), 1U);
+  for (int i = 0; i < 100; ++i) queue.Push("goes", i);
+  int turns = 0;
+  for (int i = 0; i < 100; ++i) {
+    auto turn = queue.Pop();
+    if (turn.client == "goes") ++turns;
+    queue.Done(turn.client, TurnQueue<int>::kExpectedTurn);
+  }
+  EXPECT_EQ(turns, 50);
 }
 
 }  // namespace

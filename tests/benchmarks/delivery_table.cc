@@ -104,8 +104,9 @@ client::ExitCode Serve(const std::string& congestion) {
       *sizes, {{"x", DType::kUint8, {static_cast<uint32_t>(kRowBytes)}, 0, {}, ""}});
   if (!schema.ok()) return client::Fail(schema.status());
   rpc::SystemClock clock;
-  rpc::WorkerPool stream_pool(2);
-  rpc::WorkerPool call_pool(1);
+  rpc::WorkerPool stream_pool(&clock, 2);
+  rpc::WorkerPool call_pool(&clock, 1);
+  rpc::PlanningPool planning_pool(&clock, 1);
   rpc::Gate gate({});
   NoObserver observer;
   const PeerAddressIdentity identity;
@@ -113,6 +114,7 @@ client::ExitCode Serve(const std::string& congestion) {
   context.clock = &clock;
   context.stream_pool = &stream_pool;
   context.call_pool = &call_pool;
+  context.planning_pool = &planning_pool;
   context.append_pool = &call_pool;
   context.gate = &gate;
   context.max_response_bytes = size_t{64} << 20;

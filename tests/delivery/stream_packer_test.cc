@@ -367,11 +367,12 @@ TEST(StreamPackerTest, EveryGraphComesBackOnceAsItWas) {
   }
 }
 
-// Same data, same limits: same batches, however the data is cut into chunks.
+// Same data, same limits: same batches, however the data is cut into chunks, and the work into
+// calls of Next().
 TEST(StreamPackerTest, BatchesDoNotDependOnChunks) {
   const auto schema = std::make_shared<const GraphSchema>(
       GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
-  const auto pack = [&](size_t chunk_size) {
+  const auto pack = [&](size_t chunk_size, size_t max_graphs = SIZE_MAX) {
     StreamPackerOptions options;
     options.capacities = {100, 220, kUnlimited};
     options.whole_graphs = false;
@@ -382,7 +383,14 @@ TEST(StreamPackerTest, BatchesDoNotDependOnChunks) {
     std::vector<std::vector<uint64_t>> packs;
     std::vector<uint32_t> counts;
     const auto take_all = [&] {
-      while (auto batch = packer->Next(kStart).value()) packs.push_back(batch->graph_ids);
+      for (;;) {
+        auto batch = packer->Next(kStart, max_graphs).value();
+        if (batch) {
+          packs.push_back(batch->graph_ids);
+        } else if (!packer->is_feeding()) {
+          return;
+        }
+      }
     };
     for (uint64_t i = 0; i < 3000; ++i) {
       const uint32_t nodes = random.Between(1, 60);
@@ -402,6 +410,8 @@ TEST(StreamPackerTest, BatchesDoNotDependOnChunks) {
   const auto packs = pack(1);
   EXPECT_EQ(packs, pack(7));
   EXPECT_EQ(packs, pack(3000));
+  EXPECT_EQ(packs, pack(3000, 1));
+  EXPECT_EQ(packs, pack(7, 5));
 }
 
 }  // namespace

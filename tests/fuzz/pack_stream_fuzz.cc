@@ -24,6 +24,7 @@ uint64_t TakeAll(packhouse::rpc::PackHandler& handler, v1::PackOpened& opened) {
   uint64_t graphs = 0;
   for (;;) {
     auto response = handler.Next();
+    if (response.ok() && !*response && handler.IsBusy()) continue;
     if (!response.ok() || !*response) return graphs;
     const v1::PackResponse message = packhouse::rpc::ToMessage(**response);
     if (message.has_opened()) opened = message.opened();

@@ -1,4 +1,8 @@
+#include <atomic>
 #include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/rpc/server_fixture.h"
 
@@ -51,6 +55,50 @@ TEST_P(PackStreamTest, AnErrorComesAfterAllThatWasAcceptedBefore) {
   EXPECT_THAT(Finish(*stream),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("sizes.counts: 8 bytes, 2 graphs of 2 components take 16")));
+}
+
+// An idle stream ends, and what was accepted comes out before the status does.
+TEST_P(PackStreamTest, AnIdleStreamGivesOutWhatItOwes) {
+  ServerOptions options;
+  options.stream_idle_timeout = absl::Hours(1);
+  StartServer(options);
+  const auto call = StartPack();
+  auto& stream = call->stream;
+  ASSERT_TRUE(stream->Write(OpenSizes(10)));
+  constexpr uint64_t kGraphs = 100;
+  ASSERT_TRUE(stream->Write(SizesOf(std::vector<uint32_t>(kGraphs, 3), 0)));
+  observer_.AwaitBatches(1);
+  std::atomic<bool> ended = false;
+  std::thread pass([&] {
+    while (!ended) clock_.Advance(absl::Minutes(10));
+  });
+  v1::PackResponse response;
+  std::set<uint64_t> ids;
+  while (stream->Read(&response)) {
+    for (const uint64_t id : Uint64sFromWire(response.batch().graph_ids())) ids.insert(id);
+  }
+  ended = true;
+  pass.join();
+  EXPECT_EQ(ids.size(), kGraphs);
+  EXPECT_THAT(Finish(*stream),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--stream-idle-timeout")));
+}
+
+TEST_P(PackStreamTest, OneClientHasHalfOfTheStreams) {
+  ServerOptions options;
+  options.admission.max_streams = 4;
+  StartServer(options);
+  std::vector<std::unique_ptr<PackCall>> calls;
+  for (int i = 0; i < 3; ++i) {
+    calls.push_back(StartPack());
+    ASSERT_TRUE(calls.back()->stream->Write(OpenSizes(10)));
+    v1::PackResponse response;
+    EXPECT_EQ(calls.back()->stream->Read(&response), i < 2);
+  }
+  const std::string client = GetParam() == Transport::kTcp ? "127.0.0.1" : "in-process";
+  EXPECT_THAT(Finish(*calls.back()->stream),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("client '" + client + "' has 2, at most 2")));
 }
 
 TEST_P(PackStreamTest, OversizeAsAnErrorIsOutOfRange) {

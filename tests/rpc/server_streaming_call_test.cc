@@ -103,6 +103,7 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
       : service_({&clock_,
                   &stream_pool_,
                   &call_pool_,
+                  &planning_pool_,
                   nullptr,
                   &gate_,
                   kMaxResponseBytes,
@@ -150,11 +151,12 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
 
   SimulatedClock clock_;
   CountingObserver observer_;
-  Gate gate_{{.max_streams = kMaxStreams, .max_calls = 1}};
+  Gate gate_{{.max_streams = kMaxStreams, .max_streams_per_client = kMaxStreams}};
   const PeerAddressIdentity identity_;
   // One thread each: whoever held it would hold up all others.
-  WorkerPool stream_pool_{1};
-  WorkerPool call_pool_{1};
+  WorkerPool stream_pool_{&clock_, 1};
+  WorkerPool call_pool_{&clock_, 1};
+  PlanningPool planning_pool_{&clock_, 1};
   ScriptedService service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -381,8 +383,8 @@ TEST_P(ServerStreamingCallTest, TooManyAreRefused) {
     }
     const absl::Status status = ToAbsl(stream->Finish());
     if (status.ok()) continue;
-    EXPECT_THAT(status,
-                StatusIs(absl::StatusCode::kResourceExhausted, "streams: 64 are open, at most 64"));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 HasSubstr("streams: 64 are open, at most 64")));
     ++refused;
   }
   EXPECT_EQ(refused, 1);
@@ -433,6 +435,106 @@ TEST_P(ServerStreamingCallTest, AStalledReaderDoesNotHoldUpTheEnd) {
   while (stream->Read(&response)) {
   }
   EXPECT_FALSE(stream->Finish().ok());
+}
+
+// Gives one cell, then waits for ever.
+class WaitingSource final : public Source {
+ public:
+  absl::StatusOr<std::optional<v1::TuneResponse>> Next() override {
+    if (std::exchange(given_, true)) return std::nullopt;
+    return Cell(0);
+  }
+  bool IsWaiting() const override { return given_; }
+
+ private:
+  bool given_ = false;
+};
+
+TEST_P(ServerStreamingCallTest, OnlyAnIdleCallIsEndedForIt) {
+  service_.work = [](const v1::TuneRequest&, Sink&) -> absl::StatusOr<std::unique_ptr<Source>> {
+    return std::make_unique<WaitingSource>();
+  };
+  const absl::Time begin = clock_.Now();
+  grpc::ClientContext context;
+  const auto stream = Start(context);
+  v1::TuneResponse response;
+  ASSERT_TRUE(stream->Read(&response));
+  // Something has gone since.
+  for (int i = 0; i < 100; ++i) gate_.EndIdleStreams(begin - absl::Seconds(1));
+  std::atomic<bool> ended = false;
+  std::thread end([&] {
+    // Not while the server is still at work on it.
+    while (!ended) {
+      clock_.Advance(absl::Seconds(1));
+      gate_.EndIdleStreams(clock_.Now());
+    }
+  });
+  EXPECT_FALSE(stream->Read(&response));
+  ended = true;
+  end.join();
+  EXPECT_THAT(ToAbsl(stream->Finish()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--stream-idle-timeout")));
+}
+
+TEST_P(ServerStreamingCallTest, ACallAtWorkIsNotIdle) {
+  std::latch begun(1);
+  std::latch go_on(1);
+  Answer(CellsUpTo(3), [&](Sink&) {
+    begun.count_down();
+    go_on.wait();
+  });
+  grpc::ClientContext context;
+  const auto stream = Start(context);
+  begun.wait();
+  clock_.Advance(absl::Hours(100));
+  gate_.EndIdleStreams(clock_.Now());
+  go_on.count_down();
+  v1::TuneResponse response;
+  int cells = 0;
+  while (stream->Read(&response)) ++cells;
+  EXPECT_EQ(cells, 3);
+  EXPECT_THAT(ToAbsl(stream->Finish()), IsOk());
+}
+
+// A client that takes nothing cannot be told so; its call ends all the same.
+TEST_P(ServerStreamingCallTest, AStalledReaderIsIdle) {
+  const auto counts = Answer([](uint64_t) { return Reasons(kMegabyte); });
+  grpc::ClientContext context;
+  const auto stream = Start(context);
+  while (counts->given < Outbox::kFullResponses) std::this_thread::yield();
+  while (!counts->gone.try_wait()) {
+    clock_.Advance(absl::Hours(1));
+    gate_.EndIdleStreams(clock_.Now());
+  }
+  v1::TuneResponse response;
+  while (stream->Read(&response)) {
+  }
+  EXPECT_FALSE(stream->Finish().ok());
+}
+
+// What plans waits for its turns in given_up(): endless work of one call does not hold up another.
+TEST_P(ServerStreamingCallTest, WorkTakesTurns) {
+  std::latch begun(1);
+  service_.work = [&](const v1::TuneRequest&,
+                      Sink& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
+    begun.count_down();
+    while (!sink.given_up()) clock_.Advance(PlanningPool::kSlice);
+    return absl::CancelledError("given up");
+  };
+  grpc::ClientContext endless_context;
+  const auto endless = Start(endless_context);
+  begun.wait();
+  // The planning pool has one turn at a time.
+  Answer(CellsUpTo(2));
+  grpc::ClientContext context;
+  const auto stream = Start(context);
+  v1::TuneResponse response;
+  int cells = 0;
+  while (stream->Read(&response)) ++cells;
+  EXPECT_EQ(cells, 2);
+  EXPECT_THAT(ToAbsl(stream->Finish()), IsOk());
+  endless_context.TryCancel();
+  EXPECT_FALSE(endless->Finish().ok());
 }
 
 }  // namespace
