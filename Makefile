@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 600
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test demo asan tsan fuzz bench bench-planning bench-growth soak soak-memory abuse lint clean
+.PHONY: help packages build test demo asan tsan fuzz bench bench-planning bench-growth soak soak-drain soak-memory abuse lint clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,12 @@ soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='-
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/soak.py \
 	  --packhoused build/release/service/packhoused --kills 100 \
 	  $(if $(wildcard $(GRAPHS)),--dataset $(GRAPHS) --split $(GRAPHS:.npz=_split.npz)) $(SOAK_FLAGS)
+
+soak-drain: packages  ## Rolling restarts under load: SOAK_FLAGS='--seconds 20', see drain_soak.py
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/drain_soak.py \
+	  --packhoused build/release/service/packhoused $(SOAK_FLAGS)
 
 soak-memory: packages  ## Slow readers for ten minutes, memory against the budget: SOAK_FLAGS='--minutes 2'
 	cmake --preset release -DPACKHOUSE_TESTS=ON

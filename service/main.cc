@@ -126,7 +126,7 @@ int Run(const Options& options, const sigset_t& signals) {
     spdlog::warn(R"("event":"ended at once","signal":{})", second);
     std::_Exit(128 + second);
   }).detach();
-  (*server)->Drain(options.drain_timeout);
+  (*server)->Drain({options.lame_duck, options.drain_timeout});
   spdlog::info(R"("event":"drained")");
   spdlog::shutdown();
   // All calls have ended, and what they were answered is on the disk; stopping the HTTP server in

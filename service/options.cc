@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "service/version.h"
@@ -39,7 +40,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   server.stream_threads = cores;
   server.call_threads = cores;
   server.plan_threads = cores;
+  std::string lame_duck = "5s";
   std::string drain_timeout = "30s";
+  std::string max_connection_age = "0s";
+  std::string max_connection_age_grace = "0s";
   std::string lease_duration = "5m";
   std::string stream_idle_timeout = "1h";
 
@@ -53,8 +57,21 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
       "--tcp-congestion", options.tcp_congestion,
       "TCP congestion control of gRPC's connections, e.g. reno or cubic where the system "
       "has bbr and clients are on this machine; \"\" for the system's");
+  app.add_option(
+         "--lame-duck", lame_duck,
+         "how long everything is served on after SIGTERM, while /readyz and health say that "
+         "it ends: until load balancers have noticed")
+      ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--drain-timeout", drain_timeout,
-                 "how long open streams may work on after SIGTERM")
+                 "how long open streams may work on after the lame-duck time")
+      ->check(DurationFrom(absl::ZeroDuration()));
+  app.add_option("--max-connection-age", max_connection_age,
+                 "after about so long the next calls of a client make a new connection, which may "
+                 "lead to another server; 0s: never")
+      ->check(DurationFrom(absl::ZeroDuration()));
+  app.add_option("--max-connection-age-grace", max_connection_age_grace,
+                 "how long calls on such a connection may go on, streams too; 0s: as long as they "
+                 "like")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--log-level", options.log_level, "what is logged to stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
@@ -123,7 +140,15 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   // Checked above.
+  (void)absl::ParseDuration(lame_duck, &options.lame_duck);
   (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
+  for (const auto& [text, duration] :
+       {std::pair(&max_connection_age, &server.max_connection_age),
+        std::pair(&max_connection_age_grace, &server.max_connection_age_grace)}) {
+    absl::Duration parsed;
+    (void)absl::ParseDuration(*text, &parsed);
+    if (parsed != absl::ZeroDuration()) *duration = std::max(parsed, absl::Milliseconds(1));
+  }
   (void)absl::ParseDuration(lease_duration, &server.loader.lease_duration);
   (void)absl::ParseDuration(stream_idle_timeout, &server.stream_idle_timeout);
   if (server.stream_idle_timeout == absl::ZeroDuration()) {

@@ -18,6 +18,7 @@ struct Options {
   uint64_t max_store_bytes = uint64_t{64} << 30;
   std::string http_address;    // Empty: no HTTP.
   std::string tcp_congestion;  // Empty: the system's.
+  absl::Duration lame_duck = absl::Seconds(5);
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";
 };

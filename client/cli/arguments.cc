@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +80,54 @@ void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget
       .add_option("--seed", seed,
                   "Another seed, another result, if the budget ends before it is proved best")
       ->type_name("N");
+}
+
+void AddPaddingOptions(PaddingArguments& arguments, CLI::App& command) {
+  const std::map<std::string, v1::Padding> paddings = {
+      {"none", v1::PADDING_NONE}, {"masked", v1::PADDING_MASKED}, {"graph", v1::PADDING_GRAPH}};
+  command
+      .add_option(
+          "--padding", arguments.padding,
+          "The padding that batches will be loaded with: none, masked or graph (which keeps "
+          "one graph, and one row of what indices point into, free); limits are then those "
+          "that a load takes")
+      ->type_name("NAME")
+      ->transform(CLI::CheckedTransformer(paddings).description(""));
+  command
+      .add_option("--index-into", arguments.index_targets,
+                  "For --padding graph: a component that index tensors point into; may be "
+                  "repeated; else the first component")
+      ->type_name("COMPONENT")
+      ->allow_extra_args(false);
+}
+
+absl::Status CheckPadding(const PaddingArguments& arguments,
+                          const std::vector<std::string>& components) {
+  if (arguments.index_targets.empty()) return absl::OkStatus();
+  if (arguments.padding != v1::PADDING_GRAPH) {
+    return absl::InvalidArgumentError(
+        "--index-into says what padding keeps free: it needs "
+        "--padding graph");
+  }
+  for (const std::string& target : arguments.index_targets) {
+    if (std::find(components.begin(), components.end(), target) != components.end()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--index-into '", target, "': there is only ",
+                                                   absl::StrJoin(components, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+std::string Describe(const PaddingArguments& arguments) {
+  switch (arguments.padding) {
+    case v1::PADDING_NONE:
+      return ", padding none";
+    case v1::PADDING_MASKED:
+      return ", padding masked";
+    case v1::PADDING_GRAPH:
+      return ", padding graph";
+    default:
+      return "";
+  }
 }
 
 void AddAxesOption(std::vector<std::string>& axes, const std::string& otherwise,

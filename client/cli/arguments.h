@@ -51,6 +51,30 @@ void AddLimitOption(std::vector<std::string>& limits, CLI::App& command);
 void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget_help,
                       CLI::App& command);
 
+// How the batches will be padded; by default nothing is said of that.
+struct PaddingArguments {
+  v1::Padding padding = v1::PADDING_UNSPECIFIED;
+  std::vector<std::string> index_targets = {};
+};
+
+// Adds `--padding none|masked|graph` and `--index-into COMPONENT`, which may be repeated.
+void AddPaddingOptions(PaddingArguments& arguments, CLI::App& command);
+
+// Every component of `--index-into` must be one of `components`, and come with `--padding`; what
+// else there is to check is left to the server. INVALID_ARGUMENT naming the value.
+absl::Status CheckPadding(const PaddingArguments& arguments,
+                          const std::vector<std::string>& components);
+
+// Into a PlanRequest or a TuneRequest.
+template <typename Request>
+void SetPadding(const PaddingArguments& arguments, Request& request) {
+  request.set_padding(arguments.padding);
+  for (const std::string& target : arguments.index_targets) request.add_index_targets(target);
+}
+
+// `, padding graph`; empty where nothing is said of padding.
+std::string Describe(const PaddingArguments& arguments);
+
 // Adds `--axes A[,B]`, the components of a picture; `otherwise` says what is drawn without it.
 void AddAxesOption(std::vector<std::string>& axes, const std::string& otherwise, CLI::App& command);
 

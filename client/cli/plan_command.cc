@@ -29,6 +29,7 @@ struct PlanArguments {
   std::string server;
   std::string sizes;
   std::vector<std::string> limits;
+  PaddingArguments padding;
   std::vector<std::string> heuristics;
   bool no_tuple_packing = false;
   bool no_baselines = false;
@@ -181,6 +182,10 @@ ExitCode RunPlan(const PlanArguments& arguments) {
   absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, sizes->components);
   if (!limits.ok()) return Misuse(limits.status());
   *request.mutable_limits() = *std::move(limits);
+  if (absl::Status status = CheckPadding(arguments.padding, sizes->components); !status.ok()) {
+    return Misuse(status);
+  }
+  SetPadding(arguments.padding, request);
   for (const std::string& text : arguments.heuristics) {
     absl::StatusOr<v1::PlanHeuristic> heuristic = ParseHeuristic(text, sizes->components);
     if (!heuristic.ok()) return Misuse(heuristic.status());
@@ -227,7 +232,8 @@ ExitCode RunPlan(const PlanArguments& arguments) {
     const LittleEndianView<uint64_t> counts(request.histogram().counts());
     for (std::size_t i = 0; i < counts.size(); ++i) graphs += counts[i];
     std::cout << Grouped(graphs) << " graphs of " << Grouped(counts.size()) << " sizes in "
-              << NameOfFile(arguments.sizes) << "; limits " << Describe(request.limits()) << "\n\n"
+              << NameOfFile(arguments.sizes) << "; limits " << Describe(request.limits())
+              << Describe(arguments.padding) << "\n\n"
               << PlanCertificate(response->best()) << '\n'
               << SummaryTable(*response);
     if (arguments.patterns > 0) {
@@ -256,6 +262,7 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
   AddSizesOption(arguments->sizes, *command);
   AddLimitOption(arguments->limits, *command);
   command->get_option("--limit")->required();
+  AddPaddingOptions(arguments->padding, *command);
   AddBudgetOptions(arguments->budget_steps, arguments->seed,
                    "Work for the optimized plan: 10^9 steps are about a second; 0: 10^8", *command);
   command

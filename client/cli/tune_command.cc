@@ -30,6 +30,7 @@ struct TuneArguments {
   std::string server;
   std::string sizes;
   DeviceArguments device;
+  PaddingArguments padding;
   v1::TuneObjective objective = v1::TUNE_OBJECTIVE_EPOCH_COST;
   uint64_t budget_steps = 0;
   uint64_t seed = 0;
@@ -132,6 +133,10 @@ ExitCode RunTune(const TuneArguments& arguments) {
   absl::StatusOr<v1::DeviceProfile> profile = ParseDevice(arguments.device, sizes->components);
   if (!profile.ok()) return Misuse(profile.status());
   *request.mutable_profile() = *std::move(profile);
+  if (absl::Status status = CheckPadding(arguments.padding, sizes->components); !status.ok()) {
+    return Misuse(status);
+  }
+  SetPadding(arguments.padding, request);
   request.set_objective(arguments.objective);
   request.set_budget_steps(arguments.budget_steps);
   request.set_seed(arguments.seed);
@@ -161,7 +166,8 @@ ExitCode RunTune(const TuneArguments& arguments) {
     uint64_t graphs = 0;
     for (const uint64_t count : counted->counts) graphs += count;
     std::cout << Grouped(graphs) << " graphs of " << Grouped(counted->num_rows) << " sizes in "
-              << NameOfFile(arguments.sizes) << "; " << ProfileText(request.profile()) << "\n\n"
+              << NameOfFile(arguments.sizes) << "; " << ProfileText(request.profile())
+              << Describe(arguments.padding) << "\n\n"
               << RecommendationText(outcome, sizes->components) << '\n'
               << FrontierTable(outcome);
   }
@@ -194,6 +200,7 @@ void AddTuneCommand(CLI::App& app, ExitCode& code) {
       app.add_subcommand("tune", "Choose the limits under which an epoch costs a device least");
   AddSizesOption(arguments->sizes, *command);
   AddDeviceOptions(arguments->device, *command);
+  AddPaddingOptions(arguments->padding, *command);
   const std::map<std::string, v1::TuneObjective> objectives = {
       {"epoch-cost", v1::TUNE_OBJECTIVE_EPOCH_COST},
       {"harmonic-mean", v1::TUNE_OBJECTIVE_HARMONIC_MEAN}};

@@ -3,14 +3,16 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cpp/service_config.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace packhouse::client {
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
-                                                       absl::Duration timeout,
-                                                       const ChannelOptions& options) {
+absl::string_view RetryServiceConfig() { return kServiceConfig; }
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
+                                           const ChannelOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);
   arguments.SetMaxSendMessageSize(options.max_send_bytes);
@@ -23,9 +25,27 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
   // Otherwise channels to one address share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
 
-  std::shared_ptr<grpc::Channel> channel = grpc::CreateCustomChannel(
+  // A resolver that has a service config of its own for a name is not overruled.
+  if (options.retries) arguments.SetServiceConfigJSON(kServiceConfig);
+  if (!options.load_balancing_policy.empty()) {
+    arguments.SetLoadBalancingPolicyName(options.load_balancing_policy);
+  }
+  for (const auto& [name, value] : options.arguments) {
+    if (const int* number = std::get_if<int>(&value)) {
+      arguments.SetInt(name, *number);
+    } else {
+      arguments.SetString(name, std::get<std::string>(value));
+    }
+  }
+  return grpc::CreateCustomChannel(
       address, options.credentials ? options.credentials : grpc::InsecureChannelCredentials(),
       arguments);
+}
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
+                                                       absl::Duration timeout,
+                                                       const ChannelOptions& options) {
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(address, options);
   if (!channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) {
     return absl::DeadlineExceededError(absl::StrCat("no connection to a packhouse server at '",
                                                     address, "' within ",

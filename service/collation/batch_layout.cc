@@ -7,9 +7,6 @@
 namespace packhouse {
 namespace {
 
-// Derived tensors are int32.
-constexpr uint64_t kMaxDerivedRows = (uint64_t{1} << 31) - 1;
-
 // Adds rows * row_bytes to `total`; false if that wraps around.
 bool Accumulate(uint64_t& total, uint64_t rows, uint64_t row_bytes) {
   const auto bytes = CheckedMultiply(rows, row_bytes);
@@ -55,7 +52,7 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
           absl::StrCat("limits: capacity ", capacities[k], " of component '", name,
                        "' leaves no room beside the ", reserved[k], " that padding keeps free"));
     }
-    if (capacities[k] > kMaxDerivedRows) {
+    if (capacities[k] > kMaxCapacity) {
       return absl::InvalidArgumentError(absl::StrCat(
           "limits: capacity ", capacities[k], " of component '", name, "' exceeds 2^31 - 1"));
     }

@@ -60,4 +60,31 @@ bool BatchShape::Takes(absl::Span<const uint64_t> real_rows) const {
   return true;
 }
 
+absl::StatusOr<DeviceProfile> ProfileForPadding(DeviceProfile profile, const GraphSchema& schema,
+                                                Padding padding, uint64_t max_graphs_per_batch) {
+  PH_RETURN_IF_ERROR(CheckDeviceProfile(profile, schema.sizes()));
+  if (padding == Padding::kNone) return profile;
+  const std::vector<uint64_t> reserved = ReservedRows(schema, padding);
+  for (size_t k = 0; k < profile.components.size(); ++k) {
+    ComponentProfile& component = profile.components[k];
+    component.reserved_rows = reserved[k];
+    if (k == schema.num_components()) continue;
+    if (component.max_rows == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "profile: padding needs max_rows of component '", schema.sizes().name(k), "'"));
+    }
+    if (component.max_rows > BatchLayout::kMaxCapacity) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "profile: max_rows ", component.max_rows, " of component '", schema.sizes().name(k),
+          "', a padded batch has at most ", BatchLayout::kMaxCapacity));
+    }
+  }
+  ComponentProfile& graphs = profile.components.back();
+  graphs.fits_packs = graphs.max_rows == 0;
+  graphs.max_rows =
+      graphs.fits_packs ? max_graphs_per_batch : std::min(graphs.max_rows, max_graphs_per_batch);
+  PH_RETURN_IF_ERROR(CheckDeviceProfile(profile, schema.sizes()));
+  return profile;
+}
+
 }  // namespace packhouse

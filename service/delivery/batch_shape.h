@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "service/collation/batch_layout.h"
 #include "service/graphs/graph_schema.h"
+#include "service/planning/device_profile.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
@@ -43,6 +44,15 @@ struct BatchShape {
   // Whether a batch with so many real rows per component (`graphs` last) has this shape's limits.
   bool Takes(absl::Span<const uint64_t> real_rows) const;
 };
+
+// A device's profile as the search for limits of padded batches must know it: with what `padding`
+// keeps free of each component, and with a bound for `graphs`, which a padded batch must have: the
+// fullest pack decides if the profile has none, and it is never above max_graphs_per_batch.
+//
+// INVALID_ARGUMENT naming a component without max_rows that padding needs, or with more than a
+// padded batch may have.
+absl::StatusOr<DeviceProfile> ProfileForPadding(DeviceProfile profile, const GraphSchema& schema,
+                                                Padding padding, uint64_t max_graphs_per_batch);
 
 }  // namespace packhouse
 

@@ -28,22 +28,6 @@ absl::Status Exclude(bool both, absl::string_view a, absl::string_view b) {
   return absl::InvalidArgumentError(absl::StrCat(a, ": not together with ", b));
 }
 
-// A device's capacities are for real rows; what padding keeps free comes on top where the profile
-// allows it.
-void AddReservedRows(const DeviceProfile& device, absl::Span<const uint64_t> reserved,
-                     std::vector<uint64_t>& capacities) {
-  for (size_t k = 0; k < capacities.size(); ++k) {
-    const ComponentProfile& component = device.components[k];
-    if (capacities[k] == kUnlimited || reserved[k] == 0) continue;
-    const uint64_t before = capacities[k];
-    capacities[k] +=
-        (reserved[k] + component.multiple_of - 1) / component.multiple_of * component.multiple_of;
-    if (capacities[k] > component.max_rows || !FitsMemory(device, capacities)) {
-      capacities[k] = before;
-    }
-  }
-}
-
 // OK if the first shape takes whatever the others take.
 absl::Status CheckLargestFirst(const std::vector<BatchShape>& shapes, const SizeSchema& schema) {
   for (size_t i = 1; i < shapes.size(); ++i) {
@@ -176,15 +160,13 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
     if (profile.device) {
       PH_ASSIGN_OR_RETURN(const SizeClasses classes, SizeClasses::Create(GraphSizes(), selection));
       PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram());
-      DeviceProfile device = *profile.device;
+      PH_ASSIGN_OR_RETURN(DeviceProfile device,
+                          ProfileForPadding(*profile.device, schema(), request.padding,
+                                            bounds.max_graphs_per_batch));
       if (request.profiles.size() > 1) device.max_distinct_shapes = 1;
       PH_ASSIGN_OR_RETURN(const TuneResult tuned,
                           TuneLimits(histogram, device, schema().sizes(), TuneOptions()));
-      const std::vector<uint64_t> reserved = ReservedRows(schema(), request.padding);
-      for (const TunedShape& shape : tuned.shapes) {
-        capacities.push_back(shape.capacities);
-        AddReservedRows(device, reserved, capacities.back());
-      }
+      for (const TunedShape& shape : tuned.shapes) capacities.push_back(shape.capacities);
     }
     std::vector<BatchShape> shapes;
     for (const std::vector<uint64_t>& one : capacities) {

@@ -45,10 +45,12 @@ Demand DemandOf(const SizeHistogram& histogram) {
 
 CapacityAxis::CapacityAxis(const ComponentProfile& profile, uint64_t total, uint64_t divisor,
                            uint64_t largest)
-    : multiple_(profile.multiple_of), divisor_(std::max<uint64_t>(divisor, 1)) {
+    : multiple_(profile.multiple_of),
+      reserved_(profile.reserved_rows),
+      divisor_(std::max<uint64_t>(divisor, 1)) {
   total_units_ = total / divisor_;
   const uint64_t last = LargestCapacity(profile);
-  first_ = std::max(SmallestCapacity(profile), DivideUp(largest, multiple_) * multiple_);
+  first_ = std::max(SmallestCapacity(profile), CapacityFor(profile, largest));
   uint64_t first_that_holds_all = 0;
   if (multiple_ >= divisor_) {
     size_ = (last - first_) / multiple_ + 1;
@@ -64,7 +66,8 @@ CapacityAxis::CapacityAxis(const ComponentProfile& profile, uint64_t total, uint
 uint64_t CapacityAxis::capacity(uint64_t position) const {
   if (multiple_ >= divisor_) return first_ + position * multiple_;
   if (position == 0) return first_;
-  return DivideUp((first_ / divisor_ + position) * divisor_, multiple_) * multiple_;
+  const uint64_t rows = (first_ / divisor_ + position) * divisor_;
+  return DivideUp(rows + reserved_, multiple_) * multiple_ - reserved_;
 }
 
 uint64_t CapacityAxis::LeastPacks(uint64_t position) const {
@@ -163,8 +166,7 @@ uint64_t CandidateGrid::LeastPacks(const GridPositions& positions) const {
 double CandidateGrid::ValueOf(const GridPositions& positions, uint64_t packs) const {
   double value = 0;
   for (size_t j = 0; j < axes_.size(); ++j) {
-    value += weights_[axes_[j].component] *
-             static_cast<double>(axes_[j].capacities.capacity(positions[j]));
+    value += WeightOf(axes_[j].component, axes_[j].capacities.capacity(positions[j]));
   }
   return static_cast<double>(packs) * value;
 }
@@ -173,9 +175,14 @@ double CandidateGrid::ValueOfCapacities(absl::Span<const uint64_t> capacities,
                                         uint64_t packs) const {
   double value = 0;
   for (const Axis& axis : axes_) {
-    value += weights_[axis.component] * static_cast<double>(capacities[axis.component]);
+    value += WeightOf(axis.component, capacities[axis.component]);
   }
   return static_cast<double>(packs) * value;
+}
+
+double CandidateGrid::WeightOf(size_t component, uint64_t capacity) const {
+  return weights_[component] *
+         static_cast<double>(capacity + profile_.components[component].reserved_rows);
 }
 
 Candidate CandidateGrid::At(const GridPositions& positions) const {

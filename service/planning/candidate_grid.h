@@ -1,4 +1,5 @@
 // The limits that a device profile leaves to choose from, and what each must cost at least.
+// Capacities are of real rows here: what padding keeps free only adds to what a batch costs.
 //
 // A batch's cost is a weighted sum of its capacities, and so is the inverse of the harmonic mean of
 // the efficiencies (with weights 1 / total); both objectives are "packs * weighted sum of
@@ -52,6 +53,8 @@ class CapacityAxis {
 
  private:
   uint64_t multiple_;
+  // Capacities are a multiple less these.
+  uint64_t reserved_;
   uint64_t divisor_;
   uint64_t total_units_;
   uint64_t first_;
@@ -104,7 +107,8 @@ class CandidateGrid {
   uint64_t LeastCostedPacks(const GridPositions& positions) const;
   // The volume bound.
   uint64_t LeastPacks(const GridPositions& positions) const;
-  // packs * weighted sum of capacities. Never less for larger arguments, rounding included.
+  // packs * weighted sum of capacities as they are laid out. Never less for larger arguments,
+  // rounding included.
   double ValueOf(const GridPositions& positions, uint64_t packs) const;
   double ValueOfCapacities(absl::Span<const uint64_t> capacities, uint64_t packs) const;
   Candidate At(const GridPositions& positions) const;
@@ -120,6 +124,8 @@ class CandidateGrid {
   };
 
   std::vector<Axis> AxesOf(bool costed) const;
+  // Of a capacity and its reserve.
+  double WeightOf(size_t component, uint64_t capacity) const;
   // With the least capacities of the components without a cost.
   std::vector<uint64_t> LeastCapacities(const GridPositions& positions) const;
   // Capacities of the components without a cost that may need no more than `packs`.

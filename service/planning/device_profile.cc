@@ -29,11 +29,16 @@ absl::Status CheckComponent(const ComponentProfile& component, absl::string_view
                                                    " is allowed"));
   }
   const uint64_t min_rows = std::max<uint64_t>(component.min_rows, 1);
-  const uint64_t largest = LargestCapacity(component);
+  const uint64_t largest = component.max_rows - component.max_rows % component.multiple_of;
   if (largest < min_rows) {
     return absl::InvalidArgumentError(absl::StrCat(
         "profile: no multiple of ", component.multiple_of, " in [min_rows, max_rows] = [", min_rows,
         ", ", component.max_rows, "] of ", name));
+  }
+  if (largest <= component.reserved_rows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "profile: max_rows ", component.max_rows, " of ", name, " leaves no room beside the ",
+        component.reserved_rows, " that padding keeps free"));
   }
   return absl::OkStatus();
 }
@@ -80,20 +85,36 @@ absl::Status CheckDeviceProfile(const DeviceProfile& profile, const SizeSchema& 
 }
 
 uint64_t SmallestCapacity(const ComponentProfile& component) {
-  const uint64_t min_rows = std::max<uint64_t>(component.min_rows, 1);
-  const uint64_t multiple = component.multiple_of;
-  return (min_rows / multiple + (min_rows % multiple != 0)) * multiple;
+  const uint64_t min_rows = std::max(component.min_rows, component.reserved_rows + 1);
+  return CapacityFor(component, min_rows - component.reserved_rows);
 }
 
 uint64_t LargestCapacity(const ComponentProfile& component) {
-  return component.max_rows - component.max_rows % component.multiple_of;
+  return component.max_rows - component.max_rows % component.multiple_of - component.reserved_rows;
+}
+
+uint64_t CapacityFor(const ComponentProfile& component, uint64_t rows) {
+  const uint64_t laid_out = rows + component.reserved_rows;
+  const uint64_t multiple = component.multiple_of;
+  return (laid_out / multiple + (laid_out % multiple != 0)) * multiple - component.reserved_rows;
+}
+
+std::vector<uint64_t> WithReserved(const DeviceProfile& profile,
+                                   absl::Span<const uint64_t> capacities) {
+  std::vector<uint64_t> laid_out(capacities.begin(), capacities.end());
+  for (size_t k = 0; k < laid_out.size(); ++k) {
+    if (laid_out[k] != kUnlimited) laid_out[k] += profile.components[k].reserved_rows;
+  }
+  return laid_out;
 }
 
 uint64_t BytesOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities) {
   uint64_t bytes = profile.fixed_bytes;
   for (size_t k = 0; k < capacities.size(); ++k) {
     if (capacities[k] == kUnlimited) continue;
-    const auto rows = CheckedMultiply(profile.components[k].bytes_per_row, capacities[k]);
+    const ComponentProfile& component = profile.components[k];
+    const auto rows =
+        CheckedMultiply(component.bytes_per_row, capacities[k] + component.reserved_rows);
     const auto sum = rows ? CheckedAdd(bytes, *rows) : std::nullopt;
     if (!sum) return UINT64_MAX;
     bytes = *sum;
@@ -112,7 +133,8 @@ double CostOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capa
   double cost = 0;
   for (size_t k = 0; k < capacities.size(); ++k) {
     if (capacities[k] == kUnlimited) continue;
-    cost += profile.components[k].relative_cost * static_cast<double>(capacities[k]);
+    const ComponentProfile& component = profile.components[k];
+    cost += component.relative_cost * static_cast<double>(capacities[k] + component.reserved_rows);
   }
   return cost;
 }

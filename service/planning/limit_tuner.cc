@@ -87,6 +87,10 @@ class LimitTuner {
     if (has_given_up_) return Cancelled();
     result_.reasons = TuningReasons(result_, profile_, schema_, graphs_, options_, facts_);
     Report();
+    LayOut(result_.single_shape);
+    for (TunedShape& shape : result_.shapes) LayOut(shape);
+    for (TunedShape& shape : result_.frontier) LayOut(shape);
+    for (TuneCell& cell : result_.cells) cell.capacities = WithReserved(profile_, cell.capacities);
     return std::move(result_);
   }
 
@@ -169,9 +173,9 @@ class LimitTuner {
     }
     return components == 0 ? 1 : components / inverses;
   }
-  static std::vector<double> RowsOf(absl::Span<const uint64_t> capacities, uint64_t packs) {
+  std::vector<double> RowsOf(absl::Span<const uint64_t> capacities, uint64_t packs) const {
     std::vector<double> rows;
-    for (const uint64_t capacity : capacities) {
+    for (const uint64_t capacity : WithReserved(profile_, capacities)) {
       rows.push_back(static_cast<double>(packs) * static_cast<double>(capacity));
     }
     return rows;
@@ -209,8 +213,24 @@ class LimitTuner {
     // The capacities were allowed for a plan already.
     shape.components =
         MeasurePlan(plan.plan, graphs_, *Limits::Create(candidate.capacities)).components;
+    FitToPacks(shape);
     FillCosts(shape);
     return shape;
+  }
+  // Lowers the capacities that have nothing to do but hold the packs.
+  void FitToPacks(TunedShape& shape) const {
+    for (size_t k = 0; k < shape.capacities.size(); ++k) {
+      const ComponentProfile& component = profile_.components[k];
+      if (!component.fits_packs || HasCost(component)) continue;
+      shape.capacities[k] = std::min(
+          shape.capacities[k], std::max(CapacityFor(component, shape.components[k].fullest_pack),
+                                        SmallestCapacity(component)));
+    }
+  }
+  // From capacities of real rows to those that a client lays out.
+  void LayOut(TunedShape& shape) const {
+    shape.capacities = WithReserved(profile_, shape.capacities);
+    LayOutEfficiencies(shape.capacities, shape.components);
   }
   void FillCosts(TunedShape& shape) const {
     shape.epoch_cost = static_cast<double>(shape.packs) * CostOfShape(profile_, shape.capacities);
@@ -250,7 +270,11 @@ class LimitTuner {
     progress.candidates = facts_.candidates;
     progress.planned = facts_.planned;
     progress.excluded = facts_.excluded;
-    if (best_) progress.incumbent = &*best_;
+    std::optional<TunedShape> incumbent = best_;
+    if (incumbent) {
+      LayOut(*incumbent);
+      progress.incumbent = &*incumbent;
+    }
     options_.progress(progress);
   }
 
@@ -532,6 +556,7 @@ class LimitTuner {
       shape.packs = quality.packs;
       shape.lower_bound = quality.lower_bound;
       shape.components = quality.components;
+      FitToPacks(shape);
       FillCosts(shape);
       const std::vector<double> shape_rows = RowsOf(shape.capacities, shape.packs);
       shape.harmonic_mean = HarmonicMean(packs.graphs, shape_rows);
@@ -541,6 +566,15 @@ class LimitTuner {
     }
     result_.harmonic_mean = HarmonicMean(graphs_, rows);
     result_.least_cost = std::min(result_.least_cost, result_.epoch_cost);
+    // A larger shape takes whatever a smaller one does.
+    for (size_t i = result_.shapes.size() - 1; i != 0; --i) {
+      TunedShape& larger = result_.shapes[i - 1];
+      for (size_t k = 0; k < larger.capacities.size(); ++k) {
+        if (!profile_.components[k].fits_packs) continue;
+        larger.capacities[k] = std::max(larger.capacities[k], result_.shapes[i].capacities[k]);
+      }
+      FillCosts(larger);
+    }
     return absl::OkStatus();
   }
 

@@ -37,7 +37,8 @@ enum class TuneObjective {
 
 // Limits, and what the plan under them is like.
 struct TunedShape {
-  // l + 1 entries, `graphs` last; kUnlimited where the profile has no limit.
+  // l + 1 entries, `graphs` last; kUnlimited where the profile has no limit. As they are laid out:
+  // with what padding keeps free (ComponentProfile::reserved_rows).
   std::vector<uint64_t> capacities;
   uint64_t packs = 0;
   // No plan has fewer packs.
@@ -95,7 +96,8 @@ struct TuneOptions {
 };
 
 struct TuneResult {
-  // The largest first. Each pack uses the smallest shape that takes it.
+  // The largest first: no later one has more rows in any component. Each pack uses the smallest
+  // shape that takes it.
   std::vector<TunedShape> shapes;
   // What one shape alone would cost; equals shapes[0] if there is one shape.
   TunedShape single_shape;

@@ -18,10 +18,9 @@ std::vector<uint64_t> CapacitiesFor(const SizeTuple& sizes, const DeviceProfile&
       capacities.push_back(kUnlimited);
       continue;
     }
-    // No overflow: multiple_of times more than 1 is less than twice a size, of 32 bits.
+    // No overflow: a size has 32 bits, and multiple_of is at most max_rows.
     const uint64_t size = k < sizes.size() ? sizes[k] : 1;
-    const uint64_t multiples = size / component.multiple_of + (size % component.multiple_of != 0);
-    capacities.push_back(std::max(multiples * component.multiple_of, SmallestCapacity(component)));
+    capacities.push_back(std::max(CapacityFor(component, size), SmallestCapacity(component)));
   }
   return capacities;
 }
@@ -87,7 +86,7 @@ OversizeGraphs DescribeOversize(absl::Span<const SizeTuple> tuples, const SizeHi
   for (size_t k = 0; k < largest.size(); ++k) largest[k] = histogram.maximum(k);
   const std::vector<uint64_t> needed = CapacitiesFor(largest, profile);
   oversize.needed_bytes = BytesOfShape(profile, needed);
-  for (const uint64_t capacity : needed) {
+  for (const uint64_t capacity : WithReserved(profile, needed)) {
     oversize.needed_rows.push_back(capacity == kUnlimited ? 0 : capacity);
   }
   return oversize;

@@ -18,8 +18,8 @@ struct OversizeGraphs {
   uint64_t num_graphs = 0;
   // Lexicographically.
   SizeTuple largest;
-  // The least capacities that take all graphs of the histogram, per component, `graphs` last; 0
-  // where there is no limit.
+  // The least capacities that take all graphs of the histogram, per component, `graphs` last, with
+  // what padding keeps free; 0 where there is no limit.
   std::vector<uint64_t> needed_rows;
   // Memory of such a batch; UINT64_MAX if it is more than that.
   uint64_t needed_bytes = 0;

@@ -1,6 +1,10 @@
 #include "service/planning/plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -9,6 +13,9 @@
 
 namespace packhouse {
 namespace {
+
+// Sizes that an error names.
+constexpr size_t kNamedOversize = 8;
 
 // real / (packs * rows), in [0, 1] by definition where the limits are kept.
 double Ratio(uint64_t real, uint64_t packs, uint64_t rows) {
@@ -36,24 +43,42 @@ PlanItems ItemsOf(const SizeHistogram& histogram) {
 }
 
 absl::Status CheckEachGraphFits(const SizeHistogram& histogram, const Limits& limits,
-                                const SizeSchema& schema) {
+                                const SizeSchema& schema, absl::Span<const uint64_t> capacities) {
   uint64_t too_large = 0;
-  SizeTuple largest;
-  size_t component = 0;
+  size_t num_sizes = 0;
+  // The largest first.
+  std::map<SizeTuple, uint64_t, std::greater<>> named;
   for (size_t row = 0; row < histogram.num_distinct(); ++row) {
     const auto tuple = histogram.tuple(row);
-    const auto exceeded = limits.FirstExceeded(tuple);
-    if (!exceeded) continue;
+    if (!limits.FirstExceeded(tuple)) continue;
     too_large += histogram.count(row);
-    if (largest.empty() || absl::MakeConstSpan(largest) < tuple) {
-      largest.assign(tuple.begin(), tuple.end());
-      component = *exceeded;
-    }
+    ++num_sizes;
+    named.emplace(SizeTuple(tuple.begin(), tuple.end()), histogram.count(row));
+    if (named.size() > kNamedOversize) named.erase(std::prev(named.end()));
   }
   if (too_large == 0) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(
-      too_large, " graphs exceed the limits; the largest has size (", absl::StrJoin(largest, ", "),
-      "): ", schema.name(component), " ", largest[component], " > ", limits.capacity(component)));
+  const SizeTuple& largest = named.begin()->first;
+  const size_t component = *limits.FirstExceeded(largest);
+  const uint64_t usable = limits.capacity(component);
+  std::string message =
+      absl::StrCat(too_large, too_large == 1 ? " graph exceeds" : " graphs exceed",
+                   " the limits; the largest has size (", absl::StrJoin(largest, ", "),
+                   "): ", schema.name(component), " ", largest[component], " > ", usable);
+  if (!capacities.empty() && capacities[component] != usable) {
+    absl::StrAppend(&message, ", the usable bound: padding keeps ", capacities[component] - usable,
+                    " of the ", capacities[component], " free");
+  }
+  if (num_sizes > 1) {
+    absl::StrAppend(&message, "; sizes too large: ");
+    for (const auto& [size, count] : named) {
+      if (&size != &largest) absl::StrAppend(&message, ", ");
+      absl::StrAppend(&message, count, " x (", absl::StrJoin(size, ", "), ")");
+    }
+    if (num_sizes > named.size()) {
+      absl::StrAppend(&message, " and ", num_sizes - named.size(), " more");
+    }
+  }
+  return absl::OutOfRangeError(message);
 }
 
 absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
@@ -140,6 +165,17 @@ PlanQuality MeasurePlan(const PackingPlan& plan, const SizeHistogram& histogram,
     quality.gap = static_cast<double>(quality.packs) / static_cast<double>(bound.packs) - 1.0;
   }
   return quality;
+}
+
+void LayOutEfficiencies(absl::Span<const uint64_t> capacities,
+                        std::vector<ComponentEfficiency>& components) {
+  for (size_t k = 0; k < components.size(); ++k) {
+    ComponentEfficiency& component = components[k];
+    if (component.capacity == kUnlimited || component.capacity == capacities[k]) continue;
+    component.efficiency *=
+        static_cast<double>(component.capacity) / static_cast<double>(capacities[k]);
+    component.capacity = capacities[k];
+  }
 }
 
 }  // namespace packhouse

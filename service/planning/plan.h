@@ -76,10 +76,12 @@ struct PlanItems {
 };
 PlanItems ItemsOf(const SizeHistogram& histogram);
 
-// OUT_OF_RANGE, naming the largest such size, its bound and the number of such graphs, if a graph
-// of the histogram alone exceeds the limits. `schema` gives the names for the message.
+// OUT_OF_RANGE, naming the largest such sizes, their bound and the number of such graphs, if a
+// graph of the histogram alone exceeds the limits. `schema` gives the names for the message; so do
+// `capacities`, if they are given: of which the limits are what padding leaves.
 absl::Status CheckEachGraphFits(const SizeHistogram& histogram, const Limits& limits,
-                                const SizeSchema& schema);
+                                const SizeSchema& schema,
+                                absl::Span<const uint64_t> capacities = {});
 
 // Whether the plan uses exactly the graphs of `histogram`, each once, and no pack exceeds
 // `limits`. INTERNAL naming the first violation. Written to be obviously right and independent of
@@ -90,6 +92,11 @@ absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
 // Figures of a plan that uses up `histogram`. Limits need not be kept (baselines ignore them).
 PlanQuality MeasurePlan(const PackingPlan& plan, const SizeHistogram& histogram,
                         const Limits& limits);
+
+// From figures of a plan under the limits that padding leaves to those of the batches as they are
+// laid out, `capacities` per component. An efficiency without a limit stays.
+void LayOutEfficiencies(absl::Span<const uint64_t> capacities,
+                        std::vector<ComponentEfficiency>& components);
 
 }  // namespace packhouse
 

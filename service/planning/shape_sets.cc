@@ -246,7 +246,15 @@ class ShapeChooser {
     if (left < least_steps || costs_.contains(set)) return false;
     std::vector<std::vector<uint64_t>> shapes;
     shapes.reserve(set.size());
-    for (const size_t option : set) shapes.push_back(picker_.option(option).capacities);
+    for (const size_t option : set) {
+      std::vector<uint64_t> capacities = picker_.option(option).capacities;
+      // Where size costs, the set is nested already. A smaller shape leaves more memory to what
+      // costs nothing, but the largest must take whatever the others take.
+      for (size_t k = 0; k < capacities.size() && !shapes.empty(); ++k) {
+        capacities[k] = std::min(capacities[k], shapes.back()[k]);
+      }
+      shapes.push_back(std::move(capacities));
+    }
     PH_ASSIGN_OR_RETURN(std::vector<ShapePacks> packs,
                         PlanForShapes(histogram_, shapes, options, budget_));
     const double cost = CostOfShapePacks(profile_, packs);

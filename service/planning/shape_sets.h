@@ -44,7 +44,8 @@ absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
 // Sum over the shapes of packs * CostOfShape.
 double CostOfShapePacks(const DeviceProfile& profile, absl::Span<const ShapePacks> shapes);
 
-// 2 to profile.max_distinct_shapes shapes, the largest first and none without packs, whose packs
+// 2 to profile.max_distinct_shapes shapes, the largest first and none without packs, none with more
+// rows of any component than the one before it, whose packs
 // cost less in sum than `most_cost`, which is what one shape costs; empty if none were found. A
 // shape more saves at least 0.1 %. Shapes are picked by their volumes, as if graphs could be cut,
 // and then tried and improved with plans, as long as `budget` lasts. Errors: CANCELLED. Requires

@@ -53,12 +53,17 @@ class ReasonWriter {
     return profile_.components[k].max_rows != 0 && profile_.components[k].relative_cost > 0;
   }
 
+  // The search's capacities are of real rows.
+  uint64_t LaidOut(size_t k, uint64_t capacity) const {
+    return capacity + profile_.components[k].reserved_rows;
+  }
+
   // "nodes 353, edges 756, graphs 256".
   std::string Names(absl::Span<const uint64_t> capacities) const {
     std::vector<std::string> names;
     for (size_t k = 0; k < capacities.size(); ++k) {
       if (capacities[k] == kUnlimited) continue;
-      names.push_back(absl::StrCat(schema_.name(k), " ", capacities[k]));
+      names.push_back(absl::StrCat(schema_.name(k), " ", LaidOut(k, capacities[k])));
     }
     return absl::StrJoin(names, ", ");
   }
@@ -120,7 +125,8 @@ class ReasonWriter {
     }
     for (size_t k = 0; k < best_.capacities.size(); ++k) {
       if (HasCost(k) || best_.capacities[k] == kUnlimited || LeastPacks(k) <= costed) continue;
-      Say(schema_.name(k), " ", best_.capacities[k], " forces ", LeastPacks(k),
+      if (profile_.components[k].fits_packs) continue;
+      Say(schema_.name(k), " ", LaidOut(k, best_.capacities[k]), " forces ", LeastPacks(k),
           " packs, where the components that have a cost need ", costed, ": a larger max_rows of ",
           schema_.name(k), " would cost less.");
     }
@@ -153,17 +159,36 @@ class ReasonWriter {
       const ComponentProfile& component = profile_.components[k];
       const uint64_t capacity = best_.capacities[k];
       const uint64_t largest = k < graphs_.num_components() ? graphs_.maximum(k) : 1;
+      const uint64_t laid_out = LaidOut(k, capacity);
       if (capacity == SmallestCapacity(component)) {
-        Say(schema_.name(k), " ", capacity, " is the least that min_rows allows.");
-      } else if (capacity - component.multiple_of < largest) {
-        Say(schema_.name(k), " ", capacity, " is the least that takes the largest graph, of ",
+        Say(schema_.name(k), " ", laid_out, " is the least that min_rows allows.");
+      } else if (capacity < largest + component.multiple_of) {
+        Say(schema_.name(k), " ", laid_out, " is the least that takes the largest graph, of ",
             largest, ".");
       } else if (capacity == LargestCapacity(component)) {
-        Say(schema_.name(k), " ", capacity, " is the most that max_rows allows.");
+        Say(schema_.name(k), " ", laid_out, " is the most that max_rows allows.");
       }
       if (component.multiple_of > 1) {
         Say(schema_.name(k), " must be a multiple of ", component.multiple_of, ".");
       }
+    }
+    SayReserved();
+  }
+
+  void SayReserved() {
+    std::vector<std::string> reserved;
+    for (size_t k = 0; k < best_.capacities.size(); ++k) {
+      const uint64_t rows = profile_.components[k].reserved_rows;
+      if (rows == 0 || best_.capacities[k] == kUnlimited) continue;
+      reserved.push_back(absl::StrCat(rows, " of ", schema_.name(k)));
+    }
+    if (!reserved.empty()) {
+      Say("Padding keeps ", absl::StrJoin(reserved, " and "), " free in each batch.");
+    }
+    for (size_t k = 0; k < best_.capacities.size(); ++k) {
+      if (!profile_.components[k].fits_packs || HasCost(k)) continue;
+      Say(schema_.name(k), " ", LaidOut(k, best_.capacities[k]),
+          " is what the fullest pack needs.");
     }
   }
 

@@ -18,6 +18,7 @@ LoadReply BatchOf(const PreparedEpoch& epoch, LoadEvent event, PackObserver& obs
 
 absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
+  PH_RETURN_IF_ERROR(early_end_.status());
   LoadReply reply;
   v1::LoadResponse& response = reply.message;
   if (state_ == State::kNew) {
@@ -47,6 +48,7 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
 
 absl::StatusOr<std::optional<LoadReply>> EvaluationSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
+  PH_RETURN_IF_ERROR(early_end_->status());
   LoadReply reply;
   if (state_ == State::kNew) {
     state_ = State::kDelivering;

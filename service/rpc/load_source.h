@@ -13,22 +13,26 @@
 #include "service/delivery/pack_observer.h"
 #include "service/rpc/batch_reply.h"
 #include "service/rpc/clock.h"
+#include "service/rpc/early_end.h"
 #include "service/rpc/response_source.h"
 
 namespace packhouse::rpc {
 
 using LoadReply = BatchReply<v1::LoadResponse>;
 
-// A worker's stream: `opened`, batches, `end_of_epoch`. The pointees must outlive the source.
+// A worker's stream: `opened`, batches, `end_of_epoch`; where it is, if `early_end` says so. The
+// pointees must outlive the source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
   // `leased` is called after each batch, and before it waits: leases may expire.
   LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
-             std::unique_ptr<PackObserver> observer, std::function<void()> leased)
+             std::unique_ptr<PackObserver> observer, std::function<void()> leased,
+             EarlyEnd* early_end, std::function<void()> wake)
       : clock_(clock),
         session_(std::move(session)),
         observer_(std::move(observer)),
-        leased_(std::move(leased)) {}
+        leased_(std::move(leased)),
+        early_end_(early_end, std::move(wake)) {}
   ~LoadSource() override { observer_->OnPending(0, 0); }
 
   LoadSource(const LoadSource&) = delete;
@@ -45,14 +49,16 @@ class LoadSource final : public ResponseSource<LoadReply> {
   const std::unique_ptr<LoadSession> session_;
   const std::unique_ptr<PackObserver> observer_;
   const std::function<void()> leased_;
+  const EarlyEnd::Stream early_end_;
   State state_ = State::kNew;
 };
 
 // The same for an evaluation. Never waits but for the client to read.
 class EvaluationSource final : public ResponseSource<LoadReply> {
  public:
-  EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer)
-      : evaluation_(std::move(evaluation)), observer_(std::move(observer)) {}
+  EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer,
+                   const EarlyEnd* early_end)
+      : evaluation_(std::move(evaluation)), observer_(std::move(observer)), early_end_(early_end) {}
   ~EvaluationSource() override { observer_->OnPending(0, 0); }
 
   EvaluationSource(const EvaluationSource&) = delete;
@@ -65,6 +71,7 @@ class EvaluationSource final : public ResponseSource<LoadReply> {
 
   const std::unique_ptr<Evaluation> evaluation_;
   const std::unique_ptr<PackObserver> observer_;
+  const EarlyEnd* const early_end_;
   State state_ = State::kNew;
 };
 

@@ -84,17 +84,20 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackSe
       [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink)
           -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
         if (loader_ == nullptr) return NoDataFolder();
+        PH_RETURN_IF_ERROR(early_end_.status());
         PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(parsed.epoch(), *datasets_));
         if (parsed.has_evaluation()) {
           PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
           PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps)));
           auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
-          return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer));
+          return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
+                                                    &early_end_);
         }
         PH_ASSIGN_OR_RETURN(auto session, Join(parsed, std::move(epoch), *loader_, sink.Waker()));
         auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
-        return std::make_unique<LoadSource>(context_.clock, std::move(session), std::move(observer),
-                                            [timer = timer_] { timer->Arm(); });
+        return std::make_unique<LoadSource>(
+            context_.clock, std::move(session), std::move(observer),
+            [timer = timer_] { timer->Arm(); }, &early_end_, sink.Waker());
       });
 }
 

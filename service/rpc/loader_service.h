@@ -3,12 +3,14 @@
 #define PACKHOUSE_SERVICE_RPC_LOADER_SERVICE_H_
 
 #include <memory>
+#include <utility>
 
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "service/datasets/dataset_store.h"
 #include "service/delivery/loader.h"
 #include "service/delivery/pack_observer.h"
 #include "service/rpc/call_context.h"
+#include "service/rpc/early_end.h"
 #include "service/rpc/lease_timer.h"
 
 namespace packhouse::rpc {
@@ -28,6 +30,10 @@ class LoaderService final : public RawLoaderService {
   LoaderService(const CallContext& context, const DatasetStore* datasets, Loader* loader,
                 PackObserverFactory* observers);
   ~LoaderService() override;
+
+  // Every Load stream ends where it is, with `status` after what was made for it; new ones end so
+  // at once. All other calls are answered as ever. May be called once.
+  void EndLoads(absl::Status status) { early_end_.Begin(std::move(status)); }
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Load(grpc::CallbackServerContext* call,
                                                    const grpc::ByteBuffer* request) override;
@@ -51,6 +57,7 @@ class LoaderService final : public RawLoaderService {
   Loader* const loader_;
   PackObserverFactory* const observers_;
   const std::shared_ptr<LeaseTimer> timer_;
+  EarlyEnd early_end_;
 };
 
 }  // namespace packhouse::rpc

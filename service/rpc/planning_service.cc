@@ -39,10 +39,13 @@ absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramS
 
 absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
                                           const HistogramStore& histograms,
-                                          const CallContext& context, PlanningTurn& turn) {
+                                          uint64_t max_graphs_per_batch, const CallContext& context,
+                                          PlanningTurn& turn) {
   const absl::Time started = context.clock->Now();
   PH_ASSIGN_OR_RETURN(const NamedHistogram source, SourceOf(request, histograms, started));
-  PH_ASSIGN_OR_RETURN(const PlanTask task, PlanTaskFromWire(request, source.schema));
+  PH_ASSIGN_OR_RETURN(const PlanTask task, PlanTaskFromWire(request, source, max_graphs_per_batch));
+  PH_RETURN_IF_ERROR(
+      CheckEachGraphFits(source.histogram, task.limits, source.schema, task.capacities));
 
   std::vector<absl::Duration> elapsed(task.heuristics.size());
   absl::Time run_started = started;
@@ -53,8 +56,11 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
     elapsed[i] = now - std::exchange(run_started, now);
   };
   PH_ASSIGN_OR_RETURN(
-      const PlanComparison comparison,
+      PlanComparison comparison,
       ComparePlans(source.histogram, task.limits, source.schema, task.heuristics, options));
+  for (PlanOutcome& outcome : comparison.outcomes) {
+    if (outcome.finished) LayOutEfficiencies(task.capacities, outcome.quality.components);
+  }
 
   v1::PlanResponse response;
   for (size_t i = 0; i < comparison.outcomes.size(); ++i) {
@@ -68,11 +74,11 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
 }
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
-    const v1::TuneRequest& request, const HistogramStore& histograms, absl::Time now,
-    ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
+    const v1::TuneRequest& request, const HistogramStore& histograms, uint64_t max_graphs_per_batch,
+    absl::Time now, ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
   PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now));
   PH_ASSIGN_OR_RETURN(const DeviceProfile profile,
-                      DeviceProfileFromWire(request.profile(), source.schema));
+                      PaddedProfileFromWire(request, source.schema, max_graphs_per_batch));
   PH_ASSIGN_OR_RETURN(TuneOptions options, TuneOptionsFromWire(request));
   options.given_up = [&sink] { return sink.given_up(); };
   options.progress = [&](const TuneProgress& progress) {
@@ -93,7 +99,7 @@ grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* cal
   return PlanningCall<v1::PlanRequest, v1::PlanResponse>::Start(
       context_, *call, Method::kPlan, request, response,
       [this](const v1::PlanRequest& parsed, PlanningTurn& turn) {
-        return MakePlan(parsed, *histograms_, context_, turn);
+        return MakePlan(parsed, *histograms_, max_graphs_per_batch_, context_, turn);
       });
 }
 
@@ -102,7 +108,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(grpc::Callback
   return ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>::Start(
       context_, *call, Method::kTune, request,
       [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
-        return FindLimits(parsed, *histograms_, context_.clock->Now(), quota_, sink);
+        return FindLimits(parsed, *histograms_, max_graphs_per_batch_, context_.clock->Now(),
+                          quota_, sink);
       });
 }
 

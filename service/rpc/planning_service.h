@@ -15,9 +15,14 @@ using RawPlanningService = v1::PlanningService::WithRawCallbackMethod_Plan<
 // The pointees must outlive the service. Thread-safe.
 class PlanningService final : public RawPlanningService {
  public:
-  // `quota` counts the bytes of grids that are being sent.
-  PlanningService(const CallContext& context, const HistogramStore* histograms, ByteQuota* quota)
-      : context_(context), histograms_(histograms), quota_(quota) {}
+  // `quota` counts the bytes of grids that are being sent; `max_graphs_per_batch` is what epochs
+  // allow, for those who plan them.
+  PlanningService(const CallContext& context, const HistogramStore* histograms, ByteQuota* quota,
+                  uint64_t max_graphs_per_batch)
+      : context_(context),
+        histograms_(histograms),
+        quota_(quota),
+        max_graphs_per_batch_(max_graphs_per_batch) {}
 
   grpc::ServerUnaryReactor* Plan(grpc::CallbackServerContext* call, const grpc::ByteBuffer* request,
                                  grpc::ByteBuffer* response) override;
@@ -28,6 +33,7 @@ class PlanningService final : public RawPlanningService {
   const CallContext context_;
   const HistogramStore* const histograms_;
   ByteQuota* const quota_;
+  const uint64_t max_graphs_per_batch_;
 };
 
 }  // namespace packhouse::rpc

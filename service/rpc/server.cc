@@ -5,10 +5,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "service/rpc/batch_reply.h"
+#include "service/rpc/goaway.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
@@ -18,6 +20,9 @@ namespace {
 constexpr int kBatchHeaderBytes = 1 << 20;
 // An id and a size tuple of a graph, at most.
 constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint32_t);
+// For clients to hear of a GOAWAY and to close their connections, once they have no calls.
+constexpr absl::Duration kGoawayGrace = absl::Seconds(1);
+constexpr absl::Duration kConnectionPoll = absl::Milliseconds(2);
 // For statuses to get out before what is left is cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
@@ -43,7 +48,8 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
                DatasetStore* datasets, std::unique_ptr<EpochCatalog> catalog,
                std::unique_ptr<Loader> loader)
-    : gate_(options.admission),
+    : clock_(clock),
+      gate_(options.admission),
       histograms_(options.histograms),
       stream_pool_(clock, options.stream_threads),
       call_pool_(clock, options.call_threads),
@@ -64,7 +70,8 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
-      planning_(context_, &histograms_, &quota_),
+      planning_(context_, &histograms_, &quota_,
+                StreamBoundsOf(options, &quota_).max_graphs_per_batch),
       catalog_(std::move(catalog)),
       loader_(std::move(loader)),
       dataset_service_(context_, datasets, catalog_.get()),
@@ -118,6 +125,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  for (const auto& [argument, duration] :
+       {std::pair(GRPC_ARG_MAX_CONNECTION_AGE_MS, options.max_connection_age),
+        std::pair(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, options.max_connection_age_grace)}) {
+    if (duration == absl::InfiniteDuration()) continue;
+    builder.AddChannelArgument(argument, static_cast<int>(absl::ToInt64Milliseconds(duration)));
+  }
   grpc::ResourceQuota received("received");
   received.Resize(shares.received_bytes);
   builder.SetResourceQuota(received);
@@ -147,15 +160,33 @@ Server::~Server() {
   if (server_ != nullptr) Drain(absl::ZeroDuration());
 }
 
-void Server::Drain(absl::Duration timeout) {
-  gate_.Close();
+void Server::Drain(const DrainOptions& options) {
+  is_draining_ = true;
   if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(false);
-  // gRPC's own shutdown waits until now: begun earlier, it would answer new calls on old
-  // connections with CANCELLED, where the gate says UNAVAILABLE.
-  if (!gate_.WaitUntilEmpty(absl::Now() + timeout)) {
+  if (options.lame_duck > absl::ZeroDuration()) {
+    // The clock keeps it, should it be called late.
+    const auto over = std::make_shared<absl::Notification>();
+    clock_->CallAt(clock_->Now() + options.lame_duck, [over] { over->Notify(); });
+    over->WaitForNotification();
+  }
+  const absl::Time deadline = absl::Now() + options.timeout;
+  if (address_.empty()) {
+    gate_.Close();
+  } else {
+    // First, so that those whose streams end do not come back by the same connection.
+    SendGoaway(*server_);
+  }
+  loader_service_.EndLoads(absl::UnavailableError(
+      "the server is draining: load again, from another or when it is back; what was not "
+      "acknowledged comes again"));
+  const bool all_left = WaitUntilLeft(deadline);
+  gate_.Close();
+  // gRPC's own shutdown waits until now: begun earlier, it would answer calls that clients had
+  // begun before they heard of it with CANCELLED.
+  if (!all_left && !gate_.WaitUntilEmpty(deadline)) {
     gate_.AbortStreams(absl::UnavailableError(
         absl::StrCat("the server is draining and the stream did not end within ",
-                     absl::FormatDuration(timeout), "; try another")));
+                     absl::FormatDuration(options.timeout), "; try another")));
     gate_.WaitUntilEmpty(absl::Now() + kCancelGrace);
   }
   // Cancels what still cannot end.
@@ -163,6 +194,18 @@ void Server::Drain(absl::Duration timeout) {
   // Calls that were cancelled have left when this returns: nobody is on the pools.
   gate_.WaitUntilEmpty(absl::InfiniteFuture());
   server_.reset();
+}
+
+bool Server::WaitUntilLeft(absl::Time deadline) {
+  if (!gate_.WaitUntilEmpty(deadline)) return false;
+  if (address_.empty()) return true;
+  // Calls that were on their way may still arrive. gRPC tells nobody when a connection closes.
+  const absl::Time enough = std::min(deadline, absl::Now() + kGoawayGrace);
+  while (HasConnections(*server_) && absl::Now() < enough) {
+    absl::SleepFor(kConnectionPoll);
+    if (!gate_.WaitUntilEmpty(deadline)) return false;
+  }
+  return true;
 }
 
 }  // namespace packhouse::rpc

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_SERVER_H_
 #define PACKHOUSE_SERVICE_RPC_SERVER_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -64,13 +65,35 @@ struct ServerOptions {
   std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
   LoaderOptions loader;
+  // A connection gets GOAWAY, and its client makes another one for the calls to come, after so long
+  // and up to a tenth more or less: so that clients come to servers that were added. The calls that
+  // it has may go on for the grace, and are cancelled then.
+  absl::Duration max_connection_age = absl::InfiniteDuration();
+  absl::Duration max_connection_age_grace = absl::InfiniteDuration();
+};
+
+struct DrainOptions {
+  // How long everything is served as ever, new calls and connections too, while health says that
+  // they should go elsewhere: as long as it takes until those who send clients here have noticed.
+  // Zero where nobody watches.
+  absl::Duration lame_duck = absl::ZeroDuration();
+  // How long calls and streams that are open then may take to end.
+  absl::Duration timeout = absl::ZeroDuration();
 };
 
 // Serves from Start() until it is drained or destroyed.
 //
-// The order of the end: the gate closes (new calls get UNAVAILABLE) and health says NOT_SERVING;
-// open streams work on until the deadline, then end with UNAVAILABLE; calls that even then cannot
-// end, because their client does not read, are cancelled.
+// The order of the end:
+// 1. Lame duck: health says NOT_SERVING and is_draining() is true. Everything is served.
+// 2. No connection is taken any more. GOAWAY on each that there is (goaway.h): the next call of a
+//    client goes to another server; calls that had been begun are served. At the same time Load
+//    streams end where they are, with UNAVAILABLE after what was made for them: their workers go on
+//    with another server, or with this one when it is back. Acknowledgements are taken until the
+//    last connection has closed.
+// 3. Other streams and calls go on until they have ended, or until the timeout.
+// 4. The gate closes. Streams that are open even now end with UNAVAILABLE; what cannot end, because
+//    its client does not read, is cancelled.
+// A server without an address has no connections: there the gate closes in step 2.
 class Server {
  public:
   // The pointees must outlive the server. `datasets` and `ledger`, which must be thread-safe, may
@@ -91,10 +114,13 @@ class Server {
     return server_->InProcessChannel(arguments);
   }
 
-  // Ends within `timeout` and a little; may be called once. Blocks.
-  void Drain(absl::Duration timeout);
+  // Ends within both times and a little; may be called once. Blocks. The lame-duck time is the
+  // clock's.
+  void Drain(const DrainOptions& options);
+  void Drain(absl::Duration timeout) { Drain(DrainOptions{.timeout = timeout}); }
 
-  bool is_draining() const { return gate_.is_closed(); }
+  // From the beginning of its end on.
+  bool is_draining() const { return is_draining_; }
 
   // Empty without a ledger.
   DeliverySnapshot delivery() const {
@@ -102,10 +128,16 @@ class Server {
   }
 
  private:
+  // Whether all calls have ended and all clients have disconnected by `deadline`, or a moment after
+  // the last call.
+  bool WaitUntilLeft(absl::Time deadline);
+
   Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
          RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
          std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader);
 
+  Clock* const clock_;
+  std::atomic<bool> is_draining_ = false;
   Gate gate_;
   HistogramStore histograms_;
   WorkerPool stream_pool_;

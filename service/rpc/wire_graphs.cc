@@ -161,6 +161,30 @@ absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire) {
   }
 }
 
+absl::StatusOr<GraphSchema> SchemaOfTargets(
+    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets) {
+  std::vector<TensorSpec> tensors;
+  for (const std::string& target : index_targets) {
+    const std::optional<size_t> k = sizes.IndexOf(target);
+    if (!k || *k == sizes.num_components()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("index_targets: ", Quoted(target), " is no component of the graphs"));
+    }
+    for (const TensorSpec& other : tensors) {
+      if (other.index_into != k) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("index_targets: ", Quoted(target), " is listed twice"));
+    }
+    TensorSpec tensor;
+    tensor.name = absl::StrCat("into_", *k);
+    tensor.dtype = DType::kInt64;
+    tensor.component = *k;
+    tensor.index_into = *k;
+    tensors.push_back(std::move(tensor));
+  }
+  return GraphSchema::Create(sizes, std::move(tensors));
+}
+
 v1::Padding PaddingToWire(Padding padding) {
   switch (padding) {
     case Padding::kMasked:

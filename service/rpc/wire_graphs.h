@@ -35,6 +35,10 @@ void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& s
 
 v1::DataType DTypeToWire(DType dtype);
 absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
+// A schema of no other tensors than one that points into each of `index_targets`: all that padding
+// needs to know of a schema. INVALID_ARGUMENT for a name that is no component or comes twice.
+absl::StatusOr<GraphSchema> SchemaOfTargets(
+    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets);
 v1::Padding PaddingToWire(Padding padding);
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/delivery/batch_shape.h"
 #include "service/planning/lower_bound.h"
 #include "service/planning/plan_optimizer.h"
 #include "service/rpc/wire_graphs.h"
@@ -54,21 +55,36 @@ ComparisonOptions PlanTask::options() const {
 }
 
 absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
-                                          const SizeSchema& schema) {
+                                          const NamedHistogram& source,
+                                          uint64_t max_graphs_per_batch) {
+  const SizeSchema& schema = source.schema;
   PH_ASSIGN_OR_RETURN(std::vector<uint64_t> capacities,
                       CapacitiesFromWire(request.limits(), schema));
-  PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(std::move(capacities)));
+  PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(capacities));
+  uint64_t default_steps = OptimizerOptions::kDefaultSteps;
+  if (request.padding() != v1::PADDING_UNSPECIFIED) {
+    // In the words of an epoch, so that the answer is an epoch's.
+    BatchShapeOptions options;
+    PH_ASSIGN_OR_RETURN(options.padding, PaddingFromWire(request.padding()));
+    options.whole_graphs = false;
+    options.max_graphs_per_batch = max_graphs_per_batch;
+    PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets()));
+    PH_ASSIGN_OR_RETURN(BatchShape shape, BatchShape::Resolve(graphs, capacities, options));
+    capacities = std::move(shape.capacities);
+    limits = std::move(shape.usable);
+    default_steps = OptimizerOptions::StepsFor(source.histogram.num_distinct());
+  }
   PH_ASSIGN_OR_RETURN(std::vector<PlanHeuristic> heuristics,
                       HeuristicsFromWire(request, limits, schema));
   PH_ASSIGN_OR_RETURN(const uint64_t budget_steps,
-                      BudgetFromWire(request.budget_steps(), OptimizerOptions::kDefaultSteps));
+                      BudgetFromWire(request.budget_steps(), default_steps));
   std::optional<PackingPlan> warm_start;
   if (request.has_warm_start()) {
     PH_ASSIGN_OR_RETURN(warm_start,
                         PlanFromWire(request.warm_start(), schema.num_components(), "warm_start"));
   }
-  return PlanTask{std::move(limits), std::move(heuristics), budget_steps, request.seed(),
-                  std::move(warm_start)};
+  return PlanTask{std::move(limits), std::move(capacities), std::move(heuristics),
+                  budget_steps,      request.seed(),        std::move(warm_start)};
 }
 
 void EfficienciesToWire(absl::Span<const ComponentEfficiency> components, const SizeSchema& schema,

@@ -17,6 +17,7 @@
 #include "service/planning/limits.h"
 #include "service/planning/plan.h"
 #include "service/planning/planner.h"
+#include "service/rpc/wire_sizes.h"
 #include "service/sizes/size_schema.h"
 
 namespace packhouse::rpc {
@@ -36,7 +37,10 @@ absl::StatusOr<uint64_t> BudgetFromWire(uint64_t wire, uint64_t default_steps);
 
 // What a request asks for, but for its histogram.
 struct PlanTask {
+  // What can be planned with: without what padding keeps free.
   Limits limits;
+  // As a batch is laid out, kUnlimited where there is no limit.
+  std::vector<uint64_t> capacities;
   // The request's list or the default one, then the extras it asks for.
   std::vector<PlanHeuristic> heuristics;
   uint64_t budget_steps = OptimizerOptions::kDefaultSteps;
@@ -46,7 +50,10 @@ struct PlanTask {
   // The task must outlive the options, which point at its warm start.
   ComparisonOptions options() const;
 };
-absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request, const SizeSchema& schema);
+// `max_graphs_per_batch`: what this server allows a batch; for requests that name a padding.
+absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
+                                          const NamedHistogram& source,
+                                          uint64_t max_graphs_per_batch);
 
 void SummaryToWire(const PlanOutcome& outcome, const SizeSchema& schema, absl::Duration elapsed,
                    v1::PlanSummary& wire);

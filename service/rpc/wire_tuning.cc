@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/delivery/batch_shape.h"
 #include "service/planning/limits.h"
 #include "service/rpc/wire_graphs.h"
 #include "service/rpc/wire_planning.h"
@@ -92,6 +93,15 @@ absl::StatusOr<DeviceProfile> DeviceProfileFromWire(const v1::DeviceProfile& wir
   if (wire.max_distinct_shapes() != 0) profile.max_distinct_shapes = wire.max_distinct_shapes();
   PH_RETURN_IF_ERROR(CheckDeviceProfile(profile, schema));
   return profile;
+}
+
+absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& request,
+                                                    const SizeSchema& schema,
+                                                    uint64_t max_graphs_per_batch) {
+  PH_ASSIGN_OR_RETURN(DeviceProfile profile, DeviceProfileFromWire(request.profile(), schema));
+  PH_ASSIGN_OR_RETURN(const Padding padding, PaddingFromWire(request.padding()));
+  PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets()));
+  return ProfileForPadding(std::move(profile), graphs, padding, max_graphs_per_batch);
 }
 
 absl::StatusOr<TuneOptions> TuneOptionsFromWire(const v1::TuneRequest& request) {

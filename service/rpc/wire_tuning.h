@@ -21,6 +21,11 @@ namespace packhouse::rpc {
 absl::StatusOr<DeviceProfile> DeviceProfileFromWire(const v1::DeviceProfile& wire,
                                                     const SizeSchema& schema);
 
+// What a search for padded batches must know of them (ProfileForPadding).
+absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& request,
+                                                    const SizeSchema& schema,
+                                                    uint64_t max_graphs_per_batch);
+
 // Objective, budget, seed and grid; no callbacks.
 absl::StatusOr<TuneOptions> TuneOptionsFromWire(const v1::TuneRequest& request);
 

@@ -88,7 +88,9 @@ def histogram_file_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
 def server_fixture() -> Iterator[str]:
     """The address of a server that outlives one command."""
     with subprocess.Popen(
-        [SERVER, "--listen", "127.0.0.1:0", "--http-listen", ""], stdout=subprocess.PIPE, text=True
+        [SERVER, "--listen", "127.0.0.1:0", "--http-listen", "", "--lame-duck", "0s"],
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         words = process.stdout.readline().split()
@@ -195,6 +197,27 @@ def test_plan_uses_up_the_histogram_within_the_limits(histogram_file: pathlib.Pa
         "planner", "heuristic", "notebook", "baseline"}
 
 
+def test_plan_and_tune_know_what_padding_keeps_free(histogram_file: pathlib.Path) -> None:
+    plan = ("plan", "--sizes", histogram_file, "--limit", "edges=220", "--limit", "graphs=7",
+            "--no-tuple-packing", "--no-baselines", "--no-notebook")
+    padded = json.loads(succeed(*plan, "--limit", "nodes=101", "--padding", "graph", "--json"))
+    assert [c["capacity"] for c in padded["best"]["components"]] == [101, 220, 7]
+    assert padded["best"]["components"][2]["fullest_pack"] <= 6
+    result = run(*plan, "--limit", "nodes=60", "--padding", "graph")
+    assert result.returncode == 1
+    assert "nodes 60 > 59, the usable bound: padding keeps 1 of the 60 free" in result.stderr
+
+    tune = ("tune", "--sizes", histogram_file, "--max", "nodes=120", "--max", "edges=260",
+            "--padding", "graph")
+    tuned = json.loads(succeed(*tune, "--json"))
+    chosen = tuned["shapes"][0]["capacities"]
+    assert set(chosen) == {"nodes", "edges", "graphs"}
+    text = succeed(*tune)
+    assert ", padding graph\n" in text
+    assert "Padding keeps 1 of nodes and 1 of graphs free in each batch." in text
+    assert f"graphs {chosen['graphs']} is what the fullest pack needs." in text
+
+
 def test_plan_tries_only_what_is_named(histogram_file: pathlib.Path) -> None:
     plan = json.loads(succeed("plan", "--sizes", histogram_file, "--limit", "nodes=100", "--json",
                               "--heuristic", "first-fit:nodes", "--heuristic", "best-fit:sum"))
@@ -288,6 +311,13 @@ def test_the_own_server_is_found_or_missed_by_name(histogram_file: pathlib.Path)
         (("plan", "--sizes", "FILE", "--limit", "nodes=100", "--heuristic", "x"), 2, "'x': must"),
         (("plan", "--sizes", "FILE", "--limit", "nodes=100", "--heuristic", "best-fit:x"), 2,
          "'x' is none of product"),
+        (("plan", "--sizes", "FILE", "--limit", "nodes=99", "--padding", "much"), 2, "--padding"),
+        (("plan", "--sizes", "FILE", "--limit", "nodes=99", "--index-into", "nodes"), 2,
+         "--padding graph"),
+        (("plan", "--sizes", "FILE", "--limit", "nodes=99", "--padding", "graph", "--index-into",
+          "faces"), 2, "there is only nodes, edges"),
+        (("tune", "--sizes", "FILE", "--max", "nodes=99", "--padding", "masked"), 1,
+         "padding needs max_rows of component 'edges'"),
         (("plan", "--sizes", "/nonexistent", "--limit", "nodes=5"), 1, "/nonexistent: cannot open"),
         (("pack", "--sizes", "FILE", "--limit", "nodes=5", "--padding", "much"), 2, "--padding"),
         (("histogram",), 2, "either --sizes or --name"),

@@ -242,7 +242,12 @@ class FakeDatasetServer {
   }
 
   std::string address() const { return "unix:" + folder_.path() + "/socket"; }
-  std::shared_ptr<grpc::Channel> Channel() const { return *Connect(address(), absl::Seconds(10)); }
+  // Every error reaches the caller.
+  std::shared_ptr<grpc::Channel> Channel() const {
+    ChannelOptions options;
+    options.retries = false;
+    return *Connect(address(), absl::Seconds(10), options);
+  }
   FakeDatasetService& service() { return service_; }
 
  private:

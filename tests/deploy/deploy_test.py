@@ -366,7 +366,9 @@ def test_probes_ask_pages_that_are_served(
 @each_workload
 def test_pods_are_given_longer_to_end_than_the_server_drains(workload: Workload) -> None:
     grace = workload.pod()["spec"]["terminationGracePeriodSeconds"]
-    assert grace > seconds(workload.argument("--drain-timeout"))
+    needed = sum(seconds(workload.argument(flag)) for flag in ("--lame-duck", "--drain-timeout"))
+    # What is cut off at the deadline needs a moment to end, too.
+    assert grace >= needed + 5
 
 
 @each_workload

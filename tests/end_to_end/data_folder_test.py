@@ -103,6 +103,10 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathli
     ("flag", "value"),
     [
         ("--append-threads", "0"),
+        ("--lame-duck", "-1s"),
+        ("--lame-duck", "24h1s"),
+        ("--max-connection-age", "5"),
+        ("--max-connection-age-grace", "-1s"),
         ("--append-threads", "257"),
         ("--max-store-bytes", "1048575"),
         ("--lease-duration", "999ms"),

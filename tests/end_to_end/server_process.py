@@ -23,6 +23,7 @@ class ServerProcess:
             [
                 os.environ["PACKHOUSED"],
                 *("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"),
+                *(() if "--lame-duck" in arguments else ("--lame-duck", "0s")),
                 *arguments,
             ],
             stdout=subprocess.PIPE,

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
   const auto source = packhouse::rpc::HistogramFromWire(request.histogram());
   if (!source.ok()) return 0;
-  const auto task = packhouse::rpc::PlanTaskFromWire(request, source->schema);
+  const auto task = packhouse::rpc::PlanTaskFromWire(request, *source, 65536);
   if (!task.ok()) return 0;
   packhouse::ComparisonOptions options = task->options();
   options.heuristic_steps = kSteps;

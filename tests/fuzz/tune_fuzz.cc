@@ -53,8 +53,7 @@ void CheckShape(const TunedShape& shape, const DeviceProfile& profile) {
     Check(capacity >= component.min_rows && capacity <= component.max_rows);
     Check(capacity % component.multiple_of == 0);
   }
-  Check(profile.memory_bytes == 0 ||
-        packhouse::BytesOfShape(profile, shape.capacities) <= profile.memory_bytes);
+  Check(profile.memory_bytes == 0 || shape.batch_bytes <= profile.memory_bytes);
   Check(shape.packs >= shape.lower_bound);
   Check(shape.epoch_cost >= 0);
 }
@@ -66,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
   auto source = packhouse::rpc::HistogramFromWire(request.histogram());
   if (!source.ok()) return 0;
-  const auto profile = packhouse::rpc::DeviceProfileFromWire(request.profile(), source->schema);
+  const auto profile = packhouse::rpc::PaddedProfileFromWire(request, source->schema, 65536);
   if (!profile.ok()) return 0;
   auto options = packhouse::rpc::TuneOptionsFromWire(request);
   if (!options.ok()) return 0;

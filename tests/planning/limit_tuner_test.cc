@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -523,6 +524,85 @@ TEST(LimitTunerTest, OnlyGraphs) {
   EXPECT_EQ(result.harmonic_mean, 1);
   EXPECT_TRUE(result.exact);
   EXPECT_THAT(result.cells, SizeIs(64));
+}
+
+// What padding keeps free is paid for, aligned and remembered like any row, but holds no graph.
+TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    TuningWorld world = RandomTuningWorld(random);
+    for (ComponentProfile& component : world.profile.components) {
+      if (component.max_rows == 0) continue;
+      component.reserved_rows = random.Below(4);
+      component.max_rows += component.reserved_rows;
+      if (world.profile.memory_bytes == 0) continue;
+      world.profile.memory_bytes +=
+          component.bytes_per_row * (component.reserved_rows + component.multiple_of);
+    }
+    TuneOptions options;
+    options.steps_per_plan = kStepsPerPlan;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    ASSERT_FALSE(result.oversize);
+    std::vector<uint64_t> usable = result.single_shape.capacities;
+    for (size_t k = 0; k < usable.size(); ++k) {
+      const ComponentProfile& component = world.profile.components[k];
+      if (usable[k] == kUnlimited) continue;
+      EXPECT_EQ(usable[k] % component.multiple_of, 0U);
+      EXPECT_GE(usable[k], component.min_rows);
+      EXPECT_LE(usable[k], component.max_rows);
+      usable[k] -= component.reserved_rows;
+      EXPECT_LE(result.single_shape.components[k].fullest_pack, usable[k]);
+      EXPECT_EQ(result.single_shape.components[k].capacity, result.single_shape.capacities[k]);
+    }
+    EXPECT_THAT(CheckEachGraphFits(world.histogram, Limits::Create(usable).value(), world.schema),
+                IsOk());
+    EXPECT_EQ(result.single_shape.batch_bytes, BytesOfShape(world.profile, usable));
+    EXPECT_TRUE(FitsMemory(world.profile, usable));
+    if (!result.exact) continue;
+    ++compared;
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::vector<uint64_t>& capacities : AllCandidates(world)) {
+      best = std::min(best, static_cast<double>(PacksFor(world, capacities, kStepsPerPlan)) *
+                                CostOfShape(world.profile, capacities));
+    }
+    EXPECT_DOUBLE_EQ(result.single_shape.epoch_cost, best);
+  }
+  EXPECT_GT(compared, 100);
+}
+
+// A capacity that nobody asked for is as large as the fullest pack, and as its alignment.
+TEST(TuneReservedTest, WhatOnlyHasToFitThePacksIsNoLarger) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    TuningWorld world = RandomTuningWorld(random);
+    ComponentProfile& graphs = world.profile.components.back();
+    graphs = ComponentProfile();
+    graphs.max_rows = 1000;
+    graphs.relative_cost = 0;
+    graphs.multiple_of = random.Between(1, 4);
+    graphs.reserved_rows = random.Below(2);
+    graphs.fits_packs = true;
+    world.profile.components[0].relative_cost = 1;
+    if (world.profile.components[0].max_rows == 0) world.profile.components[0].max_rows = 100;
+    world.profile.memory_bytes = 0;
+    world.profile.max_distinct_shapes = static_cast<uint32_t>(random.Between(1, 3));
+    TuneOptions options;
+    options.steps = 20'000'000;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    for (size_t i = 0; i < result.shapes.size(); ++i) {
+      const TunedShape& shape = result.shapes[i];
+      uint64_t needed = 0;
+      // The larger shapes take what the smaller ones do.
+      for (size_t j = i; j < result.shapes.size(); ++j) {
+        needed = std::max(needed, result.shapes[j].components.back().fullest_pack);
+      }
+      EXPECT_GE(shape.capacities.back(), needed + graphs.reserved_rows);
+      EXPECT_LT(shape.capacities.back(), needed + graphs.reserved_rows + graphs.multiple_of);
+    }
+  }
 }
 
 // Counts near 2^60, capacities near 2^32 and 2^64: sums stay sums.

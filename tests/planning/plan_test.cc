@@ -176,11 +176,28 @@ TEST(CheckEachGraphFitsTest, NamesTheLargestAndHowMany) {
   EXPECT_THAT(CheckEachGraphFits(histogram, LimitsOf({12, 25, 1}), schema), IsOk());
   EXPECT_THAT(CheckEachGraphFits(histogram, LimitsOf({10, 20, kUnlimited}), schema),
               StatusIs(absl::StatusCode::kOutOfRange,
-                       "5 graphs exceed the limits; the largest has size (12, 25): nodes 12 > 10"));
+                       "5 graphs exceed the limits; the largest has size (12, 25): nodes 12 > 10; "
+                       "sizes too large: 3 x (12, 25), 2 x (11, 3)"));
   EXPECT_THAT(CheckEachGraphFits(histogram, LimitsOf({kUnlimited, 20, kUnlimited}), schema),
               StatusIs(absl::StatusCode::kOutOfRange,
                        "3 graphs exceed the limits; the largest has size (12, 25): edges 25 > 20"));
   EXPECT_THAT(CheckEachGraphFits(SizeHistogram(2), LimitsOf({1, 1, 1}), schema), IsOk());
+  // What can be used of capacities, and why not all of it.
+  EXPECT_THAT(CheckEachGraphFits(histogram, LimitsOf({11, 25, 1}), schema, {12, 25, 2}),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       "3 graphs exceed the limits; the largest has size (12, 25): nodes 12 > 11, "
+                       "the usable bound: padding keeps 1 of the 12 free"));
+}
+
+TEST(CheckEachGraphFitsTest, NamesEightSizesAtMost) {
+  SizeHistogram histogram(1);
+  for (uint32_t nodes = 1; nodes <= 20; ++nodes) ASSERT_THAT(histogram.Add({nodes}, 1), IsOk());
+  EXPECT_THAT(
+      CheckEachGraphFits(histogram, LimitsOf({10, 1}), SizeSchema::Create({"nodes"}).value()),
+      StatusIs(absl::StatusCode::kOutOfRange,
+               "10 graphs exceed the limits; the largest has size (20): nodes 20 > 10; sizes too "
+               "large: 1 x (20), 1 x (19), 1 x (18), 1 x (17), 1 x (16), 1 x (15), 1 x (14), 1 x "
+               "(13) and 2 more"));
 }
 
 TEST(MeasurePlanTest, Figures) {

@@ -117,8 +117,8 @@ inline TuningWorld RandomTuningWorld(Random& random, const TuningWorldShape& sha
 }
 
 // Every choice of capacities that the profile allows: aligned, within the memory, large enough for
-// all graphs, and with as much as there can be of a component without a cost. The last component
-// varies fastest.
+// all graphs, and with as much as there can be of a component without a cost; less what padding
+// keeps free. The last component varies fastest.
 inline std::vector<std::vector<uint64_t>> AllCandidates(const TuningWorld& world) {
   const DeviceProfile& profile = world.profile;
   std::vector<std::vector<uint64_t>> all = {{}};
@@ -135,9 +135,10 @@ inline std::vector<std::vector<uint64_t>> AllCandidates(const TuningWorld& world
         add(kUnlimited);
         continue;
       }
-      for (uint64_t rows = std::max({component.min_rows, largest, uint64_t{1}});
+      const uint64_t reserved = component.reserved_rows;
+      for (uint64_t rows = std::max({component.min_rows, largest + reserved, reserved + 1});
            rows <= component.max_rows; ++rows) {
-        if (rows % component.multiple_of == 0) add(rows);
+        if (rows % component.multiple_of == 0) add(rows - reserved);
       }
     }
     all = std::move(longer);
@@ -148,7 +149,10 @@ inline std::vector<std::vector<uint64_t>> AllCandidates(const TuningWorld& world
       const ComponentProfile& component = profile.components[k];
       if (component.max_rows == 0 || component.relative_cost > 0) continue;
       capacities[k] += component.multiple_of;
-      if (capacities[k] <= component.max_rows && FitsMemory(profile, capacities)) return true;
+      if (capacities[k] + component.reserved_rows <= component.max_rows &&
+          FitsMemory(profile, capacities)) {
+        return true;
+      }
     }
     return false;
   });

@@ -1,5 +1,6 @@
 // LoaderService over the real server, store and ledger.
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <optional>
 #include <set>
@@ -455,6 +456,48 @@ TEST_P(LoaderServiceTest, AJobIsDeletedUnderItsWorkers) {
   EXPECT_THAT(DeleteJob("job"), IsOk());
   EXPECT_THAT(call.End(), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'job'")));
   EXPECT_EQ(GetEpoch(Spec())->generation(), 0);
+}
+
+// Workers go on elsewhere or when the server is back, while others may finish here; what was sent
+// can be acknowledged as long as connections are taken.
+TEST_P(LoaderServiceTest, ADrainEndsLoadsWhereTheyAre) {
+  Start();
+  // Keeps the drain waiting.
+  const auto pack = StartPack();
+  ASSERT_TRUE(pack->stream->Write(OpenSizes(10)));
+  v1::PackResponse opened;
+  ASSERT_TRUE(pack->stream->Read(&opened));
+
+  LoadCall call(*stub_, Rank(0, 1, 2));
+  ASSERT_THAT(call.Open(), IsOk());
+  const uint64_t first = call.ReadBatch().batch().id();
+  std::thread drain(
+      [&] { server_->Drain({.lame_duck = absl::Seconds(1), .timeout = absl::Hours(1)}); });
+  while (!server_->is_draining()) std::this_thread::yield();
+  EXPECT_THAT(Acknowledge(call, {first}), IsOk());
+  // The second batch was on its way, the third has room now: the worker gets what was made for it.
+  call.ReadBatch();
+  call.ReadBatch();
+  std::atomic<bool> ended = false;
+  std::thread clock([&] {
+    while (!ended) {
+      clock_.Advance(absl::Seconds(1));
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_THAT(call.End(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("load again")));
+  ended = true;
+  clock.join();
+  // Others are not hurried.
+  ASSERT_TRUE(pack->stream->Write(SizesOf({3, 4}, 0)));
+  pack->stream->WritesDone();
+  EXPECT_THAT(Finish(*pack->stream), IsOk());
+  drain.join();
+
+  Restart();
+  LoadCall again(*stub_, Rank(0, 1));
+  ASSERT_THAT(again.Open(), IsOk());
+  EXPECT_EQ(again.opened().num_steps_done(), 1U);
 }
 
 TEST_P(LoaderServiceTest, DrainingEndsWhoWaits) {

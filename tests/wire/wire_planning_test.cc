@@ -29,7 +29,8 @@ constexpr char kLimits[] = R"(limits { capacities { component: 'nodes' rows: 100
                                        capacities { component: 'edges' rows: 200 } } )";
 
 absl::StatusOr<PlanTask> TaskOf(const std::string& text) {
-  return PlanTaskFromWire(Parse<v1::PlanRequest>(kLimits + text), SizeSchema::NodesAndEdges());
+  return PlanTaskFromWire(Parse<v1::PlanRequest>(kLimits + text),
+                          {SizeSchema::NodesAndEdges(), SizeHistogram(2)}, 65536);
 }
 
 std::vector<std::string> NamesOf(const PlanTask& task) {

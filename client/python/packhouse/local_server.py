@@ -41,6 +41,9 @@ class LocalServer:
         self._binary = find_server(binary)
         self._listen = listen
         self._arguments = tuple(arguments)
+        if not any(argument.startswith("--lame-duck") for argument in self._arguments):
+            # Nobody watches it who would have to notice its end.
+            self._arguments += ("--lame-duck", "0s")
         if data_dir is not None:
             self._arguments += ("--data-dir", os.fspath(data_dir))
         self._log = log

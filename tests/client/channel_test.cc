@@ -1,0 +1,154 @@
+#include "client/cpp/channel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/status.h"
+#include "gmock/gmock.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
+#include "packhouse/v1/dataset.pb.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::client {
+namespace {
+
+// Fails its first calls. Thread-safe.
+class FailingService final : public v1::DatasetService::Service {
+ public:
+  void FailNext(int calls, grpc::StatusCode code) {
+    failures_ = calls;
+    code_ = code;
+  }
+  int calls() const { return calls_; }
+
+  grpc::Status GetDataset(grpc::ServerContext* /*context*/,
+                          const v1::GetDatasetRequest* /*request*/,
+                          v1::GetDatasetResponse* /*response*/) override {
+    return Answer();
+  }
+  grpc::Status DeleteDataset(grpc::ServerContext* /*context*/,
+                             const v1::DeleteDatasetRequest* /*request*/,
+                             v1::DeleteDatasetResponse* /*response*/) override {
+    return Answer();
+  }
+
+ private:
+  grpc::Status Answer() {
+    ++calls_;
+    return failures_-- > 0 ? grpc::Status(code_, "as asked for") : grpc::Status::OK;
+  }
+
+  std::atomic<int> calls_ = 0;
+  std::atomic<int> failures_ = 0;
+  std::atomic<grpc::StatusCode> code_ = grpc::StatusCode::OK;
+};
+
+class FailingServer {
+ public:
+  FailingServer() {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(&service);
+    server_ = builder.BuildAndStart();
+  }
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+  FailingService service;
+
+ private:
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+absl::Status Get(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  v1::GetDatasetResponse response;
+  return ToAbslStatus(v1::DatasetService::NewStub(channel)->GetDataset(
+      &context, v1::GetDatasetRequest(), &response));
+}
+absl::Status Delete(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::ClientContext context;
+  v1::DeleteDatasetResponse response;
+  return ToAbslStatus(v1::DatasetService::NewStub(channel)->DeleteDataset(
+      &context, v1::DeleteDatasetRequest(), &response));
+}
+
+class ChannelTest : public testing::Test {
+ protected:
+  std::shared_ptr<grpc::Channel> Channel(const ChannelOptions& options = {}) {
+    return *Connect(server_.address(), absl::Seconds(20), options);
+  }
+  FailingServer server_;
+};
+
+// CANCELLED is what a gRPC server answers a call with that comes while it shuts down.
+TEST_F(ChannelTest, WhatIsSafeIsRetriedWhileAServerGoesDown) {
+  const auto channel = Channel();
+  for (const grpc::StatusCode code : {grpc::StatusCode::UNAVAILABLE, grpc::StatusCode::CANCELLED}) {
+    const int before = server_.service.calls();
+    server_.service.FailNext(3, code);
+    EXPECT_THAT(Get(channel), IsOk());
+    EXPECT_EQ(server_.service.calls() - before, 4);
+  }
+}
+
+TEST_F(ChannelTest, ARetryThatMaySeeSomethingElseIsLeftToTheCaller) {
+  const auto channel = Channel();
+  server_.service.FailNext(1, grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(Delete(channel), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_EQ(server_.service.calls(), 1);
+}
+
+TEST_F(ChannelTest, OtherErrorsAreNotRetried) {
+  const auto channel = Channel();
+  server_.service.FailNext(1, grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(Get(channel), StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+  EXPECT_EQ(server_.service.calls(), 1);
+}
+
+TEST_F(ChannelTest, WithoutRetriesEveryErrorIsTheCallers) {
+  ChannelOptions options;
+  options.retries = false;
+  const auto channel = Channel(options);
+  server_.service.FailNext(1, grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(Get(channel), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
+TEST_F(ChannelTest, ALoadBalancingPolicyIsPassedOn) {
+  const FailingServer other;
+  ChannelOptions options;
+  const std::string both = absl::StrCat("ipv4:", server_.address(), ",", other.address());
+  const auto first = MakeChannel(both, options);
+  for (int i = 0; i < 8; ++i) EXPECT_THAT(Get(first), IsOk());
+  EXPECT_TRUE(server_.service.calls() == 8 || other.service.calls() == 8);
+
+  options.load_balancing_policy = "round_robin";
+  const auto all = MakeChannel(both, options);
+  const int before = std::min(server_.service.calls(), other.service.calls());
+  // The second connection may come later than the first.
+  while (std::min(server_.service.calls(), other.service.calls()) == before) {
+    ASSERT_THAT(Get(all), IsOk());
+  }
+}
+
+TEST_F(ChannelTest, AnyArgumentOfGrpcIsPassedOnAndComesLast) {
+  ChannelOptions options;
+  options.arguments = {{"grpc.max_send_message_length", 3}, {"grpc.primary_user_agent", "mine"}};
+  const auto channel = Channel(options);
+  grpc::ClientContext context;
+  v1::GetDatasetRequest request;
+  request.set_name("longer than that");
+  v1::GetDatasetResponse response;
+  EXPECT_THAT(
+      ToAbslStatus(v1::DatasetService::NewStub(channel)->GetDataset(&context, request, &response)),
+      StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+}
+
+}  // namespace
+}  // namespace packhouse::client
