@@ -139,6 +139,11 @@ class DatasetReader {
   // DATA_LOSS naming the data set, the record and its graphs; the other records stay served.
   virtual absl::StatusOr<StoredGraph> Graph(size_t i) const = 0;
 
+  // DATA_LOSS once the store has lost what it reads from, as when its file was removed or cut off:
+  // rows may have read as zeros since. To be asked when rows have been copied, before the copy goes
+  // anywhere. O(1); a store on a disk looks at its file.
+  virtual absl::Status CheckIntact() const { return absl::OkStatus(); }
+
   size_t num_graphs() const { return info().num_graphs; }
 };
 
@@ -146,7 +151,8 @@ class DatasetReader {
 // RESOURCE_EXHAUSTED if the disk, the quota or a bound is full, naming which, the value and the
 // bound: nothing that was acknowledged is lost, and once there is space again the same call goes
 // through. UNAVAILABLE if the file system is read-only or fails to write: reads go on. DATA_LOSS
-// naming what fails its checksum. With an error, nothing happened (unless the disk itself failed).
+// naming what fails its checksum, or, for all calls from then on, the store's own file if it was
+// removed, replaced or cut off. With an error, nothing happened (unless the disk itself failed).
 class DatasetStore {
  public:
   static constexpr size_t kMaxNameLength = 128;
@@ -202,12 +208,15 @@ class DatasetStore {
   virtual absl::StatusOr<DatasetList> List(size_t page_size,
                                            absl::string_view page_token) const = 0;
 
-  // The name is free at once, the space when the last reader has gone. NOT_FOUND.
+  // The name is free at once; the space comes back after the last reader has gone, and is counted
+  // until then. Neither this nor the end of a reader waits for more than one small write.
+  // NOT_FOUND.
   virtual absl::Status Delete(absl::string_view name) = 0;
 
   // Reads everything: every checksum, the values of index tensors, the histogram and the counts
   // against the records. `progress` is called after each record; with false the check ends with
-  // CANCELLED. An error only if the check could not be made; findings are in the report. NOT_FOUND.
+  // CANCELLED. An error only if the check could not be made; findings are in the report, also that
+  // the store has lost its file meanwhile. NOT_FOUND.
   virtual absl::StatusOr<VerifyReport> Verify(
       absl::string_view name, absl::FunctionRef<bool(const VerifyProgress&)> progress) const = 0;
 

@@ -33,30 +33,50 @@ absl::Status GroupCommit::Run(Change change, uint64_t num_bytes) {
   queue_.push_back(&self);
   while (true) {
     const auto may_go_on = [this, &self]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return self.is_done || !is_committing_;
+      return self.is_done ||
+             (!is_committing_ && !(is_behind_ && num_commits_before_ >= kCommitsBetween));
     };
     mutex_.Await(absl::Condition(&may_go_on));
     if (self.is_done) return self.status;
-
-    std::vector<Waiter*> group;
-    uint64_t group_bytes = 0;
-    while (!queue_.empty() && group.size() < kMaxChanges &&
-           (group.empty() || group_bytes + queue_.front()->num_bytes <= kMaxBytes)) {
-      group.push_back(queue_.front());
-      group_bytes += queue_.front()->num_bytes;
-      queue_.pop_front();
-    }
-    StoreTotals totals = totals_;
-    absl::Status failure = failure_;
-    is_committing_ = true;
-    mutex_.Unlock();
-    CommitTogether(group, totals, failure);
-    mutex_.Lock();
-    is_committing_ = false;
-    totals_ = totals;
-    failure_ = failure;
-    for (Waiter* const waiter : group) waiter->is_done = true;
+    Commit(nullptr);
+    if (is_behind_) ++num_commits_before_;
   }
+}
+
+absl::Status GroupCommit::RunBehind(Change change) {
+  Waiter self{change, 0, absl::OkStatus()};
+  absl::MutexLock lock(&mutex_);
+  is_behind_ = true;
+  num_commits_before_ = 0;
+  const auto may_go_on = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !is_committing_ && (queue_.empty() || num_commits_before_ >= kCommitsBetween);
+  };
+  mutex_.Await(absl::Condition(&may_go_on));
+  is_behind_ = false;
+  Commit(&self);
+  return self.status;
+}
+
+void GroupCommit::Commit(Waiter* last) {
+  std::vector<Waiter*> group;
+  uint64_t group_bytes = 0;
+  while (!queue_.empty() && group.size() < kMaxChanges &&
+         (group.empty() || group_bytes + queue_.front()->num_bytes <= kMaxBytes)) {
+    group.push_back(queue_.front());
+    group_bytes += queue_.front()->num_bytes;
+    queue_.pop_front();
+  }
+  if (last != nullptr) group.push_back(last);
+  StoreTotals totals = totals_;
+  absl::Status failure = failure_;
+  is_committing_ = true;
+  mutex_.Unlock();
+  CommitTogether(group, totals, failure);
+  mutex_.Lock();
+  is_committing_ = false;
+  totals_ = totals;
+  failure_ = failure;
+  for (Waiter* const waiter : group) waiter->is_done = true;
 }
 
 void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
@@ -125,9 +145,12 @@ absl::Status GroupCommit::Commit(LmdbTransaction& transaction, absl::Status& fai
       after_disk_failure_ == AfterDiskFailure::kTryAgain) {
     return status;
   }
-  failure = absl::Status(
-      status.code(),
-      absl::StrCat(status.message(), "; nothing more is done until it is opened anew"));
+  failure = environment_->failure();
+  if (failure.ok()) {
+    failure = absl::Status(
+        status.code(),
+        absl::StrCat(status.message(), "; nothing more is done until it is opened anew"));
+  }
   return failure;
 }
 

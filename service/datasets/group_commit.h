@@ -62,6 +62,13 @@ class GroupCommit {
   // Blocks until the change is durable or has failed. `num_bytes`: about what it writes.
   absl::Status Run(Change change, uint64_t num_bytes);
 
+  // The same for a change that nobody waits for; one thread at a time. It is run on this thread
+  // only, behind the changes of all who wait when its turn comes, whose commit it shares. Its turn
+  // comes when nobody commits, or else after kCommitsBetween commits: those of others are held up
+  // by no more than what the change itself takes.
+  absl::Status RunBehind(Change change);
+  static constexpr size_t kCommitsBetween = 3;
+
  private:
   struct Waiter {
     Change change;
@@ -70,6 +77,8 @@ class GroupCommit {
     bool is_done = false;
   };
 
+  // Takes what waits, and `last` unless it is null, and commits it.
+  void Commit(Waiter* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Outside the lock, by the one thread that has set is_committing_.
   void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
                       absl::Status& failure) const;
@@ -84,6 +93,9 @@ class GroupCommit {
   mutable absl::Mutex mutex_;
   std::deque<Waiter*> queue_ ABSL_GUARDED_BY(mutex_);
   bool is_committing_ ABSL_GUARDED_BY(mutex_) = false;
+  // A change waits in RunBehind(), and so many commits went before it.
+  bool is_behind_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t num_commits_before_ ABSL_GUARDED_BY(mutex_) = 0;
   StoreTotals totals_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };

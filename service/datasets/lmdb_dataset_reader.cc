@@ -67,8 +67,10 @@ absl::StatusOr<ChunkRecordView> StoredDataset::View(const StoredRecord& record) 
 }
 
 LmdbDatasetReader::LmdbDatasetReader(StoredDataset dataset, std::optional<SizeHistogram> histogram,
+                                     const LmdbEnvironment* environment,
                                      std::shared_ptr<const void> owner)
     : owner_(std::move(owner)),
+      environment_(environment),
       dataset_(std::move(dataset)),
       histogram_(dataset_.info.schema->num_components()),
       decoded_(dataset_.records.size()) {

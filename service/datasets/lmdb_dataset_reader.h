@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "service/datasets/chunk_record.h"
 #include "service/datasets/dataset_store.h"
+#include "service/datasets/lmdb_environment.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/sizes/size_histogram.h"
 
@@ -56,9 +57,9 @@ struct StoredDataset {
 class LmdbDatasetReader final : public DatasetReader {
  public:
   // `histogram`: as it is stored, or nothing if it cannot be read; then the sizes are counted.
-  // `owner` keeps the records where they are. O(n).
+  // `owner` keeps the records where they are, in `environment`, and that too. O(n).
   LmdbDatasetReader(StoredDataset dataset, std::optional<SizeHistogram> histogram,
-                    std::shared_ptr<const void> owner);
+                    const LmdbEnvironment* environment, std::shared_ptr<const void> owner);
 
   const DatasetInfo& info() const override { return dataset_.info; }
   const SizeHistogram& histogram() const override { return histogram_; }
@@ -67,6 +68,7 @@ class LmdbDatasetReader final : public DatasetReader {
   absl::Span<const uint64_t> group_ids() const override { return group_ids_; }
   absl::Span<const DamagedRecord> unreadable() const override { return unreadable_; }
   absl::StatusOr<StoredGraph> Graph(size_t i) const override;
+  absl::Status CheckIntact() const override { return environment_->CheckFiles(); }
 
  private:
   struct DecodedRecord {
@@ -83,6 +85,7 @@ class LmdbDatasetReader final : public DatasetReader {
 
   // Constant after construction. The owner is first, so that it is the last to go.
   const std::shared_ptr<const void> owner_;
+  const LmdbEnvironment* const environment_;
   const StoredDataset dataset_;
   SizeHistogram histogram_;
   std::vector<uint32_t> counts_;

@@ -23,7 +23,8 @@ namespace packhouse {
 //
 // Blocking: an append waits for the disk, together with all others that wait (GroupCommit). Reading
 // is through the map, without copies and without waiting for anyone; a page that is not in memory
-// is read from the disk when it is touched.
+// is read from the disk when it is touched. Deleting waits for one small commit, and letting go of
+// a reader for nothing: what was deleted is erased by a thread of the store (LmdbDatasetEraser).
 class LmdbDatasetStore final : public DatasetStore {
  public:
   struct Options {
@@ -37,7 +38,7 @@ class LmdbDatasetStore final : public DatasetStore {
     CommitObserver* observer = nullptr;
   };
 
-  // Opens a folder, creates it if need be, and frees what deleted data sets left.
+  // Opens a folder, creates it if need be, and goes on with the erasing of deleted data sets.
   //
   // FAILED_PRECONDITION if it is open already, naming the process, or has another format, naming
   // both versions; DATA_LOSS if its page structure is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if
@@ -46,7 +47,7 @@ class LmdbDatasetStore final : public DatasetStore {
   // memory, some 5 s if it is read from the disk (docs/storage-format.md).
   static absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> Open(const Options& options);
 
-  // Readers may go on; the folder is closed with the last one.
+  // Waits for a commit that erases. Readers may go on; the folder is closed with the last one.
   ~LmdbDatasetStore() override;
 
   absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
@@ -65,7 +66,15 @@ class LmdbDatasetStore final : public DatasetStore {
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
 
-  // Bytes of all data sets on disk, those of deleted ones that are still read among them.
+  // Waits until everything is erased that was deleted and that nobody reads; otherwise what the
+  // disk says.
+  absl::Status WaitUntilErased() const;
+
+  // DATA_LOSS, for good, once the store's file was removed, replaced or cut off, or part of it
+  // could not be read: then it answers everything so, until it is opened anew. UNAVAILABLE if that
+  // cannot be told now. Looks at the file: two system calls.
+  absl::Status health() const;
+  // Bytes of all data sets on disk, those of deleted ones that are not erased yet among them.
   uint64_t num_bytes() const;
   // Whether the file system is read-only.
   bool is_read_only() const;

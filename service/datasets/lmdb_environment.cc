@@ -5,11 +5,16 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <type_traits>
 
@@ -39,6 +44,55 @@ absl::string_view FromVal(const MDB_val& value) {
   return absl::string_view(static_cast<const char*>(value.mv_data), value.mv_size);
 }
 
+// What LMDB never returns.
+constexpr int kBroken = MDB_LAST_ERRCODE + 1000;
+// Of a meta page: all that LMDB writes of it.
+constexpr size_t kMetaBytes = 160;
+
+// Where a file is mapped, as the kernel tells it.
+struct MappedFile {
+  const void* begin;
+  size_t bytes;
+};
+std::vector<MappedFile> FindMaps(const std::string& path) {
+  std::error_code error;
+  const std::string absolute = std::filesystem::canonical(path, error).string();
+  struct stat file = {};
+  const bool has_inode = ::stat(path.c_str(), &file) == 0;
+  std::vector<MappedFile> found;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    uintptr_t begin = 0;
+    uintptr_t end = 0;
+    unsigned major_number = 0;
+    unsigned minor_number = 0;
+    unsigned long long inode = 0;
+    int name = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*s %*s %x:%x %llu %n", &begin, &end,
+                    &major_number, &minor_number, &inode, &name) < 5) {
+      continue;
+    }
+    const bool is_inode = has_inode && inode == file.st_ino && major_number == major(file.st_dev) &&
+                          minor_number == minor(file.st_dev);
+    if (is_inode || (!error && line.substr(name) == absolute)) {
+      found.push_back({reinterpret_cast<const void*>(begin), end - begin});
+    }
+  }
+  return found;
+}
+
+// What a broken environment leaves: LMDB cannot be asked to free it any more. Kept where those who
+// look for leaks find it.
+void LeaveBehind(void* what) {
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto* const left = new std::vector<void*>();
+  absl::MutexLock lock(&mutex);
+  left->push_back(what);
+}
+
+// LMDB's last word before it ends the process: it has found a page that cannot be.
+void OnAssertion(MDB_env*, const char*) { EscapeIfPossible(); }
+
 // So that names of new files are on the disk, not only their contents.
 absl::Status SyncFolder(const std::string& folder) {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -67,8 +121,19 @@ int ReserveReaderTable(const std::string& folder) {
 
 }  // namespace
 
+template <typename Call>
+int LmdbEnvironment::Run(const Call& call) const {
+  if (is_broken()) return kBroken;
+  int code = 0;
+  const bool has_ended = RunOrEscape([&] { code = call(); });
+  if (has_ended && !data_guard_.has_failed() && !table_guard_.has_failed()) return code;
+  BreakUnreadable().IgnoreError();
+  return kBroken;
+}
+
 absl::Status LmdbEnvironment::StatusOf(int code, absl::string_view what) const {
   if (code == MDB_SUCCESS) return absl::OkStatus();
+  if (is_broken()) return failure();
   const std::string message =
       absl::StrCat("store '", folder_, "': ", what, ": ", mdb_strerror(code));
   switch (code) {
@@ -138,6 +203,106 @@ absl::Status LmdbEnvironment::TakeLock() {
   return absl::OkStatus();
 }
 
+absl::Status LmdbEnvironment::GuardMaps(const std::vector<const void*>& maps_before) {
+  for (const bool is_data : {true, false}) {
+    bool is_found = false;
+    for (const MappedFile& map : FindMaps(folder_ + (is_data ? kDataFile : kReaderTable))) {
+      if (std::find(maps_before.begin(), maps_before.end(), map.begin) != maps_before.end())
+        continue;
+      const auto use = is_data ? MapGuard::Use::kRead : MapGuard::Use::kReadAndWrite;
+      PH_ASSIGN_OR_RETURN((is_data ? data_guard_ : table_guard_),
+                          MapGuard::Create(map.begin, map.bytes, use));
+      is_found = true;
+    }
+    // A store on a file system that is read-only may have no table.
+    if (!is_found && is_data) {
+      return absl::UnavailableError(absl::StrCat("store '", folder_,
+                                                 "': /proc/self/maps does not say where its file "
+                                                 "is mapped"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LmdbEnvironment::Break(absl::string_view why) const {
+  absl::MutexLock lock(&mutex_);
+  if (failure_.ok()) {
+    failure_ = absl::DataLossError(absl::StrCat("store '", folder_, "': its file '", folder_,
+                                                kDataFile, "' ", why,
+                                                "; nothing more is done until it is opened anew"));
+  }
+  is_broken_.store(true, std::memory_order_release);
+  return failure_;
+}
+
+absl::Status LmdbEnvironment::BreakUnreadable() const {
+  struct stat file = {};
+  const bool is_known = data_fd_ >= 0 && ::fstat(data_fd_, &file) == 0;
+  const uint64_t longest = file_bytes_.load();
+  if (is_known && static_cast<uint64_t>(file.st_size) < longest) {
+    return Break(absl::StrCat("was cut off while it was open: it has ", file.st_size,
+                              " bytes, had ", longest));
+  }
+  if (table_guard_.has_failed()) return Break("lost its table of readers, 'lock.mdb'");
+  return Break("cannot be read, or its pages have been damaged, while it was open");
+}
+
+absl::Status LmdbEnvironment::failure() const {
+  if (data_guard_.has_failed() || table_guard_.has_failed()) return BreakUnreadable();
+  if (!is_broken()) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  return failure_;
+}
+
+absl::Status LmdbEnvironment::CheckFiles() const {
+  if (absl::Status status = failure(); !status.ok()) return status;
+  const std::string path = folder_ + kDataFile;
+  // Before the file is looked at: it may become longer meanwhile.
+  uint64_t longest = file_bytes_.load();
+  struct stat opened = {};
+  struct stat named = {};
+  if (::fstat(data_fd_, &opened) != 0) return StatusOf(errno, "cannot look at its file");
+  if (::stat(path.c_str(), &named) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return Break("was removed while it was open");
+    return absl::UnavailableError(
+        absl::StrCat("store '", folder_, "': cannot look at '", path, "': ", std::strerror(errno)));
+  }
+  if (opened.st_nlink == 0) return Break("was removed while it was open");
+  if (names_tell_files_ && (opened.st_dev != named.st_dev || opened.st_ino != named.st_ino)) {
+    return Break("was replaced by another while it was open");
+  }
+  const auto bytes = static_cast<uint64_t>(opened.st_size);
+  if (bytes < longest) return BreakUnreadable();
+  while (bytes > longest && !file_bytes_.compare_exchange_weak(longest, bytes)) continue;
+  return absl::OkStatus();
+}
+
+LmdbEnvironment::MetaPages LmdbEnvironment::ReadMetaPages() const {
+  MetaPages pages;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    pages[i].resize(kMetaBytes);
+    const ssize_t got =
+        ::pread(data_fd_, pages[i].data(), kMetaBytes, static_cast<off_t>(i * page_bytes_));
+    pages[i].resize(std::max<ssize_t>(got, 0));
+  }
+  return pages;
+}
+
+absl::Status LmdbEnvironment::CheckBeforeCommit() const {
+  PH_RETURN_IF_ERROR(CheckFiles());
+  if (ReadMetaPages() == meta_pages_) return absl::OkStatus();
+  return Break("was written to by somebody else while it was open");
+}
+
+absl::Status LmdbEnvironment::CheckAfterCommit(int code) const {
+  MetaPages pages = ReadMetaPages();
+  std::swap(pages, meta_pages_);
+  if (code != 0) return StatusOf(code, "cannot commit");
+  PH_RETURN_IF_ERROR(CheckFiles());
+  if (pages[0] == meta_pages_[0] || pages[1] == meta_pages_[1]) return absl::OkStatus();
+  return Break("was written to by somebody else while it was open");
+}
+
 absl::StatusOr<std::unique_ptr<LmdbEnvironment>> LmdbEnvironment::Open(const std::string& folder,
                                                                        uint64_t map_bytes) {
   auto environment = std::unique_ptr<LmdbEnvironment>(new LmdbEnvironment());
@@ -161,19 +326,35 @@ absl::StatusOr<std::unique_ptr<LmdbEnvironment>> LmdbEnvironment::Open(const std
   mdb_env_set_mapsize(environment->env_, map_bytes);
   mdb_env_set_maxreaders(environment->env_, kMaxReaders);
   const unsigned flags = MDB_NOTLS | (environment->is_read_only_ ? MDB_RDONLY : 0);
+  mdb_env_set_assert(environment->env_, OnAssertion);
+  std::vector<const void*> maps_before;
+  for (const char* const file : {kDataFile, kReaderTable}) {
+    for (const MappedFile& map : FindMaps(folder + file)) maps_before.push_back(map.begin);
+  }
   code = mdb_env_open(environment->env_, folder.c_str(), flags, kFileMode);
   if (code != 0) return environment->StatusOf(code, "cannot open");
+  PH_RETURN_IF_ERROR(environment->GuardMaps(maps_before));
+  mdb_env_get_fd(environment->env_, &environment->data_fd_);
+  struct stat opened = {};
+  struct stat named = {};
+  environment->names_tell_files_ = ::fstat(environment->data_fd_, &opened) == 0 &&
+                                   ::stat((folder + kDataFile).c_str(), &named) == 0 &&
+                                   opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  environment->file_bytes_.store(opened.st_size);
 
-  MDB_txn* txn = nullptr;
-  code = mdb_txn_begin(environment->env_, nullptr, MDB_RDONLY, &txn);
-  if (code == 0) {
-    code = mdb_dbi_open(txn, nullptr, 0, &environment->database_);
+  code = environment->Run([&] {
+    MDB_txn* txn = nullptr;
+    const int begun = mdb_txn_begin(environment->env_, nullptr, MDB_RDONLY, &txn);
+    if (begun != 0) return begun;
+    const int opened_database = mdb_dbi_open(txn, nullptr, 0, &environment->database_);
     mdb_txn_abort(txn);
-  }
+    return opened_database;
+  });
   if (code != 0) return environment->StatusOf(code, "cannot open");
   MDB_stat stat = {};
   mdb_env_stat(environment->env_, &stat);
   environment->page_bytes_ = stat.ms_psize;
+  environment->meta_pages_ = environment->ReadMetaPages();
   if (!environment->is_read_only_) {
     PH_RETURN_IF_ERROR(SyncFolder(folder));
     const std::string parent = std::filesystem::absolute(folder).parent_path().string();
@@ -183,7 +364,16 @@ absl::StatusOr<std::unique_ptr<LmdbEnvironment>> LmdbEnvironment::Open(const std
 }
 
 LmdbEnvironment::~LmdbEnvironment() {
-  if (env_ != nullptr) mdb_env_close(env_);
+  // A broken one may have locks that nobody frees, and others' pages in its maps.
+  if (is_broken() || !failure().ok()) {
+    LeaveBehind(env_);
+    data_guard_.LeaveBehind();
+    table_guard_.LeaveBehind();
+  } else if (env_ != nullptr) {
+    data_guard_ = MapGuard();
+    table_guard_ = MapGuard();
+    mdb_env_close(env_);
+  }
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
@@ -220,7 +410,9 @@ absl::StatusOr<LmdbTransaction> LmdbTransaction::Begin(const LmdbEnvironment& en
                                                        Kind kind) {
   MDB_txn* txn = nullptr;
   const unsigned flags = kind == Kind::kRead ? MDB_RDONLY : 0;
-  const int code = mdb_txn_begin(environment.env_, nullptr, flags, &txn);
+  PH_RETURN_IF_ERROR(environment.CheckFiles());
+  const int code =
+      environment.Run([&] { return mdb_txn_begin(environment.env_, nullptr, flags, &txn); });
   if (code != 0) {
     const bool writes = kind == Kind::kWrite;
     // LMDB says "permission denied" when asked to write what was opened for reading.
@@ -236,14 +428,20 @@ LmdbTransaction::LmdbTransaction(LmdbTransaction&& other) noexcept
       num_writes_(other.num_writes_) {}
 
 LmdbTransaction::~LmdbTransaction() {
-  if (txn_ != nullptr) mdb_txn_abort(txn_);
+  if (txn_ == nullptr) return;
+  const auto abort = [this] {
+    mdb_txn_abort(txn_);
+    return 0;
+  };
+  if (environment_->Run(abort) != 0) LeaveBehind(txn_);
 }
 
 absl::StatusOr<std::optional<absl::string_view>> LmdbTransaction::GetRaw(
     absl::string_view key) const {
   MDB_val key_val = ToVal(key);
   MDB_val value;
-  const int code = mdb_get(txn_, environment_->database_, &key_val, &value);
+  const int code =
+      environment_->Run([&] { return mdb_get(txn_, environment_->database_, &key_val, &value); });
   if (code == MDB_NOTFOUND) return std::nullopt;
   if (code != 0) return environment_->StatusOf(code, "cannot read");
   return FromVal(value);
@@ -252,8 +450,10 @@ absl::StatusOr<std::optional<absl::string_view>> LmdbTransaction::GetRaw(
 absl::StatusOr<std::optional<absl::string_view>> LmdbTransaction::Get(absl::string_view key) const {
   PH_ASSIGN_OR_RETURN(const auto raw, GetRaw(key));
   if (!raw) return std::nullopt;
-  PH_ASSIGN_OR_RETURN(const absl::string_view payload, CheckedPayload(key, *raw));
-  return payload;
+  const auto payload = CheckedPayload(key, *raw);
+  if (payload.ok()) return *payload;
+  PH_RETURN_IF_ERROR(environment_->failure());
+  return payload.status();
 }
 
 absl::Status LmdbTransaction::Put(absl::string_view key, std::string payload) {
@@ -261,16 +461,18 @@ absl::Status LmdbTransaction::Put(absl::string_view key, std::string payload) {
   const std::string checked = WithChecksum(key, std::move(payload));
   MDB_val key_val = ToVal(key);
   MDB_val value = ToVal(checked);
-  return environment_->StatusOf(mdb_put(txn_, environment_->database_, &key_val, &value, 0),
-                                "cannot write");
+  const int code = environment_->Run(
+      [&] { return mdb_put(txn_, environment_->database_, &key_val, &value, 0); });
+  return environment_->StatusOf(code, "cannot write");
 }
 
 absl::StatusOr<char*> LmdbTransaction::PutRaw(absl::string_view key, size_t bytes) {
   ++num_writes_;
   MDB_val key_val = ToVal(key);
   MDB_val value = {bytes, nullptr};
-  const int code =
-      mdb_put(txn_, environment_->database_, &key_val, &value, MDB_RESERVE | MDB_NOOVERWRITE);
+  const int code = environment_->Run([&] {
+    return mdb_put(txn_, environment_->database_, &key_val, &value, MDB_RESERVE | MDB_NOOVERWRITE);
+  });
   if (code != 0) return environment_->StatusOf(code, "cannot write");
   return static_cast<char*>(value.mv_data);
 }
@@ -278,19 +480,23 @@ absl::StatusOr<char*> LmdbTransaction::PutRaw(absl::string_view key, size_t byte
 absl::Status LmdbTransaction::Erase(absl::string_view key) {
   ++num_writes_;
   MDB_val key_val = ToVal(key);
-  const int code = mdb_del(txn_, environment_->database_, &key_val, nullptr);
+  const int code =
+      environment_->Run([&] { return mdb_del(txn_, environment_->database_, &key_val, nullptr); });
   return code == MDB_NOTFOUND ? absl::OkStatus() : environment_->StatusOf(code, "cannot erase");
 }
 
 absl::Status LmdbTransaction::Commit() {
-  return environment_->StatusOf(mdb_txn_commit(std::exchange(txn_, nullptr)), "cannot commit");
+  PH_RETURN_IF_ERROR(environment_->CheckBeforeCommit());
+  MDB_txn* const txn = std::exchange(txn_, nullptr);
+  return environment_->CheckAfterCommit(environment_->Run([&] { return mdb_txn_commit(txn); }));
 }
 
 absl::StatusOr<LmdbCursor> LmdbCursor::At(const LmdbTransaction& transaction,
                                           absl::string_view key) {
   MDB_cursor* cursor = nullptr;
   const LmdbEnvironment* const environment = transaction.environment_;
-  const int code = mdb_cursor_open(transaction.txn_, environment->database_, &cursor);
+  const int code = environment->Run(
+      [&] { return mdb_cursor_open(transaction.txn_, environment->database_, &cursor); });
   if (code != 0) return environment->StatusOf(code, "cannot read");
   LmdbCursor result(environment, cursor);
   PH_RETURN_IF_ERROR(result.Move(key, MDB_SET_RANGE));
@@ -305,7 +511,12 @@ LmdbCursor::LmdbCursor(LmdbCursor&& other) noexcept
       value_(other.value_) {}
 
 LmdbCursor::~LmdbCursor() {
-  if (cursor_ != nullptr) mdb_cursor_close(cursor_);
+  if (cursor_ == nullptr) return;
+  const auto close = [this] {
+    mdb_cursor_close(cursor_);
+    return 0;
+  };
+  if (environment_->Run(close) != 0) LeaveBehind(cursor_);
 }
 
 absl::Status LmdbCursor::Next() { return Move("", MDB_NEXT); }
@@ -313,7 +524,9 @@ absl::Status LmdbCursor::Next() { return Move("", MDB_NEXT); }
 absl::Status LmdbCursor::Move(absl::string_view key, int operation) {
   MDB_val key_val = ToVal(key);
   MDB_val value;
-  const int code = mdb_cursor_get(cursor_, &key_val, &value, static_cast<MDB_cursor_op>(operation));
+  const int code = environment_->Run([&] {
+    return mdb_cursor_get(cursor_, &key_val, &value, static_cast<MDB_cursor_op>(operation));
+  });
   valid_ = code == 0;
   if (code == MDB_NOTFOUND) return absl::OkStatus();
   if (code != 0) return environment_->StatusOf(code, "cannot read");

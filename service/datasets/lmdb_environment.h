@@ -2,16 +2,22 @@
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_ENVIRONMENT_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_ENVIRONMENT_H_
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "service/datasets/map_guard.h"
 
 // LMDB's own names, so that its header stays in the .cc files.
 struct MDB_env;
@@ -24,6 +30,17 @@ class LmdbCursor;
 
 // An opened folder: an environment with one unnamed database, and the lock that keeps all others
 // out. Thread-safe, but for write transactions, of which one may be at a time.
+//
+// Its file may be removed, replaced or cut off while it is open, and a page of it may turn out to
+// be unreadable. None of this ends the process (MapGuard), and nothing is made durable in a file
+// that is not there any more: from then on the environment is broken, all that it is asked is
+// answered with DATA_LOSS naming the file, until the folder is opened anew. Views that are held
+// read as they were, or as zeros: who has used one asks CheckFiles() before the result goes
+// anywhere.
+//
+// What it does not see: a file that is cut off while a commit is written and which that commit
+// makes as long again, unless a meta page went. What was there before is then found to be damaged
+// later.
 class LmdbEnvironment {
  public:
   // Creates the folder and what is in it if need be. `map_bytes` is the most the file can ever
@@ -49,6 +66,13 @@ class LmdbEnvironment {
   // Smaller ones share a page that is written anew with its neighbours.
   uint64_t MinBytesOfOwnPages() const { return page_bytes_ / 2; }
 
+  // DATA_LOSS naming the file if it is not what it was: the one under its name is another or none,
+  // it has become shorter, or some of it could not be read. UNAVAILABLE if that cannot be told. Two
+  // system calls; thread-safe. What views gave before an OK is what was stored.
+  absl::Status CheckFiles() const;
+  // DATA_LOSS once the above has been noticed by any call, or by reading; no system call.
+  absl::Status failure() const;
+
   // What LMDB returned, for the caller of the store.
   absl::Status StatusOf(int lmdb_code, absl::string_view what) const;
 
@@ -58,13 +82,46 @@ class LmdbEnvironment {
   LmdbEnvironment() = default;
 
   absl::Status TakeLock();
+  // Finds LMDB's maps, those that were not in the process before, and guards them.
+  absl::Status GuardMaps(const std::vector<const void*>& maps_before);
 
+  // Runs a function of LMDB's, and returns its code; kBroken if the environment is or becomes
+  // broken.
+  template <typename Call>
+  int Run(const Call& call) const;
+  bool is_broken() const { return is_broken_.load(std::memory_order_acquire); }
+  // The first to notice says why; all others are told the same.
+  absl::Status Break(absl::string_view why) const;
+  absl::Status BreakUnreadable() const;
+
+  // Around a commit, by the thread that makes it: nobody else has written to the meta pages, of
+  // which a commit leaves one as it was.
+  absl::Status CheckBeforeCommit() const;
+  absl::Status CheckAfterCommit(int code) const;
+  using MetaPages = std::array<std::string, 2>;
+  MetaPages ReadMetaPages() const;
+
+  // Constant after Open().
   std::string folder_;
   int lock_fd_ = -1;
   MDB_env* env_ = nullptr;
   unsigned database_ = 0;
+  int data_fd_ = -1;  // LMDB's own.
   size_t page_bytes_ = 0;
   bool is_read_only_ = false;
+  // Where one file system lies over another, the file under the name may seem to be another.
+  bool names_tell_files_ = true;
+  MapGuard data_guard_;
+  MapGuard table_guard_;
+
+  // The longest that the file was.
+  mutable std::atomic<uint64_t> file_bytes_ = 0;
+  // Of the one thread that commits.
+  mutable MetaPages meta_pages_;
+
+  mutable std::atomic<bool> is_broken_ = false;
+  mutable absl::Mutex mutex_;
+  mutable absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Whether there is something in the environment: then it has this format, a version by itself under
@@ -98,7 +155,8 @@ class LmdbTransaction {
   // Number of writes that were begun.
   size_t num_writes() const { return num_writes_; }
 
-  // Returns when everything is on the disk. With an error nothing is.
+  // Returns when everything is on the disk, in the file that has the store's name. With an error
+  // nothing is, or the environment is broken.
   absl::Status Commit();
 
  private:

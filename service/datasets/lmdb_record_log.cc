@@ -96,7 +96,7 @@ absl::Status LmdbRecordLog::Load() {
 }
 
 absl::Status LmdbRecordLog::Append(absl::Span<const std::string> records) {
-  if (records.empty()) return commits_.failure();
+  if (records.empty()) return health();
   PH_ASSIGN_OR_RETURN(const uint64_t num_bytes, BytesOf(records));
   const auto append = [&](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
     PH_RETURN_IF_ERROR(CheckRoom(totals.num_bytes, num_bytes));
@@ -120,8 +120,15 @@ absl::StatusOr<std::vector<std::string>> LmdbRecordLog::ReadAll() {
     records.emplace_back(record);
     return absl::OkStatus();
   };
-  PH_RETURN_IF_ERROR(ForEachRecord(transaction, environment_->folder(), read).status());
+  const auto end = ForEachRecord(transaction, environment_->folder(), read);
+  PH_RETURN_IF_ERROR(environment_->CheckFiles());
+  PH_RETURN_IF_ERROR(end.status());
   return records;
+}
+
+absl::Status LmdbRecordLog::health() const {
+  PH_RETURN_IF_ERROR(commits_.failure());
+  return environment_->CheckFiles();
 }
 
 absl::Status LmdbRecordLog::Replace(absl::Span<const std::string> records) {

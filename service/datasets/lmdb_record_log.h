@@ -27,7 +27,8 @@ namespace packhouse {
 //
 // Errors of all calls: RESOURCE_EXHAUSTED if the disk or the log is full, naming the value and the
 // bound; nothing of the call is there, and once there is space it goes through. UNAVAILABLE if the
-// file system is read-only or fails to write. When the disk fails to make a commit durable,
+// file system is read-only or fails to write. DATA_LOSS, for good, once the log's own file was
+// removed, replaced or cut off (LmdbEnvironment). When the disk fails to make a commit durable,
 // everything is refused, reading too, until the log is opened anew.
 class LmdbRecordLog final : public RecordLog {
  public:
@@ -62,6 +63,11 @@ class LmdbRecordLog final : public RecordLog {
   // In one transaction. Needs room for the new records beside the old ones, on the disk and within
   // max_bytes for the new ones alone. O(bytes of the new ones + old records).
   absl::Status Replace(absl::Span<const std::string> records) override;
+
+  // What everything is refused with, for good: DATA_LOSS once the log's file was removed, replaced
+  // or cut off, or part of it could not be read, or what a commit failed with. UNAVAILABLE if that
+  // cannot be told now. Looks at the file: two system calls.
+  absl::Status health() const;
 
   // What is durable: for who decides when a snapshot shall replace it.
   uint64_t num_records() const { return commits_.totals().num_entries; }

@@ -494,8 +494,12 @@ absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,
     PH_ASSIGN_OR_RETURN(const StoredGraph stored, plan_->reader_->Graph(graph));
     refs.push_back({stored.chunk, stored.index});
   }
-  return whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
-                       : CollateSizes(shape.layout, refs);
+  absl::StatusOr<Batch> batch =
+      whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
+                    : CollateSizes(shape.layout, refs);
+  // The rows were copied from where they are stored, which may have been lost meanwhile.
+  PH_RETURN_IF_ERROR(plan_->reader_->CheckIntact());
+  return batch;
 }
 
 }  // namespace packhouse

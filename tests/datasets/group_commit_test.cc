@@ -1,5 +1,6 @@
 #include "service/datasets/group_commit.h"
 
+#include <atomic>
 #include <thread>
 #include <vector>
 
@@ -129,6 +130,52 @@ TEST_F(GroupCommitTest, ManyThreadsEachGetTheirOwn) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(commits_.totals().num_bytes, 200U);
+}
+
+// What nobody waits for runs on its own thread only, and though there are always others, its turn
+// comes after a few commits.
+TEST(GroupCommitBehindTest, ItsTurnComesOnItsOwnThread) {
+  class Counting final : public CommitObserver {
+   public:
+    void OnCommitBegin() override { ++begun; }
+    void OnCommitEnd(const CommitSummary&) override {}
+    void OnStoreBytes(uint64_t) override {}
+    std::atomic<size_t> begun = 0;
+  };
+  TemporaryFolder folder;
+  Counting observer;
+  const auto environment = LmdbEnvironment::Open(folder.path(), uint64_t{1} << 28).value();
+  GroupCommit commits(environment.get(), &observer);
+  std::atomic<bool> is_done = false;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      const auto put = [&](LmdbTransaction& transaction, StoreTotals&) {
+        return transaction.Put(absl::StrCat("k", thread), "value");
+      };
+      while (!is_done) ASSERT_THAT(commits.Run(put, 1), IsOk());
+    });
+  }
+  const std::thread::id own = std::this_thread::get_id();
+  for (int i = 0; i < 50; ++i) {
+    const size_t begun = observer.begun;
+    std::thread::id ran_on;
+    size_t ran_in = 0;
+    ASSERT_THAT(commits.RunBehind([&](LmdbTransaction& transaction, StoreTotals&) {
+      ran_on = std::this_thread::get_id();
+      ran_in = observer.begun;
+      return transaction.Put("behind", "value");
+    }),
+                IsOk());
+    EXPECT_EQ(ran_on, own);
+    // One may have begun before it asked; its own is the last.
+    EXPECT_LE(ran_in - begun, GroupCommit::kCommitsBetween + 2);
+  }
+  is_done = true;
+  for (std::thread& thread : threads) thread.join();
+  const auto transaction =
+      LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kRead).value();
+  EXPECT_TRUE(transaction.Get("behind").value().has_value());
 }
 
 }  // namespace

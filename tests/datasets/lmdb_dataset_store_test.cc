@@ -5,16 +5,21 @@
 #include <lmdb.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/datasets/lmdb_dataset_eraser.h"
 #include "service/datasets/lmdb_page_check.h"
 #include "service/datasets/stored_values.h"
 #include "tests/datasets/stored_files.h"
@@ -95,6 +100,7 @@ void BuildWorld(const std::string& folder, const GraphSchema& schema, World& wor
   }
   ASSERT_THAT(store->Seal("a"), IsOk());
   ASSERT_THAT(store->Delete("gone"), IsOk());
+  ASSERT_THAT(store->WaitUntilErased(), IsOk());
   world.erase("gone");
   Append(*store, world, schema, "b", ++seed, 10);
 }
@@ -279,6 +285,7 @@ TEST_F(LmdbDatasetStoreTest, SpaceOfADeletedDataSetComesBack) {
     std::filesystem::copy_file(DataFile(folder_.path()), DataFile(copy.path()));
     EXPECT_THAT(reader->Graph(9999), IsOk());
     reader = nullptr;
+    ASSERT_THAT(store->WaitUntilErased(), IsOk());
     EXPECT_EQ(store->num_bytes(), 0U);
     // The same amount goes into the same file, again and again.
     file_bytes = std::filesystem::file_size(DataFile(folder_.path()));
@@ -288,10 +295,12 @@ TEST_F(LmdbDatasetStoreTest, SpaceOfADeletedDataSetComesBack) {
         Append(*store, world_, schema_, "a", seed, 500);
       }
       ASSERT_THAT(store->Delete("a"), IsOk());
+      ASSERT_THAT(store->WaitUntilErased(), IsOk());
     }
     EXPECT_LT(std::filesystem::file_size(DataFile(folder_.path())), file_bytes * 3 / 2);
   }
   PH_ASSERT_OK_AND_ASSIGN(const auto reopened, OpenStore(copy.path()));
+  ASSERT_THAT(reopened->WaitUntilErased(), IsOk());
   EXPECT_EQ(reopened->num_bytes(), 0U);
   EXPECT_THAT(reopened->List(0, "")->datasets, IsEmpty());
   ASSERT_THAT(reopened->Create("a", schema_, {}), IsOk());
@@ -299,6 +308,170 @@ TEST_F(LmdbDatasetStoreTest, SpaceOfADeletedDataSetComesBack) {
   for (uint64_t seed = 1; seed <= 20; ++seed) Append(*reopened, world_, schema_, "a", seed, 500);
   EXPECT_EQ(ExpectRightOrLost(*reopened, world_), 0U);
   EXPECT_LT(std::filesystem::file_size(DataFile(copy.path())), file_bytes * 3 / 2);
+}
+
+// A disk whose commits wait until they are let go, and which tells what each thread made of them.
+class GatedDisk final : public CommitObserver {
+ public:
+  void OnCommitBegin() override {
+    absl::MutexLock lock(&mutex_);
+    ++num_begun_;
+    mutex_.Await(absl::Condition(&is_open_));
+  }
+  void OnCommitEnd(const CommitSummary&) override {}
+  void OnStoreBytes(uint64_t num_bytes) override {
+    absl::MutexLock lock(&mutex_);
+    if (num_bytes < num_bytes_) {
+      ++num_decreases_;
+      most_freed_ = std::max(most_freed_, num_bytes_ - num_bytes);
+      erasing_threads_.insert(std::this_thread::get_id());
+    }
+    num_bytes_ = num_bytes;
+  }
+
+  void Close() {
+    absl::MutexLock lock(&mutex_);
+    is_open_ = false;
+  }
+  void Open() {
+    absl::MutexLock lock(&mutex_);
+    is_open_ = true;
+  }
+  void AwaitCommit(uint64_t number) {
+    absl::MutexLock lock(&mutex_);
+    const auto has_begun = [&] { return num_begun_ >= number; };
+    mutex_.Await(absl::Condition(&has_begun));
+  }
+  uint64_t num_begun() const {
+    absl::MutexLock lock(&mutex_);
+    return num_begun_;
+  }
+  uint64_t num_decreases() const {
+    absl::MutexLock lock(&mutex_);
+    return num_decreases_;
+  }
+  uint64_t most_freed() const {
+    absl::MutexLock lock(&mutex_);
+    return most_freed_;
+  }
+  std::set<std::thread::id> erasing_threads() const {
+    absl::MutexLock lock(&mutex_);
+    return erasing_threads_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  bool is_open_ = true;
+  uint64_t num_begun_ = 0;
+  uint64_t num_bytes_ = 0;
+  uint64_t num_decreases_ = 0;
+  uint64_t most_freed_ = 0;
+  std::set<std::thread::id> erasing_threads_;
+};
+
+// Letting go of the last reader of a deleted data set waits for no disk: a thread of gRPC's may be
+// the one that does. Here no commit ends before the reader has gone.
+TEST_F(LmdbDatasetStoreTest, WhoLetsGoOfTheLastReaderDoesNotErase) {
+  GatedDisk disk;
+  LmdbDatasetStore::Options options;
+  options.folder = folder_.path();
+  options.observer = &disk;
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, LmdbDatasetStore::Open(options));
+  ASSERT_THAT(store->Create("a", schema_, {}), IsOk());
+  for (uint64_t seed = 1; seed <= 20; ++seed) Append(*store, world_, schema_, "a", seed, 50);
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, store->OpenReader("a"));
+  ASSERT_THAT(store->Delete("a"), IsOk());
+  EXPECT_GT(store->num_bytes(), 0U);
+  const uint64_t num_begun = disk.num_begun();
+  disk.Close();
+  reader = nullptr;
+  disk.AwaitCommit(num_begun + 1);  // By another thread, which waits in it.
+  EXPECT_GT(store->num_bytes(), 0U);
+  disk.Open();
+  ASSERT_THAT(store->WaitUntilErased(), IsOk());
+  EXPECT_EQ(store->num_bytes(), 0U);
+}
+
+// However many append, delete and let go of readers: one thread erases, which is none of theirs, a
+// bounded portion at a time, and all comes back.
+TEST_F(LmdbDatasetStoreTest, OneThreadErasesInSmallPortions) {
+  constexpr int kThreads = 3;
+  constexpr uint64_t kRecords = LmdbDatasetEraser::kMaxKeys * 3 / 2;
+  GatedDisk disk;
+  LmdbDatasetStore::Options options;
+  options.folder = folder_.path();
+  options.observer = &disk;
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, LmdbDatasetStore::Open(options));
+  std::set<std::thread::id> callers = {std::this_thread::get_id()};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      const std::string name = absl::StrCat("set", thread);
+      const GraphChunk chunk = Chunk(schema_, thread, 3);
+      for (int round = 0; round < 2; ++round) {
+        ASSERT_THAT(store->Create(name, schema_, {}), IsOk());
+        for (uint64_t i = 0; i < kRecords; ++i) {
+          ASSERT_THAT(store->Append(name, chunk, {}, std::nullopt), IsOk());
+        }
+        auto reader = store->OpenReader(name);
+        ASSERT_THAT(reader, IsOk());
+        ASSERT_THAT(store->Delete(name), IsOk());
+        EXPECT_THAT((*reader)->Graph(3 * kRecords - 1), IsOk());
+      }
+    });
+    callers.insert(threads.back().get_id());
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_THAT(store->WaitUntilErased(), IsOk());
+  EXPECT_EQ(store->num_bytes(), 0U);
+  const auto erasing = disk.erasing_threads();
+  EXPECT_EQ(erasing.size(), 1U);
+  for (const auto& thread : erasing) EXPECT_FALSE(callers.contains(thread));
+  EXPECT_GE(disk.num_decreases(), 2U);
+  EXPECT_LE(disk.most_freed(), LmdbDatasetEraser::kMaxKeys * kPage);
+}
+
+// The store ends between two portions; the next one counts what is left, and goes on.
+TEST_F(LmdbDatasetStoreTest, ErasingGoesOnWhereItEnded) {
+  GatedDisk disk;
+  LmdbDatasetStore::Options options;
+  options.folder = folder_.path();
+  options.observer = &disk;
+  PH_ASSERT_OK_AND_ASSIGN(auto store, LmdbDatasetStore::Open(options));
+  ASSERT_THAT(store->Create("kept", schema_, {}), IsOk());
+  Append(*store, world_, schema_, "kept", 7, 300);
+  const uint64_t kept = store->num_bytes();
+  ASSERT_THAT(store->Create("large", schema_, {}), IsOk());
+  const GraphChunk chunk = Chunk(schema_, 1, 3);
+  const uint64_t num_records = 3 * LmdbDatasetEraser::kMaxKeys;
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      for (uint64_t i = 0; i < num_records / 4; ++i) {
+        ASSERT_THAT(store->Append("large", chunk, {}, std::nullopt), IsOk());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const uint64_t full = store->num_bytes();
+  EXPECT_EQ(full, kept + num_records * kPage);
+  PH_ASSERT_OK_AND_ASSIGN(auto reader, store->OpenReader("large"));
+  ASSERT_THAT(store->Delete("large"), IsOk());
+  const uint64_t num_begun = disk.num_begun();
+  disk.Close();
+  reader = nullptr;
+  disk.AwaitCommit(num_begun + 1);
+  std::thread ending([&] { store = nullptr; });
+  disk.Open();
+  ending.join();
+  options.observer = nullptr;
+  // At least one portion is gone, and as the thread ends when it is asked to, mostly no other.
+  PH_ASSERT_OK_AND_ASSIGN(store, LmdbDatasetStore::Open(options));
+  EXPECT_LE(store->num_bytes(), full - LmdbDatasetEraser::kMaxKeys * kPage);
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+  ASSERT_THAT(store->WaitUntilErased(), IsOk());
+  EXPECT_EQ(store->num_bytes(), kept);
+  EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
 }
 
 // Flips bits anywhere in the file; every second time in the pages of LMDB's trees, which are few.
@@ -545,6 +718,24 @@ TEST_F(LmdbDatasetStoreTest, AFullDiskLosesNothingAndGoesOnOnceThereIsSpace) {
   world_.erase("large");
   Append(*store, world_, schema_, "kept", 1001, 300);
   EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
+}
+
+// What finds no room waits for what was deleted before, whichever comes first to the disk.
+TEST_F(LmdbDatasetStoreTest, OnAFullDiskAnAppendAfterADeletionGoesThrough) {
+  for (int round = 0; round < 5; ++round) {
+    SCOPED_TRACE(round);
+    SmallDisk disk(3 << 20);
+    if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+    world_.clear();
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(disk.path()));
+    ASSERT_THAT(store->Create("other", schema_, {}), IsOk());
+    ASSERT_THAT(store->Create("large", schema_, {}), IsOk());
+    Fill(*store, world_, schema_, "large", "space");
+    ASSERT_THAT(store->Delete("large"), IsOk());
+    for (uint64_t seed = 1; seed < 10; ++seed) {
+      EXPECT_THAT(store->Append("other", Chunk(schema_, seed, 300), {}, std::nullopt), IsOk());
+    }
+  }
 }
 
 TEST_F(LmdbDatasetStoreTest, ADiskTooSmallToBeginOnIsSaidSo) {
