@@ -2,9 +2,12 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -12,6 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "service/admission/memory_return.h"
 #include "service/datasets/lmdb_dataset_store.h"
 #include "service/datasets/lmdb_record_log.h"
 #include "service/metrics/http_endpoint.h"
@@ -34,6 +39,35 @@ void TuneAllocator() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TOP_PAD, 16 << 20);
+}
+
+// What the kernel says of this process.
+MemoryReturn::Reading ReadProcess(const rpc::Server& server) {
+  MemoryReturn::Reading reading;
+  uint64_t pages = 0;
+  uint64_t of_files = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages >> of_files;
+  reading.resident_bytes = (pages - of_files) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  reading.held_bytes = server.held_bytes();
+  timespec worked = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &worked);
+  reading.cpu_time = absl::DurationFromTimespec(worked);
+  return reading;
+}
+
+// Gives memory back when it is idle, on a thread of its own until the process ends.
+void StartMemoryReturn(const rpc::Server* server) {
+  std::thread([server] {
+    MemoryReturn memory([server] { return ReadProcess(*server); }, [] { malloc_trim(0); });
+    for (;;) {
+      absl::SleepFor(MemoryReturn::kInterval);
+      const absl::Time start = absl::Now();
+      if (const auto bytes = memory.Tick(start)) {
+        spdlog::debug(R"("event":"memory given back","bytes":{},"milliseconds":{:.1f})", *bytes,
+                      absl::ToDoubleMilliseconds(absl::Now() - start));
+      }
+    }
+  }).detach();
 }
 
 // One JSON object a line, to stderr.
@@ -99,6 +133,7 @@ int Run(const Options& options, const sigset_t& signals) {
       return Fail(absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message())));
     }
   }
+  StartMemoryReturn(server->get());
   metrics.SetDelivery([&server] { return (*server)->delivery(); });
 
   std::unique_ptr<metrics::HttpEndpoint> http;

@@ -118,20 +118,24 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
-  app.add_option("--memory-budget", server.memory_budget,
-                 "most bytes that all streams and calls hold together: graphs waiting 3/8, "
-                 "responses not sent 1/4, requests not accepted 1/4; at least eight times "
-                 "--max-message-bytes")
+  app.add_option(
+         "--memory-budget", server.memory_budget,
+         "most bytes that all streams and calls hold together: graphs waiting, responses not "
+         "sent, requests not accepted, and what is at work (requests, plans, epochs), a "
+         "quarter each; at least eight times --max-message-bytes")
       ->check(CLI::Range(kMiB, uint64_t{1} << 44));
   app.add_option("--max-total-pending-bytes", server.max_total_pending_bytes,
                  "most bytes of graphs waiting in all streams together, and of what Tune has yet "
-                 "to send; 3/8 of --memory-budget if not given")
+                 "to send; 1/4 of --memory-budget if not given")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 44));
   app.add_option(
          "--max-graphs-per-batch", server.streams.max_graphs_per_batch,
          "most graphs in a batch, whatever the client's limits; fewer if their ids and sizes "
          "would take more than 1/8 of --max-message-bytes")
       ->check(CLI::Range(uint64_t{1}, (uint64_t{1} << 31) - 1));
+  app.add_flag("--reflection,!--no-reflection", server.reflection,
+               "lets clients ask for the services and their messages, as grpcurl does")
+      ->default_str(server.reflection ? "true" : "false");
   app.add_option("--max-histograms", server.histograms.max_histograms, "most named histograms")
       ->check(CLI::Range(1, 1'000'000));
   try {

@@ -86,9 +86,9 @@ SizeTuple StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i) const {
 
 void StreamPacker::TellPending() { observer_->OnPending(num_pending(), pending_bytes_); }
 
-absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk) {
+absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uint64_t owner_bytes) {
   const SizeTable& sizes = chunk.sizes();
-  const uint64_t bytes = chunk.num_bytes() + OverheadBytes(sizes);
+  const uint64_t bytes = std::max<uint64_t>(chunk.num_bytes(), owner_bytes) + OverheadBytes(sizes);
   if (bytes > bounds_.max_pending_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "chunk: ", bytes, " bytes with what is kept beside its graphs, at most ",

@@ -99,7 +99,10 @@ class StreamPacker {
   // out), or for a chunk above bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a
   // graph beyond the limits if that is an error; RESOURCE_EXHAUSTED if the quota of all streams is
   // used up.
-  absl::StatusOr<std::vector<Rejection>> Offer(GraphChunk chunk);
+  //
+  // `owner_bytes` is what keeps the chunk's columns alive, if that is more than they are: all of it
+  // is pending until the chunk's last graph is in a batch.
+  absl::StatusOr<std::vector<Rejection>> Offer(GraphChunk chunk, uint64_t owner_bytes = 0);
 
   // The next batch, or nothing until there is another chunk, a Flush(), or NextDeadline(). An error
   // is INTERNAL, a bug. Feeds the packer `max_graphs` at most: if that is not enough for a batch,

@@ -36,6 +36,7 @@ bool IsStream(size_t method) {
     case rpc::Method::kAppend:
     case rpc::Method::kVerifyDataset:
     case rpc::Method::kLoad:
+    case rpc::Method::kServerReflectionInfo:
       return true;
     default:
       return false;

@@ -25,9 +25,10 @@ absl::StatusOr<MemoryShares> DivideMemory(uint64_t budget, size_t max_message_by
                                                    kLeastMessages, " times --max-message-bytes"));
   }
   MemoryShares shares;
-  shares.pending_bytes = budget / 8 * 3;
+  shares.pending_bytes = budget / 4;
   shares.unsent_bytes = budget / 4;
   shares.received_bytes = budget / 4;
+  shares.working_bytes = budget / 4;
   // The other half is for messages that are wanted, which may be larger than the window.
   shares.receive_window_bytes = static_cast<int>(std::clamp(
       shares.received_bytes / 2 / std::max<size_t>(1, max_streams), kLeastWindow, kMostWindow));

@@ -10,7 +10,7 @@
 namespace packhouse::rpc {
 
 struct MemoryShares {
-  // Graphs that wait to be packed: three eighths.
+  // Graphs that wait to be packed: a quarter.
   uint64_t pending_bytes = 0;
   // Responses that are made and not sent: a quarter (unsent_budget.h).
   uint64_t unsent_bytes = 0;
@@ -20,8 +20,9 @@ struct MemoryShares {
   // What a client may send of a stream that nobody reads. With gRPC's own default, which grows with
   // the speed of the connection, a stream whose client does not read takes ten times as much.
   int receive_window_bytes = 0;
-  // The eighth that is left is for batches while they are made, plans, and what the allocator
-  // needs.
+  // What the server works with: requests that are parsed and not answered, plans, epochs, named
+  // histograms: a quarter (admission/memory_budget.h).
+  uint64_t working_bytes = 0;
 };
 
 // INVALID_ARGUMENT, naming --memory-budget, if it is below eight messages of the largest size.

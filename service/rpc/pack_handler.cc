@@ -111,10 +111,13 @@ absl::Status PackHandler::AcceptGraphs(std::unique_ptr<v1::PackRequest> request)
   if (!whole_graphs_) {
     return absl::InvalidArgumentError("'graphs' in a stream that was opened for sizes");
   }
-  const std::shared_ptr<const v1::PackRequest> owner = std::move(request);
+  const std::shared_ptr<v1::PackRequest> owner = std::move(request);
   PH_ASSIGN_OR_RETURN(GraphChunk chunk, GraphChunkFromWire(owner->graphs(), &packer_->schema(),
                                                            packer_->num_offered(), owner));
-  return AcceptChunk(std::move(chunk));
+  // The chunk has its own; what is left is held as long as one of its graphs is pending.
+  delete owner->mutable_graphs()->release_sizes();
+  const uint64_t owner_bytes = owner->SpaceUsedLong();
+  return AcceptChunk(std::move(chunk), owner_bytes);
 }
 
 absl::Status PackHandler::AcceptSizes(const v1::SizeTable& sizes) {
@@ -124,13 +127,14 @@ absl::Status PackHandler::AcceptSizes(const v1::SizeTable& sizes) {
   const GraphSchema& schema = packer_->schema();
   PH_ASSIGN_OR_RETURN(SizeTable table,
                       SizeTableFromWire(sizes, schema.num_components(), packer_->num_offered()));
-  return AcceptChunk(GraphChunk::OfSizes(&schema, std::move(table)));
+  return AcceptChunk(GraphChunk::OfSizes(&schema, std::move(table)), 0);
 }
 
-absl::Status PackHandler::AcceptChunk(GraphChunk chunk) {
+absl::Status PackHandler::AcceptChunk(GraphChunk chunk, uint64_t owner_bytes) {
   const std::optional<SizeTable> to_count =
       histogram_ ? std::optional(chunk.sizes()) : std::nullopt;
-  PH_ASSIGN_OR_RETURN(std::vector<Rejection> rejections, packer_->Offer(std::move(chunk)));
+  PH_ASSIGN_OR_RETURN(std::vector<Rejection> rejections,
+                      packer_->Offer(std::move(chunk), owner_bytes));
   if (to_count) {
     absl::Status counted = CountSizes(*to_count, rejections);
     rejections_ = std::move(rejections);

@@ -37,7 +37,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status Open(const v1::PackOpen& open);
   absl::Status AcceptGraphs(std::unique_ptr<v1::PackRequest> request);
   absl::Status AcceptSizes(const v1::SizeTable& sizes);
-  absl::Status AcceptChunk(GraphChunk chunk);
+  absl::Status AcceptChunk(GraphChunk chunk, uint64_t owner_bytes);
   PackReply NextRejected();
   absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
 

@@ -13,9 +13,11 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "service/rpc/allocation_failure.h"
 #include "service/rpc/call_context.h"
 #include "service/rpc/planning_pool.h"
 #include "service/rpc/status_mapping.h"
+#include "service/rpc/unsent_budget.h"
 #include "service/rpc/wire_bytes.h"
 #include "service/sizes/status_macros.h"
 
@@ -65,17 +67,20 @@ class PlanningCall final : public grpc::ServerUnaryReactor,
         started_(context_.clock->Now()),
         bytes_(bytes),
         answer_(answer),
+        hold_(context_.unsent_budget),
         turn_(std::make_shared<PlanningTurn>(context_.planning_pool, context_.client)),
         respond_(std::move(respond)),
         at_once_(std::move(at_once)) {}
 
   void SubmitPlanning() {
-    context_.planning_pool->Submit(
-        turn_, [self = this->shared_from_this()] { self->Leave(self->Plan()); });
+    context_.planning_pool->Submit(turn_, [self = this->shared_from_this()] {
+      self->Leave(EndOnAllocationFailure([&] { return self->Plan(); }));
+    });
   }
 
   void TryAtOnce() {
-    const absl::StatusOr<bool> answered = AnsweredAtOnce();
+    const absl::StatusOr<bool> answered =
+        EndOnAllocationFailure([this] { return AnsweredAtOnce(); });
     if (answered.ok() && !*answered) {
       SubmitPlanning();
       return;
@@ -85,24 +90,29 @@ class PlanningCall final : public grpc::ServerUnaryReactor,
 
   absl::StatusOr<bool> AnsweredAtOnce() {
     Request request;
-    PH_RETURN_IF_ERROR(Parse(request));
+    PH_ASSIGN_OR_RETURN(const MemoryHold hold, Parse(request));
     PH_ASSIGN_OR_RETURN(const std::optional<Response> response, at_once_(request));
     if (!response) return false;
-    PH_RETURN_IF_ERROR(WriteBytes(*response, context_.max_response_bytes, answer_));
+    PH_RETURN_IF_ERROR(Write(*response));
     return true;
   }
 
   absl::Status Plan() {
     Request request;
-    PH_RETURN_IF_ERROR(Parse(request));
+    PH_ASSIGN_OR_RETURN(const MemoryHold hold, Parse(request));
     PH_ASSIGN_OR_RETURN(const Response response, respond_(request, *turn_));
-    return WriteBytes(response, context_.max_response_bytes, answer_);
+    return Write(response);
   }
 
-  absl::Status Parse(Request& request) const {
+  absl::StatusOr<MemoryHold> Parse(Request& request) const {
     if (turn_->cancelled()) return absl::CancelledError("the client cancelled or is gone");
     grpc::ByteBuffer copy(*bytes_);
-    return ParseBytes(&copy, &request);
+    return ParseBytes(&copy, context_.working, &request);
+  }
+
+  absl::Status Write(const Response& response) {
+    PH_RETURN_IF_ERROR(hold_.Reserve(response.ByteSizeLong()));
+    return WriteBytes(response, context_.max_response_bytes, answer_);
   }
 
   void Leave(const absl::Status& status) {
@@ -121,6 +131,7 @@ class PlanningCall final : public grpc::ServerUnaryReactor,
   const absl::Time started_;
   const grpc::ByteBuffer* const bytes_;
   grpc::ByteBuffer* const answer_;
+  AnswerHold hold_;  // Of the answer.
   const std::shared_ptr<PlanningTurn> turn_;
   const Respond respond_;
   const AnswerAtOnce at_once_;

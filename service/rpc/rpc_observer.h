@@ -31,16 +31,17 @@ enum class Method {
   kAcknowledge,
   kGetEpoch,
   kReportStep,
-  kDeleteJob
+  kDeleteJob,
+  kServerReflectionInfo
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 19> kMethodNames = {
+inline constexpr std::array<absl::string_view, 20> kMethodNames = {
     "Pack",        "Observe",      "GetHistogram",  "MergeHistogram", "DeleteHistogram",
     "Plan",        "Tune",         "CreateDataset", "Append",         "SealDataset",
     "GetDataset",  "ListDatasets", "DeleteDataset", "VerifyDataset",  "Load",
-    "Acknowledge", "GetEpoch",     "ReportStep",    "DeleteJob"};
-static_assert(static_cast<size_t>(Method::kDeleteJob) + 1 == kMethodNames.size());
+    "Acknowledge", "GetEpoch",     "ReportStep",    "DeleteJob",      "ServerReflectionInfo"};
+static_assert(static_cast<size_t>(Method::kServerReflectionInfo) + 1 == kMethodNames.size());
 
 // Thread-safe; must be quick.
 class RpcObserver {

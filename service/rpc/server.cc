@@ -1,13 +1,14 @@
 #include "service/rpc/server.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "service/rpc/batch_reply.h"
 #include "service/rpc/goaway.h"
@@ -23,6 +24,8 @@ constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint
 // For clients to hear of a GOAWAY and to close their connections, once they have no calls.
 constexpr absl::Duration kGoawayGrace = absl::Seconds(1);
 constexpr absl::Duration kConnectionPoll = absl::Milliseconds(2);
+// Of one connection, beside what the gate lets in.
+constexpr int kHealthStreams = 64;
 // For statuses to get out before what is left is cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
@@ -35,6 +38,18 @@ StreamBounds StreamBoundsOf(const ServerOptions& options, ByteQuota* quota) {
       std::min(bounds.max_graphs_per_batch, message_bytes / 8 / kGraphBytes);
   bounds.max_batch_bytes = message_bytes / 8 * 7 - kBatchHeaderBytes;
   return bounds;
+}
+
+// As server reflection lists them.
+std::vector<std::string> ServiceNames() {
+  return {"grpc.health.v1.Health",
+          v1::DatasetService::service_full_name(),
+          v1::HistogramService::service_full_name(),
+          v1::LoaderService::service_full_name(),
+          v1::PackingService::service_full_name(),
+          v1::PlanningService::service_full_name(),
+          grpc::reflection::v1::ServerReflection::service_full_name(),
+          grpc::reflection::v1alpha::ServerReflection::service_full_name()};
 }
 
 // Session ids of this run of the server are above those of earlier ones.
@@ -56,6 +71,7 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       planning_pool_(clock, options.plan_threads),
       append_pool_(clock, options.append_threads),
       unsent_(shares.unsent_bytes),
+      working_(shares.working_bytes),
       context_({clock,
                 &stream_pool_,
                 &call_pool_,
@@ -66,7 +82,8 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                 rpc_observer,
                 &unsent_,
                 &identity_,
-                {}}),
+                {},
+                &working_}),
       quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
@@ -76,7 +93,9 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       loader_(std::move(loader)),
       dataset_service_(context_, datasets, catalog_.get()),
       loader_service_(context_, datasets, loader_.get(), pack_observers),
-      idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {}
+      idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
+      reflection_(context_, ServiceNames()),
+      reflection_v1alpha_(context_, ServiceNames()) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
@@ -104,7 +123,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                          datasets, std::move(catalog), std::move(loader)));
 
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   int port = 0;
   if (!options.address.empty()) {
@@ -131,6 +149,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     if (duration == absl::InfiniteDuration()) continue;
     builder.AddChannelArgument(argument, static_cast<int>(absl::ToInt64Milliseconds(duration)));
   }
+  // The gate does not count health checks, which take memory too.
+  builder.AddChannelArgument(
+      GRPC_ARG_MAX_CONCURRENT_STREAMS,
+      static_cast<int>(options.admission.max_streams + options.admission.max_calls) +
+          kHealthStreams);
   grpc::ResourceQuota received("received");
   received.Resize(shares.received_bytes);
   builder.SetResourceQuota(received);
@@ -142,6 +165,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->planning_);
   builder.RegisterService(&server->dataset_service_);
   builder.RegisterService(&server->loader_service_);
+  if (options.reflection) {
+    builder.RegisterService(&server->reflection_);
+    builder.RegisterService(&server->reflection_v1alpha_);
+  }
   server->idle_timer_->Arm();
   server->server_ = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(options.address, "unix:");

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/memory_budget.h"
 #include "service/datasets/dataset_store.h"
 #include "service/datasets/histogram_store.h"
 #include "service/datasets/record_log.h"
@@ -32,6 +33,7 @@
 #include "service/rpc/packing_service.h"
 #include "service/rpc/planning_pool.h"
 #include "service/rpc/planning_service.h"
+#include "service/rpc/reflection_service.h"
 #include "service/rpc/rpc_observer.h"
 #include "service/rpc/unsent_budget.h"
 #include "service/rpc/worker_pool.h"
@@ -70,6 +72,8 @@ struct ServerOptions {
   // it has may go on for the grace, and are cancelled then.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   absl::Duration max_connection_age_grace = absl::InfiniteDuration();
+  // Whether clients may ask for the services and their messages (gRPC server reflection).
+  bool reflection = true;
 };
 
 struct DrainOptions {
@@ -122,6 +126,9 @@ class Server {
   // From the beginning of its end on.
   bool is_draining() const { return is_draining_; }
 
+  // What calls hold now of the budget, but for requests that are not received in full.
+  uint64_t held_bytes() const { return quota_.held() + unsent_.taken() + working_.held(); }
+
   // Empty without a ledger.
   DeliverySnapshot delivery() const {
     return loader_ == nullptr ? DeliverySnapshot() : loader_->Snapshot();
@@ -146,6 +153,7 @@ class Server {
   WorkerPool append_pool_;
   UnsentBudget unsent_;
   const PeerAddressIdentity identity_;
+  MemoryBudget working_;
   const CallContext context_;
   ByteQuota quota_;
   PackingService packing_;
@@ -156,6 +164,8 @@ class Server {
   DatasetService dataset_service_;
   LoaderService loader_service_;
   const std::shared_ptr<IdleTimer> idle_timer_;
+  ReflectionService reflection_;
+  ReflectionServiceV1Alpha reflection_v1alpha_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;  // Ends before what it serves.
 };

@@ -22,6 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "service/rpc/allocation_failure.h"
 #include "service/rpc/call_context.h"
 #include "service/rpc/response_source.h"
 #include "service/rpc/turn_taking_call.h"
@@ -89,12 +90,13 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     context_.planning_pool->Submit(turn_, [self = this->shared_from_this()] {
       auto& call = static_cast<ServerStreamingCall&>(*self);
       call.is_planning_ = true;
-      call.EndWork(call.Answer(call.work_));
+      call.EndWork(EndOnAllocationFailure([&call] { return call.Answer(call.work_); }));
     });
   }
 
   void TryAtOnce() {
-    absl::StatusOr<std::unique_ptr<Source>> source = Answer(at_once_);
+    absl::StatusOr<std::unique_ptr<Source>> source =
+        EndOnAllocationFailure([this] { return Answer(at_once_); });
     if (source.ok() && *source == nullptr) {
       SubmitPlanning();
     } else {
@@ -122,7 +124,7 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     if (turn_->cancelled()) return absl::CancelledError("given up before it was begun");
     Request request;
     grpc::ByteBuffer copy(*bytes_);
-    PH_RETURN_IF_ERROR(ParseBytes(&copy, &request));
+    PH_ASSIGN_OR_RETURN(const MemoryHold hold, ParseBytes(&copy, context_.working, &request));
     return work(request, *this);
   }
 
@@ -138,11 +140,11 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
     }
     if (here && source_->MayBlock()) return Progress::kPool;
     pace_.Begin();
-    const absl::StatusOr<std::optional<Response>> response = source_->Next();
-    if (!response.ok()) {
-      end_ = response.status();
-    } else if (*response) {
-      if (absl::Status added = Add(**response, here); !added.ok()) end_ = added;
+    const absl::StatusOr<bool> made = EndOnAllocationFailure([&] { return Make(here); });
+    if (!made.ok()) {
+      end_ = made.status();
+    } else if (*made) {
+      return Progress::kMore;
     } else if (source_->IsWaiting()) {
       absl::MutexLock lock(&mutex_);
       WriteLocked(Making::kNobody);
@@ -151,6 +153,13 @@ class ServerStreamingCall final : public TurnTakingCall<grpc::ServerWriteReactor
       end_ = absl::OkStatus();
     }
     return Progress::kMore;
+  }
+
+  // The next response of the source. False if it gives none.
+  absl::StatusOr<bool> Make(bool here) {
+    PH_ASSIGN_OR_RETURN(const std::optional<Response> response, source_->Next());
+    if (response) PH_RETURN_IF_ERROR(Add(*response, here));
+    return response.has_value();
   }
 
   absl::Status Add(const Response& response, bool here) {

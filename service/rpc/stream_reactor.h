@@ -10,6 +10,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_STREAM_REACTOR_H_
 #define PACKHOUSE_SERVICE_RPC_STREAM_REACTOR_H_
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "absl/time/time.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "service/rpc/allocation_failure.h"
 #include "service/rpc/call_context.h"
 #include "service/rpc/pace.h"
 #include "service/rpc/stream_handler.h"
@@ -84,11 +86,11 @@ class StreamReactor final
     }
     if (here && handler_->MayBlock()) return Progress::kPool;
     pace_.Begin();
-    const absl::StatusOr<std::optional<Response>> response = handler_->Next();
-    if (!response.ok()) {
-      EndWith(response.status());
-    } else if (*response) {
-      if (absl::Status added = Add(**response, here); !added.ok()) EndWith(added);
+    const absl::StatusOr<bool> made = EndOnAllocationFailure([&] { return Make(here); });
+    if (!made.ok()) {
+      EndWith(made.status());
+    } else if (*made) {
+      return Progress::kMore;
     } else if (handler_->IsBusy()) {
       if (here) return Progress::kPool;
     } else if (end_) {
@@ -107,6 +109,13 @@ class StreamReactor final
     drained_ = true;
   }
 
+  // The next response of the handler. False if it gives none.
+  absl::StatusOr<bool> Make(bool here) {
+    PH_ASSIGN_OR_RETURN(const std::optional<Response> response, handler_->Next());
+    if (response) PH_RETURN_IF_ERROR(Add(*response, here));
+    return response.has_value();
+  }
+
   absl::Status Add(const Response& response, bool here) {
     grpc::ByteBuffer bytes;
     PH_RETURN_IF_ERROR(WriteBytes(response, context_.max_response_bytes, &bytes));
@@ -122,15 +131,20 @@ class StreamReactor final
   bool TakeRequest(bool here) {
     grpc::ByteBuffer bytes;
     bool ended = false;
+    bool reads_next = false;
     {
       absl::MutexLock lock(&mutex_);
       WriteLocked(Making::kNobody);
-      if (has_request_) {
+      if (parked_.Valid()) {
+        bytes.Swap(&parked_);
+        reads_next = true;
+      } else if (has_request_) {
         has_request_ = false;
         bytes.Swap(&read_buffer_);
         // The next one may arrive while this one is at work. On gRPC's thread it would only wake
         // another thread, to find this one busy.
-        if (!here) StartRead(&read_buffer_);
+        reads_next = !here;
+        if (reads_next) StartRead(&read_buffer_);
       } else if (peer_done_) {
         ended = true;
       } else {
@@ -144,16 +158,44 @@ class StreamReactor final
       return true;
     }
     request_pace_.Begin();
-    auto request = std::make_unique<Request>();
-    absl::Status accepted = ParseBytes(&bytes, request.get());
-    if (accepted.ok()) accepted = handler_->Accept(std::move(request));
-    if (!accepted.ok()) {
+    bool is_broken = false;
+    const absl::Status accepted =
+        EndOnAllocationFailure([&] { return AcceptBytes(&bytes); }, &is_broken);
+    if (is_broken) {
+      EndWith(accepted);
+    } else if (!accepted.ok()) {
       end_ = accepted;
       handler_->HalfClose();
     }
     request_pace_.End();
-    if (here) StartRead(&read_buffer_);
-    return true;
+    if (!reads_next) StartRead(&read_buffer_);
+    if (!parked_.Valid()) return true;
+    KickAt(context_.clock->Now() + kParkedRetry);
+    return false;
+  }
+
+  // Leaves a request for which there is no room now in `parked_`: the stream goes on once others
+  // have finished theirs, and ends only if none did for long.
+  absl::Status AcceptBytes(grpc::ByteBuffer* bytes) {
+    auto request = std::make_unique<Request>();
+    const absl::StatusOr<MemoryHold> hold = ParseBytes(bytes, context_.working, request.get());
+    if (absl::IsResourceExhausted(hold.status())) {
+      const absl::Time now = context_.clock->Now();
+      parked_since_ = std::min(parked_since_, now);
+      if (now - parked_since_ < kLongestParked) {
+        parked_.Swap(bytes);
+        return absl::OkStatus();
+      }
+    }
+    parked_since_ = absl::InfiniteFuture();
+    PH_RETURN_IF_ERROR(hold.status());
+    return handler_->Accept(std::move(request));
+  }
+
+  void KickAt(absl::Time time) {
+    context_.clock->CallAt(time, [weak = this->weak_from_this()] {
+      if (const auto self = weak.lock()) static_cast<StreamReactor&>(*self).Kick();
+    });
   }
 
   void ArmTimerLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -180,8 +222,14 @@ class StreamReactor final
 
   void Release() override { handler_.reset(); }
 
+  // How often, and for how long, a request is tried for which there is no room.
+  static constexpr absl::Duration kParkedRetry = absl::Milliseconds(10);
+  static constexpr absl::Duration kLongestParked = absl::Seconds(10);
+
   // Touched only by the thread that advances.
   std::unique_ptr<Handler> handler_;
+  grpc::ByteBuffer parked_;  // A request that waits for room; the next one is being read.
+  absl::Time parked_since_ = absl::InfiniteFuture();
   Pace request_pace_;                // Of accepting requests.
   std::optional<absl::Status> end_;  // How the stream ends once the handler has given all it owes.
   bool drained_ = false;             // It has.

@@ -52,6 +52,31 @@ class UnsentBudget {
   std::atomic<uint64_t> taken_ = 0;
 };
 
+// The room that the answer of a unary call takes, from before it is written until the call has gone.
+// Thread-compatible.
+class AnswerHold {
+ public:
+  // Null: nothing is counted. Must outlive this.
+  explicit AnswerHold(UnsentBudget* budget) : budget_(budget) {}
+  ~AnswerHold() {
+    if (budget_ != nullptr) budget_->Give(bytes_);
+  }
+  AnswerHold(const AnswerHold&) = delete;
+  AnswerHold& operator=(const AnswerHold&) = delete;
+
+  // RESOURCE_EXHAUSTED if there is no room for an answer of `bytes`. May be called once.
+  absl::Status Reserve(uint64_t bytes) {
+    if (budget_ == nullptr) return absl::OkStatus();
+    absl::Status reserved = budget_->Reserve(bytes, bytes);
+    if (reserved.ok()) bytes_ = bytes;
+    return reserved;
+  }
+
+ private:
+  UnsentBudget* const budget_;
+  uint64_t bytes_ = 0;
+};
+
 }  // namespace packhouse::rpc
 
 #endif  // PACKHOUSE_SERVICE_RPC_UNSENT_BUDGET_H_

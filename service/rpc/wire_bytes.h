@@ -5,6 +5,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 #define PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -12,24 +13,63 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
+#include "service/admission/memory_budget.h"
 #include "service/rpc/batch_reply.h"
+#include "service/rpc/wire_footprint.h"
+#include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
 
-// INVALID_ARGUMENT if the bytes are not a message of this type. Empties the buffer.
+// Parses the bytes into `message`, which is empty, and empties them. The result holds what the
+// message takes of `working` (null: nothing is counted), and is to be kept as long as the message.
+// Fields that the service does not know are dropped.
+//
+// INVALID_ARGUMENT if the bytes are not a message of this type, or one that would take more than
+// MostFootprint() in memory, naming the field that takes most; RESOURCE_EXHAUSTED if there is no
+// room for it now. Then nothing was parsed. A message alone in the budget always has room.
 template <typename Message>
-absl::Status ParseBytes(grpc::ByteBuffer* bytes, Message* message) {
+absl::StatusOr<MemoryHold> ParseBytes(grpc::ByteBuffer* bytes, MemoryBudget* working,
+                                      Message* message) {
   const size_t size = bytes->Length();
-  if (grpc::SerializationTraits<Message>::Deserialize(bytes, message).ok()) {
-    return absl::OkStatus();
+  const FootprintTable& table = FootprintTableOf<Message>();
+  const uint64_t most = MostFootprint(size);
+  const auto malformed = [&] {
+    return absl::InvalidArgumentError(absl::StrCat("the request of ", size, " bytes is not a ",
+                                                   message->GetTypeName(),
+                                                   ": truncated or malformed"));
+  };
+  const auto measured = [&] {
+    grpc::ProtoBufferReader reader(bytes);
+    return table.Measure(&reader, size, most);
+  }();
+  if (!measured.ok()) return malformed();
+  if (measured->bytes > most) {
+    grpc::ProtoBufferReader reader(bytes);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the request ", message->GetTypeName(), " of ", size, " bytes would take more than the ",
+        most, " bytes of memory that it may: ", table.LargestField(&reader, size, most)));
   }
-  return absl::InvalidArgumentError(absl::StrCat("the request of ", size, " bytes is not a ",
-                                                 message->GetTypeName(),
-                                                 ": truncated or malformed"));
+  MemoryHold hold;
+  if (working != nullptr) {
+    PH_ASSIGN_OR_RETURN(hold, working->Hold("a request while it is at work",
+                                            std::min(measured->bytes, working->bound())));
+  }
+  {
+    grpc::ProtoBufferReader reader(bytes);
+    if (!message->ParseFromZeroCopyStream(&reader)) return malformed();
+  }
+  bytes->Clear();
+  if (measured->unknown_bytes != 0) {
+    message->DiscardUnknownFields();
+    hold.ShrinkTo(measured->bytes - measured->unknown_bytes);
+  }
+  return hold;
 }
 
 // RESOURCE_EXHAUSTED if the message has more than `max_bytes`.

@@ -1,0 +1,49 @@
+// Server reflection, by which grpcurl and the like learn the services from the server.
+#ifndef PACKHOUSE_SERVICE_RPC_REFLECTION_SERVICE_H_
+#define PACKHOUSE_SERVICE_RPC_REFLECTION_SERVICE_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "grpc/reflection/v1/reflection.grpc.pb.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "service/rpc/call_context.h"
+#include "service/rpc/reflection_handler.h"
+#include "service/rpc/rpc_observer.h"
+#include "service/rpc/stream_reactor.h"
+
+namespace packhouse::rpc {
+
+// For one of the two names that the same protocol has. The context's pointees must outlive the
+// service. Thread-safe.
+template <typename ServerReflection>
+class ReflectionServiceOf final
+    : public ServerReflection::template WithRawCallbackMethod_ServerReflectionInfo<
+          typename ServerReflection::Service> {
+ public:
+  // `services` by their full names.
+  ReflectionServiceOf(const CallContext& context, std::vector<std::string> services)
+      : context_(context), services_(std::move(services)) {}
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServerReflectionInfo(
+      grpc::CallbackServerContext* call) override {
+    return StreamReactor<ReflectionHandler::Request, ReflectionHandler::Response>::Start(
+        context_, *call, Method::kServerReflectionInfo,
+        std::make_unique<ReflectionHandler>(&services_));
+  }
+
+ private:
+  const CallContext context_;
+  const std::vector<std::string> services_;
+};
+
+using ReflectionService = ReflectionServiceOf<grpc::reflection::v1::ServerReflection>;
+using ReflectionServiceV1Alpha = ReflectionServiceOf<grpc::reflection::v1alpha::ServerReflection>;
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_REFLECTION_SERVICE_H_

@@ -1,0 +1,405 @@
+// What a message takes is told from its bytes: never less than it takes, and not much more.
+#include "service/rpc/wire_footprint.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/dataset.pb.h"
+#include "packhouse/v1/histogram.pb.h"
+#include "packhouse/v1/loader.pb.h"
+#include "packhouse/v1/packing.pb.h"
+#include "packhouse/v1/planning.pb.h"
+#include "tests/support/random.h"
+
+namespace {
+
+// What operator new has given out in this thread, as malloc counts it, and its peak.
+thread_local size_t allocated = 0;
+thread_local size_t peak_allocated = 0;
+
+void* Allocate(size_t bytes) {
+  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) std::abort();
+  allocated += malloc_usable_size(memory) + sizeof(size_t);
+  peak_allocated = std::max(peak_allocated, allocated);
+  return memory;
+}
+
+void Free(void* memory) {
+  if (memory != nullptr) allocated -= malloc_usable_size(memory) + sizeof(size_t);
+  std::free(memory);
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return Allocate(bytes); }
+void* operator new[](size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { Free(memory); }
+void operator delete[](void* memory) noexcept { Free(memory); }
+void operator delete(void* memory, size_t) noexcept { Free(memory); }
+void operator delete[](void* memory, size_t) noexcept { Free(memory); }
+
+namespace packhouse::rpc {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::FileDescriptor;
+using google::protobuf::Message;
+using google::protobuf::MessageFactory;
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::ArrayInputStream;
+using google::protobuf::io::CodedOutputStream;
+using google::protobuf::io::StringOutputStream;
+
+constexpr uint64_t kNoBound = uint64_t{1} << 60;
+
+// Requests of all services, found by reflection.
+std::vector<const Message*> Requests() {
+  std::vector<const Message*> requests;
+  for (const FileDescriptor* file :
+       {v1::CreateDatasetRequest::descriptor()->file(), v1::ObserveRequest::descriptor()->file(),
+        v1::LoadRequest::descriptor()->file(), v1::PackRequest::descriptor()->file(),
+        v1::PlanRequest::descriptor()->file()}) {
+    for (int s = 0; s < file->service_count(); ++s) {
+      for (int m = 0; m < file->service(s)->method_count(); ++m) {
+        requests.push_back(MessageFactory::generated_factory()->GetPrototype(
+            file->service(s)->method(m)->input_type()));
+      }
+    }
+  }
+  return requests;
+}
+
+WireFormatLite::WireType WireTypeOf(const FieldDescriptor* field) {
+  return WireFormatLite::WireTypeForFieldType(
+      static_cast<WireFormatLite::FieldType>(field->type()));
+}
+
+uint32_t TagOf(int number, WireFormatLite::WireType type) {
+  return WireFormatLite::MakeTag(number, type);
+}
+
+// Writes wire bytes into a string.
+class WireWriter {
+ public:
+  void Tag(int number, WireFormatLite::WireType type) { out_.WriteTag(TagOf(number, type)); }
+  void Varint(uint64_t value) { out_.WriteVarint64(value); }
+  void Fixed32(uint32_t value) { out_.WriteLittleEndian32(value); }
+  void Fixed64(uint64_t value) { out_.WriteLittleEndian64(value); }
+  void Bytes(const std::string& bytes) {
+    Varint(bytes.size());
+    out_.WriteString(bytes);
+  }
+  std::string Take() {
+    out_.Trim();
+    return std::move(bytes_);
+  }
+
+ private:
+  std::string bytes_;
+  StringOutputStream stream_{&bytes_};
+  CodedOutputStream out_{&stream_};
+};
+
+uint64_t RandomInteger(Random& random) { return random.Next() >> random.Below(64); }
+
+std::string RandomText(Random& random) {
+  return std::string(random.Below(3) == 0 ? random.Below(2000) : random.Below(20), 'x');
+}
+
+// A value of a wire type, of whatever field.
+void WriteAny(Random& random, WireFormatLite::WireType type, int number, WireWriter& writer);
+
+// The bytes of a message with random fields. `strangeness` of 16 fields are unknown, or of another
+// wire type than they should be.
+std::string RandomWire(Random& random, const Descriptor* descriptor, int depth,
+                       uint64_t strangeness) {
+  WireWriter writer;
+  const uint64_t num_fields = random.Below(depth == 0 ? 12 : 6);
+  for (uint64_t f = 0; f < num_fields; ++f) {
+    if (random.Below(16) < strangeness || descriptor->field_count() == 0) {
+      constexpr WireFormatLite::WireType kTypes[] = {
+          WireFormatLite::WIRETYPE_VARINT, WireFormatLite::WIRETYPE_FIXED64,
+          WireFormatLite::WIRETYPE_LENGTH_DELIMITED, WireFormatLite::WIRETYPE_START_GROUP,
+          WireFormatLite::WIRETYPE_FIXED32};
+      const int number = static_cast<int>(random.Below(8) == 0 ? random.Between(1, 1u << 28)
+                                                               : random.Between(1, 20));
+      WriteAny(random, kTypes[random.Below(5)], number, writer);
+      continue;
+    }
+    const FieldDescriptor* const field =
+        descriptor->field(static_cast<int>(random.Below(descriptor->field_count())));
+    const uint64_t times = field->is_repeated() ? random.Below(30) : 1;
+    for (uint64_t t = 0; t < times; ++t) {
+      if (field->message_type() != nullptr) {
+        if (depth > 6) continue;
+        writer.Tag(field->number(), WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+        writer.Bytes(RandomWire(random, field->message_type(), depth + 1, strangeness));
+      } else if (field->is_packable() && random.Below(2) == 0) {
+        WireWriter packed;
+        for (uint64_t i = random.Below(300); i != 0; --i) {
+          switch (WireTypeOf(field)) {
+            case WireFormatLite::WIRETYPE_FIXED32:
+              packed.Fixed32(0);
+              break;
+            case WireFormatLite::WIRETYPE_FIXED64:
+              packed.Fixed64(0);
+              break;
+            default:
+              packed.Varint(RandomInteger(random));
+          }
+        }
+        writer.Tag(field->number(), WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+        writer.Bytes(packed.Take());
+      } else {
+        WriteAny(random, WireTypeOf(field), field->number(), writer);
+      }
+    }
+  }
+  return writer.Take();
+}
+
+void WriteAny(Random& random, WireFormatLite::WireType type, int number, WireWriter& writer) {
+  writer.Tag(number, type);
+  switch (type) {
+    case WireFormatLite::WIRETYPE_VARINT:
+      writer.Varint(RandomInteger(random));
+      break;
+    case WireFormatLite::WIRETYPE_FIXED32:
+      writer.Fixed32(7);
+      break;
+    case WireFormatLite::WIRETYPE_FIXED64:
+      writer.Fixed64(7);
+      break;
+    case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
+      // As a message this is malformed, or not.
+      writer.Bytes(random.Below(4) == 0 ? RandomText(random) : "");
+      break;
+    default:
+      for (uint64_t i = random.Below(4); i != 0; --i) {
+        WriteAny(random, WireFormatLite::WIRETYPE_VARINT, static_cast<int>(random.Between(1, 99)),
+                 writer);
+      }
+      writer.Tag(number, WireFormatLite::WIRETYPE_END_GROUP);
+  }
+}
+
+// In pieces, as they come from the network.
+struct Pieces {
+  ArrayInputStream stream;
+  Pieces(const std::string& bytes, int block_bytes)
+      : stream(bytes.data(), static_cast<int>(bytes.size()), block_bytes) {}
+};
+
+class WireFootprintTest : public testing::Test {
+ protected:
+  // Measures and parses, and holds the one against the other. Returns whether the bytes are a
+  // message.
+  bool Check(const FootprintTable& table, const Message& prototype, const std::string& bytes,
+             int block_bytes) {
+    Pieces to_measure(bytes, block_bytes);
+    const auto measured = table.Measure(&to_measure.stream, bytes.size(), kNoBound);
+    Pieces to_parse(bytes, block_bytes);
+    const size_t before = allocated;
+    peak_allocated = before;
+    std::unique_ptr<Message> message(prototype.New());
+    const bool parsed = message->ParseFromZeroCopyStream(&to_parse.stream);
+    const size_t peak = peak_allocated - before;
+    if (!parsed) return false;
+    EXPECT_TRUE(measured.ok()) << message->ShortDebugString();
+    if (!measured.ok()) return true;
+    EXPECT_GE(measured->bytes, peak) << message->ShortDebugString();
+    EXPECT_GE(measured->bytes, message->SpaceUsedLong());
+    const bool has_unknown = message->SpaceUsedLong() != [&] {
+      std::unique_ptr<Message> known(message->New());
+      known->CopyFrom(*message);
+      known->DiscardUnknownFields();
+      return known->ByteSizeLong() == message->ByteSizeLong() ? message->SpaceUsedLong() : 0;
+    }();
+    EXPECT_EQ(measured->unknown_bytes != 0, has_unknown) << message->ShortDebugString();
+    message->DiscardUnknownFields();
+    EXPECT_GE(measured->bytes - measured->unknown_bytes, message->SpaceUsedLong());
+    return true;
+  }
+};
+
+TEST_F(WireFootprintTest, IsNeverLessThanWhatParsingTakes) {
+  int num_messages = 0;
+  for (const Message* prototype : Requests()) {
+    SCOPED_TRACE(prototype->GetTypeName());
+    const FootprintTable table(*prototype);
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+      SCOPED_TRACE(seed);
+      Random random(seed);
+      const std::string bytes =
+          RandomWire(random, prototype->GetDescriptor(), 0, seed % 3 == 0 ? 0 : 3);
+      num_messages += Check(table, *prototype, bytes, 1 + static_cast<int>(random.Below(100)));
+      // Bytes that are cut or changed are a message, or not, to both alike.
+      std::string damaged = bytes.substr(0, random.Below(bytes.size() + 1));
+      if (!damaged.empty())
+        damaged[random.Below(damaged.size())] = static_cast<char>(random.Next());
+      Check(table, *prototype, damaged, 4096);
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(num_messages, 4000);
+}
+
+// A message whose strings are longer than protobuf believes at once.
+TEST_F(WireFootprintTest, CountsLongStringsThatGrow) {
+  v1::PackRequest request;
+  request.mutable_graphs()->add_tensors()->mutable_data()->resize(60'000'000);
+  const FootprintTable table(request);
+  EXPECT_TRUE(Check(table, request, request.SerializeAsString(), 8192));
+}
+
+// Nobody is refused, or charged, for what the message does not take.
+TEST_F(WireFootprintTest, IsLessThanTwiceWhatParsingTakes) {
+  v1::PackRequest chunk;
+  chunk.mutable_graphs()->mutable_sizes()->set_counts(std::string(8'000, 'c'));
+  for (int t = 0; t < 8; ++t) {
+    v1::TensorData& tensor = *chunk.mutable_graphs()->add_tensors();
+    tensor.set_name(absl::StrCat("tensor ", t));
+    tensor.set_data(std::string(10'000 * t, 'd'));
+  }
+  v1::PlanRequest plan;
+  for (uint32_t p = 0; p < 5'000; ++p) {
+    v1::Pattern& pattern = *plan.mutable_warm_start()->add_patterns();
+    pattern.set_repeats(p);
+    for (uint32_t e = 0; e < 1 + p % 4; ++e) pattern.add_entries()->set_tuple(p + e);
+  }
+  v1::AcknowledgeRequest acknowledge;
+  for (uint64_t b = 0; b < 3'000; ++b) acknowledge.add_batches(1'000'000 + b);
+  for (const Message* message : std::vector<const Message*>{&chunk, &plan, &acknowledge}) {
+    const std::string bytes = message->SerializeAsString();
+    const FootprintTable table(*message);
+    EXPECT_TRUE(Check(table, *message, bytes, 8192));
+    const size_t before = allocated;
+    std::unique_ptr<Message> parsed(message->New());
+    ASSERT_TRUE(parsed->ParseFromString(bytes));
+    const size_t taken = allocated - before;
+    Pieces pieces(bytes, 8192);
+    EXPECT_LT(table.Measure(&pieces.stream, bytes.size(), kNoBound)->bytes, 2 * taken)
+        << message->GetTypeName();
+  }
+}
+
+// All ways from a request to a repeated field, or to one that holds others.
+void ForEachRepeated(const Descriptor* descriptor, std::vector<const FieldDescriptor*>& way,
+                     std::set<const Descriptor*>& above,
+                     const std::function<void(const std::vector<const FieldDescriptor*>&)>& visit) {
+  if (!above.insert(descriptor).second) return;
+  for (int f = 0; f < descriptor->field_count(); ++f) {
+    const FieldDescriptor* const field = descriptor->field(f);
+    way.push_back(field);
+    if (field->is_repeated()) visit(way);
+    if (field->message_type() != nullptr) ForEachRepeated(field->message_type(), way, above, visit);
+    way.pop_back();
+  }
+  above.erase(descriptor);
+}
+
+// `value` in the fields of `way`, from the inside to the outside but for the innermost.
+std::string Wrapped(const std::vector<const FieldDescriptor*>& way, std::string value) {
+  for (size_t i = way.size() - 1; i-- > 0;) {
+    WireWriter writer;
+    writer.Tag(way[i]->number(), WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+    writer.Bytes(value);
+    value = writer.Take();
+  }
+  return value;
+}
+
+// Whatever field of whatever request is repeated: mebibytes of empty elements are refused, and the
+// field is named.
+TEST_F(WireFootprintTest, ExceedsTheBoundForAnyFieldOfEmptyElements) {
+  constexpr size_t kBytes = 2 << 20;
+  int num_fields = 0;
+  for (const Message* prototype : Requests()) {
+    const FootprintTable table(*prototype);
+    std::vector<const FieldDescriptor*> way;
+    std::set<const Descriptor*> above;
+    ForEachRepeated(prototype->GetDescriptor(), way, above, [&](const auto& fields) {
+      const FieldDescriptor* const field = fields.back();
+      SCOPED_TRACE(absl::StrCat(prototype->GetTypeName(), " ", std::string(field->full_name())));
+      WireWriter writer;
+      writer.Tag(field->number(), WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+      std::string value;
+      if (field->is_packable()) {
+        writer.Bytes(std::string(kBytes, '\1'));
+        value = writer.Take();
+      } else {
+        writer.Varint(0);
+        const std::string element = writer.Take();
+        while (value.size() < kBytes) value += element;
+      }
+      const std::string bytes = Wrapped(fields, std::move(value));
+      const uint64_t most = MostFootprint(bytes.size());
+      Pieces to_measure(bytes, 8192);
+      const size_t before = allocated;
+      peak_allocated = before;
+      const auto measured = table.Measure(&to_measure.stream, bytes.size(), most);
+      EXPECT_EQ(peak_allocated, before) << "measuring takes memory";
+      ASSERT_TRUE(measured.ok());
+      EXPECT_GT(measured->bytes, most);
+      EXPECT_LT(measured->bytes, most + (1 << 20)) << "was not stopped";
+      Pieces to_name(bytes, 8192);
+      EXPECT_THAT(table.LargestField(&to_name.stream, bytes.size(), most),
+                  testing::HasSubstr(std::string(field->full_name()) + " occurs "));
+      ++num_fields;
+    });
+  }
+  EXPECT_GT(num_fields, 30);
+}
+
+TEST_F(WireFootprintTest, ExceedsTheBoundForUnknownFields) {
+  std::string bytes;
+  while (bytes.size() < 1 << 20) bytes += std::string("\xf8\x07\x01", 3);  // Field 127: 1.
+  const FootprintTable table(v1::PackRequest::default_instance());
+  const uint64_t most = MostFootprint(bytes.size());
+  Pieces to_measure(bytes, 8192);
+  EXPECT_GT(table.Measure(&to_measure.stream, bytes.size(), most)->bytes, most);
+  Pieces to_name(bytes, 8192);
+  EXPECT_THAT(table.LargestField(&to_name.stream, bytes.size(), most),
+              testing::HasSubstr("fields that are not of the message occur "));
+}
+
+// Deeper than protobuf follows.
+TEST_F(WireFootprintTest, RefusesDeepGroups) {
+  const FootprintTable table(v1::PackRequest::default_instance());
+  for (const size_t depth : {50, 99, 100, 101, 102, 100'000}) {
+    const std::string bytes = std::string(depth, '\x0b') + std::string(depth, '\x0c');
+    Pieces pieces(bytes, 8192);
+    v1::PackRequest request;
+    EXPECT_EQ(table.Measure(&pieces.stream, bytes.size(), kNoBound).ok(),
+              request.ParseFromString(bytes))
+        << depth;
+  }
+}
+
+TEST_F(WireFootprintTest, RefusesALengthBeyondTheEnd) {
+  const FootprintTable table(v1::PackRequest::default_instance());
+  for (const std::string bytes : {"\x12", "\x12\xff\xff\xff\xff\x07", "\x12\x05", "\x7a\x01"}) {
+    Pieces pieces(bytes, 8192);
+    EXPECT_EQ(table.Measure(&pieces.stream, bytes.size(), kNoBound).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::rpc
