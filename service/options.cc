@@ -118,11 +118,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
-  app.add_option(
-         "--memory-budget", server.memory_budget,
-         "most bytes that all streams and calls hold together: graphs waiting, responses not "
-         "sent, requests not accepted, and what is at work (requests, plans, epochs), a "
-         "quarter each; at least eight times --max-message-bytes")
+  app.add_option("--memory-budget", server.memory_budget,
+                 "most bytes that all streams and calls hold together: graphs waiting, responses "
+                 "not sent, requests not accepted, and what is worked with (plans, epochs, named "
+                 "histograms), a quarter each; at least eight times --max-message-bytes")
       ->check(CLI::Range(kMiB, uint64_t{1} << 44));
   app.add_option("--max-total-pending-bytes", server.max_total_pending_bytes,
                  "most bytes of graphs waiting in all streams together, and of what Tune has yet "

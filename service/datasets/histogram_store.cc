@@ -1,5 +1,6 @@
 #include "service/datasets/histogram_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -33,6 +34,25 @@ bool Contains(const AnyHistogram& histogram, absl::Span<const uint32_t> tuple) {
   return std::get<DecayingHistogram>(histogram).Contains(tuple);
 }
 
+// What it takes, and at most while it grows to so many distinct sizes.
+uint64_t BytesOf(const AnyHistogram& histogram) {
+  return std::visit([](const auto& any) { return any.bytes(); }, histogram);
+}
+uint64_t BytesFor(const AnyHistogram& histogram, uint64_t num_distinct) {
+  return std::visit(
+      [&](const auto& any) { return any.BytesFor(num_distinct, any.num_components()); }, histogram);
+}
+
+// Of an entry without sizes and producers, and of a producer, whose place exists twice while their
+// table grows.
+uint64_t BytesOfEntry(const SizeSchema& schema) {
+  constexpr uint64_t kEntry = 1024;
+  uint64_t names = 0;
+  for (const std::string& name : schema.components()) names += sizeof(name) + name.size();
+  return kEntry + names;
+}
+uint64_t BytesOfProducer(absl::string_view name) { return 192 + name.size(); }
+
 absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& addend,
                            size_t bound) {
   size_t distinct = NumDistinct(histogram);
@@ -63,7 +83,8 @@ absl::Status CheckKey(const HistogramKey& key) {
 HistogramStore::Entry::Entry(const HistogramKey& key, absl::Time now)
     : schema(key.schema),
       half_life(key.half_life.value_or(absl::InfiniteDuration())),
-      histogram(EmptyHistogram(key, now)) {}
+      histogram(EmptyHistogram(key, now)),
+      bytes_besides(BytesOfEntry(schema)) {}
 
 absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
     absl::string_view name) const {
@@ -95,8 +116,18 @@ std::optional<SizeSchema> HistogramStore::SchemaOf(absl::string_view name) const
   return entry.ok() ? std::optional((*entry)->schema) : std::nullopt;
 }
 
+absl::Status HistogramStore::HoldAll(absl::string_view name, uint64_t bytes,
+                                     MemoryHold& memory) const {
+  if (memory_ == nullptr || bytes <= memory.bytes()) return absl::OkStatus();
+  const std::string what = absl::StrCat("histogram '", name, "': room");
+  if (memory.bytes() != 0) return memory.Grow(what, bytes - memory.bytes());
+  PH_ASSIGN_OR_RETURN(memory, memory_->Hold(what, bytes));
+  return absl::OkStatus();
+}
+
 template <typename Change>
-absl::StatusOr<CountedGraphs> HistogramStore::Apply(Entry& entry, uint64_t num_graphs,
+absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entry& entry,
+                                                    uint64_t num_graphs,
                                                     const std::optional<ProducerSequence>& producer,
                                                     absl::Time now, Change change) {
   absl::MutexLock lock(&entry.mutex);
@@ -124,8 +155,19 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(Entry& entry, uint64_t num_g
   }
   // Before the bound on distinct sizes is looked at: forgotten ones must not count.
   if (auto* decaying = std::get_if<DecayingHistogram>(&entry.histogram)) decaying->Advance(now);
-  PH_RETURN_IF_ERROR(change(entry.histogram));
-  if (producer) entry.last_sequence[producer->producer] = producer->sequence;
+  const bool is_new = producer && !entry.last_sequence.contains(producer->producer);
+  const uint64_t besides = entry.bytes_besides + (is_new ? BytesOfProducer(producer->producer) : 0);
+  const auto hold = [&](uint64_t num_distinct) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return HoldAll(name, besides + BytesFor(entry.histogram, num_distinct), entry.memory);
+  };
+  absl::Status changed = hold(NumDistinct(entry.histogram));
+  if (changed.ok()) changed = change(entry.histogram, hold);
+  if (changed.ok() && producer) {
+    entry.last_sequence[producer->producer] = producer->sequence;
+    entry.bytes_besides = besides;
+  }
+  entry.memory.ShrinkTo(entry.bytes_besides + BytesOf(entry.histogram));
+  PH_RETURN_IF_ERROR(changed);
   result.counted = num_graphs;
   result.num_graphs = NumGraphs(entry.histogram, now);
   return result;
@@ -155,7 +197,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
     // A new one is seen by others only when this change is in it: one that is refused leaves
     // nothing to take back, which somebody else may have begun to count in.
     const auto created = std::make_shared<Entry>(key, now);
-    absl::StatusOr<CountedGraphs> counted = Apply(*created, num_graphs, producer, now, change);
+    absl::StatusOr<CountedGraphs> counted =
+        Apply(key.name, *created, num_graphs, producer, now, change);
     if (!counted.ok()) return counted;
     absl::MutexLock lock(&mutex_);
     entry = find();
@@ -167,7 +210,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
   }
   // It was there, or another call's was sooner.
   PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
-  return Apply(*entry, num_graphs, producer, now, change);
+  return Apply(key.name, *entry, num_graphs, producer, now, change);
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Observe(
@@ -179,12 +222,24 @@ absl::StatusOr<CountedGraphs> HistogramStore::Observe(
         absl::StrCat("histogram: sizes of ", table.num_components(), " components, expected ", l));
   }
   return ApplyTo(key, table.num_graphs(), producer, now,
-                 [&](AnyHistogram& histogram) -> absl::Status {
-                   // Only near the bound is it worth telling new sizes from known ones.
-                   if (NumDistinct(histogram) + table.num_graphs() > bounds_.max_distinct) {
-                     SizeHistogram addend(l);
-                     PH_RETURN_IF_ERROR(addend.AddTable(table));
-                     PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                 [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
+                   // Only near the bounds is it worth telling new sizes from known ones.
+                   const size_t distinct = NumDistinct(histogram);
+                   if (distinct + table.num_graphs() > bounds_.max_distinct ||
+                       !hold(distinct + table.num_graphs()).ok()) {
+                     size_t unknown = 0;
+                     for (size_t i = 0; i < table.num_graphs(); ++i) {
+                       if (!Contains(histogram, table.counts().subspan(i * l, l))) ++unknown;
+                     }
+                     if (distinct + unknown > bounds_.max_distinct) {
+                       MemoryHold counting;
+                       PH_RETURN_IF_ERROR(HoldAll(
+                           key.name, SizeHistogram::BytesFor(table.num_graphs(), l), counting));
+                       SizeHistogram addend(l);
+                       PH_RETURN_IF_ERROR(addend.AddTable(table));
+                       PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                     }
+                     PH_RETURN_IF_ERROR(hold(std::min(distinct + unknown, bounds_.max_distinct)));
                    }
                    if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
                      return exact->AddTable(table);
@@ -198,8 +253,16 @@ absl::StatusOr<CountedGraphs> HistogramStore::Merge(const HistogramKey& key,
                                                     const std::optional<ProducerSequence>& producer,
                                                     absl::Time now) {
   return ApplyTo(key, addend.num_graphs(), producer, now,
-                 [&](AnyHistogram& histogram) -> absl::Status {
+                 [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
                    PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                   const size_t distinct = NumDistinct(histogram);
+                   if (!hold(distinct + addend.num_distinct()).ok()) {
+                     size_t unknown = 0;
+                     for (size_t row = 0; row < addend.num_distinct(); ++row) {
+                       if (!Contains(histogram, addend.tuple(row))) ++unknown;
+                     }
+                     PH_RETURN_IF_ERROR(hold(distinct + unknown));
+                   }
                    if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
                      return exact->Merge(addend);
                    }
@@ -213,8 +276,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::Subtract(
   PH_RETURN_IF_ERROR(CheckKey(key));
   PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(key.name));
   PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
-  return Apply(*entry, subtrahend.num_graphs(), producer, now,
-               [&](AnyHistogram& histogram) -> absl::Status {
+  return Apply(key.name, *entry, subtrahend.num_graphs(), producer, now,
+               [&](AnyHistogram& histogram, const auto&) -> absl::Status {
                  auto* exact = std::get_if<SizeHistogram>(&histogram);
                  if (exact == nullptr) {
                    return absl::FailedPreconditionError(absl::StrCat(
@@ -228,12 +291,16 @@ absl::StatusOr<HistogramSnapshot> HistogramStore::Get(absl::string_view name,
                                                       absl::Time now) const {
   PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
   absl::MutexLock lock(&entry->mutex);
+  MemoryHold memory;
+  PH_RETURN_IF_ERROR(HoldAll(
+      name, SizeHistogram::BytesFor(NumDistinct(entry->histogram), entry->schema.num_components()),
+      memory));
   if (const auto* exact = std::get_if<SizeHistogram>(&entry->histogram)) {
-    return HistogramSnapshot{entry->schema, *exact, entry->half_life};
+    return HistogramSnapshot{entry->schema, *exact, entry->half_life, std::move(memory)};
   }
   PH_ASSIGN_OR_RETURN(SizeHistogram decayed,
                       std::get<DecayingHistogram>(entry->histogram).Snapshot(now));
-  return HistogramSnapshot{entry->schema, std::move(decayed), entry->half_life};
+  return HistogramSnapshot{entry->schema, std::move(decayed), entry->half_life, std::move(memory)};
 }
 
 absl::Status HistogramStore::Delete(absl::string_view name) {

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "service/admission/memory_budget.h"
 #include "service/sizes/decaying_histogram.h"
 #include "service/sizes/size_histogram.h"
 #include "service/sizes/size_schema.h"
@@ -42,6 +43,8 @@ struct HistogramSnapshot {
   SizeSchema schema;
   SizeHistogram histogram;
   absl::Duration half_life;
+  // What the copy takes.
+  MemoryHold memory = {};
 };
 
 // What a change counted.
@@ -50,7 +53,8 @@ struct CountedGraphs {
   uint64_t num_graphs = 0;  // In the histogram now.
 };
 
-// Thread-safe; histograms do not wait for each other. Time comes from the caller.
+// What histograms take is reserved from a budget before they grow, and given back when they are
+// deleted. Thread-safe; histograms do not wait for each other. Time comes from the caller.
 class HistogramStore {
  public:
   struct Bounds {
@@ -60,7 +64,9 @@ class HistogramStore {
   };
   static constexpr size_t kMaxNameLength = 128;
 
-  explicit HistogramStore(Bounds bounds) : bounds_(bounds) {}
+  // `memory` must outlive the store and what Get() gives; null: without a bound.
+  explicit HistogramStore(Bounds bounds, MemoryBudget* memory = nullptr)
+      : bounds_(bounds), memory_(memory) {}
 
   // Components of a histogram; nothing if there is none of this name.
   std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
@@ -68,7 +74,9 @@ class HistogramStore {
   // Counts a table. All of it is counted or, with an error, nothing, and no histogram is created.
   //
   // INVALID_ARGUMENT for a bad name, half-life, producer name or table; FAILED_PRECONDITION if the
-  // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, naming it.
+  // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, naming it,
+  // --memory-budget among them, with the histogram, the bytes that it would need more, and those
+  // that are held. Only sizes that are new need more.
   absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
                                         const std::optional<ProducerSequence>& producer,
                                         absl::Time now);
@@ -84,7 +92,8 @@ class HistogramStore {
                                          const std::optional<ProducerSequence>& producer,
                                          absl::Time now);
 
-  // A copy, decayed to `now`. NOT_FOUND.
+  // A copy, decayed to `now`, for which memory is reserved as long as it holds it. NOT_FOUND;
+  // RESOURCE_EXHAUSTED as Observe.
   absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const;
 
   // NOT_FOUND.
@@ -101,13 +110,17 @@ class HistogramStore {
     mutable absl::Mutex mutex;
     std::variant<SizeHistogram, DecayingHistogram> histogram ABSL_GUARDED_BY(mutex);
     absl::flat_hash_map<std::string, uint64_t> last_sequence ABSL_GUARDED_BY(mutex);
+    // Of all but the sizes, and the hold for all.
+    uint64_t bytes_besides ABSL_GUARDED_BY(mutex) = 0;
+    MemoryHold memory ABSL_GUARDED_BY(mutex);
   };
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view name) const;
 
-  // Runs change(histogram variant) once per (producer, sequence).
+  // Runs change(histogram variant, hold) once per (producer, sequence); hold(num_distinct) reserves
+  // what the histogram takes while it grows to so many sizes.
   template <typename Change>
-  absl::StatusOr<CountedGraphs> Apply(Entry& entry, uint64_t num_graphs,
+  absl::StatusOr<CountedGraphs> Apply(absl::string_view name, Entry& entry, uint64_t num_graphs,
                                       const std::optional<ProducerSequence>& producer,
                                       absl::Time now, Change change);
 
@@ -120,7 +133,11 @@ class HistogramStore {
 
   static absl::Status CheckMatches(const HistogramKey& key, const Entry& entry);
 
+  // Before an entry takes `bytes` in all. RESOURCE_EXHAUSTED naming it.
+  absl::Status HoldAll(absl::string_view name, uint64_t bytes, MemoryHold& memory) const;
+
   const Bounds bounds_;
+  MemoryBudget* const memory_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
 };

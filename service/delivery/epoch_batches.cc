@@ -15,8 +15,11 @@
 namespace packhouse {
 namespace {
 
+// Asks `making` for each entry of a pattern: there may be as many as items.
 absl::Status CheckUsesUp(const SizeClasses& classes,
-                         absl::Span<const std::vector<Pattern>> patterns_by_profile) {
+                         absl::Span<const std::vector<Pattern>> patterns_by_profile,
+                         const Making& making) {
+  size_t num_entries = 0;
   std::vector<uint64_t> used(classes.num_classes(), 0);
   for (const std::vector<Pattern>& patterns : patterns_by_profile) {
     for (const Pattern& pattern : patterns) {
@@ -25,6 +28,7 @@ absl::Status CheckUsesUp(const SizeClasses& classes,
         return absl::InvalidArgumentError("plan: a pattern without graphs");
       }
       for (const auto& [tuple, copies] : pattern.entries) {
+        PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
         if (tuple >= used.size() || copies == 0) {
           return absl::InvalidArgumentError(absl::StrCat("plan: ", copies,
                                                          " copies of size number ", tuple,
@@ -41,6 +45,7 @@ absl::Status CheckUsesUp(const SizeClasses& classes,
     }
   }
   for (size_t i = 0; i < used.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     if (used[i] != classes.items(i).size()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "plan: has places for ", used[i], " graphs of size (",
@@ -50,12 +55,45 @@ absl::Status CheckUsesUp(const SizeClasses& classes,
   return absl::OkStatus();
 }
 
+// A total order. By blocks (quicksort, Hoare 1962), so that a million items can be given up in the
+// midst: CANCELLED as `making`.
+template <typename Less>
+absl::Status SortWhileWanted(absl::Span<uint32_t> items, const Less& less, const Making& making) {
+  constexpr size_t kBlock = size_t{1} << 13;
+  std::vector<absl::Span<uint32_t>> parts = {items};
+  while (!parts.empty()) {
+    const absl::Span<uint32_t> part = parts.back();
+    parts.pop_back();
+    if (part.size() <= kBlock) {
+      PH_RETURN_IF_ERROR(making.StillWanted());
+      std::sort(part.begin(), part.end(), less);
+      continue;
+    }
+    // Not the last one, so that each side has some.
+    const uint32_t pivot = part[(part.size() - 1) / 2];
+    size_t low = 0;
+    size_t high = part.size() - 1;
+    for (size_t swaps = 0;; ++swaps) {
+      PH_RETURN_IF_ERROR(making.StillWantedAt(swaps));
+      while (less(part[low], pivot)) ++low;
+      while (less(pivot, part[high])) --high;
+      if (low >= high) break;
+      std::swap(part[low++], part[high--]);
+    }
+    parts.push_back(part.first(high + 1));
+    parts.push_back(part.subspan(high + 1));
+  }
+  return absl::OkStatus();
+}
+
 // By a hash of the id; the mixing is a bijection, so that ties are ids that are equal.
-void SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> ids, uint64_t start) {
+absl::Status SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> ids, uint64_t start,
+                        const Making& making) {
   const auto key = [&](uint32_t item) {
     return std::tuple(SeededRandom(ids[item] ^ start).Next(), ids[item], item);
   };
-  std::sort(items.begin(), items.end(), [&](uint32_t a, uint32_t b) { return key(a) < key(b); });
+  return SortWhileWanted(
+      items, [&](uint32_t a, uint32_t b) { return key(a) < key(b); }, making);
 }
 
 }  // namespace
@@ -63,22 +101,51 @@ void SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> ids, uint
 absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses& classes,
                                        absl::Span<const std::vector<Pattern>> patterns_by_profile,
                                        const EpochSeed& seed,
-                                       std::optional<absl::Span<const uint64_t>> group_ids) {
-  PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_profile));
+                                       std::optional<absl::Span<const uint64_t>> group_ids,
+                                       const Making& making) {
+  uint64_t num_batches = 0;
+  uint64_t most_of_one_profile = 0;
+  for (const std::vector<Pattern>& patterns : patterns_by_profile) {
+    uint64_t of_profile = 0;
+    for (const Pattern& pattern : patterns) {
+      // No more than items, or the patterns would not use up the classes.
+      if (pattern.repeats > classes.num_items() - of_profile) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "plan: more batches than the ", classes.num_items(), " graphs that there are"));
+      }
+      of_profile += pattern.repeats;
+    }
+    most_of_one_profile = std::max(most_of_one_profile, of_profile);
+    num_batches += of_profile;
+  }
+  const uint64_t n = classes.num_items();
+  const std::string what = absl::StrCat("an epoch of ", n, " graphs");
+  PH_ASSIGN_OR_RETURN(
+      MemoryHold memory,
+      making.Hold(what, sizeof(uint32_t) * (n + num_batches + 1) +
+                            2 * sizeof(uint64_t) * (patterns_by_profile.size() + 1)));
+  constexpr uint64_t kBytesOfClass = sizeof(uint64_t) + 2 * sizeof(uint32_t*);
+  PH_ASSIGN_OR_RETURN(
+      const MemoryHold drawing,
+      making.Hold(absl::StrCat("drawing ", what), sizeof(uint32_t) * (n + most_of_one_profile) +
+                                                      kBytesOfClass * classes.num_classes()));
+  PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_profile, making));
 
   // The items of each class, in the order in which places take them.
   std::vector<uint32_t> drawn;
   drawn.reserve(classes.num_items());
   std::vector<const uint32_t*> next;
+  next.reserve(classes.num_classes());
   SeededRandom places(SequenceStart(seed, DrawPurpose::kPlaces));
   const uint64_t group_start = SequenceStart(seed, DrawPurpose::kGroups);
   for (size_t i = 0; i < classes.num_classes(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const auto items = classes.items(i);
     next.push_back(drawn.data() + drawn.size());
     drawn.insert(drawn.end(), items.begin(), items.end());
     const auto own = absl::MakeSpan(drawn).last(items.size());
     if (!group_ids) {
-      Shuffle(own, places);
+      PH_RETURN_IF_ERROR(Shuffle(own, places, making));
       continue;
     }
     const uint32_t largest = *std::max_element(own.begin(), own.end());
@@ -86,21 +153,24 @@ absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses& classes,
       return absl::InvalidArgumentError(
           absl::StrCat("group_ids: ", group_ids->size(), " of them, item ", largest, " has none"));
     }
-    SortByHash(own, *group_ids, group_start);
+    PH_RETURN_IF_ERROR(SortByHash(own, *group_ids, group_start, making));
   }
 
   EpochBatches epoch;
-  epoch.items_.reserve(classes.num_items());
+  epoch.memory_ = std::move(memory);
+  epoch.items_.reserve(n);
+  epoch.starts_.reserve(num_batches + 1);
   std::vector<uint32_t> pattern_of_batch;
+  pattern_of_batch.reserve(most_of_one_profile);
   SeededRandom order(SequenceStart(seed, DrawPurpose::kBatchOrder));
   for (const std::vector<Pattern>& patterns : patterns_by_profile) {
     pattern_of_batch.clear();
     for (size_t i = 0; i < patterns.size(); ++i) {
       pattern_of_batch.insert(pattern_of_batch.end(), patterns[i].repeats, uint32_t(i));
     }
-    Shuffle(absl::MakeSpan(pattern_of_batch), order);
-    epoch.starts_.reserve(epoch.starts_.size() + pattern_of_batch.size());
+    PH_RETURN_IF_ERROR(Shuffle(absl::MakeSpan(pattern_of_batch), order, making));
     for (const uint32_t i : pattern_of_batch) {
+      PH_RETURN_IF_ERROR(making.StillWantedAt(epoch.starts_.size()));
       for (const auto& [tuple, copies] : patterns[i].entries) {
         epoch.items_.insert(epoch.items_.end(), next[tuple], next[tuple] + copies);
         next[tuple] += copies;
@@ -114,7 +184,8 @@ absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses& classes,
 
 absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
                                          std::optional<absl::Span<const uint32_t>> selection,
-                                         const Limits& limits, size_t look_ahead) {
+                                         const Limits& limits, size_t look_ahead,
+                                         const Making& making) {
   OnlinePackerOptions options;
   options.look_ahead = look_ahead;
   PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, options));
@@ -124,7 +195,12 @@ absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
         absl::StrCat("selection: ", n, " items, an epoch takes at most ", ItemSizes::kMaxItems));
   }
   EpochBatches epoch;
+  const std::string what = absl::StrCat("an epoch of ", n, " graphs in order");
+  // How many batches there are is known in the end; then their list is there twice.
+  PH_ASSIGN_OR_RETURN(epoch.memory_,
+                      making.Hold(what, sizeof(uint32_t) * 3 * (n + 1) + 4 * sizeof(uint64_t)));
   epoch.items_.reserve(n);
+  epoch.starts_.reserve(n + 1);
   const auto take_pack = [&] {
     for (const uint64_t item : packer.TakePack()) {
       epoch.items_.push_back(static_cast<uint32_t>(item));
@@ -134,6 +210,7 @@ absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
   // Without a delay, the packer does not look at the time.
   constexpr absl::Time kNoTime = absl::UnixEpoch();
   for (size_t i = 0; i < n; ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const size_t item = selection ? (*selection)[i] : i;
     if (item >= sizes.num_items()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -148,6 +225,8 @@ absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
   }
   while (packer.PackPending()) take_pack();
   epoch.first_batches_.push_back(epoch.num_batches());
+  epoch.starts_.shrink_to_fit();
+  epoch.memory_.ShrinkTo(epoch.bytes());
   return epoch;
 }
 

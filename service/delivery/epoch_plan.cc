@@ -1,12 +1,14 @@
 #include "service/delivery/epoch_plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "service/collation/collate.h"
+#include "service/delivery/planning_room.h"
 #include "service/delivery/round_plan.h"
 #include "service/delivery/selection.h"
 #include "service/packing/online_packer.h"
@@ -98,9 +100,20 @@ absl::Status EpochPlan::CheckRequest(const EpochRequest& request) const {
   return Exclude(request.grouped && request.sampling.has_value(), "grouped", "sampling");
 }
 
-absl::StatusOr<std::vector<uint32_t>> EpochPlan::Positions(const SubsetRequest& subset) const {
+absl::StatusOr<std::vector<uint32_t>> EpochPlan::Positions(const SubsetRequest& subset,
+                                                           const Making& making) const {
+  // Two sets of ids, of which an eighth at least is free, and the ranges once more.
+  constexpr uint64_t kBytesOfId = 2 * 3 * (sizeof(uint64_t) + 1);
+  PH_ASSIGN_OR_RETURN(
+      const MemoryHold searching,
+      making.Hold(absl::StrCat("a subset of ", subset.ids.size(), " ids and ", subset.ranges.size(),
+                               " ranges"),
+                  kBytesOfId * subset.ids.size() + 2 * sizeof(uint64_t) * subset.ranges.size()));
   absl::flat_hash_set<uint64_t> ids;
-  for (const uint64_t id : subset.ids) {
+  ids.reserve(subset.ids.size());
+  for (size_t i = 0; i < subset.ids.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    const uint64_t id = subset.ids[i];
     if (ids.insert(id).second) continue;
     return absl::InvalidArgumentError(absl::StrCat("subset: graph id ", id, " is listed twice"));
   }
@@ -123,8 +136,11 @@ absl::StatusOr<std::vector<uint32_t>> EpochPlan::Positions(const SubsetRequest& 
   };
   const absl::Span<const uint64_t> all = reader_->graph_ids();
   std::vector<uint32_t> positions;
+  positions.reserve(all.size());
   absl::flat_hash_set<uint64_t> found;
+  found.reserve(ids.size());
   for (size_t i = 0; i < all.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const bool listed = ids.contains(all[i]);
     if (listed) found.insert(all[i]);
     if (listed || in_range(all[i])) positions.push_back(static_cast<uint32_t>(i));
@@ -152,21 +168,30 @@ absl::Status EpochPlan::CheckReadable(const std::optional<std::vector<uint32_t>>
 }
 
 absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBounds& bounds,
-                                     const std::optional<std::vector<uint32_t>>& selection) {
+                                     const std::optional<std::vector<uint32_t>>& selection,
+                                     const Making& making) {
   const BatchShapeOptions options = {request.padding, request.derived, request.whole_graphs,
                                      bounds.max_graphs_per_batch, bounds.max_batch_bytes};
   for (const ProfileRequest& profile : request.profiles) {
     std::vector<std::vector<uint64_t>> capacities = profile.shapes;
     if (profile.device) {
-      PH_ASSIGN_OR_RETURN(const SizeClasses classes, SizeClasses::Create(GraphSizes(), selection));
-      PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram());
+      PH_ASSIGN_OR_RETURN(SizeClasses classes,
+                          SizeClasses::Create(GraphSizes(), selection, making));
+      PlanningRoom room(making, classes.num_classes(), classes.num_components());
+      PH_RETURN_IF_ERROR(room.HoldHistogram());
+      PH_RETURN_IF_ERROR(room.HoldTuning());
+      PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
       PH_ASSIGN_OR_RETURN(DeviceProfile device,
                           ProfileForPadding(*profile.device, schema(), request.padding,
                                             bounds.max_graphs_per_batch));
       if (request.profiles.size() > 1) device.max_distinct_shapes = 1;
-      PH_ASSIGN_OR_RETURN(const TuneResult tuned,
-                          TuneLimits(histogram, device, schema().sizes(), TuneOptions()));
-      for (const TunedShape& shape : tuned.shapes) capacities.push_back(shape.capacities);
+      TuneOptions tuning;
+      tuning.given_up = making.given_up();
+      tuning.memory = room.memory();
+      const absl::StatusOr<TuneResult> tuned =
+          TuneLimits(histogram, device, schema().sizes(), tuning);
+      if (!tuned.ok()) return room.Reason(tuned.status());
+      for (const TunedShape& shape : tuned->shapes) capacities.push_back(shape.capacities);
     }
     std::vector<BatchShape> shapes;
     for (const std::vector<uint64_t>& one : capacities) {
@@ -185,62 +210,85 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<uint32_t>> EpochPlan::Sample(
-    const EpochRequest& request, const SamplingRequest& sampling,
-    absl::Span<const uint32_t> fitting, const std::vector<uint32_t>& weights) const {
+absl::StatusOr<std::vector<uint32_t>> EpochPlan::Sample(const EpochRequest& request,
+                                                        const SamplingRequest& sampling,
+                                                        absl::Span<const uint32_t> fitting,
+                                                        const std::vector<uint32_t>& weights,
+                                                        const Making& making) const {
   const EpochSeed seed = {request.seed, request.key.epoch};
   std::vector<uint32_t> drawn;
   if (sampling.with_replacement) {
-    PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(weights));
+    PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(weights, making));
     const uint64_t count = sampling.num_graphs != 0 ? sampling.num_graphs : fitting.size();
-    PH_ASSIGN_OR_RETURN(drawn, sampler.Draw(count, seed));
+    PH_ASSIGN_OR_RETURN(drawn, sampler.Draw(count, seed, making));
   } else {
     const auto positive = static_cast<uint64_t>(
         weights.size() - std::count(weights.begin(), weights.end(), uint32_t{0}));
     const uint64_t count = sampling.num_graphs != 0 ? sampling.num_graphs : positive;
-    PH_ASSIGN_OR_RETURN(drawn, SampleWithoutReplacement(weights, count, seed));
+    PH_ASSIGN_OR_RETURN(drawn, SampleWithoutReplacement(weights, count, seed, making));
   }
-  for (uint32_t& item : drawn) item = fitting[item];
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    drawn[i] = fitting[drawn[i]];
+  }
   return drawn;
 }
 
 absl::Status EpochPlan::Select(const EpochRequest& request,
                                const std::optional<std::vector<uint32_t>>& selection,
-                               std::vector<uint32_t>& items) {
+                               const Making& making, std::vector<uint32_t>& items,
+                               MemoryHold& held) {
   const auto refuse = [&](absl::string_view what, const OversizeItem& item) {
     return absl::OutOfRangeError(absl::StrCat(what, " ", item.id, ": ", item.value, " rows of '",
                                               schema().sizes().name(item.component), "', at most ",
                                               item.bound, " fit a batch"));
   };
   if (request.grouped) {
-    PH_ASSIGN_OR_RETURN(groups_, GroupItems::Create(GraphSizes(), reader_->group_ids(),
-                                                    shapes_[0][0].usable, selection));
+    PH_ASSIGN_OR_RETURN(groups_,
+                        GroupItems::Create(GraphSizes(), reader_->group_ids(), shapes_[0][0].usable,
+                                           selection, kMaxListedOversize, making));
     for (const GroupRejection& rejected : groups_->rejected()) {
       const OversizeItem item = {rejected.group_id, rejected.component, rejected.value,
                                  rejected.bound};
       if (request.oversize_is_error) return refuse("group", item);
-      num_oversize_ += rejected.num_graphs;
-      if (oversize_.size() < kMaxListedOversize) oversize_.push_back(item);
+      oversize_.push_back(item);
     }
+    num_oversize_ = groups_->num_rejected_graphs();
+    PH_ASSIGN_OR_RETURN(held, making.Hold(absl::StrCat(groups_->num_groups(), " groups of graphs"),
+                                          sizeof(uint32_t) * groups_->num_groups()));
     items.resize(groups_->num_groups());
     for (size_t i = 0; i < items.size(); ++i) items[i] = static_cast<uint32_t>(i);
     return absl::OkStatus();
   }
   std::vector<Limits> limits;
   for (const std::vector<BatchShape>& shapes : shapes_) limits.push_back(shapes[0].usable);
-  PH_ASSIGN_OR_RETURN(FittingItems fitting, ItemsThatFit(GraphSizes(), selection, limits));
+  const size_t n = selection ? selection->size() : reader_->num_graphs();
+  PH_ASSIGN_OR_RETURN(held,
+                      making.Hold(absl::StrCat(n, " graphs to choose from"), sizeof(uint32_t) * n));
+  PH_ASSIGN_OR_RETURN(FittingItems fitting,
+                      ItemsThatFit(GraphSizes(), selection, limits, kMaxListedOversize, making));
   for (const ItemRejection& rejected : fitting.rejected) {
     const OversizeItem item = {reader_->graph_ids()[rejected.item], rejected.component,
                                rejected.value, rejected.bound};
     if (request.oversize_is_error) return refuse("graph", item);
-    if (oversize_.size() < kMaxListedOversize) oversize_.push_back(item);
+    oversize_.push_back(item);
   }
-  num_oversize_ = fitting.rejected.size();
+  num_oversize_ = fitting.num_rejected;
   items = std::move(fitting.items);
   if (!request.sampling) return absl::OkStatus();
 
   const SamplingRequest& sampling = *request.sampling;
-  const size_t n = selection ? selection->size() : reader_->num_graphs();
+  const uint64_t count = sampling.num_graphs != 0 ? sampling.num_graphs : items.size();
+  const std::string what = absl::StrCat("sampling: num_graphs ", count);
+  if (count > ItemSizes::kMaxItems) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ", at most ", ItemSizes::kMaxItems));
+  }
+  // Without replacement there are no more than these, or it is refused.
+  const uint64_t most = sampling.with_replacement ? count : std::min<uint64_t>(count, items.size());
+  PH_ASSIGN_OR_RETURN(MemoryHold drawn, making.Hold(what, sizeof(uint32_t) * most));
+  PH_ASSIGN_OR_RETURN(const MemoryHold drawing,
+                      making.Hold(absl::StrCat("sampling from ", n, " graphs"),
+                                  (kSamplingBytes + 2 * sizeof(uint32_t)) * n));
   std::vector<uint32_t> weights(items.size(), 1);
   if (!sampling.weights.empty()) {
     if (sampling.weights.size() != n) {
@@ -251,18 +299,26 @@ absl::Status EpochPlan::Select(const EpochRequest& request,
     // Both ascend: what fits is found by going through the selection once.
     size_t place = 0;
     for (size_t i = 0; i < items.size(); ++i, ++place) {
+      PH_RETURN_IF_ERROR(making.StillWantedAt(i));
       while ((selection ? (*selection)[place] : place) != items[i]) ++place;
       weights[i] = all[place];
     }
   }
   if (items.empty()) return absl::OkStatus();
-  PH_ASSIGN_OR_RETURN(items, Sample(request, sampling, items, weights));
+  PH_ASSIGN_OR_RETURN(items, Sample(request, sampling, items, weights, making));
+  drawn.ShrinkTo(sizeof(uint32_t) * items.size());
+  held = std::move(drawn);
   return absl::OkStatus();
 }
 
-absl::Status EpochPlan::PlanShuffled(const EpochRequest& request) {
-  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes_->Histogram());
+absl::Status EpochPlan::PlanShuffled(const EpochRequest& request, const Making& making) {
+  PlanningRoom room(making, classes_->num_classes(), classes_->num_components());
+  PH_RETURN_IF_ERROR(room.HoldHistogram());
+  PH_RETURN_IF_ERROR(room.HoldPlans(shapes_.size() + shapes_[0].size() - 1));
+  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes_->Histogram(making));
   OptimizerOptions options;
+  options.given_up = making.given_up();
+  options.memory = room.memory();
   options.steps = OptimizerOptions::StepsFor(histogram.num_distinct());
   const Limits& limits = groups_ ? groups_->limits() : shapes_[0][0].usable;
   receipt_ = PlanReceipt(histogram, limits, options);
@@ -274,9 +330,10 @@ absl::Status EpochPlan::PlanShuffled(const EpochRequest& request) {
         absl::StrAppend(&receipt_, "+", PlanReceipt(histogram, shapes_[i][0].usable, options));
       }
     }
-    PH_ASSIGN_OR_RETURN(RoundPlan plan, PlanRounds(histogram, profiles, options));
-    patterns_by_profile_ = std::move(plan.patterns_by_profile);
-    return absl::OkStatus();
+    absl::StatusOr<RoundPlan> plan = PlanRounds(histogram, profiles, options);
+    if (!plan.ok()) return room.Reason(plan.status());
+    patterns_by_profile_ = std::move(plan->patterns_by_profile);
+    return KeepPatterns(room);
   }
   if (shapes_[0].size() > 1) {
     std::vector<std::vector<uint64_t>> shapes;
@@ -286,20 +343,38 @@ absl::Status EpochPlan::PlanShuffled(const EpochRequest& request) {
         absl::StrAppend(&receipt_, "+", PlanReceipt(histogram, shape.usable, options));
       }
     }
-    WorkBudget budget(options.steps * shapes.size());
-    PH_ASSIGN_OR_RETURN(const std::vector<ShapePacks> packs,
-                        PlanForShapes(histogram, shapes, options, budget));
+    WorkBudget budget(options.steps * shapes.size(), making.given_up(), options.memory);
+    absl::StatusOr<std::vector<ShapePacks>> packs =
+        PlanForShapes(histogram, shapes, options, budget);
+    if (!packs.ok()) return room.Reason(packs.status());
     patterns_by_profile_.emplace_back();
-    for (const ShapePacks& of_shape : packs) {
-      patterns_by_profile_[0].insert(patterns_by_profile_[0].end(), of_shape.plan.patterns.begin(),
-                                     of_shape.plan.patterns.end());
+    for (ShapePacks& of_shape : *packs) {
+      std::move(of_shape.plan.patterns.begin(), of_shape.plan.patterns.end(),
+                std::back_inserter(patterns_by_profile_[0]));
     }
-    return absl::OkStatus();
+    return KeepPatterns(room);
   }
-  PH_ASSIGN_OR_RETURN(CertifiedPlan plan, OptimizePlan(histogram, limits, options));
-  lower_bound_ = plan.bound.packs;
-  patterns_by_profile_.push_back(std::move(plan.plan.patterns));
+  absl::StatusOr<CertifiedPlan> plan = OptimizePlan(histogram, limits, options);
+  if (!plan.ok()) return room.Reason(plan.status());
+  lower_bound_ = plan->bound.packs;
+  patterns_by_profile_.push_back(std::move(plan->plan.patterns));
+  return KeepPatterns(room);
+}
+
+absl::Status EpochPlan::KeepPatterns(PlanningRoom& room) {
+  uint64_t bytes = 0;
+  for (const std::vector<Pattern>& patterns : patterns_by_profile_) {
+    bytes += BytesOfPatterns(patterns);
+  }
+  PH_ASSIGN_OR_RETURN(memory_, room.Keep(bytes));
   return absl::OkStatus();
+}
+
+uint64_t EpochPlan::bytes() const {
+  // Names, shapes, what is listed: little.
+  constexpr uint64_t kBesides = 16384;
+  return kBesides + memory_.bytes() + (groups_ ? groups_->bytes() : 0) +
+         (classes_ ? classes_->bytes() : 0) + (in_order_ ? in_order_->bytes() : 0);
 }
 
 void EpochPlan::AddRows(absl::Span<const uint32_t> tuple, uint64_t copies,
@@ -339,12 +414,15 @@ absl::Status EpochPlan::Count(size_t profile, absl::Span<const uint64_t> rows, u
   return absl::OkStatus();
 }
 
-absl::Status EpochPlan::Summarize(const EpochBounds& bounds, bool whole_graphs) {
+absl::Status EpochPlan::Summarize(const EpochBounds& bounds, bool whole_graphs,
+                                  const Making& making) {
+  size_t num_entries = 0;
   std::vector<uint64_t> rows(schema().num_components() + 1);
   if (in_order_) {
     for (size_t number = 0; number < in_order_->num_batches(); ++number) {
       std::fill(rows.begin(), rows.end(), 0);
       for (const uint32_t item : in_order_->batch(number)) {
+        PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
         AddRows(GraphSizes().tuple(item), 1, absl::MakeSpan(rows));
       }
       PH_RETURN_IF_ERROR(Count(0, rows, 1, bounds, whole_graphs));
@@ -354,6 +432,7 @@ absl::Status EpochPlan::Summarize(const EpochBounds& bounds, bool whole_graphs) 
     for (const Pattern& pattern : patterns_by_profile_[profile]) {
       std::fill(rows.begin(), rows.end(), 0);
       for (const auto& [tuple, copies] : pattern.entries) {
+        PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
         AddRows(classes_->tuple(tuple), copies, absl::MakeSpan(rows));
       }
       PH_RETURN_IF_ERROR(Count(profile, rows, pattern.repeats, bounds, whole_graphs));
@@ -384,17 +463,22 @@ uint64_t EpochPlan::num_batches(size_t profile) const {
 
 absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
     std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
-    const EpochBounds& bounds) {
+    const EpochBounds& bounds, const Making& making) {
   auto plan = std::shared_ptr<EpochPlan>(new EpochPlan(std::move(reader)));
   PH_RETURN_IF_ERROR(plan->CheckRequest(request));
   std::optional<std::vector<uint32_t>> selection;
+  MemoryHold selected;
   if (request.subset) {
-    PH_ASSIGN_OR_RETURN(selection, plan->Positions(*request.subset));
+    const size_t n = plan->reader_->num_graphs();
+    PH_ASSIGN_OR_RETURN(
+        selected, making.Hold(absl::StrCat("a subset of ", n, " graphs"), sizeof(uint32_t) * n));
+    PH_ASSIGN_OR_RETURN(selection, plan->Positions(*request.subset, making));
   }
   PH_RETURN_IF_ERROR(plan->CheckReadable(selection));
-  PH_RETURN_IF_ERROR(plan->ChooseShapes(request, bounds, selection));
+  PH_RETURN_IF_ERROR(plan->ChooseShapes(request, bounds, selection, making));
+  MemoryHold held;
   std::vector<uint32_t> items;
-  PH_RETURN_IF_ERROR(plan->Select(request, selection, items));
+  PH_RETURN_IF_ERROR(plan->Select(request, selection, making, items, held));
   if (request.in_order) {
     std::vector<uint64_t> capacities(plan->shapes_[0][0].usable.capacities().begin(),
                                      plan->shapes_[0][0].usable.capacities().end());
@@ -403,26 +487,29 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
     }
     PH_ASSIGN_OR_RETURN(const Limits limits, Limits::Create(std::move(capacities)));
     PH_ASSIGN_OR_RETURN(EpochBatches batches,
-                        PackInOrder(plan->GraphSizes(), items, limits, request.look_ahead));
+                        PackInOrder(plan->GraphSizes(), items, limits, request.look_ahead, making));
     plan->in_order_ = std::make_shared<const EpochBatches>(std::move(batches));
     plan->receipt_ = absl::StrCat("online-", kRulesVersion);
   } else {
-    PH_ASSIGN_OR_RETURN(plan->classes_, SizeClasses::Create(plan->Items(), items));
-    PH_RETURN_IF_ERROR(plan->PlanShuffled(request));
+    PH_ASSIGN_OR_RETURN(plan->classes_, SizeClasses::Create(plan->Items(), items, making));
+    items = std::vector<uint32_t>();
+    held.Reset();
+    PH_RETURN_IF_ERROR(plan->PlanShuffled(request, making));
   }
-  PH_RETURN_IF_ERROR(plan->Summarize(bounds, request.whole_graphs));
+  PH_RETURN_IF_ERROR(plan->Summarize(bounds, request.whole_graphs, making));
   return plan;
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
-    std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds) {
+    std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
+    const Making& making) {
   std::shared_ptr<const EpochBatches> batches = plan->in_order_;
   if (batches == nullptr) {
     std::optional<absl::Span<const uint64_t>> group_ids;
     if (plan->groups_) group_ids = plan->groups_->group_ids();
     PH_ASSIGN_OR_RETURN(EpochBatches drawn,
                         DrawEpoch(*plan->classes_, plan->patterns_by_profile_,
-                                  {request.seed, request.key.epoch}, group_ids));
+                                  {request.seed, request.key.epoch}, group_ids, making));
     batches = std::make_shared<const EpochBatches>(std::move(drawn));
   }
   EpochIdentity identity = {
@@ -438,6 +525,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   return std::shared_ptr<const PreparedEpoch>(new PreparedEpoch(
       std::move(plan), std::move(batches), std::move(identity), bounds, request.whole_graphs));
 }
+
+uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }
 
 uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
   const auto items = batches_->batch(number);

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
 #include "service/collation/batch.h"
 #include "service/datasets/dataset_store.h"
 #include "service/delivery/batch_shape.h"
@@ -24,10 +25,13 @@
 #include "service/delivery/epoch_request.h"
 #include "service/delivery/group_items.h"
 #include "service/delivery/item_sizes.h"
+#include "service/delivery/making.h"
 #include "service/delivery/size_classes.h"
 #include "service/planning/plan.h"
 
 namespace packhouse {
+
+class PlanningRoom;
 
 // A graph, or a group of graphs, that no batch can hold.
 struct OversizeItem {
@@ -48,7 +52,8 @@ struct ShapeSummary {
   std::vector<ComponentEfficiency> components;
 };
 
-// Immutable; thread-safe. About 4 bytes a graph, 16 more if grouped, besides the reader.
+// Immutable; thread-safe. About 4 bytes a graph, 16 more if grouped, besides the reader; they are
+// reserved as long as it lives.
 class EpochPlan {
  public:
   static constexpr size_t kMaxListedOversize = 100;
@@ -61,10 +66,14 @@ class EpochPlan {
   // INVALID_ARGUMENT for options that exclude each other, limits that no batch can have, a subset
   // or weights that are not of this data set, naming the value; OUT_OF_RANGE naming a graph that
   // exceeds the limits, if that is an error; DATA_LOSS if a selected graph's sizes cannot be read.
+  // RESOURCE_EXHAUSTED and CANCELLED as `making`: what is allocated is reserved before.
   // O(graphs) and the planner's budget (plan_optimizer.h, limit_tuner.h).
   static absl::StatusOr<std::shared_ptr<const EpochPlan>> Make(
       std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
-      const EpochBounds& bounds);
+      const EpochBounds& bounds, const Making& making = {});
+
+  // What it takes, and so does all that it has been made of, but for the reader.
+  uint64_t bytes() const;
 
   const DatasetInfo& dataset() const { return reader_->info(); }
   const GraphSchema& schema() const { return *reader_->info().schema; }
@@ -93,20 +102,26 @@ class EpochPlan {
 
   absl::Status CheckRequest(const EpochRequest& request) const;
   // The positions of a subset in the data set, ascending.
-  absl::StatusOr<std::vector<uint32_t>> Positions(const SubsetRequest& subset) const;
+  absl::StatusOr<std::vector<uint32_t>> Positions(const SubsetRequest& subset,
+                                                  const Making& making) const;
   absl::Status CheckReadable(const std::optional<std::vector<uint32_t>>& selection) const;
   // Draws the sample from `items`, or from all graphs.
   absl::StatusOr<std::vector<uint32_t>> Sample(const EpochRequest& request,
                                                const SamplingRequest& sampling,
                                                absl::Span<const uint32_t> fitting,
-                                               const std::vector<uint32_t>& weights) const;
+                                               const std::vector<uint32_t>& weights,
+                                               const Making& making) const;
   absl::Status ChooseShapes(const EpochRequest& request, const EpochBounds& bounds,
-                            const std::optional<std::vector<uint32_t>>& selection);
+                            const std::optional<std::vector<uint32_t>>& selection,
+                            const Making& making);
+  // `held` holds what `items` take.
   absl::Status Select(const EpochRequest& request,
-                      const std::optional<std::vector<uint32_t>>& selection,
-                      std::vector<uint32_t>& items);
-  absl::Status PlanShuffled(const EpochRequest& request);
-  absl::Status Summarize(const EpochBounds& bounds, bool whole_graphs);
+                      const std::optional<std::vector<uint32_t>>& selection, const Making& making,
+                      std::vector<uint32_t>& items, MemoryHold& held);
+  absl::Status PlanShuffled(const EpochRequest& request, const Making& making);
+  // Reserves the patterns that were planned.
+  absl::Status KeepPatterns(PlanningRoom& room);
+  absl::Status Summarize(const EpochBounds& bounds, bool whole_graphs, const Making& making);
   // Of one batch with these rows, `repeats` times.
   absl::Status Count(size_t profile, absl::Span<const uint64_t> rows, uint64_t repeats,
                      const EpochBounds& bounds, bool whole_graphs);
@@ -117,6 +132,8 @@ class EpochPlan {
   // Adds an item's rows, `graphs` last.
   void AddRows(absl::Span<const uint32_t> tuple, uint64_t copies, absl::Span<uint64_t> rows) const;
 
+  // Of the patterns; the other parts have their own.
+  MemoryHold memory_;
   const std::shared_ptr<const DatasetReader> reader_;
   std::vector<std::vector<BatchShape>> shapes_;
   std::vector<std::vector<ShapeSummary>> summaries_;
@@ -140,13 +157,18 @@ struct BuiltBatch {
   size_t shape = 0;
 };
 
-// One epoch of a plan. Immutable; thread-safe. 4 bytes a graph and 4 a batch, besides the plan.
+// One epoch of a plan. Immutable; thread-safe. 4 bytes a graph and 4 a batch, besides the plan,
+// reserved as long as it lives.
 class PreparedEpoch {
  public:
-  // `request` as the plan was made for. Same request, same batches. O(graphs).
+  // `request` as the plan was made for. Same request, same batches. RESOURCE_EXHAUSTED and
+  // CANCELLED as `making`. O(graphs).
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
-      std::shared_ptr<const EpochPlan> plan, const EpochRequest& request,
-      const EpochBounds& bounds);
+      std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
+      const Making& making = {});
+
+  // What it takes, and its plan with it.
+  uint64_t bytes() const;
 
   const EpochPlan& plan() const { return *plan_; }
   const EpochIdentity& identity() const { return identity_; }

@@ -2,11 +2,15 @@
 #ifndef PACKHOUSE_SERVICE_DELIVERY_EPOCH_SEED_H_
 #define PACKHOUSE_SERVICE_DELIVERY_EPOCH_SEED_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "service/delivery/making.h"
 #include "service/planning/seeded_random.h"
+#include "service/sizes/status_macros.h"
 
 namespace packhouse {
 
@@ -36,12 +40,14 @@ inline uint64_t SequenceStart(const EpochSeed& seed, DrawPurpose purpose) {
   return SeededRandom(state ^ static_cast<uint64_t>(purpose)).Next();
 }
 
-// Fisher-Yates: every order is equally likely.
+// Fisher-Yates: every order is equally likely. CANCELLED as `making`, in the midst of it.
 template <typename T>
-void Shuffle(absl::Span<T> values, SeededRandom& random) {
+absl::Status Shuffle(absl::Span<T> values, SeededRandom& random, const Making& making) {
   for (size_t i = 0; i + 1 < values.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     std::swap(values[i], values[i + random.Below(values.size() - i)]);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace packhouse

@@ -13,7 +13,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
 #include "service/delivery/item_sizes.h"
+#include "service/delivery/making.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
@@ -29,7 +31,7 @@ struct GroupRejection {
   friend bool operator==(const GroupRejection&, const GroupRejection&) = default;
 };
 
-// Immutable; thread-safe. 4 bytes a graph and 4 * l + 16 a group.
+// Immutable; thread-safe. 4 bytes a graph and 4 * l + 16 a group, reserved as long as it lives.
 class GroupItems {
  public:
   // `group_ids` has an entry for each graph of `graphs`; graphs of the same id are a group, next to
@@ -37,12 +39,19 @@ class GroupItems {
   // others are as if they were not there.
   //
   // INVALID_ARGUMENT if the numbers of ids or components disagree, naming both, or for a selected
-  // graph that is not there. O(n * l) expected.
+  // graph that is not there; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(n * l) expected. No
+  // more than `most_listed` rejections are listed.
   static absl::StatusOr<GroupItems> Create(
       const ItemSizes& graphs, absl::Span<const uint64_t> group_ids, const Limits& limits,
-      std::optional<absl::Span<const uint32_t>> selection = std::nullopt);
+      std::optional<absl::Span<const uint32_t>> selection = std::nullopt,
+      size_t most_listed = SIZE_MAX, const Making& making = {});
 
   size_t num_groups() const { return ids_.size(); }
+  // What it takes.
+  uint64_t bytes() const {
+    return sizeof(uint64_t) * ids_.capacity() +
+           sizeof(uint32_t) * (sums_.capacity() + starts_.capacity() + graphs_.capacity());
+  }
   // l + 1 components. Valid as long as this.
   ItemSizes sizes() const {
     return ItemSizes::Create(num_groups(), num_components_, sums_).value();
@@ -61,14 +70,16 @@ class GroupItems {
   // The graphs of a batch of groups, group by group.
   std::vector<uint32_t> GraphsOf(absl::Span<const uint32_t> groups) const;
 
-  // Groups that are no items because they alone exceed the limits: never split. In the order of
-  // their first graph.
+  // Groups that are no items because they alone exceed the limits: never split. The first of them,
+  // in the order of their first graph, and the graphs of all.
   const std::vector<GroupRejection>& rejected() const { return rejected_; }
+  uint64_t num_rejected_graphs() const { return num_rejected_graphs_; }
 
  private:
   explicit GroupItems(Limits limits)
       : num_components_(limits.num_components()), limits_(std::move(limits)) {}
 
+  MemoryHold memory_;
   size_t num_components_;  // l + 1.
   Limits limits_;
   std::vector<uint64_t> ids_;
@@ -76,6 +87,7 @@ class GroupItems {
   std::vector<uint32_t> starts_;  // In graphs_, by group, and their end.
   std::vector<uint32_t> graphs_;
   std::vector<GroupRejection> rejected_;
+  uint64_t num_rejected_graphs_ = 0;
 };
 
 }  // namespace packhouse

@@ -130,9 +130,10 @@ EpochProgress Loader::ProgressOf(const EpochKey& key) const {
   return {key, state->generation, state->done.Below(num_batches).size(), num_batches};
 }
 
-absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request) {
+absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
+                                                     const std::function<bool()>& given_up) {
   AdoptPlannedRanks(std::nullopt, request);
-  PH_ASSIGN_OR_RETURN(auto epoch, catalog_->Prepare(request));
+  PH_ASSIGN_OR_RETURN(auto epoch, catalog_->Prepare(request, given_up));
   absl::MutexLock lock(&mutex_);
   const EpochState* const state = ledger_.Find(request.key);
   if (state != nullptr) {
@@ -183,9 +184,10 @@ absl::Status Loader::ForgetFinished(const EpochKey& opened, Wakes& wakes) {
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, JoinRequest join,
                                                           size_t max_in_flight,
-                                                          std::function<void()> wake) {
+                                                          std::function<void()> wake,
+                                                          const std::function<bool()>& given_up) {
   AdoptPlannedRanks(join.cursor, request);
-  PH_ASSIGN_OR_RETURN(auto prepared, catalog_->Prepare(request));
+  PH_ASSIGN_OR_RETURN(auto prepared, catalog_->Prepare(request, given_up));
   Wakes wakes;
   // Destroyed, if at all, without the lock.
   std::unique_ptr<LoadSession> session(
@@ -237,9 +239,10 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
   return session;
 }
 
-absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest& request,
-                                                             EvaluationRequest evaluation) {
-  PH_ASSIGN_OR_RETURN(auto prepared, catalog_->Prepare(request));
+absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(
+    const EpochRequest& request, EvaluationRequest evaluation,
+    const std::function<bool()>& given_up) {
+  PH_ASSIGN_OR_RETURN(auto prepared, catalog_->Prepare(request, given_up));
   return Evaluation::Open(std::move(prepared), std::move(evaluation));
 }
 

@@ -119,22 +119,26 @@ class Loader {
     std::shared_ptr<const PreparedEpoch> epoch;
     EpochProgress progress;
   };
-  absl::StatusOr<Description> Describe(EpochRequest request);
+  // `given_up` as for EpochCatalog::Prepare.
+  absl::StatusOr<Description> Describe(EpochRequest request,
+                                       const std::function<bool()>& given_up = nullptr);
 
   // Joins an epoch. `join` as EpochDelivery::Join, without a session, which is chosen here. `wake`
   // is called when Next() of the session has said kWait and may have more now; it must not block,
   // may be called by any thread, and, once more, after the session has gone. At most
   // `max_in_flight` batches, at least 1, are leased to it.
   //
-  // Errors as EpochCatalog::Prepare and EpochDelivery::Join; RESOURCE_EXHAUSTED for max_epochs.
-  absl::StatusOr<std::unique_ptr<LoadSession>> Load(EpochRequest request, JoinRequest join,
-                                                    size_t max_in_flight,
-                                                    std::function<void()> wake);
+  // Errors as EpochCatalog::Prepare, which asks `given_up`, and EpochDelivery::Join;
+  // RESOURCE_EXHAUSTED for max_epochs.
+  absl::StatusOr<std::unique_ptr<LoadSession>> Load(
+      EpochRequest request, JoinRequest join, size_t max_in_flight, std::function<void()> wake,
+      const std::function<bool()>& given_up = nullptr);
 
   // One pass over an epoch of which nothing is kept; the request's job may be empty. Errors as
-  // EpochCatalog::Prepare and Evaluation::Open.
-  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
-                                                       EvaluationRequest evaluation);
+  // EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open.
+  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(
+      const EpochRequest& request, EvaluationRequest evaluation,
+      const std::function<bool()>& given_up = nullptr);
 
   // As EpochDelivery; NOT_FOUND if there is no such epoch. Acknowledgements that come at the same
   // time share a commit of the log.

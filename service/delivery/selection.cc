@@ -21,7 +21,8 @@ absl::Status CheckNumberOfItems(absl::string_view what, uint64_t number) {
 
 absl::StatusOr<FittingItems> ItemsThatFit(const ItemSizes& sizes,
                                           std::optional<absl::Span<const uint32_t>> selection,
-                                          absl::Span<const Limits> limits) {
+                                          absl::Span<const Limits> limits, size_t most_listed,
+                                          const Making& making) {
   if (limits.empty()) return absl::InvalidArgumentError("limits: none");
   for (const Limits& one : limits) {
     if (one.num_components() != sizes.num_components()) {
@@ -31,7 +32,9 @@ absl::StatusOr<FittingItems> ItemsThatFit(const ItemSizes& sizes,
   }
   FittingItems fitting;
   const size_t n = selection ? selection->size() : sizes.num_items();
+  fitting.items.reserve(n);
   for (size_t i = 0; i < n; ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const uint32_t item = selection ? (*selection)[i] : static_cast<uint32_t>(i);
     if (item >= sizes.num_items()) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -42,12 +45,14 @@ absl::StatusOr<FittingItems> ItemsThatFit(const ItemSizes& sizes,
       exceeded = one.FirstExceeded(sizes.tuple(item));
       if (!exceeded) break;
     }
-    if (exceeded) {
-      fitting.rejected.push_back(
-          {item, *exceeded, sizes.tuple(item)[*exceeded], limits.back().capacity(*exceeded)});
-    } else {
+    if (!exceeded) {
       fitting.items.push_back(item);
+      continue;
     }
+    ++fitting.num_rejected;
+    if (fitting.rejected.size() == most_listed) continue;
+    fitting.rejected.push_back(
+        {item, *exceeded, sizes.tuple(item)[*exceeded], limits.back().capacity(*exceeded)});
   }
   return fitting;
 }
@@ -87,7 +92,8 @@ absl::StatusOr<std::vector<uint32_t>> IntegerWeights(absl::Span<const double> we
   return integers;
 }
 
-absl::StatusOr<WeightedSampler> WeightedSampler::Create(absl::Span<const uint32_t> weights) {
+absl::StatusOr<WeightedSampler> WeightedSampler::Create(absl::Span<const uint32_t> weights,
+                                                        const Making& making) {
   PH_RETURN_IF_ERROR(CheckNumberOfItems("weights", weights.size()));
   WeightedSampler sampler;
   // Below 2^64, as is each weight times their number.
@@ -98,14 +104,23 @@ absl::StatusOr<WeightedSampler> WeightedSampler::Create(absl::Span<const uint32_
   std::vector<uint32_t> high;
   sampler.thresholds_.resize(n);
   sampler.aliases_.resize(n);
+  const auto num_low =
+      static_cast<size_t>(std::count_if(weights.begin(), weights.end(), [&](uint32_t weight) {
+        return weight * n < sampler.total_;
+      }));
+  // There is one high column at least; while they are filled up, high ones become low.
+  low.reserve(num_low + 1);
+  high.reserve(n - num_low);
   for (size_t i = 0; i < n; ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     sampler.thresholds_[i] = weights[i] * n;
     sampler.aliases_[i] = static_cast<uint32_t>(i);
     (sampler.thresholds_[i] < sampler.total_ ? low : high).push_back(static_cast<uint32_t>(i));
   }
   // A low column is filled up from a high one. Integers leave no rest: what is missing in the low
   // ones is what the high ones have too much.
-  while (!low.empty() && !high.empty()) {
+  for (size_t i = 0; !low.empty() && !high.empty(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const uint32_t poor = low.back();
     const uint32_t rich = high.back();
     low.pop_back();
@@ -119,19 +134,23 @@ absl::StatusOr<WeightedSampler> WeightedSampler::Create(absl::Span<const uint32_
   return sampler;
 }
 
-absl::StatusOr<std::vector<uint32_t>> WeightedSampler::Draw(uint64_t count,
-                                                            const EpochSeed& seed) const {
+absl::StatusOr<std::vector<uint32_t>> WeightedSampler::Draw(uint64_t count, const EpochSeed& seed,
+                                                            const Making& making) const {
   PH_RETURN_IF_ERROR(CheckNumberOfItems("sample", count));
   SeededRandom random(SequenceStart(seed, DrawPurpose::kSample));
   std::vector<uint32_t> sample;
   sample.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) sample.push_back(DrawOne(random));
+  for (uint64_t i = 0; i < count; ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    sample.push_back(DrawOne(random));
+  }
   return sample;
 }
 
 absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const uint32_t> weights,
                                                                uint64_t count,
-                                                               const EpochSeed& seed) {
+                                                               const EpochSeed& seed,
+                                                               const Making& making) {
   PH_RETURN_IF_ERROR(CheckNumberOfItems("weights", weights.size()));
   const size_t n = weights.size();
   const auto positive = static_cast<uint64_t>(
@@ -150,10 +169,12 @@ absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const 
   std::vector<uint32_t> sample;
   sample.reserve(count);
   while (sample.size() < count) {
-    PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(left_weights));
+    PH_ASSIGN_OR_RETURN(const WeightedSampler sampler,
+                        WeightedSampler::Create(left_weights, making));
     uint64_t weight_left = sampler.total();
     std::vector<bool> taken(left.size(), false);
-    while (sample.size() < count && weight_left > sampler.total() / 2) {
+    for (size_t i = 0; sample.size() < count && weight_left > sampler.total() / 2; ++i) {
+      PH_RETURN_IF_ERROR(making.StillWantedAt(i));
       const uint32_t place = sampler.DrawOne(random);
       if (taken[place]) continue;
       taken[place] = true;
@@ -162,6 +183,7 @@ absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const 
     }
     size_t kept = 0;
     for (size_t place = 0; place < left.size(); ++place) {
+      PH_RETURN_IF_ERROR(making.StillWantedAt(place));
       if (taken[place] || left_weights[place] == 0) continue;
       left[kept] = left[place];
       left_weights[kept++] = left_weights[place];

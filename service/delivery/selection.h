@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "service/delivery/epoch_seed.h"
 #include "service/delivery/item_sizes.h"
+#include "service/delivery/making.h"
 #include "service/planning/limits.h"
 #include "service/planning/seeded_random.h"
 
@@ -33,18 +34,22 @@ struct ItemRejection {
 
 struct FittingItems {
   std::vector<uint32_t> items;
+  uint64_t num_rejected = 0;
+  // The first of them.
   std::vector<ItemRejection> rejected;
 };
 
-// Each item, or each that `selection` lists, is in one of the two lists; both keep its order. If
-// there are several limits (one for each profile), an item fits if one of them takes it, and a
-// rejection names the first component that the last of them refuses. O(n * l).
+// Each item, or each that `selection` lists, fits or is rejected; lists keep its order, and no more
+// than `most_listed` rejections are listed. If there are several limits (one for each profile), an
+// item fits if one of them takes it, and a rejection names the first component that the last of
+// them refuses. O(n * l). 4 bytes an item, which the caller has reserved.
 //
 // Errors: INVALID_ARGUMENT for no limits or limits of another number of components, naming both,
-// or a selected item that is not there.
+// or a selected item that is not there; CANCELLED.
 absl::StatusOr<FittingItems> ItemsThatFit(const ItemSizes& sizes,
                                           std::optional<absl::Span<const uint32_t>> selection,
-                                          absl::Span<const Limits> limits);
+                                          absl::Span<const Limits> limits,
+                                          size_t most_listed = SIZE_MAX, const Making& making = {});
 
 // The items of a subset in ascending order, so that the same set gives the same epochs however it
 // is listed. INVALID_ARGUMENT naming an item that is listed twice or is not below num_items.
@@ -59,15 +64,19 @@ absl::StatusOr<std::vector<uint32_t>> IntegerWeights(absl::Span<const double> we
 
 // Draws items one after another, each with a probability in proportion to its weight; an item may
 // come again. Exact: an alias table (Walker 1977, Vose 1991) of integers. Immutable; thread-safe.
-// 12 bytes an item.
+// 12 bytes an item, and 4 more while it is made, which the caller has reserved.
 class WeightedSampler {
  public:
   // INVALID_ARGUMENT if no weight is above 0, or for more than ItemSizes::kMaxItems. O(n).
-  static absl::StatusOr<WeightedSampler> Create(absl::Span<const uint32_t> weights);
+  // CANCELLED.
+  static absl::StatusOr<WeightedSampler> Create(absl::Span<const uint32_t> weights,
+                                                const Making& making = {});
 
-  // `count` items in the order in which they are drawn; depends on the arguments alone. O(count).
-  // INVALID_ARGUMENT for a count above ItemSizes::kMaxItems.
-  absl::StatusOr<std::vector<uint32_t>> Draw(uint64_t count, const EpochSeed& seed) const;
+  // `count` items in the order in which they are drawn; depends on the arguments alone. O(count); 4
+  // bytes an item, which the caller has reserved. INVALID_ARGUMENT for a count above
+  // ItemSizes::kMaxItems; CANCELLED.
+  absl::StatusOr<std::vector<uint32_t>> Draw(uint64_t count, const EpochSeed& seed,
+                                             const Making& making = {}) const;
 
   // One item. O(1).
   uint32_t DrawOne(SeededRandom& random) const {
@@ -90,13 +99,16 @@ class WeightedSampler {
 // The same without replacement: each item that is drawn is taken out, and the next is drawn from
 // the rest in proportion to the weights. Exact, in integers; the first of a larger count are those
 // of a smaller one. O(n) expected where weights do not differ by orders of magnitude, O(64 * n) at
-// worst; 29 bytes an item while it runs.
+// worst; kSamplingBytes an item while it runs, and 4 for each that is drawn, which the caller has
+// reserved.
 //
 // Errors: INVALID_ARGUMENT if fewer than `count` weights are above 0, naming both, or for more than
-// ItemSizes::kMaxItems.
+// ItemSizes::kMaxItems; CANCELLED.
+inline constexpr uint64_t kSamplingBytes = 29;
 absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const uint32_t> weights,
                                                                uint64_t count,
-                                                               const EpochSeed& seed);
+                                                               const EpochSeed& seed,
+                                                               const Making& making = {});
 
 }  // namespace packhouse
 

@@ -52,6 +52,11 @@ void CandidateQueue::CollectRoots() {
 }
 
 void CandidateQueue::Push(Entry entry) {
+  constexpr uint64_t kBlock = 16;  // What the allocator needs for a block of its own.
+  if (!budget_.HoldMore(3 * sizeof(Entry) + kBlock +
+                        sizeof(uint64_t) * entry.positions.capacity())) {
+    return;
+  }
   entries_.push_back(std::move(entry));
   std::push_heap(entries_.begin(), entries_.end(), After);
 }

@@ -256,6 +256,12 @@ class ColumnGeneration {
 
 }  // namespace
 
+uint64_t ColumnGenerationBytes(uint64_t num_items) {
+  if (num_items > kMostItems) return 0;
+  // The inverse of the basis, here and where the search dives, and the worth of all rooms.
+  return 2 * sizeof(double) * num_items * num_items + sizeof(int32_t) * kMostRooms;
+}
+
 bool SuitsColumnGeneration(const PackingProblem& problem, uint64_t steps) {
   const uint64_t n = problem.num_items();
   const uint64_t rooms = PatternPricing::NumRooms(problem);

@@ -20,6 +20,10 @@
 
 namespace packhouse {
 
+// At most what its tables take, of all items squared and of all rooms that a pack can have, where
+// SuitsColumnGeneration; but for patterns.
+uint64_t ColumnGenerationBytes(uint64_t num_items);
+
 // Whether its tables, of all items squared and of all rooms that a pack can have, are small enough,
 // and it is likely to be done in so many steps.
 bool SuitsColumnGeneration(const PackingProblem& problem, uint64_t steps);

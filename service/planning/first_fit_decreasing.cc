@@ -10,6 +10,8 @@ namespace {
 
 // Of a work budget, for one pattern.
 constexpr uint64_t kPatternSteps = 500;
+// As many as an entry takes, between two questions whether the caller gave up.
+constexpr uint64_t kEntrySteps = 64;
 
 }  // namespace
 
@@ -43,6 +45,7 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
   std::vector<uint64_t> room(m);
   std::vector<uint32_t> clipped(m);
   size_t hardest = 0;
+  uint64_t bytes = 0;
   for (;;) {
     while (hardest < order.size() && left[order[hardest]] == 0) ++hardest;
     if (hardest == order.size()) break;
@@ -66,6 +69,7 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
       repeats = std::min(repeats, left[item] / copies);
       pattern.entries.push_back({item, static_cast<uint32_t>(copies)});
       positions.push_back(position);
+      if (budget != nullptr && !budget->Pass(kEntrySteps)) return patterns;
       position = index.FirstFit(position + 1, clipped.data());
     }
     pattern.repeats = repeats;
@@ -76,6 +80,8 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
     }
     std::sort(pattern.entries.begin(), pattern.entries.end(),
               [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
+    bytes += BytesInList(pattern);
+    if (budget != nullptr && !budget->HoldList(bytes)) break;
     patterns.push_back(std::move(pattern));
   }
   return patterns;

@@ -63,10 +63,11 @@ class LimitTuner {
         graphs_(histogram),
         given_up_([this] {
           // Some ask once only, and not all of those who ask can end.
-          has_given_up_ = has_given_up_ || (options_.given_up && options_.given_up());
+          has_given_up_ = has_given_up_ || (options_.given_up && options_.given_up()) ||
+                          (options_.memory != nullptr && options_.memory->refused());
           return has_given_up_;
         }),
-        budget_(options.steps, given_up_) {}
+        budget_(options.steps, given_up_, options.memory) {}
   LimitTuner(const LimitTuner&) = delete;
   LimitTuner& operator=(const LimitTuner&) = delete;
 
@@ -194,6 +195,7 @@ class LimitTuner {
     plan_options.steps = steps_per_plan_;
     plan_options.seed = options_.seed;
     plan_options.given_up = given_up_;
+    plan_options.memory = options_.memory;
     plan_options.vector_level = options_.vector_level;
     return plan_options;
   }
@@ -322,7 +324,7 @@ class LimitTuner {
     round_.clear();
     for (uint64_t plans = 0;; ++plans) {
       const std::optional<Candidate> candidate = queue.Next();
-      if (has_given_up_) return Cancelled();
+      if (has_given_up_ || budget_.cancelled()) return Cancelled();
       if (!candidate) break;
       if (best_) {
         if (candidate->bound >= ValueOf(*best_)) break;
@@ -335,6 +337,7 @@ class LimitTuner {
       PH_ASSIGN_OR_RETURN(const CertifiedPlan plan, Plan(*candidate, steps_per_plan_));
       facts_.planned += NotePacks(*candidate, plan.packs) ? 1 : 0;
       Offer(*candidate, plan);
+      if (!budget_.HoldMore(BytesOfPlanned())) return Cancelled();
       round_.push_back({*candidate, plan.packs});
       if (++plans_since_report_ == kPlansPerReport) Report();
     }
@@ -383,6 +386,13 @@ class LimitTuner {
       (plan.packs <= packs ? high : low) = std::move(middle);
     }
     return absl::OkStatus();
+  }
+
+  // Of a candidate that was planned: its capacities in the list of the round, which may have twice
+  // the room that it needs, and by their class.
+  uint64_t BytesOfPlanned() const {
+    constexpr uint64_t kNode = 128;
+    return 3 * sizeof(Planned) + kNode + 2 * sizeof(uint64_t) * profile_.components.size();
   }
 
   // Whether it was not planned before.
@@ -496,6 +506,11 @@ class LimitTuner {
 
   absl::Status AddCell(const Candidate& candidate, bool may_plan, uint64_t steps,
                        uint64_t reserve) {
+    constexpr uint64_t kBlock = 16;  // What the allocator needs for a block of its own.
+    if (!budget_.HoldMore(BytesOfPlanned() + 3 * sizeof(TuneCell) + kBlock +
+                          sizeof(uint64_t) * candidate.capacities.size())) {
+      return Cancelled();
+    }
     const std::vector<uint64_t> packing_class = PackingClass(candidate.capacities);
     auto found = packs_.find(packing_class);
     if (found == packs_.end() && may_plan && CanPlan(steps, reserve)) {
@@ -604,6 +619,17 @@ class LimitTuner {
 };
 
 }  // namespace
+
+uint64_t TunerBytes(uint64_t num_distinct, size_t num_components) {
+  // The graphs without those that are left out, and those of up to two sets of shapes, each with
+  // its own plan.
+  constexpr uint64_t kHistograms = 4;
+  // Orders by hardness, totals and largest sizes from there on.
+  const uint64_t picking = 24 + 2 * sizeof(uint64_t) * (num_components + 1);
+  constexpr uint64_t kLeast = uint64_t{16} << 20;
+  return kLeast + kHistograms * SizeHistogram::BytesFor(num_distinct, num_components) +
+         picking * num_distinct + 2 * PlannerBytes(num_distinct, num_components);
+}
 
 absl::StatusOr<TuneResult> TuneLimits(const SizeHistogram& histogram, const DeviceProfile& profile,
                                       const SizeSchema& schema, const TuneOptions& options) {

@@ -21,6 +21,7 @@
 #include "service/planning/device_profile.h"
 #include "service/planning/oversize_graphs.h"
 #include "service/planning/plan.h"
+#include "service/planning/plan_memory.h"
 #include "service/planning/vector_level.h"
 #include "service/sizes/size_histogram.h"
 #include "service/sizes/size_schema.h"
@@ -87,6 +88,8 @@ struct TuneOptions {
   std::function<void(const TuneProgress&)> progress;
   // Asked now and then; may be empty.
   std::function<bool()> given_up;
+  // What is asked for all that grows on the way; null: there is room for all.
+  PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();
   // For each plan, of which each candidate gets one. 0: few at first, some thousand a distinct
   // size; again from the start with more, up to OptimizerOptions::kDefaultSteps, if the plans are
@@ -121,10 +124,15 @@ struct TuneResult {
 inline constexpr uint64_t kMaxGridCells = uint64_t{1} << 20;
 inline constexpr size_t kMaxFrontier = 16;
 
+// At most what the tuner takes for a histogram of so many distinct sizes, whatever its profile, but
+// for patterns, and what grows with the number of plans and with a grid that is listed.
+uint64_t TunerBytes(uint64_t num_distinct, size_t num_components);
+
 // Errors: INVALID_ARGUMENT as CheckDeviceProfile, for a histogram of another number of components,
 // or for several shapes with kHarmonicMean; FAILED_PRECONDITION if no candidate takes any graph of
 // the histogram; RESOURCE_EXHAUSTED for a grid of more than kMaxGridCells; CANCELLED if the caller
-// gave up. Same arguments, same result. Thread-safe.
+// gave up, or `memory` refused. Memory: TunerBytes(), and what `memory` is asked for. Same
+// arguments, same result. Thread-safe.
 absl::StatusOr<TuneResult> TuneLimits(const SizeHistogram& histogram, const DeviceProfile& profile,
                                       const SizeSchema& schema, const TuneOptions& options);
 

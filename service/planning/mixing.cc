@@ -101,6 +101,7 @@ class MixingPacker {
     RenewWeights();
     std::vector<Pattern> patterns;
     uint64_t packs = 0;
+    uint64_t bytes = 0;
     while (urn_.total() != 0) {
       if (!budget_.Spend(kPackSteps)) return Complete(std::move(patterns), packs);
       const uint64_t least = LeastPacksLeft();
@@ -110,6 +111,8 @@ class MixingPacker {
       UpdateDemand();
       Fill();
       patterns.push_back(Emit());
+      bytes += BytesInList(patterns.back());
+      if (!budget_.HoldList(bytes)) return std::nullopt;
       packs += patterns.back().repeats;
     }
     // The last pattern may have more repeats than there had to be packs.
@@ -121,9 +124,14 @@ class MixingPacker {
   std::optional<std::vector<Pattern>> Complete(std::vector<Pattern> patterns, uint64_t packs) {
     if (budget_.cancelled()) return std::nullopt;
     const PackingProblem rest(problem_, std::move(left_));
-    for (Pattern& pattern : PlanByFirstFitDecreasing(rest, options_.vector_level)) {
+    WorkBudget rest_budget = budget_.WithoutBound();
+    for (Pattern& pattern : PlanByFirstFitDecreasing(rest, options_.vector_level, &rest_budget)) {
       packs += pattern.repeats;
       patterns.push_back(std::move(pattern));
+    }
+    if (rest_budget.cancelled()) {
+      budget_.GiveUp();
+      return std::nullopt;
     }
     if (packs >= options_.too_many) return std::nullopt;
     return patterns;

@@ -45,9 +45,18 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
   const PriorityValue largest = function.Of(absl::MakeConstSpan(capacity));
   std::map<PriorityValue, std::vector<OpenPattern>> open;
 
+  // Patterns only become more. Each has a bucket of its own at worst, and grows one entry at a
+  // time.
+  uint64_t bytes = 0;
+  const auto hold = [&](const OpenPattern& pattern) {
+    bytes += 2 * BytesInList(pattern.pattern) + 6 * sizeof(OpenPattern) +
+             2 * sizeof(uint64_t) * pattern.room.capacity();
+    return budget.HoldList(bytes);
+  };
   // Adds one graph of size `row` to every pack of a pattern, and files the pattern.
   const auto add = [&](OpenPattern pattern, uint32_t row) {
     pattern.pattern.entries.push_back({row, 1});
+    bytes += 2 * sizeof(PatternEntry);
     for (size_t k = 0; k < l; ++k) pattern.room[k] -= plan.tuple(row)[k];
     ++pattern.graphs;
     const PriorityValue left = function.Of(absl::MakeConstSpan(pattern.room));
@@ -84,6 +93,7 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
       patterns.erase(found);
       const uint64_t placed = std::min(chosen.pattern.repeats, remaining);
       if (chosen.pattern.repeats > placed) {
+        if (!hold(chosen)) return budget.Refusal();
         OpenPattern rest = chosen;
         rest.pattern.repeats -= placed;
         patterns.push_back(std::move(rest));
@@ -98,6 +108,7 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
       OpenPattern fresh;
       fresh.room = capacity;
       fresh.pattern.repeats = remaining;
+      if (!hold(fresh)) return budget.Refusal();
       add(std::move(fresh), row);
     }
   }

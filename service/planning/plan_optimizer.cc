@@ -37,8 +37,8 @@ class Optimizer {
  public:
   Optimizer(const SizeHistogram& histogram, const Limits& limits, const OptimizerOptions& options)
       : options_(options),
-        budget_(options.steps, options.given_up),
-        unbounded_(UINT64_MAX, options.given_up),
+        budget_(options.steps, options.given_up, options.memory),
+        unbounded_(budget_.WithoutBound()),
         whole_(histogram, limits),
         problem_(WithoutWeightless(whole_)) {
     bound_ = ComputeVolumeBound(histogram, limits);
@@ -57,7 +57,10 @@ class Optimizer {
     return certified;
   }
 
-  bool cancelled() const { return budget_.cancelled() || unbounded_.cancelled(); }
+  bool cancelled() const {
+    return budget_.cancelled() || unbounded_.cancelled() ||
+           (options_.memory != nullptr && options_.memory->refused());
+  }
 
  private:
   // Items of size 0 wherever it matters fit into any pack; all of them join one in the end.
@@ -118,7 +121,7 @@ class Optimizer {
     const bool is_warm =
         warm_start != nullptr && warm_start->num_components == whole_.empty_plan().num_components;
     if (is_warm) StartFrom(*warm_start);
-    if (best_packs_ == bound_.packs) return;
+    if (best_packs_ == bound_.packs || cancelled()) return;
     std::vector<Pattern> by_first_fit =
         PlanByFirstFitDecreasing(problem_, options_.vector_level, &unbounded_);
     if (cancelled()) return;
@@ -180,7 +183,7 @@ class Optimizer {
     generation.vector_level = options_.vector_level;
     // What it leaves is for improvement.
     const uint64_t share = budget_.remaining() - budget_.remaining() / 4;
-    WorkBudget part(share, options_.given_up);
+    WorkBudget part(share, options_.given_up, options_.memory);
     ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool_, generation, part);
     budget_.Spend(share - part.remaining());
     if (result.lower_bound > bound_.packs) {
@@ -197,7 +200,7 @@ class Optimizer {
     improvement.vector_level = options_.vector_level;
     std::vector<Pattern> patterns = best_;
     const uint64_t share = std::min(steps, budget_.remaining());
-    WorkBudget part(share, options_.given_up);
+    WorkBudget part(share, options_.given_up, options_.memory);
     ImprovePlan(problem_, improvement, patterns, part);
     budget_.Spend(share - part.remaining());
     Offer(std::move(patterns),
@@ -208,6 +211,7 @@ class Optimizer {
   void StartFrom(const PackingPlan& earlier) {
     std::vector<uint64_t> left(problem_.counts().begin(), problem_.counts().end());
     std::vector<Pattern> kept;
+    uint64_t bytes = 0;
     for (const Pattern& pattern : earlier.patterns) {
       Pattern now;
       now.repeats = pattern.repeats;
@@ -218,6 +222,8 @@ class Optimizer {
       }
       if (now.repeats == 0) continue;
       for (const auto& [item, copies] : now.entries) left[item] -= copies * now.repeats;
+      bytes += BytesInList(now);
+      if (!unbounded_.HoldList(bytes)) return;
       kept.push_back(std::move(now));
     }
     const PackingProblem rest(problem_, std::move(left));

@@ -17,6 +17,7 @@
 #include "service/planning/limits.h"
 #include "service/planning/lower_bound.h"
 #include "service/planning/plan.h"
+#include "service/planning/plan_memory.h"
 #include "service/planning/vector_level.h"
 #include "service/sizes/size_histogram.h"
 
@@ -48,6 +49,8 @@ struct OptimizerOptions {
   const PackingPlan* warm_start = nullptr;
   // Asked now and then; may be empty.
   std::function<bool()> given_up;
+  // What is asked for patterns; null: there is room for all.
+  PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();
 };
 
@@ -67,7 +70,8 @@ struct CertifiedPlan {
 // is returned. The result depends on the arguments alone, not on the machine or on time; with fewer
 // steps it may have more packs, with none at all it is first-fit decreasing.
 //
-// Errors: CANCELLED if the caller gave up. Requires that each graph fits by itself
+// Errors: CANCELLED if the caller gave up, or `memory` refused. Memory: PlannerBytes(), and what
+// `memory` is asked for. Requires that each graph fits by itself
 // (CheckEachGraphFits). Thread-safe.
 absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,
                                            const OptimizerOptions& options);

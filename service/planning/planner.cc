@@ -50,7 +50,7 @@ std::vector<Priority> PlainPriorities(absl::Span<const size_t> limited) {
 absl::StatusOr<PackingPlan> Run(const SizeHistogram& histogram, const Limits& limits,
                                 const ComparisonOptions& options, PlanOutcome& outcome) {
   const PlanHeuristic& heuristic = outcome.heuristic;
-  WorkBudget budget(options.heuristic_steps, options.optimizer.given_up);
+  WorkBudget budget(options.heuristic_steps, options.optimizer.given_up, options.optimizer.memory);
   switch (heuristic.algorithm) {
     case PlanAlgorithm::kTuplePacking:
       return PlanByTuplePacking(histogram, limits, heuristic.priority, heuristic.placement, budget,

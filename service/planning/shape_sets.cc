@@ -70,6 +70,8 @@ class RoomFiller {
       }
       std::sort(next.entries.begin(), next.entries.end(),
                 [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
+      bytes_ += BytesInList(next);
+      if (!budget_.HoldList(bytes_)) return;
       filled.push_back(std::move(next));
     }
   }
@@ -115,6 +117,7 @@ class RoomFiller {
   const absl::Span<const uint64_t> capacities_;
   std::vector<uint64_t>& left_;
   WorkBudget& budget_;
+  uint64_t bytes_ = 0;  // Of the patterns that were filled.
   // What is left at first, hardest first; its largest share of a capacity; and the smallest size of
   // each component from there on.
   std::vector<uint32_t> order_;
@@ -309,6 +312,7 @@ absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
       for (PatternEntry& entry : pattern.entries) entry.tuple = numbers[entry.tuple];
       filler.Fill(std::move(pattern), result[s].plan.patterns);
     }
+    if (budget.cancelled()) return budget.Refusal();
   }
   MoveToLastShapes(result);
   PH_RETURN_IF_ERROR(CountGraphs(histogram, result));

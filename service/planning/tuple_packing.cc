@@ -101,11 +101,16 @@ class TuplePacker {
     extended.pattern.repeats = repeats;
     from.opened += repeats;
     from.pattern.repeats -= repeats;
+    bytes_ += sizeof(PatternEntry);
     if (from.pattern.repeats == 0) {
       extended.pattern.entries = std::move(from.pattern.entries);
     } else {
       extended.pattern.entries = from.pattern.entries;
+      // Once more, with its room, in a bucket that may have twice the room that it needs.
+      bytes_ += BytesInList(extended.pattern) + 3 * sizeof(OpenPattern) +
+                extended.room.capacity() * sizeof(uint64_t);
     }
+    if (!budget_.HoldList(bytes_)) exhausted_ = true;
     auto& entries = extended.pattern.entries;
     if (!entries.empty() && entries.back().tuple == row) {
       entries.back().copies += copies;
@@ -253,6 +258,7 @@ class TuplePacker {
   std::vector<uint32_t> smallest_;
   bool exhausted_ = false;
   uint64_t num_opened_ = 0;
+  uint64_t bytes_ = 0;  // Of all patterns, at most.
   Buckets open_;
   std::vector<Pattern> closed_;
 };

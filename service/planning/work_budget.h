@@ -8,20 +8,25 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "service/planning/plan_memory.h"
 
 namespace packhouse {
 
 // Counts down the steps (open patterns looked at or moved) that an algorithm may still take: the
 // same input gives the same plan, or the same refusal, on a fast and on a slow machine. Besides,
-// asks now and then whether the caller gave up. Thread-compatible.
+// asks now and then whether the caller gave up, and whether there is memory. Thread-compatible.
 class WorkBudget {
  public:
   // About a second on one core of 2020.
   static constexpr uint64_t kDefaultSteps = 100'000'000;
 
-  // `given_up` may be empty.
-  explicit WorkBudget(uint64_t steps = kDefaultSteps, std::function<bool()> given_up = nullptr)
-      : remaining_(steps), given_up_(std::move(given_up)) {}
+  // `given_up` may be empty; `memory` may be null, else it must outlive the budget.
+  explicit WorkBudget(uint64_t steps = kDefaultSteps, std::function<bool()> given_up = nullptr,
+                      PlanMemory* memory = nullptr)
+      : remaining_(steps), given_up_(std::move(given_up)), memory_(memory) {}
+
+  // Another, for what is done in any case unless the caller gives up.
+  WorkBudget WithoutBound() const { return WorkBudget(UINT64_MAX, given_up_, memory_); }
 
   // Uses up `steps`; false if there were not as many left, or if the caller gave up.
   bool Spend(uint64_t steps = 1) {
@@ -30,15 +35,27 @@ class WorkBudget {
       return false;
     }
     remaining_ -= steps;
+    return Pass(steps);
+  }
+  // The same for work that is not counted: false if the caller gave up.
+  bool Pass(uint64_t steps) {
     until_asked_ -= std::min(steps, until_asked_);
     if (until_asked_ == 0) {
       until_asked_ = kStepsBetweenAsking;
-      if (given_up_ && given_up_()) {
-        cancelled_ = true;
-        remaining_ = 0;
-      }
+      if (given_up_ && given_up_()) GiveUp();
     }
     return !cancelled_;
+  }
+
+  // Before a list of patterns grows to so many bytes, or anything else by so many; false if there
+  // is no room, which counts as given up.
+  bool HoldList(uint64_t bytes) { return memory_ == nullptr || Held(memory_->HoldList(bytes)); }
+  bool HoldMore(uint64_t bytes) { return memory_ == nullptr || Held(memory_->HoldMore(bytes)); }
+
+  // As if the caller had said so.
+  void GiveUp() {
+    cancelled_ = true;
+    remaining_ = 0;
   }
 
   uint64_t remaining() const { return remaining_; }
@@ -53,10 +70,16 @@ class WorkBudget {
  private:
   static constexpr uint64_t kStepsBetweenAsking = uint64_t{1} << 16;
 
+  bool Held(bool held) {
+    if (!held) GiveUp();
+    return held;
+  }
+
   uint64_t remaining_;
   uint64_t until_asked_ = kStepsBetweenAsking;
   bool cancelled_ = false;
   std::function<bool()> given_up_;
+  PlanMemory* memory_;
 };
 
 }  // namespace packhouse

@@ -2,9 +2,11 @@
 
 #include <memory>
 
+#include "service/delivery/making.h"
 #include "service/rpc/observe_handler.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
+#include "service/rpc/wire_memory.h"
 #include "service/rpc/wire_sizes.h"
 #include "service/sizes/status_macros.h"
 
@@ -12,8 +14,14 @@ namespace packhouse::rpc {
 namespace {
 
 absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& request,
-                                             const HistogramStore& histograms, absl::Time now) {
-  PH_ASSIGN_OR_RETURN(const HistogramSnapshot snapshot, histograms.Get(request.histogram(), now));
+                                             const HistogramStore& histograms,
+                                             const CallContext& context, MemoryHold& answer) {
+  PH_ASSIGN_OR_RETURN(const HistogramSnapshot snapshot,
+                      histograms.Get(request.histogram(), context.clock->Now()));
+  const Making making(context.working, nullptr);
+  PH_ASSIGN_OR_RETURN(answer, making.Hold("the histogram as it is sent",
+                                          BytesToWire(snapshot.histogram.num_distinct(),
+                                                      snapshot.schema.num_components())));
   v1::GetHistogramResponse response;
   HistogramToWire(snapshot.histogram, snapshot.schema, *response.mutable_histogram());
   if (snapshot.half_life != absl::InfiniteDuration()) {
@@ -23,7 +31,12 @@ absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& requ
 }
 
 absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest& request,
-                                                 HistogramStore& histograms, absl::Time now) {
+                                                 HistogramStore& histograms,
+                                                 const CallContext& context) {
+  const absl::Time now = context.clock->Now();
+  const Making making(context.working, nullptr);
+  PH_ASSIGN_OR_RETURN(const MemoryHold memory,
+                      making.Hold("addend", BytesOfHistogram(request.addend())));
   PH_ASSIGN_OR_RETURN(const NamedHistogram addend, HistogramFromWire(request.addend()));
   HistogramKey key = {request.histogram(), addend.schema, std::nullopt};
   if (request.has_half_life()) {
@@ -52,21 +65,22 @@ grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* HistogramService::O
 grpc::ServerUnaryReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call,
                                                          const grpc::ByteBuffer* request,
                                                          grpc::ByteBuffer* response) {
+  // Until the answer is written.
+  auto answer = std::make_shared<MemoryHold>();
   return RunUnary<v1::GetHistogramRequest>(context_, Method::kGetHistogram, call, request, response,
-                                           [this](const v1::GetHistogramRequest& parsed) {
-                                             return Get(parsed, *histograms_,
-                                                        context_.clock->Now());
+                                           [this, answer](const v1::GetHistogramRequest& parsed) {
+                                             return Get(parsed, *histograms_, context_, *answer);
                                            });
 }
 
 grpc::ServerUnaryReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call,
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) {
-  return RunUnary<v1::MergeHistogramRequest>(
-      context_, Method::kMergeHistogram, call, request, response,
-      [this](const v1::MergeHistogramRequest& parsed) {
-        return Merge(parsed, *histograms_, context_.clock->Now());
-      });
+  return RunUnary<v1::MergeHistogramRequest>(context_, Method::kMergeHistogram, call, request,
+                                             response,
+                                             [this](const v1::MergeHistogramRequest& parsed) {
+                                               return Merge(parsed, *histograms_, context_);
+                                             });
 }
 
 grpc::ServerUnaryReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call,

@@ -23,10 +23,11 @@ absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetS
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
                                                   EpochRequest epoch, Loader& loader,
-                                                  std::function<void()> wake) {
+                                                  std::function<void()> wake,
+                                                  const std::function<bool()>& given_up) {
   PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch));
   PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
-  return loader.Load(std::move(epoch), std::move(join), max_in_flight, std::move(wake));
+  return loader.Load(std::move(epoch), std::move(join), max_in_flight, std::move(wake), given_up);
 }
 
 absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
@@ -46,9 +47,11 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
 }
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
-                                    const DatasetStore& datasets, Loader& loader) {
+                                    const DatasetStore& datasets, Loader& loader,
+                                    const std::function<bool()>& given_up) {
   PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets));
-  PH_ASSIGN_OR_RETURN(const Loader::Description description, loader.Describe(std::move(epoch)));
+  PH_ASSIGN_OR_RETURN(const Loader::Description description,
+                      loader.Describe(std::move(epoch), given_up));
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
   return response;
@@ -85,15 +88,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackSe
           -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(early_end_.status());
+        const auto given_up = [&sink] { return sink.given_up(); };
         PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(parsed.epoch(), *datasets_));
         if (parsed.has_evaluation()) {
           PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
-          PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps)));
+          PH_ASSIGN_OR_RETURN(auto evaluation,
+                              loader_->Evaluate(epoch, std::move(steps), given_up));
           auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
           return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
                                                     &early_end_);
         }
-        PH_ASSIGN_OR_RETURN(auto session, Join(parsed, std::move(epoch), *loader_, sink.Waker()));
+        PH_ASSIGN_OR_RETURN(auto session,
+                            Join(parsed, std::move(epoch), *loader_, sink.Waker(), given_up));
         auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
         return std::make_unique<LoadSource>(
             context_.clock, std::move(session), std::move(observer),
@@ -117,10 +123,9 @@ grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* c
                                                   grpc::ByteBuffer* response) {
   return PlanningCall<v1::GetEpochRequest, v1::Epoch>::Start(
       context_, *call, Method::kGetEpoch, request, response,
-      [this](const v1::GetEpochRequest& parsed,
-             PlanningTurn& /*turn*/) -> absl::StatusOr<v1::Epoch> {
+      [this](const v1::GetEpochRequest& parsed, PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         if (loader_ == nullptr) return NoDataFolder();
-        return Described(parsed, *datasets_, *loader_);
+        return Described(parsed, *datasets_, *loader_, [&turn] { return turn.GivenUp(); });
       });
 }
 

@@ -20,8 +20,9 @@ struct MemoryShares {
   // What a client may send of a stream that nobody reads. With gRPC's own default, which grows with
   // the speed of the connection, a stream whose client does not read takes ten times as much.
   int receive_window_bytes = 0;
-  // What the server works with: requests that are parsed and not answered, plans, epochs, named
-  // histograms: a quarter (admission/memory_budget.h).
+  // What work is done with and on: requests that are parsed and not answered, plans and epochs
+  // while they are made and as long as they are there, named histograms: a quarter
+  // (admission/memory_budget.h).
   uint64_t working_bytes = 0;
 };
 

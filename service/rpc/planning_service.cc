@@ -5,10 +5,13 @@
 #include <utility>
 #include <vector>
 
+#include "service/delivery/making.h"
+#include "service/delivery/planning_room.h"
 #include "service/planning/limit_tuner.h"
 #include "service/planning/planner.h"
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
+#include "service/rpc/wire_memory.h"
 #include "service/rpc/wire_planning.h"
 #include "service/rpc/wire_sizes.h"
 #include "service/rpc/wire_tuning.h"
@@ -17,18 +20,22 @@
 namespace packhouse::rpc {
 namespace {
 
-// Of a PlanRequest or a TuneRequest.
+// Of a PlanRequest or a TuneRequest. What it takes is in `memory`.
 template <typename Request>
 absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramStore& histograms,
-                                        absl::Time now) {
+                                        absl::Time now, const Making& making, MemoryHold& memory) {
   switch (request.source_case()) {
-    case Request::kHistogram:
+    case Request::kHistogram: {
       PH_RETURN_IF_ERROR(CheckPlannedSizes(request.histogram().counts().size() / sizeof(uint64_t)));
+      PH_ASSIGN_OR_RETURN(memory, making.Hold("the histogram of the request",
+                                              BytesOfHistogram(request.histogram())));
       return HistogramFromWire(request.histogram());
+    }
     case Request::kHistogramName: {
       PH_ASSIGN_OR_RETURN(HistogramSnapshot snapshot,
                           histograms.Get(request.histogram_name(), now));
       PH_RETURN_IF_ERROR(CheckPlannedSizes(snapshot.histogram.num_distinct()));
+      memory = std::move(snapshot.memory);
       return NamedHistogram{std::move(snapshot.schema), std::move(snapshot.histogram)};
     }
     case Request::SOURCE_NOT_SET:
@@ -40,9 +47,18 @@ absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramS
 absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
                                           const HistogramStore& histograms,
                                           uint64_t max_graphs_per_batch, const CallContext& context,
-                                          PlanningTurn& turn) {
+                                          PlanningTurn& turn, MemoryHold& answer) {
   const absl::Time started = context.clock->Now();
-  PH_ASSIGN_OR_RETURN(const NamedHistogram source, SourceOf(request, histograms, started));
+  const Making making(context.working, [&turn] { return turn.GivenUp(); });
+  MemoryHold memory;
+  PH_ASSIGN_OR_RETURN(const NamedHistogram source,
+                      SourceOf(request, histograms, started, making, memory));
+  PlanningRoom room(making, source.histogram.num_distinct(), source.schema.num_components());
+  PH_RETURN_IF_ERROR(room.HoldPlans());
+  MemoryHold warm_start;
+  if (request.has_warm_start()) {
+    PH_ASSIGN_OR_RETURN(warm_start, making.Hold("warm_start", BytesOfPlan(request.warm_start())));
+  }
   PH_ASSIGN_OR_RETURN(const PlanTask task, PlanTaskFromWire(request, source, max_graphs_per_batch));
   PH_RETURN_IF_ERROR(
       CheckEachGraphFits(source.histogram, task.limits, source.schema, task.capacities));
@@ -50,14 +66,16 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
   std::vector<absl::Duration> elapsed(task.heuristics.size());
   absl::Time run_started = started;
   ComparisonOptions options = task.options();
-  options.optimizer.given_up = [&turn] { return turn.GivenUp(); };
+  options.optimizer.given_up = making.given_up();
+  options.optimizer.memory = room.memory();
   options.finished = [&](size_t i) {
     const absl::Time now = context.clock->Now();
     elapsed[i] = now - std::exchange(run_started, now);
   };
-  PH_ASSIGN_OR_RETURN(
-      PlanComparison comparison,
-      ComparePlans(source.histogram, task.limits, source.schema, task.heuristics, options));
+  absl::StatusOr<PlanComparison> compared =
+      ComparePlans(source.histogram, task.limits, source.schema, task.heuristics, options);
+  if (!compared.ok()) return room.Reason(compared.status());
+  PlanComparison& comparison = *compared;
   for (PlanOutcome& outcome : comparison.outcomes) {
     if (outcome.finished) LayOutEfficiencies(task.capacities, outcome.quality.components);
   }
@@ -67,7 +85,11 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
     SummaryToWire(comparison.outcomes[i], source.schema, elapsed[i], *response.add_summaries());
   }
   *response.mutable_best() = response.summaries(static_cast<int>(comparison.best));
-  if (!request.summaries_only()) PlanToWire(comparison.best_plan, *response.mutable_plan());
+  if (!request.summaries_only()) {
+    PH_ASSIGN_OR_RETURN(answer,
+                        making.Hold("the plan as it is sent", BytesToWire(comparison.best_plan)));
+    PlanToWire(comparison.best_plan, *response.mutable_plan());
+  }
   context.observer->OnPlanned(context.clock->Now() - started,
                               comparison.outcomes[comparison.best].quality.gap);
   return response;
@@ -75,20 +97,26 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
     const v1::TuneRequest& request, const HistogramStore& histograms, uint64_t max_graphs_per_batch,
-    absl::Time now, ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
-  PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now));
+    absl::Time now, MemoryBudget* working, ByteQuota* quota,
+    ProgressSink<v1::TuneResponse>& sink) {
+  const Making making(working, [&sink] { return sink.given_up(); });
+  MemoryHold memory;
+  PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now, making, memory));
+  PlanningRoom room(making, source.histogram.num_distinct(), source.schema.num_components());
+  PH_RETURN_IF_ERROR(room.HoldTuning());
   PH_ASSIGN_OR_RETURN(const DeviceProfile profile,
                       PaddedProfileFromWire(request, source.schema, max_graphs_per_batch));
   PH_ASSIGN_OR_RETURN(TuneOptions options, TuneOptionsFromWire(request));
-  options.given_up = [&sink] { return sink.given_up(); };
+  options.given_up = making.given_up();
+  options.memory = room.memory();
   options.progress = [&](const TuneProgress& progress) {
     v1::TuneResponse response;
     TuneProgressToWire(progress, source.schema, *response.mutable_progress());
     sink.Report(response);
   };
-  PH_ASSIGN_OR_RETURN(TuneResult result,
-                      TuneLimits(source.histogram, profile, source.schema, options));
-  return TuneAnswers::Create(std::move(result), std::move(source.schema), quota);
+  absl::StatusOr<TuneResult> result = TuneLimits(source.histogram, profile, source.schema, options);
+  if (!result.ok()) return room.Reason(result.status());
+  return TuneAnswers::Create(*std::move(result), std::move(source.schema), quota);
 }
 
 }  // namespace
@@ -96,10 +124,12 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
 grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* call,
                                                 const grpc::ByteBuffer* request,
                                                 grpc::ByteBuffer* response) {
+  // Until the answer is sent.
+  auto answer = std::make_shared<MemoryHold>();
   return PlanningCall<v1::PlanRequest, v1::PlanResponse>::Start(
       context_, *call, Method::kPlan, request, response,
-      [this](const v1::PlanRequest& parsed, PlanningTurn& turn) {
-        return MakePlan(parsed, *histograms_, max_graphs_per_batch_, context_, turn);
+      [this, answer](const v1::PlanRequest& parsed, PlanningTurn& turn) {
+        return MakePlan(parsed, *histograms_, max_graphs_per_batch_, context_, turn, *answer);
       });
 }
 
@@ -109,7 +139,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(grpc::Callback
       context_, *call, Method::kTune, request,
       [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
         return FindLimits(parsed, *histograms_, max_graphs_per_batch_, context_.clock->Now(),
-                          quota_, sink);
+                          context_.working, quota_, sink);
       });
 }
 

@@ -61,17 +61,17 @@ SessionId FirstSession(const Clock& clock) {
 
 Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
-               DatasetStore* datasets, std::unique_ptr<EpochCatalog> catalog,
-               std::unique_ptr<Loader> loader)
+               DatasetStore* datasets, std::unique_ptr<MemoryBudget> working,
+               std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader)
     : clock_(clock),
+      working_(std::move(working)),
       gate_(options.admission),
-      histograms_(options.histograms),
+      histograms_(options.histograms, working_.get()),
       stream_pool_(clock, options.stream_threads),
       call_pool_(clock, options.call_threads),
       planning_pool_(clock, options.plan_threads),
       append_pool_(clock, options.append_threads),
       unsent_(shares.unsent_bytes),
-      working_(shares.working_bytes),
       context_({clock,
                 &stream_pool_,
                 &call_pool_,
@@ -83,7 +83,7 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                 &unsent_,
                 &identity_,
                 {},
-                &working_}),
+                working_.get()}),
       quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
@@ -109,18 +109,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
       const MemoryShares shares,
       DivideMemory(options.memory_budget, static_cast<size_t>(options.max_message_bytes),
                    options.admission.max_streams));
+  auto working = std::make_unique<MemoryBudget>(shares.working_bytes);
   std::unique_ptr<EpochCatalog> catalog;
   std::unique_ptr<Loader> loader;
   if (datasets != nullptr && ledger != nullptr) {
     const StreamBounds bounds = StreamBoundsOf(options, nullptr);
     catalog = std::make_unique<EpochCatalog>(
-        datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes, &WireFraming()});
+        datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes, &WireFraming()},
+        working.get());
     PH_ASSIGN_OR_RETURN(loader,
                         Loader::Open(catalog.get(), ledger, options.loader, FirstSession(*clock)));
   }
-  auto server =
-      std::unique_ptr<Server>(new Server(options, shares, clock, rpc_observer, pack_observers,
-                                         datasets, std::move(catalog), std::move(loader)));
+  auto server = std::unique_ptr<Server>(new Server(options, shares, clock, rpc_observer,
+                                                   pack_observers, datasets, std::move(working),
+                                                   std::move(catalog), std::move(loader)));
 
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;

@@ -127,7 +127,11 @@ class Server {
   bool is_draining() const { return is_draining_; }
 
   // What calls hold now of the budget, but for requests that are not received in full.
-  uint64_t held_bytes() const { return quota_.held() + unsent_.taken() + working_.held(); }
+  uint64_t held_bytes() const { return quota_.held() + unsent_.taken() + working_->held(); }
+
+  // Bytes of the working share of the budget (memory_shares.h) that are held, and how many may be.
+  uint64_t working_bytes() const { return working_->held(); }
+  uint64_t max_working_bytes() const { return working_->bound(); }
 
   // Empty without a ledger.
   DeliverySnapshot delivery() const {
@@ -141,10 +145,13 @@ class Server {
 
   Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
          RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
-         std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader);
+         std::unique_ptr<MemoryBudget> working, std::unique_ptr<EpochCatalog> catalog,
+         std::unique_ptr<Loader> loader);
 
   Clock* const clock_;
   std::atomic<bool> is_draining_ = false;
+  // What plans, epochs and histograms are reserved from: outlives them.
+  const std::unique_ptr<MemoryBudget> working_;
   Gate gate_;
   HistogramStore histograms_;
   WorkerPool stream_pool_;
@@ -153,7 +160,6 @@ class Server {
   WorkerPool append_pool_;
   UnsentBudget unsent_;
   const PeerAddressIdentity identity_;
-  MemoryBudget working_;
   const CallContext context_;
   ByteQuota quota_;
   PackingService packing_;

@@ -41,6 +41,11 @@ class DecayingHistogram {
 
   size_t num_components() const { return index_.num_components(); }
   size_t num_distinct() const { return weights_.size(); }
+  // What it takes, and at most what one of so many distinct tuples takes while it grows to them.
+  uint64_t bytes() const { return index_.bytes() + sizeof(double) * weights_.capacity(); }
+  static uint64_t BytesFor(uint64_t num_distinct, size_t num_components) {
+    return TupleIndex::BytesFor(num_distinct, num_components) + 3 * sizeof(double) * num_distinct;
+  }
   bool Contains(absl::Span<const uint32_t> tuple) const { return index_.Find(tuple).has_value(); }
   absl::Duration half_life() const { return half_life_; }
   // Decayed number of graphs, rounded.

@@ -176,6 +176,21 @@ absl::Status SizeHistogram::Subtract(const SizeHistogram& other) {
   return absl::OkStatus();
 }
 
+uint64_t SizeHistogram::bytes() const {
+  uint64_t values = 0;
+  for (const auto& tuples_with : tuples_with_) values += tuples_with.size();
+  return index_.bytes() + sizeof(uint64_t) * counts_.capacity() + kBytesOfValue * values +
+         BytesFor(0, num_components());
+}
+
+uint64_t SizeHistogram::BytesFor(uint64_t num_distinct, size_t num_components) {
+  // A node of tuples_with_ takes 256 bytes at most, however few entries it has.
+  const uint64_t of_components =
+      num_components * (sizeof(uint64_t) + sizeof(absl::btree_map<uint32_t, uint32_t>) + 256);
+  return TupleIndex::BytesFor(num_distinct, num_components) + 3 * sizeof(uint64_t) * num_distinct +
+         kBytesOfValue * num_components * num_distinct + of_components;
+}
+
 uint64_t SizeHistogram::CountOf(absl::Span<const uint32_t> tuple) const {
   const std::optional<uint32_t> row = index_.Find(tuple);
   return row ? counts_[*row] : 0;

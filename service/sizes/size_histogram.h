@@ -59,6 +59,9 @@ class SizeHistogram {
   uint64_t num_graphs() const { return num_graphs_; }
   // Number of tuples with a count above 0.
   size_t num_distinct() const { return index_.num_rows(); }
+  // What it takes, and at most what one of so many distinct tuples takes while it grows to them.
+  uint64_t bytes() const;
+  static uint64_t BytesFor(uint64_t num_distinct, size_t num_components);
   // Sum of component k over all graphs.
   uint64_t total(size_t k) const { return totals_[k]; }
   // Largest count in component k; 0 if the histogram is empty.
@@ -82,6 +85,9 @@ class SizeHistogram {
 
  private:
   absl::Status CheckRoom(absl::Span<const uint64_t> added_totals, uint64_t added_graphs) const;
+  // Of an entry of tuples_with_: nodes are half full at least.
+  static constexpr uint64_t kBytesOfValue = 3 * 2 * sizeof(uint32_t);
+
   void AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count);
   void RemoveUnchecked(uint32_t row, uint64_t count);
   // Makes counts of 0 for rows that the index has now and counts_ not yet.

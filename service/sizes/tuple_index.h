@@ -24,6 +24,12 @@ class TupleIndex {
 
   size_t num_components() const { return num_components_; }
   size_t num_rows() const { return num_rows_; }
+  // What it takes, and at most what one of so many tuples takes while it grows to them: lists have
+  // up to twice the room that they need, and exist twice for a moment.
+  uint64_t bytes() const { return sizeof(uint32_t) * (tuples_.capacity() + slots_.capacity()); }
+  static uint64_t BytesFor(uint64_t num_tuples, size_t num_components) {
+    return sizeof(uint32_t) * (3 * num_tuples * num_components + 6 * (num_tuples + kBlock));
+  }
   absl::Span<const uint32_t> tuple(size_t row) const {
     return absl::MakeConstSpan(tuples_).subspan(row * num_components_, num_components_);
   }

@@ -1,6 +1,7 @@
 // LoaderService over the real server, store and ledger.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <optional>
 #include <set>
@@ -581,6 +582,42 @@ TEST_P(LoaderServiceTest, WithoutAFolderForDataThereAreNoEpochs) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("data")));
   EXPECT_THAT(GetEpoch(Spec()), StatusIs(absl::StatusCode::kFailedPrecondition, _));
   EXPECT_THAT(DeleteJob("job"), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+}
+
+// A request of some 56 bytes that would take 17 GB.
+TEST_P(LoaderServiceTest, ADrawThatDoesNotFitIntoMemoryIsRefused) {
+  Start();
+  v1::EpochSpec spec = Spec();
+  spec.mutable_sampling()->set_with_replacement(true);
+  spec.mutable_sampling()->set_num_graphs(UINT32_MAX);
+  const auto refused = StatusIs(
+      absl::StatusCode::kResourceExhausted,
+      testing::AllOf(HasSubstr("--memory-budget: sampling: num_graphs 4294967295 of 17179869180"),
+                     HasSubstr(absl::StrCat("at most ", server_->max_working_bytes()))));
+  EXPECT_THAT(GetEpoch(spec), refused);
+  v1::LoadRequest request = Dynamic("worker");
+  *request.mutable_epoch() = spec;
+  EXPECT_THAT(LoadCall(*stub_, request).Open(), refused);
+  EXPECT_LE(server_->working_bytes(), server_->max_working_bytes() / 8);
+  EXPECT_THAT(GetEpoch(Spec()), IsOk());
+}
+
+// Whoever asks for an epoch with a deadline is not planned for beyond it.
+TEST_P(LoaderServiceTest, AnEpochThatNobodyWaitsForIsGivenUp) {
+  ServerOptions options;
+  options.memory_budget = uint64_t{64} << 30;
+  Start(60, options);
+  v1::GetEpochRequest request;
+  *request.mutable_epoch() = Spec();
+  request.mutable_epoch()->mutable_sampling()->set_with_replacement(true);
+  // Minutes of work.
+  request.mutable_epoch()->mutable_sampling()->set_num_graphs(uint64_t{1} << 30);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
+  v1::Epoch response;
+  EXPECT_THAT(ToAbsl(stub_->GetEpoch(&context, request, &response)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, _));
+  observer_.AwaitFinished(Method::kGetEpoch, absl::StatusCode::kCancelled);
 }
 
 }  // namespace

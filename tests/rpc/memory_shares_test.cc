@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-TEST(MemorySharesTest, SharesAddUpToTheBudgetAtMost) {
+TEST(MemorySharesTest, SharesAddUpToNoMoreThanTheBudget) {
   for (const uint64_t budget :
        {512 * kMiB, 513 * kMiB, uint64_t{4} << 30, (uint64_t{1} << 44) - 1}) {
     SCOPED_TRACE(testing::Message() << "budget=" << budget);
@@ -23,6 +23,7 @@ TEST(MemorySharesTest, SharesAddUpToTheBudgetAtMost) {
     // A whole message fits into each, beside another.
     EXPECT_GE(shares->unsent_bytes, 2 * 64 * kMiB);
     EXPECT_GE(shares->received_bytes, 2 * 64 * kMiB);
+    EXPECT_GE(shares->pending_bytes, 2 * 64 * kMiB);
     EXPECT_GE(shares->working_bytes, 2 * 64 * kMiB);
   }
 }
