@@ -1,33 +1,38 @@
 // packhoused: wiring, signals, the order of shutdown.
 #include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "service/admission/limited_log.h"
 #include "service/admission/memory_return.h"
 #include "service/datasets/lmdb_dataset_store.h"
 #include "service/datasets/lmdb_record_log.h"
-#include "service/metrics/http_endpoint.h"
+#include "service/datasets/store_watch.h"
+#include "service/http/watching_pages.h"
 #include "service/metrics/metrics.h"
 #include "service/options.h"
 #include "service/rpc/clock.h"
+#include "service/rpc/library_logs.h"
 #include "service/rpc/server.h"
+#include "service/rpc/store_prober.h"
 #include "service/rpc/tcp_congestion.h"
+#include "service/signals.h"
+#include "service/sizes/status_macros.h"
+#include "service/spdlog_log.h"
 #include "service/version.h"
-#include "spdlog/sinks/stdout_sinks.h"
-#include "spdlog/spdlog.h"
 
 namespace packhouse {
 namespace {
@@ -56,136 +61,185 @@ MemoryReturn::Reading ReadProcess(const rpc::Server& server) {
 }
 
 // Gives memory back when it is idle, on a thread of its own until the process ends.
-void StartMemoryReturn(const rpc::Server* server) {
-  std::thread([server] {
+void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
+  std::thread([server, log] {
     MemoryReturn memory([server] { return ReadProcess(*server); }, [] { malloc_trim(0); });
     for (;;) {
       absl::SleepFor(MemoryReturn::kInterval);
       const absl::Time start = absl::Now();
       if (const auto bytes = memory.Tick(start)) {
-        spdlog::debug(R"("event":"memory given back","bytes":{},"milliseconds":{:.1f})", *bytes,
-                      absl::ToDoubleMilliseconds(absl::Now() - start));
+        log->Log(LogLevel::kDebug, "memory given back",
+                 {{"bytes", *bytes}, {"ms", absl::Now() - start}});
       }
     }
   }).detach();
 }
 
-// One JSON object a line, to stderr.
-void StartLog(const std::string& level) {
-  auto logger = spdlog::stderr_logger_mt("packhouse");
-  logger->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
-  logger->set_level(spdlog::level::from_str(level));
-  spdlog::set_default_logger(logger);
+// For whoever reads the log to take the last lines.
+constexpr absl::Duration kLastLines = absl::Seconds(1);
+// Between two reports of what the log has left out.
+constexpr absl::Duration kReportInterval = absl::Seconds(10);
+
+// A store, and those who look after it. Without --data-dir there is none.
+template <typename Store>
+struct Kept {
+  std::unique_ptr<StoreWatch> watch;
+  std::unique_ptr<Store> store;
+  std::unique_ptr<rpc::StoreProber> prober;
+
+  // Of a store that is only read, nothing else is expected.
+  std::string why_not_ready() const {
+    if (store == nullptr || store->is_read_only()) return "";
+    const absl::Status failure = watch->failure();
+    return failure.ok() ? "" : absl::StrCat("commits fail: ", failure.message());
+  }
+};
+
+template <typename Store>
+absl::StatusOr<Kept<Store>> Open(const char* name, typename Store::Options options,
+                                 CommitObserver* observer, LimitedLog& log) {
+  Kept<Store> kept;
+  kept.watch = std::make_unique<StoreWatch>(name, observer, &log);
+  options.observer = kept.watch.get();
+  auto store = Store::Open(options);
+  if (!store.ok()) {
+    return absl::Status(store.status().code(),
+                        absl::StrCat("--data-dir: ", store.status().message()));
+  }
+  kept.store = *std::move(store);
+  kept.prober = std::make_unique<rpc::StoreProber>(
+      [watch = kept.watch.get(), tried = kept.store.get()] {
+        return !tried->is_read_only() && !watch->failure().ok();
+      },
+      // What comes of it, the watch is told.
+      [watch = kept.watch.get(), tried = kept.store.get()] {
+        tried->TryCommit(watch->failed_bytes()).IgnoreError();
+      });
+  return kept;
 }
 
-int Fail(const absl::Status& status) {
-  std::fprintf(stderr, "packhoused: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
-
-// Null without --data-dir.
-absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> OpenDatasets(const Options& options,
-                                                               metrics::Metrics& metrics) {
-  if (options.data_dir.empty()) return nullptr;
+absl::StatusOr<Kept<LmdbDatasetStore>> OpenDatasets(const Options& options,
+                                                    metrics::Metrics& metrics, LimitedLog& log) {
+  if (options.data_dir.empty()) return Kept<LmdbDatasetStore>();
   LmdbDatasetStore::Options store;
   store.folder = options.data_dir + "/datasets";
   store.max_bytes = options.max_store_bytes;
-  store.observer = metrics.AddStore("datasets", store.max_bytes);
-  auto datasets = LmdbDatasetStore::Open(store);
-  if (!datasets.ok()) {
-    return absl::Status(datasets.status().code(),
-                        absl::StrCat("--data-dir: ", datasets.status().message()));
+  auto kept =
+      Open<LmdbDatasetStore>("datasets", store, metrics.AddStore("datasets", store.max_bytes), log);
+  if (kept.ok() && kept->store->is_read_only()) {
+    log.Log("read-only", LogLevel::kWarning, "data sets are read-only", {{"folder", store.folder}});
   }
-  if ((*datasets)->is_read_only()) {
-    spdlog::warn(R"("event":"data sets are read-only","folder":"{}")", store.folder);
-  }
-  return datasets;
+  return kept;
 }
 
-// Null without --data-dir.
-absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLedger(const Options& options,
-                                                          metrics::Metrics& metrics) {
-  if (options.data_dir.empty()) return nullptr;
-  LmdbRecordLog::Options log;
-  log.folder = options.data_dir + "/delivery";
-  log.observer = metrics.AddStore("delivery", log.max_bytes);
-  auto ledger = LmdbRecordLog::Open(log);
-  if (!ledger.ok()) {
-    return absl::Status(ledger.status().code(),
-                        absl::StrCat("--data-dir: ", ledger.status().message()));
-  }
-  return ledger;
+absl::StatusOr<Kept<LmdbRecordLog>> OpenLedger(const Options& options, metrics::Metrics& metrics,
+                                               LimitedLog& log) {
+  if (options.data_dir.empty()) return Kept<LmdbRecordLog>();
+  LmdbRecordLog::Options ledger;
+  ledger.folder = options.data_dir + "/delivery";
+  return Open<LmdbRecordLog>("delivery", ledger, metrics.AddStore("delivery", ledger.max_bytes),
+                             log);
 }
 
-int Run(const Options& options, const sigset_t& signals) {
+// Returns only if the service could not start, and why.
+absl::Status Run(const Options& options, rpc::Clock& clock, LimitedLog& limited_log,
+                 LimitedLog& deletions, SpdlogLog& log) {
   metrics::Metrics metrics(kVersion);
-  rpc::SystemClock clock;
-  auto datasets = OpenDatasets(options, metrics);
-  if (!datasets.ok()) return Fail(datasets.status());
-  auto ledger = OpenLedger(options, metrics);
-  if (!ledger.ok()) return Fail(ledger.status());
-  auto server = rpc::Server::Start(options.server, &clock, &metrics, &metrics, datasets->get(),
-                                   ledger->get());
-  if (!server.ok()) return Fail(server.status());
+  // While it starts, what the libraries complain of is told by the one error it ends with.
+  rpc::RouteLibraryLogs(&limited_log, LogLevel::kDebug);
+  PH_ASSIGN_OR_RETURN(const auto datasets, OpenDatasets(options, metrics, limited_log));
+  PH_ASSIGN_OR_RETURN(const auto ledger, OpenLedger(options, metrics, limited_log));
+  rpc::ServerOptions server_options = options.server;
+  server_options.log = {&limited_log, &deletions};
+  PH_ASSIGN_OR_RETURN(const auto server,
+                      rpc::Server::Start(server_options, &clock, &metrics, &metrics,
+                                         datasets.store.get(), ledger.store.get()));
   if (!options.tcp_congestion.empty()) {
-    const absl::Status set = rpc::SetTcpCongestion((*server)->address(), options.tcp_congestion);
+    const absl::Status set = rpc::SetTcpCongestion(server->address(), options.tcp_congestion);
     if (!set.ok()) {
-      return Fail(absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message())));
+      return absl::Status(set.code(), absl::StrCat("--tcp-congestion: ", set.message()));
     }
   }
-  StartMemoryReturn(server->get());
-  metrics.SetDelivery([&server] { return (*server)->delivery(); });
+  StartMemoryReturn(server.get(), &log);
+  metrics.SetDelivery([&server] { return server->delivery(); });
 
-  std::unique_ptr<metrics::HttpEndpoint> http;
+  std::unique_ptr<http::HttpServer> http;
   if (!options.http_address.empty()) {
-    auto started = metrics::HttpEndpoint::Start(options.http_address,
-                                                {[&metrics] { return metrics.Exposition(); },
-                                                 [&server] { return !(*server)->is_draining(); }});
-    if (!started.ok()) return Fail(started.status());
-    http = *std::move(started);
+    http::Watched watched;
+    watched.exposition = [&metrics] { return metrics.Exposition(); };
+    watched.why_not_healthy = [&ledger]() -> std::string {
+      return ledger.store == nullptr ? "" : std::string(ledger.store->failure().message());
+    };
+    watched.why_not_ready = [&server, &datasets, &ledger]() -> std::string {
+      if (server->is_draining()) return "draining";
+      const std::string why_not = datasets.why_not_ready();
+      return why_not.empty() ? ledger.why_not_ready() : why_not;
+    };
+    PH_ASSIGN_OR_RETURN(http, http::HttpServer::Start(options.http_address,
+                                                      http::WatchingPages(std::move(watched))));
   }
+  rpc::RouteLibraryLogs(&limited_log);
   const std::string http_address = http == nullptr ? "-" : http->address();
-  std::printf("listening grpc=%s http=%s\n", (*server)->address().c_str(), http_address.c_str());
+  std::printf("listening grpc=%s http=%s\n", server->address().c_str(), http_address.c_str());
   std::fflush(stdout);
-  spdlog::info(R"("event":"listening","grpc":"{}","http":"{}","version":"{}")",
-               (*server)->address(), http_address, kVersion);
+  log.Log(LogLevel::kInfo, "listening",
+          {{"grpc", server->address()}, {"http", http_address}, {"version", kVersion}});
 
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info(R"("event":"draining","signal":{},"timeout":"{}")", signal,
-               absl::FormatDuration(options.drain_timeout));
-  // A second signal ends the process at once, whatever is still open.
-  std::thread([signals] {
-    int second = 0;
-    sigwait(&signals, &second);
-    spdlog::warn(R"("event":"ended at once","signal":{})", second);
+  const Signals signals(&limited_log);
+  const auto report = [&limited_log, &deletions] {
+    limited_log.LogSuppressed();
+    deletions.LogSuppressed();
+  };
+  const int signal = signals.AwaitDrain(kReportInterval, report);
+  log.Log(LogLevel::kInfo, "draining",
+          {{"signal", Signals::NameOf(signal)},
+           {"lame_duck_ms", options.lame_duck},
+           {"timeout_ms", options.drain_timeout}});
+  std::thread([&signals, &log] {
+    const int second = signals.AwaitEnd();
+    log.Log(LogLevel::kWarning, "ended at once", {{"signal", Signals::NameOf(second)}});
+    log.Close(kLastLines);
     std::_Exit(128 + second);
   }).detach();
-  (*server)->Drain({options.lame_duck, options.drain_timeout});
-  spdlog::info(R"("event":"drained")");
-  spdlog::shutdown();
-  // All calls have ended, and what they were answered is on the disk; stopping the HTTP server in
-  // good order would wait up to two seconds for its next poll.
+  server->Drain({options.lame_duck, options.drain_timeout});
+  report();
+  log.Log(LogLevel::kInfo, "drained", {});
+  log.Close(kLastLines);
+  // All calls have ended, and what they were answered is on the disk. Whoever logs from now on is
+  // another library's thread.
   std::_Exit(0);
+}
+
+// One line in the log's form, whatever it is that cannot start, and whatever --log-level is.
+int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
+  SpdlogLog log("error");
+  log.Log(LogLevel::kError, event, {LogField::Message(status.message())});
+  log.Close(kLastLines);
+  std::_Exit(exit_code);
 }
 
 }  // namespace
 }  // namespace packhouse
 
 int main(int argc, char** argv) {
+  packhouse::Signals::Block();
   const auto parsed = packhouse::ParseOptions(argc, argv);
   if (const int* exit_code = std::get_if<int>(&parsed)) return *exit_code;
+  if (const auto* refused = std::get_if<absl::Status>(&parsed)) {
+    return packhouse::Fail("bad flag", *refused, 2);
+  }
   const auto& options = std::get<packhouse::Options>(parsed);
 
   packhouse::TuneAllocator();
-  packhouse::StartLog(options.log_level);
   // Debian's abseil checks lock order at every lock, in release builds too.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // Before any thread, so that all inherit it: signals are waited for, not handled.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return packhouse::Run(options, signals);
+  // These outlive whatever the libraries' threads do.
+  packhouse::SpdlogLog log(options.log_level);
+  packhouse::rpc::SystemClock clock;
+  const auto now = [&clock] { return clock.Now(); };
+  packhouse::LimitedLog limited_log(&log, now);
+  packhouse::LimitedLog deletions(&log, now, packhouse::rpc::BoundsOfDeletions());
+  const absl::Status refused = packhouse::Run(options, clock, limited_log, deletions, log);
+  log.Close(packhouse::kLastLines);
+  return packhouse::Fail("cannot start", refused, 1);
 }

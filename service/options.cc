@@ -8,7 +8,10 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "service/http/host_port.h"
 #include "service/version.h"
 
 namespace packhouse {
@@ -29,9 +32,29 @@ std::function<std::string(const std::string&)> DurationFrom(absl::Duration least
   };
 }
 
+std::string IsGrpcAddress(const std::string& address) {
+  constexpr absl::string_view kUnix = "unix:";
+  if (absl::StartsWith(address, kUnix)) {
+    return address.size() > kUnix.size() ? "" : absl::StrCat("'", address, "' has no path");
+  }
+  const auto parsed = http::ParseHostPort(address);
+  return parsed.ok()
+             ? ""
+             : absl::StrCat("'", address,
+                            "' is neither host:port nor unix:/path: ", parsed.status().message());
+}
+
+std::string IsHttpAddress(const std::string& address) {
+  if (address.empty()) return "";
+  const auto parsed = http::ParseHostPort(address);
+  return parsed.ok()
+             ? ""
+             : absl::StrCat("'", address, "' is not host:port: ", parsed.status().message());
+}
+
 }  // namespace
 
-std::variant<Options, int> ParseOptions(int argc, char** argv) {
+std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   Options options;
   rpc::ServerOptions& server = options.server;
   server.address = "0.0.0.0:50051";
@@ -50,9 +73,11 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
   app.set_version_flag("--version", kVersion);
   app.option_defaults()->always_capture_default();
-  app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path");
+  app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path")
+      ->check(IsGrpcAddress);
   app.add_option("--http-listen", options.http_address,
-                 "/metrics, /healthz, /readyz: host:port; \"\" for none");
+                 "/metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
+      ->check(IsHttpAddress);
   app.add_option(
       "--tcp-congestion", options.tcp_congestion,
       "TCP congestion control of gRPC's connections, e.g. reno or cubic where the system "
@@ -140,7 +165,10 @@ std::variant<Options, int> ParseOptions(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    // --help and --version are such errors, too, and print.
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return absl::InvalidArgumentError(
+        absl::StrCat(error.what(), "; packhoused --help lists the flags"));
   }
   // Checked above.
   (void)absl::ParseDuration(lame_duck, &options.lame_duck);

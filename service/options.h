@@ -6,6 +6,7 @@
 #include <string>
 #include <variant>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "service/rpc/server.h"
 
@@ -23,9 +24,9 @@ struct Options {
   std::string log_level = "info";
 };
 
-// The options, or the exit code to end with after --help, --version or a bad flag (whose message,
-// with the flag, the value and the bound, has been printed).
-std::variant<Options, int> ParseOptions(int argc, char** argv);
+// The options; or the exit code to end with after --help or --version, which have been printed; or
+// INVALID_ARGUMENT naming the flag, the value and the bound.
+std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv);
 
 }  // namespace packhouse
 

@@ -38,8 +38,9 @@ void LimitedLog::ForgetQuiet(absl::Time now) {
   });
 }
 
-void LimitedLog::Log(absl::string_view key, absl::Time now, LogLevel level, absl::string_view event,
+void LimitedLog::Log(absl::string_view key, LogLevel level, absl::string_view event,
                      absl::Span<const LogField> fields) {
+  const absl::Time now = now_();
   uint64_t suppressed = 0;
   {
     absl::MutexLock lock(&mutex_);
@@ -63,7 +64,8 @@ void LimitedLog::Log(absl::string_view key, absl::Time now, LogLevel level, absl
   log_->Log(level, event, more);
 }
 
-void LimitedLog::LogSuppressed(absl::Time now) {
+void LimitedLog::LogSuppressed() {
+  const absl::Time now = now_();
   std::vector<std::pair<std::string, uint64_t>> suppressed;
   {
     absl::MutexLock lock(&mutex_);

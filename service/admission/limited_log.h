@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -34,20 +36,21 @@ class LimitedLog {
     size_t max_named = 8;
   };
 
-  explicit LimitedLog(EventLog* log) : LimitedLog(log, Bounds()) {}
-  // `log` must outlive it.
-  LimitedLog(EventLog* log, const Bounds& bounds)
-      : log_(log), bounds_(bounds), total_(bounds.total_burst) {}
+  // `now` must be thread-safe, and `log` outlive this.
+  using Now = std::function<absl::Time()>;
+  LimitedLog(EventLog* log, Now now) : LimitedLog(log, std::move(now), Bounds()) {}
+  LimitedLog(EventLog* log, Now now, const Bounds& bounds)
+      : log_(log), now_(std::move(now)), bounds_(bounds), total_(bounds.total_burst) {}
 
   // Events with one key are alike: of those, the first ones tell enough. If some were suppressed
   // since the key's last event, a field "suppressed" says how many.
-  void Log(absl::string_view key, absl::Time now, LogLevel level, absl::string_view event,
+  void Log(absl::string_view key, LogLevel level, absl::string_view event,
            absl::Span<const LogField> fields);
 
   // Says of what was suppressed and not reported yet how often it happened, by key, the most
   // frequent first; the rest in one number. To be called now and then, and at the end: it makes
   // room for other keys, too. O(keys).
-  void LogSuppressed(absl::Time now);
+  void LogSuppressed();
 
  private:
   // Fills with time up to its burst.
@@ -70,6 +73,7 @@ class LimitedLog {
   void ForgetQuiet(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EventLog* const log_;
+  const Now now_;
   const Bounds bounds_;
   absl::Mutex mutex_;
   Bucket total_ ABSL_GUARDED_BY(mutex_);

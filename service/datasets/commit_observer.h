@@ -3,6 +3,9 @@
 #define PACKHOUSE_SERVICE_DATASETS_COMMIT_OBSERVER_H_
 
 #include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
 
 namespace packhouse {
 
@@ -10,6 +13,13 @@ struct CommitSummary {
   uint64_t num_changes = 0;  // That share the commit: appends and whatever else writes.
   uint64_t num_bytes = 0;    // Of the records among them.
   bool is_durable = false;   // False: the disk refused, and each change is tried on its own.
+  // What the disk said to the last transaction of it in which something was written. Nothing if
+  // there was none: then this commit does not tell whether the store can be written to.
+  std::optional<absl::Status> outcome;
+  // Of the largest change that shares it, whatever became of it.
+  uint64_t largest_change = 0;
+  // Of the first change that failed, unless that was its caller's mistake.
+  absl::Status first_failure;
 };
 
 // Watches one store. Calls come from one thread at a time, in pairs, and must be quick; the time

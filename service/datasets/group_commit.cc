@@ -1,11 +1,21 @@
 #include "service/datasets/group_commit.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
+namespace {
+
+// Rather than of who asks.
+bool IsOfStore(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) || absl::IsUnavailable(status) ||
+         absl::IsDataLoss(status) || absl::IsInternal(status);
+}
+
+}  // namespace
 
 void GroupCommit::SetTotals(const StoreTotals& totals) {
   absl::MutexLock lock(&mutex_);
@@ -68,21 +78,21 @@ void GroupCommit::Commit(Waiter* last) {
   }
   if (last != nullptr) group.push_back(last);
   StoreTotals totals = totals_;
-  absl::Status failure = failure_;
+  Disk disk = {failure_, std::nullopt};
   is_committing_ = true;
   mutex_.Unlock();
-  CommitTogether(group, totals, failure);
+  CommitTogether(group, totals, disk);
   mutex_.Lock();
   is_committing_ = false;
   totals_ = totals;
-  failure_ = failure;
+  failure_ = disk.failure;
   for (Waiter* const waiter : group) waiter->is_done = true;
 }
 
 void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
-                                 absl::Status& failure) const {
-  if (!failure.ok()) {
-    for (Waiter* const waiter : group) waiter->status = failure;
+                                 Disk& disk) const {
+  if (!disk.failure.ok()) {
+    for (Waiter* const waiter : group) waiter->status = disk.failure;
     return;
   }
   if (observer_ != nullptr) observer_->OnCommitBegin();
@@ -93,8 +103,7 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
   // that does not fit fails.
   const auto together = [&]() -> absl::Status {
     StoreTotals changed = totals;
-    PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
-                        LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kWrite));
+    PH_ASSIGN_OR_RETURN(LmdbTransaction transaction, Begin(disk));
     for (Waiter* const waiter : group) {
       const size_t writes_before = transaction.num_writes();
       const StoreTotals totals_before = changed;
@@ -103,24 +112,31 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
       if (transaction.num_writes() != writes_before) return waiter->status;
       changed = totals_before;
     }
-    PH_RETURN_IF_ERROR(Commit(transaction, failure));
+    PH_RETURN_IF_ERROR(Commit(transaction, disk));
     totals = changed;
     return absl::OkStatus();
   };
   const absl::Status status = together();
   if (!status.ok()) {
     for (Waiter* const waiter : group) {
-      if (!failure.ok()) {
-        waiter->status = failure;
+      if (!disk.failure.ok()) {
+        waiter->status = disk.failure;
       } else {
-        waiter->status = group.size() == 1 ? status : CommitAlone(*waiter, totals, failure);
+        waiter->status = group.size() == 1 ? status : CommitAlone(*waiter, totals, disk);
       }
     }
   }
   if (observer_ == nullptr) return;
   summary.is_durable = status.ok();
+  summary.outcome = disk.outcome;
   for (const Waiter* const waiter : group) {
-    if (!waiter->status.ok()) continue;
+    summary.largest_change = std::max(summary.largest_change, waiter->num_bytes);
+    if (!waiter->status.ok()) {
+      if (summary.first_failure.ok() && IsOfStore(waiter->status)) {
+        summary.first_failure = waiter->status;
+      }
+      continue;
+    }
     ++summary.num_changes;
     summary.num_bytes += waiter->num_bytes;
   }
@@ -128,30 +144,36 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
   if (totals.num_bytes != bytes_before) observer_->OnStoreBytes(totals.num_bytes);
 }
 
-absl::Status GroupCommit::CommitAlone(Waiter& waiter, StoreTotals& totals,
-                                      absl::Status& failure) const {
+absl::Status GroupCommit::CommitAlone(Waiter& waiter, StoreTotals& totals, Disk& disk) const {
   StoreTotals changed = totals;
-  PH_ASSIGN_OR_RETURN(LmdbTransaction transaction,
-                      LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kWrite));
+  PH_ASSIGN_OR_RETURN(LmdbTransaction transaction, Begin(disk));
   PH_RETURN_IF_ERROR(waiter.change(transaction, changed));
-  PH_RETURN_IF_ERROR(Commit(transaction, failure));
+  PH_RETURN_IF_ERROR(Commit(transaction, disk));
   totals = changed;
   return absl::OkStatus();
 }
 
-absl::Status GroupCommit::Commit(LmdbTransaction& transaction, absl::Status& failure) const {
+absl::StatusOr<LmdbTransaction> GroupCommit::Begin(Disk& disk) const {
+  auto transaction = LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kWrite);
+  if (!transaction.ok()) disk.outcome = transaction.status();
+  return transaction;
+}
+
+absl::Status GroupCommit::Commit(LmdbTransaction& transaction, Disk& disk) const {
+  const bool has_written = transaction.num_writes() != 0;
   absl::Status status = transaction.Commit();
+  if (has_written || !status.ok()) disk.outcome = status;
   if (status.ok() || absl::IsResourceExhausted(status) ||
       after_disk_failure_ == AfterDiskFailure::kTryAgain) {
     return status;
   }
-  failure = environment_->failure();
-  if (failure.ok()) {
-    failure = absl::Status(
+  disk.failure = environment_->failure();
+  if (disk.failure.ok()) {
+    disk.failure = absl::Status(
         status.code(),
         absl::StrCat(status.message(), "; nothing more is done until it is opened anew"));
   }
-  return failure;
+  return disk.failure;
 }
 
 }  // namespace packhouse

@@ -5,11 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "service/datasets/commit_observer.h"
 #include "service/datasets/lmdb_environment.h"
@@ -77,13 +79,19 @@ class GroupCommit {
     bool is_done = false;
   };
 
+  // What became of the disk in one commit.
+  struct Disk {
+    absl::Status failure;                 // As failure_.
+    std::optional<absl::Status> outcome;  // As in CommitSummary.
+  };
+
   // Takes what waits, and `last` unless it is null, and commits it.
   void Commit(Waiter* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Outside the lock, by the one thread that has set is_committing_.
-  void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
-                      absl::Status& failure) const;
-  absl::Status CommitAlone(Waiter& waiter, StoreTotals& totals, absl::Status& failure) const;
-  absl::Status Commit(LmdbTransaction& transaction, absl::Status& failure) const;
+  void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals, Disk& disk) const;
+  absl::Status CommitAlone(Waiter& waiter, StoreTotals& totals, Disk& disk) const;
+  absl::StatusOr<LmdbTransaction> Begin(Disk& disk) const;
+  absl::Status Commit(LmdbTransaction& transaction, Disk& disk) const;
 
   // Constant after construction.
   const LmdbEnvironment* const environment_;

@@ -6,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "service/sizes/quoted.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
@@ -91,8 +92,7 @@ absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
   absl::MutexLock lock(&mutex_);
   const auto found = entries_.find(name);
   if (found == entries_.end()) {
-    return absl::NotFoundError(
-        absl::StrCat("histogram: there is none named '", absl::CHexEscape(name), "'"));
+    return absl::NotFoundError(absl::StrCat("histogram: there is none named ", Quoted(name)));
   }
   return found->second;
 }
@@ -139,8 +139,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entr
                                                      " characters, must be 1 to ", kMaxNameLength));
     }
     if (producer->sequence == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("producer '", producer->producer, "': sequence 0, must be at least 1"));
+      return absl::InvalidArgumentError(absl::StrCat("producer ", Quoted(producer->producer),
+                                                     ": sequence 0, must be at least 1"));
     }
     const auto last = entry.last_sequence.find(producer->producer);
     if (last != entry.last_sequence.end() && producer->sequence <= last->second) {
@@ -306,8 +306,7 @@ absl::StatusOr<HistogramSnapshot> HistogramStore::Get(absl::string_view name,
 absl::Status HistogramStore::Delete(absl::string_view name) {
   absl::MutexLock lock(&mutex_);
   if (entries_.erase(name) == 0) {
-    return absl::NotFoundError(
-        absl::StrCat("histogram: there is none named '", absl::CHexEscape(name), "'"));
+    return absl::NotFoundError(absl::StrCat("histogram: there is none named ", Quoted(name)));
   }
   return absl::OkStatus();
 }

@@ -416,6 +416,15 @@ absl::Status LmdbDatasetStore::health() const { return shared_->environment().Ch
 
 uint64_t LmdbDatasetStore::num_bytes() const { return shared_->commits().totals().num_bytes; }
 
+absl::Status LmdbDatasetStore::TryCommit(uint64_t bytes) {
+  PH_RETURN_IF_ERROR(shared_->environment().CheckRoom(bytes));
+  return shared_->commits().Run(
+      [](LmdbTransaction& transaction, StoreTotals&) {
+        return transaction.Put(FormatKey(), EncodeNumber(kStoreFormatVersion));
+      },
+      kSmallChangeBytes);
+}
+
 bool LmdbDatasetStore::is_read_only() const { return shared_->environment().is_read_only(); }
 
 }  // namespace packhouse

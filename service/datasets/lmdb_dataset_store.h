@@ -74,6 +74,9 @@ class LmdbDatasetStore final : public DatasetStore {
   // could not be read: then it answers everything so, until it is opened anew. UNAVAILABLE if that
   // cannot be told now. Looks at the file: two system calls.
   absl::Status health() const;
+  // Commits a change that changes nothing, if there is room for one of so many bytes: OK if the
+  // store can be written to. Blocks.
+  absl::Status TryCommit(uint64_t bytes);
   // Bytes of all data sets on disk, those of deleted ones that are not erased yet among them.
   uint64_t num_bytes() const;
   // Whether the file system is read-only.

@@ -179,6 +179,16 @@ absl::Status LmdbEnvironment::StatusOf(int code, absl::string_view what) const {
   }
 }
 
+absl::Status LmdbEnvironment::CheckRoom(uint64_t bytes) const {
+  const int fd = ::open(folder_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, kFileMode);
+  // Some file systems have no files without a name.
+  if (fd < 0) return absl::OkStatus();
+  const int error = bytes == 0 ? 0 : ::posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  ::close(fd);
+  if (error != ENOSPC && error != EDQUOT) return absl::OkStatus();
+  return StatusOf(error, absl::StrCat("no room for ", bytes, " bytes"));
+}
+
 absl::Status LmdbEnvironment::TakeLock() {
   const std::string path = folder_ + kLockFile;
   lock_fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode);

@@ -72,6 +72,9 @@ class LmdbEnvironment {
   absl::Status CheckFiles() const;
   // DATA_LOSS once the above has been noticed by any call, or by reading; no system call.
   absl::Status failure() const;
+  // RESOURCE_EXHAUSTED unless the disk has room for so many bytes more. Takes the room for a
+  // moment.
+  absl::Status CheckRoom(uint64_t bytes) const;
 
   // What LMDB returned, for the caller of the store.
   absl::Status StatusOf(int lmdb_code, absl::string_view what) const;

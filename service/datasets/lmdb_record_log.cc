@@ -110,6 +110,15 @@ absl::Status LmdbRecordLog::Append(absl::Span<const std::string> records) {
   return commits_.Run(append, num_bytes);
 }
 
+absl::Status LmdbRecordLog::TryCommit(uint64_t bytes) {
+  PH_RETURN_IF_ERROR(environment_->CheckRoom(bytes));
+  return commits_.Run(
+      [](LmdbTransaction& transaction, StoreTotals&) {
+        return transaction.Put(LogFormatKey(), EncodeNumber(kLogFormatVersion));
+      },
+      kBytesPerRecord);
+}
+
 absl::StatusOr<std::vector<std::string>> LmdbRecordLog::ReadAll() {
   PH_RETURN_IF_ERROR(commits_.failure());
   PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction,

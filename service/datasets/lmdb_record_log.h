@@ -68,6 +68,11 @@ class LmdbRecordLog final : public RecordLog {
   // or cut off, or part of it could not be read, or what a commit failed with. UNAVAILABLE if that
   // cannot be told now. Looks at the file: two system calls.
   absl::Status health() const;
+  // Commits a change that changes nothing, if there is room for one of so many bytes: OK if the log
+  // can be written to. Blocks.
+  absl::Status TryCommit(uint64_t bytes);
+  // Why everything is refused until the log is opened anew; OK if it is not.
+  absl::Status failure() const { return commits_.failure(); }
 
   // What is durable: for who decides when a snapshot shall replace it.
   uint64_t num_records() const { return commits_.totals().num_entries; }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "service/sizes/quoted.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
@@ -11,7 +12,7 @@ namespace {
 
 absl::Status NoSuchEpoch(const EpochKey& key) {
   return absl::NotFoundError(
-      absl::StrCat("epoch ", key.epoch, " of job '", key.job, "': nobody has loaded it"));
+      absl::StrCat("epoch ", key.epoch, " of job ", Quoted(key.job), ": nobody has loaded it"));
 }
 
 void RunAll(const std::vector<std::function<void()>>& wakes) {
@@ -323,7 +324,7 @@ absl::Status Loader::DeleteJob(const std::string& job) {
       keys.push_back(epoch->first);
     }
     if (keys.empty()) {
-      return absl::NotFoundError(absl::StrCat("job '", job, "': has no epochs"));
+      return absl::NotFoundError(absl::StrCat("job ", Quoted(job), ": has no epochs"));
     }
     PH_RETURN_IF_ERROR(Forget(keys, wakes));
     CompactIfDue();

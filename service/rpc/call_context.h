@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "service/admission/client_identity.h"
 #include "service/admission/memory_budget.h"
+#include "service/rpc/call_log.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/gate.h"
 #include "service/rpc/planning_pool.h"
@@ -30,6 +31,7 @@ struct CallContext {
   RpcObserver* observer = nullptr;
   UnsentBudget* unsent_budget = nullptr;
   const ClientIdentity* identity = nullptr;
+  CallLog log;
   ClientId client;  // Whose call it is; empty until From().
   // What calls take while they are at work. Null: nothing is counted.
   MemoryBudget* working = nullptr;

@@ -76,7 +76,7 @@ class VerifyAnswer final : public ResponseSource<v1::VerifyDatasetResponse> {
 };
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verify(
-    const v1::VerifyDatasetRequest& request, const DatasetStore& datasets,
+    const v1::VerifyDatasetRequest& request, const DatasetStore& datasets, const CallLog& log,
     ProgressSink<v1::VerifyDatasetResponse>& sink) {
   VerifyProgress last;
   VerifyProgress reported;
@@ -92,6 +92,11 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verif
     return !sink.given_up();
   };
   PH_ASSIGN_OR_RETURN(const VerifyReport report, datasets.Verify(request.name(), progress));
+  if (!report.ok()) {
+    LogDamage(
+        log, request.name(), report.num_damaged,
+        report.damaged.empty() ? report.disagreements.front() : report.damaged.front().status);
+  }
   v1::VerifyDatasetResponse response;
   VerifyReportToWire(report, last, response);
   return std::make_unique<VerifyAnswer>(std::move(response));
@@ -154,9 +159,11 @@ grpc::ServerUnaryReactor* DatasetService::DeleteDataset(grpc::CallbackServerCont
                                                         grpc::ByteBuffer* response) {
   return RunUnary<v1::DeleteDatasetRequest>(
       append_context_, Method::kDeleteDataset, call, request, response,
-      [this](const v1::DeleteDatasetRequest& parsed) -> absl::StatusOr<v1::DeleteDatasetResponse> {
+      [this, client = append_context_.From(call->peer()).client](
+          const v1::DeleteDatasetRequest& parsed) -> absl::StatusOr<v1::DeleteDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(datasets_->Delete(parsed.name()));
+        LogDeletion(context_.log, client, "data set", parsed.name());
         if (catalog_ != nullptr) catalog_->Forget(parsed.name());
         return v1::DeleteDatasetResponse();
       });
@@ -170,7 +177,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* DatasetService::VerifyDataset(
       [this](const v1::VerifyDatasetRequest& parsed, ProgressSink<v1::VerifyDatasetResponse>& sink)
           -> absl::StatusOr<std::unique_ptr<Call::Source>> {
         if (datasets_ == nullptr) return NoDataFolder();
-        return Verify(parsed, *datasets_, sink);
+        return Verify(parsed, *datasets_, context_.log, sink);
       });
 }
 

@@ -88,9 +88,10 @@ grpc::ServerUnaryReactor* HistogramService::DeleteHistogram(grpc::CallbackServer
                                                             grpc::ByteBuffer* response) {
   return RunUnary<v1::DeleteHistogramRequest>(
       context_, Method::kDeleteHistogram, call, request, response,
-      [this](
+      [this, client = context_.From(call->peer()).client](
           const v1::DeleteHistogramRequest& parsed) -> absl::StatusOr<v1::DeleteHistogramResponse> {
         PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));
+        LogDeletion(context_.log, client, "histogram", parsed.histogram());
         return v1::DeleteHistogramResponse();
       });
 }

@@ -145,9 +145,11 @@ grpc::ServerUnaryReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* 
                                                    grpc::ByteBuffer* response) {
   return RunUnary<v1::DeleteJobRequest>(
       append_context_, Method::kDeleteJob, call, request, response,
-      [this](const v1::DeleteJobRequest& parsed) -> absl::StatusOr<v1::DeleteJobResponse> {
+      [this, client = append_context_.From(call->peer()).client](
+          const v1::DeleteJobRequest& parsed) -> absl::StatusOr<v1::DeleteJobResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(loader_->DeleteJob(parsed.job()));
+        LogDeletion(context_.log, client, "job", parsed.job());
         return v1::DeleteJobResponse();
       });
 }

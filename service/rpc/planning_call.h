@@ -122,7 +122,9 @@ class PlanningCall final : public grpc::ServerUnaryReactor,
   }
 
   void Answer(const absl::Status& status) {
-    context_.observer->OnFinished(method_, status.code(), context_.clock->Now() - started_);
+    const absl::Duration elapsed = context_.clock->Now() - started_;
+    context_.observer->OnFinished(method_, status.code(), elapsed);
+    LogCall(context_.log, context_.client, method_, status, elapsed);
     Finish(ToGrpc(status));
   }
 

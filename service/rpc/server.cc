@@ -12,6 +12,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "service/rpc/batch_reply.h"
 #include "service/rpc/goaway.h"
+#include "service/rpc/listen_failure.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
@@ -82,6 +83,7 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                 rpc_observer,
                 &unsent_,
                 &identity_,
+                options.log,
                 {},
                 working_.get()}),
       quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
@@ -175,7 +177,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   server->server_ = builder.BuildAndStart();
   const bool is_unix = absl::StartsWith(options.address, "unix:");
   if (server->server_ == nullptr || (!options.address.empty() && !is_unix && port == 0)) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on '", options.address, "'"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on '", options.address, "': ", WhyNotListen(options.address)));
   }
   server->address_ = options.address;
   if (const size_t colon = options.address.rfind(':'); port != 0 && !is_unix) {

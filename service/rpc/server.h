@@ -23,6 +23,7 @@
 #include "service/delivery/pack_observer.h"
 #include "service/delivery/stream_packer.h"
 #include "service/rpc/call_context.h"
+#include "service/rpc/call_log.h"
 #include "service/rpc/clock.h"
 #include "service/rpc/dataset_service.h"
 #include "service/rpc/gate.h"
@@ -74,6 +75,8 @@ struct ServerOptions {
   absl::Duration max_connection_age_grace = absl::InfiniteDuration();
   // Whether clients may ask for the services and their messages (gRPC server reflection).
   bool reflection = true;
+  // Its pointees must outlive the server.
+  CallLog log;
 };
 
 struct DrainOptions {

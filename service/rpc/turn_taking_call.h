@@ -62,16 +62,18 @@ class TurnTakingCall : public Reactor,
   }
 
   void OnDone() final {
-    absl::StatusCode code;
+    absl::Status status;
     {
       // The thread that called Finish() is about to leave the call.
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &TurnTakingCall::IsIdle));
       outbox_.Abandon();
-      code = final_->code();
+      status = *final_;
     }
     Release();
-    context_.observer->OnFinished(method_, code, context_.clock->Now() - started_);
+    const absl::Duration elapsed = context_.clock->Now() - started_;
+    context_.observer->OnFinished(method_, status.code(), elapsed);
+    LogCall(context_.log, context_.client, method_, status, elapsed);
     context_.gate->LeaveStream(this);
     self_.reset();
   }

@@ -41,7 +41,9 @@ grpc::ServerUnaryReactor* RunUnary(const CallContext& server, Method method,
   const absl::Time started = context.clock->Now();
   context.observer->OnStarted(method);
   const auto finish = [context, method, reactor, started](const absl::Status& status) {
-    context.observer->OnFinished(method, status.code(), context.clock->Now() - started);
+    const absl::Duration elapsed = context.clock->Now() - started;
+    context.observer->OnFinished(method, status.code(), elapsed);
+    LogCall(context.log, context.client, method, status, elapsed);
     reactor->Finish(ToGrpc(status));
   };
   const absl::Status admitted = context.gate->EnterCall(context.client, Gate::CallKind::kQuick);

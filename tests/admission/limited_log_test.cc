@@ -32,11 +32,15 @@ LimitedLog::Bounds TwoThenOneASecond() {
 
 TEST(LimitedLogTest, TheNextLineOfAKeySaysHowManyWereLeftOut) {
   RecordedLog lines;
-  LimitedLog log(&lines, TwoThenOneASecond());
-  for (int i = 0; i < 5; ++i) log.Log("a", kStart, LogLevel::kInfo, "failed", {{"i", i}});
-  log.Log("b", kStart, LogLevel::kWarning, "failed", {});
-  log.Log("a", kStart + absl::Seconds(1), LogLevel::kInfo, "failed", {{"i", 5}});
-  log.Log("a", kStart + absl::Seconds(2), LogLevel::kInfo, "failed", {{"i", 6}});
+  absl::Time now = kStart;
+  LimitedLog log(
+      &lines, [&] { return now; }, TwoThenOneASecond());
+  for (int i = 0; i < 5; ++i) log.Log("a", LogLevel::kInfo, "failed", {{"i", i}});
+  log.Log("b", LogLevel::kWarning, "failed", {});
+  now = kStart + absl::Seconds(1);
+  log.Log("a", LogLevel::kInfo, "failed", {{"i", 5}});
+  now = kStart + absl::Seconds(2);
+  log.Log("a", LogLevel::kInfo, "failed", {{"i", 6}});
   EXPECT_THAT(
       lines.lines(),
       ElementsAre(R"(info "event":"failed","i":0)", R"(info "event":"failed","i":1)",
@@ -50,17 +54,19 @@ TEST(LimitedLogTest, WhatWasLeftOutIsToldByKey) {
   LimitedLog::Bounds bounds = TwoThenOneASecond();
   bounds.burst = 0;
   bounds.max_named = 2;
-  LimitedLog log(&lines, bounds);
+  absl::Time now = kStart;
+  LimitedLog log(
+      &lines, [&] { return now; }, bounds);
   for (const char* key : {"a", "b", "b", "c", "c", "c", "d"}) {
-    log.Log(key, kStart, LogLevel::kInfo, "failed", {});
+    log.Log(key, LogLevel::kInfo, "failed", {});
   }
   EXPECT_THAT(lines.lines(), IsEmpty());
-  log.LogSuppressed(kStart);
+  log.LogSuppressed();
   EXPECT_THAT(lines.lines(),
               ElementsAre(R"(info "event":"log lines suppressed","of":"c","count":3)",
                           R"(info "event":"log lines suppressed","of":"b","count":2)",
                           R"(info "event":"log lines suppressed","of":"all others","count":2)"));
-  log.LogSuppressed(kStart);
+  log.LogSuppressed();
   EXPECT_THAT(lines.lines(), SizeIs(3));
 }
 
@@ -70,19 +76,22 @@ TEST(LimitedLogTest, ManyKeysShareOne) {
   LimitedLog::Bounds bounds = TwoThenOneASecond();
   bounds.max_keys = 11;
   bounds.total_burst = 1000;
-  LimitedLog log(&lines, bounds);
+  absl::Time now = kStart;
+  LimitedLog log(
+      &lines, [&] { return now; }, bounds);
   for (int key = 0; key < 1000; ++key) {
-    log.Log(absl::StrCat(key), kStart, LogLevel::kInfo, "failed", {});
+    log.Log(absl::StrCat(key), LogLevel::kInfo, "failed", {});
   }
   EXPECT_THAT(lines.lines(), SizeIs(10 + 2));
-  log.LogSuppressed(kStart);
+  log.LogSuppressed();
   EXPECT_EQ(lines.lines().back(),
             R"(info "event":"log lines suppressed","of":"others","count":988)");
   // Keys of which nothing is to tell any more make room for others.
-  log.LogSuppressed(kStart + absl::Seconds(10));
-  log.Log("new", kStart + absl::Seconds(10), LogLevel::kInfo, "failed", {});
-  log.Log("new", kStart + absl::Seconds(10), LogLevel::kInfo, "failed", {});
-  log.Log("newer", kStart + absl::Seconds(10), LogLevel::kInfo, "failed", {});
+  now = kStart + absl::Seconds(10);
+  log.LogSuppressed();
+  log.Log("new", LogLevel::kInfo, "failed", {});
+  log.Log("new", LogLevel::kInfo, "failed", {});
+  log.Log("newer", LogLevel::kInfo, "failed", {});
   EXPECT_THAT(lines.lines(), SizeIs(13 + 3));
 }
 
@@ -97,16 +106,17 @@ TEST(LimitedLogTest, EveryEventIsALineOrCounted) {
     bounds.total_burst = 5;
     bounds.total_interval = absl::Milliseconds(200);
     bounds.max_keys = 4;
-    LimitedLog log(&lines, bounds);
     absl::Time now = kStart;
+    LimitedLog log(
+        &lines, [&] { return now; }, bounds);
     for (int i = 0; i < 300; ++i) {
-      log.Log(absl::StrCat(random.Below(8)), now, LogLevel::kInfo, "x", {});
+      log.Log(absl::StrCat(random.Below(8)), LogLevel::kInfo, "x", {});
       now += absl::Milliseconds(random.Below(100));
     }
     const double elapsed = absl::ToDoubleSeconds(now - kStart);
     EXPECT_LE(lines.lines().size(), 5 + elapsed * 5 + 1);
     EXPECT_GT(lines.lines().size(), 5);
-    log.LogSuppressed(now);
+    log.LogSuppressed();
     uint64_t events = 0;
     for (const std::string& line : lines.lines()) {
       const size_t suppressed = line.find(R"("suppressed":)");
@@ -128,9 +138,12 @@ TEST(LimitedLogTest, EveryEventIsALineOrCounted) {
 
 TEST(LimitedLogTest, AClockThatIsSetBackTakesNothingAway) {
   RecordedLog lines;
-  LimitedLog log(&lines, TwoThenOneASecond());
-  log.Log("a", kStart, LogLevel::kInfo, "x", {});
-  log.Log("a", kStart - absl::Hours(1), LogLevel::kInfo, "x", {});
+  absl::Time now = kStart;
+  LimitedLog log(
+      &lines, [&] { return now; }, TwoThenOneASecond());
+  log.Log("a", LogLevel::kInfo, "x", {});
+  now = kStart - absl::Hours(1);
+  log.Log("a", LogLevel::kInfo, "x", {});
   EXPECT_THAT(lines.lines(), SizeIs(2));
 }
 
@@ -138,15 +151,17 @@ TEST(LimitedLogTest, ThreadsLoseNoEvent) {
   RecordedLog lines;
   LimitedLog::Bounds bounds = TwoThenOneASecond();
   bounds.burst = 0;
-  LimitedLog log(&lines, bounds);
+  absl::Time now = kStart;
+  LimitedLog log(
+      &lines, [&] { return now; }, bounds);
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&log] {
-      for (int i = 0; i < 1000; ++i) log.Log("a", kStart, LogLevel::kInfo, "x", {});
+      for (int i = 0; i < 1000; ++i) log.Log("a", LogLevel::kInfo, "x", {});
     });
   }
   for (std::thread& thread : threads) thread.join();
-  log.LogSuppressed(kStart);
+  log.LogSuppressed();
   EXPECT_THAT(lines.lines(),
               ElementsAre(R"(info "event":"log lines suppressed","of":"a","count":4000)"));
 }

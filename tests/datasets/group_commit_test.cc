@@ -1,6 +1,7 @@
 #include "service/datasets/group_commit.h"
 
 #include <atomic>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -23,12 +24,17 @@ class RecordingObserver final : public CommitObserver {
   void OnCommitEnd(const CommitSummary& summary) override {
     changes.push_back(summary.num_changes);
     durable.push_back(summary.is_durable);
+    outcomes.push_back(summary.outcome ? summary.outcome->code()
+                                       : std::optional<absl::StatusCode>());
+    first_failures.push_back(summary.first_failure.code());
   }
   void OnStoreBytes(uint64_t bytes) override { num_bytes = bytes; }
 
   size_t begun = 0;
   std::vector<uint64_t> changes;
   std::vector<bool> durable;
+  std::vector<std::optional<absl::StatusCode>> outcomes;
+  std::vector<absl::StatusCode> first_failures;
   uint64_t num_bytes = 0;
 };
 
@@ -111,6 +117,28 @@ TEST_F(GroupCommitTest, AFailureIsTheFailingOnesAlone) {
   EXPECT_EQ(commits_.totals().num_bytes, 6U);
   EXPECT_TRUE(Has("good") && Has("late"));
   EXPECT_FALSE(Has("broken"));
+}
+
+// Who watches is told whether the disk takes what is written; what callers do wrong, and commits in
+// which nothing was written, say nothing of it.
+TEST_F(GroupCommitTest, TheOutcomeIsTheDisksAlone) {
+  const auto put = [](LmdbTransaction& transaction, StoreTotals&) {
+    return transaction.Put("key", "value");
+  };
+  const auto nothing = [](LmdbTransaction&, StoreTotals&) { return absl::OkStatus(); };
+  const auto refused = [](LmdbTransaction&, StoreTotals&) { return absl::NotFoundError("x"); };
+  const auto full = [](LmdbTransaction&, StoreTotals&) {
+    return absl::ResourceExhaustedError("x");
+  };
+  EXPECT_THAT(commits_.Run(put, 1), IsOk());
+  EXPECT_THAT(commits_.Run(nothing, 1), IsOk());
+  EXPECT_THAT(commits_.Run(refused, 1), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(commits_.Run(full, 1), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  EXPECT_THAT(observer_.outcomes,
+              ElementsAre(absl::StatusCode::kOk, std::nullopt, std::nullopt, std::nullopt));
+  EXPECT_THAT(observer_.first_failures,
+              ElementsAre(absl::StatusCode::kOk, absl::StatusCode::kOk, absl::StatusCode::kOk,
+                          absl::StatusCode::kResourceExhausted));
 }
 
 TEST_F(GroupCommitTest, ManyThreadsEachGetTheirOwn) {

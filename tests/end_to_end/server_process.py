@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from types import TracebackType
+from typing import IO
 
 import pytest
 
@@ -16,7 +17,8 @@ import pytest
 class ServerProcess:
     """Runs packhoused on free ports; killed at the end of a `with` block if it still runs."""
 
-    def __init__(self, *arguments: str) -> None:
+    # `log`: a file, or a descriptor, for what it writes to stderr.
+    def __init__(self, *arguments: str, log: IO[str] | int = subprocess.DEVNULL) -> None:
         if "PACKHOUSED" not in os.environ:
             pytest.skip("PACKHOUSED does not name a server program")
         self.process = subprocess.Popen(
@@ -27,7 +29,7 @@ class ServerProcess:
                 *arguments,
             ],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=log,
             text=True,
         )
         assert self.process.stdout is not None
@@ -55,7 +57,7 @@ class ServerProcess:
             with urllib.request.urlopen(f"http://{self.http_address}{path}", timeout=20) as page:
                 return page.status, page.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, ""
+            return error.code, error.read().decode()
 
     def await_draining(self) -> None:
         """Returns once /readyz says that the server drains."""

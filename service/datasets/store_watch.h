@@ -1,0 +1,49 @@
+// Whether a store can be written to, and the log of when it cannot.
+#ifndef PACKHOUSE_SERVICE_DATASETS_STORE_WATCH_H_
+#define PACKHOUSE_SERVICE_DATASETS_STORE_WATCH_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "service/admission/limited_log.h"
+#include "service/datasets/commit_observer.h"
+
+namespace packhouse {
+
+// Stands between one store and its other observer. Logs each commit and change that fails, and the
+// first commit that goes through again. Thread-safe.
+class StoreWatch final : public CommitObserver {
+ public:
+  // `store` is its name in the log. `next` is told everything; it may be null. The pointees must
+  // outlive it.
+  StoreWatch(std::string store, CommitObserver* next, LimitedLog* log)
+      : store_(std::move(store)), next_(next), log_(log) {}
+
+  void OnCommitBegin() override;
+  void OnCommitEnd(const CommitSummary& summary) override;
+  void OnStoreBytes(uint64_t num_bytes) override;
+
+  // What the last commit that wrote something failed with; OK if it went through, or none was yet.
+  absl::Status failure() const;
+  // Of the largest change in it: room that there must be before a commit is worth trying. Where the
+  // disk is full, small changes go through now and then, in pages that others have left.
+  uint64_t failed_bytes() const;
+
+ private:
+  // Constant after construction.
+  const std::string store_;
+  CommitObserver* const next_;
+  LimitedLog* const log_;
+
+  mutable absl::Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  uint64_t failed_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_STORE_WATCH_H_

@@ -1,0 +1,308 @@
+#include "service/http/http_server.h"
+
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "service/http/host_port.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse::http {
+namespace {
+
+// Connections that were told to close and have not yet: as many as the library accepts at a time,
+// and more.
+constexpr unsigned kClosing = 64;
+
+struct ResponseEnd {
+  void operator()(MHD_Response* response) const { MHD_destroy_response(response); }
+};
+using Response = std::unique_ptr<MHD_Response, ResponseEnd>;
+
+Response ToResponse(const Page& page) {
+  // The library does not write to it, and copies it.
+  Response response(MHD_create_response_from_buffer(
+      page.body.size(), const_cast<char*>(page.body.data()), MHD_RESPMEM_MUST_COPY));
+  if (response == nullptr) return nullptr;
+  MHD_add_response_header(response.get(), "Content-Type", page.type.c_str());
+  MHD_add_response_header(response.get(), "Cache-Control", "no-store");
+  return response;
+}
+
+// Without the port: IPv4, whichever way it came, is one address.
+std::string HostOf(const sockaddr* address) {
+  if (address->sa_family == AF_INET) {
+    const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(address);
+    return std::string(reinterpret_cast<const char*>(&ipv4->sin_addr), sizeof(ipv4->sin_addr));
+  }
+  if (address->sa_family != AF_INET6) return "";
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  const std::string bytes(reinterpret_cast<const char*>(&ipv6), sizeof(ipv6));
+  return IN6_IS_ADDR_V4MAPPED(&ipv6) ? bytes.substr(12) : bytes;
+}
+
+uint16_t PortOf(int fd) {
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size);
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+}
+
+}  // namespace
+
+// What the server's thread runs, and all that only it touches. The library calls back on it.
+class HttpServer::Loop {
+ public:
+  Loop(std::vector<Route> routes, const HttpBounds& bounds) : bounds_(bounds) {
+    for (Route& route : routes) pages_.push_back({std::move(route), nullptr});
+  }
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+  ~Loop() {
+    if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
+    if (stop_ >= 0) ::close(stop_);
+  }
+
+  // Takes over `listener`.
+  absl::Status Open(int listener) {
+    stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    not_found_ = ToResponse({404, Page().type, "no such page\n"});
+    not_allowed_ = ToResponse({405, Page().type, "GET and HEAD only\n"});
+    if (stop_ < 0 || not_found_ == nullptr || not_allowed_ == nullptr) {
+      ::close(listener);
+      return absl::ResourceExhaustedError("no file descriptor or memory for HTTP");
+    }
+    MHD_add_response_header(not_allowed_.get(), "Allow", "GET, HEAD");
+    daemon_ = MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_TURBO, 0, nullptr, nullptr, &Loop::OnRequest, this,
+        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
+        static_cast<unsigned>(bounds_.max_connections) + kClosing,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, bounds_.connection_bytes, MHD_OPTION_NOTIFY_CONNECTION,
+        &Loop::OnConnection, this, MHD_OPTION_NOTIFY_COMPLETED, &Loop::OnAnswered, this,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 0, MHD_OPTION_END);
+    if (daemon_ == nullptr) {
+      ::close(listener);
+      return absl::UnavailableError("the HTTP library does not start");
+    }
+    return absl::OkStatus();
+  }
+
+  void Run() {
+    const int events = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    pollfd polled[] = {{stop_, POLLIN, 0}, {events, POLLIN, 0}};
+    while (true) {
+      ::poll(polled, 2, PollMilliseconds());
+      if (polled[0].revents != 0) return;
+      // What was rendered may be older than a request that comes now.
+      for (Rendered& page : pages_) page.response.reset();
+      MHD_run(daemon_);
+      CloseExpired();
+    }
+  }
+
+  // By any thread.
+  void Stop() const {
+    const uint64_t one = 1;
+    // An eventfd takes it; there is nothing to do if not.
+    [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof(one));
+  }
+
+ private:
+  struct Rendered {
+    Route route;
+    Response response;
+    int status = 0;
+  };
+  struct Connection {
+    int fd;
+    std::string host;
+    absl::Time since;  // It was accepted or answered.
+    absl::Time expires;
+  };
+
+  static void OnConnection(void* self, MHD_Connection* connection, void** context,
+                           MHD_ConnectionNotificationCode code) {
+    auto* const loop = static_cast<Loop*>(self);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+      *context = loop->Add(connection);
+    } else {
+      loop->Remove(static_cast<Connection*>(*context));
+    }
+  }
+
+  static void OnAnswered(void* self, MHD_Connection* connection, void** /*request*/,
+                         MHD_RequestTerminationCode code) {
+    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK) return;
+    auto* const known = static_cast<Connection*>(
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
+    known->since = absl::Now();
+    known->expires = known->since + static_cast<Loop*>(self)->bounds_.keep_alive;
+  }
+
+  // Called when the head is there, for each piece of a body, and at the end.
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path,
+                              const char* method, const char* /*version*/, const char* /*body*/,
+                              size_t* body_bytes, void** request) {
+    auto* const loop = static_cast<Loop*>(self);
+    const absl::string_view name = method;
+    // Answered before its end, the connection ends with it: no body is read.
+    if (name != "GET" && name != "HEAD") {
+      return MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, loop->not_allowed_.get());
+    }
+    const bool is_head = *request == nullptr;
+    *request = self;
+    if (is_head || *body_bytes != 0) {
+      *body_bytes = 0;
+      return MHD_YES;
+    }
+    return loop->Answer(connection, path);
+  }
+
+  MHD_Result Answer(MHD_Connection* connection, absl::string_view path) {
+    const auto page = std::find_if(pages_.begin(), pages_.end(),
+                                   [&](const Rendered& each) { return each.route.path == path; });
+    if (page == pages_.end()) {
+      return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, not_found_.get());
+    }
+    if (page->response == nullptr) {
+      const Page rendered = page->route.render();
+      page->response = ToResponse(rendered);
+      page->status = rendered.status;
+    }
+    // MHD_NO closes the connection.
+    if (page->response == nullptr) return MHD_NO;
+    return MHD_queue_response(connection, static_cast<unsigned>(page->status),
+                              page->response.get());
+  }
+
+  Connection* Add(MHD_Connection* connection) {
+    const absl::Time now = absl::Now();
+    auto added = std::make_unique<Connection>();
+    added->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    added->host = HostOf(
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+    added->since = now;
+    added->expires = now + bounds_.first_answer;
+    MakeRoomFor(added->host);
+    connections_.push_back(std::move(added));
+    return connections_.back().get();
+  }
+
+  void MakeRoomFor(const std::string& host) {
+    std::map<absl::string_view, size_t> counts;
+    for (const auto& each : connections_) ++counts[each->host];
+    const size_t own = ++counts[host];
+    if (own > bounds_.max_connections_per_address) {
+      CloseOldest([&](const Connection& each) { return each.host == host; });
+    } else if (connections_.size() >= bounds_.max_connections) {
+      size_t most = 0;
+      for (const auto& [_, count] : counts) most = std::max(most, count);
+      CloseOldest([&](const Connection& each) { return counts[each.host] == most; });
+    }
+  }
+
+  void CloseOldest(absl::FunctionRef<bool(const Connection&)> among) {
+    Connection* oldest = nullptr;
+    for (const auto& each : connections_) {
+      if (!among(*each)) continue;
+      if (oldest == nullptr || each->since < oldest->since) oldest = each.get();
+    }
+    if (oldest != nullptr) Close(oldest);
+  }
+
+  // The library sees the end of it, and lets go of it soon; from now on it does not count.
+  void Close(Connection* connection) {
+    ::shutdown(connection->fd, SHUT_RDWR);
+    const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                    [&](const auto& each) { return each.get() == connection; });
+    closing_.push_back(std::move(*found));
+    *found = std::move(connections_.back());
+    connections_.pop_back();
+  }
+
+  void Remove(const Connection* connection) {
+    for (auto* const list : {&connections_, &closing_}) {
+      std::erase_if(*list, [&](const auto& each) { return each.get() == connection; });
+    }
+  }
+
+  void CloseExpired() {
+    const absl::Time now = absl::Now();
+    for (size_t i = connections_.size(); i-- > 0;) {
+      if (connections_[i]->expires <= now) Close(connections_[i].get());
+    }
+  }
+
+  // Until something is due; -1 for never.
+  int PollMilliseconds() const {
+    std::optional<int64_t> least;
+    for (const auto& each : connections_) {
+      const int64_t left =
+          absl::ToInt64Milliseconds(absl::Ceil(each->expires - absl::Now(), absl::Milliseconds(1)));
+      least = std::max<int64_t>(0, std::min(least.value_or(left), left));
+    }
+    MHD_UNSIGNED_LONG_LONG of_library = 0;
+    if (MHD_get_timeout(daemon_, &of_library) == MHD_YES) {
+      const auto left = static_cast<int64_t>(
+          std::min<MHD_UNSIGNED_LONG_LONG>(of_library, std::numeric_limits<int>::max()));
+      least = std::min(least.value_or(left), left);
+    }
+    return static_cast<int>(std::min<int64_t>(least.value_or(-1), std::numeric_limits<int>::max()));
+  }
+
+  const HttpBounds bounds_;
+  std::vector<Rendered> pages_;
+  Response not_found_;
+  Response not_allowed_;
+  int stop_ = -1;
+  MHD_Daemon* daemon_ = nullptr;
+  // Those that are served, and those that the library has yet to let go of. Few: searched through.
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<Connection>> closing_;
+};
+
+HttpServer::HttpServer(std::string address, std::unique_ptr<Loop> loop)
+    : address_(std::move(address)), loop_(std::move(loop)), thread_([this] { loop_->Run(); }) {}
+
+HttpServer::~HttpServer() {
+  loop_->Stop();
+  thread_.join();
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
+                                                              std::vector<Route> routes,
+                                                              const HttpBounds& bounds) {
+  const absl::StatusOr<HostPort> host_port = ParseHostPort(address);
+  if (!host_port.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", address, "' is not host:port: ", host_port.status().message()));
+  }
+  const absl::StatusOr<int> listener = Listen(*host_port);
+  if (!listener.ok()) {
+    return absl::Status(
+        listener.status().code(),
+        absl::StrCat("cannot listen on '", address, "' for HTTP: ", listener.status().message()));
+  }
+  const uint16_t port = PortOf(*listener);
+  auto loop = std::make_unique<Loop>(std::move(routes), bounds);
+  PH_RETURN_IF_ERROR(loop->Open(*listener));
+  return std::unique_ptr<HttpServer>(new HttpServer(
+      absl::StrCat(address.substr(0, address.rfind(':')), ":", port), std::move(loop)));
+}
+
+}  // namespace packhouse::http

@@ -1,0 +1,29 @@
+#include "service/http/watching_pages.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace packhouse::http {
+namespace {
+
+Page OkUnless(const std::string& why_not, const char* ok) {
+  return why_not.empty() ? Page{.body = ok}
+                         : Page{.status = 503, .body = absl::StrCat(why_not, "\n")};
+}
+
+}  // namespace
+
+std::vector<Route> WatchingPages(Watched watched) {
+  return {{"/metrics",
+           [exposition = std::move(watched.exposition)] {
+             return Page{200, "text/plain; version=0.0.4; charset=utf-8", exposition()};
+           }},
+          {"/healthz",
+           [why_not = std::move(watched.why_not_healthy)] { return OkUnless(why_not(), "ok\n"); }},
+          {"/readyz", [why_not = std::move(watched.why_not_ready)] {
+             return OkUnless(why_not(), "ready\n");
+           }}};
+}
+
+}  // namespace packhouse::http

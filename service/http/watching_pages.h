@@ -1,0 +1,30 @@
+// The pages for those who watch a server: /metrics, /healthz, /readyz.
+#ifndef PACKHOUSE_SERVICE_HTTP_WATCHING_PAGES_H_
+#define PACKHOUSE_SERVICE_HTTP_WATCHING_PAGES_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "service/http/http_server.h"
+
+namespace packhouse::http {
+
+// The functions are called on the HTTP server's thread, and must not wait.
+struct Watched {
+  // Prometheus text format.
+  std::function<std::string()> exposition;
+  // Why the process should be started anew; empty if that would not help.
+  std::function<std::string()> why_not_healthy;
+  // Why nobody should send work here; empty if somebody should.
+  std::function<std::string()> why_not_ready;
+};
+
+// - GET /metrics: exposition().
+// - GET /healthz: 200 while the process can answer, or 503 and why.
+// - GET /readyz: 200, or 503 and why.
+std::vector<Route> WatchingPages(Watched watched);
+
+}  // namespace packhouse::http
+
+#endif  // PACKHOUSE_SERVICE_HTTP_WATCHING_PAGES_H_

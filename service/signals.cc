@@ -1,0 +1,80 @@
+#include "service/signals.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace packhouse {
+namespace {
+
+constexpr int kDraining[] = {SIGTERM, SIGINT, SIGQUIT};
+constexpr int kIdle[] = {SIGHUP, SIGUSR1, SIGUSR2};
+constexpr absl::Duration kDuplicates = absl::Seconds(1);
+
+sigset_t Set() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : kDraining) sigaddset(&set, signal);
+  for (const int signal : kIdle) sigaddset(&set, signal);
+  return set;
+}
+
+bool Drains(int signal) {
+  for (const int each : kDraining) {
+    if (each == signal) return true;
+  }
+  return false;
+}
+
+void LogIdle(int signal, LimitedLog& log) {
+  const std::string name = Signals::NameOf(signal);
+  log.Log(name, LogLevel::kInfo, "signal ignored",
+          {{"signal", name},
+           LogField::Message(signal == SIGHUP ? "there is nothing to reload"
+                                              : "it has no meaning here")});
+}
+
+}  // namespace
+
+void Signals::Block() {
+  ::signal(SIGPIPE, SIG_IGN);
+  const sigset_t set = Set();
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
+std::string Signals::NameOf(int signal) { return absl::StrCat("SIG", ::sigabbrev_np(signal)); }
+
+int Signals::AwaitDrain(absl::Duration interval, const std::function<void()>& tick) const {
+  const sigset_t set = Set();
+  const timespec wait = absl::ToTimespec(interval);
+  while (true) {
+    const int signal = ::sigtimedwait(&set, nullptr, &wait);
+    if (Drains(signal)) return signal;
+    if (signal > 0) LogIdle(signal, *log_);
+    tick();
+  }
+}
+
+int Signals::AwaitEnd() const {
+  const absl::Time began = absl::Now();
+  const sigset_t set = Set();
+  while (true) {
+    const int signal = ::sigwaitinfo(&set, nullptr);
+    if (signal <= 0) continue;
+    if (!Drains(signal)) {
+      LogIdle(signal, *log_);
+    } else if (absl::Now() - began >= kDuplicates) {
+      return signal;
+    } else {
+      log_->Log("repeated signal", LogLevel::kInfo, "signal repeated",
+                {{"signal", NameOf(signal)}, LogField::Message("the drain goes on")});
+    }
+  }
+}
+
+}  // namespace packhouse

@@ -1,0 +1,40 @@
+// What signals mean to packhoused.
+#ifndef PACKHOUSE_SERVICE_SIGNALS_H_
+#define PACKHOUSE_SERVICE_SIGNALS_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "service/admission/limited_log.h"
+
+namespace packhouse {
+
+// SIGTERM, SIGINT and SIGQUIT drain; SIGHUP, SIGUSR1 and SIGUSR2 are noticed and do nothing; a
+// connection that is gone (SIGPIPE) is an error of the call that writes to it.
+class Signals {
+ public:
+  // To be called once, before there are any threads, which inherit it: signals are waited for, not
+  // handled. Those that come before AwaitDrain() are not lost.
+  static void Block();
+
+  // "SIGTERM".
+  static std::string NameOf(int signal);
+
+  // `log` must outlive it.
+  explicit Signals(LimitedLog* log) : log_(log) {}
+
+  // Waits for a signal that drains, and returns it. Every `interval` meanwhile calls `tick`.
+  int AwaitDrain(absl::Duration interval, const std::function<void()>& tick) const;
+
+  // Waits for a signal that ends the process at once, and returns it: one that drains, a second or
+  // more after this was called. Who sends signals may send them twice; that says nothing new.
+  int AwaitEnd() const;
+
+ private:
+  LimitedLog* const log_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SIGNALS_H_

@@ -1,0 +1,118 @@
+#include "service/datasets/store_watch.h"
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/datasets/lmdb_dataset_store.h"
+#include "service/datasets/lmdb_record_log.h"
+#include "tests/support/recorded_log.h"
+#include "tests/support/small_disk.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class StoreWatchTest : public ::testing::Test {
+ protected:
+  void End(std::optional<absl::Status> outcome, absl::Status first_failure = absl::OkStatus()) {
+    CommitSummary summary;
+    summary.outcome = std::move(outcome);
+    summary.first_failure = std::move(first_failure);
+    watch_.OnCommitBegin();
+    watch_.OnCommitEnd(summary);
+  }
+
+  RecordedLog lines_;
+  LimitedLog log_{&lines_, [] { return absl::UnixEpoch(); }};
+  StoreWatch watch_{"datasets", nullptr, &log_};
+};
+
+// It fails from the first commit that the disk refuses to the next that it takes.
+TEST_F(StoreWatchTest, FailsUntilACommitGoesThrough) {
+  EXPECT_THAT(watch_.failure(), IsOk());
+  End(absl::OkStatus());
+  EXPECT_THAT(lines_.lines(), IsEmpty());
+  End(absl::UnavailableError("the disk is gone"));
+  EXPECT_THAT(watch_.failure(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("gone")));
+  End(std::nullopt);
+  EXPECT_THAT(watch_.failure(), StatusIs(absl::StatusCode::kUnavailable, _));
+  End(absl::OkStatus());
+  EXPECT_THAT(watch_.failure(), IsOk());
+  EXPECT_THAT(
+      lines_.lines(),
+      ElementsAre(R"(error "event":"commit failed","store":"datasets","code":"UNAVAILABLE",)"
+                  R"("message":"the disk is gone")",
+                  R"(info "event":"commits go through again","store":"datasets")"));
+}
+
+TEST_F(StoreWatchTest, AChangeThatFindsNoRoomIsLoggedAndNoFailure) {
+  End(std::nullopt, absl::ResourceExhaustedError("--max-store-bytes"));
+  EXPECT_THAT(watch_.failure(), IsOk());
+  EXPECT_THAT(lines_.lines(),
+              ElementsAre(R"(warning "event":"change refused","store":"datasets",)"
+                          R"("code":"RESOURCE_EXHAUSTED","message":"--max-store-bytes")"));
+}
+
+TEST_F(StoreWatchTest, AStoreTriesOnDemand) {
+  const TemporaryFolder folder{TemporaryFolder::InMemory()};
+  LmdbDatasetStore::Options datasets;
+  datasets.folder = folder.path() + "/datasets";
+  datasets.max_bytes = uint64_t{1} << 24;
+  datasets.observer = &watch_;
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, LmdbDatasetStore::Open(datasets));
+  End(absl::UnavailableError("the disk is gone"));
+  EXPECT_THAT(store->TryCommit(0), IsOk());
+  EXPECT_THAT(watch_.failure(), IsOk());
+
+  LmdbRecordLog::Options ledger;
+  ledger.folder = folder.path() + "/ledger";
+  ledger.observer = &watch_;
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(ledger));
+  EXPECT_THAT(log->Append({"a"}), IsOk());
+  End(absl::UnavailableError("the disk is gone"));
+  EXPECT_THAT(log->TryCommit(0), IsOk());
+  EXPECT_THAT(watch_.failure(), IsOk());
+  EXPECT_THAT(log->ReadAll().value(), ElementsAre("a"));
+  EXPECT_EQ(log->num_records(), 1);
+}
+
+// A disk that is full, until somebody makes room.
+TEST_F(StoreWatchTest, ADiskThatIsFullIsNoticedAndItsRecoveryToo) {
+  SmallDisk disk(size_t{3} << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  const std::string other = disk.path() + "/other";
+  std::ofstream(other) << std::string(1 << 20, 'o');
+  LmdbRecordLog::Options options;
+  options.folder = disk.path() + "/ledger";
+  options.observer = &watch_;
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(options));
+  while (log->Append({std::string(100'000, 'x')}).ok()) {
+  }
+  EXPECT_THAT(watch_.failure(), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  EXPECT_THAT(lines_.lines().front(),
+              AllOf(HasSubstr("commit failed"), HasSubstr("no space left on the disk")));
+  // Small changes may find room yet; one like that which failed would not.
+  EXPECT_GE(watch_.failed_bytes(), 100'000);
+  EXPECT_THAT(log->TryCommit(watch_.failed_bytes()),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room for")));
+  EXPECT_THAT(watch_.failure(), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  std::filesystem::remove(other);
+  EXPECT_THAT(log->TryCommit(watch_.failed_bytes()), IsOk());
+  EXPECT_THAT(watch_.failure(), IsOk());
+  EXPECT_THAT(lines_.lines().back(), HasSubstr("commits go through again"));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,81 @@
+"""What the server's log says, and that nobody waits for whoever reads it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pathlib
+import signal
+from typing import Any
+
+import numpy as np
+import pytest
+from server_process import ServerProcess
+
+from packhouse import Client, GraphSchema, PackhouseError
+
+SIZES = np.array([[1, 0], [2, 0]])
+
+
+def events(log: pathlib.Path) -> list[dict[str, Any]]:
+    """All lines: each is a JSON object."""
+    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+def test_failures_and_deletions_say_who_asked(tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    flags = ("--data-dir", str(tmp_path / "data"))
+    with log.open("w") as file, ServerProcess(*flags, log=file) as server:
+        with Client(server.address) as client:
+            for _ in range(50):
+                with pytest.raises(PackhouseError):
+                    client.get_dataset("none")
+            with pytest.raises(PackhouseError):
+                client.delete_histogram('a "name"\n' + "x" * 1000)
+            client.create_dataset("graphs", GraphSchema(("nodes",), ()))
+            client.delete_dataset("graphs")
+            client.observe("sizes", [SIZES])
+            client.delete_histogram("sizes")
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
+    lines = events(log)
+    for line in lines:
+        assert list(line)[:3] == ["time", "level", "event"]
+    failed = [line for line in lines if line["event"] == "call failed"]
+    first = [line for line in failed if line["method"] == "GetDataset"]
+    # One more for each ten seconds that it took.
+    assert 5 <= len(first) < 50
+    assert first[0]["client"] == "127.0.0.1"
+    assert first[0]["code"] == "NOT_FOUND"
+    assert "'none'" in first[0]["message"]
+    assert first[0]["level"] == "info"
+    assert first[0]["ms"] >= 0
+    (second,) = [line for line in failed if line["method"] == "DeleteHistogram"]
+    assert "\n" not in second["message"]
+    assert len(second["message"]) < 300
+    left_out = [line for line in lines if line["event"] == "log lines suppressed"]
+    assert {line["of"] for line in left_out} == {"127.0.0.1 GetDataset NOT_FOUND"}
+    told = sum(line["count"] for line in left_out) + sum(x.get("suppressed", 0) for x in first)
+    assert told == 50 - len(first)
+    deleted = [line for line in lines if line["event"] == "deleted"]
+    assert [(line["client"], line["kind"], line["name"]) for line in deleted] == [
+        ("127.0.0.1", "data set", "graphs"),
+        ("127.0.0.1", "histogram", "sizes"),
+    ]
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody() -> None:
+    read, write = os.pipe()
+    try:
+        fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+        with ServerProcess(log=write) as server, Client(server.address) as client:
+            # Deletions of one client have a bound of a thousand lines: many pipes full.
+            for i in range(200):
+                client.observe(f"sizes{i}", [SIZES])
+                client.delete_histogram(f"sizes{i}")
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(20) == 0
+    finally:
+        os.close(read)
+        os.close(write)

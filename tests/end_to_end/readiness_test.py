@@ -1,0 +1,66 @@
+"""Whether the server takes work while its disk does not."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from typing import Iterator
+
+import numpy as np
+import pytest
+from server_process import ServerProcess
+
+from packhouse import Client, GraphSchema, GraphTable, PackhouseError
+
+MIB = 1 << 20
+SCHEMA = GraphSchema(("nodes", "edges"), ())
+
+
+@pytest.fixture
+def small_disk(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A file system of 16 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={16 * MIB}", "tmpfs", str(disk)]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_not_ready_until_there_is_room(
+    tmp_path: pathlib.Path, small_disk: pathlib.Path
+) -> None:
+    other = small_disk / "other"
+    other.write_bytes(bytes(8 * MIB))
+    log = tmp_path / "log"
+    flags = ("--data-dir", str(small_disk / "data"))
+    with log.open("w") as file, ServerProcess(*flags, log=file) as server:
+        with Client(server.address) as client:
+            assert server.get("/readyz") == (200, "ready\n")
+            client.create_dataset("graphs", SCHEMA)
+            sizes = np.random.default_rng(1).integers(1, 1000, (MIB // 8, 2))
+            with pytest.raises(PackhouseError, match="no space left|No space left"):
+                while True:
+                    client.append("graphs", [GraphTable(SCHEMA, sizes)], retry_timeout=0)
+            status, why = server.get("/readyz")
+            assert status == 503
+            assert why.startswith("commits fail: ")
+            assert server.get("/healthz")[0] == 200
+            other.unlink()
+            # Nobody sends anything: it finds out by itself.
+            while server.get("/readyz")[0] != 200:
+                pass
+        server.process.terminate()
+        assert server.process.wait(20) == 0
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    of_disk = [line["event"] for line in events if line.get("store") == "datasets"]
+    assert of_disk[0] == "commit failed"
+    assert of_disk[-1] == "commits go through again"
+    # Who was told, and what.
+    (failed, *_) = [line for line in events if line["event"] == "call failed"]
+    assert failed["client"] == "127.0.0.1"
+    assert failed["method"] == "Append"
+    assert failed["code"] == "RESOURCE_EXHAUSTED"
