@@ -62,12 +62,14 @@ MemoryReturn::Reading ReadProcess(const rpc::Server& server) {
 
 // Gives memory back when it is idle, on a thread of its own until the process ends.
 void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
-  std::thread([server, log] {
-    MemoryReturn memory([server] { return ReadProcess(*server); }, [] { malloc_trim(0); });
+  auto memory = std::make_unique<MemoryReturn>([server] { return ReadProcess(*server); },
+                                               [] { malloc_trim(0); });
+  memory->Tick(absl::Now());
+  std::thread([memory = std::move(memory), log] {
     for (;;) {
       absl::SleepFor(MemoryReturn::kInterval);
       const absl::Time start = absl::Now();
-      if (const auto bytes = memory.Tick(start)) {
+      if (const auto bytes = memory->Tick(start)) {
         log->Log(LogLevel::kDebug, "memory given back",
                  {{"bytes", *bytes}, {"ms", absl::Now() - start}});
       }

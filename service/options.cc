@@ -19,16 +19,15 @@ namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
-// "30s", "1m30s", "500ms", from `least` to a day.
-std::function<std::string(const std::string&)> DurationFrom(absl::Duration least) {
-  return [least](const std::string& text) -> std::string {
+// "30s", "1m30s", "500ms", from `least` to `most`.
+std::function<std::string(const std::string&)> DurationFrom(absl::Duration least,
+                                                            absl::Duration most = absl::Hours(24)) {
+  return [least, most](const std::string& text) -> std::string {
     absl::Duration duration;
-    if (absl::ParseDuration(text, &duration) && duration >= least && duration <= absl::Hours(24)) {
-      return "";
-    }
+    if (absl::ParseDuration(text, &duration) && duration >= least && duration <= most) return "";
     return absl::StrCat("'", text, "' is not a duration from ",
-                        least == absl::ZeroDuration() ? "0s" : absl::FormatDuration(least),
-                        " to 24h, such as 30s");
+                        least == absl::ZeroDuration() ? "0s" : absl::FormatDuration(least), " to ",
+                        absl::ToInt64Hours(most), "h, such as 30s");
   };
 }
 
@@ -69,6 +68,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   std::string max_connection_age_grace = "0s";
   std::string lease_duration = "5m";
   std::string stream_idle_timeout = "1h";
+  std::string epoch_retention = "720h";
 
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
   app.set_version_flag("--version", kVersion);
@@ -123,6 +123,12 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-epochs", server.loader.max_epochs,
                  "most epochs, of all jobs, that are begun and not finished, or remembered")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-epochs-per-client", server.loader.max_epochs_per_client,
+                 "most of these that one client has opened")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--epoch-retention", epoch_retention,
+                 "epochs that nobody has used for so long are forgotten; 0s: never")
+      ->check(DurationFrom(absl::ZeroDuration(), absl::Hours(24 * 3660)));
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
   app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")
@@ -184,6 +190,10 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   (void)absl::ParseDuration(stream_idle_timeout, &server.stream_idle_timeout);
   if (server.stream_idle_timeout == absl::ZeroDuration()) {
     server.stream_idle_timeout = absl::InfiniteDuration();
+  }
+  (void)absl::ParseDuration(epoch_retention, &server.loader.epoch_retention);
+  if (server.loader.epoch_retention == absl::ZeroDuration()) {
+    server.loader.epoch_retention = absl::InfiniteDuration();
   }
   return options;
 }

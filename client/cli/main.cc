@@ -6,6 +6,7 @@
 #include "client/cli/datasets_command.h"
 #include "client/cli/histogram_command.h"
 #include "client/cli/ingest_command.h"
+#include "client/cli/jobs_command.h"
 #include "client/cli/pack_command.h"
 #include "client/cli/plan_command.h"
 #include "client/cli/tune_command.h"
@@ -23,6 +24,7 @@ int main(int argc, char** argv) {
   packhouse::client::AddHistogramCommand(app, code);
   packhouse::client::AddIngestCommand(app, code);
   packhouse::client::AddDatasetsCommand(app, code);
+  packhouse::client::AddJobsCommand(app, code);
   packhouse::client::AddBenchCommand(app, code);
   packhouse::client::AddBenchCeilingCommand(app, code);
   try {

@@ -41,7 +41,8 @@ class MemoryReturn {
   MemoryReturn(std::function<Reading()> read, std::function<void()> trim)
       : read_(std::move(read)), trim_(std::move(trim)) {}
 
-  // Gives memory back if now is the time. Returns how much, if it did.
+  // Gives memory back if now is the time. Returns how much, if it did. What the process has at the
+  // first call, it is taken to need: to be called once before there is any load.
   std::optional<uint64_t> Tick(absl::Time now);
 
  private:

@@ -7,7 +7,7 @@
 namespace packhouse {
 
 LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done)
-    : dealing_(std::move(dealing)),
+    : shared_dealing_(std::make_shared<const Dealing>(std::move(dealing))),
       lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
       lanes_(dealing_.num_lanes()) {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) ShareLane(lane, 1);
@@ -52,33 +52,90 @@ absl::Status LeaseTable::Join(SessionId session, uint32_t lane, Reader reader) {
   } else {
     reader = {};
   }
-  sessions_.emplace(session, Session{lane, reader, false, {}});
+  sessions_.emplace(session, Session{lane, reader, false, {}, std::nullopt});
   return absl::OkStatus();
 }
 
-Lease LeaseTable::Next(SessionId session, size_t max_in_flight, absl::Time now) {
-  const Session& own = sessions_.at(session);
-  Lane& lane = lanes_[own.lane];
-  Share& share = lane.shares[own.reader.number];
-  const uint64_t length = dealing_.lane_length(own.lane);
-  if (share.num_left == 0) return {LeaseOutcome::kFinished};
-  if (own.in_flight.size() >= max_in_flight) return {LeaseOutcome::kTooManyInFlight};
+LeaseTable::Found LeaseTable::FindNext(const Session& session, size_t max_in_flight) const {
+  const Lane& lane = lanes_[session.lane];
+  const Share& share = lane.shares[session.reader.number];
+  const uint64_t length = dealing_.lane_length(session.lane);
+  Found found;
+  found.next = share.next;
+  if (share.num_left == 0) return found;
+  if (session.in_flight.size() >= max_in_flight) {
+    found.outcome = LeaseOutcome::kTooManyInFlight;
+    return found;
+  }
   uint64_t given_back = length;
   for (const uint64_t position : lane.given_back) {
-    if (position % own.reader.count != own.reader.number) continue;
-    if (own.in_flight.contains(dealing_.BatchAt({own.lane, position}))) continue;
+    if (position % session.reader.count != session.reader.number) continue;
+    if (session.in_flight.contains(dealing_.BatchAt({session.lane, position}))) continue;
     given_back = position;
     break;
   }
-  while (share.next < length && (done_.Contains(dealing_.BatchAt({own.lane, share.next})) ||
-                                 lane.given_back.contains(share.next))) {
-    share.next += own.reader.count;
+  while (found.next < length && (done_.Contains(dealing_.BatchAt({session.lane, found.next})) ||
+                                 lane.given_back.contains(found.next))) {
+    found.next += session.reader.count;
   }
   // What has been given back comes first but where other readers had come further than this one.
-  const uint64_t position = std::min(given_back, share.next);
-  if (position >= length) return {LeaseOutcome::kAllLeased};
-  if (position == share.next) share.next += own.reader.count;
-  return LeaseTo(session, {own.lane, position}, position == given_back, now);
+  found.position = std::min(given_back, found.next);
+  found.redelivered = found.position == given_back;
+  found.outcome = found.position < length ? LeaseOutcome::kLeased : LeaseOutcome::kAllLeased;
+  return found;
+}
+
+LeaseOutcome LeaseTable::Peek(SessionId session, size_t max_in_flight) const {
+  return FindNext(sessions_.at(session), max_in_flight).outcome;
+}
+
+Lease LeaseTable::Next(SessionId session, size_t max_in_flight, absl::Time now) {
+  Session& own = sessions_.at(session);
+  StopWaiting(session, own);
+  const Found found = FindNext(own, max_in_flight);
+  Share& share = ShareOf(own);
+  share.next = found.next;
+  if (found.outcome == LeaseOutcome::kLeased) {
+    if (found.position == share.next) share.next += own.reader.count;
+    return LeaseTo(session, {own.lane, found.position}, found.redelivered, now);
+  }
+  if (found.outcome != LeaseOutcome::kFinished) {
+    own.waits_for = found.outcome;
+    share.waiting.insert(session);
+  }
+  return {found.outcome};
+}
+
+std::vector<SessionId> LeaseTable::Waiting() const {
+  std::vector<SessionId> waiting;
+  for (const Lane& lane : lanes_) {
+    for (const Share& share : lane.shares) {
+      waiting.insert(waiting.end(), share.waiting.begin(), share.waiting.end());
+    }
+  }
+  return waiting;
+}
+
+void LeaseTable::StopWaiting(SessionId id, Session& session) {
+  if (!std::exchange(session.waits_for, std::nullopt)) return;
+  ShareOf(session).waiting.erase(id);
+}
+
+void LeaseTable::Wake(SessionId session) {
+  Session& own = sessions_.at(session);
+  if (!own.waits_for) return;
+  StopWaiting(session, own);
+  woken_.push_back(session);
+}
+
+void LeaseTable::WakeShare(const Share& share, bool all) {
+  std::vector<SessionId> sessions;
+  for (const SessionId session : share.waiting) {
+    if (all || sessions_.at(session).waits_for == LeaseOutcome::kAllLeased) {
+      sessions.push_back(session);
+    }
+  }
+  for (const SessionId session : sessions) Wake(session);
 }
 
 Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now) {
@@ -111,6 +168,7 @@ absl::Status LeaseTable::CheckDealt(absl::Span<const uint64_t> batches) const {
 uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> batches,
                                  absl::Time now) {
   uint64_t news = 0;
+  absl::btree_set<SessionId> alive = {session};
   for (const uint64_t batch : batches) {
     const auto place = dealing_.PlaceOf(batch);
     if (!place) continue;
@@ -118,12 +176,23 @@ uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> b
       ++counters_.duplicates;
       continue;
     }
+    // Of several to whom it was sent, at most the last still has its lease.
+    const auto delivery = deliveries_.find(batch);
+    if (delivery != deliveries_.end() && !delivery->second.sent_to.empty()) {
+      alive.insert(delivery->second.sent_to.back());
+    }
     MarkDone(batch, *place);
     ++counters_.acknowledged;
     ++news;
   }
+  if (lease_duration_ == absl::InfiniteDuration()) return news;
+  for (const SessionId one : alive) Renew(one, now);
+  return news;
+}
+
+void LeaseTable::Renew(SessionId session, absl::Time now) {
   const auto own = sessions_.find(session);
-  if (own == sessions_.end() || lease_duration_ == absl::InfiniteDuration()) return news;
+  if (own == sessions_.end()) return;
   for (const uint64_t batch : own->second.in_flight) {
     Delivery& delivery = deliveries_.at(batch);
     if (delivery.holder != session) continue;
@@ -131,7 +200,6 @@ uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> b
     delivery.until = now + lease_duration_;
     expiries_.emplace(delivery.until, batch);
   }
-  return news;
 }
 
 void LeaseTable::MarkDone(uint64_t batch, const Place& place) {
@@ -139,14 +207,18 @@ void LeaseTable::MarkDone(uint64_t batch, const Place& place) {
   done_.Insert(batch);
   ++num_done_;
   ++lane.num_done;
-  --lane.shares[place.position % lane.shares.size()].num_left;
+  Share& share = ShareAt(place);
+  --share.num_left;
   lane.given_back.erase(place.position);
+  if (share.num_left == 0) WakeShare(share, /*all=*/true);
   const auto found = deliveries_.find(batch);
   if (found == deliveries_.end()) return;
   EndLease(batch, found->second);
   for (const SessionId id : found->second.sent_to) {
     Session& session = sessions_.at(id);
     session.in_flight.erase(batch);
+    // It has room for one more.
+    if (session.waits_for == LeaseOutcome::kTooManyInFlight) Wake(id);
     if (session.ended && session.in_flight.empty()) sessions_.erase(id);
   }
   deliveries_.erase(found);
@@ -162,6 +234,7 @@ void LeaseTable::EndLease(uint64_t batch, Delivery& delivery) {
 void LeaseTable::GiveBack(uint64_t batch, Delivery& delivery) {
   EndLease(batch, delivery);
   lanes_[delivery.place.lane].given_back.insert(delivery.place.position);
+  WakeShare(ShareAt(delivery.place), /*all=*/false);
 }
 
 size_t LeaseTable::Expire(absl::Time now) {
@@ -182,6 +255,8 @@ absl::Time LeaseTable::NextExpiry() const {
 void LeaseTable::SessionGone(SessionId session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
+  // If its rank has a newer stream, it must learn that; if it is gone, nobody listens.
+  Wake(session);
   for (const uint64_t batch : found->second.in_flight) {
     Delivery& delivery = deliveries_.at(batch);
     delivery.sent_to.erase(std::find(delivery.sent_to.begin(), delivery.sent_to.end(), session));
@@ -198,6 +273,7 @@ void LeaseTable::SessionEnded(SessionId session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
   if (dealing_.sharing().ranked() || found->second.in_flight.empty()) return SessionGone(session);
+  StopWaiting(session, found->second);
   found->second.ended = true;
 }
 

@@ -19,13 +19,19 @@
 //   not acknowledged; leases do not expire, as nobody else could do the work. Several readers may
 //   share a lane; what is said of the rank then holds for each of them.
 // - Dynamic: a lease expires, and then another session may get the batch. An acknowledgement shows
-//   that its sender is alive, and renews all its leases. What a session that has ended in good
-//   order (SessionEnded) has in flight stays leased to it, as somebody still works on it.
+//   that those are alive whose batches it has, whoever sends it: it renews all leases of the
+//   session that has the lease of such a batch (or, if it has expired, had it last), and of its
+//   sender. What a session that has ended in good order (SessionEnded) has in flight stays leased
+//   to it, as somebody still works on it.
+// - Who waits is woken. A session that Next() has told to wait is in TakeWoken() as soon as Next()
+//   would tell it something else, whatever brought that about: an acknowledgement, by whomever, a
+//   session that goes or loses its lane, an expiry. This is the one place that decides it.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -72,6 +78,9 @@ struct Lease {
   absl::Time until = absl::InfiniteFuture();
 };
 
+// What an acknowledgement or whatever else changed, other sessions may have been told to wait for:
+// after each call that is not const, TakeWoken() says whom.
+//
 // Thread-compatible; no clock of its own. Memory O(unacknowledged batches), besides the dealing and
 // the set of what is done.
 class LeaseTable {
@@ -80,7 +89,9 @@ class LeaseTable {
   // Those that `dealing` does not deal are ignored.
   LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done = {});
 
-  const Dealing& dealing() const { return dealing_; }
+  const Dealing& dealing() const { return *shared_dealing_; }
+  // May outlive the table.
+  const std::shared_ptr<const Dealing>& shared_dealing() const { return shared_dealing_; }
 
   // A session of a rank, or, dynamic, one that takes batches of a profile. Readers of another
   // number end all sessions of the rank. INVALID_ARGUMENT for a lane or reader that is not there;
@@ -93,13 +104,22 @@ class LeaseTable {
 
   // Leases the next batch to a session that is present. At most `max_in_flight` batches, at least
   // 1, are sent to it and not done. O(log), and O(max_in_flight) after its leases have expired.
+  // Unless the outcome is kLeased or kFinished, the session waits.
   Lease Next(SessionId session, size_t max_in_flight, absl::Time now);
+  // What Next() would come to, without leasing anything. Cost as Next().
+  LeaseOutcome Peek(SessionId session, size_t max_in_flight) const;
+
+  // The sessions that waited and may go on now, or have no part any more, each once until it is
+  // told to wait again. O(result).
+  std::vector<SessionId> TakeWoken() { return std::exchange(woken_, {}); }
+  // Those that wait, as the table is about to go: they must be told.
+  std::vector<SessionId> Waiting() const;
 
   // INVALID_ARGUMENT naming the first batch that this table does not deal.
   absl::Status CheckDealt(absl::Span<const uint64_t> batches) const;
 
-  // Makes batches done that are dealt; `session` need not be present. Returns how many were not
-  // done before.
+  // Makes batches done that are dealt, and renews leases; the sender, `session`, need not be
+  // present. Returns how many were not done before. O(log) for each batch and each lease renewed.
   uint64_t Acknowledge(SessionId session, absl::Span<const uint64_t> batches, absl::Time now);
 
   // Gives back what was leased until `now` or earlier; returns how many batches that were.
@@ -117,6 +137,14 @@ class LeaseTable {
   // Not done of a lane.
   uint64_t NumLeft(uint32_t lane) const {
     return dealing_.lane_length(lane) - lanes_[lane].num_done;
+  }
+  // Steps of a reader of the lane, if it has as many readers now, and those of them not done.
+  uint64_t NumStepsOf(uint32_t lane, Reader reader) const {
+    const uint64_t length = dealing_.lane_length(lane);
+    return length <= reader.number ? 0 : (length - reader.number - 1) / reader.count + 1;
+  }
+  uint64_t NumLeftOf(uint32_t lane, Reader reader) const {
+    return lanes_[lane].shares[reader.number].num_left;
   }
 
   // Sent to the session and not done.
@@ -136,6 +164,8 @@ class LeaseTable {
     bool ended = false;
     // Sent to it and not done, whether its lease still holds or not.
     absl::btree_set<uint64_t> in_flight;
+    // What Next() told it last, if it waits.
+    std::optional<LeaseOutcome> waits_for = std::nullopt;
   };
   // Of a lane's positions those that are `number` modulo the number of readers.
   struct Share {
@@ -144,6 +174,8 @@ class LeaseTable {
     uint64_t num_left = 0;
     // Ranked: whose it is.
     std::optional<SessionId> owner;
+    // Sessions that wait for a batch of it, or for its end.
+    absl::btree_set<SessionId> waiting;
   };
   struct Lane {
     uint64_t num_done = 0;
@@ -156,7 +188,7 @@ class LeaseTable {
     Place place;
     std::optional<SessionId> holder;
     absl::Time until;
-    std::vector<SessionId> sent_to;  // Sessions that are present.
+    std::vector<SessionId> sent_to;  // Sessions that are present, in the order of sending.
   };
   using Deliveries = absl::btree_map<uint64_t, Delivery>;
 
@@ -166,8 +198,31 @@ class LeaseTable {
   void MarkDone(uint64_t batch, const Place& place);
   void EndLease(uint64_t batch, Delivery& delivery);
   void GiveBack(uint64_t batch, Delivery& delivery);
+  void Renew(SessionId session, absl::Time now);
+  Share& ShareOf(const Session& session) {
+    return lanes_[session.lane].shares[session.reader.number];
+  }
+  // Of those who read this place.
+  Share& ShareAt(const Place& place) {
+    Lane& lane = lanes_[place.lane];
+    return lane.shares[place.position % lane.shares.size()];
+  }
+  // Where the next batch for a session is, or why there is none.
+  struct Found {
+    LeaseOutcome outcome = LeaseOutcome::kFinished;
+    uint64_t position = 0;
+    bool redelivered = false;
+    // For Share::next: what is before it need not be looked at again.
+    uint64_t next = 0;
+  };
+  Found FindNext(const Session& session, size_t max_in_flight) const;
+  void StopWaiting(SessionId id, Session& session);
+  void Wake(SessionId session);
+  // Those that wait for a batch of it, or all.
+  void WakeShare(const Share& share, bool all);
 
-  const Dealing dealing_;
+  const std::shared_ptr<const Dealing> shared_dealing_;
+  const Dealing& dealing_ = *shared_dealing_;
   const absl::Duration lease_duration_;
 
   BatchSet done_;
@@ -178,6 +233,7 @@ class LeaseTable {
   Deliveries deliveries_;
   absl::btree_set<std::pair<absl::Time, uint64_t>> expiries_;
   LeaseCounters counters_;
+  std::vector<SessionId> woken_;
 };
 
 }  // namespace packhouse

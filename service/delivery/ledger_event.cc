@@ -91,6 +91,25 @@ struct Encoder {
     writer.Number(event.last);
     return std::move(writer).Seal();
   }
+  std::string operator()(const EpochOwned& event) const {
+    RecordWriter writer(RecordKind::kEpochOwned);
+    WriteKey(event.epoch, writer);
+    writer.Text(event.client);
+    return std::move(writer).Seal();
+  }
+  std::string operator()(const EpochUsed& event) const {
+    RecordWriter writer(RecordKind::kEpochUsed);
+    WriteKey(event.epoch, writer);
+    writer.Number(event.seconds);
+    return std::move(writer).Seal();
+  }
+  std::string operator()(const EpochExpired& event) const {
+    RecordWriter writer(RecordKind::kEpochExpired);
+    WriteKey(event.epoch, writer);
+    writer.Number(event.generation);
+    writer.Number(event.seconds);
+    return std::move(writer).Seal();
+  }
 };
 
 absl::StatusOr<LedgerEvent> ReadEvent(RecordReader& reader) {
@@ -126,6 +145,25 @@ absl::StatusOr<LedgerEvent> ReadEvent(RecordReader& reader) {
       GenerationsUsed event;
       event.job = reader.Text();
       event.last = reader.Number();
+      return event;
+    }
+    case RecordKind::kEpochOwned: {
+      EpochOwned event;
+      event.epoch = ReadKey(reader);
+      event.client = reader.Text();
+      return event;
+    }
+    case RecordKind::kEpochUsed: {
+      EpochUsed event;
+      event.epoch = ReadKey(reader);
+      event.seconds = reader.Number();
+      return event;
+    }
+    case RecordKind::kEpochExpired: {
+      EpochExpired event;
+      event.epoch = ReadKey(reader);
+      event.generation = reader.Number();
+      event.seconds = reader.Number();
       return event;
     }
     case RecordKind::kCursor:

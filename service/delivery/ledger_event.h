@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/admission/client_identity.h"
 #include "service/delivery/batch_set.h"
 #include "service/delivery/dealing.h"
 #include "service/delivery/epoch_identity.h"
@@ -58,16 +59,46 @@ struct EpochForgotten {
   friend bool operator==(const EpochForgotten&, const EpochForgotten&) = default;
 };
 
-// The job has used generations up to this one: in snapshots, for epochs that are forgotten.
+// Whose epoch it is, as far as bounds are concerned: the client that opened it.
+struct EpochOwned {
+  EpochKey epoch;
+  ClientId client;
+
+  friend bool operator==(const EpochOwned&, const EpochOwned&) = default;
+};
+
+// Somebody joined the epoch or acknowledged batches of it at this time; written now and then.
+struct EpochUsed {
+  EpochKey epoch;
+  // Since the Unix epoch.
+  uint64_t seconds = 0;
+
+  friend bool operator==(const EpochUsed&, const EpochUsed&) = default;
+};
+
+// Forgotten at this time because nobody had used it for long. A cursor of one of its generations,
+// of which this was the last, is refused.
+struct EpochExpired {
+  EpochKey epoch;
+  uint64_t generation = 0;
+  // Since the Unix epoch.
+  uint64_t seconds = 0;
+
+  friend bool operator==(const EpochExpired&, const EpochExpired&) = default;
+};
+
+// Generations up to this one have been used: in snapshots, for epochs that are forgotten.
 struct GenerationsUsed {
+  // Of this job; empty: of all. Older servers numbered by job.
   std::string job;
   uint64_t last = 0;
 
   friend bool operator==(const GenerationsUsed&, const GenerationsUsed&) = default;
 };
 
-using LedgerEvent = std::variant<EpochOpened, GenerationStarted, WorkerJoined, BatchesAcknowledged,
-                                 EpochForgotten, GenerationsUsed>;
+using LedgerEvent =
+    std::variant<EpochOpened, GenerationStarted, WorkerJoined, BatchesAcknowledged, EpochForgotten,
+                 GenerationsUsed, EpochOwned, EpochUsed, EpochExpired>;
 
 std::string EncodeEvent(const LedgerEvent& event);
 

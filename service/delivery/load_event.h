@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/delivery/dealing.h"
 #include "service/delivery/epoch_plan.h"
@@ -30,6 +31,7 @@ struct LoadEvent {
   bool is_padding = false;
   bool is_redelivered = false;
   uint64_t graphs_of_step = 0;  // Ranked only.
+  absl::Time leased_until = absl::InfiniteFuture();
   BuiltBatch built;
 };
 

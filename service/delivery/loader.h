@@ -4,6 +4,10 @@
 // LoadSession; its Next() gives batches until it says that there is nothing now, or nothing any
 // more; Acknowledge() makes batches done, durably; destroying the session gives back what it has
 // not acknowledged.
+//
+// Locks. A job has its own mutex (job.h), the map of jobs has another, which is taken before a
+// job's, both for moments only: neither is held while the disk is waited for. So Next(), Expire()
+// and what else only looks at leases wait for nobody who waits for the disk.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LOADER_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LOADER_H_
 
@@ -13,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,35 +31,46 @@
 #include "service/datasets/record_log.h"
 #include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_catalog.h"
-#include "service/delivery/epoch_delivery.h"
 #include "service/delivery/epoch_plan.h"
+#include "service/delivery/epoch_quota.h"
 #include "service/delivery/epoch_request.h"
 #include "service/delivery/evaluation.h"
+#include "service/delivery/job.h"
 #include "service/delivery/job_ledger.h"
-#include "service/delivery/lease_table.h"
+#include "service/delivery/joining.h"
+#include "service/delivery/ledger_writer.h"
 #include "service/delivery/load_event.h"
 
 namespace packhouse {
+
+// A job, for people.
+struct JobSummary {
+  std::string name;
+  // The highest number first; not all of them if there are many.
+  std::vector<EpochSummary> epochs;
+  uint64_t num_epochs = 0;
+  uint64_t num_sessions = 0;
+  uint64_t used_seconds = 0;  // The latest of its epochs.
+};
+
+struct JobList {
+  std::vector<JobSummary> jobs;
+  std::string next_page_token;  // Empty: that is all.
+};
 
 struct LoaderOptions {
   // Dynamic workers that are silent for so long give their batches back.
   absl::Duration lease_duration = absl::Minutes(5);
   // Epochs that are remembered: begun and not finished, or among a job's latest.
   size_t max_epochs = 4096;
+  // Of these, those that one client has opened.
+  size_t max_epochs_per_client = 1024;
+  // Epochs that nobody has used for so long are forgotten (ForgetUnused()).
+  absl::Duration epoch_retention = absl::Hours(24 * 30);
   // So many finished epochs of a job are remembered, for acknowledgements that come late.
   size_t kept_finished_epochs = 8;
   // The log is rewritten without what is out of date when it has so many records.
   size_t max_log_records = 65536;
-};
-
-// What a worker learns when it comes.
-struct LoadStart {
-  JoinResult join;
-  SessionId session = 0;
-  EpochProgress progress;
-  // Of this worker in this generation, and how many of them are done.
-  uint64_t num_steps = 0;
-  uint64_t num_steps_done = 0;
 };
 
 class Loader;
@@ -62,49 +78,42 @@ class Loader;
 // One stream of one worker. Thread-compatible; the loader must outlive it.
 class LoadSession {
  public:
+  // Gives back what was not acknowledged.
   ~LoadSession();
   LoadSession(const LoadSession&) = delete;
   LoadSession& operator=(const LoadSession&) = delete;
 
+  // Whether the worker has joined; false: not yet, and the session is woken when that is known. Or
+  // why it has not. start() is there once it has; Next() says kWait until then.
+  absl::StatusOr<bool> HasJoined();
+
   const LoadStart& start() const { return start_; }
   const PreparedEpoch& epoch() const { return *epoch_; }
 
-  // NOT_FOUND if the job was deleted; FAILED_PRECONDITION if the session has no part in the epoch
-  // any more; DATA_LOSS as PreparedEpoch::Build.
+  // As HasJoined(); NOT_FOUND if the job was deleted; FAILED_PRECONDITION if the session has no
+  // part in the epoch any more; DATA_LOSS as PreparedEpoch::Build. Never waits for the disk, nor
+  // for who does.
   absl::StatusOr<LoadEvent> Next(absl::Time now);
 
-  // Whether Next() would wait now for somebody who has something to write to the log. A guess: it
-  // may have changed by then.
-  bool MayBlock() const;
+  // Whether Next() would say kWait, or HasJoined() false.
+  bool WouldWait() const { return job_->WouldWait(*seat_); }
 
  private:
   friend class Loader;
 
-  LoadSession(Loader* loader, std::shared_ptr<const PreparedEpoch> epoch, const JoinRequest& join,
-              size_t max_in_flight, std::function<void()> wake)
-      : loader_(loader),
-        epoch_(std::move(epoch)),
-        lane_(join.lane),
-        worker_(join.worker),
-        ends_when_all_leased_(join.ends_when_all_leased),
-        max_in_flight_(max_in_flight),
-        wake_(std::move(wake)) {}
+  LoadSession(std::shared_ptr<Job> job, std::shared_ptr<Job::Session> seat,
+              std::shared_ptr<const PreparedEpoch> epoch)
+      : job_(std::move(job)), seat_(std::move(seat)), epoch_(std::move(epoch)) {}
 
-  Loader* const loader_;
+  const std::shared_ptr<Job> job_;
+  const std::shared_ptr<Job::Session> seat_;
   const std::shared_ptr<const PreparedEpoch> epoch_;
-  const uint32_t lane_;
-  const std::string worker_;
-  const bool ends_when_all_leased_;
-  const size_t max_in_flight_;
-  const std::function<void()> wake_;
   LoadStart start_;
-  bool waiting_ = false;  // Guarded by the loader's mutex.
-  // It has said that it ends while others work: so does whoever has its batches.
-  bool ended_ = false;
+  bool has_joined_ = false;
 };
 
 // Thread-safe. Calls that change what is durable wait for the log; other calls do not wait for
-// them, but for those that start a generation.
+// them.
 class Loader {
  public:
   // Reads the log. The pointees must outlive the loader; the log must be thread-safe. Session ids
@@ -113,8 +122,17 @@ class Loader {
                                                       const LoaderOptions& options,
                                                       SessionId first_session);
 
+  // Waits for what runs in the background. All that it gave must have gone.
+  ~Loader();
+
+  // Who does what no caller waits for: joins are committed, the log is compacted, epochs are let go
+  // of. Such work waits for the disk. Until this is called it is done at once by whoever causes it.
+  // Not thread-safe: to be called before everything else. What it is given must run before the
+  // loader can go.
+  void RunInBackground(Executor executor) { background_ = std::move(executor); }
+
   // What an epoch is like and how far it is; opens nothing. Errors as EpochCatalog::Prepare,
-  // FAILED_PRECONDITION as EpochDelivery::Open.
+  // FAILED_PRECONDITION for an epoch that was opened in other words.
   struct Description {
     std::shared_ptr<const PreparedEpoch> epoch;
     EpochProgress progress;
@@ -123,13 +141,17 @@ class Loader {
   absl::StatusOr<Description> Describe(EpochRequest request,
                                        const std::function<bool()>& given_up = nullptr);
 
-  // Joins an epoch. `join` as EpochDelivery::Join, without a session, which is chosen here. `wake`
-  // is called when Next() of the session has said kWait and may have more now; it must not block,
+  // Joins an epoch, as PlanJoin() says. The join is committed later, with others: the session's
+  // HasJoined() tells, and its errors, which are those of Job::StartJoin(), come there. `wake`
+  // is called when the session has said to wait and may have more now; it must not block,
   // may be called by any thread, and, once more, after the session has gone. At most
   // `max_in_flight` batches, at least 1, are leased to it.
   //
-  // Errors as EpochCatalog::Prepare, which asks `given_up`, and EpochDelivery::Join;
-  // RESOURCE_EXHAUSTED for max_epochs.
+  // Errors as EpochCatalog::Prepare, which asks `given_up`.
+  absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(
+      EpochRequest request, JoinRequest join, size_t max_in_flight, std::function<void()> wake,
+      const std::function<bool()>& given_up = nullptr);
+  // The same, and waits until it has joined, or says why it has not.
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(
       EpochRequest request, JoinRequest join, size_t max_in_flight, std::function<void()> wake,
       const std::function<bool()>& given_up = nullptr);
@@ -140,20 +162,38 @@ class Loader {
       const EpochRequest& request, EvaluationRequest evaluation,
       const std::function<bool()>& given_up = nullptr);
 
-  // As EpochDelivery; NOT_FOUND if there is no such epoch. Acknowledgements that come at the same
-  // time share a commit of the log.
+  // As Job; NOT_FOUND if there is no such epoch. Acknowledgements of a job that come at the same
+  // time share a commit of the log, and so do those of several jobs if the log lets them.
   absl::StatusOr<AcknowledgeResult> Acknowledge(const EpochKey& key, SessionId session,
                                                 uint64_t generation,
                                                 absl::Span<const uint64_t> batches, absl::Time now);
   absl::StatusOr<std::string> CursorAtStep(const EpochKey& key, uint64_t generation,
                                            uint64_t steps);
 
+  // Jobs that have epochs, by name. A page may be shorter than asked for, and is not the last
+  // unless it says so. At most kMaxPageSize jobs a page (0: 100), and kMaxListedEpochs epochs a
+  // job.
+  static constexpr size_t kMaxPageSize = 1000;
+  static constexpr size_t kMaxListedEpochs = 100;
+  JobList ListJobs(size_t page_size, const std::string& page_token) const;
+  // With at most kMaxShownEpochs epochs. NOT_FOUND if it has none.
+  static constexpr size_t kMaxShownEpochs = 10'000;
+  absl::StatusOr<JobSummary> GetJob(const std::string& job) const;
+
   // Forgets all epochs of a job. NOT_FOUND if there are none.
   absl::Status DeleteJob(const std::string& job);
+
+  // Forgets the epochs that nobody has used for as long as the options say; returns how many. The
+  // first error ends it. Waits for the disk.
+  absl::StatusOr<size_t> ForgetUnused(absl::Time now);
+  absl::Duration epoch_retention() const { return options_.epoch_retention; }
 
   // Gives back leases that have expired. When the next one does: InfiniteFuture if there is none.
   void Expire(absl::Time now);
   absl::Time NextExpiry() const;
+
+  // That have epochs, or are being loaded.
+  size_t num_jobs() const;
 
   // For metrics. O(open epochs) and the runs of batches of those that are loaded.
   DeliverySnapshot Snapshot() const;
@@ -161,66 +201,46 @@ class Loader {
  private:
   friend class LoadSession;
 
-  struct OpenEpoch {
-    std::unique_ptr<EpochDelivery> delivery;
-    std::map<SessionId, LoadSession*> sessions;
+  // A job is there as long as it is pinned or has something in the ledger.
+  struct Entry {
+    std::shared_ptr<Job> job;
+    size_t num_pins = 0;
   };
-  using Wakes = std::vector<std::function<void()>>;
 
   Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options, JobLedger ledger,
-         size_t num_records, SessionId first_session)
-      : catalog_(catalog),
-        log_(log),
-        options_(options),
-        ledger_(std::move(ledger)),
-        next_session_(first_session),
-        num_records_(num_records) {}
+         size_t num_records, SessionId first_session);
 
+  // Pins a job until what is returned goes, which must not be under a job's mutex. Null if there is
+  // none.
+  std::shared_ptr<Job> Find(const std::string& name);
+  std::shared_ptr<Job> FindOrCreate(const std::string& name);
+  std::shared_ptr<Job> Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unpin(Job& job);
+  std::vector<std::shared_ptr<Job>> Jobs() const;
+
+  // Whoever holds the epoch last lets go of it in the background: the last reader of a data set
+  // that was deleted erases it from the disk.
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
+      const EpochRequest& request, const std::function<bool()>& given_up);
   // Ranks that rounds are planned for stay as they were when the epoch was first opened.
-  void AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest& request) const;
-  // An epoch that the ledger has; NOT_FOUND.
-  absl::StatusOr<OpenEpoch*> Find(const EpochKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<OpenEpoch*> FindOrOpen(const EpochIdentity& identity)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  EpochProgress ProgressOf(const EpochKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status ForgetFinished(const EpochKey& opened, Wakes& wakes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Forget(absl::Span<const EpochKey> keys, Wakes& wakes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of an epoch that the ledger does not have any more.
-  void Close(const EpochKey& key, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Once it is in the log.
-  absl::StatusOr<AcknowledgeResult> FinishAcknowledge(const EpochKey& key, SessionId session,
-                                                      uint64_t generation,
-                                                      absl::Span<const uint64_t> batches,
-                                                      absl::Time now, Wakes& wakes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the sessions that wait, to be called without the lock.
-  static void WakeWaiting(const OpenEpoch& epoch, Wakes& wakes);
-  // Counts in num_writing_locked_ while it lives.
-  class WritingLocked;
-  void CompactIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MayAppend() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !compaction_due_; }
+  void AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest& request);
+  void InBackground(std::function<void()> work);
+  void CompactIfDue();
 
   EpochCatalog* const catalog_;
-  RecordLog* const log_;
   const LoaderOptions options_;
-
-  // How many hold mutex_ while they wait for the log.
-  std::atomic<int> num_writing_locked_ = 0;
+  LedgerWriter writer_;
+  EpochQuota quota_;
+  Job::Environment environment_;
+  Executor background_ = [](const std::function<void()>& work) { work(); };
+  std::atomic<SessionId> next_session_;
 
   mutable absl::Mutex mutex_;
-  JobLedger ledger_ ABSL_GUARDED_BY(mutex_);
-  std::map<EpochKey, OpenEpoch> epochs_ ABSL_GUARDED_BY(mutex_);
-  SessionId next_session_ ABSL_GUARDED_BY(mutex_);
-  LeaseCounters closed_ ABSL_GUARDED_BY(mutex_);  // Of epochs that are not open any more.
-  uint64_t num_generations_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Records in the log, about.
-  size_t num_records_ ABSL_GUARDED_BY(mutex_);
-  // Acknowledgements on their way to the log, which a snapshot would lack; none sets out while a
-  // compaction is due.
-  size_t num_appending_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool compaction_due_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mutex_);
+  DeliverySnapshot gone_ ABSL_GUARDED_BY(mutex_);  // Totals of jobs that are not there any more.
+
+  absl::Mutex background_mutex_;
+  size_t num_in_background_ ABSL_GUARDED_BY(background_mutex_) = 0;
 };
 
 }  // namespace packhouse

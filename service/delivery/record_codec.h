@@ -35,6 +35,9 @@ enum class RecordKind : uint8_t {
   kBatchesAcknowledged = 5,
   kEpochForgotten = 6,
   kGenerationsUsed = 7,
+  kEpochOwned = 8,
+  kEpochUsed = 9,
+  kEpochExpired = 10,
 };
 
 class RecordWriter {

@@ -2,17 +2,21 @@
 
 namespace packhouse::rpc {
 
-void LeaseTimer::Arm() {
+void LeaseTimer::Arm(absl::Time expiry) {
+  if (expiry == absl::InfiniteFuture()) return;
   absl::MutexLock lock(&mutex_);
-  if (!armed_ && loader_ != nullptr) ArmLocked();
+  if (!armed_ && loader_ != nullptr) ArmLocked(expiry);
 }
 
-void LeaseTimer::ArmLocked() {
-  const absl::Time next = loader_->NextExpiry();
-  if (next == absl::InfiniteFuture()) return;
+void LeaseTimer::ArmLocked(absl::Time expiry) {
+  if (expiry == absl::InfiniteFuture()) return;
   armed_ = true;
-  clock_->CallAt(next, [weak = weak_from_this()] {
-    if (const auto self = weak.lock()) self->Fire();
+  clock_->CallAt(expiry, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->pool_->Submit(/*client=*/"", [weak] {
+      if (const auto armed = weak.lock()) armed->Fire();
+    });
   });
 }
 
@@ -21,7 +25,7 @@ void LeaseTimer::Fire() {
   armed_ = false;
   if (loader_ == nullptr) return;
   loader_->Expire(clock_->Now());
-  ArmLocked();
+  ArmLocked(loader_->NextExpiry());
 }
 
 void LeaseTimer::Stop() {

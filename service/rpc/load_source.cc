@@ -21,7 +21,9 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   PH_RETURN_IF_ERROR(early_end_.status());
   LoadReply reply;
   v1::LoadResponse& response = reply.message;
-  if (state_ == State::kNew) {
+  if (state_ == State::kJoining) {
+    PH_ASSIGN_OR_RETURN(const bool joined, session_->HasJoined());
+    if (!joined) return std::nullopt;
     state_ = State::kDelivering;
     LoadOpenedToWire(*session_, *response.mutable_opened());
     return reply;
@@ -30,8 +32,6 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   switch (event.kind) {
     case LoadEvent::Kind::kWait:
       state_ = State::kWaiting;
-      // What it waits for may be leased to one that is gone.
-      leased_();
       return std::nullopt;
     case LoadEvent::Kind::kEnd:
       state_ = State::kEnded;
@@ -42,7 +42,7 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
       break;
   }
   state_ = State::kDelivering;
-  leased_();
+  leased_(event.leased_until);
   return BatchOf(session_->epoch(), std::move(event), *observer_);
 }
 

@@ -24,9 +24,9 @@ using LoadReply = BatchReply<v1::LoadResponse>;
 // pointees must outlive the source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
-  // `leased` is called after each batch, and before it waits: leases may expire.
+  // `leased` is called after each batch with the time when its lease expires.
   LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
-             std::unique_ptr<PackObserver> observer, std::function<void()> leased,
+             std::unique_ptr<PackObserver> observer, std::function<void(absl::Time)> leased,
              EarlyEnd* early_end, std::function<void()> wake)
       : clock_(clock),
         session_(std::move(session)),
@@ -39,18 +39,17 @@ class LoadSource final : public ResponseSource<LoadReply> {
   LoadSource& operator=(const LoadSource&) = delete;
 
   absl::StatusOr<std::optional<LoadReply>> Next() override;
-  bool IsWaiting() const override { return state_ == State::kWaiting; }
-  bool MayBlock() const override { return session_->MayBlock(); }
+  bool IsWaiting() const override { return state_ == State::kJoining || state_ == State::kWaiting; }
 
  private:
-  enum class State { kNew, kDelivering, kWaiting, kEnded };
+  enum class State { kJoining, kDelivering, kWaiting, kEnded };
 
   const Clock* const clock_;
   const std::unique_ptr<LoadSession> session_;
   const std::unique_ptr<PackObserver> observer_;
-  const std::function<void()> leased_;
+  const std::function<void(absl::Time)> leased_;
   const EarlyEnd::Stream early_end_;
-  State state_ = State::kNew;
+  State state_ = State::kJoining;
 };
 
 // The same for an evaluation. Never waits but for the client to read.

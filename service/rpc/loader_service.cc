@@ -22,12 +22,16 @@ absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetS
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
-                                                  EpochRequest epoch, Loader& loader,
+                                                  EpochRequest epoch, ClientId client,
+                                                  absl::Time now, Loader& loader,
                                                   std::function<void()> wake,
                                                   const std::function<bool()>& given_up) {
   PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch));
   PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
-  return loader.Load(std::move(epoch), std::move(join), max_in_flight, std::move(wake), given_up);
+  join.client = std::move(client);
+  join.now = now;
+  return loader.StartLoad(std::move(epoch), std::move(join), max_in_flight, std::move(wake),
+                          given_up);
 }
 
 absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
@@ -57,6 +61,12 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
   return response;
 }
 
+// It is the name of a job.
+absl::Status CheckPageToken(const std::string& token) {
+  if (CheckJobName(token).ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError("page_token: is not one that ListJobs has given");
+}
+
 absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
                                                 Loader& loader) {
   PH_ASSIGN_OR_RETURN(
@@ -76,15 +86,24 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
       datasets_(datasets),
       loader_(loader),
       observers_(observers),
-      timer_(std::make_shared<LeaseTimer>(context.clock, loader)) {}
+      timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, loader)),
+      retention_(std::make_shared<RetentionTimer>(
+          context.clock, context.append_pool, loader,
+          loader == nullptr ? absl::InfiniteDuration() : loader->epoch_retention())) {
+  retention_->Start();
+}
 
-LoaderService::~LoaderService() { timer_->Stop(); }
+LoaderService::~LoaderService() {
+  timer_->Stop();
+  retention_->Stop();
+}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackServerContext* call,
                                                                 const grpc::ByteBuffer* request) {
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad, request,
-      [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink)
+      [this, client = context_.identity->Of(call->peer())](const v1::LoadRequest& parsed,
+                                                           ProgressSink<LoadReply>& sink)
           -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(early_end_.status());
@@ -99,11 +118,12 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackSe
                                                     &early_end_);
         }
         PH_ASSIGN_OR_RETURN(auto session,
-                            Join(parsed, std::move(epoch), *loader_, sink.Waker(), given_up));
+                            Join(parsed, std::move(epoch), client, context_.clock->Now(), *loader_,
+                                 sink.Waker(), given_up));
         auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
         return std::make_unique<LoadSource>(
             context_.clock, std::move(session), std::move(observer),
-            [timer = timer_] { timer->Arm(); }, &early_end_, sink.Waker());
+            [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker());
       });
 }
 
@@ -151,6 +171,37 @@ grpc::ServerUnaryReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* 
         PH_RETURN_IF_ERROR(loader_->DeleteJob(parsed.job()));
         LogDeletion(context_.log, client, "job", parsed.job());
         return v1::DeleteJobResponse();
+      });
+}
+
+grpc::ServerUnaryReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call,
+                                                  const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return RunUnary<v1::ListJobsRequest>(
+      context_, Method::kListJobs, call, request, response,
+      [this](const v1::ListJobsRequest& parsed) -> absl::StatusOr<v1::ListJobsResponse> {
+        if (loader_ == nullptr) return NoDataFolder();
+        if (!parsed.page_token().empty()) PH_RETURN_IF_ERROR(CheckPageToken(parsed.page_token()));
+        const JobList list = loader_->ListJobs(parsed.page_size(), parsed.page_token());
+        v1::ListJobsResponse listed;
+        for (const JobSummary& job : list.jobs) JobToWire(job, *listed.add_jobs());
+        listed.set_next_page_token(list.next_page_token);
+        return listed;
+      });
+}
+
+grpc::ServerUnaryReactor* LoaderService::GetJob(grpc::CallbackServerContext* call,
+                                                const grpc::ByteBuffer* request,
+                                                grpc::ByteBuffer* response) {
+  return RunUnary<v1::GetJobRequest>(
+      context_, Method::kGetJob, call, request, response,
+      [this](const v1::GetJobRequest& parsed) -> absl::StatusOr<v1::Job> {
+        if (loader_ == nullptr) return NoDataFolder();
+        PH_RETURN_IF_ERROR(CheckJobName(parsed.job()));
+        PH_ASSIGN_OR_RETURN(const JobSummary job, loader_->GetJob(parsed.job()));
+        v1::Job wire;
+        JobToWire(job, wire);
+        return wire;
       });
 }
 

@@ -12,6 +12,7 @@
 #include "service/rpc/call_context.h"
 #include "service/rpc/early_end.h"
 #include "service/rpc/lease_timer.h"
+#include "service/rpc/retention_timer.h"
 
 namespace packhouse::rpc {
 
@@ -19,7 +20,10 @@ using RawLoaderService = v1::LoaderService::WithRawCallbackMethod_Load<
     v1::LoaderService::WithRawCallbackMethod_Acknowledge<
         v1::LoaderService::WithRawCallbackMethod_GetEpoch<
             v1::LoaderService::WithRawCallbackMethod_ReportStep<
-                v1::LoaderService::WithRawCallbackMethod_DeleteJob<v1::LoaderService::Service>>>>>;
+                v1::LoaderService::WithRawCallbackMethod_DeleteJob<
+                    v1::LoaderService::WithRawCallbackMethod_ListJobs<
+                        v1::LoaderService::WithRawCallbackMethod_GetJob<
+                            v1::LoaderService::Service>>>>>>>;
 
 // Plans are made on the call pool, batches are built on the stream pool, acknowledgements wait for
 // the disk on the append pool. Thread-safe.
@@ -49,6 +53,12 @@ class LoaderService final : public RawLoaderService {
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* call,
                                       const grpc::ByteBuffer* request,
                                       grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* call,
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* call,
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
 
  private:
   const CallContext context_;
@@ -58,6 +68,7 @@ class LoaderService final : public RawLoaderService {
   PackObserverFactory* const observers_;
   const std::shared_ptr<LeaseTimer> timer_;
   EarlyEnd early_end_;
+  const std::shared_ptr<RetentionTimer> retention_;
 };
 
 }  // namespace packhouse::rpc

@@ -32,15 +32,34 @@ enum class Method {
   kGetEpoch,
   kReportStep,
   kDeleteJob,
+  kListJobs,
+  kGetJob,
   kServerReflectionInfo
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 20> kMethodNames = {
-    "Pack",        "Observe",      "GetHistogram",  "MergeHistogram", "DeleteHistogram",
-    "Plan",        "Tune",         "CreateDataset", "Append",         "SealDataset",
-    "GetDataset",  "ListDatasets", "DeleteDataset", "VerifyDataset",  "Load",
-    "Acknowledge", "GetEpoch",     "ReportStep",    "DeleteJob",      "ServerReflectionInfo"};
+inline constexpr std::array<absl::string_view, 22> kMethodNames = {"Pack",
+                                                                   "Observe",
+                                                                   "GetHistogram",
+                                                                   "MergeHistogram",
+                                                                   "DeleteHistogram",
+                                                                   "Plan",
+                                                                   "Tune",
+                                                                   "CreateDataset",
+                                                                   "Append",
+                                                                   "SealDataset",
+                                                                   "GetDataset",
+                                                                   "ListDatasets",
+                                                                   "DeleteDataset",
+                                                                   "VerifyDataset",
+                                                                   "Load",
+                                                                   "Acknowledge",
+                                                                   "GetEpoch",
+                                                                   "ReportStep",
+                                                                   "DeleteJob",
+                                                                   "ListJobs",
+                                                                   "GetJob",
+                                                                   "ServerReflectionInfo"};
 static_assert(static_cast<size_t>(Method::kServerReflectionInfo) + 1 == kMethodNames.size());
 
 // Thread-safe; must be quick.

@@ -97,7 +97,11 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       loader_service_(context_, datasets, loader_.get(), pack_observers),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
       reflection_(context_, ServiceNames()),
-      reflection_v1alpha_(context_, ServiceNames()) {}
+      reflection_v1alpha_(context_, ServiceNames()) {
+  if (loader_ == nullptr) return;
+  loader_->RunInBackground(
+      [this](std::function<void()> work) { append_pool_.Submit(/*client=*/"", std::move(work)); });
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,

@@ -38,7 +38,7 @@ absl::StatusOr<MemoryHold> ParseBytes(grpc::ByteBuffer* bytes, MemoryBudget* wor
                                       Message* message) {
   const size_t size = bytes->Length();
   const FootprintTable& table = FootprintTableOf<Message>();
-  const uint64_t most = MostFootprint(size);
+  const uint64_t most = MostFootprint(size, kFootprintTimesOf<Message>);
   const auto malformed = [&] {
     return absl::InvalidArgumentError(absl::StrCat("the request of ", size, " bytes is not a ",
                                                    message->GetTypeName(),
@@ -57,8 +57,10 @@ absl::StatusOr<MemoryHold> ParseBytes(grpc::ByteBuffer* bytes, MemoryBudget* wor
   }
   MemoryHold hold;
   if (working != nullptr) {
+    const bool is_usual = measured->bytes <= MostFootprint(size);
     PH_ASSIGN_OR_RETURN(hold, working->Hold("a request while it is at work",
-                                            std::min(measured->bytes, working->bound())));
+                                            is_usual ? std::min(measured->bytes, working->bound())
+                                                     : measured->bytes));
   }
   {
     grpc::ProtoBufferReader reader(bytes);

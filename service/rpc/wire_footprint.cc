@@ -32,17 +32,17 @@ constexpr uint64_t Allocated(uint64_t bytes) {
   return std::max<uint64_t>(32, (bytes + 8 + 15) / 16 * 16);
 }
 
-// The first element's array.
+// The first element's array, and an element more of one that has just doubled.
 constexpr uint64_t kFirstArray = Allocated(16);
-// An element of an array that doubles, just after it did: the new array is twice as long, the old
-// one still there.
-constexpr uint64_t GrownElement(uint64_t bytes) { return 3 * bytes; }
+constexpr uint64_t GrownElement(uint64_t bytes) { return 2 * bytes; }
+// Of an array that grows the old one is still there: all elements but the new one, and its header.
+constexpr uint64_t kOldHeader = 16;
 
 constexpr uint64_t kStringObject = Allocated(sizeof(std::string));
 constexpr uint64_t kUnknownSet =
     Allocated(sizeof(void*) + sizeof(google::protobuf::UnknownFieldSet)) + kFirstArray;
-constexpr uint64_t kUnknownField = GrownElement(sizeof(google::protobuf::UnknownField));
-constexpr uint64_t kPointer = GrownElement(sizeof(void*));
+constexpr uint64_t kUnknownField = sizeof(google::protobuf::UnknownField);
+constexpr uint64_t kPointer = sizeof(void*);
 
 // Characters of a string, without its object.
 uint64_t Characters(uint64_t length) {
@@ -179,7 +179,7 @@ class FootprintTable::Walk {
   // False if the bytes are malformed.
   bool Run(const Shape* shape, size_t size) {
     if (size > static_cast<size_t>(std::numeric_limits<int>::max())) return false;
-    footprint_.bytes = shape->object_bytes;
+    footprint_.bytes = shape->object_bytes + kOldHeader;
     frames_[0].shape = shape;
     frames_[0].outer_limit = in_.PushLimit(static_cast<int>(size));
     frames_[0].Clear();
@@ -206,12 +206,14 @@ class FootprintTable::Walk {
     CodedInputStream::Limit outer_limit;  // Of what encloses it; not for a group.
     uint32_t group;                       // Field number; 0 for a message.
     uint64_t seen;                        // Bits of the fields that it has already.
+    uint64_t array_bytes;                 // Elements of its arrays.
     bool has_unknown;
     bool is_merged;  // Into a message that is there already.
 
     void Clear() {
       group = 0;
       seen = 0;
+      array_bytes = 0;
       has_unknown = false;
       is_merged = false;
     }
@@ -335,11 +337,25 @@ class FootprintTable::Walk {
     return true;
   }
 
+  // An array of this message grows by `bytes`: of all arrays one does at a time. One that is merged
+  // into has elements that are not counted here.
+  void AddGrowth(Frame& frame, uint64_t bytes) {
+    if (frame.is_merged) {
+      footprint_.bytes += bytes;
+      return;
+    }
+    frame.array_bytes += bytes;
+    if (frame.array_bytes <= growth_bytes_) return;
+    footprint_.bytes += frame.array_bytes - growth_bytes_;
+    growth_bytes_ = frame.array_bytes;
+  }
+
   void AddElements(Frame& frame, const Field& field, uint64_t count) {
     if (count == 0) return;
-    Add(&field,
-        (IsFirst(frame, field) ? kFirstArray : 0) + count * GrownElement(field.element_bytes),
+    const uint64_t more = IsFirst(frame, field) ? count - 1 : count;
+    Add(&field, more * GrownElement(field.element_bytes) + (more == count ? 0 : kFirstArray),
         count);
+    AddGrowth(frame, count * field.element_bytes);
   }
 
   // A string or a message, which takes `bytes`. Returns whether it may go on with an object that is
@@ -347,13 +363,17 @@ class FootprintTable::Walk {
   // nobody sends that.
   bool AddObject(Frame& frame, const Field& field, uint64_t bytes) {
     const bool is_first = IsFirst(frame, field);
-    if (field.repeated) bytes += kPointer + (is_first ? kFirstArray : 0);
+    if (field.repeated) {
+      bytes += is_first ? kFirstArray : GrownElement(kPointer);
+      AddGrowth(frame, kPointer);
+    }
     Add(&field, bytes, 1);
     return !field.repeated && (frame.is_merged || !is_first || field.bit >= 64);
   }
 
   void AddUnknown(Frame& frame, uint64_t bytes) {
-    bytes += kUnknownField;
+    bytes += GrownElement(kUnknownField);
+    AddGrowth(frame, kUnknownField);
     if (!frame.has_unknown && frame.group == 0) bytes += kUnknownSet;
     frame.has_unknown = true;
     footprint_.unknown_bytes += bytes;
@@ -373,6 +393,7 @@ class FootprintTable::Walk {
   const uint64_t most_;
   Tally* const tally_;  // Null: nobody asks which field it is.
   WireFootprint footprint_;
+  uint64_t growth_bytes_ = 0;  // Elements of the message whose arrays have most.
   int depth_ = 0;
   std::array<Frame, kMaxDepth + 1> frames_;
 };

@@ -5,8 +5,9 @@
 // along the message's descriptor, and what would take too much is not parsed at all.
 //
 // Everything that is allocated is counted as the allocator takes it (a header, multiples of 16),
-// and arrays that grow as they are at their worst: the old one still there, the new one twice as
-// long. So the footprint is not below what protobuf allocates at any moment, and below twice that.
+// and arrays that grow as they are at their worst: twice as long as they need be, and of one of
+// them the old one still there. So the footprint is not below what protobuf allocates at any
+// moment, and below twice that.
 #ifndef PACKHOUSE_SERVICE_RPC_WIRE_FOOTPRINT_H_
 #define PACKHOUSE_SERVICE_RPC_WIRE_FOOTPRINT_H_
 
@@ -22,10 +23,25 @@
 #include "google/protobuf/io/zero_copy_stream.h"
 #include "google/protobuf/message.h"
 
+namespace packhouse::v1 {
+class PlanRequest;
+}  // namespace packhouse::v1
+
 namespace packhouse::rpc {
 
+// How many times its bytes a message may take in memory, beside 1 MiB.
+inline constexpr uint64_t kFootprintTimes = 4;
+template <typename Message>
+inline constexpr uint64_t kFootprintTimesOf = kFootprintTimes;
+// A pattern of a plan to start from is about 15 bytes, and 200 in memory: a plan for many sizes is
+// no attack. What it takes beyond kFootprintTimes must find room like anything else.
+template <>
+inline constexpr uint64_t kFootprintTimesOf<v1::PlanRequest> = 16;
+
 // Most bytes of memory that a message of `size` bytes may take.
-constexpr uint64_t MostFootprint(uint64_t size) { return 4 * size + (uint64_t{1} << 20); }
+constexpr uint64_t MostFootprint(uint64_t size, uint64_t times = kFootprintTimes) {
+  return times * size + (uint64_t{1} << 20);
+}
 
 struct WireFootprint {
   // Of the message while it is parsed and after.

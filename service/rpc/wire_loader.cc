@@ -268,6 +268,28 @@ void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::
   wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}}));
 }
 
+void JobToWire(const JobSummary& job, v1::Job& wire) {
+  wire.set_job(job.name);
+  for (const EpochSummary& epoch : job.epochs) {
+    v1::JobEpoch& out = *wire.add_epochs();
+    out.set_epoch(epoch.progress.key.epoch);
+    out.set_generation(epoch.progress.generation);
+    out.set_num_done(epoch.progress.num_done);
+    out.set_num_batches(epoch.progress.num_batches);
+    out.set_dataset(epoch.dataset);
+    out.set_num_sessions(epoch.num_sessions);
+    out.set_client(epoch.client);
+    if (epoch.used_seconds != 0) {
+      out.mutable_last_used()->set_seconds(static_cast<int64_t>(epoch.used_seconds));
+    }
+  }
+  wire.set_num_epochs(job.num_epochs);
+  wire.set_num_sessions(job.num_sessions);
+  if (job.used_seconds != 0) {
+    wire.mutable_last_used()->set_seconds(static_cast<int64_t>(job.used_seconds));
+  }
+}
+
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
   const LoadStart& start = session.start();
   EpochToWire(session.epoch(), start.progress, *wire.mutable_epoch());

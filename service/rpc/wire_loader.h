@@ -9,10 +9,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "packhouse/v1/loader.pb.h"
-#include "service/delivery/epoch_delivery.h"
 #include "service/delivery/epoch_plan.h"
 #include "service/delivery/epoch_request.h"
 #include "service/delivery/evaluation.h"
+#include "service/delivery/joining.h"
 #include "service/delivery/loader.h"
 #include "service/graphs/graph_schema.h"
 
@@ -29,7 +29,7 @@ absl::Status CheckJobName(absl::string_view job);
 absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
                                                   const GraphSchema& schema);
 
-// How a worker comes in, without its session; `epoch` is what it asks for.
+// How a worker comes in, without who it is and when; `epoch` is what it asks for.
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
                                                 const EpochRequest& epoch);
 // An evaluation, of an epoch without a job; `wire` says that it is one.
@@ -38,6 +38,7 @@ absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire
 absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
 void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
+void JobToWire(const JobSummary& job, v1::Job& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
 void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire);
 // All but the tensors (batch_reply.h). `epoch` is the epoch's number.

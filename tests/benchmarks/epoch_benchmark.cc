@@ -1,20 +1,26 @@
 // Epochs of a large data set: 3.4 million small molecules of a few hundred sizes, as in PCQM4Mv2.
 // bytes_per_graph is what is kept while an epoch is delivered: size classes and batches.
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
 #include "service/delivery/epoch_batches.h"
-#include "service/delivery/epoch_delivery.h"
 #include "service/delivery/epoch_plan.h"
+#include "service/delivery/job.h"
 #include "service/delivery/round_plan.h"
 #include "service/delivery/selection.h"
 #include "service/delivery/size_classes.h"
 #include "service/planning/plan_optimizer.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/worker_pool.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -235,19 +241,26 @@ void BM_DeliverEpoch(benchmark::State& state) {
   identity.profiles.push_back({{512, 1152, kUnlimited}, 0, kBatches});
   uint64_t bytes = 0;
   for (auto unused : state) {
-    JobLedger ledger;
     MemoryLog log;
-    const auto epoch = EpochDelivery::Open(identity, absl::Minutes(1), &ledger, &log).value();
+    LedgerWriter writer(&log, size_t{1} << 40, 0, 0);
+    EpochQuota quota(1, 1);
+    Job::Environment environment;
+    environment.writer = &writer;
+    environment.quota = &quota;
+    environment.executor = [](const std::function<void()>& work) { work(); };
+    const auto job = std::make_shared<Job>("job", JobLedger(), &environment);
+    std::vector<std::shared_ptr<Job::Session>> sessions;
     for (uint32_t rank = 0; rank < kRanks; ++rank) {
       JoinRequest request;
-      request.session = rank;
       request.lane = rank;
       request.sharing = Sharing::Ranked(kRanks);
-      if (!epoch->Join(request).ok()) return state.SkipWithError("join");
+      sessions.push_back(job->StartJoin(
+          identity, request, rank, 4, [] {}, nullptr));
     }
-    for (uint64_t rank = 0; !epoch->finished(); rank = (rank + 1) % kRanks) {
-      const Lease lease = epoch->Next(rank, 4, absl::UnixEpoch()).value();
-      const auto done = epoch->Acknowledge(rank, 1, {lease.batch}, absl::UnixEpoch());
+    for (uint64_t rank = 0;; rank = (rank + 1) % kRanks) {
+      const Lease lease = job->Next(*sessions[rank], absl::UnixEpoch()).value();
+      if (lease.outcome != LeaseOutcome::kLeased) break;
+      const auto done = job->Acknowledge(0, rank, 1, {lease.batch}, absl::UnixEpoch());
       benchmark::DoNotOptimize(done.value().cursor.data());
     }
     bytes = log.bytes();
@@ -256,6 +269,90 @@ void BM_DeliverEpoch(benchmark::State& state) {
   state.counters["log_bytes_per_batch"] = static_cast<double>(bytes) / kBatches;
 }
 BENCHMARK(BM_DeliverEpoch)->Unit(benchmark::kMillisecond);
+
+// A disk that takes its time: each append blocks for so long, one at a time.
+class SlowLog final : public RecordLog {
+ public:
+  explicit SlowLog(absl::Duration commit) : commit_(commit) {}
+  absl::Status Append(absl::Span<const std::string> /*records*/) override {
+    absl::MutexLock lock(&mutex_);
+    absl::SleepFor(commit_);
+    ++num_commits_;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> ReadAll() override { return std::vector<std::string>(); }
+  absl::Status Replace(absl::Span<const std::string> /*records*/) override {
+    return absl::OkStatus();
+  }
+  uint64_t num_commits() {
+    absl::MutexLock lock(&mutex_);
+    return num_commits_;
+  }
+
+ private:
+  const absl::Duration commit_;
+  absl::Mutex mutex_;
+  uint64_t num_commits_ = 0;
+};
+
+// 64 workers join an epoch at once while a commit takes 10 ms: how many commits that are, and how
+// late a timer is meanwhile that is due every millisecond and looks for leases that have expired.
+void BM_WorkersJoinAtOnce(benchmark::State& state) {
+  constexpr uint32_t kWorkers = 64;
+  SlowLog log(absl::Milliseconds(10));
+  LedgerWriter writer(&log, size_t{1} << 40, 0, 0);
+  EpochQuota quota(1 << 20, 1 << 20);
+  rpc::WorkerPool pool(8);
+  Job::Environment environment;
+  environment.writer = &writer;
+  environment.quota = &quota;
+  environment.executor = [&](std::function<void()> work) { pool.Submit("", std::move(work)); };
+  const auto job = std::make_shared<Job>("job", JobLedger(), &environment);
+
+  rpc::SystemClock clock;
+  absl::Mutex mutex;
+  absl::Duration latest;
+  bool is_over = false;
+  bool has_ended = false;
+  std::function<void(absl::Time)> tick = [&](absl::Time due) {
+    job->Expire(clock.Now());
+    absl::MutexLock lock(&mutex);
+    latest = std::max(latest, clock.Now() - due);
+    has_ended = is_over;
+    const absl::Time next = clock.Now() + absl::Milliseconds(1);
+    if (!is_over) clock.CallAt(next, [&tick, next] { tick(next); });
+  };
+  tick(clock.Now());
+
+  uint64_t most_commits = 0;
+  SessionId session = 0;
+  EpochIdentity identity;
+  identity.key.job = "job";
+  identity.profiles.push_back({{512, 1152, kUnlimited}, 0, 100'000});
+  for (auto unused : state) {
+    ++identity.key.epoch;
+    const uint64_t before = log.num_commits();
+    std::vector<std::shared_ptr<Job::Session>> sessions;
+    for (uint32_t rank = 0; rank < kWorkers; ++rank) {
+      JoinRequest request;
+      request.lane = rank;
+      request.sharing = Sharing::Ranked(kWorkers);
+      sessions.push_back(job->StartJoin(
+          identity, request, ++session, 4, [] {}, nullptr));
+    }
+    for (const auto& one : sessions) job->AwaitStarted(*one);
+    most_commits = std::max(most_commits, log.num_commits() - before);
+    for (const auto& one : sessions) job->Leave(*one);
+  }
+  {
+    absl::MutexLock lock(&mutex);
+    is_over = true;
+    mutex.Await(absl::Condition(&has_ended));
+    state.counters["timer_late_ms"] = absl::ToDoubleMilliseconds(latest);
+  }
+  state.counters["most_commits"] = static_cast<double>(most_commits);
+}
+BENCHMARK(BM_WorkersJoinAtOnce)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 }  // namespace packhouse

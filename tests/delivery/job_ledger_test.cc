@@ -21,7 +21,7 @@ LedgerEvent RandomEvent(Random& random) {
   const uint64_t generation = random.Below(12);
   BatchSet batches;
   for (uint64_t i = random.Below(8); i != 0; --i) batches.Insert(random.Below(30));
-  switch (random.Below(6)) {
+  switch (random.Below(9)) {
     case 0: {
       EpochIdentity identity = IdentityOf({10 + random.Below(2), 20});
       identity.key = key;
@@ -41,8 +41,14 @@ LedgerEvent RandomEvent(Random& random) {
       return BatchesAcknowledged{key, generation, batches};
     case 4:
       return EpochForgotten{key};
+    case 5:
+      return EpochOwned{key, random.Below(3) == 0 ? "" : "10.0.0.1"};
+    case 6:
+      return EpochUsed{key, random.Below(100)};
+    case 7:
+      return EpochExpired{key, generation, random.Below(100)};
     default:
-      return GenerationsUsed{key.job, generation};
+      return GenerationsUsed{random.Below(2) == 0 ? key.job : "", generation};
   }
 }
 
@@ -158,9 +164,95 @@ TEST(JobLedgerTest, AcknowledgementsOfAnEarlierGenerationAreIgnored) {
   // Generations are not used again, even if the epoch is forgotten.
   ASSERT_THAT(ledger.Apply(EpochForgotten{identity.key}), IsOk());
   EXPECT_EQ(ledger.Find(identity.key), nullptr);
-  EXPECT_EQ(ledger.LastGeneration("job"), 2U);
+  EXPECT_EQ(ledger.last_generation(), 2U);
   EXPECT_THAT(ledger.Apply(GenerationStarted{identity.key, 3, "", {}, {}}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not open")));
+}
+
+// What is changed on one side is not seen on the other.
+TEST(JobLedgerTest, AForkSharesWhatNeitherChanges) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    JobLedger ledger;
+    for (int i = 0; i < 60; ++i) {
+      const JobLedger before = ledger;
+      JobLedger fork = ledger.Fork();
+      EXPECT_TRUE(fork == before);
+      for (uint64_t j = random.Below(4); j != 0; --j) (void)fork.Apply(RandomEvent(random));
+      EXPECT_TRUE(ledger == before);
+      if (random.Below(2) == 0) {
+        (void)ledger.Apply(RandomEvent(random));
+        const JobLedger changed = ledger;
+        (void)fork.Apply(RandomEvent(random));
+        EXPECT_TRUE(ledger == changed);
+      } else {
+        ledger = std::move(fork);
+      }
+    }
+  }
+}
+
+// Each job's part, put together again, is the whole.
+TEST(JobLedgerTest, SplitsByJob) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    JobLedger ledger;
+    for (int i = 0; i < 80; ++i) (void)ledger.Apply(RandomEvent(random));
+    std::vector<std::string> records;
+    for (const auto& [name, part] : JobLedger(ledger).SplitByJob()) {
+      EXPECT_FALSE(part.empty());
+      for (const EpochKey& key : part.Epochs()) EXPECT_EQ(key.job, name);
+      for (std::string& record : part.EpochRecords()) records.push_back(std::move(record));
+    }
+    records.push_back(EncodeEvent(GenerationsUsed{"", ledger.last_generation()}));
+    PH_ASSERT_OK_AND_ASSIGN(const JobLedger whole, JobLedger::Replay(records));
+    EXPECT_TRUE(whole == ledger);
+  }
+}
+
+// A log of a server that numbered generations by job, and kept neither who nor when.
+TEST(JobLedgerTest, ReadsOlderLogs) {
+  EpochIdentity a = IdentityOf({10});
+  EpochIdentity b = IdentityOf({10});
+  b.key.job = "other";
+  const std::vector<std::string> records = {
+      EncodeEvent(EpochOpened{a}),
+      EncodeEvent(GenerationStarted{a.key, 4, "", {}, {}}),
+      EncodeEvent(EpochOpened{b}),
+      EncodeEvent(GenerationStarted{b.key, 1, "", {}, {}}),
+      EncodeEvent(GenerationsUsed{"job", 7}),
+      EncodeEvent(GenerationsUsed{"deleted", 9}),
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const JobLedger ledger, JobLedger::Replay(records));
+  EXPECT_EQ(ledger.num_epochs(), 2U);
+  EXPECT_EQ(ledger.last_generation(), 9U);
+  EXPECT_EQ(ledger.Find(a.key)->client, "");
+  EXPECT_EQ(ledger.Find(a.key)->used_seconds, 0U);
+  // Nothing is left of a job that was deleted but that its numbers are used up.
+  EXPECT_EQ(JobLedger(ledger).SplitByJob().size(), 2U);
+}
+
+TEST(JobLedgerTest, WhatIsOpenedAgainHasNotExpired) {
+  const EpochIdentity identity = IdentityOf({10});
+  JobLedger ledger;
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochOwned{identity.key, "10.0.0.1"}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochUsed{identity.key, 50}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochUsed{identity.key, 40}), IsOk());
+  EXPECT_EQ(ledger.Find(identity.key)->used_seconds, 50U);
+  EXPECT_EQ(ledger.Find(identity.key)->client, "10.0.0.1");
+  ASSERT_THAT(ledger.Apply(EpochExpired{identity.key, 3, 90}), IsOk());
+  EXPECT_EQ(ledger.num_epochs(), 0U);
+  EXPECT_FALSE(ledger.empty());
+  EXPECT_EQ(ledger.FindExpired(identity.key)->generation, 3U);
+  ledger.DropExpired(89);
+  EXPECT_FALSE(ledger.empty());
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  EXPECT_EQ(ledger.FindExpired(identity.key), nullptr);
+  ASSERT_THAT(ledger.Apply(EpochExpired{identity.key, 3, 90}), IsOk());
+  ledger.DropExpired(90);
+  EXPECT_TRUE(ledger.empty());
 }
 
 TEST(JobLedgerTest, ABadRecordIsNamed) {

@@ -1,9 +1,12 @@
 #include "service/delivery/lease_table.h"
 
+#include <map>
+#include <set>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -114,6 +117,115 @@ TEST(LeaseTableTest, AnAcknowledgementRenewsTheOtherLeases) {
   EXPECT_EQ(table.Expire(kStart + absl::Seconds(19)), 1U);
 }
 
+// Whoever sends it: those whose batches they are have shown that they are alive.
+TEST(LeaseTableTest, AnAcknowledgementRenewsTheLeasesOfThoseWhoseBatchesTheyAre) {
+  LeaseTable table = Table(8);
+  for (const SessionId session : {1, 2, 3}) ASSERT_THAT(table.Join(session, 0), IsOk());
+  for (const SessionId session : {1, 2, 3, 1, 2, 3}) Next(table, session);
+  const absl::Time later = kStart + absl::Seconds(9);
+  // By somebody who has no session: batches of the first two.
+  table.Acknowledge(0, {0, 1}, later);
+  EXPECT_EQ(table.Expire(kStart + kLease), 2U);
+  EXPECT_THAT(table.InFlight(3), ElementsAre(2, 5));
+  EXPECT_EQ(table.num_leased(), 2U);
+  EXPECT_EQ(table.NextExpiry(), later + kLease);
+  // Of the third, which has lost its leases, and had nothing else to renew.
+  table.Acknowledge(0, {2}, later);
+  EXPECT_EQ(table.NextExpiry(), later + kLease);
+}
+
+// The law by which nobody waits for ever: whatever happens, a session that was told to wait, and
+// would be told something else now, has been woken since.
+TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
+  uint64_t num_woken = 0;
+  uint64_t num_waits = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const bool ranked = random.Below(3) == 0;
+    // Lanes of equal and of unequal length.
+    const uint64_t half = random.Between(1, 12);
+    Sharing sharing;
+    if (ranked) sharing.profile_of_rank = {0, 1, 1};
+    LeaseTable table(Dealing::Create({0, half, half + random.Below(12)}, {}, sharing).value(),
+                     kLease);
+    const size_t lanes = table.dealing().num_lanes();
+    const size_t max_in_flight = random.Between(1, 4);
+    absl::Time now = kStart;
+    std::set<SessionId> gone;
+    std::set<SessionId> told_to_wait;
+    std::map<SessionId, std::vector<uint64_t>> sent;
+    SessionId last = 0;
+    for (int step = 0; step < 80; ++step) {
+      const SessionId any = last == 0 ? 0 : random.Between(1, last);
+      switch (random.Below(8)) {
+        case 0: {
+          Reader reader;
+          if (ranked && random.Below(2) == 0) {
+            reader.count = static_cast<uint32_t>(random.Between(1, 3));
+            reader.number = static_cast<uint32_t>(random.Below(reader.count));
+          }
+          const auto lane = static_cast<uint32_t>(random.Below(lanes));
+          ASSERT_THAT(table.Join(++last, lane, reader), IsOk());
+          break;
+        }
+        case 1:
+          if (random.Below(2) == 0) break;
+          if (random.Below(2) == 0) {
+            table.SessionGone(any);
+          } else {
+            table.SessionEnded(any);
+          }
+          gone.insert(any);
+          told_to_wait.erase(any);
+          break;
+        case 2:
+          now += absl::Seconds(random.Below(8));
+          table.Expire(now);
+          break;
+        case 3:
+        case 4: {
+          // By its own session, by another, or by nobody.
+          std::vector<uint64_t> batches;
+          for (const uint64_t batch : sent[any]) {
+            if (random.Below(2) == 0) batches.push_back(batch);
+          }
+          table.Acknowledge(random.Below(2) == 0 ? any : random.Below(last + 1), batches, now);
+          break;
+        }
+        default: {
+          if (!table.IsPresent(any) || gone.contains(any)) break;
+          const LeaseOutcome expected = table.Peek(any, max_in_flight);
+          const Lease lease = table.Next(any, max_in_flight, now);
+          EXPECT_EQ(lease.outcome, expected);
+          told_to_wait.erase(any);
+          if (lease.outcome == LeaseOutcome::kLeased) {
+            sent[any].push_back(lease.batch);
+          } else if (lease.outcome != LeaseOutcome::kFinished) {
+            told_to_wait.insert(any);
+            ++num_waits;
+          }
+        }
+      }
+      for (const SessionId session : table.TakeWoken()) {
+        ++num_woken;
+        told_to_wait.erase(session);
+      }
+      for (const SessionId session : told_to_wait) {
+        ASSERT_TRUE(table.IsPresent(session)) << "lost its lane, and was not told";
+        const LeaseOutcome outcome = table.Peek(session, max_in_flight);
+        ASSERT_TRUE(outcome == LeaseOutcome::kAllLeased ||
+                    outcome == LeaseOutcome::kTooManyInFlight)
+            << "session " << session << " sleeps on, step " << step;
+      }
+      std::vector<SessionId> waiting = table.Waiting();
+      EXPECT_EQ(std::set<SessionId>(waiting.begin(), waiting.end()), told_to_wait);
+    }
+  }
+  EXPECT_GT(num_waits, 2000U);
+  EXPECT_GT(num_woken, 2000U);
+}
+
 TEST(LeaseTableTest, AGoneSessionsBatchesComeNextAndItMayStillAcknowledge) {
   LeaseTable table = Table(5);
   ASSERT_THAT(table.Join(1, 0), IsOk());
@@ -163,7 +275,8 @@ TEST(LeaseTableTest, ReadersShareARanksStepsInTurn) {
   LeaseTable table = Table(7, Sharing::Ranked(1), BatchSet::Of({2}));
   ASSERT_THAT(table.Join(1, 0, {0, 2}), IsOk());
   ASSERT_THAT(table.Join(2, 0, {1, 2}), IsOk());
-  for (const int64_t batch : std::vector<int64_t>{0, 4, 6, kAllLeased}) EXPECT_EQ(Next(table, 1), batch);
+  for (const int64_t batch : std::vector<int64_t>{0, 4, 6, kAllLeased})
+    EXPECT_EQ(Next(table, 1), batch);
   for (const int64_t batch : {1, 3}) EXPECT_EQ(Next(table, 2), batch);
   // A reader ends when its share is done, whatever the others do.
   table.Acknowledge(1, {0, 4, 6}, kStart);

@@ -139,20 +139,58 @@ void ExpectAllOnce(std::vector<uint64_t> ids, size_t num_graphs) {
   for (size_t i = 0; i < num_graphs; ++i) EXPECT_EQ(ids[i], 1000 + i);
 }
 
-// gRPC's threads keep away from Next() while somebody waits for the log and holds up others.
-TEST(LoaderTest, ASessionTellsWhetherOthersHoldItUp) {
-  LoaderWorld world;
-  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 2));
-  std::vector<bool> may_block;
-  world.BeforeWrites([&] { may_block.push_back(session->MayBlock()); });
-  EXPECT_FALSE(session->MayBlock());
-  PH_ASSERT_OK_AND_ASSIGN(const auto other, world.LoadRank(1, 2));
-  EXPECT_THAT(may_block, ::testing::ElementsAre(true));
-  PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
-  ASSERT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
-  EXPECT_THAT(may_block, ::testing::ElementsAre(true, false));
-  EXPECT_FALSE(session->MayBlock());
+// Whatever is written, joins, deletions and the compaction of the log among it: batches leave
+// meanwhile, and timers do their work.
+TEST(LoaderTest, NobodyWaitsForTheLogButWhoWritesToIt) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.max_log_records = 16;
+  LoaderWorld world(60, options);
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(DatasetWorld::Request(),
+                                                         LoaderWorld::Dynamic("worker"), 1000));
+  int writes = 0;
+  // Would hang if the writer held what these need.
+  world.BeforeWrites([&] {
+    ++writes;
+    EXPECT_THAT(session->Next(world.now), IsOk());
+    world.loader().Expire(world.now);
+    EXPECT_GT(world.loader().NextExpiry(), world.now);
+    EXPECT_GE(world.loader().Snapshot().num_sessions, 1);
+    EXPECT_THAT(world.loader().Describe(DatasetWorld::Request()), IsOk());
+  });
+  for (uint64_t epoch = 1; epoch < 6; ++epoch) {
+    EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
+    EXPECT_THAT(world.Load(request, LoaderWorld::Dynamic("worker")), IsOk());
+    request.key.job = "other";
+    EXPECT_THAT(world.Load(request, LoaderWorld::Dynamic("worker")), IsOk());
+  }
+  EXPECT_THAT(world.Acknowledge(*session, {0}), IsOk());
+  EXPECT_THAT(world.loader().DeleteJob("other"), IsOk());
+  EXPECT_GT(writes, 12);
   world.BeforeWrites([] {});
+}
+
+// Names of jobs that are gone take no memory and no place in the log; their generations are not
+// used again all the same.
+TEST(LoaderTest, ADeletedJobLeavesNothing) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.max_log_records = 16;
+  LoaderWorld world(60, options);
+  uint64_t last_generation = 0;
+  for (int i = 0; i < 50; ++i) {
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = absl::StrCat("job ", i % 5);
+    {
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Rank(0, 1)));
+      EXPECT_GT(session->start().join.generation, last_generation);
+      last_generation = session->start().join.generation;
+      EXPECT_EQ(world.loader().num_jobs(), 1U);
+    }
+    EXPECT_THAT(world.loader().DeleteJob(request.key.job), IsOk());
+    EXPECT_EQ(world.loader().num_jobs(), 0U);
+    if (i % 10 == 9) world.Restart();
+  }
+  EXPECT_LE(world.log().num_records(), 20U);
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
 }
 
 TEST(LoaderTest, RanksGetEveryGraphOnceInEqualSteps) {
@@ -226,7 +264,7 @@ TEST(LoaderTest, ReadersOfARankGetItsStepsWhateverTheirNumber) {
       JoinRequest join = LoaderWorld::Rank(1, 2);
       join.reader = {reader, readers};
       PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, join, 1000));
-      EXPECT_EQ(session->start().join.generation, 1);
+      EXPECT_EQ(session->start().join.started, reader == 0);
       steps += session->start().num_steps;
       uint64_t received = 0;
       for (;; ++received) {
@@ -548,6 +586,182 @@ TEST(LoaderTest, RemembersABoundedNumberOfEpochs) {
   }
   EXPECT_THAT(world.Load(DatasetWorld::Request({24, 30, 6}, 103), LoaderWorld::Rank(0, 1)),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 5")));
+}
+
+// What nobody uses makes room, after a restart too; its checkpoint is refused, and says why.
+TEST(LoaderTest, EpochsThatNobodyUsesAreForgotten) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.epoch_retention = absl::Hours(48);
+  LoaderWorld world(60, options);
+  world.now = absl::UnixEpoch() + absl::Hours(24 * 365 * 50);
+  JoinRequest join = LoaderWorld::Rank(0, 1);
+  join.now = world.now;
+  std::string cursor;
+  uint64_t generation = 0;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(DatasetWorld::Request(), join));
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+    cursor = world.Acknowledge(*session, {event.number})->cursor;
+    generation = session->start().join.generation;
+    // Somebody loads it.
+    EXPECT_EQ(*world.loader().ForgetUnused(world.now + absl::Hours(1000)), 0U);
+  }
+  const absl::Time used = world.now;
+  // Used again later, by an acknowledgement.
+  world.now = used + absl::Hours(40);
+  EXPECT_THAT(world.loader().Acknowledge({"job", 0}, 0, generation, {0}, world.now), IsOk());
+  world.Restart();
+  EXPECT_EQ(*world.loader().ForgetUnused(used + absl::Hours(87)), 0U);
+  EXPECT_EQ(*world.loader().ForgetUnused(used + absl::Hours(88)), 1U);
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
+  for (const bool restart : {false, true}) {
+    if (restart) world.Restart();
+    EXPECT_THAT(world.loader().Acknowledge({"job", 0}, 0, generation, {0}, world.now),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--epoch-retention")));
+    join.cursor = DecodeCursor(cursor).value();
+    join.attempt = "2";
+    EXPECT_THAT(world.Load(DatasetWorld::Request(), join),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--epoch-retention")));
+    join.cursor.reset();
+    join.generation = generation;
+    EXPECT_THAT(world.Load(DatasetWorld::Request(), join),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--epoch-retention")));
+    join.generation.reset();
+  }
+  // Whoever says that the job is to be forgotten may go on from its checkpoint.
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  join.cursor = DecodeCursor(cursor).value();
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(DatasetWorld::Request(), join));
+  EXPECT_EQ(session->start().num_steps, session->start().progress.num_batches - 1);
+}
+
+TEST(LoaderTest, AnExpiredEpochIsBegunAnewWithoutItsCursor) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.epoch_retention = absl::Hours(48);
+  LoaderWorld world(60, options);
+  JoinRequest join = LoaderWorld::Rank(0, 1);
+  join.now = absl::UnixEpoch() + absl::Hours(1000);
+  PH_ASSERT_OK_AND_ASSIGN(auto session, world.Load(DatasetWorld::Request(), join));
+  const uint64_t generation = session->start().join.generation;
+  session = nullptr;
+  EXPECT_EQ(*world.loader().ForgetUnused(join.now + absl::Hours(48)), 1U);
+  EXPECT_EQ(world.loader().num_jobs(), 1U);
+  join.now += absl::Hours(50);
+  PH_ASSERT_OK_AND_ASSIGN(session, world.Load(DatasetWorld::Request(), join));
+  EXPECT_GT(session->start().join.generation, generation);
+  session = nullptr;
+  // What is left of it goes as well, when it has been so for as long again.
+  EXPECT_EQ(*world.loader().ForgetUnused(join.now + absl::Hours(48)), 1U);
+  EXPECT_EQ(*world.loader().ForgetUnused(join.now + absl::Hours(96)), 0U);
+  EXPECT_EQ(world.loader().num_jobs(), 0U);
+}
+
+// An older server did not write when an epoch was used.
+TEST(LoaderTest, EpochsWithoutATimeCountAsUsedWhenTheyAreFirstLookedAt) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.epoch_retention = absl::Hours(48);
+  LoaderWorld world(60, options);
+  const EpochIdentity identity =
+      world.loader().Describe(DatasetWorld::Request())->epoch->identity();
+  ASSERT_THAT(world.log().Append({EncodeEvent(EpochOpened{identity}),
+                                  EncodeEvent(GenerationStarted{identity.key, 1, "", {}, {}})}),
+              IsOk());
+  world.Restart();
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(24 * 365 * 50);
+  EXPECT_EQ(*world.loader().ForgetUnused(now), 0U);
+  world.Restart();
+  EXPECT_EQ(*world.loader().ForgetUnused(now + absl::Hours(47)), 0U);
+  EXPECT_EQ(*world.loader().ForgetUnused(now + absl::Hours(48)), 1U);
+}
+
+// One client cannot take the others' epochs, across restarts.
+TEST(LoaderTest, EpochsAreCountedByClient) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.max_epochs = 5;
+  options.max_epochs_per_client = 3;
+  LoaderWorld world(20, options);
+  const auto load = [&](const std::string& client, uint64_t epoch) {
+    JoinRequest join = LoaderWorld::Rank(0, 1);
+    join.client = client;
+    return world.Load(DatasetWorld::Request({24, 30, 6}, epoch), join).status();
+  };
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) EXPECT_THAT(load("10.0.0.1", epoch), IsOk());
+  EXPECT_THAT(load("10.0.0.1", 3),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 3")));
+  world.Restart();
+  EXPECT_THAT(load("10.0.0.1", 3),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'10.0.0.1'")));
+  // It may load what there is, whoever opened it.
+  EXPECT_THAT(load("10.0.0.2", 3), IsOk());
+  EXPECT_THAT(load("10.0.0.1", 3), IsOk());
+  EXPECT_THAT(load("10.0.0.3", 4), IsOk());
+  EXPECT_THAT(load("10.0.0.3", 5),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 5")));
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  EXPECT_THAT(load("10.0.0.1", 5), IsOk());
+}
+
+TEST(LoaderTest, ListsJobs) {
+  LoaderWorld world;
+  EXPECT_TRUE(world.loader().ListJobs(0, "").jobs.empty());
+  EXPECT_THAT(world.loader().GetJob("a"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  std::vector<std::unique_ptr<LoadSession>> sessions;
+  for (const std::string job : {"b", "a", "c"}) {
+    for (uint64_t epoch = 0; epoch < 2; ++epoch) {
+      EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
+      request.key.job = job;
+      JoinRequest join = LoaderWorld::Rank(0, 1);
+      join.client = "10.0.0.7";
+      join.now = absl::UnixEpoch() + absl::Seconds(5000 + epoch);
+      PH_ASSERT_OK_AND_ASSIGN(auto session, world.Load(request, join));
+      sessions.push_back(std::move(session));
+    }
+  }
+  EXPECT_THAT(world.Acknowledge(*sessions[0], {0}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const JobSummary b, world.loader().GetJob("b"));
+  EXPECT_EQ(b.num_epochs, 2U);
+  EXPECT_EQ(b.num_sessions, 2U);
+  EXPECT_EQ(b.used_seconds, 5001U);
+  EXPECT_EQ(b.epochs[0].progress.key.epoch, 1U);
+  EXPECT_EQ(b.epochs[1].progress.num_done, 1U);
+  EXPECT_EQ(b.epochs[1].progress.num_batches, sessions[0]->start().progress.num_batches);
+  EXPECT_EQ(b.epochs[1].progress.generation, sessions[0]->start().join.generation);
+  EXPECT_EQ(b.epochs[1].dataset, "graphs");
+  EXPECT_EQ(b.epochs[1].client, "10.0.0.7");
+  // By pages.
+  std::vector<std::string> names;
+  std::string token;
+  do {
+    const JobList page = world.loader().ListJobs(2, token);
+    for (const JobSummary& job : page.jobs) names.push_back(job.name);
+    token = page.next_page_token;
+  } while (!token.empty());
+  EXPECT_THAT(names, ::testing::ElementsAre("a", "b", "c"));
+  sessions.clear();
+  EXPECT_EQ(world.loader().GetJob("b")->num_sessions, 0U);
+}
+
+// The last reader of a data set that was deleted erases it from the disk: not where a stream ends.
+TEST(LoaderTest, EpochsAreLetGoOfInTheBackground) {
+  LoaderWorld world;
+  std::vector<std::function<void()>> work;
+  world.loader().RunInBackground(
+      [&](std::function<void()> one) { work.push_back(std::move(one)); });
+  const auto run = [&] {
+    for (const auto& one : std::exchange(work, {})) one();
+  };
+  auto session =
+      world.loader().StartLoad(DatasetWorld::Request(), LoaderWorld::Rank(0, 1), 4, [] {});
+  ASSERT_THAT(session, IsOk());
+  run();
+  auto evaluation = world.loader().Evaluate(DatasetWorld::Request({24, 30, 6}, 7), {});
+  ASSERT_THAT(evaluation, IsOk());
+  EXPECT_TRUE(work.empty());
+  session->reset();
+  EXPECT_EQ(work.size(), 1U);
+  evaluation->reset();
+  EXPECT_EQ(work.size(), 2U);
+  run();
 }
 
 TEST(LoaderTest, TheLogStaysShort) {

@@ -419,7 +419,14 @@ def test_the_stateless_pods_keep_nothing() -> None:
 
 def test_defaults_that_the_pods_spell_out_are_the_defaults() -> None:
     """So that who changes a default sees that it is also here."""
-    for flag in ("--lease-duration", "--max-epochs", "--append-threads", "--max-store-bytes"):
+    for flag in (
+        "--lease-duration",
+        "--max-epochs",
+        "--max-epochs-per-client",
+        "--epoch-retention",
+        "--append-threads",
+        "--max-store-bytes",
+    ):
         default = re.search(rf"{flag} [^\n=]*=(\w+)", packhoused_help())
         assert default is not None, flag
         assert DATASETS.argument(flag) == default[1]

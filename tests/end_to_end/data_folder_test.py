@@ -114,6 +114,9 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathli
         ("--lease-duration", "5"),
         ("--max-epochs", "0"),
         ("--max-epochs", "1000001"),
+        ("--max-epochs-per-client", "0"),
+        ("--epoch-retention", "-1s"),
+        ("--epoch-retention", "30d"),
     ],
 )
 def test_bad_bounds_are_refused(flag: str, value: str) -> None:

@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = packhouse::DecodeEvent(encoded);
     Require(again.ok() && *again == *event && packhouse::EncodeEvent(*again) == encoded);
 
-    const bool is_small = ledger.epochs().size() <= kMaxCopiedEpochs;
+    const bool is_small = ledger.num_epochs() <= kMaxCopiedEpochs;
     const JobLedger before = is_small ? ledger : JobLedger();
     const absl::Status status = ledger.Apply(*event);
     if (status.ok()) {
@@ -56,7 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
 
   size_t num_values = 0;
-  for (const auto& [key, epoch] : ledger.epochs()) {
+  for (const packhouse::EpochKey& key : ledger.Epochs()) {
+    const packhouse::EpochState& epoch = *ledger.Find(key);
     num_values += epoch.base.num_runs() + epoch.done.num_runs() + epoch.workers.size();
     Require(epoch.sharing.profile_of_rank.size() <= packhouse::Sharing::kMaxRanks);
   }

@@ -242,6 +242,86 @@ TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {
   EXPECT_EQ(server_->delivery().num_sessions, 0);
 }
 
+TEST_P(LoaderServiceTest, ListsJobs) {
+  Start();
+  LoadCall call(*stub_, Rank(0, 1));
+  ASSERT_THAT(call.Open(), IsOk());
+  EXPECT_THAT(Acknowledge(call, {call.ReadBatch().batch().id()}), IsOk());
+  v1::LoadRequest other = Rank(0, 1);
+  other.mutable_epoch()->set_job("another");
+  EXPECT_THAT(StatusOfLoad(other), IsOk());
+
+  const auto list = [&](uint32_t page_size, const std::string& token) {
+    v1::ListJobsRequest request;
+    request.set_page_size(page_size);
+    request.set_page_token(token);
+    grpc::ClientContext context;
+    v1::ListJobsResponse response;
+    const absl::Status status = ToAbsl(stub_->ListJobs(&context, request, &response));
+    return std::pair(status, response);
+  };
+  const auto [status, first] = list(1, "");
+  ASSERT_THAT(status, IsOk());
+  ASSERT_EQ(first.jobs_size(), 1);
+  EXPECT_EQ(first.jobs(0).job(), "another");
+  const auto [rest_status, rest] = list(0, first.next_page_token());
+  ASSERT_THAT(rest_status, IsOk());
+  ASSERT_EQ(rest.jobs_size(), 1);
+  EXPECT_EQ(rest.next_page_token(), "");
+  const v1::Job& job = rest.jobs(0);
+  EXPECT_EQ(job.job(), "job");
+  EXPECT_EQ(job.num_epochs(), 1);
+  EXPECT_EQ(job.num_sessions(), 1);
+  ASSERT_EQ(job.epochs_size(), 1);
+  EXPECT_EQ(job.epochs(0).epoch(), 2);
+  EXPECT_EQ(job.epochs(0).num_done(), 1);
+  EXPECT_EQ(job.epochs(0).num_batches(), call.opened().epoch().num_batches());
+  EXPECT_EQ(job.epochs(0).generation(), call.opened().generation());
+  EXPECT_EQ(job.epochs(0).dataset(), "graphs");
+  EXPECT_EQ(job.epochs(0).client(), GetParam() == Transport::kTcp ? "127.0.0.1" : "in-process");
+  EXPECT_EQ(job.epochs(0).last_used().seconds(), absl::ToUnixSeconds(clock_.Now()));
+  EXPECT_THAT(list(0, "no token").first,
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("page_token")));
+
+  v1::GetJobRequest get;
+  get.set_job("job");
+  {
+    grpc::ClientContext context;
+    v1::Job response;
+    EXPECT_THAT(ToAbsl(stub_->GetJob(&context, get, &response)), IsOk());
+    EXPECT_EQ(response.SerializeAsString(), job.SerializeAsString());
+  }
+  EXPECT_THAT(DeleteJob("job"), IsOk());
+  grpc::ClientContext context;
+  v1::Job response;
+  EXPECT_THAT(ToAbsl(stub_->GetJob(&context, get, &response)),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'job'")));
+}
+
+// Forgotten by the server itself, without any call.
+TEST_P(LoaderServiceTest, ForgetsEpochsThatNobodyUses) {
+  ServerOptions options;
+  options.loader.epoch_retention = absl::Hours(24);
+  Start(60, options);
+  std::string cursor;
+  {
+    LoadCall call(*stub_, Rank(0, 1));
+    ASSERT_THAT(call.Open(), IsOk());
+    cursor = call.opened().cursor();
+  }
+  // Streams leave a moment after their clients.
+  observer_.AwaitFinished(Method::kLoad, absl::StatusCode::kCancelled);
+  while (server_->delivery().num_epochs != 0) {
+    clock_.AwaitTimer();
+    clock_.Advance(absl::Hours(24));
+  }
+  v1::LoadRequest request = Rank(0, 1);
+  request.set_cursor(cursor);
+  request.set_attempt("2");
+  EXPECT_THAT(StatusOfLoad(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--epoch-retention")));
+}
+
 // An evaluation is one pass of which nothing is kept, and the same bytes as often as it is asked
 // for.
 TEST_P(LoaderServiceTest, EvaluatesWithoutALedger) {

@@ -33,7 +33,8 @@ TEST_P(RequestMemoryTest, EmptySubMessagesAreRefusedUnparsed) {
   EXPECT_THAT(ToAbsl(v1::PlanningService::NewStub(channel_)->Plan(&context, plan, &planned)),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("the request packhouse.v1.PlanRequest of 200000 bytes"),
-                             HasSubstr(std::to_string(4 * 200'000 + kMiB)),
+                             HasSubstr(std::to_string(
+                                 MostFootprint(200'000, kFootprintTimesOf<v1::PlanRequest>))),
                              HasSubstr("packhouse.v1.PlanRequest.heuristics occurs "))));
 
   auto call = StartPack();
@@ -151,17 +152,15 @@ class ScriptedCallTest : public ::testing::Test {
   static constexpr uint64_t kWorking = 8 * kMiB;
 
   ScriptedCallTest()
-      : service_({&clock_,
-                  &stream_pool_,
-                  &call_pool_,
-                  nullptr,
-                  &gate_,
-                  4 << 20,
-                  &observer_,
-                  &unsent_,
-                  &identity_,
-                  {},
-                  &working_}) {
+      : service_({.clock = &clock_,
+                  .stream_pool = &stream_pool_,
+                  .call_pool = &call_pool_,
+                  .gate = &gate_,
+                  .max_response_bytes = 4 << 20,
+                  .observer = &observer_,
+                  .unsent_budget = &unsent_,
+                  .identity = &identity_,
+                  .working = &working_}) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(-1);
@@ -197,8 +196,8 @@ class ScriptedCallTest : public ::testing::Test {
   CountingObserver observer_;
   const PeerAddressIdentity identity_;
   Gate gate_{{}};
-  WorkerPool stream_pool_{1};
-  WorkerPool call_pool_{1};
+  WorkerPool stream_pool_{&clock_, 1};
+  WorkerPool call_pool_{&clock_, 1};
   MemoryBudget working_{kWorking};
   UnsentBudget unsent_{kMiB};
   ScriptedService service_;

@@ -100,17 +100,14 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
   static constexpr size_t kMaxStreams = 64;
 
   ServerStreamingCallTest()
-      : service_({&clock_,
-                  &stream_pool_,
-                  &call_pool_,
-                  &planning_pool_,
-                  nullptr,
-                  &gate_,
-                  kMaxResponseBytes,
-                  &observer_,
-                  nullptr,
-                  &identity_,
-                  {}}) {
+      : service_({.clock = &clock_,
+                  .stream_pool = &stream_pool_,
+                  .call_pool = &call_pool_,
+                  .planning_pool = &planning_pool_,
+                  .gate = &gate_,
+                  .max_response_bytes = kMaxResponseBytes,
+                  .observer = &observer_,
+                  .identity = &identity_}) {
     grpc::ServerBuilder builder;
     int port = 0;
     if (GetParam() == Transport::kTcp) {

@@ -299,6 +299,28 @@ TEST_F(WireFootprintTest, IsLessThanTwiceWhatParsingTakes) {
   }
 }
 
+// A plan for many sizes may be started from.
+TEST_F(WireFootprintTest, APlanForManySizesIsWithinItsBound) {
+  v1::PlanRequest request;
+  v1::PackingPlan& plan = *request.mutable_warm_start();
+  for (uint32_t p = 0; p < 100'000; ++p) {
+    v1::Pattern& pattern = *plan.add_patterns();
+    pattern.set_repeats(1 + p % 3);
+    for (const uint32_t tuple : {p, 2 * p}) {
+      v1::PatternEntry& entry = *pattern.add_entries();
+      entry.set_tuple(tuple);
+      entry.set_copies(1);
+    }
+  }
+  plan.set_tuples(std::string(100'000 * 8, 't'));
+  const std::string bytes = request.SerializeAsString();
+  const FootprintTable table(request);
+  Pieces pieces(bytes, 8192);
+  const auto measured = table.Measure(&pieces.stream, bytes.size(), kNoBound);
+  EXPECT_LE(measured->bytes, MostFootprint(bytes.size(), kFootprintTimesOf<v1::PlanRequest>));
+  EXPECT_GT(measured->bytes, MostFootprint(bytes.size())) << "the bound of others would do";
+}
+
 // All ways from a request to a repeated field, or to one that holds others.
 void ForEachRepeated(const Descriptor* descriptor, std::vector<const FieldDescriptor*>& way,
                      std::set<const Descriptor*>& above,

@@ -25,6 +25,7 @@ from packhouse.epoch import (
 from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable
 from packhouse.histogram import Histogram
+from packhouse.job import Job, JobEpoch
 from packhouse.loader import Loader, LoaderState
 from packhouse.local_server import LocalServer
 from packhouse.next_fit import NextFit, next_fit
@@ -80,6 +81,8 @@ __all__ = [
     "GraphSchema",
     "GraphTable",
     "Histogram",
+    "Job",
+    "JobEpoch",
     "LoadedBatch",
     "Loader",
     "LoaderState",

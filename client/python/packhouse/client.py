@@ -15,6 +15,7 @@ from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verificat
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.histogram import Histogram
+from packhouse.job import Job
 from packhouse.observing import DEFAULT_GATHER_BYTES, observe_requests
 from packhouse.packing import (
     OnRejected,
@@ -425,6 +426,23 @@ class Client:
             raise PackhouseError.of(error) from None
         finally:
             responses.cancel()
+
+    def list_jobs(self, page_size: int = 0) -> Iterator[Job]:
+        """All jobs by name, asked for in pages (0: of the server's choice) as you iterate."""
+        token = ""
+        while True:
+            request = loader_pb2.ListJobsRequest(page_size=page_size, page_token=token)
+            response = self._unary(self._loader.ListJobs, request)
+            yield from map(Job.from_proto, response.jobs)
+            token = response.next_page_token
+            if not token:
+                return
+
+    def get_job(self, job: str) -> Job:
+        """What the server keeps of a job. Errors: NOT_FOUND."""
+        return Job.from_proto(
+            self._unary(self._loader.GetJob, loader_pb2.GetJobRequest(job=job))
+        )
 
     def delete_job(self, job: str) -> None:
         """Forgets a job's epochs and acknowledgements (see `Loader`). Errors: NOT_FOUND."""

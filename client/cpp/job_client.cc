@@ -1,0 +1,51 @@
+#include "client/cpp/job_client.h"
+
+#include <iterator>
+
+#include "absl/time/clock.h"
+#include "client/cpp/status.h"
+#include "grpcpp/client_context.h"
+
+namespace packhouse::client {
+
+absl::StatusOr<std::vector<v1::Job>> JobClient::List(uint32_t page_size) const {
+  std::vector<v1::Job> jobs;
+  v1::ListJobsRequest request;
+  request.set_page_size(page_size);
+  do {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + call_timeout_));
+    v1::ListJobsResponse response;
+    const absl::Status status = ToAbslStatus(stub_->ListJobs(&context, request, &response));
+    if (!status.ok()) return status;
+    if (!response.next_page_token().empty() && response.next_page_token() == request.page_token()) {
+      return absl::InternalError("the server's next page is the one that it has just sent");
+    }
+    jobs.insert(jobs.end(), std::make_move_iterator(response.mutable_jobs()->begin()),
+                std::make_move_iterator(response.mutable_jobs()->end()));
+    request.set_page_token(response.next_page_token());
+  } while (!request.page_token().empty());
+  return jobs;
+}
+
+absl::StatusOr<v1::Job> JobClient::Get(const std::string& job) const {
+  v1::GetJobRequest request;
+  request.set_job(job);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + call_timeout_));
+  v1::Job response;
+  const absl::Status status = ToAbslStatus(stub_->GetJob(&context, request, &response));
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::Status JobClient::Delete(const std::string& job) const {
+  v1::DeleteJobRequest request;
+  request.set_job(job);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + call_timeout_));
+  v1::DeleteJobResponse response;
+  return ToAbslStatus(stub_->DeleteJob(&context, request, &response));
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,73 @@
+"""What a server keeps of jobs: see `packhouse.v1.LoaderService`; get at it by `Client`."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import Any
+
+
+def _last_used(message: Any) -> datetime.datetime | None:
+    if not message.HasField("last_used"):
+        return None
+    return datetime.datetime.fromtimestamp(message.last_used.seconds, datetime.timezone.utc)
+
+
+@dataclasses.dataclass(frozen=True)
+class JobEpoch:
+    """One epoch of a job: `num_done` of its batches are acknowledged in `generation`.
+
+    `num_sessions` streams load it now. `client` opened it, by its address ("": not known).
+    `last_used` is in UTC, to an hour or so (None: not known).
+    """
+
+    epoch: int
+    generation: int
+    num_done: int
+    num_batches: int
+    dataset: str
+    num_sessions: int
+    client: str
+    last_used: datetime.datetime | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every batch is done."""
+        return self.num_done == self.num_batches
+
+    @staticmethod
+    def from_proto(message: Any) -> JobEpoch:
+        """Reads a `packhouse.v1.JobEpoch`."""
+        return JobEpoch(
+            epoch=message.epoch,
+            generation=message.generation,
+            num_done=message.num_done,
+            num_batches=message.num_batches,
+            dataset=message.dataset,
+            num_sessions=message.num_sessions,
+            client=message.client,
+            last_used=_last_used(message),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """A job and its `epochs`, the highest number first; of `num_epochs` the latest if there are
+    very many."""
+
+    name: str
+    epochs: tuple[JobEpoch, ...]
+    num_epochs: int
+    num_sessions: int
+    last_used: datetime.datetime | None
+
+    @staticmethod
+    def from_proto(message: Any) -> Job:
+        """Reads a `packhouse.v1.Job`."""
+        return Job(
+            name=message.job,
+            epochs=tuple(map(JobEpoch.from_proto, message.epochs)),
+            num_epochs=message.num_epochs,
+            num_sessions=message.num_sessions,
+            last_used=_last_used(message),
+        )

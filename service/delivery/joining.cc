@@ -1,0 +1,196 @@
+#include "service/delivery/joining.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "service/sizes/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+std::string NameOf(const EpochKey& key) {
+  return absl::StrCat("epoch ", key.epoch, " of job '", key.job, "'");
+}
+
+// As the ledger names it.
+std::string WorkerName(const JoinRequest& request) {
+  if (!request.sharing.ranked()) return request.worker;
+  std::string name = absl::StrCat("rank ", request.lane);
+  if (request.reader.count == 1) return name;
+  return absl::StrCat(name, " reader ", request.reader.number, " of ", request.reader.count);
+}
+
+// Whether a worker of the generation must have gone for this one to come: itself, or, of its rank,
+// readers of another number.
+bool ReplacesOneOf(const absl::btree_set<std::string>& workers, const JoinRequest& request) {
+  const std::string name = WorkerName(request);
+  if (workers.contains(name)) return true;
+  if (!request.sharing.ranked()) return false;
+  const std::string rank = absl::StrCat("rank ", request.lane);
+  if (workers.contains(rank)) return true;
+  const std::string prefix = absl::StrCat(rank, " reader ");
+  const std::string suffix = absl::StrCat(" of ", request.reader.count);
+  for (auto each = workers.lower_bound(prefix);
+       each != workers.end() && absl::StartsWith(*each, prefix); ++each) {
+    if (request.reader.count == 1 || !absl::EndsWith(*each, suffix)) return true;
+  }
+  return false;
+}
+
+absl::Status Expired(const EpochKey& key, const ExpiredEpoch& expired) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      NameOf(key), ": was forgotten on ",
+      absl::FormatTime("%Y-%m-%d", absl::FromUnixSeconds(static_cast<int64_t>(expired.seconds)),
+                       absl::UTCTimeZone()),
+      ", since nobody had used it for as long as --epoch-retention says; load it without a cursor "
+      "to "
+      "begin anew, or delete the job first to go on from this cursor all the same"));
+}
+
+absl::Status CheckRequest(const JobLedger& ledger, const EpochIdentity& identity,
+                          const JoinRequest& request) {
+  if (request.generation && request.cursor) {
+    return absl::InvalidArgumentError("load: has both a generation and a cursor");
+  }
+  const Sharing& sharing = request.sharing;
+  const size_t lanes = sharing.ranked() ? sharing.profile_of_rank.size() : identity.profiles.size();
+  if (request.reader.number >= request.reader.count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("load: reader ", request.reader.number, ", there are ", request.reader.count));
+  }
+  if (request.lane >= lanes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(sharing.ranked() ? "rank " : "profile ", request.lane, ": there are ", lanes));
+  }
+  if (!sharing.ranked() && request.worker.empty()) {
+    return absl::InvalidArgumentError("load: without a rank a worker needs a name");
+  }
+  if (request.cursor && !sharing.ranked() && request.attempt.empty()) {
+    return absl::InvalidArgumentError(
+        "load: without a rank a cursor needs an attempt, by which the workers of one start of the "
+        "trainer know each other");
+  }
+  if (request.cursor) {
+    PH_RETURN_IF_ERROR(CheckSameEpoch(identity, request.cursor->identity, "cursor"));
+    if (const ExpiredEpoch* const expired = ledger.FindExpired(identity.key)) {
+      return Expired(identity.key, *expired);
+    }
+  }
+  if (request.generation) {
+    const absl::Status current = CheckGeneration(ledger, identity.key, *request.generation);
+    // Whoever names a generation has lost it, whatever became of the epoch.
+    if (absl::IsNotFound(current)) return absl::FailedPreconditionError(current.message());
+    return current;
+  }
+  return absl::OkStatus();
+}
+
+// Whether the request is for the current generation; if not, from where a new one starts.
+absl::StatusOr<std::optional<BatchSet>> BaseOfNewGeneration(const EpochState* current,
+                                                            const JoinRequest& request) {
+  if (current == nullptr || current->generation == 0) {
+    return request.cursor ? request.cursor->done : BatchSet();
+  }
+  const bool same_sharing = request.sharing == current->sharing;
+  if (request.generation) {
+    if (same_sharing) return std::nullopt;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "load: generation ", *request.generation, " is shared by ",
+        current->sharing.profile_of_rank.size(), " ranks, asked for are ",
+        request.sharing.profile_of_rank.size(), " or other profiles (0 ranks: dynamic)"));
+  }
+  const bool same_attempt = request.attempt == current->attempt;
+  if (!request.cursor) {
+    if (same_sharing && (same_attempt || request.attempt.empty())) return std::nullopt;
+    return current->DoneWithoutPadding();
+  }
+  const bool has_part = request.attempt.empty() && ReplacesOneOf(current->workers, request);
+  if (same_sharing && same_attempt && !has_part && request.cursor->done == current->base) {
+    return std::nullopt;
+  }
+  return request.cursor->done;
+}
+
+}  // namespace
+
+uint64_t SecondsOf(absl::Time time) {
+  return static_cast<uint64_t>(std::max<int64_t>(1, absl::ToUnixSeconds(time)));
+}
+
+std::string CursorOf(const EpochState& state, const BatchSet& done) {
+  return EncodeCursor({state.identity, state.generation, done});
+}
+
+absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key) {
+  if (const ExpiredEpoch* const expired = ledger.FindExpired(key)) return Expired(key, *expired);
+  return absl::NotFoundError(absl::StrCat(NameOf(key), ": nobody has loaded it"));
+}
+
+absl::Status CheckGeneration(const JobLedger& ledger, const EpochKey& key, uint64_t generation) {
+  const EpochState* const state = ledger.Find(key);
+  if (state == nullptr) return NoSuchEpoch(ledger, key);
+  if (generation != 0 && generation == state->generation) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "generation ", generation, " of ", NameOf(key), " is over, the current one is ",
+      state->generation, ": workers have restarted from a cursor or in another number"));
+}
+
+std::optional<EpochUsed> UseToWrite(const EpochState& state, absl::Time now) {
+  const uint64_t seconds = SecondsOf(now);
+  const auto granularity = static_cast<uint64_t>(absl::ToInt64Seconds(kUseGranularity));
+  if (seconds < state.used_seconds + granularity) return std::nullopt;
+  return EpochUsed{state.identity.key, seconds};
+}
+
+absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& identity,
+                                  const JoinRequest& request,
+                                  absl::FunctionRef<uint64_t(uint64_t above)> draw_generation) {
+  PH_RETURN_IF_ERROR(CheckIdentity(identity));
+  const EpochState* const state = ledger.Find(identity.key);
+  if (state != nullptr) PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "load"));
+  PH_RETURN_IF_ERROR(CheckRequest(ledger, identity, request));
+  PH_ASSIGN_OR_RETURN(std::optional<BatchSet> base, BaseOfNewGeneration(state, request));
+
+  JoinPlan plan;
+  const std::string worker = WorkerName(request);
+  if (!base) {
+    if (!state->workers.contains(worker)) {
+      if (state->workers.size() >= kMaxWorkers) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("workers of generation ", state->generation, ": ", state->workers.size(),
+                         ", at most ", kMaxWorkers));
+      }
+      plan.events.emplace_back(WorkerJoined{identity.key, state->generation, worker});
+    }
+    if (auto use = UseToWrite(*state, request.now)) plan.events.emplace_back(*std::move(use));
+    return plan;
+  }
+  // Dealt first: what cannot be dealt must not be in the log.
+  PH_ASSIGN_OR_RETURN(plan.starts,
+                      Dealing::Create(identity.first_batches(), *base, request.sharing));
+  const uint64_t generation = draw_generation(request.cursor ? request.cursor->generation : 0);
+  if (state == nullptr) {
+    plan.opens = true;
+    plan.events.emplace_back(EpochOpened{identity});
+    if (!request.client.empty()) {
+      plan.events.emplace_back(EpochOwned{identity.key, request.client});
+    }
+  }
+  if (state == nullptr || UseToWrite(*state, request.now)) {
+    plan.events.emplace_back(EpochUsed{identity.key, SecondsOf(request.now)});
+  }
+  plan.events.emplace_back(GenerationStarted{identity.key, generation, request.attempt,
+                                             request.sharing, *std::move(base)});
+  plan.events.emplace_back(WorkerJoined{identity.key, generation, worker});
+  if (request.cursor) {
+    for (const EpochKey& later : ledger.EpochsAfter(identity.key)) {
+      plan.events.emplace_back(EpochForgotten{later});
+    }
+  }
+  return plan;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,78 @@
+// The way of all jobs to the ledger's log: who may append when, and when the log is made short.
+//
+// Why nothing is lost when the log is replaced by a snapshot. A record is *at sea* from before it
+// is appended until the job that it is about has applied it. Replace() runs while nothing is at
+// sea: every record in the log is applied, so the jobs, which the snapshot is taken of meanwhile,
+// have all that the log has; and no record is appended until the snapshot is the log. A change that
+// a job has decided on, but that is not at sea yet, is in neither; it is appended behind the
+// snapshot. The snapshot need not be of one moment: without anything at sea, nothing that is
+// durable changes. Whoever is at sea holds no job's mutex while it waits for the disk, and waits
+// for nobody but the disk and the mutex of its own job; so compaction waits for as long as a commit
+// takes, and holds up what would set out to sea, nothing else.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_LEDGER_WRITER_H_
+#define PACKHOUSE_SERVICE_DELIVERY_LEDGER_WRITER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "service/datasets/record_log.h"
+
+namespace packhouse {
+
+// Thread-safe. Waits for the disk; nobody may call it with a job's mutex.
+class LedgerWriter {
+ public:
+  // A cursor may name any generation up to this one, or up to the last that was drawn: whoever
+  // makes a cursor up does not use up the numbers.
+  static constexpr uint64_t kMaxNamedGeneration = uint64_t{1} << 62;
+
+  // `log` must outlive it, and have `num_records`, with generations up to `last_generation`.
+  LedgerWriter(RecordLog* log, size_t max_records, size_t num_records, uint64_t last_generation)
+      : log_(log),
+        max_records_(max_records),
+        num_records_(num_records),
+        last_generation_(last_generation) {}
+
+  // Appends all of the records or none, and calls `apply` when they are durable. Errors are those
+  // of the log; then `apply` is not called.
+  absl::Status Write(absl::Span<const std::string> records, absl::FunctionRef<void()> apply);
+
+  // Whether the log is so long that Compact() should be called. True once, until that.
+  bool TakeDue();
+  // Replaces the log by what `snapshot` gives, which is called when nothing is at sea, and the last
+  // generation. If the log refuses, it is as good as before; due again after as many records.
+  void Compact(absl::FunctionRef<std::vector<std::string>()> snapshot);
+
+  // A number above all that were drawn, and above `named`, which a cursor has named: at most
+  // kMaxNamedGeneration or a number that was drawn.
+  uint64_t DrawGeneration(uint64_t named);
+  uint64_t last_generation() const { return last_generation_.load(std::memory_order_relaxed); }
+
+ private:
+  bool IsOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !compacting_; }
+  bool IsCalm() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return num_at_sea_ == 0; }
+
+  RecordLog* const log_;
+  const size_t max_records_;
+
+  absl::Mutex mutex_;
+  size_t num_at_sea_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool compacting_ ABSL_GUARDED_BY(mutex_) = false;
+  bool due_ ABSL_GUARDED_BY(mutex_) = false;
+  // About.
+  size_t num_records_ ABSL_GUARDED_BY(mutex_);
+
+  std::atomic<uint64_t> last_generation_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_LEDGER_WRITER_H_

@@ -1,0 +1,63 @@
+#include "client/cli/job_report.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace packhouse::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::Job Training() {
+  v1::Job job;
+  job.set_job("training");
+  v1::JobEpoch& second = *job.add_epochs();
+  second.set_epoch(1);
+  second.set_generation(12);
+  second.set_num_done(30);
+  second.set_num_batches(1234);
+  second.set_dataset("molhiv");
+  second.set_num_sessions(8);
+  second.set_client("10.0.0.7");
+  second.mutable_last_used()->set_seconds(1772366400);  // 2026-03-01 12:00 UTC.
+  v1::JobEpoch& first = *job.add_epochs();
+  first.set_epoch(0);
+  first.set_generation(11);
+  first.set_num_done(1234);
+  first.set_num_batches(1234);
+  first.set_dataset("molhiv");
+  job.set_num_epochs(2);
+  job.set_num_sessions(8);
+  *job.mutable_last_used() = second.last_used();
+  return job;
+}
+
+TEST(JobTableTest, OneRowEach) {
+  v1::Job old;
+  old.set_job("old");
+  old.set_num_epochs(300);
+  EXPECT_EQ(JobTable({Training(), old}),
+            "job       epochs    finished  streams             last used\n"
+            "training       2           1        8  2026-03-01 12:00 UTC\n"
+            "old          300  at least 0        0\n");
+}
+
+TEST(JobTextTest, OneRowForEachEpoch) {
+  const std::string text = JobText(Training());
+  EXPECT_THAT(text, HasSubstr("training: 2 epochs, 8 streams\n"));
+  EXPECT_THAT(text, HasSubstr("10.0.0.7"));
+  EXPECT_THAT(text, HasSubstr("1,234"));
+  v1::Job many = Training();
+  many.set_num_epochs(20'002);
+  EXPECT_THAT(JobText(many), HasSubstr("and 20,000 earlier ones\n"));
+}
+
+TEST(JobJsonTest, WhatIsNotKnownIsNull) {
+  const std::string json = JobJson(Training());
+  EXPECT_THAT(json, HasSubstr(R"("job": "training")"));
+  EXPECT_THAT(json, HasSubstr(R"("last_used": "2026-03-01T12:00:00Z")"));
+  EXPECT_THAT(json, HasSubstr(R"("client": null, "last_used": null)"));
+}
+
+}  // namespace
+}  // namespace packhouse::client

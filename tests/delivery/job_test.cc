@@ -1,0 +1,503 @@
+#include "service/delivery/job.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/delivery/epoch_worlds.h"
+#include "tests/delivery/job_worlds.h"
+#include "tests/delivery/ledger_logs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+
+class JobTest : public ::testing::Test {
+ protected:
+  JobTest() { Restart(); }
+
+  // The server is killed and starts again.
+  void Restart() {
+    log_.Reopen();
+    world_ = std::make_unique<JobWorld>(&log_);
+  }
+  Job& job() { return world_->job(); }
+
+  absl::StatusOr<Seat> Join(const JoinRequest& request) { return world_->Join(epoch_, request); }
+
+  static JoinRequest Rank(uint32_t rank, size_t ranks) {
+    JoinRequest request;
+    request.lane = rank;
+    request.sharing = Sharing::Ranked(ranks);
+    return request;
+  }
+  JoinRequest Worker(std::string name) {
+    JoinRequest request;
+    request.worker = std::move(name);
+    request.attempt = attempt_;
+    return request;
+  }
+
+  uint64_t Next(const Seat& seat) {
+    const auto lease = job().Next(*seat.session, kStart);
+    EXPECT_THAT(lease, IsOk());
+    EXPECT_EQ(lease->outcome, LeaseOutcome::kLeased);
+    return lease->batch;
+  }
+  absl::StatusOr<AcknowledgeResult> Acknowledge(SessionId session, uint64_t generation,
+                                                const std::vector<uint64_t>& batches) {
+    return job().Acknowledge(epoch_.key.epoch, session, generation, batches, kStart);
+  }
+  EpochProgress Progress() { return job().ProgressOf(epoch_).value(); }
+
+  FailingLog log_;
+  std::unique_ptr<JobWorld> world_;
+  EpochIdentity epoch_ = IdentityOf({6});
+  std::string attempt_;
+};
+
+TEST_F(JobTest, TwoWorkersShareAnEpoch) {
+  epoch_ = IdentityOf({3});
+  EXPECT_EQ(Progress().generation, 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat a, Join(Worker("a")));
+  EXPECT_TRUE(a.start.join.started);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat b, Join(Worker("b")));
+  EXPECT_FALSE(b.start.join.started);
+  EXPECT_EQ(b.start.join.generation, 1U);
+  EXPECT_EQ(Next(a), 0U);
+  EXPECT_EQ(Next(b), 1U);
+  EXPECT_EQ(Next(a), 2U);
+  PH_ASSERT_OK_AND_ASSIGN(AcknowledgeResult done, Acknowledge(1, 1, {0, 2}));
+  EXPECT_EQ(done.num_new, 2U);
+  PH_ASSERT_OK_AND_ASSIGN(const Cursor cursor, DecodeCursor(done.cursor));
+  EXPECT_EQ(cursor.done, BatchSet::Of({0, 2}));
+  PH_ASSERT_OK_AND_ASSIGN(done, Acknowledge(2, 1, {1}));
+  EXPECT_EQ(Progress().num_done, 3U);
+  // Nothing new: nothing in the log.
+  const size_t records = log_.num_records();
+  PH_ASSERT_OK_AND_ASSIGN(done, Acknowledge(2, 1, {1, 0}));
+  EXPECT_EQ(done.num_new, 0U);
+  EXPECT_EQ(log_.num_records(), records);
+}
+
+TEST_F(JobTest, AfterACrashOnlyWhatWasNotAcknowledgedIsSentAgain) {
+  epoch_ = IdentityOf({5});
+  PH_ASSERT_OK_AND_ASSIGN(const Seat zero, Join(Rank(0, 2)));
+  PH_ASSERT_OK_AND_ASSIGN(const Seat one, Join(Rank(1, 2)));
+  for (const uint64_t batch : {0, 2, 4}) EXPECT_EQ(Next(zero), batch);
+  for (const uint64_t batch : {1, 3, 5}) EXPECT_EQ(Next(one), batch);
+  ASSERT_THAT(Acknowledge(1, 1, {0}), IsOk());
+  // The last is padding: it must not come again, or rank 1 had more steps than rank 0.
+  ASSERT_THAT(Acknowledge(2, 1, {3, 5}), IsOk());
+  Restart();
+  // The workers have lost their streams only.
+  JoinRequest request = Rank(1, 2);
+  request.generation = 1;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat back, Join(request));
+  EXPECT_EQ(back.start.join.generation, 1U);
+  EXPECT_EQ(back.start.num_steps_done, 2U);
+  EXPECT_EQ(Next(back), 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const Lease none, job().Next(*back.session, kStart));
+  EXPECT_EQ(none.outcome, LeaseOutcome::kAllLeased);
+  ASSERT_THAT(Acknowledge(back.start.session, 1, {1}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const Lease end, job().Next(*back.session, kStart));
+  EXPECT_EQ(end.outcome, LeaseOutcome::kFinished);
+  // What rank 0 got before the crash still counts.
+  ASSERT_THAT(Acknowledge(0, 1, {2, 4}), IsOk());
+  EXPECT_EQ(Progress().num_done, 5U);
+}
+
+TEST_F(JobTest, AllRanksOfARestartedTrainerShareOneGeneration) {
+  for (const std::string attempt : {"", "restart 7"}) {
+    epoch_ = IdentityOf({12}, attempt.size());
+    std::optional<Seat> first_seat;
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      PH_ASSERT_OK_AND_ASSIGN(Seat seat, Join(Rank(rank, 3)));
+      if (rank == 0) first_seat = seat;
+    }
+    const uint64_t first = Progress().generation;
+    PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult kept, Acknowledge(0, first, {0, 1, 2}));
+    ASSERT_THAT(Acknowledge(0, first, {3, 4, 5}), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const Cursor cursor, DecodeCursor(kept.cursor));
+    for (const std::string& restart : {attempt, attempt + attempt}) {
+      // In another number, and a second time from the same checkpoint.
+      const uint64_t before = Progress().generation;
+      for (uint32_t rank = 0; rank < 2; ++rank) {
+        JoinRequest request = Rank(rank, 2);
+        request.cursor = cursor;
+        request.attempt = restart;
+        PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(request));
+        EXPECT_EQ(seat.start.join.generation, before + 1);
+        EXPECT_EQ(seat.start.join.started, rank == 0);
+        EXPECT_EQ(Next(seat), 3U + rank);
+      }
+      ASSERT_THAT(Acknowledge(0, before + 1, {3, 4}), IsOk());
+    }
+    // A late one of the first generation.
+    EXPECT_THAT(
+        Acknowledge(0, first, {6}),
+        StatusIs(absl::StatusCode::kFailedPrecondition,
+                 HasSubstr(absl::StrCat("is over, the current one is ", Progress().generation))));
+    EXPECT_THAT(job().Next(*first_seat->session, kStart),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has no part")));
+  }
+}
+
+TEST_F(JobTest, ACursorIsEnoughWhenEverythingIsForgotten) {
+  ASSERT_THAT(Join(Worker("a")), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult kept, Acknowledge(1, 1, {0, 4}));
+  log_ = FailingLog();
+  Restart();
+  attempt_ = "2";
+  JoinRequest request = Worker("a");
+  PH_ASSERT_OK_AND_ASSIGN(request.cursor, DecodeCursor(kept.cursor));
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(request));
+  EXPECT_EQ(seat.start.join.generation, 2U);
+  for (const uint64_t batch : {1, 2, 3, 5}) EXPECT_EQ(Next(seat), batch);
+}
+
+TEST_F(JobTest, ReadersOfARankThatComeFromACursorShareAGeneration) {
+  epoch_ = IdentityOf({12});
+  const auto reader = [this](uint32_t rank, Reader number, const std::optional<Cursor>& cursor) {
+    JoinRequest request = Rank(rank, 2);
+    request.reader = number;
+    request.cursor = cursor;
+    const auto joined = Join(request);
+    EXPECT_THAT(joined, IsOk());
+    return joined.ok() ? joined->start.join : JoinResult();
+  };
+  const Cursor start = DecodeCursor(reader(0, {0, 2}, std::nullopt).cursor).value();
+  const JoinResult first = reader(0, {1, 2}, std::nullopt);
+  EXPECT_FALSE(first.started);
+  EXPECT_EQ(reader(1, {0, 1}, std::nullopt).generation, first.generation);
+  // Each start of the trainer is known by its first reader, however many there were before.
+  uint64_t last = first.generation;
+  for (const uint32_t readers : {2, 1, 3, 2, 2, 1, 1}) {
+    for (uint32_t number = 0; number < readers; ++number) {
+      const JoinResult joined = reader(0, {number, readers}, start);
+      EXPECT_EQ(joined.started, number == 0) << readers << " readers";
+      EXPECT_EQ(joined.generation, last + 1);
+    }
+    Restart();
+    // Rank 1 has as many as it likes.
+    EXPECT_EQ(reader(1, {0, 5}, start).generation, last + 1);
+    ++last;
+  }
+  // Without a cursor their number changes nothing.
+  EXPECT_EQ(reader(0, {0, 4}, std::nullopt).generation, last);
+}
+
+TEST_F(JobTest, AWorkerThatComesAgainTakesOverWhatItHadWhenItEnded) {
+  epoch_ = IdentityOf({2});
+  JoinRequest request = Worker("a");
+  request.ends_when_all_leased = true;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat a, Join(request));
+  EXPECT_EQ(Next(a), 0U);
+  EXPECT_EQ(Next(a), 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const Offer end, job().Next(*a.session, kStart));
+  EXPECT_TRUE(end.ends);
+  EXPECT_EQ(end.num_pending, 2U);
+  job().Leave(*a.session);
+  bool woken = false;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat b,
+                          world_->Join(epoch_, Worker("b"), 100, [&] { woken = true; }));
+  EXPECT_EQ(job().Next(*b.session, kStart)->outcome, LeaseOutcome::kAllLeased);
+  EXPECT_FALSE(woken);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat again, Join(Worker("a")));
+  EXPECT_TRUE(woken);
+  EXPECT_EQ(Next(again), 0U);
+  EXPECT_EQ(Next(b), 1U);
+}
+
+TEST_F(JobTest, StepCursorsDoNotDependOnAcknowledgements) {
+  epoch_ = IdentityOf({7});
+  ASSERT_THAT(Join(Rank(0, 2)), IsOk());
+  ASSERT_THAT(Acknowledge(1, 1, {0, 2, 4}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text, job().CursorAtStep(0, 1, 2));
+  PH_ASSERT_OK_AND_ASSIGN(const Cursor cursor, DecodeCursor(text));
+  EXPECT_EQ(cursor.done, BatchSet::Of({0, 1, 2, 3}));
+  EXPECT_THAT(job().CursorAtStep(0, 1, 4), IsOk());
+  EXPECT_THAT(job().CursorAtStep(0, 1, 5),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("step 5: generation 1 has 4")));
+  EXPECT_THAT(job().CursorAtStep(0, 2, 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("generation 2")));
+}
+
+TEST_F(JobTest, AnotherNumberOfWorkersGoesOnFromWhatWasAcknowledged) {
+  ASSERT_THAT(Join(Rank(0, 2)), IsOk());
+  ASSERT_THAT(Acknowledge(1, 1, {0, 1}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(Rank(2, 4)));
+  EXPECT_EQ(seat.start.join.generation, 2U);
+  EXPECT_EQ(Next(seat), 4U);
+}
+
+TEST_F(JobTest, WhatTheLogRefusesHasNotHappened) {
+  log_.FailNext(FailingLog::Failure::kRefuses);
+  EXPECT_THAT(Join(Worker("a")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
+  EXPECT_EQ(Progress().generation, 0U);
+  EXPECT_EQ(world_->quota().num_epochs(), 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(Worker("a")));
+  EXPECT_EQ(world_->quota().num_epochs(), 1U);
+  const uint64_t generation = seat.start.join.generation;
+  const uint64_t batch = Next(seat);
+  log_.FailNext(FailingLog::Failure::kRefuses);
+  EXPECT_THAT(Acknowledge(seat.start.session, generation, {batch}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
+  EXPECT_EQ(Progress().num_done, 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult done,
+                          Acknowledge(seat.start.session, generation, {batch}));
+  EXPECT_EQ(done.num_new, 1U);
+}
+
+// All that wait are committed together, each as if those before it had been.
+TEST_F(JobTest, JoinsThatComeAtOnceShareACommit) {
+  world_->is_deferring = true;
+  std::vector<std::shared_ptr<Job::Session>> sessions;
+  for (uint32_t rank = 0; rank < 64; ++rank) {
+    sessions.push_back(world_->StartJoin(epoch_, Rank(rank, 64)));
+  }
+  EXPECT_EQ(log_.num_appends(), 0U);
+  ASSERT_EQ(world_->deferred.size(), 1U);
+  world_->RunDeferred();
+  EXPECT_EQ(log_.num_appends(), 1U);
+  for (uint32_t rank = 0; rank < 64; ++rank) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto start, job().Started(*sessions[rank], false));
+    EXPECT_EQ(start->join.generation, 1U);
+    EXPECT_EQ(start->join.started, rank == 0);
+  }
+  EXPECT_EQ(Next({sessions[5], {}}), 5U);
+}
+
+TEST_F(JobTest, TogetherOrNotAtAll) {
+  world_->is_deferring = true;
+  const auto a = world_->StartJoin(epoch_, Rank(0, 2));
+  const auto bad = world_->StartJoin(epoch_, Rank(7, 2));
+  // Rests on what the first one starts.
+  EpochIdentity other = epoch_;
+  other.seed = 99;
+  const auto differs = world_->StartJoin(other, Rank(1, 2));
+  log_.FailNext(FailingLog::Failure::kRefuses);
+  world_->RunDeferred();
+  EXPECT_THAT(job().Started(*a, false),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
+  EXPECT_THAT(job().Started(*differs, false),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
+  EXPECT_FALSE(job().Started(*bad, false).ok());
+  // In the other words, as nobody has opened it.
+  world_->is_deferring = false;
+  EXPECT_THAT(world_->Join(other, Rank(1, 2)), IsOk());
+}
+
+// In whatever order they come: a roll-back ends what joined before it, not what joins behind it.
+TEST_F(JobTest, ARollBackAmongJoinsTakesItsTurn) {
+  PH_ASSERT_OK_AND_ASSIGN(const Seat old, Join(Rank(0, 2)));
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult kept, Acknowledge(0, 1, {0}));
+  ASSERT_THAT(Acknowledge(0, 1, {1}), IsOk());
+  world_->is_deferring = true;
+  const auto before = world_->StartJoin(epoch_, Rank(1, 2));
+  JoinRequest request = Rank(0, 2);
+  request.cursor = DecodeCursor(kept.cursor).value();
+  request.attempt = "2";
+  const auto first = world_->StartJoin(epoch_, request);
+  request.lane = 1;
+  const auto second = world_->StartJoin(epoch_, request);
+  world_->RunDeferred();
+  EXPECT_EQ(log_.num_appends(), 4U);
+  EXPECT_EQ((*job().Started(*before, false))->join.generation, 1U);
+  EXPECT_THAT(job().Next(*before, kStart),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("generation 2")));
+  EXPECT_TRUE((*job().Started(*first, false))->join.started);
+  EXPECT_FALSE((*job().Started(*second, false))->join.started);
+  EXPECT_EQ(Next({first, {}}), 1U);
+  EXPECT_EQ(Next({second, {}}), 2U);
+}
+
+// A stream that ends while its join is on its way leaves nothing leased.
+TEST_F(JobTest, ASessionMayLeaveBeforeItHasJoined) {
+  world_->is_deferring = true;
+  const auto gone = world_->StartJoin(epoch_, Worker("a"));
+  job().Leave(*gone);
+  EXPECT_FALSE(job().IsForgotten());
+  world_->RunDeferred();
+  EXPECT_TRUE(job().IsForgotten());
+  EXPECT_EQ(log_.num_appends(), 0U);
+  world_->is_deferring = false;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(Worker("b")));
+  EXPECT_EQ(Next(seat), 0U);
+}
+
+// Lets its appends through one by one.
+class GatedLog final : public RecordLog {
+ public:
+  absl::Status Append(absl::Span<const std::string> records) override {
+    absl::MutexLock lock(&mutex_);
+    ++num_waiting_;
+    const auto may_pass = [this] { return num_to_pass_ > 0; };
+    mutex_.Await(absl::Condition(&may_pass));
+    --num_to_pass_;
+    --num_waiting_;
+    ++num_appends_;
+    return log_.Append(records);
+  }
+  absl::StatusOr<std::vector<std::string>> ReadAll() override {
+    absl::MutexLock lock(&mutex_);
+    return log_.ReadAll();
+  }
+  absl::Status Replace(absl::Span<const std::string> records) override {
+    absl::MutexLock lock(&mutex_);
+    return log_.Replace(records);
+  }
+  void LetPass(int n) {
+    absl::MutexLock lock(&mutex_);
+    num_to_pass_ += n;
+  }
+  void AwaitWaiting() {
+    absl::MutexLock lock(&mutex_);
+    const auto somebody_waits = [this] { return num_waiting_ > 0; };
+    mutex_.Await(absl::Condition(&somebody_waits));
+  }
+  int num_appends() {
+    absl::MutexLock lock(&mutex_);
+    return num_appends_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  int num_waiting_ = 0;
+  int num_to_pass_ = 0;
+  int num_appends_ = 0;
+  FailingLog log_;
+};
+
+// While the disk writes: batches leave, leases expire, streams end, other jobs are looked at; and
+// however many come meanwhile, they share the next commit.
+TEST(JobCommitTest, NobodyWaitsForTheDiskButWhoWritesToIt) {
+  GatedLog log;
+  JobWorld world(&log);
+  const EpochIdentity epoch = IdentityOf({200});
+  const auto worker = [](int i) {
+    JoinRequest request;
+    request.worker = absl::StrCat("worker ", i);
+    return request;
+  };
+  log.LetPass(1);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, world.Join(epoch, worker(0)));
+  Job& job = world.job();
+
+  std::vector<std::thread> threads;
+  threads.emplace_back(
+      [&] { EXPECT_THAT(job.Acknowledge(0, seat.start.session, 1, {150}, kStart), IsOk()); });
+  log.AwaitWaiting();
+  // Would hang if somebody held the job's mutex.
+  PH_ASSERT_OK_AND_ASSIGN(const Lease lease, job.Next(*seat.session, kStart));
+  EXPECT_EQ(lease.outcome, LeaseOutcome::kLeased);
+  job.Expire(kStart + absl::Seconds(60));
+  EXPECT_EQ(job.NextExpiry(), absl::InfiniteFuture());
+  EXPECT_EQ(job.ProgressOf(epoch)->num_done, 0U);
+
+  // 63 joins and an acknowledgement while it writes.
+  std::vector<std::shared_ptr<Job::Session>> sessions;
+  for (int i = 1; i < 64; ++i) sessions.push_back(world.StartJoin(epoch, worker(i)));
+  threads.emplace_back([&] { EXPECT_THAT(job.Acknowledge(0, 0, 1, {151}, kStart), IsOk()); });
+  log.LetPass(3);
+  for (const auto& session : sessions) job.AwaitStarted(*session);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(log.num_appends(), 4);
+  for (const auto& session : sessions) {
+    EXPECT_THAT(job.Started(*session, false), IsOk());
+    job.Leave(*session);
+  }
+  EXPECT_EQ(job.ProgressOf(epoch)->num_done, 2U);
+}
+
+TEST_F(JobTest, AnAcknowledgementBehindARollBackIsRefused) {
+  PH_ASSERT_OK_AND_ASSIGN(const Seat old, Join(Worker("a")));
+  world_->is_deferring = true;
+  JoinRequest request = Worker("a");
+  request.attempt = "2";
+  request.cursor = DecodeCursor(old.start.join.cursor).value();
+  const auto anew = world_->StartJoin(epoch_, request);
+  // It commits both, itself last.
+  EXPECT_THAT(Acknowledge(1, 1, {0, 1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("generation 1")));
+  EXPECT_EQ((*job().Started(*anew, false))->join.generation, 2U);
+  Restart();
+  EXPECT_EQ(Progress().generation, 2U);
+  EXPECT_EQ(Progress().num_done, 0U);
+}
+
+// Whoever makes a cursor up does not use up the generations of others.
+TEST_F(JobTest, ACursorMayNotNameAnyGeneration) {
+  Cursor cursor = {epoch_, ~uint64_t{0}, {}};
+  JoinRequest request = Rank(0, 1);
+  request.cursor = cursor;
+  EXPECT_THAT(Join(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no server has given")));
+  request.cursor->generation = LedgerWriter::kMaxNamedGeneration;
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(request));
+  EXPECT_EQ(seat.start.join.generation, LedgerWriter::kMaxNamedGeneration + 1);
+  request.cursor->generation = seat.start.join.generation;
+  request.attempt = "2";
+  PH_ASSERT_OK_AND_ASSIGN(const Seat again, Join(request));
+  EXPECT_EQ(again.start.join.generation, LedgerWriter::kMaxNamedGeneration + 2);
+}
+
+TEST_F(JobTest, Refuses) {
+  EXPECT_THAT(Acknowledge(1, 1, {0}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nobody has loaded it")));
+  EXPECT_THAT(Join(Worker("")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("needs a name")));
+  EXPECT_THAT(Join(Rank(2, 2)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2: there are 2")));
+  JoinRequest request = Worker("a");
+  request.generation = 2;
+  EXPECT_THAT(Join(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nobody has loaded it")));
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, Join(Worker("a")));
+  EXPECT_THAT(Join(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("generation 2"), HasSubstr("current one is 1"))));
+  request.cursor = DecodeCursor(seat.start.join.cursor).value();
+  EXPECT_THAT(Join(request), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("both")));
+  request.generation.reset();
+  EXPECT_THAT(Join(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("needs an attempt")));
+  request.attempt = "2";
+  request.cursor->identity.seed = 5;
+  EXPECT_THAT(Join(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("cursor: is of seed 5"), HasSubstr("seed 11"))));
+  request = Rank(0, 2);
+  request.generation = 1;
+  EXPECT_THAT(Join(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("asked for are 2")));
+  EXPECT_THAT(Acknowledge(1, 1, {6}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch 6")));
+  EXPECT_THAT(job().CursorAtStep(0, 1, 0),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no steps in common")));
+  EpochIdentity other = epoch_;
+  other.dataset_version = 9;
+  EXPECT_THAT(world_->Join(other, Worker("a")),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("version 9"), HasSubstr("version 3"))));
+  other = epoch_;
+  other.profiles.clear();
+  EXPECT_THAT(world_->Join(other, Worker("a")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("profiles")));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,113 @@
+// Jobs over a log, without a data set: what the ledger and the leases do.
+#ifndef PACKHOUSE_TESTS_DELIVERY_JOB_WORLDS_H_
+#define PACKHOUSE_TESTS_DELIVERY_JOB_WORLDS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "service/datasets/record_log.h"
+#include "service/delivery/job.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+
+// A worker's stream that has joined.
+struct Seat {
+  std::shared_ptr<Job::Session> session;
+  LoadStart start;
+};
+
+// The jobs of a server, whose log outlives it. What is done in the background is done when the test
+// says so, or at once.
+class JobWorld {
+ public:
+  explicit JobWorld(RecordLog* log, absl::Duration retention = absl::InfiniteDuration(),
+                    size_t max_records = 1 << 20)
+      : records_(log->ReadAll().value()),
+        ledger_(JobLedger::Replay(records_).value()),
+        writer_(log, max_records, records_.size(), ledger_.last_generation()) {
+    environment_.writer = &writer_;
+    environment_.quota = &quota_;
+    environment_.lease_duration = absl::Seconds(10);
+    environment_.epoch_retention = retention;
+    environment_.executor = [this](std::function<void()> work) {
+      if (is_deferring) {
+        deferred.push_back(std::move(work));
+      } else {
+        work();
+      }
+    };
+    for (const EpochKey& key : ledger_.Epochs()) quota_.TakeAnyway(ledger_.Find(key)->client);
+    for (auto& [name, part] : JobLedger(ledger_).SplitByJob()) {
+      jobs_[name] = std::make_shared<Job>(name, std::move(part), &environment_);
+    }
+  }
+
+  Job& job(const std::string& name = "job") {
+    std::shared_ptr<Job>& job = jobs_[name];
+    if (job == nullptr) job = std::make_shared<Job>(name, JobLedger(), &environment_);
+    return *job;
+  }
+
+  std::shared_ptr<Job::Session> StartJoin(
+      const EpochIdentity& identity, JoinRequest request, size_t max_in_flight = 100,
+      std::function<void()> wake = [] {}) {
+    return job(identity.key.job)
+        .StartJoin(identity, std::move(request), ++last_session_, max_in_flight, std::move(wake),
+                   nullptr);
+  }
+  absl::StatusOr<Seat> Join(
+      const EpochIdentity& identity, JoinRequest request, size_t max_in_flight = 100,
+      std::function<void()> wake = [] {}) {
+    Seat seat;
+    seat.session = StartJoin(identity, std::move(request), max_in_flight, std::move(wake));
+    auto start = job(identity.key.job).Started(*seat.session, /*may_wait=*/false);
+    if (!start.ok()) return start.status();
+    if (!*start) return absl::UnavailableError("is still joining");
+    seat.start = **std::move(start);
+    return seat;
+  }
+
+  // All jobs together, as whoever reads the log should see them.
+  JobLedger Ledger() {
+    std::vector<std::string> records;
+    for (auto& [name, job] : jobs_) {
+      for (std::string& record : job->ForkLedger().EpochRecords()) {
+        records.push_back(std::move(record));
+      }
+    }
+    return JobLedger::Replay(records).value();
+  }
+  void Compact() {
+    writer_.Compact([this] { return Ledger().EpochRecords(); });
+  }
+
+  void RunDeferred() {
+    for (const auto& work : std::exchange(deferred, {})) work();
+  }
+
+  EpochQuota& quota() { return quota_; }
+  LedgerWriter& writer() { return writer_; }
+
+  bool is_deferring = false;
+  std::vector<std::function<void()>> deferred;
+
+ private:
+  const std::vector<std::string> records_;
+  const JobLedger ledger_;
+  LedgerWriter writer_;
+  EpochQuota quota_{4096, 4096};
+  Job::Environment environment_;
+  std::map<std::string, std::shared_ptr<Job>> jobs_;
+  SessionId last_session_ = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_TESTS_DELIVERY_JOB_WORLDS_H_
