@@ -254,7 +254,7 @@ def call(address: str, seed: int, figures: Figures, stop: threading.Event) -> No
     """Unary calls, one after the other."""
     chooser = random.Random(seed)
     sizes = np.array([[n, 2 * n] for n in range(1, 20)], np.uint32)
-    histogram = histogram_pb2.MergeHistogramRequest().histogram
+    histogram = histogram_pb2.MergeHistogramRequest().addend
     histogram.components.extend(("nodes", "edges"))
     histogram.tuples = sizes.tobytes()
     histogram.counts = np.full(len(sizes), 3, np.uint64).tobytes()
@@ -264,7 +264,7 @@ def call(address: str, seed: int, figures: Figures, stop: threading.Event) -> No
         datasets = dataset_pb2_grpc.DatasetServiceStub(channel)
         planning = planning_pb2_grpc.PlanningServiceStub(channel)
         histograms = histogram_pb2_grpc.HistogramServiceStub(channel)
-        merge = histogram_pb2.MergeHistogramRequest(name=f"of-{seed}", histogram=histogram)
+        merge = histogram_pb2.MergeHistogramRequest(histogram=f"of-{seed}", addend=histogram)
         calls: list[tuple[str, Callable[[], object]]] = [
             ("GetDataset", lambda: datasets.GetDataset(
                 dataset_pb2.GetDatasetRequest(name=_DATASET), timeout=20)),
@@ -293,8 +293,12 @@ def pack(address: str, seed: int, figures: Figures, stop: threading.Event) -> No
             received = 0
 
             def chunks() -> Iterator[GraphTable]:
-                for _ in range(_CHUNKS):
-                    yield GraphTable(_SCHEMA, chooser.integers(1, 30, (_CHUNK, 2)))
+                for number in range(_CHUNKS):
+                    yield GraphTable(
+                        _SCHEMA,
+                        chooser.integers(1, 30, (_CHUNK, 2)),
+                        first_id=number * _CHUNK,
+                    )
                     time.sleep(_CHUNK_SECONDS)
 
             try:

@@ -44,7 +44,7 @@ def test_an_open_stream_finishes_and_new_ones_are_refused(sent: signal.Signals) 
         # What a client begins before it hears of the end is served.
         with pytest.raises(PackhouseError) as refused:
             while True:
-                list(client.pack_sizes(np.array([[1, 0]]), LIMITS))
+                list(client.pack_sizes([np.array([[1, 0]])], LIMITS))
         assert refused.value.code is grpc.StatusCode.UNAVAILABLE
         stream.finish()
         assert [len(batch) for batch in stream] == [3]
@@ -55,9 +55,9 @@ def test_a_lame_duck_says_so_and_serves() -> None:
     with ServerProcess("--lame-duck", "1h") as server, Client(server.address) as client:
         server.process.send_signal(signal.SIGTERM)
         server.await_draining()
-        assert [len(b) for b in client.pack_sizes(np.array([[1, 0]]), LIMITS)] == [1]
+        assert [len(b) for b in client.pack_sizes([np.array([[1, 0]])], LIMITS)] == [1]
         with Client(server.address) as another:
-            assert [len(b) for b in another.pack_sizes(np.array([[1, 0]]), LIMITS)] == [1]
+            assert [len(b) for b in another.pack_sizes([np.array([[1, 0]])], LIMITS)] == [1]
         assert server.process.poll() is None
 
 

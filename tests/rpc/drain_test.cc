@@ -25,7 +25,7 @@ class DrainTest : public ServerTest {
   // Of a unary call: NOT_FOUND if it was served.
   static absl::Status Call(const std::shared_ptr<grpc::Channel>& channel) {
     v1::GetHistogramRequest request;
-    request.set_name("nothing");
+    request.set_histogram("nothing");
     grpc::ClientContext context;
     v1::GetHistogramResponse response;
     return ToAbsl(
