@@ -57,6 +57,8 @@ def test_what_gathers_during_a_call_goes_with_the_next_one() -> None:
         acknowledger.add(Lease(0, 1, 5, number))
     acknowledger.add(Lease(0, 2, 6, 7))
     acknowledger.add(Lease(1, 2, 6, 8))
+    # Where the stream was lost, the next one has taken over.
+    acknowledger.renew(0, 2, 6)
     acknowledger.renew(0, 2, 9)
     assert acknowledger.cursor == ""
     for _ in range(4):
@@ -72,6 +74,45 @@ def test_what_gathers_during_a_call_goes_with_the_next_one() -> None:
     acknowledger.close()
     with pytest.raises(ValueError, match="closed"):
         acknowledger.add(Lease(0, 1, 5, 1))
+
+
+def test_each_batch_is_sent_under_its_own_session() -> None:
+    """As for a trainer whose batches several worker processes have read, in turn."""
+    ledger = Ledger()
+    acknowledger = ledger.acknowledger()
+    acknowledger.add(Lease(0, 1, 5, 100))
+    ledger.arrived.acquire()
+    for number in range(6):
+        acknowledger.add(Lease(0, 1, 5 + number % 3, number))
+    for _ in range(4):
+        ledger.answer.release()
+    acknowledger.flush()
+    assert ledger.calls == [(0, 1, 5, [100])] + [
+        (0, 1, 5 + reader, [reader, reader + 3]) for reader in range(3)
+    ]
+    acknowledger.close()
+
+
+def test_what_a_failure_left_unsent_is_sent_later_and_nothing_twice() -> None:
+    ledger = Ledger()
+    acknowledger = ledger.acknowledger()
+    acknowledger.add(Lease(0, 1, 5, 100))
+    ledger.arrived.acquire()
+    for number in range(6):
+        acknowledger.add(Lease(0, 1, 5 + number % 3, number))
+    ledger.answer.release()
+    ledger.arrived.acquire()
+    ledger.answer.release()
+    ledger.arrived.acquire()
+    ledger.failures = [OVER]
+    for _ in range(3):
+        ledger.answer.release()
+    with pytest.raises(PackhouseError, match="over"):
+        acknowledger.flush()
+    acknowledger.flush()
+    sent = [(session, numbers) for _, _, session, numbers in ledger.calls]
+    assert sent == [(5, [100]), (5, [0, 3]), (6, [1, 4]), (7, [2, 5])]
+    acknowledger.close()
 
 
 def test_soon_after_a_call_some_must_gather(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ from random_graphs import molecules
 from packhouse import (
     Client,
     Histogram,
+    OversizePolicy,
+    OversizeWarning,
     PackhouseError,
     PackOptions,
     PlacementRule,
@@ -104,8 +106,8 @@ def test_merging_and_subtracting_cancel_out(client: Client, name: str) -> None:
 
 
 def test_a_packed_stream_is_counted(client: Client, name: str) -> None:
-    options = PackOptions(limits={"nodes": 30}, histogram=name)
-    with client.pack_sizes([SIZES], options) as stream:
+    options = PackOptions(limits={"nodes": 30}, oversize=OversizePolicy.REJECT, histogram=name)
+    with client.pack_sizes([SIZES], options) as stream, pytest.warns(OversizeWarning):
         packed = np.concatenate([batch.sizes for batch in stream])
     assert 0 < len(packed) < len(SIZES)
     assert len(packed) + len(stream.rejections) == len(SIZES)

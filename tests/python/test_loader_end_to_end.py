@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -24,13 +25,17 @@ from packhouse import (
     ComponentProfile,
     DerivedTensor,
     DeviceProfile,
+    EpochFinishedError,
     EpochInfo,
+    EpochReaders,
+    Evaluation,
     GraphTable,
     LoadedBatch,
     Loader,
     LoaderState,
     LocalServer,
     OversizePolicy,
+    OversizeWarning,
     PackhouseError,
     PackOptions,
     Padding,
@@ -177,7 +182,7 @@ def test_no_batch_needs_protobuf(
     def refuse(message: Any, *_: Any) -> Any:
         raise AssertionError("a batch was read by protobuf")
 
-    monkeypatch.setattr("packhouse.loader.tensors_of", refuse)
+    monkeypatch.setattr("packhouse.load_connection.tensors_of", refuse)
     monkeypatch.setattr("packhouse.packing.Batch.from_proto", refuse)
     derived = tuple(DerivedTensor)
     batches = list(make(padding=padding, derived=derived))
@@ -406,7 +411,7 @@ def test_sizes_alone_say_which_graphs_belong_together(make: Make) -> None:
 def test_graphs_beyond_the_limits_are_named(make: Make) -> None:
     bound = int(np.median(MOLECULES.sizes[:, 0]))
     too_large = np.flatnonzero(MOLECULES.sizes[:, 0] > bound)
-    loader = make(limits={"nodes": bound})
+    loader = make(limits={"nodes": bound}, oversize=OversizePolicy.REJECT)
     info = loader.epoch_info()
     assert (info.num_rejected, info.num_graphs) == (len(too_large), 400 - len(too_large))
     first = int(too_large[0])
@@ -414,9 +419,32 @@ def test_graphs_beyond_the_limits_are_named(make: Make) -> None:
         first, "REJECTION_REASON_TOO_LARGE", "nodes", int(MOLECULES.sizes[first, 0]), bound
     )
     assert len(info.rejections) == min(100, len(too_large))
-    expect_every_graph_once(list(loader), among=np.setdiff1d(np.arange(400), too_large))
-    with expect(grpc.StatusCode.OUT_OF_RANGE, str(first), str(bound)):
-        next(make(job="oversize", limits={"nodes": bound}, oversize=OversizePolicy.ERROR))
+    words = f"epoch 0 of job .*: {len(too_large)} graphs .*; the first: graph {first}: .* {bound} fit"
+    with pytest.warns(OversizeWarning, match=words) as warned:
+        expect_every_graph_once(list(loader), among=np.setdiff1d(np.arange(400), too_large))
+    assert len(warned) == 1
+    with expect(grpc.StatusCode.OUT_OF_RANGE, f"graph {first}", "nodes", f"at most {bound} "):
+        next(make(job="oversize", limits={"nodes": bound}))
+
+
+def test_what_padding_keeps_free_is_said(make: Make) -> None:
+    """Limits of the largest graph do not take it, if one node is kept free."""
+    most = {name: int(MOLECULES.counts(name).max()) for name in ("nodes", "edges")}
+    most[GRAPHS] = 12
+    largest = int(np.argmax(MOLECULES.counts("nodes")))
+    with expect(grpc.StatusCode.OUT_OF_RANGE, f"graph {largest}", f"at most {most['nodes'] - 1} "):
+        next(make(limits=most, padding=Padding.GRAPH))
+    assert len(list(make(limits=most))) > 1
+
+
+@pytest.mark.parametrize("oversize", list(OversizePolicy))
+def test_an_epoch_in_which_nothing_fits_is_an_error(make: Make, oversize: OversizePolicy) -> None:
+    evaluation = Evaluation(
+        make()._address, dataset=DATASET, limits={"nodes": 1}, oversize=oversize
+    )
+    for load in (lambda: next(make(limits={"nodes": 1}, oversize=oversize)), lambda: [*evaluation]):
+        with expect(grpc.StatusCode.OUT_OF_RANGE, "at most 1 fit"):
+            load()
 
 
 # Acknowledgements.
@@ -482,9 +510,157 @@ def test_an_epoch_that_has_ended_must_be_left(make: Make) -> None:
     with pytest.raises(ValueError, match="epoch 0 has ended: call set_epoch"):
         iter(loader)
     loader.set_epoch(0)
-    assert list(loader) == []
+    with pytest.raises(EpochFinishedError, match="epoch 0 of job 'job-.* was finished before"):
+        list(loader)
     loader.set_epoch(1)
     assert len(list(loader)) == len(loader) == loader.epoch_info().num_batches
+
+
+@pytest.mark.parametrize("sharing", [{}, {"num_ranks": 1, "drop_last": True}, {"worker": "w"}])
+def test_a_job_that_is_run_again_says_so(make: Make, sharing: dict[str, Any]) -> None:
+    run = functools.partial(make, job="again/" + "-".join(sharing), **sharing)
+    first = list(run())
+    with pytest.raises(EpochFinishedError, match="job name.*load a state.*restart.*skip.*Evaluation"):
+        list(run())
+    # The same one, asked again, does not go on as if nothing had been.
+    again = run()
+    for _ in range(2):
+        with pytest.raises(EpochFinishedError):
+            next(again)
+    assert list(run(finished="skip")) == []
+    with pytest.raises(ValueError, match="finished 'never'"):
+        run(finished="never")
+
+    attempt = {"attempt": "2"} if "worker" in sharing else {}
+    anew = run(finished="restart", **attempt)
+    assert same_bytes(list(anew), first)
+    if attempt:
+        with pytest.raises(EpochFinishedError, match="need an attempt"):
+            next(run(finished="restart"))
+        with pytest.raises(EpochFinishedError, match="by attempt '2' too"):
+            next(run(finished="restart", **attempt))
+    # What is not finished is gone on with, exactly.
+    anew.set_epoch(1)
+    done = list(itertools.islice(anew, 7))[:-1]
+    anew.close()
+    resumed = run(finished="restart", **attempt)
+    resumed.set_epoch(1)
+    expect_every_graph_once([*done, *resumed])
+
+
+def test_ranks_restart_a_finished_epoch_together(make: Make) -> None:
+    ranks = [make(rank=rank, num_ranks=2) for rank in range(2)]
+    first = [list(loader) for loader in ranks]
+    for attempt in (None, "a", "b"):
+        again = [
+            make(rank=rank, num_ranks=2, finished="restart", attempt=attempt) for rank in range(2)
+        ]
+        received = in_parallel(*(lambda each=each: list(each) for each in again))
+        assert all(same_bytes(*pair) for pair in zip(received, first, strict=True))
+
+
+def test_a_dynamic_worker_that_comes_late_to_the_next_epoch_goes_on(make: Make) -> None:
+    fast, slow = make(worker="fast"), make(worker="slow")
+    in_parallel(lambda: list(fast), lambda: list(slow))
+    for epoch in (1, 2):
+        fast.set_epoch(epoch)
+        expect_every_graph_once(list(fast))
+        slow.set_epoch(epoch)
+        assert list(slow) == []
+
+
+# Evaluation.
+
+
+@pytest.fixture
+def evaluate(server: LocalServer) -> Callable[..., Evaluation]:
+    return functools.partial(Evaluation, server.address, dataset=DATASET, limits=LIMITS)
+
+
+def test_an_evaluation_is_the_same_as_often_as_it_is_read(
+    make: Make, evaluate: Callable[..., Evaluation]
+) -> None:
+    evaluation = evaluate(seed=3, padding=Padding.GRAPH)
+    first = list(evaluation)
+    expect_every_graph_once(first)
+    assert len(first) == len(evaluation) == evaluation.epoch_info().num_batches
+    next(iter(evaluation))
+    for one, other in zip(evaluation, evaluation, strict=True):
+        assert same_bytes([one], [other])
+    assert same_bytes(list(pickle.loads(pickle.dumps(evaluation))), first)
+    # As a job's first epoch; of which nothing was kept.
+    assert same_bytes(list(make(seed=3, padding=Padding.GRAPH)), first)
+    assert evaluation.epoch_info().generation == 0
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+def test_an_evaluation_can_be_shared(evaluate: Callable[..., Evaluation], num_ranks: int) -> None:
+    ranks = [evaluate(rank=rank, num_ranks=num_ranks) for rank in range(num_ranks)]
+    received = [list(rank) for rank in ranks]
+    assert {len(batches) for batches in received} == {len(ranks[0])}
+    expect_every_graph_once([b for batches in received for b in batches if not b.is_padding])
+
+
+def test_an_evaluation_survives_a_server_that_is_killed(mortal_server: LocalServer) -> None:
+    with Client(mortal_server.address) as client:
+        store(client, "molecules", MOLECULES)
+    batches = []
+    for batch in Evaluation(mortal_server.address, dataset="molecules", limits=LIMITS):
+        batches.append(batch)
+        if len(batches) in (3, 4, 20):
+            mortal_server.kill()
+            mortal_server.start()
+    expect_every_graph_once(batches)
+
+
+# Readers for a trainer: with torch's data loader in test_torch.py.
+
+
+def test_a_trainers_state_opens_no_stream(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would take the stream away from its worker process."""
+    for sharing in ({}, {"rank": 1, "num_ranks": 2}, {"worker": "w", "attempt": "1"}):
+        job = f"state/{len(sharing)}-{'worker' in sharing}"
+        epochs = EpochReaders(make(job=job, **sharing))
+        with pytest.raises(ValueError, match="call set_epoch"):
+            next(iter(epochs))
+        epochs.set_epoch(0)
+        start = epochs.state_dict()
+        reader = iter(epochs)
+        received = list(itertools.islice(reader, 5))
+        for batch in received[:3]:
+            epochs.acknowledge(batch)
+        state = epochs.state_dict()
+        assert epochs.epoch_info().num_done == 3
+        assert len(epochs) == len(make(job=job, **sharing))
+        # The reader has noticed nothing.
+        received.append(next(reader))
+        assert len(set(numbers_of(received))) == 6
+        for batch in received[3:]:
+            epochs.acknowledge(batch.lease)
+        epochs.flush()
+        epochs.load_state_dict(state, attempt="2")
+        assert epochs.state_dict() == state
+        again = list(itertools.islice(epochs.trained(epochs), 3))
+        if "rank" not in sharing:
+            assert same_bytes(again, received[3:])
+        epochs.load_state_dict(start, attempt="3")
+        epochs.set_epoch(0)
+        assert numbers_of([next(iter(epochs))]) == numbers_of(received[:1])
+
+
+def test_a_trainers_epochs_end_and_say_so(make: Make) -> None:
+    epochs = EpochReaders(make(job="readers/ends"))
+    for epoch in range(2):
+        epochs.set_epoch(epoch)
+        expect_every_graph_once(list(epochs.trained(epochs)))
+    for again in (epochs, EpochReaders(make(job="readers/ends"))):
+        with pytest.raises(EpochFinishedError, match="epoch 0 .*readers/ends.*restart.*skip"):
+            again.set_epoch(0)
+    epochs = EpochReaders(make(job="readers/ends", finished="restart"))
+    epochs.set_epoch(0)
+    expect_every_graph_once(list(epochs.trained(epochs)))
+    epochs = EpochReaders(make(job="readers/ends", finished="skip"))
+    assert list(epochs.trained(epochs)) == []
 
 
 # Workers that die.
@@ -914,21 +1090,3 @@ def test_the_example_runs(mortal_server: LocalServer) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "epoch 0: 1000 graphs" in ran.stdout and "epoch 1: 1000 graphs" in ran.stdout
-
-
-def test_a_loader_works_inside_a_torch_data_loader(make: Make) -> None:
-    data = pytest.importorskip("torch.utils.data")
-    from torch_epochs import Epoch, unchanged
-
-    for workers in (0, 1):
-        loader = make(job=f"torch/{workers}")
-        batches = list(
-            data.DataLoader(
-                Epoch(loader),
-                batch_size=None,
-                num_workers=workers,
-                multiprocessing_context="spawn" if workers else None,
-                collate_fn=unchanged,
-            )
-        )
-        expect_every_graph_once(batches)

@@ -23,6 +23,7 @@ from packhouse import (
     GraphTable,
     LocalServer,
     OversizePolicy,
+    OversizeWarning,
     PackhouseError,
     PackOptions,
     Padding,
@@ -154,11 +155,16 @@ def test_a_graph_may_fill_the_usable_rows_exactly_but_not_exceed_them(
     client: Client, padding: Padding, usable: dict[str, int]
 ) -> None:
     limits = {"nodes": 8, "edges": 9, "graphs": 5}
-    options = PackOptions(limits=limits, padding=padding)
+    options = PackOptions(limits=limits, padding=padding, oversize=OversizePolicy.REJECT)
     most = usable["nodes"]
     sizes = [[most, 9], [most + 1, 0], [1, 10], [0, 0]]
+    words = f"pack: 2 graphs .* graph 1: {most + 1} rows of 'nodes', at most {most} fit"
     with client.pack_sizes([sizes], options) as stream:
-        batches = list(stream)
+        with pytest.warns(OversizeWarning, match=words) as warned:
+            batches = list(stream)
+        assert next(stream, None) is None
+        assert len(warned) == 1
+        assert warned[0].filename == __file__
         assert stream.opened.usable == usable
     assert sorted(int(name) for batch in batches for name in batch.graph_ids) == [0, 3]
     assert sorted(stream.rejections, key=lambda rejection: rejection.graph_id) == [
@@ -169,16 +175,21 @@ def test_a_graph_may_fill_the_usable_rows_exactly_but_not_exceed_them(
 
 def test_rejections_can_be_taken_as_they_come(client: Client) -> None:
     taken: list[Rejection] = []
-    options = PackOptions(limits={"nodes": 4})
+    options = PackOptions(limits={"nodes": 4}, oversize=OversizePolicy.REJECT)
     with client.pack_sizes([[[5, 1]] * 3], options, on_rejected=taken.extend) as stream:
         assert list(stream) == []
     assert [rejection.graph_id for rejection in taken] == [0, 1, 2]
     assert stream.rejections == []
+    with pytest.raises(ValueError, match="on_rejected .*REJECT"):
+        client.pack_sizes([[[5, 1]]], PackOptions(limits={"nodes": 4}), on_rejected=taken.extend)
 
 
-def test_an_oversize_graph_ends_the_stream_if_asked_to(client: Client) -> None:
-    options = PackOptions(limits={"nodes": 4}, oversize=OversizePolicy.ERROR)
+def test_an_oversize_graph_ends_the_stream(client: Client) -> None:
+    options = PackOptions({"nodes": 5, "edges": 9, "graphs": 9}, Padding.GRAPH)
     accepted = [[1, 1]] * 3
+    stream = client.pack_sizes([accepted, [[2, 2], [5, 1]]], options)
+    with pytest.raises(PackhouseError, match="OUT_OF_RANGE: .*graph 4 .*5 nodes.* 4$"):
+        list(stream)
     stream = client.pack_sizes([accepted, [[2, 2], [5, 1]]], options)
     assert_ends_with(stream, grpc.StatusCode.OUT_OF_RANGE, accepted=[0, 1, 2])
 

@@ -37,6 +37,13 @@ def test_the_variable_is_left_alone_if_it_is_set() -> None:
     assert experiments_after("import os, packhouse", GRPC_EXPERIMENTS="") == ""
 
 
+def test_forks_share_nothing_to_poll() -> None:
+    program = "import os, {}; print(os.environ['GRPC_POLL_STRATEGY'])"
+    assert experiments_after(program.format("packhouse")).splitlines()[0] == "poll"
+    mine = {"GRPC_POLL_STRATEGY": "epoll1"}
+    assert experiments_after(program.format("packhouse"), **mine).splitlines()[0] == "epoll1"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
 def test_memory_that_was_freed_is_not_given_back_once_that_was_asked_for() -> None:
     program = """

@@ -1,7 +1,8 @@
 """packhouse: many small graphs into full, padded, fixed-shape batches.
 
 Start with `Client` and `PackOptions`; `GraphTable` is what goes in, `Batch` what comes out. For
-graphs that are stored and loaded epoch by epoch: `Client.create_dataset`, `append`, then `Loader`.
+graphs that are stored and loaded epoch by epoch: `Client.create_dataset`, `append`, then `Loader`,
+or `EpochReaders` where worker processes read, and `Evaluation` for validation.
 """
 
 from packhouse.batch import Batch, DerivedTensor, Padding
@@ -22,7 +23,9 @@ from packhouse.epoch import (
     RankProfile,
     Sampling,
 )
-from packhouse.errors import PackhouseError
+from packhouse.epoch_readers import EpochReaders
+from packhouse.errors import EpochFinishedError, PackhouseError
+from packhouse.evaluation import Evaluation
 from packhouse.graphs import GraphTable
 from packhouse.histogram import Histogram
 from packhouse.job import Job, JobEpoch
@@ -31,6 +34,7 @@ from packhouse.local_server import LocalServer
 from packhouse.next_fit import NextFit, next_fit
 from packhouse.packing import (
     OversizePolicy,
+    OversizeWarning,
     PackFlushed,
     PackOpened,
     PackOptions,
@@ -49,7 +53,11 @@ from packhouse.planning import (
     PlacementRule,
     PriorityKind,
 )
-from packhouse.process_tuning import read_messages_whole, tune_process_for_batches
+from packhouse.process_tuning import (
+    keep_forks_apart,
+    read_messages_whole,
+    tune_process_for_batches,
+)
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 from packhouse.tuning import (
     ComponentProfile,
@@ -75,9 +83,12 @@ __all__ = [
     "DatasetState",
     "DerivedTensor",
     "DeviceProfile",
+    "EpochFinishedError",
     "EpochInfo",
     "EpochProfile",
+    "EpochReaders",
     "EpochShape",
+    "Evaluation",
     "GraphSchema",
     "GraphTable",
     "Histogram",
@@ -93,6 +104,7 @@ __all__ = [
     "OpeningRule",
     "Oversize",
     "OversizePolicy",
+    "OversizeWarning",
     "PackFlushed",
     "PackOpened",
     "PackOptions",
@@ -117,9 +129,11 @@ __all__ = [
     "Tuning",
     "Verification",
     "VerifyProgress",
+    "keep_forks_apart",
     "next_fit",
     "read_messages_whole",
     "tune_process_for_batches",
 ]
 
 read_messages_whole()
+keep_forks_apart()

@@ -18,18 +18,20 @@ _PAUSE: Final = 0.01
 
 
 class Lease(NamedTuple):
-    """A batch, and to whom it was given."""
+    """A batch, and to whom it was given: small, whatever the batch is."""
 
     epoch: int
     generation: int
     session: int
     number: int
+    step: int = 0
 
 
 class Acknowledger:
-    """Sends acknowledgements on a thread of its own: each call has all that has gathered.
+    """Sends acknowledgements on a thread of its own: all that has gathered, in one call a session.
 
-    The first is sent at once. Those that come within 10 ms of a call wait for each other: until
+    A call has the batches of one session, as it shows that this one is alive: what one trainer
+    acknowledges may have been read by several worker processes. The first is sent at once. Those that come within 10 ms of a call wait for each other: until
     that time is over, or `gather` have come, or somebody hurries.
 
     Calls that fail because the server is away are tried again, for `retry_timeout` seconds. Then,
@@ -66,8 +68,10 @@ class Acknowledger:
         self._failure: PackhouseError | None = None
         # What reset() has made irrelevant is of an earlier round.
         self._round = 0
-        # Of the worker's present stream, by epoch and generation.
-        self._session = (0, 0, 0)
+        # Of the streams that were opened here, by epoch and generation: the present one, and all.
+        self._generation = (0, 0)
+        self._session = 0
+        self._own_sessions: set[int] = set()
         self._cursor = ""
 
     @property
@@ -77,9 +81,13 @@ class Acknowledger:
             return self._cursor
 
     def renew(self, epoch: int, generation: int, session: int) -> None:
-        """From now on acknowledgements of this generation show that this session is alive."""
+        """This session has taken over from those that were renewed in this generation before."""
         with self._condition:
-            self._session = (epoch, generation, session)
+            if self._generation != (epoch, generation):
+                self._generation = (epoch, generation)
+                self._own_sessions.clear()
+            self._session = session
+            self._own_sessions.add(session)
 
     def add(self, lease: Lease) -> None:
         """Will send it soon. Raises PackhouseError if sending has failed."""
@@ -165,32 +173,49 @@ class Acknowledger:
                 )
                 if not self._waiting:
                     continue
-                request = self._take()
+                requests = self._take()
                 started_in = self._round
-            self._deliver(request, started_in)
+            failure: PackhouseError | None = None
+            for request in requests:
+                failure = self._deliver(request, started_in)
+                if failure is not None or self._round != started_in:
+                    break
+            with self._condition:
+                if self._round == started_in:
+                    self._failure = failure
+                    self._waiting.extendleft(reversed(self._sending))
+                self._sending = []
+                failed = self._failure is not None
+                self._condition.notify_all()
+            if failed:
+                self._on_failure()
             paused_until = time.monotonic() + _PAUSE
 
-    def _take(self) -> Any:
-        """The next request: what waits first, with all that follow of the same generation."""
-        first = self._waiting[0]
-        while self._waiting and len(self._sending) < _MAX_BATCHES:
-            lease = self._waiting[0]
-            if (lease.epoch, lease.generation) != (first.epoch, first.generation):
-                break
-            self._sending.append(self._waiting.popleft())
+    def _take(self) -> list[Any]:
+        """The requests for all that waits, or the first part of it, in the order of _sending."""
+        taken: dict[tuple[int, int, int], list[Lease]] = {}
+        for _ in range(min(len(self._waiting), _MAX_BATCHES)):
+            lease = self._waiting.popleft()
+            session = lease.session
+            is_own = self._generation == (lease.epoch, lease.generation)
+            if is_own and session in self._own_sessions:
+                session = self._session
+            taken.setdefault((lease.epoch, lease.generation, session), []).append(lease)
         self._is_hurried = self._is_hurried and bool(self._waiting)
-        session = self._sending[-1].session
-        if self._session[:2] == (first.epoch, first.generation):
-            session = self._session[2]
-        return loader_pb2.AcknowledgeRequest(
-            job=self._job,
-            epoch=first.epoch,
-            generation=first.generation,
-            session=session,
-            batches=[lease.number for lease in self._sending],
-        )
+        self._sending = [lease for leases in taken.values() for lease in leases]
+        return [
+            loader_pb2.AcknowledgeRequest(
+                job=self._job,
+                epoch=epoch,
+                generation=generation,
+                session=session,
+                batches=[lease.number for lease in leases],
+            )
+            for (epoch, generation, session), leases in taken.items()
+        ]
 
-    def _deliver(self, request: Any, started_in: int) -> None:
+    def _deliver(self, request: Any, started_in: int) -> PackhouseError | None:
+        """Why it was not delivered; nothing also after a reset."""
         backoff = Backoff(self._retry_timeout)
         failure: PackhouseError | None = None
         cursor = ""
@@ -215,14 +240,7 @@ class Acknowledger:
                     if self._round != started_in:
                         break
         with self._condition:
-            if self._round == started_in:
-                if failure is None:
-                    self._cursor = cursor
-                else:
-                    self._failure = failure
-                    self._waiting.extendleft(reversed(self._sending))
-            self._sending = []
-            failed = self._failure is not None
-            self._condition.notify_all()
-        if failed:
-            self._on_failure()
+            if self._round == started_in and failure is None:
+                self._cursor = cursor
+                del self._sending[: len(request.batches)]
+        return failure

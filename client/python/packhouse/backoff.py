@@ -10,6 +10,13 @@ import grpc
 
 from packhouse.errors import PackhouseError
 
+# Seconds of failing in a row after which a server is given up: one that is started anew elsewhere
+# is back by then.
+DEFAULT_RETRY_TIMEOUT: Final = 300.0
+
+# CANCELLED is what a server answers to calls that arrive in the moment of its leaving.
+_RETRIED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 2.0
 
@@ -39,7 +46,7 @@ class Backoff:
         now = time.monotonic()
         if self._deadline is None:
             self._deadline = now + self._timeout
-        if error.code is not grpc.StatusCode.UNAVAILABLE or now >= self._deadline:
+        if error.code not in _RETRIED or now >= self._deadline:
             raise error
         delay = random.uniform(self._delay / 2, self._delay)
         self._delay = min(2 * self._delay, _LONGEST_DELAY)

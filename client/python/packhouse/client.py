@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import time
 import uuid
 from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
@@ -11,6 +12,8 @@ import grpc
 import numpy.typing as npt
 
 from packhouse.appending import ReliableAppend, chunks_with_groups
+from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
+from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, make_channel
 from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
@@ -41,9 +44,6 @@ from packhouse.v1 import (
     planning_pb2_grpc,
 )
 
-# Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
-MAX_MESSAGE_BYTES: Final = 64 << 20
-
 _PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
 
 
@@ -57,9 +57,10 @@ class ObserveTotals(NamedTuple):
 class Client:
     """A connection to one server, of its own; use it as a context manager.
 
-    Unary calls have a deadline of `timeout` seconds. Failed calls raise PackhouseError. All methods
+    Unary calls have a deadline of `timeout` seconds. Failed calls raise PackhouseError; those that
+    are safe to retry have been retried for some seconds before (see `packhouse.channel`). All methods
     may be called from any thread; for several streams at full speed give each its own Client.
-    Close it before a fork, or make a new one in the child.
+    gRPC does not survive a fork: fork before one is made, or spawn processes.
     """
 
     def __init__(
@@ -69,24 +70,15 @@ class Client:
         connect_timeout: float = 10.0,
         timeout: float = 60.0,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        options: ChannelOptions = (),
     ) -> None:
         """Connects to HOST:PORT or unix:PATH, without encryption; waits until that worked.
 
-        Raises PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
+        `options` are gRPC's channel arguments: see `packhouse.channel.make_channel`. Raises
+        PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
         """
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(
-            address,
-            options=[
-                ("grpc.max_receive_message_length", max_message_bytes),
-                ("grpc.max_send_message_length", max_message_bytes),
-                # Otherwise clients of one address share a connection.
-                ("grpc.use_local_subchannel_pool", 1),
-                # A server that restarts is found again soon; the default grows to two minutes.
-                ("grpc.initial_reconnect_backoff_ms", 100),
-                ("grpc.max_reconnect_backoff_ms", 2000),
-            ],
-        )
+        self._channel = make_channel(address, max_message_bytes=max_message_bytes, options=options)
         try:
             grpc.channel_ready_future(self._channel).result(timeout=connect_timeout)
         except grpc.FutureTimeoutError:
@@ -124,8 +116,9 @@ class Client:
 
         `tables` is read by another thread, as fast as the server takes it; all tables share one
         schema. An exception in it is raised to the reader, after the batches of what was sent.
-        Graphs that are too large are collected in `PackStream.rejections`, or given to
-        `on_rejected` on the reading thread. An empty `tables` makes an empty stream of sizes.
+        A graph that is too large ends the stream with OUT_OF_RANGE, unless `options.oversize` is
+        REJECT: then those are collected in `PackStream.rejections` and counted by a warning at the
+        end, or given to `on_rejected` on the reading thread. An empty `tables` makes an empty stream of sizes.
         """
         remaining = iter(tables)
         first = next(remaining, None)
@@ -234,7 +227,7 @@ class Client:
     def delete_histogram(self, histogram: str) -> None:
         """Forgets a named histogram. Errors: NOT_FOUND."""
         request = histogram_pb2.DeleteHistogramRequest(histogram=histogram)
-        self._unary(self._histograms.DeleteHistogram, request)
+        self._delete(self._histograms.DeleteHistogram, request)
 
     def plan(
         self,
@@ -346,7 +339,7 @@ class Client:
         first_sequence: int = 1,
         group_ids: Iterable[npt.ArrayLike] | None = None,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
-        retry_timeout: float = 60.0,
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
     ) -> AppendTotals:
         """Stores graphs durably, each once; returns when all are on the server's disk.
 
@@ -409,7 +402,7 @@ class Client:
 
     def delete_dataset(self, name: str) -> None:
         """Frees the name at once; loads that are under way go on. Errors: NOT_FOUND."""
-        self._unary(self._datasets.DeleteDataset, dataset_pb2.DeleteDatasetRequest(name=name))
+        self._delete(self._datasets.DeleteDataset, dataset_pb2.DeleteDatasetRequest(name=name))
 
     def verify_dataset(
         self, name: str, on_progress: OnVerifyProgress | None = None
@@ -446,7 +439,7 @@ class Client:
 
     def delete_job(self, job: str) -> None:
         """Forgets a job's epochs and acknowledgements (see `Loader`). Errors: NOT_FOUND."""
-        self._unary(self._loader.DeleteJob, loader_pb2.DeleteJobRequest(job=job))
+        self._delete(self._loader.DeleteJob, loader_pb2.DeleteJobRequest(job=job))
 
     def _start_pack(
         self,
@@ -457,6 +450,20 @@ class Client:
     ) -> PackStream:
         requests = TableRequests(options.to_proto(schema), tables, schema, options.chunk_bytes)
         return PackStream(self._pack, requests, schema, options, on_rejected)
+
+    def _delete(self, method: Any, request: Any) -> None:
+        """Retries, too: what is not there after a first try that may have worked is deleted."""
+        backoff = Backoff(self._timeout)
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                self._unary(method, request)
+                return
+            except PackhouseError as error:
+                if tries > 1 and error.code is grpc.StatusCode.NOT_FOUND:
+                    return
+                time.sleep(backoff.delay_after(error))
 
     def _unary(self, method: Any, request: Any) -> Any:
         try:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Mapping, Sequence
 
+import grpc
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.batch import Batch, fields_of, tensors_of
+from packhouse.acknowledging import Lease
+from packhouse.batch import Batch, DerivedTensor, Padding, fields_of, tensors_of
 from packhouse.batch_reader import ReceivedBatch
 from packhouse.graphs import convert_exactly
-from packhouse.packing import Rejection, limits_to_proto
+from packhouse.errors import PackhouseError
+from packhouse.packing import (
+    OversizePolicy,
+    Rejection,
+    limits_to_proto,
+    warn_of_oversize,
+)
 from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
 from packhouse.schema import GraphSchema
 from packhouse.tuning import DeviceProfile
@@ -80,6 +88,86 @@ def subset_to_proto(subset: GraphSubset) -> Any:
     return loader_pb2.Subset(
         ranges=[loader_pb2.GraphIdRange(first=part.start, count=len(part)) for part in ranges]
     )
+
+
+def profiles_of(
+    limits: Mapping[str, int] | None,
+    shapes: Sequence[Mapping[str, int]] | None,
+    device_profile: DeviceProfile | None,
+    profiles: Sequence[RankProfile] | None,
+) -> tuple[RankProfile, ...]:
+    """The one way that is given to say what a batch takes. Raises ValueError for none or several."""
+    ways = {
+        "limits": limits is not None,
+        "shapes": shapes is not None,
+        "device_profile": device_profile is not None,
+        "profiles": profiles is not None,
+    }
+    given = [name for name, is_given in ways.items() if is_given]
+    if len(given) != 1:
+        raise ValueError(
+            f"one of limits, shapes, device_profile, profiles is needed; given: {given or 'none'}"
+        )
+    if profiles is not None:
+        return tuple(profiles)
+    if limits is not None:
+        shapes = (limits,)
+    return (RankProfile(shapes or (), device_profile),)
+
+
+def epoch_spec(
+    profiles: Sequence[RankProfile],
+    *,
+    dataset: str,
+    job: str,
+    seed: int,
+    padding: Padding,
+    derived: Sequence[DerivedTensor],
+    sizes_only: bool,
+    oversize: OversizePolicy,
+    in_order: bool,
+    look_ahead: int,
+    grouped: bool,
+    subset: GraphSubset | None,
+    sampling: Sampling | None,
+) -> Any:
+    """The `packhouse.v1.EpochSpec` of epoch 0."""
+    return loader_pb2.EpochSpec(
+        dataset=dataset,
+        job=job,
+        seed=seed,
+        profiles=[profile.to_proto() for profile in profiles],
+        padding=int(padding),
+        derived=[int(tensor) for tensor in derived],
+        payload="PAYLOAD_SIZES" if sizes_only else "PAYLOAD_UNSPECIFIED",
+        oversize_policy=int(oversize),
+        in_order=in_order,
+        look_ahead=look_ahead,
+        grouped=grouped,
+        subset=None if subset is None else subset_to_proto(subset),
+        sampling=None if sampling is None else sampling.to_proto(),
+    )
+
+
+def check_not_empty(epoch: Any, level: int) -> None:
+    """Looks at what a `packhouse.v1.Epoch` leaves out, once for each epoch that is loaded.
+
+    Warns with OversizeWarning; `level` as warnings.warn's `stacklevel`. Raises PackhouseError with
+    OUT_OF_RANGE if nothing is left.
+    """
+    if not epoch.num_rejected:
+        return
+    rejections = list(map(Rejection.from_proto, epoch.rejections[:1]))
+    first = rejections[0] if rejections else None
+    of = f" of job '{epoch.job}'" if epoch.job else ""
+    if not epoch.num_batches:
+        example = "" if first is None else f"; the first: {first.describe()}"
+        raise PackhouseError(
+            grpc.StatusCode.OUT_OF_RANGE,
+            f"epoch {epoch.epoch}{of}: none of its graphs fits the limits, all "
+            f"{epoch.num_rejected} would be left out{example}",
+        )
+    warn_of_oversize(f"epoch {epoch.epoch}{of}", epoch.num_rejected, first, level + 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,6 +251,18 @@ class EpochInfo:
             receipt=message.receipt,
         )
 
+    def num_steps(self, profiles: Sequence[RankProfile], num_ranks: int, drop_last: bool) -> int:
+        """Steps of each of so many ranks, which several profiles have as they say.
+
+        Before any of it was done; `drop_last` as for the loader.
+        """
+        steps = []
+        for profile, of_epoch in zip(profiles, self.profiles, strict=True):
+            ranks = profile.num_ranks if len(profiles) > 1 else num_ranks
+            whole, rest = divmod(of_epoch.num_batches, ranks)
+            steps.append(whole if drop_last or not rest else whole + 1)
+        return min(steps) if drop_last else max(steps)
+
     @property
     def efficiency(self) -> dict[str, float]:
         """Real rows / rows over all batches, per component that has a limit."""
@@ -217,6 +317,11 @@ class LoadedBatch(Batch):
     def number(self) -> int:
         """Its number in the epoch, the same however often the epoch is dealt anew."""
         return self.id
+
+    @property
+    def lease(self) -> Lease:
+        """What acknowledging it needs to know; a collate function keeps it with what it makes."""
+        return Lease(self.epoch, self.generation, self.session, self.number, self.step)
 
     @property
     def loss_weight(self) -> float:

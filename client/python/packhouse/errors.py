@@ -7,6 +7,10 @@ from typing import Any
 import grpc
 
 
+class EpochFinishedError(ValueError):
+    """An epoch had been finished before a loader came to it, and nothing would come."""
+
+
 class PackhouseError(Exception):
     """A call ended with a status other than OK.
 

@@ -20,35 +20,30 @@ from typing import (
     TypedDict,
 )
 
-import grpc
-import grpc.experimental
-
-from packhouse.acknowledging import Acknowledger, Lease
-from packhouse.backoff import Backoff
-from packhouse.batch import DerivedTensor, Padding, tensors_of
-from packhouse.batch_reader import BatchReader, ReceivedBatch, parse_response
-from packhouse.client import MAX_MESSAGE_BYTES
+from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
+from packhouse.batch import DerivedTensor, Padding
+from packhouse.batch_reader import ReceivedBatch
+from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.epoch import (
     EpochInfo,
     GraphSubset,
     LoadedBatch,
     RankProfile,
     Sampling,
-    subset_to_proto,
+    check_not_empty,
+    epoch_spec,
+    profiles_of,
 )
-from packhouse.errors import PackhouseError
+from packhouse.errors import EpochFinishedError, PackhouseError
+from packhouse.load_connection import LoadConnection
 from packhouse.packing import OversizePolicy
 from packhouse.schema import GraphSchema
 from packhouse.tuning import DeviceProfile
-from packhouse.v1 import loader_pb2, loader_pb2_grpc
+from packhouse.v1 import loader_pb2
 
-_LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
+Finished = Literal["error", "restart", "skip"]
 
-# The server's, for max_in_flight 0.
-_DEFAULT_IN_FLIGHT: Final = 16
-
-# Connections of processes that this one was forked from: to be neither used nor taken apart.
-_INHERITED: Final[list[Any]] = []
+_FINISHED_CHOICES: Final = ("error", "restart", "skip")
 
 
 class LoaderState(TypedDict):
@@ -75,14 +70,21 @@ class Loader(Iterator[LoadedBatch]):
     `max_in_flight` also bounds speed, as an acknowledgement waits for the server's disk: take 64
     for thousands of batches a second.
 
+    An epoch that had been finished before this loader came to it raises EpochFinishedError, as
+    nothing would come: a job was run again under its name, or an epoch was set a second time. What
+    `finished` says is done instead. For validation use `Evaluation`, of which the server keeps
+    nothing. A graph beyond the limits raises PackhouseError (OUT_OF_RANGE) naming it, unless
+    `oversize` says REJECT; then a warning gives their number, once an epoch.
+
     If the connection breaks or the server restarts, the loader goes on by itself, for
     `retry_timeout` seconds of failing in a row; batches that come again because of that are not
     given out twice. If the trainer has been started anew elsewhere, or rolled back, iterating ends
     with PackhouseError (FAILED_PRECONDITION). Other errors: see `packhouse.v1.LoaderService.Load`.
 
     Connects when it is first asked for something, not when it is made. Use it from one thread, but
-    for `acknowledge` and `flush`, which may be called from any. gRPC does not survive a fork: fork
-    before a loader is used or after `close`, or start processes by spawning: a loader can be
+    for `acknowledge` and `flush`, which may be called from any. Worker processes that read for a
+    trainer: see `EpochReaders`. gRPC does not survive a fork: fork
+    before a loader is used, or start processes by spawning: a loader can be
     pickled, and the copy starts where this one's epoch was set or its state was loaded.
     """
 
@@ -100,7 +102,7 @@ class Loader(Iterator[LoadedBatch]):
         padding: Padding = Padding.NONE,
         derived: Sequence[DerivedTensor] = (),
         sizes_only: bool = False,
-        oversize: OversizePolicy = OversizePolicy.REJECT,
+        oversize: OversizePolicy = OversizePolicy.ERROR,
         in_order: bool = False,
         look_ahead: int = 0,
         grouped: bool = False,
@@ -114,9 +116,11 @@ class Loader(Iterator[LoadedBatch]):
         max_in_flight: int = 0,
         attempt: str | None = None,
         acknowledge: Literal["automatic", "manual"] = "automatic",
-        retry_timeout: float = 60.0,
+        finished: Finished = "error",
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
         timeout: float = 60.0,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        options: ChannelOptions = (),
     ) -> None:
         """Everything up to `sampling` must be the same for all workers of the job.
 
@@ -134,24 +138,30 @@ class Loader(Iterator[LoadedBatch]):
         `max_in_flight` bounds the batches that are sent and not acknowledged (0: 16). `attempt`
         names one start of the trainer, for all of its workers the same, new after each restart (a
         restart counter of the launcher does): give one if several workers load states. Unary calls
-        have a deadline of `timeout` seconds.
+        have a deadline of `timeout` seconds. `options` are gRPC's channel arguments: see
+        `packhouse.channel.make_channel`.
+
+        `finished`: of an epoch that was finished before. "error" raises EpochFinishedError; "skip"
+        gives nothing; "restart" loads it from its start again, and what was done of it and of the
+        job's later epochs is forgotten (dynamic workers, and several ranks of which each may come
+        at any time, need an `attempt` for that). A state that was loaded is gone on from as it is.
         """
         self._address = address
-        self._profiles = _profiles_of(limits, shapes, device_profile, profiles)
-        self._spec = loader_pb2.EpochSpec(
+        self._profiles = profiles_of(limits, shapes, device_profile, profiles)
+        self._spec = epoch_spec(
+            self._profiles,
             dataset=dataset,
             job=job,
             seed=seed,
-            profiles=[profile.to_proto() for profile in self._profiles],
-            padding=int(padding),
-            derived=[int(tensor) for tensor in derived],
-            payload="PAYLOAD_SIZES" if sizes_only else "PAYLOAD_UNSPECIFIED",
-            oversize_policy=int(oversize),
+            padding=padding,
+            derived=derived,
+            sizes_only=sizes_only,
+            oversize=oversize,
             in_order=in_order,
             look_ahead=look_ahead,
             grouped=grouped,
-            subset=None if subset is None else subset_to_proto(subset),
-            sampling=None if sampling is None else sampling.to_proto(),
+            subset=subset,
+            sampling=sampling,
         )
         if worker is not None and (rank is not None or num_ranks is not None or drop_last):
             raise ValueError("worker is for dynamic workers, which have no rank: give one or other")
@@ -168,18 +178,32 @@ class Loader(Iterator[LoadedBatch]):
         if acknowledge not in ("automatic", "manual"):
             raise ValueError(f"acknowledge {acknowledge!r} is neither 'automatic' nor 'manual'")
         self._manual = acknowledge == "manual"
+        if finished not in _FINISHED_CHOICES:
+            raise ValueError(f"finished {finished!r} is none of {_FINISHED_CHOICES}")
+        self._finished = finished
+        # Of the readers of one trainer: this one's number and how many there are.
+        self._reader = (0, 1)
+        self._waits_for_others = True
+        # Whether it is to say that an epoch is finished, or has too large graphs.
+        self._looks_at_epoch = True
         self._retry_timeout = retry_timeout
         self._timeout = timeout
         self._max_message_bytes = max_message_bytes
+        self._options = tuple(options)
         self._epoch = 0
         self._start_cursor = ""
+        # Of a reader that joins what its trainer has come to.
+        self._join_generation: int | None = None
+        # Whether an epoch has ended here: then the next one may be over before this worker comes.
+        self._has_ended_one = False
         self._attempt_is_used = False
         self._drawn_attempt = ""
         self._begin()
 
     def _begin(self) -> None:
         """Makes what is neither pickled nor survives a change of the epoch."""
-        self._connection: _Connection | None = None
+        self._connection: LoadConnection | None = None
+        self._finalizer: Any = None
         self._lock = threading.Lock()
         self._forget_position()
 
@@ -191,6 +215,9 @@ class Loader(Iterator[LoadedBatch]):
         # Of this generation, when this worker came.
         self._num_left = sys.maxsize
         self._ended = False
+        # Steps that were left to others when this one ended.
+        self._num_pending = 0
+        self._is_restart = False
         # Given out last, and not acknowledged yet; automatic only.
         self._current: LoadedBatch | None = None
         with self._lock:
@@ -203,7 +230,7 @@ class Loader(Iterator[LoadedBatch]):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_connection", "_lock", "_current", "_first_opened"):
+        for name in ("_connection", "_finalizer", "_lock", "_current", "_first_opened"):
             del state[name]
         return state
 
@@ -233,14 +260,18 @@ class Loader(Iterator[LoadedBatch]):
         """Iterating gives that epoch from now on: from where the job's workers have come to.
 
         Nothing happens if it is the present one and has not ended. Else makes all acknowledgements
-        durable first.
+        durable first. Iterating raises EpochFinishedError if it was finished before, unless
+        `finished` says otherwise.
         """
         if epoch == self._epoch and not self._ended:
             return
         self.flush()
         self._leave()
+        if epoch <= self._epoch:
+            self._has_ended_one = False
         self._epoch = epoch
         self._start_cursor = ""
+        self._join_generation = None
         self._forget_position()
 
     def epoch_info(self) -> EpochInfo:
@@ -251,19 +282,15 @@ class Loader(Iterator[LoadedBatch]):
     def __len__(self) -> int:
         """Steps of this worker in this epoch (dynamic: batches of its profile), done ones included.
 
-        Asks the server; begins to load if a state was loaded, as that decides what is left.
+        Asks the server, and waits for it for `retry_timeout` seconds; begins to load if a state was
+        loaded, as that decides what is left.
         """
         if self._first_opened is not None or self._start_cursor:
             return int(self._open().num_steps)
         info = self.epoch_info()
         if self._worker is not None:
             return info.profiles[self._profile].num_batches
-        steps = []
-        for profile, of_epoch in zip(self._profiles, info.profiles, strict=True):
-            ranks = profile.num_ranks if len(self._profiles) > 1 else self._num_ranks
-            whole, rest = divmod(of_epoch.num_batches, ranks)
-            steps.append(whole if self._drop_last or not rest else whole + 1)
-        return min(steps) if self._drop_last else max(steps)
+        return info.num_steps(self._profiles, self._num_ranks, self._drop_last)
 
     def __iter__(self) -> Loader:
         """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
@@ -290,6 +317,7 @@ class Loader(Iterator[LoadedBatch]):
                         self._current = batch
                     return batch
             elif received.WhichOneof("message") == "end_of_epoch":
+                self._num_pending = received.end_of_epoch.num_pending
                 connection.finish()
                 break
         self._end()
@@ -301,12 +329,10 @@ class Loader(Iterator[LoadedBatch]):
         """
         self._acknowledge(batch, self._connect())
 
-    def _acknowledge(self, batch: LoadedBatch, connection: _Connection) -> None:
+    def _acknowledge(self, batch: LoadedBatch, connection: LoadConnection) -> None:
         if self._current is not None and self._current.number == batch.number:
             self._current = None
-        connection.acknowledger.add(
-            Lease(batch.epoch, batch.generation, batch.session, batch.number)
-        )
+        connection.acknowledger.add(batch.lease)
         with self._lock:
             step = self._held.pop(batch.number, None)
             if step is not None:
@@ -369,6 +395,8 @@ class Loader(Iterator[LoadedBatch]):
         self._attempt_is_used = False
         self._epoch = state["epoch"]
         self._start_cursor = state["cursor"]
+        self._join_generation = None
+        self._has_ended_one = False
         self._forget_position()
 
     def cursor_at_step(self, steps: int) -> str:
@@ -389,6 +417,9 @@ class Loader(Iterator[LoadedBatch]):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+            # What holds no connection holds nothing of gRPC's, so that a fork is safe.
+            self._finalizer.detach()
+            self._finalizer = None
 
     def __enter__(self) -> Loader:
         return self
@@ -412,27 +443,33 @@ class Loader(Iterator[LoadedBatch]):
             request.ranked.rank = self._rank
             request.ranked.num_ranks = self._num_ranks
             request.ranked.drop_last = self._drop_last
+            if self._reader[1] > 1:
+                request.ranked.reader, request.ranked.num_readers = self._reader
         else:
             request.dynamic.worker = self._worker
             request.dynamic.profile = self._profile
+            request.dynamic.end_when_all_leased = not self._waits_for_others
         if self._first_opened is not None:
             request.generation = self._first_opened.generation
+        elif self._join_generation is not None:
+            request.generation = self._join_generation
         else:
             request.cursor = self._start_cursor
         return request
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> LoadConnection:
         if self._connection is None:
-            self._connection = _Connection(
+            self._connection = LoadConnection(
                 self._address,
                 self._spec.job,
                 self._timeout,
                 self._retry_timeout,
                 self._max_message_bytes,
-                self._max_in_flight or _DEFAULT_IN_FLIGHT,
+                self._max_in_flight,
+                self._options,
             )
             # Also when the loader is dropped, or the interpreter ends.
-            weakref.finalize(self, self._connection.close)
+            self._finalizer = weakref.finalize(self, self._connection.close)
         if self._connection.pid != os.getpid():
             raise RuntimeError(
                 f"this loader was connected by process {self._connection.pid} before a fork, which "
@@ -446,7 +483,7 @@ class Loader(Iterator[LoadedBatch]):
             self._receive(self._connect())
         return self._first_opened
 
-    def _receive(self, connection: _Connection) -> Any:
+    def _receive(self, connection: LoadConnection) -> Any:
         """A batch, or another `packhouse.v1.LoadResponse`, of the present stream or a new one."""
         backoff: Backoff | None = None
         while True:
@@ -461,6 +498,9 @@ class Loader(Iterator[LoadedBatch]):
                 time.sleep(backoff.delay_after(error))
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
+            if self._first_opened is None and not self._accept(opened):
+                connection.leave()
+                return self._receive(connection)
             self._session = opened.session
             connection.acknowledger.renew(self._epoch, opened.generation, opened.session)
             if self._first_opened is None:
@@ -469,6 +509,60 @@ class Loader(Iterator[LoadedBatch]):
                 self._first_opened = opened
                 self._num_left = opened.num_steps - opened.num_steps_done
         return received
+
+    def _accept(self, opened: Any) -> bool:
+        """Whether to go on with an epoch that this loader has come to; False: ask for it again."""
+        if not self._looks_at_epoch:
+            return True
+        try:
+            check_not_empty(opened.epoch, 5)
+            restarts = self._restarts(opened)
+        except Exception:
+            self._connect().leave()
+            raise
+        if restarts:
+            self._start_cursor = opened.epoch.start_cursor
+            if self._num_ranks == 1 and not self._attempt:
+                self._drawn_attempt = uuid.uuid4().hex
+        return not restarts
+
+    def _restarts(self, opened: Any) -> bool:
+        """Whether it is finished and to be loaded anew. Raises EpochFinishedError."""
+        epoch = opened.epoch
+        if not epoch.num_batches:
+            return False
+        if opened.num_steps_done < opened.num_steps or not self._all_done(epoch):
+            return False
+        if self._worker is not None and self._has_ended_one:
+            # The others were faster.
+            return False
+        if self._finished == "skip":
+            return False
+        words = f"epoch {epoch.epoch} of job {epoch.job!r} was finished before this loader came to it"
+        if self._start_cursor:
+            if self._finished != "restart" or not self._is_restart:
+                return False
+            raise EpochFinishedError(
+                f"{words}, by attempt {self._attempt!r} too: name a new attempt to start it anew"
+            )
+        if self._finished == "error":
+            raise EpochFinishedError(
+                f"{words}, so that nothing would come: take another job name, a later epoch, "
+                'load a state, or say finished="restart" to load it anew or "skip" to go on without '
+                "it; for validation, Evaluation keeps nothing"
+            )
+        if self._worker is not None and not self._attempt:
+            raise EpochFinishedError(
+                f'{words}: dynamic workers need an attempt for finished="restart", by which those of '
+                "one start know each other"
+            )
+        self._is_restart = True
+        return True
+
+    def _all_done(self, epoch: Any) -> bool:
+        left = epoch.num_batches - epoch.num_done
+        # Some of the last batches are dealt to nobody.
+        return bool(left == 0 or (self._drop_last and left < self._num_ranks))
 
     def _take(self, message: Any) -> bool:
         """Whether a `packhouse.v1.Batch` has not been given out yet; it is from now on."""
@@ -512,171 +606,9 @@ class Loader(Iterator[LoadedBatch]):
         self.flush()
         self._leave()
         self._ended = True
+        self._has_ended_one = True
         raise StopIteration
 
     def _leave(self) -> None:
         if self._connection is not None:
             self._connect().leave()
-
-
-class _Connection:
-    """What a loader has open, in the process that made it."""
-
-    def __init__(
-        self,
-        address: str,
-        job: str,
-        timeout: float,
-        retry_timeout: float,
-        max_message_bytes: int,
-        max_in_flight: int,
-    ) -> None:
-        self.pid = os.getpid()
-        self._address = address
-        self._timeout = timeout
-        self._retry_timeout = retry_timeout
-        self._options = [
-            ("grpc.max_receive_message_length", max_message_bytes),
-            ("grpc.max_send_message_length", max_message_bytes),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.max_reconnect_backoff_ms", 2000),
-            # A server that is gone without a word is noticed; it allows pings of this frequency.
-            ("grpc.keepalive_time_ms", 60_000),
-            ("grpc.keepalive_timeout_ms", 20_000),
-        ]
-        # For unary calls: those of any thread.
-        self._channel = grpc.insecure_channel(address, options=self._options)
-        self._stub = loader_pb2_grpc.LoaderServiceStub(self._channel)
-        self.acknowledger = Acknowledger(
-            lambda request: self._call_once("Acknowledge", request),
-            job,
-            retry_timeout,
-            self._wake,
-            # The server goes on sending meanwhile.
-            gather=max(1, max_in_flight // 4),
-        )
-        # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
-        self._load_channel: Any = None
-        self._load: Any = None
-        self._reader = BatchReader(is_loaded=True)
-        # Whether Load was cancelled for its reader to look at the acknowledgements.
-        self._woken = False
-
-    def call(self, method: str, request: Any) -> Any:
-        """A unary call that is safe to retry, and is. Raises PackhouseError."""
-        backoff = Backoff(self._retry_timeout)
-        while True:
-            try:
-                return self._call_once(method, request)
-            except PackhouseError as error:
-                time.sleep(backoff.delay_after(error))
-
-    def receive(self, make_request: Callable[[], Any]) -> Any:
-        """The next batch, or another `packhouse.v1.LoadResponse`; of a new call if there is none.
-
-        Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
-        contradicts itself.
-        """
-        try:
-            if self._load is None:
-                if self._load_channel is None:
-                    self._load_channel = grpc.insecure_channel(
-                        self._address,
-                        options=[
-                            *self._options,
-                            # Reads on the caller's thread: ten times as many messages a second.
-                            (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
-                        ],
-                    )
-                start_load = self._load_channel.unary_stream(
-                    _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
-                )
-                self._woken = False
-                self._load = start_load(make_request())
-            response: bytes = next(self._load)
-        except StopIteration:
-            raise PackhouseError(
-                grpc.StatusCode.UNAVAILABLE, "the stream ended before the epoch did"
-            ) from None
-        except grpc.RpcError as error:
-            # Not chained: the error is the call, and would keep it alive.
-            failure = PackhouseError.of(error)
-        else:
-            return self._reader.read(response) or _parse(response)
-        if self._woken:
-            failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
-        raise failure
-
-    def finish(self) -> None:
-        """Takes Load's own end after an epoch's; the next one comes by the same connection."""
-        try:
-            for _ in self._load:
-                pass
-            self._load = None
-        except grpc.RpcError:  # All has come, however the stream ends.
-            self.leave()
-
-    def leave(self) -> None:
-        """Ends Load, if it runs."""
-        load, self._load = self._load, None
-        if load is not None:
-            load.cancel()
-            self._load_channel.close()
-            self._load_channel = None
-
-    def close(self) -> None:
-        """Tries to send what is acknowledged, and disconnects. Idempotent."""
-        if self.pid != os.getpid():
-            _INHERITED.append(self)
-            return
-        self.leave()
-        if self._load_channel is not None:
-            self._load_channel.close()
-        self.acknowledger.close()
-        self._channel.close()
-
-    def _wake(self) -> None:
-        """Lets a thread that waits in `receive` look why nothing comes."""
-        load = self._load
-        if load is not None:
-            self._woken = True
-            load.cancel()
-
-    def _call_once(self, method: str, request: Any) -> Any:
-        try:
-            return getattr(self._stub, method)(request, timeout=self._timeout)
-        except grpc.RpcError as error:
-            raise PackhouseError.of(error) from None
-
-
-def _parse(data: bytes) -> Any:
-    response = parse_response(loader_pb2.LoadResponse, data)
-    if not response.HasField("batch"):
-        return response
-    message = response.batch
-    return ReceivedBatch(message.batch, tensors_of(message.batch), message)
-
-
-def _profiles_of(
-    limits: Mapping[str, int] | None,
-    shapes: Sequence[Mapping[str, int]] | None,
-    device_profile: DeviceProfile | None,
-    profiles: Sequence[RankProfile] | None,
-) -> tuple[RankProfile, ...]:
-    ways = {
-        "limits": limits is not None,
-        "shapes": shapes is not None,
-        "device_profile": device_profile is not None,
-        "profiles": profiles is not None,
-    }
-    given = [name for name, is_given in ways.items() if is_given]
-    if len(given) != 1:
-        raise ValueError(
-            f"one of limits, shapes, device_profile, profiles is needed; given: {given or 'none'}"
-        )
-    if profiles is not None:
-        return tuple(profiles)
-    if limits is not None:
-        shapes = (limits,)
-    return (RankProfile(shapes or (), device_profile),)

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import enum
 import threading
+import warnings
 from collections import deque
 from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Sequence
 
@@ -23,10 +24,29 @@ _MAX_WAITING_REQUESTS: Final = 2
 
 
 class OversizePolicy(enum.IntEnum):
-    """What happens to a graph beyond the limits; see `packhouse.v1.OversizePolicy`."""
+    """What happens to a graph beyond the limits; see `packhouse.v1.OversizePolicy`.
+
+    ERROR, the default of this package: OUT_OF_RANGE naming the graph, the component, its rows and
+    how many would fit, which is less than the limit where padding keeps rows free. REJECT: it is
+    left out and listed, and an OversizeWarning says how many there were.
+    """
 
     REJECT = 1
     ERROR = 2
+
+
+class OversizeWarning(UserWarning):
+    """Graphs were left out because they do not fit the limits (OversizePolicy.REJECT)."""
+
+
+def warn_of_oversize(what: str, num_rejected: int, first: Rejection | None, level: int) -> None:
+    """Says it once for a stream or an epoch; `level` as warnings.warn's `stacklevel`."""
+    example = "" if first is None else f"; the first: {first.describe()}"
+    warnings.warn(
+        f"{what}: {num_rejected} graphs (or groups) do not fit the limits and are left out{example}",
+        OversizeWarning,
+        stacklevel=level + 1,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +63,7 @@ class PackOptions:
     max_age: int = 0
     max_delay: datetime.timedelta | None = None
     derived: Sequence[DerivedTensor] = ()
-    oversize: OversizePolicy = OversizePolicy.REJECT
+    oversize: OversizePolicy = OversizePolicy.ERROR
     histogram: str = ""
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
 
@@ -104,6 +124,11 @@ class Rejection:
     value: int
     bound: int
 
+    def describe(self) -> str:
+        """In words."""
+        what = f"rows of '{self.component}'" if self.component else "bytes"
+        return f"graph {self.graph_id}: {self.value} {what}, at most {self.bound} fit a batch"
+
     @staticmethod
     def from_proto(message: Any) -> Rejection:
         """Reads a `packhouse.v1.Rejection`."""
@@ -148,7 +173,12 @@ class PackStream(Iterator[Batch]):
         options: PackOptions,
         on_rejected: OnRejected | None = None,
     ) -> None:
-        """`start_call` takes `packhouse.v1.PackRequest`s, and gives responses as bytes."""
+        """`start_call` takes `packhouse.v1.PackRequest`s, and gives responses as bytes.
+
+        Raises ValueError for an `on_rejected` that would never be called.
+        """
+        if on_rejected is not None and options.oversize is not OversizePolicy.REJECT:
+            raise ValueError("on_rejected is for oversize=OversizePolicy.REJECT; it is ERROR")
         self._schema = schema
         self._options = options
         self._requests = requests
@@ -158,8 +188,9 @@ class PackStream(Iterator[Batch]):
         self._closed = False
         self._early: deque[Batch] = deque()
         self._reader = BatchReader(is_loaded=False)
-        # Rejected so far; stays empty if `on_rejected` takes them.
+        # Rejected so far, with OversizePolicy.REJECT; stays empty if `on_rejected` takes them.
         self.rejections: list[Rejection] = []
+        self._has_warned = False
         # The answer to the last flush.
         self.flushed: PackFlushed | None = None
         self._call = start_call(requests)
@@ -252,6 +283,10 @@ class PackStream(Iterator[Batch]):
             data = next(self._call)
         except StopIteration:
             if not isinstance(self._requests, TableRequests) or self._requests.error is None:
+                if self.rejections and not self._has_warned:
+                    self._has_warned = True
+                    # The caller of __next__.
+                    warn_of_oversize("pack", len(self.rejections), self.rejections[0], 3)
                 raise
             failure = self._requests.error
         except grpc.RpcError as error:

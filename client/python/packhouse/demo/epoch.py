@@ -17,6 +17,7 @@ from packhouse.client import Client
 from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable
 from packhouse.loader import Loader
+from packhouse.packing import OversizePolicy
 
 DATASET: Final = "demo"
 JOB: Final = "demo"
@@ -109,6 +110,8 @@ def _loader(address: str, rank: int, limits: Mapping[str, int]) -> Loader:
         seed=_SEED,
         limits=limits,
         padding=Padding.GRAPH,
+        # The parent counts them.
+        oversize=OversizePolicy.REJECT,
         rank=rank,
         num_ranks=_NUM_RANKS,
         max_in_flight=8,

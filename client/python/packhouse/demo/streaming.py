@@ -11,7 +11,7 @@ from packhouse.client import Client
 from packhouse.demo.progress import Progress
 from packhouse.demo.verification import Verifier
 from packhouse.graphs import GraphTable
-from packhouse.packing import PackOpened, PackOptions
+from packhouse.packing import OversizePolicy, PackOpened, PackOptions, Rejection
 
 # Received batches wait in memory up to this size and are then checked with the stopwatch halted.
 # Meanwhile the stream stands still but for the few messages that are under way: far less than this.
@@ -51,8 +51,10 @@ def stream(
         padding=Padding.GRAPH,
         look_ahead=look_ahead,
         derived=(DerivedTensor.ROW_COUNTS, DerivedTensor.MASKS) if has_tensors else (),
+        oversize=OversizePolicy.REJECT,
         histogram=HISTOGRAM,
     )
+    rejections: list[Rejection] = []
     progress = Progress()
     components = table.schema.all_components
     real_rows = dict.fromkeys(components, 0)
@@ -62,7 +64,7 @@ def stream(
     seconds = checking_seconds = 0.0
 
     started = time.perf_counter()
-    with client.pack([table], options) as batches:
+    with client.pack([table], options, on_rejected=rejections.extend) as batches:
         opened = batches.opened
         verifier = Verifier(table, opened.limits)
         for batch in batches:
@@ -85,7 +87,7 @@ def stream(
     seconds += time.perf_counter() - started
     progress.done(f"  packed {num_graphs:,} of {len(table):,} graphs in {num_batches:,} batches")
     checking_seconds += _check(verifier, backlog)
-    verifier.check_rejections(batches.rejections, opened.usable)
+    verifier.check_rejections(rejections, opened.usable)
     verifier.finish()
     streamed = Streamed(
         opened=opened,

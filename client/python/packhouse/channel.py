@@ -1,0 +1,98 @@
+"""Connections to a server: the one place where they are made, and what is retried on them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Iterable, Sequence
+
+import grpc
+import grpc.experimental
+
+# Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
+MAX_MESSAGE_BYTES: Final = 64 << 20
+
+# Of gRPC's channel arguments: a name and a value.
+ChannelOptions = Sequence[tuple[str, Any]]
+
+_SERVICE_CONFIG: Final = "grpc.service_config"
+
+# What the protos call safe to retry, and what only sees NOT_FOUND or ALREADY_EXISTS because the
+# first try worked is not here: who calls that must know. Load, Append and Observe go on by
+# themselves or with a producer's numbers, where they were; Pack cannot.
+_SAFE_TO_RETRY: Final = {
+    "DatasetService": ("SealDataset", "GetDataset", "ListDatasets", "VerifyDataset"),
+    "HistogramService": ("GetHistogram",),
+    "LoaderService": ("Acknowledge", "GetEpoch", "ReportStep", "ListJobs", "GetJob"),
+    "PlanningService": ("Plan", "Tune"),
+}
+
+# Some 8 s in all, beside the time to connect: gRPC takes no more than five tries. A server that
+# goes away answers UNAVAILABLE, and CANCELLED what arrives in the moment of its leaving.
+_RETRY_POLICY: Final = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.2s",
+    "maxBackoff": "5s",
+    "backoffMultiplier": 3,
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
+}
+
+
+def service_config() -> dict[str, Any]:
+    """Which calls gRPC itself tries again, and when, in gRPC's own form."""
+    names = [
+        {"service": f"packhouse.v1.{service}", "method": method}
+        for service, methods in _SAFE_TO_RETRY.items()
+        for method in methods
+    ]
+    return {"methodConfig": [{"name": names, "retryPolicy": _RETRY_POLICY}]}
+
+
+def make_channel(
+    address: str,
+    *,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+    options: ChannelOptions = (),
+    reads_on_callers_thread: bool = False,
+) -> grpc.Channel:
+    """A connection of its own to HOST:PORT, unix:PATH or another of gRPC's names; unencrypted.
+
+    `options` come on top of what is here, and replace it where the name is the same: thus
+    `[("grpc.lb_policy_name", "round_robin")]` with an address `dns:///HOST:PORT` spreads calls over
+    all servers of that name. The parts of a `grpc.service_config` replace those of
+    `service_config()`.
+
+    `reads_on_callers_thread`: server-streaming calls get ten times as many messages a second, and
+    each call takes the thread that reads it; for a channel that does nothing else.
+    """
+    arguments: dict[str, Any] = {
+        "grpc.max_receive_message_length": max_message_bytes,
+        "grpc.max_send_message_length": max_message_bytes,
+        # Otherwise clients of one address share a connection.
+        "grpc.use_local_subchannel_pool": 1,
+        # A server that restarts is found again soon; the default grows to two minutes.
+        "grpc.initial_reconnect_backoff_ms": 100,
+        "grpc.max_reconnect_backoff_ms": 2000,
+        # A server that is gone without a word is noticed; it allows pings of this frequency.
+        "grpc.keepalive_time_ms": 60_000,
+        "grpc.keepalive_timeout_ms": 20_000,
+        _SERVICE_CONFIG: json.dumps(service_config()),
+    }
+    if reads_on_callers_thread:
+        arguments[grpc.experimental.ChannelOptions.SingleThreadedUnaryStream] = 1
+    for name, value in options:
+        if name == _SERVICE_CONFIG:
+            value = json.dumps(service_config() | _parsed(value))
+        arguments[name] = value
+    channel: grpc.Channel = grpc.insecure_channel(address, options=_sorted(arguments.items()))
+    return channel
+
+
+def _parsed(config: str) -> dict[str, Any]:
+    parsed = json.loads(config)
+    if not isinstance(parsed, dict):
+        raise ValueError(f"{_SERVICE_CONFIG} is no JSON object: {config!r}")
+    return parsed
+
+
+def _sorted(arguments: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return sorted(arguments, key=lambda argument: argument[0])

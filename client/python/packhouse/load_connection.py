@@ -1,0 +1,189 @@
+"""What a loader has open. See `Loader` and `Evaluation`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Callable, Final
+
+import grpc
+
+from packhouse.acknowledging import Acknowledger
+from packhouse.backoff import Backoff
+from packhouse.batch import tensors_of
+from packhouse.batch_reader import BatchReader, ReceivedBatch, parse_response
+from packhouse.channel import ChannelOptions, make_channel
+from packhouse.errors import PackhouseError
+from packhouse.v1 import loader_pb2, loader_pb2_grpc
+
+_LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
+
+# The server's, for max_in_flight 0.
+_DEFAULT_IN_FLIGHT: Final = 16
+
+# Connections of processes that this one was forked from: to be neither used nor taken apart.
+_INHERITED: Final[list[Any]] = []
+
+
+class LoadConnection:
+    """A stream of batches and calls beside it, in the process that made it.
+
+    Tries that fail because the server is away are made anew for `retry_timeout` seconds. Use from
+    one thread, but for `call` and the acknowledger.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        job: str,
+        timeout: float,
+        retry_timeout: float,
+        max_message_bytes: int,
+        max_in_flight: int,
+        options: ChannelOptions,
+    ) -> None:
+        """Connects with the first call. `max_in_flight` as the loader's, 0 for the default."""
+        self.pid = os.getpid()
+        self._address = address
+        self._timeout = timeout
+        self._retry_timeout = retry_timeout
+        self._max_message_bytes = max_message_bytes
+        # All calls are safe to retry, and are here: for longer than gRPC does.
+        self._options = (("grpc.enable_retries", 0), *options)
+        self._closed = False
+        # Below, for unary calls, those of any thread: guarded by _lock.
+        self._lock = threading.Lock()
+        self._channel: Any = None
+        self._stub: Any = None
+        self.acknowledger = Acknowledger(
+            lambda request: self._call_once("Acknowledge", request),
+            job,
+            retry_timeout,
+            self._wake,
+            # The server goes on sending meanwhile.
+            gather=max(1, (max_in_flight or _DEFAULT_IN_FLIGHT) // 4),
+        )
+        # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
+        self._load_channel: Any = None
+        self._load: Any = None
+        self._reader = BatchReader(is_loaded=True)
+        # Whether Load was cancelled for its reader to look at the acknowledgements.
+        self._woken = False
+
+    def call(self, method: str, request: Any) -> Any:
+        """A unary call that is safe to retry, and is. Raises PackhouseError."""
+        backoff = Backoff(self._retry_timeout)
+        while True:
+            try:
+                return self._call_once(method, request)
+            except PackhouseError as error:
+                time.sleep(backoff.delay_after(error))
+
+    def receive(self, make_request: Callable[[], Any]) -> Any:
+        """The next batch, or another `packhouse.v1.LoadResponse`; of a new call if there is none.
+
+        Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
+        contradicts itself.
+        """
+        try:
+            if self._load is None:
+                if self._load_channel is None:
+                    self._load_channel = self._make_channel(reads_on_callers_thread=True)
+                start_load = self._load_channel.unary_stream(
+                    _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
+                )
+                self._woken = False
+                self._load = start_load(make_request())
+            response: bytes = next(self._load)
+        except StopIteration:
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, "the stream ended before the epoch did"
+            ) from None
+        except grpc.RpcError as error:
+            # Not chained: the error is the call, and would keep it alive.
+            failure = PackhouseError.of(error)
+        else:
+            return self._reader.read(response) or _parse(response)
+        if self._woken:
+            failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
+        raise failure
+
+    def finish(self) -> None:
+        """Takes Load's own end after an epoch's; the next one comes by the same connection."""
+        try:
+            for _ in self._load:
+                pass
+            self._load = None
+        except grpc.RpcError:  # All has come, however the stream ends.
+            self.leave()
+
+    def leave(self) -> None:
+        """Ends Load, if it runs."""
+        load, self._load = self._load, None
+        if load is not None:
+            load.cancel()
+            self._load_channel.close()
+            self._load_channel = None
+
+    def close(self) -> None:
+        """Tries to send what is acknowledged, and disconnects. Idempotent."""
+        if self.pid != os.getpid():
+            _INHERITED.append(self)
+            return
+        self.leave()
+        if self._load_channel is not None:
+            self._load_channel.close()
+        self.acknowledger.close()
+        with self._lock:
+            self._closed = True
+            channel, self._channel, self._stub = self._channel, None, None
+        if channel is not None:
+            channel.close()
+
+    def _wake(self) -> None:
+        """Lets a thread that waits in `receive` look why nothing comes."""
+        load = self._load
+        if load is not None:
+            self._woken = True
+            load.cancel()
+
+    def _make_channel(self, *, reads_on_callers_thread: bool = False) -> grpc.Channel:
+        return make_channel(
+            self._address,
+            max_message_bytes=self._max_message_bytes,
+            options=self._options,
+            reads_on_callers_thread=reads_on_callers_thread,
+        )
+
+    def _call_once(self, method: str, request: Any) -> Any:
+        with self._lock:
+            if self._closed:
+                raise ValueError("the loader is closed")
+            if self._stub is None:
+                self._channel = self._make_channel()
+                self._stub = loader_pb2_grpc.LoaderServiceStub(self._channel)
+            stub = self._stub
+        try:
+            return getattr(stub, method)(request, timeout=self._timeout)
+        except grpc.RpcError as error:
+            failure = PackhouseError.of(error)
+        if failure.code is grpc.StatusCode.UNAVAILABLE:
+            self._forget(stub)
+        raise failure
+
+    def _forget(self, stub: Any) -> None:
+        """The next call has a channel of its own: an old one would wait longer and longer."""
+        with self._lock:
+            if self._stub is not stub:
+                return
+            channel, self._channel, self._stub = self._channel, None, None
+        channel.close()
+
+
+def _parse(data: bytes) -> Any:
+    response = parse_response(loader_pb2.LoadResponse, data)
+    if not response.HasField("batch"):
+        return response
+    message = response.batch
+    return ReceivedBatch(message.batch, tensors_of(message.batch), message)

@@ -1,0 +1,224 @@
+"""Connections, and what is retried on them, against servers that fail as they are told to."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import importlib
+import json
+import threading
+from collections import Counter
+from typing import Any, Iterator
+
+import grpc
+import numpy as np
+import pytest
+from random_graphs import molecules
+
+from packhouse import Client, Evaluation, Histogram, Loader, LocalServer, PackhouseError
+from packhouse.channel import make_channel, service_config
+from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, loader_pb2
+
+Code = grpc.StatusCode
+HISTOGRAM = Histogram.from_sizes(np.ones((3, 2), np.int64))
+
+
+class FailingServer(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Fails each method so many times, with what comes first in `failures`; then answers."""
+
+    def __init__(self) -> None:
+        self.failures: list[grpc.StatusCode] = []
+        self.calls: Counter[str] = Counter()
+        self.answers: dict[str, Any] = {}
+        self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
+        self._server.add_generic_rpc_handlers((self,))
+        self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(None).wait()
+
+    def service(self, details: Any) -> Any:
+        method = details.method.rpartition("/")[2]
+
+        def count(context: Any) -> None:
+            self.calls[method] += 1
+            if self.failures:
+                context.abort(self.failures.pop(0), "as it was told to")
+
+        def unary(request: bytes, context: Any) -> bytes:
+            count(context)
+            answer = self.answers.get(method)
+            return b"" if answer is None else bytes(answer.SerializeToString())
+
+        def stream(request: bytes, context: Any) -> Iterator[bytes]:
+            parsed = loader_pb2.LoadRequest.FromString(request)
+            steps = self.answers[method](parsed)
+            for response in steps:
+                if response is None:
+                    count(context)
+                else:
+                    yield response.SerializeToString()
+
+        if method == "Load":
+            return grpc.unary_stream_rpc_method_handler(stream)
+        return grpc.unary_unary_rpc_method_handler(unary)
+
+
+@pytest.fixture
+def failing() -> Iterator[FailingServer]:
+    server = FailingServer()
+    yield server
+    server.stop()
+
+
+def test_only_methods_that_are_there_are_configured() -> None:
+    """gRPC says nothing of others."""
+    (config,) = service_config()["methodConfig"]
+    modules = [
+        importlib.import_module(f"packhouse.v1.{name}_pb2")
+        for name in ("dataset", "histogram", "loader", "packing", "planning")
+    ]
+    there = {
+        (service.full_name, method.name)
+        for module in modules
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    configured = {(name["service"], name["method"]) for name in config["name"]}
+    assert configured <= there
+    # What would count, store or create twice, or is a stream that goes on by itself.
+    assert {method for _, method in there - configured} <= {
+        *("Append", "CreateDataset", "DeleteDataset", "DeleteHistogram", "DeleteJob"),
+        *("Load", "MergeHistogram", "Observe", "Pack"),
+    }
+
+
+@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.CANCELLED])
+def test_what_is_safe_is_tried_again(failing: FailingServer, code: grpc.StatusCode) -> None:
+    sealed = dataset_pb2.Dataset(state="DATASET_STATE_SEALED")
+    failing.answers["SealDataset"] = sealed
+    failing.answers["GetDataset"] = dataset_pb2.GetDatasetResponse(dataset=sealed)
+    with Client(failing.address) as client:
+        failing.failures = [code, code]
+        client.get_dataset("any")
+        assert failing.calls["GetDataset"] == 3
+        failing.failures = [code]
+        client.seal_dataset("any")
+        # The first try may have done it.
+        failing.failures = [code, Code.NOT_FOUND]
+        client.delete_job("any")
+        assert failing.calls["DeleteJob"] == 2
+        failing.failures = [Code.NOT_FOUND]
+        with pytest.raises(PackhouseError, match="NOT_FOUND"):
+            client.delete_job("any")
+        # It might count twice.
+        for fail in (
+            lambda: client.create_dataset("any"),
+            lambda: client.merge_histogram("any", HISTOGRAM),
+        ):
+            failing.failures = [code]
+            with pytest.raises(PackhouseError, match=code.name):
+                fail()
+            assert failing.failures == []
+    assert failing.calls["CreateDataset"] == failing.calls["MergeHistogram"] == 1
+
+
+def batch(step: int) -> Any:
+    message = batch_pb2.Batch(id=step, step=step, rows=[0], real_rows=[0])
+    loaded = loader_pb2.LoadedBatch(batch=message)
+    return loader_pb2.LoadResponse(batch=loaded)
+
+
+@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.CANCELLED])
+def test_streams_that_the_server_ends_are_gone_on_with(
+    failing: FailingServer, code: grpc.StatusCode
+) -> None:
+    """Whether it goes away, or only lets go of this one."""
+    opened = loader_pb2.LoadOpened(
+        generation=4,
+        num_steps=6,
+        epoch=loader_pb2.Epoch(num_batches=6, num_done=0),
+        schema=graphs_pb2.GraphSchema(),
+    )
+    requests = []
+
+    def steps(request: Any) -> Iterator[Any]:
+        requests.append(request)
+        yield loader_pb2.LoadResponse(opened=opened)
+        first = request.evaluation.first_step
+        for step in range(first, min(first + 2, 6)):
+            yield batch(step)
+        yield None  # Fails, or nothing happens.
+        for step in range(first + 2, 6):
+            yield batch(step)
+        yield loader_pb2.LoadResponse(end_of_epoch=loader_pb2.EndOfEpoch(num_steps=6))
+
+    failing.answers["Load"] = steps
+    failing.failures = [code] * 2
+    evaluation = Evaluation(failing.address, dataset="d", limits={"nodes": 1})
+    assert [each.step for each in evaluation] == [0, 1, 2, 3, 4, 5]
+    assert [request.evaluation.first_step for request in requests] == [0, 2, 4]
+
+    requests.clear()
+    failing.failures = [code] * 2
+    with Loader(failing.address, dataset="d", job="j", limits={"nodes": 1}) as loader:
+        failing.answers["Acknowledge"] = loader_pb2.AcknowledgeResponse(cursor="c")
+        received = []
+        for each in loader:
+            received.append(each.step)
+            if len(received) == 2:
+                # As acknowledgements take of the failures, too.
+                loader.flush()
+        assert received == [0, 1, 2, 3, 4, 5]
+    assert not failing.failures
+    assert all(request.generation == 4 for request in requests[1:])
+
+
+def test_length_waits_for_a_server_that_comes_up(mortal_server: LocalServer) -> None:
+    table = molecules(np.random.default_rng(0), 50)
+    with Client(mortal_server.address) as client:
+        client.create_dataset("d", table.schema)
+        client.append("d", [table])
+        client.seal_dataset("d")
+    mortal_server.kill()
+    words = {"dataset": "d", "limits": {"nodes": 200}}
+    asked = threading.Event()
+
+    class Asking(Loader):
+        def _connect(self) -> Any:
+            asked.set()
+            return super()._connect()
+
+    loader = Asking(mortal_server.address, job="j", **words)
+    evaluation = Evaluation(mortal_server.address, **words)
+    starting = threading.Thread(target=lambda: asked.wait() and mortal_server.start())
+    starting.start()
+    with loader:
+        assert len(loader) == len(list(loader)) == len(evaluation)
+    starting.join()
+
+
+def test_options_replace_what_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        grpc, "insecure_channel", lambda address, options: given.append(dict(options))
+    )
+    make_channel("localhost:1", max_message_bytes=123)
+    mine = {"loadBalancingConfig": [{"round_robin": {}}]}
+    make_channel(
+        "dns:///localhost:1",
+        options=[("grpc.keepalive_time_ms", 5), ("grpc.service_config", json.dumps(mine))],
+    )
+    assert given[0]["grpc.max_receive_message_length"] == 123
+    assert json.loads(given[0]["grpc.service_config"]) == service_config()
+    assert given[1]["grpc.keepalive_time_ms"] == 5
+    assert json.loads(given[1]["grpc.service_config"]) == service_config() | mine
+    with pytest.raises(ValueError, match="no JSON object"):
+        make_channel("localhost:1", options=[("grpc.service_config", "[]")])
+
+
+def test_calls_are_spread_over_servers_if_asked_to(server: LocalServer) -> None:
+    port = server.address.rpartition(":")[2]
+    address = f"ipv4:127.0.0.1:{port}"
+    with Client(address, options=[("grpc.lb_policy_name", "round_robin")]) as client:
+        assert list(client.list_datasets()) is not None
