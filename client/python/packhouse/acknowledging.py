@@ -31,8 +31,9 @@ class Acknowledger:
     """Sends acknowledgements on a thread of its own: all that has gathered, in one call a session.
 
     A call has the batches of one session, as it shows that this one is alive: what one trainer
-    acknowledges may have been read by several worker processes. The first is sent at once. Those that come within 10 ms of a call wait for each other: until
-    that time is over, or `gather` have come, or somebody hurries.
+    acknowledges may have been read by several worker processes. The first is sent at once. Those
+    that come within 10 ms of a call wait for each other: until that time is over, or `gather` have
+    come, or somebody hurries.
 
     Calls that fail because the server is away are tried again, for `retry_timeout` seconds. Then,
     or after another failure, sending stops until the failure has been raised, by whichever method

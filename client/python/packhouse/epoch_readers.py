@@ -27,7 +27,7 @@ class EpochReaders:
         epochs = EpochReaders(Loader(address, dataset="molhiv", job="run-1", limits=limits))
         for epoch in range(10):
             epochs.set_epoch(epoch)                       # In the trainer.
-            for batch in epochs.trained(data_loader):     # Which iterates over `epochs` in its workers.
+            for batch in epochs.trained(data_loader):     # Which reads `epochs` in its workers.
                 train(batch)
 
     `packhouse.torch.EpochDataset` is this as torch's IterableDataset; this module does not need
@@ -121,7 +121,8 @@ class EpochReaders:
 
         Its items must be batches, or have their `lease` as an attribute of this name: a collate
         function puts it there. They must be all that comes of the epoch: at the end, this loads what
-        is left of dynamic epochs, waiting for others: iterates over the data loader again. Leaving early leaves the last item unacknowledged. Errors: PackhouseError.
+        is left of dynamic epochs, waiting for others: iterates over the data loader again. Leaving
+        early leaves the last item unacknowledged. Errors: PackhouseError.
         """
         if not self._is_prepared:
             self._prepare()
