@@ -19,7 +19,8 @@ namespace packhouse::client {
 // Calls that are safe to retry (the protos say which) are retried by the channel itself if they end
 // with UNAVAILABLE, or with CANCELLED by a server that is going down: four times, after up to 0.1,
 // 0.2, 0.4 and 0.8 seconds, which is enough to find another server. Who waits for one to come back
-// has RetryOptions (dataset_retry.h). proto/packhouse/v1/service_config.json, which any gRPC client can load.
+// has RetryOptions (dataset_retry.h). It is proto/packhouse/v1/service_config.json, which any gRPC
+// client can load.
 absl::string_view RetryServiceConfig();
 
 struct ChannelOptions {

@@ -97,8 +97,7 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
     const v1::TuneRequest& request, const HistogramStore& histograms, uint64_t max_graphs_per_batch,
-    absl::Time now, MemoryBudget* working, ByteQuota* quota,
-    ProgressSink<v1::TuneResponse>& sink) {
+    absl::Time now, MemoryBudget* working, ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
   const Making making(working, [&sink] { return sink.given_up(); });
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now, making, memory));

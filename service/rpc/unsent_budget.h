@@ -52,8 +52,8 @@ class UnsentBudget {
   std::atomic<uint64_t> taken_ = 0;
 };
 
-// The room that the answer of a unary call takes, from before it is written until the call has gone.
-// Thread-compatible.
+// The room that the answer of a unary call takes, from before it is written until the call has
+// gone. Thread-compatible.
 class AnswerHold {
  public:
   // Null: nothing is counted. Must outlive this.
