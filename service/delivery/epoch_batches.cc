@@ -103,33 +103,27 @@ absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses& classes,
                                        const EpochSeed& seed,
                                        std::optional<absl::Span<const uint64_t>> group_ids,
                                        const Making& making) {
+  const uint64_t n = classes.num_items();
+  const std::string what = absl::StrCat("an epoch of ", n, " graphs");
+  // Where each class's next item is, in a list that is made for the check first.
+  PH_ASSIGN_OR_RETURN(
+      MemoryHold drawing,
+      making.Hold(what, sizeof(uint64_t) * classes.num_classes() + sizeof(uint32_t) * n));
+  PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_profile, making));
+  // No more than items, as each has some.
   uint64_t num_batches = 0;
   uint64_t most_of_one_profile = 0;
   for (const std::vector<Pattern>& patterns : patterns_by_profile) {
     uint64_t of_profile = 0;
-    for (const Pattern& pattern : patterns) {
-      // No more than items, or the patterns would not use up the classes.
-      if (pattern.repeats > classes.num_items() - of_profile) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "plan: more batches than the ", classes.num_items(), " graphs that there are"));
-      }
-      of_profile += pattern.repeats;
-    }
+    for (const Pattern& pattern : patterns) of_profile += pattern.repeats;
     most_of_one_profile = std::max(most_of_one_profile, of_profile);
     num_batches += of_profile;
   }
-  const uint64_t n = classes.num_items();
-  const std::string what = absl::StrCat("an epoch of ", n, " graphs");
+  PH_RETURN_IF_ERROR(making.Grow(what, sizeof(uint32_t) * most_of_one_profile, drawing));
   PH_ASSIGN_OR_RETURN(
       MemoryHold memory,
       making.Hold(what, sizeof(uint32_t) * (n + num_batches + 1) +
                             2 * sizeof(uint64_t) * (patterns_by_profile.size() + 1)));
-  constexpr uint64_t kBytesOfClass = sizeof(uint64_t) + 2 * sizeof(uint32_t*);
-  PH_ASSIGN_OR_RETURN(
-      const MemoryHold drawing,
-      making.Hold(absl::StrCat("drawing ", what), sizeof(uint32_t) * (n + most_of_one_profile) +
-                                                      kBytesOfClass * classes.num_classes()));
-  PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_profile, making));
 
   // The items of each class, in the order in which places take them.
   std::vector<uint32_t> drawn;

@@ -4,20 +4,25 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/delivery/making.h"
 #include "service/rpc/load_source.h"
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
 #include "service/rpc/wire_datasets.h"
 #include "service/rpc/wire_loader.h"
+#include "service/rpc/wire_memory.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
 namespace {
 
-// Components are named by the data set's schema.
-absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets) {
+// Components are named by the data set's schema. What the request's lists take is in `memory`.
+absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets,
+                                       MemoryBudget* working, MemoryHold& memory) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
+  PH_ASSIGN_OR_RETURN(memory,
+                      Making(working, nullptr).Hold("a subset and weights", BytesOfRequest(spec)));
   return EpochRequestFromWire(spec, *info.schema);
 }
 
@@ -52,8 +57,9 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
                                     const DatasetStore& datasets, Loader& loader,
-                                    const std::function<bool()>& given_up) {
-  PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets));
+                                    MemoryBudget* working, const std::function<bool()>& given_up) {
+  MemoryHold memory;
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets, working, memory));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
                       loader.Describe(std::move(epoch), given_up));
   v1::Epoch response;
@@ -108,7 +114,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackSe
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(early_end_.status());
         const auto given_up = [&sink] { return sink.given_up(); };
-        PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(parsed.epoch(), *datasets_));
+        MemoryHold memory;
+        PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                            RequestOf(parsed.epoch(), *datasets_, context_.working, memory));
         if (parsed.has_evaluation()) {
           PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
           PH_ASSIGN_OR_RETURN(auto evaluation,
@@ -145,7 +153,8 @@ grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* c
       context_, *call, Method::kGetEpoch, request, response,
       [this](const v1::GetEpochRequest& parsed, PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         if (loader_ == nullptr) return NoDataFolder();
-        return Described(parsed, *datasets_, *loader_, [&turn] { return turn.GivenUp(); });
+        return Described(parsed, *datasets_, *loader_, context_.working,
+                         [&turn] { return turn.GivenUp(); });
       });
 }
 

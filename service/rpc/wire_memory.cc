@@ -1,6 +1,7 @@
 #include "service/rpc/wire_memory.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "service/planning/plan_memory.h"
 #include "service/sizes/size_histogram.h"
@@ -37,6 +38,13 @@ uint64_t BytesOfPlan(const v1::PackingPlan& wire) {
              2 * sizeof(PatternEntry) * static_cast<uint64_t>(pattern.entries_size());
   }
   return bytes;
+}
+
+uint64_t BytesOfRequest(const v1::EpochSpec& wire) {
+  // Ranges are in a list that grows.
+  return wire.sampling().weights().size() + wire.subset().graph_ids().size() +
+         3 * sizeof(std::pair<uint64_t, uint64_t>) *
+             static_cast<uint64_t>(wire.subset().ranges_size());
 }
 
 uint64_t BytesToWire(uint64_t num_distinct, size_t num_components) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/planning.pb.h"
 #include "packhouse/v1/sizes.pb.h"
 #include "service/planning/plan.h"
@@ -14,6 +15,9 @@ namespace packhouse::rpc {
 // At most what HistogramFromWire() and PlanFromWire() take, their results among it.
 uint64_t BytesOfHistogram(const v1::Histogram& wire);
 uint64_t BytesOfPlan(const v1::PackingPlan& wire);
+
+// At most what the lists of EpochRequestFromWire() take: a subset and weights.
+uint64_t BytesOfRequest(const v1::EpochSpec& wire);
 
 // At most what a message takes that HistogramToWire() or PlanToWire() fills, and its bytes when it
 // is written.
