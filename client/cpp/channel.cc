@@ -22,6 +22,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                    static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
   // Pings without a call would strike even a patient server.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
+  // A server that restarts is found again soon; the default grows to two minutes.
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   // Otherwise channels to one address share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
 

@@ -160,6 +160,8 @@ class ScriptedCallTest : public ::testing::Test {
                   .observer = &observer_,
                   .unsent_budget = &unsent_,
                   .identity = &identity_,
+                  .log = {},
+                  .client = {},
                   .working = &working_}) {
     grpc::ServerBuilder builder;
     builder.RegisterService(&service_);

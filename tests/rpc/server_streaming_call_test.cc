@@ -107,7 +107,9 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
                   .gate = &gate_,
                   .max_response_bytes = kMaxResponseBytes,
                   .observer = &observer_,
-                  .identity = &identity_}) {
+                  .identity = &identity_,
+                  .log = {},
+                  .client = {}}) {
     grpc::ServerBuilder builder;
     int port = 0;
     if (GetParam() == Transport::kTcp) {

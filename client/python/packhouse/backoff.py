@@ -18,11 +18,11 @@ DEFAULT_RETRY_TIMEOUT: Final = 300.0
 _RETRIED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 _FIRST_DELAY: Final = 0.05
-_LONGEST_DELAY: Final = 2.0
+_LONGEST_DELAY: Final = 1.0
 
 
 class Backoff:
-    """Delays between tries that grow from 50 ms to 2 s, for `timeout` seconds of failing in a row.
+    """Delays between tries that grow from 50 ms to 1 s, for `timeout` seconds of failing in a row.
 
     Drawn at random from the upper half of each, so that the workers of a server that comes back do
     not all come at once. Use from one thread.
