@@ -71,7 +71,7 @@ def make_channel(
         "grpc.use_local_subchannel_pool": 1,
         # A server that restarts is found again soon; the default grows to two minutes.
         "grpc.initial_reconnect_backoff_ms": 100,
-        "grpc.max_reconnect_backoff_ms": 2000,
+        "grpc.max_reconnect_backoff_ms": 1000,
         # A server that is gone without a word is noticed; it allows pings of this frequency.
         "grpc.keepalive_time_ms": 60_000,
         "grpc.keepalive_timeout_ms": 20_000,
