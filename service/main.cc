@@ -89,9 +89,13 @@ struct Kept {
   std::unique_ptr<Store> store;
   std::unique_ptr<rpc::StoreProber> prober;
 
-  // Of a store that is only read, nothing else is expected.
+  // Of a store that is only read, no commits are expected.
   std::string why_not_ready() const {
-    if (store == nullptr || store->is_read_only()) return "";
+    if (store == nullptr) return "";
+    if (const absl::Status health = store->health(); !health.ok()) {
+      return std::string(health.message());
+    }
+    if (store->is_read_only()) return "";
     const absl::Status failure = watch->failure();
     return failure.ok() ? "" : absl::StrCat("commits fail: ", failure.message());
   }

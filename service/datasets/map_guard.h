@@ -28,7 +28,7 @@ namespace packhouse {
 class MapGuard {
  public:
   // In one process at a time.
-  static constexpr size_t kMaxMaps = 256;
+  static constexpr size_t kMaxMaps = 1024;
 
   enum class Use {
     kRead,

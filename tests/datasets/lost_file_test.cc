@@ -235,6 +235,49 @@ TEST(LostFileTest, WhatSomebodyElseWritesIsNoticed) {
   EXPECT_THAT(world.store->health(), IsLost());
 }
 
+// A page of a tree that goes bad while the file is open: where LMDB would end the process, it is
+// left instead. What is read is right or lost.
+TEST(LostFileTest, APageOfATreeThatGoesBadEndsNothing) {
+  constexpr size_t kKeys = 5000;
+  size_t num_found = 0;
+  for (size_t page = 2; page < 40; ++page) {
+    SCOPED_TRACE(page);
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    const auto environment = LmdbEnvironment::Open(folder.path(), uint64_t{1} << 28).value();
+    {
+      auto filling = LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kWrite).value();
+      for (size_t i = 0; i < kKeys; ++i) {
+        ASSERT_THAT(filling.Put(absl::StrCat("key", i), absl::StrCat("value", i)), IsOk());
+      }
+      ASSERT_THAT(filling.Commit(), IsOk());
+    }
+    const auto transaction =
+        LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kRead).value();
+    const int fd = ::open(DataFile(folder.path()).c_str(), O_WRONLY);
+    const std::string zeros(kPage, '\0');
+    ASSERT_EQ(::pwrite(fd, zeros.data(), kPage, static_cast<off_t>(page * kPage)),
+              static_cast<ssize_t>(kPage));
+    ::close(fd);
+    const auto is_lost = StatusIs(absl::StatusCode::kDataLoss, ::testing::_);
+    size_t num_lost = 0;
+    for (size_t i = 0; i < kKeys; i += 10) {
+      const auto value = transaction.Get(absl::StrCat("key", i));
+      if (value.ok()) {
+        ASSERT_EQ(value->value_or("none"), absl::StrCat("value", i));
+      } else {
+        ASSERT_THAT(value, is_lost);
+        ++num_lost;
+      }
+    }
+    auto cursor = LmdbCursor::At(transaction, "key");
+    absl::Status walked = cursor.status();
+    while (walked.ok() && cursor->valid()) walked = cursor->Next();
+    EXPECT_TRUE(walked.ok() || absl::IsDataLoss(walked)) << walked;
+    num_found += num_lost != 0 || !walked.ok() ? 1 : 0;
+  }
+  EXPECT_GT(num_found, 20U);
+}
+
 // A check that is under way ends with a report: of what is cut off it says so, what is left is
 // sound.
 TEST(LostFileTest, ACheckThatIsUnderWayReportsIt) {

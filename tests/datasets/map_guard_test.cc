@@ -118,7 +118,7 @@ TEST(MapGuardTest, MapsAreBounded) {
     auto guard = MapGuard::Create(&byte, 0, MapGuard::Use::kRead);
     if (!guard.ok()) {
       EXPECT_THAT(guard, StatusIs(absl::StatusCode::kResourceExhausted,
-                                  ::testing::HasSubstr("at most 256")));
+                                  ::testing::HasSubstr("at most 1024")));
       break;
     }
     guards.push_back(*std::move(guard));

@@ -57,7 +57,7 @@ def _ends_of(calls: dict[str, Callable[[], object]], lose: Callable[[], None]) -
         with contextlib.suppress(threading.BrokenBarrierError):
             call()
             under_way.wait()
-        for _ in range(100000):
+        for _ in range(300):
             try:
                 call()
             except PackhouseError as error:
@@ -98,7 +98,11 @@ def _fates(server: ServerProcess, folder: pathlib.Path, loss: _Loss) -> dict[str
             if not checked.is_sound:
                 raise PackhouseError(_LOST, checked.disagreements[0])
 
-        calls: dict[str, Callable[[], object]] = {"load": lambda: next(loader)}
+        def load() -> None:
+            if next(loader, None) is None:
+                loader.set_epoch(loader.epoch + 1)
+
+        calls: dict[str, Callable[[], object]] = {"load": load}
         if loss.name != "ledger emptied":
             calls["append"] = lambda: client.append("open", [_graphs(0)], retry_timeout=2.0)
             calls["verify"] = verify
@@ -117,10 +121,9 @@ def data_directory(abuse: Abuse) -> Iterator[Row]:
                     yield law(
                         f"{name}, data directory {loss.name}", code, _LOST.name, code == _LOST.name
                     )
-                alive = server.process.poll() is None and server.get("/healthz")[0] == 200
+                ended = server.process.poll()
                 yield law(
-                    f"the server, data directory {loss.name}",
-                    "goes on" if alive else f"ended with {server.process.poll()}",
-                    "goes on",
-                    alive,
+                    f"exit status, data directory {loss.name}", str(ended), "none", ended is None
                 )
+                ready = server.get("/readyz")[0]
+                yield law(f"/readyz, data directory {loss.name}", str(ready), "503", ready == 503)
