@@ -34,8 +34,9 @@ struct PageHeader {
   uint16_t upper;
 };
 static_assert(sizeof(PageHeader) == 16);
+// All flags of a page that is stored. Others are of duplicate keys, which we do not have, or of
+// pages in memory: a page with such a one LMDB would write to where it is mapped.
 enum PageFlag : uint16_t { kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, kMeta = 0x08 };
-constexpr uint16_t kKindFlags = 0x6f;  // With those of duplicate keys, which we do not have.
 
 struct Tree {
   uint32_t pad;  // The page size, in the first tree.
@@ -120,7 +121,7 @@ class PageCheck {
     PageHeader header;
     std::memcpy(&header, bytes, sizeof(header));
     std::memcpy(&meta, bytes + sizeof(header), sizeof(meta));
-    if (header.number != number || (header.flags & kKindFlags) != kMeta || meta.magic != kMagic) {
+    if (header.number != number || header.flags != kMeta || meta.magic != kMagic) {
       return Damaged("page ", number, " is not a meta page of LMDB");
     }
     if (meta.version != kDataVersion) {
@@ -215,7 +216,7 @@ class PageCheck {
     PageHeader header;
     std::memcpy(&header, page.data(), sizeof(header));
     const bool is_leaf = depth == depth_;
-    if (header.number != number || (header.flags & kKindFlags) != (is_leaf ? kLeaf : kBranch) ||
+    if (header.number != number || header.flags != (is_leaf ? kLeaf : kBranch) ||
         header.lower < sizeof(header) || header.lower % 2 != 0 || header.lower > header.upper ||
         header.upper > page_bytes_) {
       return Damaged("page ", number, " has a bad header");
@@ -288,7 +289,7 @@ class PageCheck {
     PageHeader header;
     std::memcpy(&header, header_bytes, sizeof(header));
     const uint64_t said = header.lower | static_cast<uint64_t>(header.upper) << 16;
-    if (header.number != number || (header.flags & kKindFlags) != kOverflow || said != pages) {
+    if (header.number != number || header.flags != kOverflow || said != pages) {
       return Damaged("page ", number, " has a bad header");
     }
     if (number * page_bytes_ + sizeof(PageHeader) + bytes > file_bytes_) {

@@ -474,6 +474,34 @@ TEST_F(LmdbDatasetStoreTest, ErasingGoesOnWhereItEnded) {
   EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
 }
 
+// A page that says it has been changed in memory would be written to where it is mapped.
+TEST_F(LmdbDatasetStoreTest, FlagsOfPagesInMemoryAreFound) {
+  BuildWorld(folder_.path(), schema_, world_);
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  size_t num_refused = 0;
+  for (const size_t page : TreePages(good)) {
+    for (int bit = 4; bit < 16; ++bit) {
+      SCOPED_TRACE(testing::Message() << "page " << page << ", flag " << bit);
+      std::string bad = good;
+      char& flags = bad[page * kPage + 10 + bit / 8];
+      flags = static_cast<char>(flags ^ (1 << (bit % 8)));
+      TemporaryFolder folder(TemporaryFolder::InMemory());
+      WriteFile(DataFile(folder.path()), bad);
+      const auto store = OpenStore(folder.path());
+      if (!store.ok()) {
+        EXPECT_THAT(store, StatusIs(absl::StatusCode::kDataLoss, _));
+        ++num_refused;
+        continue;
+      }
+      // Nothing leads to this page.
+      EXPECT_THAT((*store)->Create("new", schema_, {}), IsOk());
+      EXPECT_EQ(ExpectRightOrLost(**store, world_), 0U);
+    }
+  }
+  // Of the root, the leaves and the newer meta page at least.
+  EXPECT_GE(num_refused, 4 * 12U);
+}
+
 // Flips bits anywhere in the file; every second time in the pages of LMDB's trees, which are few.
 // Never a wrong byte, never a crash, and what is whole is served.
 TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
