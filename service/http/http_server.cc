@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -128,12 +129,15 @@ class HttpServer::Loop {
     Response response;
     int status = 0;
   };
+  // Connections of each address that has any.
+  using Hosts = std::map<std::string, size_t>;
   struct Connection {
-    int fd;
-    std::string host;
+    int fd = -1;
+    Hosts::iterator host;
     absl::Time since;  // It was accepted or answered.
     absl::Time expires;
   };
+  using Connections = std::vector<std::unique_ptr<Connection>>;
 
   static void OnConnection(void* self, MHD_Connection* connection, void** context,
                            MHD_ConnectionNotificationCode code) {
@@ -194,66 +198,75 @@ class HttpServer::Loop {
     const absl::Time now = absl::Now();
     auto added = std::make_unique<Connection>();
     added->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    added->host = HostOf(
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+    const sockaddr* const client =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    added->host = hosts_.try_emplace(HostOf(client), 0).first;
+    ++added->host->second;
     added->since = now;
     added->expires = now + bounds_.first_answer;
-    MakeRoomFor(added->host);
+    MakeRoomFor(*added);
     connections_.push_back(std::move(added));
     return connections_.back().get();
   }
 
-  void MakeRoomFor(const std::string& host) {
-    std::map<absl::string_view, size_t> counts;
-    for (const auto& each : connections_) ++counts[each->host];
-    const size_t own = ++counts[host];
-    if (own > bounds_.max_connections_per_address) {
-      CloseOldest([&](const Connection& each) { return each.host == host; });
+  void MakeRoomFor(const Connection& newcomer) {
+    if (newcomer.host->second > bounds_.max_connections_per_address) {
+      CloseOldest([&](const Connection& each) { return each.host == newcomer.host; });
     } else if (connections_.size() >= bounds_.max_connections) {
       size_t most = 0;
-      for (const auto& [_, count] : counts) most = std::max(most, count);
-      CloseOldest([&](const Connection& each) { return counts[each.host] == most; });
+      for (const auto& [_, count] : hosts_) most = std::max(most, count);
+      CloseOldest([&](const Connection& each) { return each.host->second == most; });
     }
   }
 
   void CloseOldest(absl::FunctionRef<bool(const Connection&)> among) {
-    Connection* oldest = nullptr;
-    for (const auto& each : connections_) {
-      if (!among(*each)) continue;
-      if (oldest == nullptr || each->since < oldest->since) oldest = each.get();
+    const auto none = connections_.end();
+    auto oldest = none;
+    for (auto each = connections_.begin(); each != none; ++each) {
+      if (!among(**each)) continue;
+      if (oldest == none || (*each)->since < (*oldest)->since) oldest = each;
     }
-    if (oldest != nullptr) Close(oldest);
+    if (oldest != none) Close(oldest);
   }
 
   // The library sees the end of it, and lets go of it soon; from now on it does not count.
-  void Close(Connection* connection) {
-    ::shutdown(connection->fd, SHUT_RDWR);
-    const auto found = std::find_if(connections_.begin(), connections_.end(),
-                                    [&](const auto& each) { return each.get() == connection; });
-    closing_.push_back(std::move(*found));
-    *found = std::move(connections_.back());
+  void Close(Connections::iterator connection) {
+    ::shutdown((*connection)->fd, SHUT_RDWR);
+    closing_.push_back(Take(connection));
+  }
+
+  std::unique_ptr<Connection> Take(Connections::iterator connection) {
+    std::unique_ptr<Connection> taken = std::move(*connection);
+    if (--taken->host->second == 0) hosts_.erase(taken->host);
+    // The last one takes its place.
+    if (connection != connections_.end() - 1) *connection = std::move(connections_.back());
     connections_.pop_back();
+    return taken;
   }
 
   void Remove(const Connection* connection) {
-    for (auto* const list : {&connections_, &closing_}) {
-      std::erase_if(*list, [&](const auto& each) { return each.get() == connection; });
-    }
+    const auto is_it = [&](const auto& each) { return each.get() == connection; };
+    if (std::erase_if(closing_, is_it) != 0) return;
+    const auto found = std::find_if(connections_.begin(), connections_.end(), is_it);
+    if (found != connections_.end()) Take(found);
   }
 
   void CloseExpired() {
     const absl::Time now = absl::Now();
     for (size_t i = connections_.size(); i-- > 0;) {
-      if (connections_[i]->expires <= now) Close(connections_[i].get());
+      if (connections_[i]->expires <= now) {
+        Close(connections_.begin() + static_cast<std::ptrdiff_t>(i));
+      }
     }
   }
 
   // Until something is due; -1 for never.
   int PollMilliseconds() const {
+    const absl::Time now = absl::Now();
     std::optional<int64_t> least;
     for (const auto& each : connections_) {
       const int64_t left =
-          absl::ToInt64Milliseconds(absl::Ceil(each->expires - absl::Now(), absl::Milliseconds(1)));
+          absl::ToInt64Milliseconds(absl::Ceil(each->expires - now, absl::Milliseconds(1)));
       least = std::max<int64_t>(0, std::min(least.value_or(left), left));
     }
     MHD_UNSIGNED_LONG_LONG of_library = 0;
@@ -272,8 +285,9 @@ class HttpServer::Loop {
   int stop_ = -1;
   MHD_Daemon* daemon_ = nullptr;
   // Those that are served, and those that the library has yet to let go of. Few: searched through.
-  std::vector<std::unique_ptr<Connection>> connections_;
-  std::vector<std::unique_ptr<Connection>> closing_;
+  Connections connections_;
+  Connections closing_;
+  Hosts hosts_;  // Of connections_.
 };
 
 HttpServer::HttpServer(std::string address, std::unique_ptr<Loop> loop)

@@ -153,7 +153,7 @@ def refused(*arguments: str) -> tuple[int, str]:
 def test_a_bad_flag_is_one_line_that_says_what_is_missing(
     flag: str, value: str, missing: str
 ) -> None:
-    code, message = refused(f"{flag}={value}")
+    code, message = refused(flag, value)
     assert code == 2
     assert flag in message
     assert missing in message

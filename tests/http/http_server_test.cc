@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// "/count" is rendered as "count 1.", "count 2.", ...; "/ok" as "ok.".
+// "/count" is rendered as "count 1!", "count 2!", ...; "/ok" as "ok.".
 class HttpServerTest : public testing::Test {
  protected:
   std::unique_ptr<HttpServer> Start(const HttpBounds& bounds = {},
@@ -29,7 +29,7 @@ class HttpServerTest : public testing::Test {
     std::vector<Route> routes = {
         {"/ok", [] { return Page{.body = "ok."}; }},
         {"/busy", [] { return Page{.status = 503, .body = "busy."}; }},
-        {"/count", [this] { return Page{.body = absl::StrCat("count ", ++count_, ".")}; }}};
+        {"/count", [this] { return Page{.body = absl::StrCat("count ", ++count_, "!")}; }}};
     auto server = HttpServer::Start(address, std::move(routes), bounds);
     EXPECT_THAT(server, IsOk());
     return *std::move(server);
@@ -54,7 +54,7 @@ TEST_F(HttpServerTest, AnswersManyRequestsOnOneConnection) {
   }
   // A page is as new as its request.
   for (int i = 1; i <= 10; ++i) {
-    EXPECT_THAT(connection.Ask("/count", "."), EndsWith(absl::StrCat("count ", i, ".")));
+    EXPECT_THAT(connection.Ask("/count", "!"), EndsWith(absl::StrCat("count ", i, "!")));
   }
   // Two requests in one segment: two answers.
   EXPECT_TRUE(
@@ -182,7 +182,7 @@ TEST_F(HttpServerTest, TheOneLongestWithoutAnAnswerIsClosed) {
   std::vector<HttpConnection> hostile;
   for (int i = 0; i < 30; ++i) {
     hostile.emplace_back(server->address());
-    EXPECT_THAT(scraper.Ask("/count", "."), EndsWith(absl::StrCat("count ", i + 1, ".")));
+    EXPECT_THAT(scraper.Ask("/count", "!"), EndsWith(absl::StrCat("count ", i + 1, "!")));
   }
 }
 
