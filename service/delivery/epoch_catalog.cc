@@ -69,7 +69,7 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
-    const EpochRequest& request, const std::function<bool()>& given_up) {
+    const EpochRequest& request, const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, store_->Get(request.dataset));
   if (info.state != DatasetState::kSealed) {
     return absl::FailedPreconditionError(
@@ -90,8 +90,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
   const std::string epoch_key =
       absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
 
-  const Making making(memory_, given_up);
-  const auto gone = [&] { return given_up && given_up(); };
+  const Making making(memory_, given_up.while_making());
+  const auto gone = [&] { return given_up.WhileWaiting(); };
   const auto open_reader = [&]() -> absl::StatusOr<std::shared_ptr<const OpenedReader>> {
     auto opened = std::make_shared<OpenedReader>();
     opened->bytes = BytesOfReader(info);
@@ -111,6 +111,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     return EpochPlan::Make(std::move(reader), request, bounds_, making);
   };
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
     PH_ASSIGN_OR_RETURN(auto plan, plans_.Get(plan_key, gone, make_plan));
     return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making);
   };

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +14,7 @@
 #include "service/datasets/dataset_store.h"
 #include "service/delivery/epoch_plan.h"
 #include "service/delivery/epoch_request.h"
+#include "service/delivery/given_up.h"
 #include "service/delivery/shared_cache.h"
 
 namespace packhouse {
@@ -36,11 +36,11 @@ class EpochCatalog {
 
   // Errors as EpochPlan and PreparedEpoch; NOT_FOUND for a data set that is not there;
   // RESOURCE_EXHAUSTED naming --memory-budget, what does not fit, its bytes and the bound;
-  // CANCELLED if `given_up`, which may be empty, says that nobody waits: it is asked every
-  // millisecond or so, and while another makes what is asked for. May take seconds for the first
-  // epoch of a plan.
-  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
-      const EpochRequest& request, const std::function<bool()>& given_up = nullptr);
+  // CANCELLED if `given_up` says that nobody waits: it is asked before anything is made, every
+  // millisecond or so, and while another makes what is asked for. So what is ready is given in any
+  // case, and quickly; else it may take seconds for the first epoch of a plan.
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(const EpochRequest& request,
+                                                               const GivenUp& given_up = {});
 
   // To be called when a data set was deleted: its space comes back when the last load has ended,
   // and what is being made of it meanwhile is not kept.

@@ -143,8 +143,8 @@ void Loader::AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest
   }
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
-    const EpochRequest& request, const std::function<bool()>& given_up) {
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(const EpochRequest& request,
+                                                                     const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const PreparedEpoch> prepared,
                       catalog_->Prepare(request, given_up));
   const PreparedEpoch* const epoch = prepared.get();
@@ -155,7 +155,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
 }
 
 absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
-                                                     const std::function<bool()>& given_up) {
+                                                     const GivenUp& given_up) {
   AdoptPlannedRanks(std::nullopt, request);
   PH_ASSIGN_OR_RETURN(auto epoch, Prepare(request, given_up));
   EpochProgress progress = {request.key, 0, 0, epoch->identity().num_batches()};
@@ -165,9 +165,11 @@ absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
   return Description{std::move(epoch), std::move(progress)};
 }
 
-absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
-    EpochRequest request, JoinRequest join, size_t max_in_flight, std::function<void()> wake,
-    const std::function<bool()>& given_up) {
+absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest request,
+                                                               JoinRequest join,
+                                                               size_t max_in_flight,
+                                                               std::function<void()> wake,
+                                                               const GivenUp& given_up) {
   AdoptPlannedRanks(join.cursor, request);
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
   std::shared_ptr<Job> job = FindOrCreate(request.key.job);
@@ -182,7 +184,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, JoinRequest join,
                                                           size_t max_in_flight,
                                                           std::function<void()> wake,
-                                                          const std::function<bool()>& given_up) {
+                                                          const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(auto session, StartLoad(std::move(request), std::move(join), max_in_flight,
                                               std::move(wake), given_up));
   session->job_->AwaitStarted(*session->seat_);
@@ -190,9 +192,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
   return session;
 }
 
-absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(
-    const EpochRequest& request, EvaluationRequest evaluation,
-    const std::function<bool()>& given_up) {
+absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest& request,
+                                                             EvaluationRequest evaluation,
+                                                             const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
   return Evaluation::Open(std::move(prepared), std::move(evaluation));
 }

@@ -35,6 +35,7 @@
 #include "service/delivery/epoch_quota.h"
 #include "service/delivery/epoch_request.h"
 #include "service/delivery/evaluation.h"
+#include "service/delivery/given_up.h"
 #include "service/delivery/job.h"
 #include "service/delivery/job_ledger.h"
 #include "service/delivery/joining.h"
@@ -138,8 +139,7 @@ class Loader {
     EpochProgress progress;
   };
   // `given_up` as for EpochCatalog::Prepare.
-  absl::StatusOr<Description> Describe(EpochRequest request,
-                                       const std::function<bool()>& given_up = nullptr);
+  absl::StatusOr<Description> Describe(EpochRequest request, const GivenUp& given_up = {});
 
   // Joins an epoch, as PlanJoin() says. The join is committed later, with others: the session's
   // HasJoined() tells, and its errors, which are those of Job::StartJoin(), come there. `wake`
@@ -148,19 +148,21 @@ class Loader {
   // `max_in_flight` batches, at least 1, are leased to it.
   //
   // Errors as EpochCatalog::Prepare, which asks `given_up`.
-  absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(
-      EpochRequest request, JoinRequest join, size_t max_in_flight, std::function<void()> wake,
-      const std::function<bool()>& given_up = nullptr);
+  absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(EpochRequest request, JoinRequest join,
+                                                         size_t max_in_flight,
+                                                         std::function<void()> wake,
+                                                         const GivenUp& given_up = {});
   // The same, and waits until it has joined, or says why it has not.
-  absl::StatusOr<std::unique_ptr<LoadSession>> Load(
-      EpochRequest request, JoinRequest join, size_t max_in_flight, std::function<void()> wake,
-      const std::function<bool()>& given_up = nullptr);
+  absl::StatusOr<std::unique_ptr<LoadSession>> Load(EpochRequest request, JoinRequest join,
+                                                    size_t max_in_flight,
+                                                    std::function<void()> wake,
+                                                    const GivenUp& given_up = {});
 
   // One pass over an epoch of which nothing is kept; the request's job may be empty. Errors as
   // EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open.
-  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(
-      const EpochRequest& request, EvaluationRequest evaluation,
-      const std::function<bool()>& given_up = nullptr);
+  absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
+                                                       EvaluationRequest evaluation,
+                                                       const GivenUp& given_up = {});
 
   // As Job; NOT_FOUND if there is no such epoch. Acknowledgements of a job that come at the same
   // time share a commit of the log, and so do those of several jobs if the log lets them.
@@ -220,8 +222,8 @@ class Loader {
 
   // Whoever holds the epoch last lets go of it in the background: the last reader of a data set
   // that was deleted erases it from the disk.
-  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
-      const EpochRequest& request, const std::function<bool()>& given_up);
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(const EpochRequest& request,
+                                                               const GivenUp& given_up);
   // Ranks that rounds are planned for stay as they were when the epoch was first opened.
   void AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest& request);
   void InBackground(std::function<void()> work);

@@ -45,8 +45,9 @@ class SharedCache {
   absl::StatusOr<Pointer> Get(const std::string& key, absl::FunctionRef<bool()> given_up,
                               absl::FunctionRef<absl::StatusOr<Pointer>()> make) {
     Visit visit(core_, key);
-    for (;;) {
-      switch (visit.FindOrBegin()) {
+    // Asked once before it waits: who knows that it would have to need not.
+    for (absl::Duration wait;; wait = kAskEvery) {
+      switch (visit.FindOrBegin(wait)) {
         case Finding::kValue:
           return visit.Handle();
         case Finding::kError:
@@ -127,12 +128,13 @@ class SharedCache {
       EraseIfIdle(slot);
     }
 
-    // Waits for a moment if the value is being made. With kValue a handle is counted.
-    Finding FindOrBegin(Slot& slot, uint64_t& num_attempts, absl::Status& error) {
+    // Waits for `wait` at most if the value is being made. With kValue a handle is counted.
+    Finding FindOrBegin(Slot& slot, absl::Duration wait, uint64_t& num_attempts,
+                        absl::Status& error) {
       absl::MutexLock lock(&mutex_);
       if (slot.value == nullptr && slot.is_being_made) {
         const auto has_ended = [&slot] { return !slot.is_being_made; };
-        mutex_.AwaitWithTimeout(absl::Condition(&has_ended), kAskEvery);
+        mutex_.AwaitWithTimeout(absl::Condition(&has_ended), wait);
       }
       if (slot.value != nullptr) {
         CountHandle(slot);
@@ -243,8 +245,8 @@ class SharedCache {
     Visit(const Visit&) = delete;
     Visit& operator=(const Visit&) = delete;
 
-    Finding FindOrBegin() {
-      const Finding finding = core_->FindOrBegin(*slot_, num_attempts_, error_);
+    Finding FindOrBegin(absl::Duration wait) {
+      const Finding finding = core_->FindOrBegin(*slot_, wait, num_attempts_, error_);
       is_making_ = finding == Finding::kToMake;
       return finding;
     }

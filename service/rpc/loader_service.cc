@@ -1,5 +1,6 @@
 #include "service/rpc/loader_service.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,8 @@
 namespace packhouse::rpc {
 namespace {
 
+using Source = ResponseSource<LoadReply>;
+
 // Components are named by the data set's schema. What the request's lists take is in `memory`.
 absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets,
                                        MemoryBudget* working, MemoryHold& memory) {
@@ -30,7 +33,7 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request
                                                   EpochRequest epoch, ClientId client,
                                                   absl::Time now, Loader& loader,
                                                   std::function<void()> wake,
-                                                  const std::function<bool()>& given_up) {
+                                                  const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch));
   PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
   join.client = std::move(client);
@@ -57,7 +60,7 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
                                     const DatasetStore& datasets, Loader& loader,
-                                    MemoryBudget* working, const std::function<bool()>& given_up) {
+                                    MemoryBudget* working, const GivenUp& given_up) {
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets, working, memory));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
@@ -65,6 +68,11 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
   return response;
+}
+
+// For what is given if it is ready, and otherwise CANCELLED.
+GivenUp OnlyIfReady() {
+  return [] { return true; };
 }
 
 // It is the name of a job.
@@ -106,32 +114,40 @@ LoaderService::~LoaderService() {
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackServerContext* call,
                                                                 const grpc::ByteBuffer* request) {
+  const auto open = [this, client = context_.identity->Of(call->peer())](
+                        const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink,
+                        const GivenUp& given_up) -> absl::StatusOr<std::unique_ptr<Source>> {
+    if (loader_ == nullptr) return NoDataFolder();
+    PH_RETURN_IF_ERROR(early_end_.status());
+    MemoryHold memory;
+    PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                        RequestOf(parsed.epoch(), *datasets_, context_.working, memory));
+    if (parsed.has_evaluation()) {
+      PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
+      PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), given_up));
+      auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
+      return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
+                                                &early_end_);
+    }
+    PH_ASSIGN_OR_RETURN(auto session, Join(parsed, std::move(epoch), client, context_.clock->Now(),
+                                           *loader_, sink.Waker(), given_up));
+    auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
+    return std::make_unique<LoadSource>(
+        context_.clock, std::move(session), std::move(observer),
+        [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker());
+  };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad, request,
-      [this, client = context_.identity->Of(call->peer())](const v1::LoadRequest& parsed,
-                                                           ProgressSink<LoadReply>& sink)
-          -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
-        if (loader_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(early_end_.status());
-        const auto given_up = [&sink] { return sink.given_up(); };
-        MemoryHold memory;
-        PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                            RequestOf(parsed.epoch(), *datasets_, context_.working, memory));
-        if (parsed.has_evaluation()) {
-          PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
-          PH_ASSIGN_OR_RETURN(auto evaluation,
-                              loader_->Evaluate(epoch, std::move(steps), given_up));
-          auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
-          return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
-                                                    &early_end_);
-        }
-        PH_ASSIGN_OR_RETURN(auto session,
-                            Join(parsed, std::move(epoch), client, context_.clock->Now(), *loader_,
-                                 sink.Waker(), given_up));
-        auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
-        return std::make_unique<LoadSource>(
-            context_.clock, std::move(session), std::move(observer),
-            [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker());
+      [open](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink) {
+        return open(parsed, sink,
+                    GivenUp([&sink] { return sink.given_up(); },
+                            [&sink] { return sink.given_up_while_waiting(); }));
+      },
+      [open](const v1::LoadRequest& parsed,
+             ProgressSink<LoadReply>& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
+        auto source = open(parsed, sink, OnlyIfReady());
+        if (absl::IsCancelled(source.status())) return nullptr;
+        return source;
       });
 }
 
@@ -154,7 +170,14 @@ grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* c
       [this](const v1::GetEpochRequest& parsed, PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         if (loader_ == nullptr) return NoDataFolder();
         return Described(parsed, *datasets_, *loader_, context_.working,
-                         [&turn] { return turn.GivenUp(); });
+                         GivenUp([&turn] { return turn.GivenUp(); },
+                                 [&turn] { return turn.GivenUpWhileWaiting(); }));
+      },
+      [this](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
+        if (loader_ == nullptr) return NoDataFolder();
+        auto epoch = Described(parsed, *datasets_, *loader_, context_.working, OnlyIfReady());
+        if (absl::IsCancelled(epoch.status())) return std::nullopt;
+        return epoch;
       });
 }
 

@@ -59,11 +59,13 @@ def plan_request(distinct: int, steps: int) -> planning_pb2.PlanRequest:
 
 
 def pack_requests(
-    look_ahead: int, nodes: int, chunks: int | None
+    look_ahead: int, nodes: int, chunks: int | None, edges: int = 0
 ) -> Iterator[packing_pb2.PackRequest]:
-    """A stream of sizes; endless without `chunks`."""
+    """A stream of sizes; endless without `chunks`. Harder to pack with a limit on edges."""
     opening = packing_pb2.PackRequest()
     opening.open.limits.capacities.add(component="nodes", rows=nodes)
+    if edges:
+        opening.open.limits.capacities.add(component="edges", rows=edges)
     opening.open.limits.capacities.add(component="graphs", rows=_BATCH_GRAPHS)
     opening.open.look_ahead = look_ahead
     yield opening
@@ -80,9 +82,10 @@ def pack_requests(
 
 def _pack(address: str, number: int, going: threading.Semaphore) -> None:
     with own_channel(address, number) as channel:
-        nodes = (256 * _BATCH_GRAPHS, 2048, 65536)[number % 3]
+        # Batches as large as can be, or as hard to fill.
+        nodes, edges = ((256 * _BATCH_GRAPHS, 0), (1024, 1024), (65536, 65536))[number % 3]
         stub = packing_pb2_grpc.PackingServiceStub(channel)
-        for count, _ in enumerate(stub.Pack(pack_requests(_LOOK_AHEAD, nodes, None))):
+        for count, _ in enumerate(stub.Pack(pack_requests(_LOOK_AHEAD, nodes, None, edges))):
             if count == 1:
                 going.release()
 

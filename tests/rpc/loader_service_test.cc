@@ -656,6 +656,50 @@ TEST_P(LoaderServiceTest, SaysWhatIsWrong) {
   refused(request, absl::StatusCode::kFailedPrecondition, "seed 8");
 }
 
+// Another call has the only turn to plan, and keeps it: no time passes, so its slice is never over.
+TEST_P(LoaderServiceTest, WhatIsReadyNeverWaitsForWhoPlans) {
+  ServerOptions options;
+  options.plan_threads = 1;
+  Start(60, options);
+  ASSERT_THAT(GetEpoch(Spec()), IsOk());
+  Random random(1);
+  SizeHistogram histogram(2);
+  for (int i = 0; i < 2000; ++i) {
+    const auto nodes = static_cast<uint32_t>(random.Between(1, 2000));
+    ASSERT_THAT(histogram.Add({nodes, static_cast<uint32_t>(random.Between(1, 4000))}, 7), IsOk());
+  }
+  v1::TuneRequest endless;
+  HistogramToWire(histogram, SizeSchema::NodesAndEdges(), *endless.mutable_histogram());
+  endless.set_budget_steps(100'000'000'000);
+  for (const char* const component : {"nodes", "edges"}) {
+    v1::DeviceProfile::Component& profile = *endless.mutable_profile()->add_components();
+    profile.set_component(component);
+    profile.set_min_rows(4000);
+    profile.set_max_rows(65536);
+  }
+  grpc::ClientContext tune_context;
+  const auto tune = v1::PlanningService::NewStub(channel_)->Tune(&tune_context, endless);
+  v1::TuneResponse progress;
+  ASSERT_TRUE(tune->Read(&progress));
+
+  EXPECT_THAT(GetEpoch(Spec()), IsOk());
+  LoadCall load(*stub_, Dynamic("worker"));
+  EXPECT_THAT(load.Open(), IsOk());
+  load.ReadBatch();
+  grpc::ClientContext context;
+  v1::DeleteHistogramRequest request;
+  request.set_histogram("none");
+  v1::DeleteHistogramResponse response;
+  EXPECT_EQ(v1::HistogramService::NewStub(channel_)
+                ->DeleteHistogram(&context, request, &response)
+                .error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  tune_context.TryCancel();
+  while (tune->Read(&progress)) {
+  }
+  EXPECT_THAT(ToAbsl(tune->Finish()), StatusIs(absl::StatusCode::kCancelled, _));
+}
+
 TEST_P(LoaderServiceTest, WithoutAFolderForDataThereAreNoEpochs) {
   Serve();
   EXPECT_THAT(StatusOfLoad(Rank(0, 1)),
