@@ -163,6 +163,7 @@ struct Job::JoinOperation final : Operation {
       std::unique_ptr<OpenEpoch>& epoch = job.epochs_[identity.key.epoch];
       if (epoch == nullptr) epoch = std::make_unique<OpenEpoch>();
       job.RetireTable(*epoch, wakes);
+      job.resting_.erase(identity.key.epoch);
       epoch->generation = start.join.generation;
       epoch->table =
           std::make_unique<LeaseTable>(*std::move(plan.starts), job.environment_.lease_duration);
@@ -295,15 +296,13 @@ struct Job::ForgetOperation final : Operation {
     for (const EpochKey& key : pending.ledger.Epochs()) {
       const EpochState& state = *pending.ledger.Find(key);
       const auto open = job.epochs_.find(key.epoch);
-      const bool is_open = open != job.epochs_.end();
-      if (pending.joined.contains(key) || (is_open && !open->second->sessions.empty())) continue;
+      const bool is_loaded = open != job.epochs_.end() && !open->second->sessions.empty();
+      if (pending.joined.contains(key) || is_loaded) continue;
       if (state.used_seconds == 0) {
         PH_RETURN_IF_ERROR(pending.Add(EpochUsed{key, seconds}));
         continue;
       }
-      const uint64_t used =
-          std::max(state.used_seconds, is_open ? open->second->used_seconds : uint64_t{0});
-      if (seconds < used + kept) continue;
+      if (seconds < job.UsedSeconds(state) + kept) continue;
       PH_RETURN_IF_ERROR(Forget(pending, EpochExpired{key, state.generation, seconds}));
     }
     // At any time no more of them than there were epochs so long ago: what has been forgotten
@@ -427,8 +426,14 @@ absl::StatusOr<Job::OpenEpoch*> Job::Open(const EpochKey& key) {
                                                        state->sharing));
   auto epoch = std::make_unique<OpenEpoch>();
   epoch->generation = state->generation;
-  epoch->table =
-      std::make_unique<LeaseTable>(std::move(dealing), environment_.lease_duration, state->done);
+  BatchSet sent;
+  if (const auto resting = resting_.find(key.epoch); resting != resting_.end()) {
+    if (resting->second.generation == state->generation) sent = std::move(resting->second.sent);
+    epoch->used_seconds = resting->second.used_seconds;
+    resting_.erase(resting);
+  }
+  epoch->table = std::make_unique<LeaseTable>(std::move(dealing), environment_.lease_duration,
+                                              state->done, sent);
   return epochs_.emplace(key.epoch, std::move(epoch)).first->second.get();
 }
 
@@ -451,7 +456,45 @@ void Job::RetireTable(OpenEpoch& epoch, Wakes& wakes) {
   epoch.table = nullptr;
 }
 
+void Job::RestIfIdle(uint64_t epoch) {
+  const auto found = epochs_.find(epoch);
+  // What is being committed may have been planned against its table.
+  if (found == epochs_.end() || committing_) return;
+  OpenEpoch& open = *found->second;
+  if (!open.sessions.empty() || open.table->num_leased() != 0) return;
+  closed_ = closed_ + open.earlier + open.table->counters();
+  resting_[epoch] = {open.generation, open.table->Sent(), open.used_seconds};
+  // It may be large.
+  environment_.executor([table = std::shared_ptr<LeaseTable>(std::move(open.table))] {});
+  epochs_.erase(found);
+}
+
+uint64_t Job::UsedSeconds(const EpochState& state) const {
+  uint64_t used = state.used_seconds;
+  const uint64_t epoch = state.identity.key.epoch;
+  if (const auto open = epochs_.find(epoch); open != epochs_.end()) {
+    used = std::max(used, open->second->used_seconds);
+  }
+  if (const auto resting = resting_.find(epoch); resting != resting_.end()) {
+    used = std::max(used, resting->second.used_seconds);
+  }
+  return used;
+}
+
+void Job::Rest() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<uint64_t> open;
+  for (const auto& [number, epoch] : epochs_) open.push_back(number);
+  for (const uint64_t number : open) RestIfIdle(number);
+}
+
+size_t Job::num_open() const {
+  absl::MutexLock lock(&mutex_);
+  return epochs_.size();
+}
+
 void Job::Close(const EpochKey& key, Wakes& wakes) {
+  resting_.erase(key.epoch);
   const auto found = epochs_.find(key.epoch);
   if (found == epochs_.end()) return;
   RetireTable(*found->second, wakes);
@@ -559,6 +602,7 @@ void Job::Leave(Session& session) {
         table.SessionGone(session.id);
       }
       TellWoken(*found->second, wakes);
+      RestIfIdle(session.key.epoch);
     }
   }
   RunAll(wakes);
@@ -658,10 +702,9 @@ std::vector<EpochSummary> Job::Epochs() const {
                         state.identity.num_batches()};
     summary.dataset = state.identity.dataset;
     summary.client = state.client;
-    summary.used_seconds = state.used_seconds;
+    summary.used_seconds = UsedSeconds(state);
     if (const auto open = epochs_.find(key.epoch); open != epochs_.end()) {
       summary.num_sessions = open->second->sessions.size();
-      summary.used_seconds = std::max(summary.used_seconds, open->second->used_seconds);
     }
     summaries.push_back(std::move(summary));
   }

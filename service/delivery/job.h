@@ -159,6 +159,12 @@ class Job : public std::enable_shared_from_this<Job> {
   // epoch of which that is not known counts as used now. Blocks.
   absl::StatusOr<size_t> ForgetUnused(absl::Time now);
 
+  // Lets go of what is in memory of epochs that nobody loads: most go when the last session leaves,
+  // but acknowledgements may come later.
+  void Rest();
+  // Of the epochs that are in memory.
+  size_t num_open() const;
+
   // Gives back leases that have expired. When the next one does.
   void Expire(absl::Time now);
   absl::Time NextExpiry() const;
@@ -186,7 +192,7 @@ class Job : public std::enable_shared_from_this<Job> {
 
   using Wakes = std::vector<std::function<void()>>;
 
-  // What is in memory of an epoch: until it is forgotten, or the server stops.
+  // What is in memory of an epoch that somebody loads: some bytes a batch.
   struct OpenEpoch {
     // Of the current generation, whose number it is.
     uint64_t generation = 0;
@@ -196,6 +202,13 @@ class Job : public std::enable_shared_from_this<Job> {
     std::map<SessionId, std::shared_ptr<Session>> sessions;
     // Dynamic: the sessions of workers that ended while others worked; some may have gone.
     std::map<std::string, SessionId> ended;
+    uint64_t used_seconds = 0;
+  };
+
+  // What is left of that when nobody loads it.
+  struct RestingEpoch {
+    uint64_t generation = 0;
+    BatchSet sent;  // And not done.
     uint64_t used_seconds = 0;
   };
 
@@ -210,6 +223,9 @@ class Job : public std::enable_shared_from_this<Job> {
   EpochKey KeyOf(uint64_t epoch) const { return {name_, epoch}; }
   // The leases of an epoch of the ledger. O(batches) for the first time.
   absl::StatusOr<OpenEpoch*> Open(const EpochKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets go of what is in memory of an epoch, if nobody loads it, and nothing of it is leased.
+  void RestIfIdle(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t UsedSeconds(const EpochState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RetireTable(OpenEpoch& epoch, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of an epoch that the ledger does not have any more.
   void Close(const EpochKey& key, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -227,6 +243,7 @@ class Job : public std::enable_shared_from_this<Job> {
   JobLedger ledger_ ABSL_GUARDED_BY(mutex_);
   // By number.
   std::map<uint64_t, std::unique_ptr<OpenEpoch>> epochs_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, RestingEpoch> resting_ ABSL_GUARDED_BY(mutex_);
   LeaseCounters closed_ ABSL_GUARDED_BY(mutex_);  // Of epochs that are not open any more.
   uint64_t num_generations_ ABSL_GUARDED_BY(mutex_) = 0;
 

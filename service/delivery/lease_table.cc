@@ -6,7 +6,8 @@
 
 namespace packhouse {
 
-LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done)
+LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done,
+                       const BatchSet& sent)
     : shared_dealing_(std::make_shared<const Dealing>(std::move(dealing))),
       lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
       lanes_(dealing_.num_lanes()) {
@@ -16,6 +17,25 @@ LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const Bat
       if (const auto place = dealing_.PlaceOf(batch)) MarkDone(batch, *place);
     }
   }
+  for (const BatchRun& run : sent.Runs()) {
+    for (uint64_t batch = run.begin; batch < run.end; ++batch) {
+      if (done_.Contains(batch)) continue;
+      if (const auto place = dealing_.PlaceOf(batch)) {
+        lanes_[place->lane].given_back.insert(place->position);
+      }
+    }
+  }
+}
+
+BatchSet LeaseTable::Sent() const {
+  BatchSet sent;
+  for (const auto& [batch, delivery] : deliveries_) sent.Insert(batch);
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    for (const uint64_t position : lanes_[lane].given_back) {
+      sent.Insert(dealing_.BatchAt({lane, position}));
+    }
+  }
+  return sent;
 }
 
 void LeaseTable::ShareLane(uint32_t lane, uint32_t num_readers) {

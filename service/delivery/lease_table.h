@@ -85,9 +85,11 @@ struct Lease {
 // the set of what is done.
 class LeaseTable {
  public:
-  // `done` are batches that were done before the table was made: by an earlier run of the server.
-  // Those that `dealing` does not deal are ignored.
-  LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done = {});
+  // `done` are batches that were done before the table was made, `sent` those that were leased
+  // before: by an earlier table, of which Sent() tells. Those that `dealing` does not deal are
+  // ignored.
+  LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done = {},
+             const BatchSet& sent = {});
 
   const Dealing& dealing() const { return *shared_dealing_; }
   // May outlive the table.
@@ -149,6 +151,9 @@ class LeaseTable {
 
   // Sent to the session and not done.
   std::vector<uint64_t> InFlight(SessionId session) const;
+
+  // Leased at any time and not done: all that a new table need know of this one. O(result).
+  BatchSet Sent() const;
 
   bool finished() const { return num_done_ == dealing_.num_places(); }
   uint64_t num_done() const { return num_done_; }

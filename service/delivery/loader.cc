@@ -280,6 +280,7 @@ absl::StatusOr<size_t> Loader::ForgetUnused(absl::Time now) {
   for (const std::shared_ptr<Job>& job : Jobs()) {
     const std::shared_ptr<Job> pinned = Find(job->name());
     if (pinned == nullptr) continue;
+    pinned->Rest();
     PH_ASSIGN_OR_RETURN(const size_t of_job, pinned->ForgetUnused(now));
     forgotten += of_job;
   }

@@ -186,7 +186,7 @@ class Loader {
   absl::Status DeleteJob(const std::string& job);
 
   // Forgets the epochs that nobody has used for as long as the options say; returns how many. The
-  // first error ends it. Waits for the disk.
+  // first error ends it. Waits for the disk. Frees the memory of epochs that nobody loads (Job::Rest).
   absl::StatusOr<size_t> ForgetUnused(absl::Time now);
   absl::Duration epoch_retention() const { return options_.epoch_retention; }
 

@@ -9,7 +9,8 @@ absl::Duration RetentionTimer::PeriodOf(absl::Duration retention) {
 }
 
 void RetentionTimer::Start() {
-  if (retention_ != absl::InfiniteDuration()) SetTimer();
+  absl::MutexLock lock(&mutex_);
+  if (loader_ != nullptr) SetTimer();
 }
 
 void RetentionTimer::SetTimer() {

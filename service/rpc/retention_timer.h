@@ -1,4 +1,4 @@
-// Forgets epochs that nobody uses any more, now and then.
+// Forgets epochs that nobody uses any more, now and then, and frees what nobody loads.
 #ifndef PACKHOUSE_SERVICE_RPC_RETENTION_TIMER_H_
 #define PACKHOUSE_SERVICE_RPC_RETENTION_TIMER_H_
 
@@ -20,13 +20,13 @@ class RetentionTimer : public std::enable_shared_from_this<RetentionTimer> {
   RetentionTimer(Clock* clock, WorkerPool* pool, Loader* loader, absl::Duration retention)
       : clock_(clock), pool_(pool), retention_(retention), loader_(loader) {}
 
-  // To be called once. Nothing happens if epochs are kept for ever.
+  // To be called once. Nothing happens without a loader.
   void Start();
   // The loader is about to go. Waits until nobody is at it.
   void Stop();
 
-  // How often: often enough that an epoch outlives its time by an eighth at most, and never more
-  // often than every second.
+  // How often: often enough that an epoch outlives its time by an eighth at most, but every ten
+  // minutes at least and every second at most.
   static absl::Duration PeriodOf(absl::Duration retention);
 
  private:

@@ -221,6 +221,38 @@ TEST_F(JobTest, AWorkerThatComesAgainTakesOverWhatItHadWhenItEnded) {
   EXPECT_EQ(Next(b), 1U);
 }
 
+// What is in memory of it is freed, but for what was sent: that comes first again, and is known to
+// have been sent.
+TEST_F(JobTest, AnEpochThatNobodyLoadsRests) {
+  epoch_ = IdentityOf({1000});
+  PH_ASSERT_OK_AND_ASSIGN(const Seat a, Join(Worker("a")));
+  PH_ASSERT_OK_AND_ASSIGN(const Seat b, Join(Worker("b")));
+  for (const uint64_t batch : {0, 1, 2}) EXPECT_EQ(Next(a), batch);
+  EXPECT_EQ(Next(b), 3U);
+  ASSERT_THAT(Acknowledge(0, 1, {1}), IsOk());
+  job().Leave(*a.session);
+  EXPECT_EQ(job().num_open(), 1U);
+  EXPECT_EQ(Next(b), 0U);
+  job().Leave(*b.session);
+  EXPECT_EQ(job().num_open(), 0U);
+  // Acknowledgements come later than streams end.
+  ASSERT_THAT(Acknowledge(0, 1, {2}), IsOk());
+  EXPECT_EQ(job().num_open(), 1U);
+  job().Rest();
+  EXPECT_EQ(job().num_open(), 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const Seat c, Join(Worker("c")));
+  for (const uint64_t batch : {0, 3, 4}) {
+    PH_ASSERT_OK_AND_ASSIGN(const Lease lease, job().Next(*c.session, kStart));
+    EXPECT_EQ(lease.batch, batch);
+    EXPECT_EQ(lease.redelivered, batch < 4);
+  }
+  DeliverySnapshot snapshot;
+  job().AddTo(snapshot);
+  EXPECT_EQ(snapshot.totals.acknowledged, 2U);
+  EXPECT_EQ(snapshot.totals.leased, 8U);
+  EXPECT_EQ(snapshot.totals.redelivered, 3U);
+}
+
 TEST_F(JobTest, StepCursorsDoNotDependOnAcknowledgements) {
   epoch_ = IdentityOf({7});
   ASSERT_THAT(Join(Rank(0, 2)), IsOk());
