@@ -107,6 +107,16 @@ struct Job::JoinOperation final : Operation {
       return absl::InvalidArgumentError(absl::StrCat(
           "cursor: is of generation ", request.cursor->generation, ", which no server has given"));
     }
+    const EpochState* const before = pending.ledger.Find(identity.key);
+    uint64_t bytes = kJoinBytes;
+    if (before != nullptr) bytes += before->Bytes();
+    if (request.cursor) bytes += 2 * request.cursor->done.num_runs() * kBytesPerRun;
+    bytes += request.sharing.profile_of_rank.size() * sizeof(uint32_t);
+    // A new generation's table, and until then the dealing.
+    bytes += 4096 + identity.num_batches() * sizeof(uint32_t) +
+             (identity.profiles.size() + request.sharing.profile_of_rank.size()) * 256 +
+             2 * (before == nullptr ? 0 : before->done.num_runs()) * kBytesPerRun;
+    PH_RETURN_IF_ERROR(job.Reserve(bytes));
     PH_ASSIGN_OR_RETURN(plan, PlanJoin(pending.ledger, identity, request, [&](uint64_t above) {
                           return writer.DrawGeneration(above);
                         }));
@@ -125,12 +135,16 @@ struct Job::JoinOperation final : Operation {
     pending.joined.insert(identity.key);
     if (plan.starts) pending.started.insert(identity.key);
     const EpochState& state = *pending.ledger.Find(identity.key);
+    if (plan.starts) table_bytes = TableBytes(state);
     start.session = session->id;
     start.join = {state.generation, plan.starts.has_value(), CursorOf(state, state.base)};
     start.progress = {identity.key, state.generation, state.DoneWithoutPadding().size(),
                       identity.num_batches()};
     return absl::OkStatus();
   }
+
+  // Of an epoch's state, without what is counted.
+  static constexpr uint64_t kJoinBytes = 16 << 10;
 
   // Finished epochs beyond those that are kept make room.
   absl::Status TakeQuota(Job& job, const Pending& pending)
@@ -165,8 +179,10 @@ struct Job::JoinOperation final : Operation {
       job.RetireTable(*epoch, wakes);
       job.resting_.erase(identity.key.epoch);
       epoch->generation = start.join.generation;
-      epoch->table =
-          std::make_unique<LeaseTable>(*std::move(plan.starts), job.environment_.lease_duration);
+      job.SetTable(
+          *epoch,
+          std::make_unique<LeaseTable>(*std::move(plan.starts), job.environment_.lease_duration),
+          table_bytes);
       ++job.num_generations_;
     }
     // Rolled back, a job forgets its later epochs.
@@ -218,6 +234,7 @@ struct Job::JoinOperation final : Operation {
   bool has_quota = false;
   // Later epochs that are forgotten, and whose they are.
   std::vector<std::pair<EpochKey, ClientId>> rolled_back;
+  uint64_t table_bytes = 0;
   LoadStart start;
 };
 
@@ -238,17 +255,29 @@ struct Job::AcknowledgeOperation final : Operation {
     PH_ASSIGN_OR_RETURN(const OpenEpoch* const epoch, job.Open(key));
     PH_RETURN_IF_ERROR(epoch->table->CheckDealt(batches));
     const EpochState* state = pending.ledger.Find(key);
+    PH_RETURN_IF_ERROR(job.Reserve(state->Bytes() + batches.size() * 2 * kBytesPerRun));
     BatchesAcknowledged event = {key, generation, {}};
     for (const uint64_t batch : batches) {
       if (!state->done.Contains(batch)) event.batches.Insert(batch);
     }
     result.num_new = event.batches.size();
+    PH_RETURN_IF_ERROR(CheckRuns(*state, event.batches));
     const std::optional<EpochUsed> use = UseToWrite(*state, now);
     if (!event.batches.empty()) PH_RETURN_IF_ERROR(pending.Add(event));
     if (use) PH_RETURN_IF_ERROR(pending.Add(*use));
     state = pending.ledger.Find(key);
     result.cursor = CursorOf(*state, state->DoneWithoutPadding());
     return absl::OkStatus();
+  }
+
+  static absl::Status CheckRuns(const EpochState& state, const BatchSet& added) {
+    if (state.done.num_runs() + added.num_runs() <= kMaxRuns) return absl::OkStatus();
+    BatchSet all = state.done;
+    all.InsertAll(added);
+    if (all.num_runs() <= std::max(kMaxRuns, state.done.num_runs())) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "batches: what is done of the epoch would have ", all.num_runs(),
+        " runs with gaps between them, at most ", kMaxRuns, "; acknowledge those that came first"));
   }
 
   void Apply(Job& job, Wakes& wakes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(job.mutex_) {
@@ -407,6 +436,7 @@ void Job::CommitQueued() {
       one->done = true;
     }
     committing_ = false;
+    GiveBackUnused();
     needs_committer = NeedsCommitter();
   }
   RunAll(wakes);
@@ -417,11 +447,44 @@ void Job::CommitQueued() {
 
 // --- Epochs in memory.
 
+Job::Job(std::string name, JobLedger ledger, const Environment* environment)
+    : name_(std::move(name)), environment_(*environment), ledger_(std::move(ledger)) {
+  if (environment_.memory == nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  auto held = environment_.memory->Hold("the ledger of a job", ledger_.bytes());
+  // Without room it counts from now on.
+  if (!held.ok()) held = environment_.memory->Hold("the ledger of a job", 0);
+  if (held.ok()) memory_ = *std::move(held);
+}
+
+absl::Status Job::Reserve(uint64_t bytes) {
+  if (environment_.memory == nullptr) return absl::OkStatus();
+  return memory_.Grow("the ledger and the leases of a job", bytes);
+}
+
+void Job::GiveBackUnused() {
+  if (!committing_) memory_.ShrinkTo(ledger_.bytes() + open_bytes_);
+}
+
+uint64_t Job::TableBytes(const EpochState& state) {
+  constexpr uint64_t kBytesPerLane = 256;
+  return 4096 + state.identity.num_batches() * sizeof(uint32_t) +
+         (state.identity.profiles.size() + state.sharing.profile_of_rank.size()) * kBytesPerLane +
+         (state.base.num_runs() + state.done.num_runs()) * kBytesPerRun;
+}
+
+void Job::SetTable(OpenEpoch& epoch, std::unique_ptr<LeaseTable> table, uint64_t bytes) {
+  open_bytes_ += bytes - epoch.table_bytes;
+  epoch.table_bytes = bytes;
+  epoch.table = std::move(table);
+}
+
 absl::StatusOr<Job::OpenEpoch*> Job::Open(const EpochKey& key) {
   if (const auto found = epochs_.find(key.epoch); found != epochs_.end())
     return found->second.get();
   const EpochState* const state = ledger_.Find(key);
   if (state == nullptr) return NoSuchEpoch(ledger_, key);
+  PH_RETURN_IF_ERROR(Reserve(TableBytes(*state)));
   PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(state->identity.first_batches(), state->base,
                                                        state->sharing));
   auto epoch = std::make_unique<OpenEpoch>();
@@ -432,8 +495,10 @@ absl::StatusOr<Job::OpenEpoch*> Job::Open(const EpochKey& key) {
     epoch->used_seconds = resting->second.used_seconds;
     resting_.erase(resting);
   }
-  epoch->table = std::make_unique<LeaseTable>(std::move(dealing), environment_.lease_duration,
-                                              state->done, sent);
+  SetTable(*epoch,
+           std::make_unique<LeaseTable>(std::move(dealing), environment_.lease_duration,
+                                        state->done, sent),
+           TableBytes(*state));
   return epochs_.emplace(key.epoch, std::move(epoch)).first->second.get();
 }
 
@@ -453,7 +518,7 @@ void Job::RetireTable(OpenEpoch& epoch, Wakes& wakes) {
   }
   epoch.ended.clear();
   epoch.earlier = epoch.earlier + epoch.table->counters();
-  epoch.table = nullptr;
+  SetTable(epoch, nullptr, 0);
 }
 
 void Job::RestIfIdle(uint64_t epoch) {
@@ -466,7 +531,9 @@ void Job::RestIfIdle(uint64_t epoch) {
   resting_[epoch] = {open.generation, open.table->Sent(), open.used_seconds};
   // It may be large.
   environment_.executor([table = std::shared_ptr<LeaseTable>(std::move(open.table))] {});
+  SetTable(open, nullptr, 0);
   epochs_.erase(found);
+  GiveBackUnused();
 }
 
 uint64_t Job::UsedSeconds(const EpochState& state) const {

@@ -30,6 +30,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
 #include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_quota.h"
 #include "service/delivery/job_ledger.h"
@@ -92,6 +93,8 @@ class Job : public std::enable_shared_from_this<Job> {
   struct Environment {
     LedgerWriter* writer = nullptr;
     EpochQuota* quota = nullptr;
+    // For the ledger's part, and what is in memory of epochs that are loaded. May be null.
+    MemoryBudget* memory = nullptr;
     // For commits that no caller waits for.
     Executor executor;
     // Dynamic workers that are silent for so long give their batches back.
@@ -102,12 +105,15 @@ class Job : public std::enable_shared_from_this<Job> {
     absl::Duration epoch_retention = absl::InfiniteDuration();
   };
 
+  // Runs of batches that are done, of an epoch: one for each batch that others have overtaken.
+  static constexpr size_t kMaxRuns = 65536;
+
   // One stream of one worker, from StartJoin() to Leave().
   class Session;
 
-  // `ledger` has nothing but epochs of this job, for each of which the quota has been taken.
-  Job(std::string name, JobLedger ledger, const Environment* environment)
-      : name_(std::move(name)), environment_(*environment), ledger_(std::move(ledger)) {}
+  // `ledger` has nothing but epochs of this job, for each of which the quota has been taken. It is
+  // there whatever the memory budget says; what comes to it later is reserved.
+  Job(std::string name, JobLedger ledger, const Environment* environment);
 
   const std::string& name() const { return name_; }
 
@@ -119,7 +125,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // not block, may be called by any thread, and, once more, after the session has left. `id` was
   // never used before. `pin` is kept until the session has left and its join has been answered.
   //
-  // RESOURCE_EXHAUSTED by the quota, and the errors of PlanJoin() and the log, come with Started().
+  // RESOURCE_EXHAUSTED by the quota or the memory budget, and the errors of PlanJoin() and the log,
+  // come with Started().
   std::shared_ptr<Session> StartJoin(const EpochIdentity& identity, JoinRequest request,
                                      SessionId id, size_t max_in_flight, std::function<void()> wake,
                                      std::shared_ptr<const void> pin);
@@ -141,8 +148,9 @@ class Job : public std::enable_shared_from_this<Job> {
   // Blocks.
   //
   // NOT_FOUND for an epoch that is not there; FAILED_PRECONDITION as CheckGeneration();
-  // INVALID_ARGUMENT for a batch that the generation does not deal. Those of the log: then it may
-  // be done or not, try again.
+  // INVALID_ARGUMENT for a batch that the generation does not deal; RESOURCE_EXHAUSTED if what is
+  // done would have gaps beyond kMaxRuns, or the memory budget has no room. Those of the log: then
+  // it may be done or not, try again.
   absl::StatusOr<AcknowledgeResult> Acknowledge(uint64_t epoch, SessionId session,
                                                 uint64_t generation,
                                                 absl::Span<const uint64_t> batches, absl::Time now);
@@ -197,6 +205,7 @@ class Job : public std::enable_shared_from_this<Job> {
     // Of the current generation, whose number it is.
     uint64_t generation = 0;
     std::unique_ptr<LeaseTable> table;
+    uint64_t table_bytes = 0;
     LeaseCounters earlier;  // Of tables before it.
     // That have joined, in this generation or an earlier one, and have not left.
     std::map<SessionId, std::shared_ptr<Session>> sessions;
@@ -226,6 +235,13 @@ class Job : public std::enable_shared_from_this<Job> {
   // Lets go of what is in memory of an epoch, if nobody loads it, and nothing of it is leased.
   void RestIfIdle(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   uint64_t UsedSeconds(const EpochState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Bytes of a table, at most.
+  static uint64_t TableBytes(const EpochState& state);
+  void SetTable(OpenEpoch& epoch, std::unique_ptr<LeaseTable> table, uint64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of the memory budget, before they are allocated; what is not needed after all is given back.
+  absl::Status Reserve(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveBackUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RetireTable(OpenEpoch& epoch, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Of an epoch that the ledger does not have any more.
   void Close(const EpochKey& key, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -246,6 +262,9 @@ class Job : public std::enable_shared_from_this<Job> {
   std::map<uint64_t, RestingEpoch> resting_ ABSL_GUARDED_BY(mutex_);
   LeaseCounters closed_ ABSL_GUARDED_BY(mutex_);  // Of epochs that are not open any more.
   uint64_t num_generations_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  MemoryHold memory_ ABSL_GUARDED_BY(mutex_);
+  uint64_t open_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the tables of epochs_.
 
   std::vector<std::shared_ptr<Operation>> queue_ ABSL_GUARDED_BY(mutex_);
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;

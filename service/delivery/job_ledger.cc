@@ -1,6 +1,7 @@
 #include "service/delivery/job_ledger.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
@@ -16,8 +17,21 @@ std::string NameOf(const EpochKey& key) {
 
 }  // namespace
 
+uint64_t EpochState::Bytes() const {
+  constexpr uint64_t kBytesPerWorker = 256;  // Names have up to 128.
+  uint64_t bytes = sizeof(EpochState) + 512 + identity.options.size() +
+                   identity.dataset.size() + identity.key.job.size() + attempt.size() +
+                   client.size();
+  for (const IdentityProfile& profile : identity.profiles) {
+    bytes += sizeof(profile) + profile.capacities.size() * sizeof(uint64_t);
+  }
+  bytes += (base.num_runs() + done.num_runs()) * kBytesPerRun;
+  bytes += workers.size() * kBytesPerWorker;
+  return bytes + sharing.profile_of_rank.size() * sizeof(uint32_t);
+}
+
 JobLedger::JobLedger(const JobLedger& other)
-    : expired_(other.expired_), last_generation_(other.last_generation_) {
+    : expired_(other.expired_), last_generation_(other.last_generation_), bytes_(other.bytes_) {
   for (const auto& [key, slot] : other.epochs_) {
     epochs_.emplace(key, Slot{std::make_shared<EpochState>(*slot.state)});
   }
@@ -47,7 +61,11 @@ std::map<std::string, JobLedger> JobLedger::SplitByJob() && {
     job.last_generation_ = last_generation_;
     return job;
   };
-  for (auto& [key, slot] : epochs_) job_of(key).epochs_.emplace(key, std::move(slot));
+  for (auto& [key, slot] : epochs_) {
+    JobLedger& job = job_of(key);
+    job.bytes_ += slot.state->Bytes();
+    job.epochs_.emplace(key, std::move(slot));
+  }
   for (const auto& [key, expired] : expired_) job_of(key).expired_.emplace(key, expired);
   return jobs;
 }
@@ -60,11 +78,28 @@ JobLedger JobLedger::Fork() {
   }
   fork.expired_ = expired_;
   fork.last_generation_ = last_generation_;
+  fork.bytes_ = bytes_;
   return fork;
 }
 
 absl::Status JobLedger::Apply(const LedgerEvent& event) {
-  return std::visit([this](const auto& one) { return ApplyOne(one); }, event);
+  return std::visit(
+      [this](const auto& one) {
+        if constexpr (std::is_same_v<decltype(one), const GenerationsUsed&>) {
+          return ApplyOne(one);
+        } else {
+          const uint64_t before = BytesOf(KeyOf(one));
+          const absl::Status status = ApplyOne(one);
+          bytes_ += BytesOf(KeyOf(one)) - before;
+          return status;
+        }
+      },
+      event);
+}
+
+uint64_t JobLedger::BytesOf(const EpochKey& key) const {
+  const EpochState* const state = Find(key);
+  return state == nullptr ? 0 : state->Bytes();
 }
 
 absl::Status JobLedger::ApplyOne(const EpochOpened& event) {

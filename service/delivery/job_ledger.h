@@ -51,9 +51,14 @@ struct EpochState {
   // Without padding. O(runs).
   BatchSet DoneWithoutPadding() const { return done.Below(identity.num_batches()); }
   bool finished() const { return DoneWithoutPadding().size() == identity.num_batches(); }
+  // What it takes in memory, about and at most. O(profiles).
+  uint64_t Bytes() const;
 
   friend bool operator==(const EpochState&, const EpochState&) = default;
 };
+
+// What a run of batches takes in memory, at most.
+inline constexpr uint64_t kBytesPerRun = 40;
 
 // What is left of an epoch that nobody had used for long.
 struct ExpiredEpoch {
@@ -102,6 +107,8 @@ class JobLedger {
   std::vector<EpochKey> EpochsAfter(const EpochKey& key) const;
   // Of all that were ever applied. 0 if there was none.
   uint64_t last_generation() const { return last_generation_; }
+  // What all of it takes in memory, about and at most. O(1).
+  uint64_t bytes() const { return bytes_ + expired_.size() * kBytesPerExpired; }
   // Neither epochs nor what expired ones leave.
   bool empty() const { return epochs_.empty() && expired_.empty(); }
 
@@ -123,6 +130,15 @@ class JobLedger {
     bool is_shared = false;
   };
 
+  static constexpr uint64_t kBytesPerExpired = 512;
+
+  static const EpochKey& KeyOf(const EpochOpened& event) { return event.identity.key; }
+  template <typename Event>
+  static const EpochKey& KeyOf(const Event& event) {
+    return event.epoch;
+  }
+  uint64_t BytesOf(const EpochKey& key) const;
+
   absl::Status ApplyOne(const EpochOpened& event);
   absl::Status ApplyOne(const GenerationStarted& event);
   absl::Status ApplyOne(const WorkerJoined& event);
@@ -142,6 +158,7 @@ class JobLedger {
   std::map<EpochKey, Slot> epochs_;
   std::map<EpochKey, ExpiredEpoch> expired_;
   uint64_t last_generation_ = 0;
+  uint64_t bytes_ = 0;  // Of epochs_.
 };
 
 }  // namespace packhouse

@@ -42,20 +42,21 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
 
 absl::StatusOr<std::unique_ptr<Loader>> Loader::Open(EpochCatalog* catalog, RecordLog* log,
                                                      const LoaderOptions& options,
-                                                     SessionId first_session) {
+                                                     SessionId first_session,
+                                                     MemoryBudget* memory) {
   PH_ASSIGN_OR_RETURN(const std::vector<std::string> records, log->ReadAll());
   PH_ASSIGN_OR_RETURN(JobLedger ledger, JobLedger::Replay(records));
   return std::unique_ptr<Loader>(
-      new Loader(catalog, log, options, std::move(ledger), records.size(), first_session));
+      new Loader(catalog, log, options, std::move(ledger), records.size(), first_session, memory));
 }
 
 Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options,
-               JobLedger ledger, size_t num_records, SessionId first_session)
+               JobLedger ledger, size_t num_records, SessionId first_session, MemoryBudget* memory)
     : catalog_(catalog),
       options_(options),
       writer_(log, options.max_log_records, num_records, ledger.last_generation()),
       quota_(options.max_epochs, options.max_epochs_per_client),
-      environment_({&writer_, &quota_,
+      environment_({&writer_, &quota_, memory,
                     [this](std::function<void()> work) { InBackground(std::move(work)); },
                     options.lease_duration, options.kept_finished_epochs, options.epoch_retention}),
       next_session_(first_session) {

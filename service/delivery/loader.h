@@ -119,9 +119,12 @@ class Loader {
  public:
   // Reads the log. The pointees must outlive the loader; the log must be thread-safe. Session ids
   // count from `first_session`, above those of earlier runs. DATA_LOSS as JobLedger::Replay.
+  // What jobs take in memory, names, epochs, acknowledgements and leases, is held of `memory` if it
+  // is not null.
   static absl::StatusOr<std::unique_ptr<Loader>> Open(EpochCatalog* catalog, RecordLog* log,
                                                       const LoaderOptions& options,
-                                                      SessionId first_session);
+                                                      SessionId first_session,
+                                                      MemoryBudget* memory = nullptr);
 
   // Waits for what runs in the background. All that it gave must have gone.
   ~Loader();
@@ -186,7 +189,8 @@ class Loader {
   absl::Status DeleteJob(const std::string& job);
 
   // Forgets the epochs that nobody has used for as long as the options say; returns how many. The
-  // first error ends it. Waits for the disk. Frees the memory of epochs that nobody loads (Job::Rest).
+  // first error ends it. Waits for the disk. Frees the memory of epochs that nobody loads
+  // (Job::Rest).
   absl::StatusOr<size_t> ForgetUnused(absl::Time now);
   absl::Duration epoch_retention() const { return options_.epoch_retention; }
 
@@ -210,7 +214,7 @@ class Loader {
   };
 
   Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options, JobLedger ledger,
-         size_t num_records, SessionId first_session);
+         size_t num_records, SessionId first_session, MemoryBudget* memory);
 
   // Pins a job until what is returned goes, which must not be under a job's mutex. Null if there is
   // none.

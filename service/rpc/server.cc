@@ -123,8 +123,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     catalog = std::make_unique<EpochCatalog>(
         datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes, &WireFraming()},
         working.get());
-    PH_ASSIGN_OR_RETURN(loader,
-                        Loader::Open(catalog.get(), ledger, options.loader, FirstSession(*clock)));
+    PH_ASSIGN_OR_RETURN(loader, Loader::Open(catalog.get(), ledger, options.loader,
+                                             FirstSession(*clock), working.get()));
   }
   auto server = std::unique_ptr<Server>(new Server(options, shares, clock, rpc_observer,
                                                    pack_observers, datasets, std::move(working),

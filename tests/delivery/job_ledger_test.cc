@@ -136,6 +136,7 @@ TEST(JobLedgerTest, ReplayAndSnapshotsGiveTheSameState) {
     }
     PH_ASSERT_OK_AND_ASSIGN(const JobLedger replayed, JobLedger::Replay(all));
     EXPECT_TRUE(replayed == ledger);
+    EXPECT_EQ(replayed.bytes(), ledger.bytes());
     PH_ASSERT_OK_AND_ASSIGN(const JobLedger from_snapshot, JobLedger::Replay(compacted));
     EXPECT_TRUE(from_snapshot == ledger);
     PH_ASSERT_OK_AND_ASSIGN(const JobLedger twice, JobLedger::Replay(from_snapshot.Snapshot()));

@@ -471,6 +471,58 @@ TEST_F(JobTest, AnAcknowledgementBehindARollBackIsRefused) {
   EXPECT_EQ(Progress().num_done, 0U);
 }
 
+// What clients make the service remember is reserved of the budget first; it comes back.
+TEST(JobMemoryTest, LedgerAndLeasesAreOfTheBudget) {
+  FailingLog log;
+  MemoryBudget budget(2 << 20);
+  uint64_t held = 0;
+  {
+    JobWorld world(&log, absl::InfiniteDuration(), 1 << 20, &budget);
+    const EpochIdentity epoch = IdentityOf({100'000});
+    JoinRequest request;
+    request.worker = "a";
+    PH_ASSERT_OK_AND_ASSIGN(const Seat seat, world.Join(epoch, request));
+    EXPECT_GT(budget.held(), 400'000U);
+    // Every second batch: as many runs as can be.
+    uint64_t acknowledged = 0;
+    absl::Status status;
+    for (; status.ok(); acknowledged += 500) {
+      std::vector<uint64_t> batches;
+      for (uint64_t i = 0; i < 500; ++i) batches.push_back(2 * (acknowledged + i));
+      status = world.job().Acknowledge(0, 0, 1, batches, kStart).status();
+      EXPECT_LE(budget.held(), budget.bound());
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("of a job")));
+    EXPECT_GT(acknowledged, 5000U);
+    world.job().Leave(*seat.session);
+    held = budget.held();
+    EXPECT_LT(held, 1'400'000U);
+    // Nobody else's, nor one whose epoch is too large for what is left.
+    EXPECT_THAT(world.Join(IdentityOf({1'000'000}, 1), request),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("of a job")));
+    EXPECT_EQ(budget.held(), held);
+    EXPECT_EQ(world.quota().num_epochs(), 1U);
+  }
+  EXPECT_EQ(budget.held(), 0U);
+  JobWorld world(&log, absl::InfiniteDuration(), 1 << 20, &budget);
+  EXPECT_NEAR(static_cast<double>(budget.held()), static_cast<double>(held), 0.05 * held);
+  EXPECT_THAT(world.job().Forget(), IsOk());
+  EXPECT_LT(budget.held(), 1000U);
+}
+
+TEST_F(JobTest, WhatIsDoneHasABoundedNumberOfGaps) {
+  epoch_ = IdentityOf({4 * Job::kMaxRuns});
+  ASSERT_THAT(Join(Worker("a")), IsOk());
+  std::vector<uint64_t> batches;
+  for (uint64_t i = 0; i < Job::kMaxRuns; ++i) batches.push_back(2 * i);
+  ASSERT_THAT(Acknowledge(0, 1, batches), IsOk());
+  EXPECT_THAT(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 65536")));
+  // What fills a gap goes, and makes room.
+  EXPECT_THAT(Acknowledge(0, 1, {1, 3}), IsOk());
+  EXPECT_THAT(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}), IsOk());
+}
+
 // Whoever makes a cursor up does not use up the generations of others.
 TEST_F(JobTest, ACursorMayNotNameAnyGeneration) {
   Cursor cursor = {epoch_, ~uint64_t{0}, {}};

@@ -28,12 +28,13 @@ struct Seat {
 class JobWorld {
  public:
   explicit JobWorld(RecordLog* log, absl::Duration retention = absl::InfiniteDuration(),
-                    size_t max_records = 1 << 20)
+                    size_t max_records = 1 << 20, MemoryBudget* memory = nullptr)
       : records_(log->ReadAll().value()),
         ledger_(JobLedger::Replay(records_).value()),
         writer_(log, max_records, records_.size(), ledger_.last_generation()) {
     environment_.writer = &writer_;
     environment_.quota = &quota_;
+    environment_.memory = memory;
     environment_.lease_duration = absl::Seconds(10);
     environment_.epoch_retention = retention;
     environment_.executor = [this](std::function<void()> work) {
