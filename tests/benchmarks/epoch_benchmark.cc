@@ -302,14 +302,14 @@ void BM_WorkersJoinAtOnce(benchmark::State& state) {
   SlowLog log(absl::Milliseconds(10));
   LedgerWriter writer(&log, size_t{1} << 40, 0, 0);
   EpochQuota quota(1 << 20, 1 << 20);
-  rpc::WorkerPool pool(8);
+  rpc::SystemClock clock;
+  rpc::WorkerPool pool(&clock, 8);
   Job::Environment environment;
   environment.writer = &writer;
   environment.quota = &quota;
   environment.executor = [&](std::function<void()> work) { pool.Submit("", std::move(work)); };
   const auto job = std::make_shared<Job>("job", JobLedger(), &environment);
 
-  rpc::SystemClock clock;
   absl::Mutex mutex;
   absl::Duration latest;
   bool is_over = false;

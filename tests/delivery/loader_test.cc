@@ -14,6 +14,8 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/rpc/clock.h"
+#include "service/rpc/worker_pool.h"
 #include "tests/delivery/dataset_worlds.h"
 #include "tests/delivery/ledger_logs.h"
 #include "tests/support/status_matchers.h"
@@ -826,10 +828,34 @@ TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
   ExpectAllOnce(all, 120);
 }
 
-TEST(LoaderTest, ManyThreadsLoadOneEpoch) {
+// With joins and compaction on threads of their own, as in a server, or where they come from.
+class LoaderThreadsTest : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(, LoaderThreadsTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Background" : "AtOnce"; });
+
+TEST_P(LoaderThreadsTest, ManyThreadsLoadOneEpoch) {
+  rpc::SystemClock clock;
+  rpc::WorkerPool pool(&clock, 2);
   LoaderOptions options = LoaderWorld::Options();
   options.max_log_records = 24;
   LoaderWorld world(400, options);
+  if (GetParam()) {
+    world.loader().RunInBackground(
+        [&pool](std::function<void()> work) { pool.Submit("", std::move(work)); });
+  }
+  // Another job comes and goes meanwhile, and timers look for what has expired.
+  std::atomic<bool> is_over = false;
+  std::thread others([&] {
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = "other";
+    while (!is_over) {
+      EXPECT_THAT(world.Load(request, LoaderWorld::Rank(0, 1)), IsOk());
+      world.loader().Expire(absl::UnixEpoch());
+      EXPECT_THAT(world.loader().ForgetUnused(absl::UnixEpoch()), IsOk());
+      EXPECT_LE(world.loader().ListJobs(0, "").jobs.size(), 2U);
+      EXPECT_THAT(world.loader().DeleteJob("other"), IsOk());
+    }
+  });
   constexpr int kThreads = 6;
   absl::Mutex mutex;
   std::vector<uint64_t> all;
@@ -875,8 +901,15 @@ TEST(LoaderTest, ManyThreadsLoadOneEpoch) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  is_over = true;
+  others.join();
   ExpectAllOnce(all, 400);
   EXPECT_EQ(world.loader().Snapshot().num_in_flight, 0);
+  // What the log has is what was told.
+  world.Restart();
+  EXPECT_EQ(world.loader().GetJob("job")->epochs[0].progress.num_done,
+            world.loader().GetJob("job")->epochs[0].progress.num_batches);
+  EXPECT_EQ(world.loader().num_jobs(), 1U);
 }
 
 }  // namespace
