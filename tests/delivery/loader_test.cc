@@ -831,7 +831,7 @@ TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
 // With joins and compaction on threads of their own, as in a server, or where they come from.
 class LoaderThreadsTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(, LoaderThreadsTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "Background" : "AtOnce"; });
+                         [](const auto& one) { return one.param ? "Background" : "AtOnce"; });
 
 TEST_P(LoaderThreadsTest, ManyThreadsLoadOneEpoch) {
   rpc::SystemClock clock;
