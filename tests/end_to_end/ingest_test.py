@@ -1,4 +1,4 @@
-"""packhouse ingest and packhouse datasets, against servers and clients that are killed."""
+"""packhouse ingest, packhouse datasets and packhouse jobs, against servers and clients that are killed."""
 
 from __future__ import annotations
 
@@ -289,6 +289,54 @@ def test_data_sets_are_listed_shown_and_deleted(
         os.close(inside)
         os.close(terminal)
         assert json.loads(datasets("list", "--json").stdout) == []
+
+
+def test_jobs_are_listed_shown_and_deleted(tmp_path: pathlib.Path, rings: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+
+        def jobs(*arguments: object) -> subprocess.CompletedProcess[str]:
+            return run_cli("jobs", *arguments, "--server", server.address)
+
+        succeed("ingest", "--server", server.address, "--dataset", "rings", "--seal", rings)
+        request = loader_pb2.LoadRequest(max_in_flight=4)
+        request.epoch.dataset = "rings"
+        request.epoch.job = "a/1"
+        request.epoch.epoch = 3
+        request.ranked.num_ranks = 1
+        shape = request.epoch.profiles.add().shapes.add()
+        shape.capacities.add(component="graphs", rows=8)
+        with grpc.insecure_channel(server.address) as channel:
+            stub = loader_pb2_grpc.LoaderServiceStub(channel)
+            stream = stub.Load(request)
+            opened = next(stream).opened
+            stub.Acknowledge(
+                loader_pb2.AcknowledgeRequest(
+                    job="a/1",
+                    epoch=3,
+                    generation=opened.generation,
+                    session=opened.session,
+                    batches=[next(stream).batch.batch.id],
+                )
+            )
+            shown = json.loads(jobs("show", "a/1", "--json").stdout)
+            assert shown["streams"] == 1
+            (epoch,) = shown["epochs"]
+            assert (epoch["epoch"], epoch["done"], epoch["dataset"]) == (3, 1, "rings")
+            assert epoch["batches"] == opened.epoch.num_batches
+            assert epoch["client"] == "127.0.0.1"
+            assert json.loads(jobs("list", "--json").stdout) == [shown]
+            assert re.search(r"^a/1 +1 +0 +1 ", jobs("list").stdout, re.MULTILINE)
+            assert "a/1: 1 epochs, 1 streams\n" in jobs("show", "a/1").stdout
+            # Not a terminal: no --yes is needed.
+            assert jobs("delete", "a/1").stdout == "a/1: deleted\n"
+            with pytest.raises(grpc.RpcError) as ended:
+                list(stream)
+            assert ended.value.code() == grpc.StatusCode.NOT_FOUND
+        for action in ("show", "delete"):
+            failed = jobs(action, "a/1")
+            assert failed.returncode == 1
+            assert "a/1" in failed.stderr
+        assert json.loads(jobs("list", "--json").stdout) == []
 
 
 def test_damage_is_reported_and_fails_the_verification(
