@@ -27,9 +27,13 @@ constexpr uint64_t kLongString = 50'000'000;
 // A short string lies in the object itself.
 constexpr uint64_t kShortString = 15;
 
+// From here on the allocator may take whole pages.
+constexpr uint64_t kMapped = uint64_t{128} << 10;
+constexpr uint64_t kPage = 4096;
+
 // What the allocator takes for `bytes`: glibc's, on 64 bits.
 constexpr uint64_t Allocated(uint64_t bytes) {
-  return std::max<uint64_t>(32, (bytes + 8 + 15) / 16 * 16);
+  return std::max<uint64_t>(32, (bytes + 8 + 15) / 16 * 16) + (bytes < kMapped ? 0 : kPage);
 }
 
 // The first element's array, and an element more of one that has just doubled.
@@ -50,7 +54,7 @@ uint64_t Characters(uint64_t length) {
   if (length <= kLongString) return Allocated(std::max(length, 2 * kShortString) + 1);
   uint64_t capacity = kLongString;
   while (capacity < length) capacity *= 2;
-  return capacity + capacity / 2 + 64;
+  return Allocated(capacity + 1) + Allocated(capacity / 2 + 1);
 }
 
 }  // namespace
@@ -347,6 +351,9 @@ class FootprintTable::Walk {
     frame.array_bytes += bytes;
     if (frame.array_bytes <= growth_bytes_) return;
     footprint_.bytes += frame.array_bytes - growth_bytes_;
+    if (growth_bytes_ < kMapped / 2 && frame.array_bytes >= kMapped / 2) {
+      footprint_.bytes += 2 * kPage;
+    }
     growth_bytes_ = frame.array_bytes;
   }
 

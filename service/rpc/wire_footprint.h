@@ -7,7 +7,7 @@
 // Everything that is allocated is counted as the allocator takes it (a header, multiples of 16),
 // and arrays that grow as they are at their worst: twice as long as they need be, and of one of
 // them the old one still there. So the footprint is not below what protobuf allocates at any
-// moment, and below twice that.
+// moment, and below three times what it keeps.
 #ifndef PACKHOUSE_SERVICE_RPC_WIRE_FOOTPRINT_H_
 #define PACKHOUSE_SERVICE_RPC_WIRE_FOOTPRINT_H_
 

