@@ -15,11 +15,11 @@ struct CommitSummary {
   bool is_durable = false;   // False: the disk refused, and each change is tried on its own.
   // What the disk said to the last transaction of it in which something was written. Nothing if
   // there was none: then this commit does not tell whether the store can be written to.
-  std::optional<absl::Status> outcome;
+  std::optional<absl::Status> outcome = std::nullopt;
   // Of the largest change that shares it, whatever became of it.
   uint64_t largest_change = 0;
   // Of the first change that failed, unless that was its caller's mistake.
-  absl::Status first_failure;
+  absl::Status first_failure = absl::OkStatus();
 };
 
 // Watches one store. Calls come from one thread at a time, in pairs, and must be quick; the time
