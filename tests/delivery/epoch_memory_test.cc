@@ -132,7 +132,7 @@ TEST(EpochMemoryTest, WhatIsAllocatedWasReservedBefore) {
         EXPECT_LE(allocated.excess(), 0) << allocated.most() << " bytes at most";
         // Or the law would say nothing.
         if (num_graphs > 1000) {
-          EXPECT_GT(allocated.most(), 2 * kSlack);
+          EXPECT_GT(allocated.most(), kSlack);
         }
       }
       EXPECT_EQ(budget.held(), 0);
