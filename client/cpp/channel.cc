@@ -14,6 +14,14 @@ absl::string_view RetryServiceConfig() { return kServiceConfig; }
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelOptions& options) {
   grpc::ChannelArguments arguments;
+  // First, for gRPC takes the first of a name.
+  for (const auto& [name, value] : options.arguments) {
+    if (const int* number = std::get_if<int>(&value)) {
+      arguments.SetInt(name, *number);
+    } else {
+      arguments.SetString(name, std::get<std::string>(value));
+    }
+  }
   arguments.SetMaxReceiveMessageSize(options.max_receive_bytes);
   arguments.SetMaxSendMessageSize(options.max_send_bytes);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
@@ -32,13 +40,6 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   if (options.retries) arguments.SetServiceConfigJSON(kServiceConfig);
   if (!options.load_balancing_policy.empty()) {
     arguments.SetLoadBalancingPolicyName(options.load_balancing_policy);
-  }
-  for (const auto& [name, value] : options.arguments) {
-    if (const int* number = std::get_if<int>(&value)) {
-      arguments.SetInt(name, *number);
-    } else {
-      arguments.SetString(name, std::get<std::string>(value));
-    }
   }
   return grpc::CreateCustomChannel(
       address, options.credentials ? options.credentials : grpc::InsecureChannelCredentials(),

@@ -50,8 +50,8 @@ struct ChannelOptions {
   // RetryServiceConfig(). False: every error is the caller's at once.
   bool retries = true;
 
-  // Any other of gRPC's channel arguments, such as {"grpc.max_reconnect_backoff_ms", 1000}; set
-  // last, so that they also replace what is set from the above.
+  // Any other of gRPC's channel arguments, such as {"grpc.max_reconnect_backoff_ms", 5000}; they
+  // also replace what is set from the above.
   std::vector<std::pair<std::string, std::variant<int, std::string>>> arguments = {};
 };
 

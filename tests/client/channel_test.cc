@@ -137,9 +137,9 @@ TEST_F(ChannelTest, ALoadBalancingPolicyIsPassedOn) {
   }
 }
 
-TEST_F(ChannelTest, AnyArgumentOfGrpcIsPassedOnAndComesLast) {
+TEST_F(ChannelTest, AnyArgumentOfGrpcIsPassedOnAndReplacesWhatIsSet) {
   ChannelOptions options;
-  options.arguments = {{"grpc.max_send_message_length", 3}, {"grpc.primary_user_agent", "mine"}};
+  options.arguments = {{"grpc.max_send_message_length", 3}, {"grpc.lb_policy_name", "round_robin"}};
   const auto channel = Channel(options);
   grpc::ClientContext context;
   v1::GetDatasetRequest request;
