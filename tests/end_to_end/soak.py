@@ -76,6 +76,8 @@ def make_loader(
         padding=Padding.GRAPH,
         derived=(DerivedTensor.ROW_COUNTS,),
         acknowledge="automatic",
+        # Killed at the end, it comes back to an epoch that the others have finished.
+        finished="skip",
         **sharing,  # type: ignore[arg-type]
     )
 

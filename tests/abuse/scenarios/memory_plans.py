@@ -58,7 +58,7 @@ def _draw(job: str, epoch: int, num_graphs: int) -> loader_pb2.GetEpochRequest:
     spec.dataset = _NAME
     spec.job = job
     spec.epoch = epoch
-    limits = spec.profiles.add().limits
+    limits = spec.profiles.add().shapes.add()
     for component, rows in (("nodes", 200), ("edges", 200), ("graphs", 32)):
         limits.capacities.add(component=component, rows=rows)
     spec.sampling.num_graphs = num_graphs
