@@ -22,17 +22,17 @@ namespace packhouse {
 //
 // Flow: Push(), Pop(), and Done() when what was popped has had its turn.
 //
-// Implementation: start-time fair queueing (Goyal et al. 1996). A client's clock counts the time
-// that its turns took; the client whose clock is behind is next; who comes (again) starts where the
-// one stands that is served.
+// Implementation: as start-time fair queueing (Goyal et al. 1996). A client's clock counts the time
+// that its turns took; the client whose clock is behind is next. Nothing is known any more of one
+// that comes again: it starts as if it had just had a turn before whoever is next, or else it would
+// be next each time.
 //
 // A client with nothing queued or having its turn leaves nothing behind. Costs O(log clients) an
 // item. Bounded by its users. Thread-compatible.
 template <typename Item>
 class TurnQueue {
  public:
-  // What a turn is taken to cost until it is done, and at least.
-  static constexpr absl::Duration kExpectedTurn = absl::Milliseconds(1);
+  // What a turn costs at least; so much is counted before it is done.
   static constexpr absl::Duration kLeastTurn = absl::Microseconds(50);
 
   struct Turn {
@@ -48,7 +48,12 @@ class TurnQueue {
     const auto [lane, is_new] = lanes_.try_emplace(client);
     lane->second.items.push_back(std::move(item));
     if (lane->second.items.size() > 1) return;
-    lane->second.clock = std::max(lane->second.clock, now_);
+    absl::Duration start = now_;
+    if (is_new) {
+      if (!order_.empty()) start = std::max(start, order_.begin()->clock);
+      start += kLeastTurn;
+    }
+    lane->second.clock = std::max(lane->second.clock, start);
     Enqueue(lane->first, lane->second);
   }
 
@@ -62,7 +67,7 @@ class TurnQueue {
     Turn turn = {client, std::move(lane.items.front())};
     lane.items.pop_front();
     ++lane.num_having_turns;
-    lane.clock += kExpectedTurn;
+    lane.clock += kLeastTurn;
     if (!lane.items.empty()) Enqueue(client, lane);
     return turn;
   }
@@ -76,8 +81,9 @@ class TurnQueue {
       lanes_.erase(found);
       return;
     }
+    if (time <= kLeastTurn) return;
     if (!lane.items.empty()) order_.erase({lane.clock, lane.number, &found->first});
-    lane.clock += std::max(time, kLeastTurn) - kExpectedTurn;
+    lane.clock += time - kLeastTurn;
     if (!lane.items.empty()) Enqueue(found->first, lane);
   }
 

@@ -20,7 +20,7 @@ namespace {
 template <typename Item>
 Item TakeTurn(TurnQueue<Item>& queue) {
   auto turn = queue.Pop();
-  queue.Done(turn.client, TurnQueue<Item>::kExpectedTurn);
+  queue.Done(turn.client, TurnQueue<Item>::kLeastTurn);
   return std::move(turn.item);
 }
 
@@ -151,7 +151,7 @@ TEST(TurnQueueTest, WhoComesBackStartsAfresh) {
   for (int i = 0; i < 100; ++i) {
     auto turn = queue.Pop();
     if (turn.client == "goes") ++turns;
-    queue.Done(turn.client, TurnQueue<int>::kExpectedTurn);
+    queue.Done(turn.client, TurnQueue<int>::kLeastTurn);
   }
   EXPECT_EQ(turns, 50);
 }
