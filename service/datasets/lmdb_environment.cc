@@ -4,6 +4,7 @@
 #include <lmdb.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -48,6 +49,24 @@ absl::string_view FromVal(const MDB_val& value) {
 constexpr int kBroken = MDB_LAST_ERRCODE + 1000;
 // Of a meta page: all that LMDB writes of it.
 constexpr size_t kMetaBytes = 160;
+
+// Of the file's end, what is looked at for holes: more than is written in one commit, but for a
+// single large append.
+constexpr uint64_t kLookedBytes = uint64_t{128} << 20;
+// The magic number of ZFS, which makes everything durable before it tells of holes.
+constexpr unsigned long kZfs = 0x2fc12fc1;
+
+// A file descriptor that holes can be asked of; -1 if the file system does not tell, or not soon.
+int OpenForHoles(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct statfs system = {};
+  if (fd < 0 ||
+      (::fstatfs(fd, &system) == 0 && static_cast<unsigned long>(system.f_type) != kZfs)) {
+    return fd;
+  }
+  ::close(fd);
+  return -1;
+}
 
 // Where a file is mapped, as the kernel tells it.
 struct MappedFile {
@@ -298,7 +317,19 @@ LmdbEnvironment::MetaPages LmdbEnvironment::ReadMetaPages() const {
   return pages;
 }
 
+uint64_t LmdbEnvironment::FirstHole() const {
+  if (holes_fd_ < 0) return looked_to_;
+  const off_t hole = ::lseek(holes_fd_, static_cast<off_t>(looked_from_), SEEK_HOLE);
+  // Behind the end there is nothing to be found: of a file that is so short, CheckFiles() tells.
+  return hole < 0 ? looked_to_ : std::min(static_cast<uint64_t>(hole), looked_to_);
+}
+
 absl::Status LmdbEnvironment::CheckBeforeCommit() const {
+  looked_to_ = file_bytes_.load();
+  looked_from_ = looked_to_ - std::min(looked_to_, kLookedBytes);
+  // Before the length is looked at: what is cut off in between makes the file shorter, and what is
+  // cut off later, a hole.
+  first_hole_ = FirstHole();
   PH_RETURN_IF_ERROR(CheckFiles());
   if (ReadMetaPages() == meta_pages_) return absl::OkStatus();
   return Break("was written to by somebody else while it was open");
@@ -309,6 +340,7 @@ absl::Status LmdbEnvironment::CheckAfterCommit(int code) const {
   std::swap(pages, meta_pages_);
   if (code != 0) return StatusOf(code, "cannot commit");
   PH_RETURN_IF_ERROR(CheckFiles());
+  if (FirstHole() < first_hole_) return Break("was cut off while it was written to");
   if (pages[0] == meta_pages_[0] || pages[1] == meta_pages_[1]) return absl::OkStatus();
   return Break("was written to by somebody else while it was open");
 }
@@ -351,6 +383,7 @@ absl::StatusOr<std::unique_ptr<LmdbEnvironment>> LmdbEnvironment::Open(const std
                                    ::stat((folder + kDataFile).c_str(), &named) == 0 &&
                                    opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
   environment->file_bytes_.store(opened.st_size);
+  environment->holes_fd_ = OpenForHoles(folder + kDataFile);
 
   code = environment->Run([&] {
     MDB_txn* txn = nullptr;
@@ -384,6 +417,7 @@ LmdbEnvironment::~LmdbEnvironment() {
     table_guard_ = MapGuard();
     mdb_env_close(env_);
   }
+  if (holes_fd_ >= 0) ::close(holes_fd_);
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 

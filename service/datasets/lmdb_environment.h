@@ -38,9 +38,9 @@ class LmdbCursor;
 // read as they were, or as zeros: who has used one asks CheckFiles() before the result goes
 // anywhere.
 //
-// What it does not see: a file that is cut off while a commit is written and which that commit
-// makes as long again, unless a meta page went. What was there before is then found to be damaged
-// later.
+// A file that is cut off while a commit is written may be made as long again by it: the hole that
+// is left tells. What is not seen: that no more was cut off meanwhile than the commit wrote, or
+// part of a page; and any such cut on a file system that does not tell of holes at once, as ZFS.
 class LmdbEnvironment {
  public:
   // Creates the folder and what is in it if need be. `map_bytes` is the most the file can ever
@@ -98,18 +98,21 @@ class LmdbEnvironment {
   absl::Status BreakUnreadable() const;
 
   // Around a commit, by the thread that makes it: nobody else has written to the meta pages, of
-  // which a commit leaves one as it was.
+  // which a commit leaves one as it was, and no hole has come where the file was.
   absl::Status CheckBeforeCommit() const;
   absl::Status CheckAfterCommit(int code) const;
   using MetaPages = std::array<std::string, 2>;
   MetaPages ReadMetaPages() const;
+  // In what is looked at of the file; the end of that if there is none.
+  uint64_t FirstHole() const;
 
   // Constant after Open().
   std::string folder_;
   int lock_fd_ = -1;
   MDB_env* env_ = nullptr;
   unsigned database_ = 0;
-  int data_fd_ = -1;  // LMDB's own.
+  int data_fd_ = -1;   // LMDB's own.
+  int holes_fd_ = -1;  // Ours, where the file system tells of holes.
   size_t page_bytes_ = 0;
   bool is_read_only_ = false;
   // Where one file system lies over another, the file under the name may seem to be another.
@@ -119,8 +122,12 @@ class LmdbEnvironment {
 
   // The longest that the file was.
   mutable std::atomic<uint64_t> file_bytes_ = 0;
-  // Of the one thread that commits.
+  // Of the one thread that commits. What is looked at for holes is the file's last part before the
+  // commit: whatever is cut off, that is part of it.
   mutable MetaPages meta_pages_;
+  mutable uint64_t looked_from_ = 0;
+  mutable uint64_t looked_to_ = 0;
+  mutable uint64_t first_hole_ = 0;
 
   mutable std::atomic<bool> is_broken_ = false;
   mutable absl::Mutex mutex_;
