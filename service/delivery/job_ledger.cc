@@ -19,9 +19,8 @@ std::string NameOf(const EpochKey& key) {
 
 uint64_t EpochState::Bytes() const {
   constexpr uint64_t kBytesPerWorker = 256;  // Names have up to 128.
-  uint64_t bytes = sizeof(EpochState) + 512 + identity.options.size() +
-                   identity.dataset.size() + identity.key.job.size() + attempt.size() +
-                   client.size();
+  uint64_t bytes = sizeof(EpochState) + 512 + identity.options.size() + identity.dataset.size() +
+                   identity.key.job.size() + attempt.size() + client.size();
   for (const IdentityProfile& profile : identity.profiles) {
     bytes += sizeof(profile) + profile.capacities.size() * sizeof(uint64_t);
   }

@@ -89,8 +89,9 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
   rpc::SimulatedClock clock;
   packhouse::UnwatchedStreams observers;
   rpc::EarlyEnd early_end;
-  rpc::LoadSource source(&clock, *std::move(session), observers.ForStream(info.schema->sizes()),
-                         [](absl::Time) {}, &early_end, [] {});
+  rpc::LoadSource source(
+      &clock, *std::move(session), observers.ForStream(info.schema->sizes()), [](absl::Time) {},
+      &early_end, [] {});
   for (uint64_t steps = start.num_steps_done;;) {
     const auto reply = source.Next();
     if (!reply.ok()) {

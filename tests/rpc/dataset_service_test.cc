@@ -359,7 +359,8 @@ TEST_P(DatasetServiceTest, LargeSchemasMakeShortPages) {
   std::string token;
   do {
     PH_ASSERT_OK_AND_ASSIGN(const v1::ListDatasetsResponse page, List(1000, token));
-    EXPECT_LE(page.ByteSizeLong(), size_t{4} << 20) << "schemas of a thousand are in memory at once";
+    EXPECT_LE(page.ByteSizeLong(), size_t{4} << 20)
+        << "schemas of a thousand are in memory at once";
     for (const v1::Dataset& dataset : page.datasets()) {
       EXPECT_TRUE(listed.insert(dataset.name()).second);
     }
