@@ -303,7 +303,14 @@ absl::Status LmdbEnvironment::CheckFiles() const {
   const auto bytes = static_cast<uint64_t>(opened.st_size);
   if (bytes < longest) return BreakUnreadable();
   while (bytes > longest && !file_bytes_.compare_exchange_weak(longest, bytes)) continue;
-  return absl::OkStatus();
+  if (is_committing_.load()) {
+    // The commit that is under way may have made it as long again. It may also end here and another
+    // begin: of what is looked at then, no hole is before the one that was there earlier.
+    const uint64_t first_hole = first_hole_.load();
+    if (FirstHole() < first_hole) return Break("was cut off while it was written to");
+  }
+  // The commit may have ended just now, and told.
+  return failure();
 }
 
 LmdbEnvironment::MetaPages LmdbEnvironment::ReadMetaPages() const {
@@ -318,31 +325,40 @@ LmdbEnvironment::MetaPages LmdbEnvironment::ReadMetaPages() const {
 }
 
 uint64_t LmdbEnvironment::FirstHole() const {
-  if (holes_fd_ < 0) return looked_to_;
-  const off_t hole = ::lseek(holes_fd_, static_cast<off_t>(looked_from_), SEEK_HOLE);
+  const uint64_t end = looked_to_.load();
+  if (holes_fd_ < 0) return end;
+  const off_t hole = ::lseek(holes_fd_, static_cast<off_t>(looked_from_.load()), SEEK_HOLE);
   // Behind the end there is nothing to be found: of a file that is so short, CheckFiles() tells.
-  return hole < 0 ? looked_to_ : std::min(static_cast<uint64_t>(hole), looked_to_);
+  return hole < 0 ? end : std::min(static_cast<uint64_t>(hole), end);
 }
 
 absl::Status LmdbEnvironment::CheckBeforeCommit() const {
-  looked_to_ = file_bytes_.load();
-  looked_from_ = looked_to_ - std::min(looked_to_, kLookedBytes);
+  const uint64_t end = file_bytes_.load();
+  looked_to_.store(end);
+  looked_from_.store(end - std::min(end, kLookedBytes));
   // Before the length is looked at: what is cut off in between makes the file shorter, and what is
   // cut off later, a hole.
-  first_hole_ = FirstHole();
+  first_hole_.store(FirstHole());
   PH_RETURN_IF_ERROR(CheckFiles());
-  if (ReadMetaPages() == meta_pages_) return absl::OkStatus();
-  return Break("was written to by somebody else while it was open");
+  if (ReadMetaPages() != meta_pages_) {
+    return Break("was written to by somebody else while it was open");
+  }
+  is_committing_.store(true);
+  return absl::OkStatus();
 }
 
 absl::Status LmdbEnvironment::CheckAfterCommit(int code) const {
-  MetaPages pages = ReadMetaPages();
-  std::swap(pages, meta_pages_);
-  if (code != 0) return StatusOf(code, "cannot commit");
-  PH_RETURN_IF_ERROR(CheckFiles());
-  if (FirstHole() < first_hole_) return Break("was cut off while it was written to");
-  if (pages[0] == meta_pages_[0] || pages[1] == meta_pages_[1]) return absl::OkStatus();
-  return Break("was written to by somebody else while it was open");
+  const auto check = [&]() -> absl::Status {
+    MetaPages pages = ReadMetaPages();
+    std::swap(pages, meta_pages_);
+    if (code != 0) return StatusOf(code, "cannot commit");
+    PH_RETURN_IF_ERROR(CheckFiles());
+    if (pages[0] == meta_pages_[0] || pages[1] == meta_pages_[1]) return absl::OkStatus();
+    return Break("was written to by somebody else while it was open");
+  };
+  absl::Status status = check();
+  is_committing_.store(false);
+  return status;
 }
 
 absl::StatusOr<std::unique_ptr<LmdbEnvironment>> LmdbEnvironment::Open(const std::string& folder,

@@ -122,12 +122,15 @@ class LmdbEnvironment {
 
   // The longest that the file was.
   mutable std::atomic<uint64_t> file_bytes_ = 0;
-  // Of the one thread that commits. What is looked at for holes is the file's last part before the
-  // commit: whatever is cut off, that is part of it.
+  // Of the one thread that commits.
   mutable MetaPages meta_pages_;
-  mutable uint64_t looked_from_ = 0;
-  mutable uint64_t looked_to_ = 0;
-  mutable uint64_t first_hole_ = 0;
+  // Set by that thread before a commit. What is looked at for holes is the file's last part as it
+  // was then: whatever is cut off, that is part of it.
+  mutable std::atomic<uint64_t> looked_from_ = 0;
+  mutable std::atomic<uint64_t> looked_to_ = 0;
+  mutable std::atomic<uint64_t> first_hole_ = 0;
+  // Until it has been looked at again.
+  mutable std::atomic<bool> is_committing_ = false;
 
   mutable std::atomic<bool> is_broken_ = false;
   mutable absl::Mutex mutex_;
