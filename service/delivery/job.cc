@@ -4,6 +4,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "service/sizes/quoted.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
@@ -615,15 +616,15 @@ absl::StatusOr<Job::OpenEpoch*> Job::EpochOf(const Session& session) const {
   // A job may have been deleted and begun anew.
   if (found == epochs_.end() || !found->second->sessions.contains(session.id)) {
     return absl::NotFoundError(
-        absl::StrCat("epoch ", session.key.epoch, " of job '", name_,
-                     "': was deleted, or its job has gone back to an earlier epoch"));
+        absl::StrCat("epoch ", session.key.epoch, " of job ", Quoted(name_),
+                     ": was deleted, or its job has gone back to an earlier epoch"));
   }
   OpenEpoch& epoch = *found->second;
   if (!epoch.table->IsPresent(session.id)) {
     return absl::FailedPreconditionError(
         absl::StrCat("session ", session.id, ": has no part in generation ", epoch.generation,
-                     " of epoch ", session.key.epoch, " of job '", name_,
-                     "': its rank has a newer stream, or workers have restarted from a cursor"));
+                     " of epoch ", session.key.epoch, " of job ", Quoted(name_),
+                     ": its rank has a newer stream, or workers have restarted from a cursor"));
   }
   return &epoch;
 }
@@ -712,7 +713,7 @@ absl::StatusOr<std::string> Job::CursorAtStep(uint64_t epoch, uint64_t generatio
 absl::Status Job::Forget() {
   const absl::Status status = Perform(std::make_shared<ForgetOperation>(std::nullopt));
   if (!absl::IsNotFound(status)) return status;
-  return absl::NotFoundError(absl::StrCat("job '", name_, "': ", status.message()));
+  return absl::NotFoundError(absl::StrCat("job ", Quoted(name_), ": ", status.message()));
 }
 
 absl::StatusOr<size_t> Job::ForgetUnused(absl::Time now) {

@@ -6,13 +6,14 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "service/sizes/quoted.h"
 #include "service/sizes/status_macros.h"
 
 namespace packhouse {
 namespace {
 
 std::string NameOf(const EpochKey& key) {
-  return absl::StrCat("epoch ", key.epoch, " of job '", key.job, "'");
+  return absl::StrCat("epoch ", key.epoch, " of job ", Quoted(key.job));
 }
 
 }  // namespace

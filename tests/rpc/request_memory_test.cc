@@ -61,7 +61,7 @@ TEST_P(RequestMemoryTest, PendingBytesAreThoseThatAreHeld) {
   chunk.mutable_graphs()->mutable_sizes()->set_num_graphs(1);
   chunk.mutable_graphs()->mutable_sizes()->set_counts(std::string("\0\0\0\0", 4));
   for (int t = 0; t < kTensors; ++t) {
-    const std::string name = absl::StrCat("a tensor with a name that is long ", t);
+    const std::string name = absl::StrCat("a_tensor_with_a_name_that_is_long_", t);
     v1::TensorSpec& tensor = *schema.add_tensors();
     tensor.set_name(name);
     tensor.set_dtype(v1::DATA_TYPE_UINT8);
