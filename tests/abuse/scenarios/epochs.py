@@ -193,7 +193,7 @@ def workers_that_join_at_once(abuse: Abuse) -> Iterator[Row]:
         # A disk that is faster than 64 calls can come in is asked more often; the benchmark
         # WorkersJoinAtOnce has a slow one.
         yield figure(
-            f"commits of {_WORKERS} joins, at most", str(most_commits), "8", most_commits <= 8
+            f"commits of {_WORKERS} joins, at most", str(most_commits), "3", most_commits <= 3
         )
         yield figure(
             "a batch later than its max_delay, at most",
