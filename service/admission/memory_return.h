@@ -16,8 +16,8 @@ namespace packhouse {
 // has gone nobody takes it, and it is given back: after a few seconds in which the process did next
 // to nothing, if it has clearly more than it had when it was idle before.
 //
-// Giving back stops every thread that allocates meanwhile, about 0.1 ms a MiB: so never while there
-// is work. Thread-compatible.
+// Giving back stops every thread that allocates meanwhile: so never while there is work.
+// Thread-compatible.
 class MemoryReturn {
  public:
   struct Reading {
