@@ -462,10 +462,12 @@ TEST_P(ServerStreamingCallTest, OnlyAnIdleCallIsEndedForIt) {
   for (int i = 0; i < 100; ++i) gate_.EndIdleStreams(begin - absl::Seconds(1));
   std::atomic<bool> ended = false;
   std::thread end([&] {
-    // Not while the server is still at work on it.
+    // Not while the server is still at work on it: then once more. Who is idle for as long again
+    // without having ended is cancelled, so it has time to end.
     while (!ended) {
       clock_.Advance(absl::Seconds(1));
       gate_.EndIdleStreams(clock_.Now());
+      for (int i = 0; i < 1'000'000 && !ended; ++i) std::this_thread::yield();
     }
   });
   EXPECT_FALSE(stream->Read(&response));
