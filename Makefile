@@ -62,8 +62,8 @@ BENCH_FLAGS ?= --runs 5 --seconds 0.25
 
 bench: packages  ## Servers of their own over TCP, beside what gRPC alone can do (some minutes); BENCH_FLAGS=--help
 	cmake --preset release
-	cmake --build --preset release --target packhoused packhouse
-	build/release/client/cli/packhouse bench --packhoused build/release/service/packhoused \
+	cmake --build --preset release --target packhoused packhouse-bench
+	build/release/client/bench/packhouse-bench --packhoused build/release/service/packhoused \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) \
 	  --json build/release/bench.json $(BENCH_FLAGS)
 

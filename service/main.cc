@@ -18,19 +18,19 @@
 #include "absl/time/clock.h"
 #include "service/admission/limited_log.h"
 #include "service/admission/memory_return.h"
-#include "service/datasets/lmdb_dataset_store.h"
-#include "service/datasets/lmdb_record_log.h"
+#include "service/base/clock.h"
+#include "service/base/status_macros.h"
+#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/datasets/store_prober.h"
 #include "service/datasets/store_watch.h"
 #include "service/http/watching_pages.h"
+#include "service/ledger/lmdb/lmdb_record_log.h"
 #include "service/metrics/metrics.h"
 #include "service/options.h"
-#include "service/rpc/clock.h"
 #include "service/rpc/library_logs.h"
 #include "service/rpc/server.h"
-#include "service/rpc/store_prober.h"
 #include "service/rpc/tcp_congestion.h"
 #include "service/signals.h"
-#include "service/sizes/status_macros.h"
 #include "service/spdlog_log.h"
 #include "service/version.h"
 
@@ -87,7 +87,7 @@ template <typename Store>
 struct Kept {
   std::unique_ptr<StoreWatch> watch;
   std::unique_ptr<Store> store;
-  std::unique_ptr<rpc::StoreProber> prober;
+  std::unique_ptr<StoreProber> prober;
 
   // Of a store that is only read, no commits are expected.
   std::string why_not_ready() const {
@@ -113,7 +113,7 @@ absl::StatusOr<Kept<Store>> Open(const char* name, typename Store::Options optio
                         absl::StrCat("--data-dir: ", store.status().message()));
   }
   kept.store = *std::move(store);
-  kept.prober = std::make_unique<rpc::StoreProber>(
+  kept.prober = std::make_unique<StoreProber>(
       [watch = kept.watch.get(), tried = kept.store.get()] {
         return !tried->is_read_only() && !watch->failure().ok();
       },
@@ -148,7 +148,7 @@ absl::StatusOr<Kept<LmdbRecordLog>> OpenLedger(const Options& options, metrics::
 }
 
 // Returns only if the service could not start, and why.
-absl::Status Run(const Options& options, rpc::Clock& clock, LimitedLog& limited_log,
+absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
                  LimitedLog& deletions, SpdlogLog& log) {
   metrics::Metrics metrics(kVersion);
   // While it starts, what the libraries complain of is told by the one error it ends with.
@@ -241,10 +241,10 @@ int main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // These outlive whatever the libraries' threads do.
   packhouse::SpdlogLog log(options.log_level);
-  packhouse::rpc::SystemClock clock;
+  SystemClock clock;
   const auto now = [&clock] { return clock.Now(); };
   packhouse::LimitedLog limited_log(&log, now);
-  packhouse::LimitedLog deletions(&log, now, packhouse::rpc::BoundsOfDeletions());
+  packhouse::LimitedLog deletions(&log, now, BoundsOfDeletions());
   const absl::Status refused = packhouse::Run(options, clock, limited_log, deletions, log);
   log.Close(packhouse::kLastLines);
   return packhouse::Fail("cannot start", refused, 1);

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/cli/dataset_report.h"
+#include "client/cli/reports/dataset_report.h"
 #include "client/cpp/dataset_appender.h"
 #include "client/cpp/dataset_client.h"
 

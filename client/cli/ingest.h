@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/cli/graph_source.h"
+#include "client/cli/files/graph_source.h"
 #include "client/cpp/dataset_retry.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/dataset.pb.h"

@@ -1,15 +1,13 @@
 // packhouse: the command line of the packing service. `packhouse --help` tells the rest.
 #include <CLI/CLI.hpp>
 
-#include "client/cli/bench_ceiling.h"
-#include "client/cli/bench_command.h"
-#include "client/cli/datasets_command.h"
-#include "client/cli/histogram_command.h"
-#include "client/cli/ingest_command.h"
-#include "client/cli/jobs_command.h"
-#include "client/cli/pack_command.h"
-#include "client/cli/plan_command.h"
-#include "client/cli/tune_command.h"
+#include "client/cli/commands/datasets_command.h"
+#include "client/cli/commands/histogram_command.h"
+#include "client/cli/commands/ingest_command.h"
+#include "client/cli/commands/jobs_command.h"
+#include "client/cli/commands/pack_command.h"
+#include "client/cli/commands/plan_command.h"
+#include "client/cli/commands/tune_command.h"
 #include "client/cpp/process_tuning.h"
 
 int main(int argc, char** argv) {
@@ -25,8 +23,6 @@ int main(int argc, char** argv) {
   packhouse::client::AddIngestCommand(app, code);
   packhouse::client::AddDatasetsCommand(app, code);
   packhouse::client::AddJobsCommand(app, code);
-  packhouse::client::AddBenchCommand(app, code);
-  packhouse::client::AddBenchCeilingCommand(app, code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

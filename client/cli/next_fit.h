@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "client/cli/sizes_file.h"
+#include "client/cli/files/sizes_file.h"
 
 namespace packhouse::client {
 

@@ -2,7 +2,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "service/sizes/checked_arithmetic.h"
+#include "service/base/checked_arithmetic.h"
+#include "service/planning/limits.h"
 
 namespace packhouse {
 namespace {

@@ -63,8 +63,6 @@ class BatchLayout {
  public:
   // No capacity.
   static constexpr uint64_t kRagged = UINT64_MAX;
-  // Derived tensors are int32.
-  static constexpr uint64_t kMaxCapacity = (uint64_t{1} << 31) - 1;
 
   // `capacities` has l + 1 entries, `graphs` last; kRagged where there is none. `schema` must
   // outlive the layout.

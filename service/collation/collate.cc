@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
 #include "service/collation/row_kernels.h"
 #include "service/graphs/index_values.h"
-#include "service/sizes/status_macros.h"
 
 namespace packhouse {
 namespace {

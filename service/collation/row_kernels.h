@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "service/planning/vector_level.h"
+#include "service/base/vector_level.h"
 
 namespace packhouse {
 

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/checked_arithmetic.h"
+#include "service/base/status_macros.h"
 #include "service/graphs/index_values.h"
-#include "service/sizes/checked_arithmetic.h"
-#include "service/sizes/status_macros.h"
 
 namespace packhouse {
 

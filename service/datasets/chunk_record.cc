@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "service/datasets/checksum.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/checksum.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {

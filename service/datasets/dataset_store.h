@@ -17,10 +17,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "service/datasets/histogram_store.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
-#include "service/sizes/size_histogram.h"
+#include "service/histograms/histogram_store.h"
+#include "service/histograms/size_histogram.h"
 
 namespace packhouse {
 

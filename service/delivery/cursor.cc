@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "service/delivery/record_codec.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/status_macros.h"
+#include "service/epochs/record_codec.h"
 
 namespace packhouse {
 

@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "service/delivery/batch_set.h"
-#include "service/delivery/epoch_identity.h"
+#include "service/epochs/batch_set.h"
+#include "service/epochs/epoch_identity.h"
 
 namespace packhouse {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "service/delivery/epoch_identity.h"
+#include "service/epochs/epoch_identity.h"
 
 namespace packhouse {
 

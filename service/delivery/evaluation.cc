@@ -1,7 +1,7 @@
 #include "service/delivery/evaluation.h"
 
 #include "absl/strings/str_cat.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 

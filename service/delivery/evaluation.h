@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "service/delivery/dealing.h"
-#include "service/delivery/epoch_plan.h"
 #include "service/delivery/load_event.h"
+#include "service/epochs/dealing.h"
+#include "service/epochs/epoch_plan.h"
 
 namespace packhouse {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "service/sizes/quoted.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {

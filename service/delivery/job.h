@@ -33,10 +33,10 @@
 #include "service/admission/memory_budget.h"
 #include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_quota.h"
-#include "service/delivery/job_ledger.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/lease_table.h"
 #include "service/delivery/ledger_writer.h"
+#include "service/ledger/job_ledger.h"
 
 namespace packhouse {
 

@@ -6,8 +6,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "service/sizes/quoted.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {

@@ -16,10 +16,10 @@
 #include "absl/types/span.h"
 #include "service/admission/client_identity.h"
 #include "service/delivery/cursor.h"
-#include "service/delivery/dealing.h"
-#include "service/delivery/epoch_identity.h"
-#include "service/delivery/job_ledger.h"
 #include "service/delivery/lease_table.h"
+#include "service/epochs/dealing.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/ledger/job_ledger.h"
 
 namespace packhouse {
 

@@ -41,9 +41,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "service/delivery/batch_set.h"
-#include "service/delivery/dealing.h"
 #include "service/delivery/delivery_snapshot.h"
+#include "service/epochs/batch_set.h"
+#include "service/epochs/dealing.h"
 
 namespace packhouse {
 

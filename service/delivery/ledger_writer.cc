@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "service/delivery/ledger_event.h"
+#include "service/ledger/ledger_event.h"
 
 namespace packhouse {
 

@@ -23,7 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "service/datasets/record_log.h"
+#include "service/ledger/record_log.h"
 
 namespace packhouse {
 

@@ -1,6 +1,6 @@
 #include "service/delivery/load_event.h"
 
-#include "service/sizes/status_macros.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 

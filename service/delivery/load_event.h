@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "service/delivery/dealing.h"
-#include "service/delivery/epoch_plan.h"
+#include "service/epochs/dealing.h"
+#include "service/epochs/epoch_plan.h"
 
 namespace packhouse {
 

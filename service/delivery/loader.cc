@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "service/sizes/quoted.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 

@@ -19,8 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "service/base/status_macros.h"
 #include "service/http/host_port.h"
-#include "service/sizes/status_macros.h"
 
 namespace packhouse::http {
 namespace {

@@ -29,14 +29,14 @@ const Histogram::BucketBoundaries kCommitSeconds = {0.0001, 0.00025, 0.0005, 0.0
 const Histogram::BucketBoundaries kChangesBuckets = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 
 bool IsStream(size_t method) {
-  switch (static_cast<rpc::Method>(method)) {
-    case rpc::Method::kPack:
-    case rpc::Method::kObserve:
-    case rpc::Method::kTune:
-    case rpc::Method::kAppend:
-    case rpc::Method::kVerifyDataset:
-    case rpc::Method::kLoad:
-    case rpc::Method::kServerReflectionInfo:
+  switch (static_cast<Method>(method)) {
+    case Method::kPack:
+    case Method::kObserve:
+    case Method::kTune:
+    case Method::kAppend:
+    case Method::kVerifyDataset:
+    case Method::kLoad:
+    case Method::kServerReflectionInfo:
       return true;
     default:
       return false;
@@ -172,7 +172,7 @@ Metrics::Metrics(const std::string& version)
         {{"version", version}})
       .Set(1);
   for (size_t method = 0; method < kNumMethods; ++method) {
-    const std::string name(rpc::kMethodNames[method]);
+    const std::string name(kMethodNames[method]);
     const prometheus::Labels labels = {{"method", name}};
     if (IsStream(method)) {
       streams_[method] = {
@@ -264,12 +264,12 @@ std::unique_ptr<PackObserver> Metrics::ForStream(const SizeSchema& schema) {
   return std::make_unique<StreamObserver>(this, std::move(components));
 }
 
-void Metrics::OnStarted(rpc::Method method) {
+void Metrics::OnStarted(Method method) {
   auto& stream = streams_[static_cast<size_t>(method)];
   if (stream) stream->open.Change(1);
 }
 
-void Metrics::OnFinished(rpc::Method method, absl::StatusCode code, absl::Duration elapsed) {
+void Metrics::OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) {
   const auto index = static_cast<size_t>(method);
   if (streams_[index]) streams_[index]->open.Change(-1);
   rpcs_[index][static_cast<size_t>(code) % kNumCodes].Increment();
@@ -281,7 +281,7 @@ void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
   plan_gap_.Observe(gap);
 }
 
-void Metrics::OnUnsent(rpc::Method method, int64_t responses, int64_t bytes) {
+void Metrics::OnUnsent(Method method, int64_t responses, int64_t bytes) {
   auto& stream = streams_[static_cast<size_t>(method)];
   if (!stream) return;
   stream->unsent_responses.Change(responses);

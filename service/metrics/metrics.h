@@ -22,11 +22,11 @@
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "service/admission/rpc_observer.h"
 #include "service/datasets/commit_observer.h"
-#include "service/delivery/pack_observer.h"
 #include "service/metrics/delivery_collector.h"
 #include "service/metrics/event_metrics.h"
-#include "service/rpc/rpc_observer.h"
+#include "service/streams/pack_observer.h"
 
 namespace packhouse::metrics {
 
@@ -34,7 +34,7 @@ namespace packhouse::metrics {
 inline constexpr size_t kMaxComponentLabels = 64;
 
 // Thread-safe. Outlives the streams and the stores that it observes.
-class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
+class Metrics final : public PackObserverFactory, public RpcObserver {
  public:
   explicit Metrics(const std::string& version);
   ~Metrics() override;
@@ -52,10 +52,10 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
 
   std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) override;
 
-  void OnStarted(rpc::Method method) override;
-  void OnFinished(rpc::Method method, absl::StatusCode code, absl::Duration elapsed) override;
+  void OnStarted(Method method) override;
+  void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) override;
   void OnPlanned(absl::Duration elapsed, double gap) override;
-  void OnUnsent(rpc::Method method, int64_t responses, int64_t bytes) override;
+  void OnUnsent(Method method, int64_t responses, int64_t bytes) override;
 
  private:
   struct ComponentMetrics {
@@ -72,7 +72,7 @@ class Metrics final : public PackObserverFactory, public rpc::RpcObserver {
   class StreamObserver;
   class StoreObserver;
 
-  static constexpr size_t kNumMethods = rpc::kMethodNames.size();
+  static constexpr size_t kNumMethods = kMethodNames.size();
   static constexpr size_t kNumCodes = 17;
 
   ComponentMetrics ForComponent(absl::string_view name);

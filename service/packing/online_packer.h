@@ -39,9 +39,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/base/vector_level.h"
 #include "service/packing/pool_scan.h"
 #include "service/planning/limits.h"
-#include "service/planning/vector_level.h"
 
 namespace packhouse {
 
@@ -67,9 +67,6 @@ using Pack = std::vector<uint64_t>;
 // Thread-compatible; no clock of its own. About (72 + 8 * l) * look_ahead bytes.
 class OnlinePacker {
  public:
-  // Largest capacity that it can work with; a component without a limit counts as this.
-  static constexpr uint64_t kMaxCapacity = (uint64_t{1} << 31) - 1;
-
   // INVALID_ARGUMENT naming the option or the component, its value and the bound.
   static absl::StatusOr<OnlinePacker> Create(const Limits& limits,
                                              const OnlinePackerOptions& options);

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "service/sizes/checked_arithmetic.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/checked_arithmetic.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {

@@ -20,6 +20,10 @@ namespace packhouse {
 // Capacity of a component without a limit.
 inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
+// Largest capacity of a component that is packed online or laid out; one without a limit counts as
+// this. Row numbers in a batch fit int32.
+inline constexpr uint64_t kMaxCapacity = (uint64_t{1} << 31) - 1;
+
 // A capacity per component, `graphs` included as the last one. Immutable; thread-safe.
 class Limits {
  public:

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 
+#include "service/base/vector_level.h"
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
 #include "service/planning/packing_problem.h"
-#include "service/planning/vector_level.h"
 #include "service/planning/work_budget.h"
-#include "service/sizes/size_histogram.h"
 #include "service/sizes/size_schema.h"
 
 namespace packhouse {

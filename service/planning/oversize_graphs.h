@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "service/histograms/size_histogram.h"
 #include "service/planning/device_profile.h"
-#include "service/sizes/size_histogram.h"
 
 namespace packhouse {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
 #include "service/planning/plan.h"
-#include "service/sizes/size_histogram.h"
 
 namespace packhouse {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "service/sizes/checked_arithmetic.h"
+#include "service/base/checked_arithmetic.h"
 
 namespace packhouse {
 

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "service/base/checked_arithmetic.h"
 #include "service/planning/lower_bound.h"
-#include "service/sizes/checked_arithmetic.h"
 
 namespace packhouse {
 namespace {

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
-#include "service/sizes/size_histogram.h"
 
 namespace packhouse {
 

@@ -3,7 +3,6 @@
 #define PACKHOUSE_SERVICE_PLANNING_PLAN_MEMORY_H_
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -13,11 +12,6 @@
 
 namespace packhouse {
 
-// At most what a planner takes for a histogram of so many distinct sizes, whichever it is, but for
-// its patterns, and what verifying and measuring the plan takes: tables of sizes, counts and
-// orders, the histogram not among them.
-uint64_t PlannerBytes(uint64_t num_distinct, size_t num_components);
-
 // What a pattern takes in a list that grows: of the list, which has up to twice the room that it
 // needs and exists twice for a moment, and of its entries.
 inline uint64_t BytesInList(const Pattern& pattern) {
@@ -26,8 +20,9 @@ inline uint64_t BytesInList(const Pattern& pattern) {
 }
 uint64_t BytesOfPatterns(absl::Span<const Pattern> patterns);
 
-// What planning asks before it takes more than PlannerBytes(): how many patterns there will be is
-// not known before. Who is refused once gives up, as if the caller had. Thread-compatible.
+// What planning asks before it takes more than PlannerBytes() (planning/optimizer/planner_bytes.h): how many
+// patterns there will be is not known before. Who is refused once gives up, as if the caller had.
+// Thread-compatible.
 class PlanMemory {
  public:
   // Lists of patterns that exist at a time, of about the same length: the best one, those of

@@ -5,13 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "service/rpc/append_handler.h"
+#include "service/base/status_macros.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
-#include "service/rpc/wire_datasets.h"
-#include "service/rpc/wire_sizes.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/append_handler.h"
+#include "service/wire/wire_datasets.h"
+#include "service/wire/wire_sizes.h"
 
 namespace packhouse::rpc {
 namespace {

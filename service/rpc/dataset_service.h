@@ -3,9 +3,9 @@
 #define PACKHOUSE_SERVICE_RPC_DATASET_SERVICE_H_
 
 #include "packhouse/v1/dataset.grpc.pb.h"
+#include "service/admission/call_context.h"
 #include "service/datasets/dataset_store.h"
-#include "service/delivery/epoch_catalog.h"
-#include "service/rpc/call_context.h"
+#include "service/epochs/epoch_catalog.h"
 
 namespace packhouse::rpc {
 

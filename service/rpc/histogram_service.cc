@@ -2,13 +2,13 @@
 
 #include <memory>
 
-#include "service/delivery/making.h"
-#include "service/rpc/observe_handler.h"
+#include "service/base/status_macros.h"
+#include "service/epochs/making.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
-#include "service/rpc/wire_memory.h"
-#include "service/rpc/wire_sizes.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/observe_handler.h"
+#include "service/wire/wire_memory.h"
+#include "service/wire/wire_sizes.h"
 
 namespace packhouse::rpc {
 namespace {

@@ -3,8 +3,8 @@
 #define PACKHOUSE_SERVICE_RPC_HISTOGRAM_SERVICE_H_
 
 #include "packhouse/v1/histogram.grpc.pb.h"
-#include "service/datasets/histogram_store.h"
-#include "service/rpc/call_context.h"
+#include "service/admission/call_context.h"
+#include "service/histograms/histogram_store.h"
 
 namespace packhouse::rpc {
 

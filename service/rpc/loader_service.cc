@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/delivery/making.h"
-#include "service/rpc/load_source.h"
+#include "service/base/status_macros.h"
+#include "service/epochs/making.h"
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
-#include "service/rpc/wire_datasets.h"
-#include "service/rpc/wire_loader.h"
-#include "service/rpc/wire_memory.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/load_source.h"
+#include "service/wire/wire_datasets.h"
+#include "service/wire/wire_loader.h"
+#include "service/wire/wire_memory.h"
 
 namespace packhouse::rpc {
 namespace {

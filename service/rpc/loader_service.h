@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "service/admission/call_context.h"
+#include "service/admission/early_end.h"
 #include "service/datasets/dataset_store.h"
+#include "service/delivery/lease_timer.h"
 #include "service/delivery/loader.h"
-#include "service/delivery/pack_observer.h"
-#include "service/rpc/call_context.h"
-#include "service/rpc/early_end.h"
-#include "service/rpc/lease_timer.h"
-#include "service/rpc/retention_timer.h"
+#include "service/delivery/retention_timer.h"
+#include "service/streams/pack_observer.h"
 
 namespace packhouse::rpc {
 

@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/support/byte_buffer.h"
-#include "service/rpc/call_context.h"
-#include "service/rpc/rpc_observer.h"
-#include "service/rpc/unsent_count.h"
-#include "service/sizes/status_macros.h"
+#include "service/admission/call_context.h"
+#include "service/admission/rpc_observer.h"
+#include "service/admission/unsent_count.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse::rpc {
 

@@ -3,7 +3,7 @@
 #define PACKHOUSE_SERVICE_RPC_PACE_H_
 
 #include "absl/time/time.h"
-#include "service/rpc/clock.h"
+#include "service/base/clock.h"
 
 namespace packhouse::rpc {
 

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "service/rpc/pack_handler.h"
 #include "service/rpc/stream_reactor.h"
+#include "service/wire/pack_handler.h"
 
 namespace packhouse::rpc {
 

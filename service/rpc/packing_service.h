@@ -3,10 +3,10 @@
 #define PACKHOUSE_SERVICE_RPC_PACKING_SERVICE_H_
 
 #include "packhouse/v1/packing.grpc.pb.h"
-#include "service/datasets/histogram_store.h"
-#include "service/delivery/pack_observer.h"
-#include "service/delivery/stream_packer.h"
-#include "service/rpc/call_context.h"
+#include "service/admission/call_context.h"
+#include "service/histograms/histogram_store.h"
+#include "service/streams/pack_observer.h"
+#include "service/streams/stream_packer.h"
 
 namespace packhouse::rpc {
 

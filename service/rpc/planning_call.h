@@ -13,13 +13,13 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "service/admission/call_context.h"
+#include "service/admission/planning_pool.h"
+#include "service/admission/unsent_budget.h"
+#include "service/base/status_macros.h"
 #include "service/rpc/allocation_failure.h"
-#include "service/rpc/call_context.h"
-#include "service/rpc/planning_pool.h"
 #include "service/rpc/status_mapping.h"
-#include "service/rpc/unsent_budget.h"
 #include "service/rpc/wire_bytes.h"
-#include "service/sizes/status_macros.h"
 
 namespace packhouse::rpc {
 

@@ -5,17 +5,17 @@
 #include <utility>
 #include <vector>
 
-#include "service/delivery/making.h"
-#include "service/delivery/planning_room.h"
-#include "service/planning/limit_tuner.h"
-#include "service/planning/planner.h"
+#include "service/base/status_macros.h"
+#include "service/epochs/making.h"
+#include "service/epochs/planning_room.h"
+#include "service/planning/baselines/planner.h"
+#include "service/planning/tuning/limit_tuner.h"
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
-#include "service/rpc/wire_memory.h"
-#include "service/rpc/wire_planning.h"
-#include "service/rpc/wire_sizes.h"
-#include "service/rpc/wire_tuning.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/wire_memory.h"
+#include "service/wire/wire_planning.h"
+#include "service/wire/wire_sizes.h"
+#include "service/wire/wire_tuning.h"
 
 namespace packhouse::rpc {
 namespace {

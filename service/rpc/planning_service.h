@@ -3,9 +3,9 @@
 #define PACKHOUSE_SERVICE_RPC_PLANNING_SERVICE_H_
 
 #include "packhouse/v1/planning.grpc.pb.h"
-#include "service/datasets/histogram_store.h"
-#include "service/delivery/byte_quota.h"
-#include "service/rpc/call_context.h"
+#include "service/admission/call_context.h"
+#include "service/histograms/histogram_store.h"
+#include "service/streams/byte_quota.h"
 
 namespace packhouse::rpc {
 

@@ -11,10 +11,10 @@
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
-#include "service/rpc/call_context.h"
-#include "service/rpc/reflection_handler.h"
-#include "service/rpc/rpc_observer.h"
+#include "service/admission/call_context.h"
+#include "service/admission/rpc_observer.h"
 #include "service/rpc/stream_reactor.h"
+#include "service/wire/reflection_handler.h"
 
 namespace packhouse::rpc {
 

@@ -10,10 +10,10 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "service/rpc/batch_reply.h"
+#include "service/base/status_macros.h"
 #include "service/rpc/goaway.h"
 #include "service/rpc/listen_failure.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/batch_reply.h"
 
 namespace packhouse::rpc {
 namespace {

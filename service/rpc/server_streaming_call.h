@@ -22,12 +22,12 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "service/admission/call_context.h"
+#include "service/base/status_macros.h"
 #include "service/rpc/allocation_failure.h"
-#include "service/rpc/call_context.h"
-#include "service/rpc/response_source.h"
 #include "service/rpc/turn_taking_call.h"
 #include "service/rpc/wire_bytes.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/response_source.h"
 
 namespace packhouse::rpc {
 

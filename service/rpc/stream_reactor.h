@@ -22,13 +22,13 @@
 #include "absl/time/time.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "service/admission/call_context.h"
+#include "service/base/status_macros.h"
 #include "service/rpc/allocation_failure.h"
-#include "service/rpc/call_context.h"
 #include "service/rpc/pace.h"
-#include "service/rpc/stream_handler.h"
 #include "service/rpc/turn_taking_call.h"
 #include "service/rpc/wire_bytes.h"
-#include "service/sizes/status_macros.h"
+#include "service/wire/stream_handler.h"
 
 namespace packhouse::rpc {
 

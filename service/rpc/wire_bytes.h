@@ -20,9 +20,9 @@
 #include "grpcpp/support/proto_buffer_reader.h"
 #include "grpcpp/support/slice.h"
 #include "service/admission/memory_budget.h"
-#include "service/rpc/batch_reply.h"
-#include "service/rpc/wire_footprint.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/status_macros.h"
+#include "service/wire/batch_reply.h"
+#include "service/wire/wire_footprint.h"
 
 namespace packhouse::rpc {
 

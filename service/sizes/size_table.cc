@@ -6,8 +6,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "service/sizes/checked_arithmetic.h"
-#include "service/sizes/status_macros.h"
+#include "service/base/checked_arithmetic.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {

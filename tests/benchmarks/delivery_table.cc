@@ -1,6 +1,6 @@
 // What the way from a finished batch to the client costs: batches that were built before, by the
 // calls and messages of packhoused (ServerStreamingCall, BatchReply), beside opaque bytes of the
-// same size through gRPC alone (`packhouse bench-ceiling`), run by run.
+// same size through gRPC alone (`packhouse-bench ceiling`), run by run.
 //
 //   build/release/tests/benchmarks/packhouse_delivery_table --seconds 0.5 --runs 9
 #include <malloc.h>
@@ -16,20 +16,20 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/bench/bench_ceiling.h"
+#include "client/bench/bench_run.h"
+#include "client/bench/bench_sample.h"
+#include "client/bench/bench_sockets.h"
+#include "client/bench/bench_stream.h"
 #include "client/cli/arguments.h"
-#include "client/cli/bench_ceiling.h"
-#include "client/cli/bench_run.h"
-#include "client/cli/bench_sample.h"
-#include "client/cli/bench_sockets.h"
-#include "client/cli/bench_stream.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/process_tuning.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "service/collation/collate.h"
-#include "service/rpc/batch_reply.h"
 #include "service/rpc/server_streaming_call.h"
+#include "service/wire/batch_reply.h"
 
 namespace packhouse {
 namespace {
@@ -37,7 +37,7 @@ namespace {
 using client::BenchServer;
 using client::Runs;
 using client::RunSample;
-using LoadReply = rpc::BatchReply<v1::LoadResponse>;
+using LoadReply = BatchReply<v1::LoadResponse>;
 
 constexpr char kServeCommand[] = "serve";
 constexpr char kLoadMethod[] = "/packhouse.v1.LoaderService/Load";
@@ -49,11 +49,11 @@ absl::StatusOr<Batch> BatchOf(const GraphSchema& schema, uint64_t message_bytes)
   absl::StatusOr<BatchLayout> layout = BatchLayout::Create(&schema, {rows, 8}, Padding::kMasked,
                                                            {.graph_index = true, .masks = true});
   if (!layout.ok()) return layout.status();
-  return Collate(*layout, {}, UINT64_MAX, &rpc::WireFraming());
+  return Collate(*layout, {}, UINT64_MAX, &WireFraming());
 }
 
 // The same batch without end.
-class PrebuiltSource final : public rpc::ResponseSource<LoadReply> {
+class PrebuiltSource final : public ResponseSource<LoadReply> {
  public:
   explicit PrebuiltSource(Batch batch) {
     reply_.message.mutable_batch()->mutable_batch()->set_id(1);
@@ -68,16 +68,16 @@ class PrebuiltSource final : public rpc::ResponseSource<LoadReply> {
 class PrebuiltService final
     : public v1::LoaderService::WithRawCallbackMethod_Load<v1::LoaderService::Service> {
  public:
-  PrebuiltService(const rpc::CallContext& context, const GraphSchema* schema)
+  PrebuiltService(const CallContext& context, const GraphSchema* schema)
       : context_(context), schema_(schema) {}
 
   // `seed` is the number of bytes.
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Load(grpc::CallbackServerContext* call,
                                                    const grpc::ByteBuffer* request) override {
     return rpc::ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
-        context_, *call, rpc::Method::kLoad, request,
-        [this](const v1::LoadRequest& parsed, rpc::ProgressSink<LoadReply>& /*sink*/)
-            -> absl::StatusOr<std::unique_ptr<rpc::ResponseSource<LoadReply>>> {
+        context_, *call, Method::kLoad, request,
+        [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& /*sink*/)
+            -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
           absl::StatusOr<Batch> batch = BatchOf(*schema_, parsed.epoch().seed());
           if (!batch.ok()) return batch.status();
           return std::make_unique<PrebuiltSource>(*std::move(batch));
@@ -85,14 +85,14 @@ class PrebuiltService final
   }
 
  private:
-  const rpc::CallContext context_;
+  const CallContext context_;
   const GraphSchema* const schema_;
 };
 
-class NoObserver final : public rpc::RpcObserver {
+class NoObserver final : public RpcObserver {
  public:
-  void OnStarted(rpc::Method) override {}
-  void OnFinished(rpc::Method, absl::StatusCode, absl::Duration) override {}
+  void OnStarted(Method) override {}
+  void OnFinished(Method, absl::StatusCode, absl::Duration) override {}
   void OnPlanned(absl::Duration, double) override {}
 };
 
@@ -103,14 +103,14 @@ client::ExitCode Serve(const std::string& congestion) {
   const absl::StatusOr<GraphSchema> schema = GraphSchema::Create(
       *sizes, {{"x", DType::kUint8, {static_cast<uint32_t>(kRowBytes)}, 0, {}, ""}});
   if (!schema.ok()) return client::Fail(schema.status());
-  rpc::SystemClock clock;
-  rpc::WorkerPool stream_pool(&clock, 2);
-  rpc::WorkerPool call_pool(&clock, 1);
-  rpc::PlanningPool planning_pool(&clock, 1);
-  rpc::Gate gate({});
+  SystemClock clock;
+  WorkerPool stream_pool(&clock, 2);
+  WorkerPool call_pool(&clock, 1);
+  PlanningPool planning_pool(&clock, 1);
+  Gate gate({});
   NoObserver observer;
   const PeerAddressIdentity identity;
-  rpc::CallContext context;
+  CallContext context;
   context.clock = &clock;
   context.stream_pool = &stream_pool;
   context.call_pool = &call_pool;

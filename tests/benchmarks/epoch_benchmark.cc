@@ -12,15 +12,15 @@
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "benchmark/benchmark.h"
-#include "service/delivery/epoch_batches.h"
-#include "service/delivery/epoch_plan.h"
+#include "service/admission/worker_pool.h"
+#include "service/base/clock.h"
 #include "service/delivery/job.h"
-#include "service/delivery/round_plan.h"
-#include "service/delivery/selection.h"
-#include "service/delivery/size_classes.h"
-#include "service/planning/plan_optimizer.h"
-#include "service/rpc/clock.h"
-#include "service/rpc/worker_pool.h"
+#include "service/epochs/epoch_batches.h"
+#include "service/epochs/epoch_plan.h"
+#include "service/epochs/round_plan.h"
+#include "service/epochs/selection.h"
+#include "service/epochs/size_classes.h"
+#include "service/planning/optimizer/plan_optimizer.h"
 #include "tests/support/random.h"
 
 namespace packhouse {
@@ -302,8 +302,8 @@ void BM_WorkersJoinAtOnce(benchmark::State& state) {
   SlowLog log(absl::Milliseconds(10));
   LedgerWriter writer(&log, size_t{1} << 40, 0, 0);
   EpochQuota quota(1 << 20, 1 << 20);
-  rpc::SystemClock clock;
-  rpc::WorkerPool pool(&clock, 8);
+  SystemClock clock;
+  WorkerPool pool(&clock, 8);
   Job::Environment environment;
   environment.writer = &writer;
   environment.quota = &quota;

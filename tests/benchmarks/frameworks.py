@@ -7,7 +7,7 @@ that they have in the file (PyG's edge_index: int64, as it wants it).
 - `packhouse, Python`: a data set on disk, loaded by packhouse.Loader over loopback TCP from a
   packhoused of its own; padded to one shape, with the graph of each row. The time is all of it:
   opening epochs, collation, the wire, acknowledgements, the views as numpy arrays.
-- `packhouse, C++`: what `packhouse bench --only load` says of batches of 256 KiB, with --cli.
+- `packhouse, C++`: what `packhouse-bench --only load` says of batches of 256 KiB, with --bench.
 - `PyG`: torch_geometric.loader.DataLoader with 0 and 2 workers; not padded.
 - `torch`: torch.utils.data.DataLoader that joins numpy arrays, with 0 and 2 workers; not padded.
 - `jraph`: jraph.dynamically_batch on numpy arrays, with the budget that its examples take: room for
@@ -25,7 +25,7 @@ The frameworks, in an environment of their own (PyTorch: Debian's python3-torch,
 Then, after `make build`:
 
     PYTHONPATH=build/release/python frameworks/bin/python tests/benchmarks/frameworks.py \\
-        --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \\
+        --packhoused build/release/service/packhoused --bench build/release/client/bench/packhouse-bench \\
         --data ../shared/data/graphs/molhiv.npz --markdown frameworks.md --json frameworks.json
 
 Without --data: the syntax trees of this machine's Python library.
@@ -314,12 +314,12 @@ def make_jraph(source: Source) -> Runner:
 
 
 def bench_cpp(options: argparse.Namespace) -> Run:
-    """What `packhouse bench` measures of the C++ client, in one run."""
+    """What `packhouse-bench` measures of the C++ client, in one run."""
     with tempfile.TemporaryDirectory() as folder:
         figures = pathlib.Path(folder, "figures.json")
         subprocess.run(
             [
-                *(options.cli, "bench", "--packhoused", options.packhoused, "--json", figures),
+                *(options.bench, "--packhoused", options.packhoused, "--json", figures),
                 *("--only", "load", "--streams", "1", "--payloads", "256KiB", "--runs", "1"),
                 *("--seconds", str(options.seconds)),
                 *(("--data", options.data) if options.data else ()),
@@ -365,7 +365,7 @@ def packhouse_contestants(
             return dataclasses.replace(done, cpu=done.cpu + cpu_seconds_of(server.pid) - before)
 
         runs: dict[str, Callable[[], Run]] = {"packhouse, Python": run}
-        if options.cli:
+        if options.bench:
             runs["packhouse, C++"] = functools.partial(bench_cpp, options)
         yield runs
 

@@ -217,7 +217,7 @@ def benchmark_parser(description: str | None, seconds: float) -> argparse.Argume
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--packhoused", required=True, help="the server program")
-    parser.add_argument("--cli", help="the program packhouse; without it its figures are missing")
+    parser.add_argument("--bench", help="the program packhouse-bench; without it its figures are missing")
     parser.add_argument("--data", type=pathlib.Path, help="graphs in a .npz file")
     parser.add_argument("--graphs", type=int, help="only the first so many")
     parser.add_argument("--runs", type=int, default=5)

@@ -8,9 +8,9 @@
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
+#include "service/admission/rpc_observer.h"
 #include "service/metrics/event_metrics.h"
 #include "service/metrics/metrics.h"
-#include "service/rpc/rpc_observer.h"
 
 namespace packhouse::metrics {
 namespace {
@@ -73,10 +73,10 @@ Metrics& AllMetrics() {
 
 // As streams see it: a response that waits and is taken.
 void BM_OnUnsent(benchmark::State& state) {
-  rpc::RpcObserver& observer = AllMetrics();
+  RpcObserver& observer = AllMetrics();
   int64_t responses = 1;
   for (auto unused : state) {
-    observer.OnUnsent(rpc::Method::kLoad, responses, 1000 * responses);
+    observer.OnUnsent(Method::kLoad, responses, 1000 * responses);
     responses = -responses;
   }
 }

@@ -14,9 +14,9 @@
 #include "packhouse/v1/histogram.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
-#include "service/rpc/wire_footprint.h"
+#include "service/wire/wire_footprint.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using google::protobuf::io::ArrayInputStream;
@@ -100,4 +100,4 @@ BENCHMARK_TEMPLATE(BM_Footprint, v1::PlanRequest)->Arg(1000);
 BENCHMARK_TEMPLATE(BM_ParseOnly, v1::PlanRequest)->Arg(1000);
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
-#include "service/sizes/size_histogram.h"
 #include "service/sizes/size_schema.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"

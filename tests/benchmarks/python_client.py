@@ -5,13 +5,13 @@ Four readers take turns, each a process of its own, on streams of one server eac
 - `loader`: packhouse.Loader, every tensor of every batch looked at as a numpy array;
 - `raw`: the same stream of the same data set, read with grpcio alone: nothing is parsed, what comes
   is bytes; acknowledged, as it must be;
-- `ceiling`: opaque bytes of the same size from `packhouse bench-ceiling`;
+- `ceiling`: opaque bytes of the same size from `packhouse-bench ceiling`;
 - with --settings, variants of these: each without one of the settings that the others have.
 
 The time is that from an epoch's first batch to its last one. To run it, after `make build`:
 
     PYTHONPATH=build/release/python python3 tests/benchmarks/python_client.py \\
-        --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \\
+        --packhoused build/release/service/packhoused --bench build/release/client/bench/packhouse-bench \\
         --data ../shared/data/graphs/molhiv.npz --json python-client.json
 
 Without --data: the syntax trees of this machine's Python library. A gigabyte of graphs is written
@@ -219,7 +219,7 @@ def make_ceiling(address: str, message_bytes: int, reader: Reader) -> Runner:
 
     def run(seconds: float) -> Run:
         with grpc.insecure_channel(address, options=channel_options(reader)) as channel:
-            # As client/cli/bench_ceiling.h: so many bytes each, without end.
+            # As client/bench/bench_ceiling.h: so many bytes each, without end.
             answers = channel.unary_stream("/packhouse.bench.Ceiling/Stream")(
                 struct.pack("<QQ", message_bytes, 0)
             )
@@ -247,18 +247,18 @@ def _sum(total: Run, seconds: float, batches: int, graphs: int, received: int) -
 
 
 @contextlib.contextmanager
-def ceiling_server(cli: str, congestion: str) -> Iterator[tuple[str, int]]:
-    """`packhouse bench-ceiling`: its address and process."""
+def ceiling_server(bench: str, congestion: str) -> Iterator[tuple[str, int]]:
+    """`packhouse-bench ceiling`: its address and process."""
     congestion_flag = ["--tcp-congestion", congestion] if congestion else []
     process = subprocess.Popen(
-        [cli, "bench-ceiling", *congestion_flag], stdout=subprocess.PIPE, text=True
+        [bench, "ceiling", *congestion_flag], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         ready = re.match(r"listening grpc=(\S+)", line)
         if ready is None:
-            raise RuntimeError(f"{cli} bench-ceiling did not get ready: it said {line!r}")
+            raise RuntimeError(f"{bench} ceiling did not get ready: it said {line!r}")
         yield ready.group(1), process.pid
     finally:
         process.kill()
@@ -284,7 +284,7 @@ def measure(options: argparse.Namespace, table: GraphTable) -> list[dict[str, An
     readers = [
         reader
         for reader in (*READERS, *(SETTINGS if options.settings else ()))
-        if options.cli or reader.name != "ceiling"
+        if options.bench or reader.name != "ceiling"
     ]
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -295,8 +295,8 @@ def measure(options: argparse.Namespace, table: GraphTable) -> list[dict[str, An
             )
         )
         ceiling = ("", 0)
-        if options.cli:
-            ceiling = stack.enter_context(ceiling_server(options.cli, options.tcp_congestion))
+        if options.bench:
+            ceiling = stack.enter_context(ceiling_server(options.bench, options.tcp_congestion))
         store(server.address, table, options.copies)
         row_bytes = table.nbytes / len(table)
         for kib in options.kib:

@@ -6,8 +6,8 @@
 
 #include "absl/time/time.h"
 #include "benchmark/benchmark.h"
-#include "service/sizes/decaying_histogram.h"
-#include "service/sizes/size_histogram.h"
+#include "service/histograms/decaying_histogram.h"
+#include "service/histograms/size_histogram.h"
 #include "service/sizes/size_table.h"
 #include "tests/support/random.h"
 

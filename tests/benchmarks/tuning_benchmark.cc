@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "service/planning/limit_tuner.h"
+#include "service/planning/tuning/limit_tuner.h"
 #include "tests/support/random.h"
 #include "tests/support/sizes_csv.h"
 

@@ -1,4 +1,4 @@
-#include "client/cli/bench_graphs.h"
+#include "client/bench/bench_graphs.h"
 
 #include <cstdint>
 #include <map>

@@ -1,4 +1,4 @@
-#include "client/cli/bench_sample.h"
+#include "client/bench/bench_sample.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "client/cli/dataset_report.h"
+#include "client/cli/reports/dataset_report.h"
 
 #include <string>
 

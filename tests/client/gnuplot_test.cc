@@ -1,4 +1,4 @@
-#include "client/cli/gnuplot.h"
+#include "client/cli/plots/gnuplot.h"
 
 #include <unistd.h>
 

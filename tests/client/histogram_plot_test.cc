@@ -1,4 +1,4 @@
-#include "client/cli/histogram_plot.h"
+#include "client/cli/plots/histogram_plot.h"
 
 #include <random>
 #include <string>

@@ -1,4 +1,4 @@
-#include "client/cli/ingest_progress.h"
+#include "client/cli/reports/ingest_progress.h"
 
 #include "gtest/gtest.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/cli/npz_graphs.h"
+#include "client/cli/files/npz_graphs.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/client/fake_dataset_service.h"

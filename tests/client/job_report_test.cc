@@ -1,4 +1,4 @@
-#include "client/cli/job_report.h"
+#include "client/cli/reports/job_report.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

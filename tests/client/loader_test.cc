@@ -14,8 +14,8 @@
 #include "client/cpp/channel.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb_dataset_store.h"
-#include "service/datasets/lmdb_record_log.h"
+#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/ledger/lmdb/lmdb_record_log.h"
 #include "service/rpc/server.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random_graphs.h"
@@ -124,8 +124,8 @@ class LoaderTest : public testing::Test {
     EXPECT_THAT(counts, Each(Pair(testing::_, 1)));
   }
 
-  rpc::SimulatedClock clock_;
-  rpc::CountingObserver observer_;
+  SimulatedClock clock_;
+  CountingObserver observer_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
   const std::string address_ = absl::StrCat("unix:", folder_.path(), "/socket");
   std::unique_ptr<DatasetStore> datasets_;

@@ -1,4 +1,4 @@
-#include "client/cli/npy_header.h"
+#include "client/cli/files/npy_header.h"
 
 #include <string>
 #include <vector>

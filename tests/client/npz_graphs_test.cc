@@ -1,4 +1,4 @@
-#include "client/cli/npz_graphs.h"
+#include "client/cli/files/npz_graphs.h"
 
 #include <filesystem>
 #include <fstream>
@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/dataset_report.h"
-#include "client/cli/npz_archive.h"
+#include "client/cli/files/npz_archive.h"
+#include "client/cli/reports/dataset_report.h"
 #include "client/cpp/little_endian.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

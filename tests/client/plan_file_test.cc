@@ -1,4 +1,4 @@
-#include "client/cli/plan_file.h"
+#include "client/cli/files/plan_file.h"
 
 #include <unistd.h>
 

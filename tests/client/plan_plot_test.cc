@@ -1,4 +1,4 @@
-#include "client/cli/plan_plot.h"
+#include "client/cli/plots/plan_plot.h"
 
 #include <random>
 #include <string>

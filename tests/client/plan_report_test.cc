@@ -1,4 +1,4 @@
-#include "client/cli/plan_report.h"
+#include "client/cli/reports/plan_report.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "client/cli/sizes_file.h"
+#include "client/cli/files/sizes_file.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "client/cli/table.h"
+#include "client/cli/reports/table.h"
 
 #include <vector>
 

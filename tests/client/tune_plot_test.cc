@@ -1,4 +1,4 @@
-#include "client/cli/tune_plot.h"
+#include "client/cli/plots/tune_plot.h"
 
 #include <map>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "client/cli/tune_report.h"
+#include "client/cli/reports/tune_report.h"
 
 #include <limits>
 #include <string>

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/checksum.h"
-#include "service/datasets/stored_values.h"
+#include "service/base/checksum.h"
+#include "service/datasets/lmdb/stored_values.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

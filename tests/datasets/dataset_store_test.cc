@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/datasets/lmdb_dataset_store.h"
+#include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"

@@ -15,8 +15,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "service/base/status_macros.h"
 #include "service/datasets/dataset_store.h"
-#include "service/sizes/status_macros.h"
 
 namespace packhouse {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/delivery/epoch_worlds.h"
+#include "tests/epochs/epoch_worlds.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

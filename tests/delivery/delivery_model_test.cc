@@ -22,8 +22,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/delivery/loader.h"
-#include "tests/delivery/dataset_worlds.h"
-#include "tests/delivery/ledger_logs.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/ledger/ledger_logs.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 

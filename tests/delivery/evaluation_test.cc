@@ -7,8 +7,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/delivery/epoch_catalog.h"
-#include "tests/delivery/dataset_worlds.h"
+#include "service/epochs/epoch_catalog.h"
+#include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

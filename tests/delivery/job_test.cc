@@ -11,9 +11,9 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/delivery/epoch_worlds.h"
 #include "tests/delivery/job_worlds.h"
-#include "tests/delivery/ledger_logs.h"
+#include "tests/epochs/epoch_worlds.h"
+#include "tests/ledger/ledger_logs.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

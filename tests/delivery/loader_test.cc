@@ -14,10 +14,10 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "service/rpc/clock.h"
-#include "service/rpc/worker_pool.h"
-#include "tests/delivery/dataset_worlds.h"
-#include "tests/delivery/ledger_logs.h"
+#include "service/admission/worker_pool.h"
+#include "service/base/clock.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/ledger/ledger_logs.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -834,8 +834,8 @@ INSTANTIATE_TEST_SUITE_P(, LoaderThreadsTest, ::testing::Bool(),
                          [](const auto& one) { return one.param ? "Background" : "AtOnce"; });
 
 TEST_P(LoaderThreadsTest, ManyThreadsLoadOneEpoch) {
-  rpc::SystemClock clock;
-  rpc::WorkerPool pool(&clock, 2);
+  SystemClock clock;
+  WorkerPool pool(&clock, 2);
   LoaderOptions options = LoaderWorld::Options();
   options.max_log_records = 24;
   LoaderWorld world(400, options);

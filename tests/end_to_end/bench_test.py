@@ -1,4 +1,4 @@
-"""packhouse bench, only that it runs: its figures are for quiet machines and longer runs."""
+"""packhouse-bench, only that it runs: its figures are for quiet machines and longer runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import subprocess
 import pytest
 
 pytestmark = pytest.mark.skipif(
-    "PACKHOUSE_CLI" not in os.environ or "PACKHOUSED" not in os.environ,
-    reason="PACKHOUSE_CLI and PACKHOUSED do not name the programs",
+    "PACKHOUSE_BENCH" not in os.environ or "PACKHOUSED" not in os.environ,
+    reason="PACKHOUSE_BENCH and PACKHOUSED do not name the programs",
 )
 
 
@@ -19,7 +19,7 @@ def bench(
     folder: pathlib.Path, *arguments: object
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [os.environ["PACKHOUSE_CLI"], "bench", *map(str, arguments)],
+        [os.environ["PACKHOUSE_BENCH"], *map(str, arguments)],
         env={**os.environ, "TMPDIR": str(folder)},
         capture_output=True,
         text=True,

@@ -58,7 +58,7 @@ def test_every_reader_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
     figures = tmp_path / "figures.json"
     done = run(
         "python_client.py",
-        *("--cli", os.environ["PACKHOUSE_CLI"], "--settings", "--json", figures),
+        *("--bench", os.environ["PACKHOUSE_BENCH"], "--settings", "--json", figures),
         *("--graphs", 600, "--copies", 2, "--kib", 64),
     )
     assert done.returncode == 0, done.stderr

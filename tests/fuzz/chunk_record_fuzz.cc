@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "service/datasets/checksum.h"
+#include "service/base/checksum.h"
 #include "service/datasets/chunk_record.h"
 #include "service/graphs/graph_schema.h"
 

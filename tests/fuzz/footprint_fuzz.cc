@@ -10,9 +10,9 @@
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
-#include "service/rpc/wire_footprint.h"
+#include "service/wire/wire_footprint.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using google::protobuf::io::ArrayInputStream;
@@ -35,7 +35,7 @@ void Check(const uint8_t* data, int size, int block_bytes) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse
 
 // The first byte chooses the message, the second how it is cut into pieces.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -46,25 +46,25 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int length = static_cast<int>(size - 2);
   switch (data[0] % 7) {
     case 0:
-      rpc::Check<v1::PackRequest>(bytes, length, block_bytes);
+      Check<v1::PackRequest>(bytes, length, block_bytes);
       break;
     case 1:
-      rpc::Check<v1::ObserveRequest>(bytes, length, block_bytes);
+      Check<v1::ObserveRequest>(bytes, length, block_bytes);
       break;
     case 2:
-      rpc::Check<v1::PlanRequest>(bytes, length, block_bytes);
+      Check<v1::PlanRequest>(bytes, length, block_bytes);
       break;
     case 3:
-      rpc::Check<v1::LoadRequest>(bytes, length, block_bytes);
+      Check<v1::LoadRequest>(bytes, length, block_bytes);
       break;
     case 4:
-      rpc::Check<v1::AcknowledgeRequest>(bytes, length, block_bytes);
+      Check<v1::AcknowledgeRequest>(bytes, length, block_bytes);
       break;
     case 5:
-      rpc::Check<v1::AppendRequest>(bytes, length, block_bytes);
+      Check<v1::AppendRequest>(bytes, length, block_bytes);
       break;
     default:
-      rpc::Check<v1::CreateDatasetRequest>(bytes, length, block_bytes);
+      Check<v1::CreateDatasetRequest>(bytes, length, block_bytes);
   }
   return 0;
 }

@@ -5,17 +5,17 @@
 #include <memory>
 
 #include "packhouse/v1/histogram.pb.h"
-#include "service/datasets/histogram_store.h"
-#include "service/rpc/observe_handler.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/histograms/histogram_store.h"
+#include "service/wire/observe_handler.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  packhouse::rpc::SimulatedClock clock;
+  SimulatedClock clock;
   packhouse::HistogramStore histograms(
       {.max_histograms = 4, .max_distinct = 64, .max_producers = 4});
-  packhouse::rpc::ObserveHandler handler(&clock, &histograms);
+  ObserveHandler handler(&clock, &histograms);
   packhouse::MessageStream messages(data, size);
   while (const auto bytes = messages.Next()) {
     auto observe = std::make_unique<packhouse::v1::ObserveRequest>();
@@ -25,11 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     packhouse::v1::MergeHistogramRequest merge;
     if (!merge.ParseFromString(*bytes)) continue;
-    const auto addend = packhouse::rpc::HistogramFromWire(merge.addend());
+    const auto addend = HistogramFromWire(merge.addend());
     if (!addend.ok()) continue;
     packhouse::v1::Histogram wire;
-    packhouse::rpc::HistogramToWire(addend->histogram, addend->schema, wire);
-    const auto again = packhouse::rpc::HistogramFromWire(wire);
+    HistogramToWire(addend->histogram, addend->schema, wire);
+    const auto again = HistogramFromWire(wire);
     if (!again.ok() || !(again->histogram == addend->histogram)) std::abort();
     const packhouse::HistogramKey key = {merge.histogram(), addend->schema};
     (void)(merge.subtract() ? histograms.Subtract(key, addend->histogram, std::nullopt, clock.Now())

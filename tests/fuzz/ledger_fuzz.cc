@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "service/delivery/job_ledger.h"
-#include "service/delivery/ledger_event.h"
+#include "service/ledger/job_ledger.h"
+#include "service/ledger/ledger_event.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/fuzz/sealed_record.h"
 

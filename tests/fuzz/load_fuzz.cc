@@ -10,13 +10,13 @@
 
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/loader.pb.h"
-#include "service/datasets/record_log.h"
 #include "service/delivery/loader.h"
-#include "service/rpc/append_handler.h"
-#include "service/rpc/load_source.h"
-#include "service/rpc/wire_datasets.h"
-#include "service/rpc/wire_loader.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/ledger/record_log.h"
+#include "service/wire/append_handler.h"
+#include "service/wire/load_source.h"
+#include "service/wire/wire_datasets.h"
+#include "service/wire/wire_loader.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
@@ -45,7 +45,7 @@ class MemoryLog final : public packhouse::RecordLog {
 
 // Appends until a message is empty or malformed.
 void AppendAll(packhouse::DatasetStore& store, packhouse::MessageStream& messages) {
-  rpc::AppendHandler handler(&store);
+  AppendHandler handler(&store);
   while (const auto bytes = messages.Next()) {
     auto request = std::make_unique<v1::AppendRequest>();
     if (bytes->empty() || !request->ParseFromString(*bytes)) return;
@@ -66,10 +66,10 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
     if (profile.has_device_profile() || profile.num_ranks() > 64) return;
   }
   if (request.epoch().sampling().num_graphs() > 10000 || request.ranked().num_ranks() > 64) return;
-  auto epoch = rpc::EpochRequestFromWire(request.epoch(), *info.schema);
+  auto epoch = EpochRequestFromWire(request.epoch(), *info.schema);
   if (!epoch.ok()) return;
-  auto join = rpc::JoinRequestFromWire(request, *epoch);
-  const auto max_in_flight = rpc::MaxInFlightFromWire(request.max_in_flight());
+  auto join = JoinRequestFromWire(request, *epoch);
+  const auto max_in_flight = MaxInFlightFromWire(request.max_in_flight());
   if (!join.ok() || !max_in_flight.ok()) return;
   const bool everything = !epoch->subset && !epoch->sampling;
   const packhouse::EpochKey key = epoch->key;
@@ -86,10 +86,10 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
   }
   if (graphs != plan.num_graphs()) std::abort();
   const packhouse::LoadStart start = (*session)->start();
-  rpc::SimulatedClock clock;
+  SimulatedClock clock;
   packhouse::UnwatchedStreams observers;
-  rpc::EarlyEnd early_end;
-  rpc::LoadSource source(
+  EarlyEnd early_end;
+  LoadSource source(
       &clock, *std::move(session), observers.ForStream(info.schema->sizes()), [](absl::Time) {},
       &early_end, [] {});
   for (uint64_t steps = start.num_steps_done;;) {
@@ -99,7 +99,7 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
       return;
     }
     if (!*reply) return;
-    const v1::LoadResponse response = rpc::ToMessage(**reply);
+    const v1::LoadResponse response = ToMessage(**reply);
     if (response.has_end_of_epoch() && steps != start.num_steps) std::abort();
     if (!response.has_batch()) continue;
     ++steps;
@@ -119,7 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = messages.Next();
   v1::CreateDatasetRequest create;
   if (!bytes || !create.ParseFromString(*bytes)) return 0;
-  const auto created = rpc::NewDatasetFromWire(create);
+  const auto created = NewDatasetFromWire(create);
   if (!created.ok()) return 0;
   packhouse::MemoryDatasetStore store(uint64_t{1} << 24);
   if (!store.Create(created->name, created->schema, created->options).ok()) return 0;
@@ -130,7 +130,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::EpochBounds bounds;
   bounds.max_batch_bytes = 1 << 16;
   bounds.max_graphs_per_batch = 1000;
-  bounds.framing = &rpc::WireFraming();
+  bounds.framing = &WireFraming();
   packhouse::EpochCatalog catalog(&store, bounds);
   MemoryLog log;
   packhouse::LoaderOptions options;

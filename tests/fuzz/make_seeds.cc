@@ -19,7 +19,7 @@
 #include "packhouse/v1/planning.pb.h"
 #include "service/datasets/chunk_record.h"
 #include "service/delivery/cursor.h"
-#include "service/delivery/ledger_event.h"
+#include "service/ledger/ledger_event.h"
 #include "tests/fuzz/sealed_record.h"
 
 namespace {

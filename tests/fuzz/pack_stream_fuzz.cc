@@ -8,25 +8,25 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "packhouse/v1/packing.pb.h"
-#include "service/rpc/pack_handler.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/wire/pack_handler.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/fuzz/message_stream.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/unwatched_streams.h"
 
 namespace {
 
-using packhouse::rpc::Uint64sFromWire;
+using Uint64sFromWire;
 namespace v1 = packhouse::v1;
 
 // Empties the handler; counts the graphs that come out.
-uint64_t TakeAll(packhouse::rpc::PackHandler& handler, v1::PackOpened& opened) {
+uint64_t TakeAll(PackHandler& handler, v1::PackOpened& opened) {
   uint64_t graphs = 0;
   for (;;) {
     auto response = handler.Next();
     if (response.ok() && !*response && handler.IsBusy()) continue;
     if (!response.ok() || !*response) return graphs;
-    const v1::PackResponse message = packhouse::rpc::ToMessage(**response);
+    const v1::PackResponse message = ToMessage(**response);
     if (message.has_opened()) opened = message.opened();
     if (!message.has_batch()) continue;
     const v1::Batch& batch = message.batch();
@@ -42,13 +42,13 @@ uint64_t TakeAll(packhouse::rpc::PackHandler& handler, v1::PackOpened& opened) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  packhouse::rpc::SimulatedClock clock;
+  SimulatedClock clock;
   packhouse::HistogramStore histograms({});
   packhouse::UnwatchedStreams observers;
   packhouse::StreamBounds bounds;
   bounds.max_batch_bytes = 1 << 16;
   bounds.max_graphs_per_batch = 1000;
-  packhouse::rpc::PackHandler handler(&clock, bounds, &histograms, &observers);
+  PackHandler handler(&clock, bounds, &histograms, &observers);
   packhouse::MessageStream messages(data, size);
   v1::PackOpened opened;
   while (const auto bytes = messages.Next()) {

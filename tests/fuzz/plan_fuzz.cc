@@ -7,9 +7,9 @@
 #include <string>
 
 #include "packhouse/v1/planning.pb.h"
-#include "service/planning/planner.h"
-#include "service/rpc/wire_planning.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/planning/baselines/planner.h"
+#include "service/wire/wire_planning.h"
+#include "service/wire/wire_sizes.h"
 
 namespace {
 
@@ -21,9 +21,9 @@ constexpr uint64_t kSteps = 20'000;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::v1::PlanRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  const auto source = packhouse::rpc::HistogramFromWire(request.histogram());
+  const auto source = HistogramFromWire(request.histogram());
   if (!source.ok()) return 0;
-  const auto task = packhouse::rpc::PlanTaskFromWire(request, *source, 65536);
+  const auto task = PlanTaskFromWire(request, *source, 65536);
   if (!task.ok()) return 0;
   packhouse::ComparisonOptions options = task->options();
   options.heuristic_steps = kSteps;
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const packhouse::PlanOutcome& outcome : plans->outcomes) {
     packhouse::v1::PlanSummary summary;
-    packhouse::rpc::SummaryToWire(outcome, source->schema, absl::ZeroDuration(), summary);
+    SummaryToWire(outcome, source->schema, absl::ZeroDuration(), summary);
     if (!outcome.finished) continue;
     if (outcome.keeps_limits && outcome.quality.packs < outcome.bound.packs) std::abort();
     if (outcome.steps > options.optimizer.steps) std::abort();
@@ -47,9 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // No pattern of a plan counts more than 2^64 - 1 rows, or it would not keep the limits; nor does
   // the plan count more graphs than the histogram.
   packhouse::v1::PackingPlan wire;
-  packhouse::rpc::PlanToWire(plans->best_plan, wire);
-  const auto back =
-      packhouse::rpc::PlanFromWire(wire, source->histogram.num_components(), "warm_start");
+  PlanToWire(plans->best_plan, wire);
+  const auto back = PlanFromWire(wire, source->histogram.num_components(), "warm_start");
   if (!back.ok() || back->patterns != plans->best_plan.patterns) std::abort();
   return 0;
 }

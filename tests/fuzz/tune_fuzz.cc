@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "packhouse/v1/planning.pb.h"
-#include "service/delivery/byte_quota.h"
 #include "service/planning/device_profile.h"
-#include "service/planning/limit_tuner.h"
-#include "service/rpc/wire_sizes.h"
-#include "service/rpc/wire_tuning.h"
+#include "service/planning/tuning/limit_tuner.h"
+#include "service/streams/byte_quota.h"
+#include "service/wire/wire_sizes.h"
+#include "service/wire/wire_tuning.h"
 
 namespace {
 
@@ -63,11 +63,11 @@ void CheckShape(const TunedShape& shape, const DeviceProfile& profile) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::v1::TuneRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  auto source = packhouse::rpc::HistogramFromWire(request.histogram());
+  auto source = HistogramFromWire(request.histogram());
   if (!source.ok()) return 0;
-  const auto profile = packhouse::rpc::PaddedProfileFromWire(request, source->schema, 65536);
+  const auto profile = PaddedProfileFromWire(request, source->schema, 65536);
   if (!profile.ok()) return 0;
-  auto options = packhouse::rpc::TuneOptionsFromWire(request);
+  auto options = TuneOptionsFromWire(request);
   if (!options.ok()) return 0;
   options->steps = std::min(options->steps, kSteps);
   options->include_grid = options->include_grid && HasSmallGrid(*profile);
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Check(progress.planned >= last.planned && progress.excluded >= last.excluded);
     last = progress;
     packhouse::v1::TuneProgress wire;
-    packhouse::rpc::TuneProgressToWire(progress, source->schema, wire);
+    TuneProgressToWire(progress, source->schema, wire);
   };
   auto result = packhouse::TuneLimits(source->histogram, *profile, source->schema, *options);
   if (!result.ok()) {
@@ -101,8 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t messages = cells + result->frontier.size() + 1;
   packhouse::ByteQuota quota(uint64_t{1} << 30);
   {
-    const auto answers =
-        packhouse::rpc::TuneAnswers::Create(*std::move(result), std::move(source->schema), &quota);
+    const auto answers = TuneAnswers::Create(*std::move(result), std::move(source->schema), &quota);
     Check(answers.ok());
     for (size_t i = 0; i < messages; ++i) {
       const auto response = (*answers)->Next();

@@ -7,8 +7,8 @@
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/graphs.pb.h"
 #include "service/collation/uncollate.h"
-#include "service/rpc/wire_graphs.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/wire/wire_graphs.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/fuzz/message_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -19,11 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::v1::GraphSchema schema_wire;
   packhouse::v1::Batch wire;
   if (!schema_wire.ParseFromString(*schema_bytes) || !wire.ParseFromString(*batch_bytes)) return 0;
-  const auto schema = packhouse::rpc::GraphSchemaFromWire(true, schema_wire);
+  const auto schema = GraphSchemaFromWire(true, schema_wire);
   if (!schema.ok()) return 0;
   packhouse::Batch batch;
-  batch.graph_ids = packhouse::rpc::Uint64sFromWire(wire.graph_ids());
-  batch.sizes = packhouse::rpc::Uint32sFromWire(wire.sizes());
+  batch.graph_ids = Uint64sFromWire(wire.graph_ids());
+  batch.sizes = Uint32sFromWire(wire.sizes());
   for (const auto& tensor : wire.tensors()) {
     batch.tensors.push_back({tensor.name(), packhouse::DType::kInt8, {}, tensor.data()});
   }

@@ -58,14 +58,14 @@ TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
 
 TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   Metrics metrics("");
-  metrics.OnStarted(rpc::Method::kPack);
-  metrics.OnStarted(rpc::Method::kPack);
-  metrics.OnFinished(rpc::Method::kPack, absl::StatusCode::kInvalidArgument, absl::Seconds(2));
-  metrics.OnStarted(rpc::Method::kPlan);
-  metrics.OnFinished(rpc::Method::kPlan, absl::StatusCode::kOk, absl::Milliseconds(3));
+  metrics.OnStarted(Method::kPack);
+  metrics.OnStarted(Method::kPack);
+  metrics.OnFinished(Method::kPack, absl::StatusCode::kInvalidArgument, absl::Seconds(2));
+  metrics.OnStarted(Method::kPlan);
+  metrics.OnFinished(Method::kPlan, absl::StatusCode::kOk, absl::Milliseconds(3));
   metrics.OnPlanned(absl::Milliseconds(3), 0.004);
-  for (const rpc::Method stream : {rpc::Method::kTune, rpc::Method::kAppend,
-                                   rpc::Method::kVerifyDataset, rpc::Method::kLoad}) {
+  for (const Method stream :
+       {Method::kTune, Method::kAppend, Method::kVerifyDataset, Method::kLoad}) {
     metrics.OnStarted(stream);
   }
   const std::string page = metrics.Exposition();
@@ -121,12 +121,12 @@ TEST(MetricsTest, CommitsAreCountedByStoreAndResult) {
 
 TEST(MetricsTest, UnsentResponsesAreSummedOverTheStreamsOfAMethod) {
   Metrics metrics("");
-  metrics.OnUnsent(rpc::Method::kLoad, 1, 500);
-  metrics.OnUnsent(rpc::Method::kLoad, 1, 300);
-  metrics.OnUnsent(rpc::Method::kLoad, -1, -500);
-  metrics.OnUnsent(rpc::Method::kTune, 1, 20);
+  metrics.OnUnsent(Method::kLoad, 1, 500);
+  metrics.OnUnsent(Method::kLoad, 1, 300);
+  metrics.OnUnsent(Method::kLoad, -1, -500);
+  metrics.OnUnsent(Method::kTune, 1, 20);
   // Not a stream: nothing waits.
-  metrics.OnUnsent(rpc::Method::kPlan, 1, 20);
+  metrics.OnUnsent(Method::kPlan, 1, 20);
   const std::string page = metrics.Exposition();
   EXPECT_THAT(page, HasSubstr("packhouse_unsent_responses{method=\"Load\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_unsent_bytes{method=\"Load\"} 300\n"));

@@ -11,12 +11,12 @@
 namespace packhouse::metrics {
 namespace {
 
-using rpc::Method;
+using Method;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Passes everything on to Metrics, adds up what waits unsent, and lets tests wait. Thread-safe.
-class WatchedMetrics final : public rpc::RpcObserver {
+class WatchedMetrics final : public RpcObserver {
  public:
   explicit WatchedMetrics(Metrics* metrics) : metrics_(metrics) {}
 
@@ -72,7 +72,7 @@ class WatchedMetrics final : public rpc::RpcObserver {
 };
 
 // In-process: there are no buffers between the server and a client that does not read.
-class ServedMetricsTest : public rpc::ServerTest {
+class ServedMetricsTest : public ServerTest {
  protected:
   // A sealed data set "graphs" of 40 graphs, behind a server.
   void SetUp() override {
@@ -107,8 +107,8 @@ class ServedMetricsTest : public rpc::ServerTest {
   WatchedMetrics watched_{&metrics_};
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, ServedMetricsTest,
-                         ::testing::Values(rpc::Transport::kInProcess), rpc::TransportName);
+INSTANTIATE_TEST_SUITE_P(Transports, ServedMetricsTest, ::testing::Values(Transport::kInProcess),
+                         TransportName);
 
 TEST_P(ServedMetricsTest, WhatWaitsUnsentIsCountedUntilTheCallEnds) {
   const auto loader = v1::LoaderService::NewStub(channel_);
@@ -127,8 +127,8 @@ TEST_P(ServedMetricsTest, WhatWaitsUnsentIsCountedUntilTheCallEnds) {
 
   {
     const auto call = StartPack();
-    ASSERT_TRUE(call->stream->Write(rpc::OpenSizes(10)));
-    ASSERT_TRUE(call->stream->Write(rpc::SizesOf({10, 10, 10, 10}, 0)));
+    ASSERT_TRUE(call->stream->Write(OpenSizes(10)));
+    ASSERT_TRUE(call->stream->Write(SizesOf({10, 10, 10, 10}, 0)));
     call->stream->WritesDone();
     // `opened`, which is not read, and four small batches.
     EXPECT_GT(watched_.AwaitUnsent(Method::kPack, 5), 0);

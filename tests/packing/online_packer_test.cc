@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/planning/limits.h"
 #include "tests/packing/next_fit.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -124,7 +125,7 @@ bool IsWithin(const World& world, const Pack& pack) {
   for (size_t k = 0; k < world.limits.num_components(); ++k) {
     uint64_t rows = 0;
     for (const uint64_t handle : pack) rows += world.tuple(handle)[k];
-    within &= rows <= std::min(world.limits.capacity(k), OnlinePacker::kMaxCapacity);
+    within &= rows <= std::min(world.limits.capacity(k), kMaxCapacity);
   }
   return within;
 }
@@ -208,7 +209,7 @@ TEST(OnlinePackerOptionsTest, VectorLevelIsOneOfThisMachine) {
 }
 
 TEST(OnlinePackerOptionsTest, CapacitiesHaveABound) {
-  constexpr uint64_t kMax = OnlinePacker::kMaxCapacity;
+  constexpr uint64_t kMax = kMaxCapacity;
   EXPECT_THAT(OnlinePacker::Create(LimitsOf({5, kMax + 1, 5}), {}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "limits: capacity 2147483648 of component number 1 exceeds 2^31 - 1"));
@@ -240,7 +241,7 @@ TEST(OnlinePackerPushTest, AGraphBeyondTheLimitsIsOutOfRange) {
 
 TEST(OnlinePackerPushTest, AComponentWithoutALimitStillHasTheLargestCapacity) {
   OnlinePacker packer = PackerOf(LimitsOf({10, kUnlimited, kUnlimited}), LookAhead(2));
-  constexpr uint32_t kMax = OnlinePacker::kMaxCapacity;
+  constexpr uint32_t kMax = kMaxCapacity;
   EXPECT_THAT(packer.Push({{1, kMax + 1}}, 0, absl::UnixEpoch()),
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("capacity 2147483647")));
   // Two that are as large as can be do not share a pack, nor do sums wrap around.
@@ -536,7 +537,7 @@ TEST(OnlinePackerTest, EmptyGraphsFillUpToTheNumberOfGraphs) {
 // with nothing but an empty graph; other packs would have taken that along, so it comes after a
 // flush.
 TEST(OnlinePackerTest, GraphsThatFillAPackAloneBesideAnEmptyOne) {
-  for (const uint64_t capacity : {uint64_t{1}, uint64_t{100}, OnlinePacker::kMaxCapacity}) {
+  for (const uint64_t capacity : {uint64_t{1}, uint64_t{100}, kMaxCapacity}) {
     World world;
     world.limits = LimitsOf({capacity, kUnlimited});
     world.sizes.assign(200, static_cast<uint32_t>(capacity));

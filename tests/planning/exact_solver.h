@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
-#include "service/sizes/size_histogram.h"
 
 namespace packhouse {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "service/histograms/size_histogram.h"
+#include "service/planning/baselines/priority.h"
 #include "service/planning/limits.h"
-#include "service/planning/priority.h"
-#include "service/sizes/size_histogram.h"
 #include "tests/support/random.h"
 
 namespace packhouse {

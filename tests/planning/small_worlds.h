@@ -9,10 +9,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
 #include "service/planning/packing_problem.h"
 #include "service/planning/plan.h"
-#include "service/sizes/size_histogram.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {

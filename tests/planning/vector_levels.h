@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "service/planning/vector_level.h"
+#include "service/base/vector_level.h"
 
 namespace packhouse {
 

@@ -1,4 +1,4 @@
-#include "service/rpc/call_log.h"
+#include "service/admission/call_log.h"
 
 #include <string>
 

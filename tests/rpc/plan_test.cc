@@ -2,7 +2,7 @@
 #include "service/planning/plan.h"
 
 #include "google/protobuf/text_format.h"
-#include "service/rpc/wire_planning.h"
+#include "service/wire/wire_planning.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random.h"
 

@@ -3,7 +3,7 @@
 
 #include "google/protobuf/text_format.h"
 #include "service/planning/limits.h"
-#include "service/rpc/wire_planning.h"
+#include "service/wire/wire_planning.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random.h"
 

@@ -9,9 +9,9 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "service/rpc/clock.h"
+#include "service/base/clock.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 
 // Thread-safe.
 class SimulatedClock final : public Clock {
@@ -54,6 +54,6 @@ class SimulatedClock final : public Clock {
   std::multimap<absl::Time, std::function<void()>> due_;
 };
 
-}  // namespace packhouse::rpc
+}  // namespace packhouse
 
 #endif  // PACKHOUSE_TESTS_SUPPORT_SIMULATED_CLOCK_H_

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "service/sizes/size_histogram.h"
+#include "service/histograms/size_histogram.h"
 
 namespace packhouse {
 

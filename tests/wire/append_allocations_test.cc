@@ -10,10 +10,10 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/datasets/chunk_record.h"
-#include "service/datasets/lmdb_dataset_store.h"
-#include "service/rpc/append_handler.h"
-#include "service/rpc/wire_graphs.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/wire/append_handler.h"
+#include "service/wire/wire_graphs.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -38,7 +38,7 @@ void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 enum class Ids { kConsecutive, kAscending, kUnordered };
@@ -132,4 +132,4 @@ TEST(AppendAllocationsTest, AppendingTakesAboutAsManyWhateverTheNumberOfGraphs) 
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "service/rpc/append_handler.h"
+#include "service/wire/append_handler.h"
 
 #include <memory>
 #include <string>
@@ -11,7 +11,7 @@
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::_;
@@ -190,4 +190,4 @@ TEST_F(AppendHandlerTest, WithoutAFolderForDataTheStreamEndsBeforeItsFirstReques
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

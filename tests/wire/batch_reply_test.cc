@@ -1,13 +1,13 @@
-#include "service/rpc/batch_reply.h"
+#include "service/wire/batch_reply.h"
 
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "service/collation/collate.h"
-#include "service/rpc/wire_graphs.h"
+#include "service/wire/wire_graphs.h"
 #include "tests/support/random_graphs.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 // A random schema's graphs, joined.
@@ -80,4 +80,4 @@ TEST(BatchReplyTest, OtherResponsesAreSerialisedAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "service/rpc/pack_handler.h"
+#include "service/wire/pack_handler.h"
 
 #include <memory>
 #include <vector>
@@ -6,13 +6,13 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/rpc/observe_handler.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/wire/observe_handler.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unwatched_streams.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -295,4 +295,4 @@ TEST_F(ObserveHandlerTest, TheFirstRequestNamesTheHistogramForAll) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

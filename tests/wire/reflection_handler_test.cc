@@ -1,4 +1,4 @@
-#include "service/rpc/reflection_handler.h"
+#include "service/wire/reflection_handler.h"
 
 #include <memory>
 #include <set>
@@ -12,7 +12,7 @@
 #include "packhouse/v1/packing.pb.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST_F(ReflectionHandlerTest, RefusesLongNamesAndRequestsForNothing) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "service/rpc/wire_datasets.h"
+#include "service/wire/wire_datasets.h"
 
 #include <memory>
 #include <string>
@@ -7,10 +7,10 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -161,4 +161,4 @@ TEST(VerifyReportToWireTest, TheLastResponseCarriesTheFindings) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

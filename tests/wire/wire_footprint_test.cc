@@ -1,5 +1,5 @@
 // What a message takes is told from its bytes: never less than it takes, and not much more.
-#include "service/rpc/wire_footprint.h"
+#include "service/wire/wire_footprint.h"
 
 #include <malloc.h>
 
@@ -53,7 +53,7 @@ void operator delete[](void* memory) noexcept { Free(memory); }
 void operator delete(void* memory, size_t) noexcept { Free(memory); }
 void operator delete[](void* memory, size_t) noexcept { Free(memory); }
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -426,4 +426,4 @@ TEST_F(WireFootprintTest, RefusesALengthBeyondTheEnd) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -1,4 +1,4 @@
-#include "service/rpc/wire_graphs.h"
+#include "service/wire/wire_graphs.h"
 
 #include <memory>
 
@@ -9,7 +9,7 @@
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -119,4 +119,4 @@ TEST(EnumsFromWireTest, UnknownValuesAreRefused) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

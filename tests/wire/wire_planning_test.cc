@@ -1,4 +1,4 @@
-#include "service/rpc/wire_planning.h"
+#include "service/wire/wire_planning.h"
 
 #include <string>
 #include <vector>
@@ -6,12 +6,12 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "service/rpc/wire_heuristics.h"
-#include "service/rpc/wire_sizes.h"
+#include "service/wire/wire_heuristics.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -239,4 +239,4 @@ TEST(SummaryToWireTest, CarriesTheCertificate) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

@@ -1,11 +1,11 @@
-#include "service/rpc/wire_sizes.h"
+#include "service/wire/wire_sizes.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -130,4 +130,4 @@ TEST(BoundFromWireTest, UnsetIsInfiniteAndNegativeIsRefused) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

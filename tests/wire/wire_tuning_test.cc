@@ -1,4 +1,4 @@
-#include "service/rpc/wire_tuning.h"
+#include "service/wire/wire_tuning.h"
 
 #include <limits>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "service/planning/limits.h"
 #include "tests/support/status_matchers.h"
 
-namespace packhouse::rpc {
+namespace packhouse {
 namespace {
 
 using ::testing::ElementsAre;
@@ -260,4 +260,4 @@ TEST(TuneAnswersTest, AGridBeyondTheQuotaIsRefused) {
 }
 
 }  // namespace
-}  // namespace packhouse::rpc
+}  // namespace packhouse

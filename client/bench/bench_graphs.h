@@ -1,0 +1,60 @@
+// The graphs of `packhouse-bench`, and limits for batches of a wanted size.
+#ifndef PACKHOUSE_CLIENT_BENCH_BENCH_GRAPHS_H_
+#define PACKHOUSE_CLIENT_BENCH_BENCH_GRAPHS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/cli/files/graph_source.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/sizes.pb.h"
+
+namespace packhouse::client {
+
+// Opens `path` (npz_graphs.h), or makes graphs if it is empty: 41,127 of them with the schema of
+// ogbg-molhiv and sizes much like its own (25 nodes, 55 edges in the mean, a thin tail to some
+// 200), always the same ones.
+//
+// Errors: as OpenGraphSource; INVALID_ARGUMENT if there are no graphs, or none has a tensor.
+absl::StatusOr<std::unique_ptr<GraphSource>> OpenBenchGraphs(const std::string& path);
+
+// What a set of graphs is like.
+struct BenchGraphs {
+  v1::GraphSchema schema;
+  uint64_t num_graphs = 0;
+  uint64_t num_bytes = 0;
+  // Per component, without `graphs`.
+  std::vector<uint64_t> totals;
+  std::vector<uint32_t> maxima;
+  // As SizeTable.counts, of all graphs.
+  std::string sizes;
+  v1::Histogram histogram;
+  // PackRequests of whole graphs without ids, for each of kChunkBytes.
+  std::vector<std::vector<grpc::ByteBuffer>> requests;
+  // Mean bytes of a graph in them.
+  double request_bytes_per_graph = 0;
+};
+
+// Sizes of chunks to send: small ones for small batches, so that a stream does not stutter.
+inline constexpr uint64_t kChunkBytes[] = {uint64_t{64} << 10, uint64_t{256} << 10,
+                                           uint64_t{1} << 20};
+// Which of them suits batches of so many bytes.
+std::size_t ChunkSizeFor(uint64_t payload_bytes);
+
+absl::StatusOr<BenchGraphs> ReadBenchGraphs(const std::string& path);
+
+// Tensors that the benchmark asks for besides the schema's.
+inline constexpr v1::DerivedTensor kBenchDerived[] = {v1::DERIVED_TENSOR_GRAPH_INDEX,
+                                                      v1::DERIVED_TENSOR_MASKS};
+
+// Limits under which a padded batch with kBenchDerived has about `payload_bytes`, ids and sizes
+// included: room for as many mean graphs as it takes, but at least for the largest graph.
+v1::Limits LimitsForPayload(const BenchGraphs& graphs, uint64_t payload_bytes);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_BENCH_BENCH_GRAPHS_H_

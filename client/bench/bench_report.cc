@@ -1,0 +1,265 @@
+#include "client/bench/bench_report.h"
+
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/cli/json.h"
+#include "client/cli/reports/table.h"
+
+namespace packhouse::client {
+namespace {
+
+using Figure = double (RunSample::*)() const;
+constexpr Figure kGigabytes = &RunSample::gigabytes_per_second;
+constexpr Figure kMessages = &RunSample::messages_per_second;
+constexpr Figure kGraphs = &RunSample::graphs_per_second;
+constexpr Figure kClientCpu = &RunSample::client_cpu_per_gigabyte;
+constexpr Figure kServerCpu = &RunSample::server_cpu_per_gigabyte;
+constexpr Figure kOthers = &RunSample::others;
+
+std::string SizeText(uint64_t bytes) {
+  return bytes >= 1 << 20 ? absl::StrCat(bytes >> 20, " MiB") : absl::StrCat(bytes >> 10, " KiB");
+}
+
+// `5.12 (4.90-5.30)`.
+std::string SpreadText(const Spread& spread, double unit = 1) {
+  return absl::StrFormat("%.2f (%.2f-%.2f)", spread.median / unit, spread.low / unit,
+                         spread.high / unit);
+}
+
+std::string PercentText(const Spread& spread) {
+  return absl::StrFormat("%.0f (%.0f-%.0f)", 100 * spread.median, 100 * spread.low,
+                         100 * spread.high);
+}
+
+uint64_t PeakBytes(const Runs& runs) {
+  uint64_t peak = 0;
+  for (const RunSample& run : runs) peak = std::max(peak, run.server_peak_bytes);
+  return peak;
+}
+
+std::string JsonOf(const Spread& spread) {
+  return JsonObject()
+      .Add("median", spread.median)
+      .Add("min", spread.low)
+      .Add("max", spread.high)
+      .Render();
+}
+
+double OpeningMedian(const Runs& runs) {
+  std::vector<double> openings;
+  for (const RunSample& run : runs) {
+    openings.insert(openings.end(), run.opening_milliseconds.begin(),
+                    run.opening_milliseconds.end());
+  }
+  return SpreadOf(std::move(openings)).median;
+}
+
+void AddFigures(const Runs& runs, JsonObject& json) {
+  json.AddJson("gigabytes_per_second", JsonOf(SpreadOf(runs, kGigabytes)))
+      .AddJson("messages_per_second", JsonOf(SpreadOf(runs, kMessages)))
+      .AddJson("graphs_per_second", JsonOf(SpreadOf(runs, kGraphs)))
+      .AddJson("client_cpu_seconds_per_gigabyte", JsonOf(SpreadOf(runs, kClientCpu)))
+      .AddJson("server_cpu_seconds_per_gigabyte", JsonOf(SpreadOf(runs, kServerCpu)))
+      .AddJson("cpu_share_of_others", JsonOf(SpreadOf(runs, kOthers)))
+      .Add("gap_milliseconds_p50", GapQuantile(runs, 0.5))
+      .Add("gap_milliseconds_p99", GapQuantile(runs, 0.99))
+      .Add("server_peak_bytes", PeakBytes(runs));
+  const double opening = OpeningMedian(runs);
+  if (opening > 0) json.Add("opening_milliseconds", opening);
+}
+
+std::string JsonOf(const std::string& measure, const BenchRunner::Delivery& delivery,
+                   const Runs& runs) {
+  JsonObject json;
+  json.Add("measure", measure)
+      .Add("payload_bytes", delivery.payload_bytes)
+      .Add("streams", uint64_t{delivery.streams});
+  AddFigures(runs, json);
+  if (&runs != &delivery.download) {
+    json.AddJson("ratio_to_download", JsonOf(RatioOf(runs, delivery.download, kGigabytes)));
+  }
+  if (&runs == &delivery.pack) {
+    json.AddJson("ratio_to_exchange", JsonOf(RatioOf(runs, delivery.exchange, kGigabytes)));
+  }
+  json.AddJson("most_to_least_of_streams", JsonOf(UnfairnessOf(runs)));
+  return json.Render();
+}
+
+}  // namespace
+
+BenchMachine ThisMachine(const std::string& congestion) {
+  BenchMachine machine;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!absl::StartsWith(line, "model name")) continue;
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
+    if (parts.size() == 2) machine.processor = std::string(absl::StripAsciiWhitespace(parts[1]));
+    break;
+  }
+  machine.cores = std::thread::hardware_concurrency();
+  utsname names{};
+  if (uname(&names) == 0) machine.kernel = absl::StrCat(names.sysname, " ", names.release);
+  machine.congestion = congestion;
+  machine.date = absl::FormatTime("%Y-%m-%d %H:%M", absl::Now(), absl::UTCTimeZone());
+  return machine;
+}
+
+std::string Describe(const BenchMachine& machine) {
+  return absl::StrFormat("%s, %d cores, %s, TCP %s, %s UTC",
+                         machine.processor.empty() ? "unknown processor" : machine.processor,
+                         machine.cores, machine.kernel, machine.congestion, machine.date);
+}
+
+BenchReport::BenchReport(const BenchMachine& machine, const BenchSettings& settings,
+                         const BenchGraphs& graphs, uint64_t dataset_graphs)
+    : machine_(JsonObject()
+                   .Add("processor", machine.processor)
+                   .Add("cores", uint64_t{machine.cores})
+                   .Add("kernel", machine.kernel)
+                   .Add("tcp_congestion", machine.congestion)
+                   .Add("date", machine.date)
+                   .Add("runs", static_cast<uint64_t>(settings.runs))
+                   .Add("seconds", absl::ToDoubleSeconds(settings.seconds))
+                   .Add("graphs", graphs.num_graphs)
+                   .Add("graphs_of_data_set", dataset_graphs)
+                   .Add("bytes_per_graph", static_cast<double>(graphs.num_bytes) /
+                                               static_cast<double>(graphs.num_graphs))
+                   .Render()) {}
+
+bool BenchReport::IsFirst(const std::string& kind) {
+  if (std::find(kinds_.begin(), kinds_.end(), kind) != kinds_.end()) return false;
+  kinds_.push_back(kind);
+  return true;
+}
+
+std::string BenchReport::AddTcp(const Runs& runs) {
+  JsonObject json;
+  json.Add("measure", "tcp");
+  AddFigures(runs, json);
+  measures_.push_back(json.Render());
+  return absl::StrFormat("plain TCP: %s GB/s, CPU s/GB %.2f receiving, %.2f sending\n",
+                         SpreadText(SpreadOf(runs, kGigabytes)), SpreadOf(runs, kClientCpu).median,
+                         SpreadOf(runs, kServerCpu).median);
+}
+
+std::string BenchReport::AddDelivery(const BenchRunner::Delivery& delivery) {
+  // Rows come one by one, as they are measured: the widths are fixed.
+  constexpr char kRow[] = "%-9s %-7s %7s %18s %15s %15s %9s %9s %15s %15s %6s %6s\n";
+  std::string text;
+  if (IsFirst("delivery")) {
+    text = absl::StrFormat(kRow, "", "batch", "streams", "GB/s", "% of download", "% of exchange",
+                           "graphs/s", "batches/s", "CPU s/GB", "gap ms", "peak", "others");
+    absl::StrAppendFormat(&text, kRow, "", "", "", "", "", "", "", "", "client / server",
+                          "p50 / p99", "MiB", "%");
+  }
+  const auto add = [&](const std::string& name, const Runs& runs) {
+    if (runs.empty()) return;
+    measures_.push_back(JsonOf(name, delivery, runs));
+    const bool is_pack = &runs == &delivery.pack;
+    const bool is_load = &runs == &delivery.load;
+    absl::StrAppendFormat(
+        &text, kRow, name, SizeText(delivery.payload_bytes), absl::StrCat(delivery.streams),
+        SpreadText(SpreadOf(runs, kGigabytes)),
+        is_pack || is_load ? PercentText(RatioOf(runs, delivery.download, kGigabytes)) : "",
+        is_pack ? PercentText(RatioOf(runs, delivery.exchange, kGigabytes)) : "",
+        is_pack || is_load ? absl::StrFormat("%.0f", SpreadOf(runs, kGraphs).median) : "",
+        absl::StrFormat("%.0f", SpreadOf(runs, kMessages).median),
+        absl::StrFormat("%.2f / %.2f", SpreadOf(runs, kClientCpu).median,
+                        SpreadOf(runs, kServerCpu).median),
+        absl::StrFormat("%.3f / %.3f", GapQuantile(runs, 0.5), GapQuantile(runs, 0.99)),
+        absl::StrFormat("%.0f", static_cast<double>(PeakBytes(runs)) / (1 << 20)),
+        absl::StrFormat("%.0f", 100 * SpreadOf(runs, kOthers).median));
+  };
+  add("download", delivery.download);
+  add("exchange", delivery.exchange);
+  add("load", delivery.load);
+  add("pack", delivery.pack);
+  if (!delivery.load.empty()) {
+    absl::StrAppendFormat(&text, "%-9s an epoch's first batch after %.1f ms\n", "",
+                          OpeningMedian(delivery.load));
+  }
+  return text;
+}
+
+std::string BenchReport::AddFairness(const BenchRunner::Delivery& delivery) {
+  std::string text;
+  for (const auto& [name, runs] :
+       {std::pair("pack", &delivery.pack), std::pair("exchange", &delivery.exchange)}) {
+    if (runs->empty()) continue;
+    measures_.push_back(JsonOf(absl::StrCat("fairness of ", name), delivery, *runs));
+    absl::StrAppendFormat(
+        &text,
+        "%d streams, %s, %s: most / least bytes of a stream %s, gap ms p50 %.2f, p99 %.2f, "
+        "%s GB/s, server at most %.0f MiB\n",
+        delivery.streams, SizeText(delivery.payload_bytes), name, SpreadText(UnfairnessOf(*runs)),
+        GapQuantile(*runs, 0.5), GapQuantile(*runs, 0.99), SpreadText(SpreadOf(*runs, kGigabytes)),
+        static_cast<double>(PeakBytes(*runs)) / (1 << 20));
+  }
+  return text;
+}
+
+std::string BenchReport::AddObservation(const BenchRunner::Observation& observation) {
+  constexpr char kRow[] = "%-9s %-7s %-8s %24s %24s %15s %15s\n";
+  std::string text;
+  if (IsFirst("observation")) {
+    text = absl::StrFormat(kRow, "", "chunk", "answered", "million tuples/s", "opaque, the same",
+                           "% of it", "server ns/tuple");
+  }
+  JsonObject json;
+  json.Add("measure", "observe")
+      .Add("chunk_tuples", observation.chunk_tuples)
+      .Add("chunks_per_answer", uint64_t{observation.chunks_per_answer});
+  AddFigures(observation.observe, json);
+  json.AddJson("ratio_to_upload",
+               JsonOf(RatioOf(observation.observe, observation.upload, kGraphs)));
+  measures_.push_back(json.Render());
+  std::vector<double> nanos;
+  for (const RunSample& run : observation.observe) {
+    nanos.push_back(
+        run.graphs == 0 ? 0 : 1e9 * run.server_cpu_seconds / static_cast<double>(run.graphs));
+  }
+  absl::StrAppendFormat(&text, kRow, "observe", absl::StrCat(observation.chunk_tuples),
+                        absl::StrCat("by ", observation.chunks_per_answer),
+                        SpreadText(SpreadOf(observation.observe, kGraphs), 1e6),
+                        SpreadText(SpreadOf(observation.upload, kGraphs), 1e6),
+                        PercentText(RatioOf(observation.observe, observation.upload, kGraphs)),
+                        absl::StrFormat("%.1f", SpreadOf(std::move(nanos)).median));
+  return text;
+}
+
+std::string BenchReport::AddPlanning(const std::vector<BenchRunner::Planning>& plans) {
+  std::string text;
+  for (const BenchRunner::Planning& plan : plans) {
+    measures_.push_back(JsonObject()
+                            .Add("measure", "plan")
+                            .Add("heuristic", plan.name)
+                            .Add("calls", uint64_t{plan.milliseconds.size()})
+                            .Add("milliseconds_p50", Quantile(plan.milliseconds, 0.5))
+                            .Add("milliseconds_p99", Quantile(plan.milliseconds, 0.99))
+                            .Render());
+    absl::StrAppendFormat(&text, "plan, %s: p50 %.2f ms, p99 %.2f ms, %d calls\n", plan.name,
+                          Quantile(plan.milliseconds, 0.5), Quantile(plan.milliseconds, 0.99),
+                          plan.milliseconds.size());
+  }
+  return text;
+}
+
+std::string BenchReport::Json() const {
+  return JsonObject()
+             .AddJson("machine", machine_)
+             .AddJson("measures", JsonLines(measures_))
+             .Render() +
+         "\n";
+}
+
+}  // namespace packhouse::client

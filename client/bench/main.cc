@@ -1,0 +1,22 @@
+// packhouse-bench: servers of its own on this machine, beside what gRPC alone can do.
+#include <CLI/CLI.hpp>
+
+#include "client/bench/bench_ceiling.h"
+#include "client/bench/bench_command.h"
+#include "client/cpp/process_tuning.h"
+
+int main(int argc, char** argv) {
+  packhouse::client::TuneProcessForBatches();
+  CLI::App app("Measures packhouse on this machine, beside what gRPC alone can do.",
+               "packhouse-bench");
+  app.set_version_flag("--version", "packhouse-bench " PACKHOUSE_VERSION);
+  packhouse::client::ExitCode code = packhouse::client::kExitOk;
+  packhouse::client::AddBenchOptions(app, code);
+  packhouse::client::AddBenchCeilingCommand(app, code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? packhouse::client::kExitOk : packhouse::client::kExitUsage;
+  }
+  return code;
+}

@@ -1,0 +1,186 @@
+#include "client/cli/commands/ingest_command.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/cli/device_arguments.h"
+#include "client/cli/files/graph_source.h"
+#include "client/cli/ingest.h"
+#include "client/cli/reports/dataset_report.h"
+#include "client/cli/reports/ingest_progress.h"
+#include "client/cli/reports/table.h"
+
+namespace packhouse::client {
+namespace {
+
+constexpr uint64_t kMinChunkBytes = uint64_t{4} << 10;
+// Below the bound that servers have for a message, unless they are told otherwise.
+constexpr uint64_t kMaxChunkBytes = uint64_t{32} << 20;
+constexpr absl::Duration kBarInterval = absl::Milliseconds(100);
+constexpr absl::Duration kLineInterval = absl::Seconds(10);
+
+struct IngestArguments {
+  std::string server;
+  std::string source;
+  std::string dataset;
+  std::string producer;
+  std::string groups;
+  std::string max_bytes;
+  std::string chunk_bytes;
+  bool seal = false;
+  bool quiet = false;
+};
+
+// Shows progress on stderr: a bar on one line of a terminal, which goes at the end; elsewhere a
+// line now and then.
+class ProgressDisplay {
+ public:
+  ProgressDisplay(bool quiet, IngestProgress progress)
+      : quiet_(quiet),
+        on_terminal_(isatty(STDERR_FILENO) != 0),
+        progress_(std::move(progress)),
+        next_(absl::Now() + (on_terminal_ ? absl::ZeroDuration() : kLineInterval)) {}
+  ProgressDisplay(const ProgressDisplay&) = delete;
+  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
+  ~ProgressDisplay() { Clear(); }
+
+  void Show(const IngestTotals& totals) {
+    const absl::Time now = absl::Now();
+    progress_.Update(totals, now);
+    if (quiet_ || now < next_) return;
+    if (on_terminal_) {
+      std::cerr << "\r\x1b[K" << progress_.Bar() << std::flush;
+      is_shown_ = true;
+      next_ = now + kBarInterval;
+    } else {
+      std::cerr << "packhouse: " << progress_.Line() << '\n';
+      next_ = now + kLineInterval;
+    }
+  }
+
+  void ShowRetry(const absl::Status& status, absl::Duration wait) {
+    if (quiet_) return;
+    Clear();
+    std::cerr << "packhouse: " << status.message() << " ["
+              << absl::StatusCodeToString(status.code()) << "], trying again in "
+              << absl::FormatDuration(wait) << '\n';
+  }
+
+  void Clear() {
+    if (is_shown_) std::cerr << "\r\x1b[K" << std::flush;
+    is_shown_ = false;
+  }
+
+ private:
+  const bool quiet_;
+  const bool on_terminal_;
+  IngestProgress progress_;
+  absl::Time next_;
+  bool is_shown_ = false;
+};
+
+void Report(const IngestArguments& arguments, const IngestResult& result, absl::Duration elapsed) {
+  const IngestTotals& totals = result.totals;
+  const double seconds = absl::ToDoubleSeconds(elapsed);
+  std::cout << absl::StrFormat(
+      "%s: stored %s graphs, %s had been there; %s in %.2f s, %s\n", arguments.dataset,
+      Grouped(totals.graphs_stored), Grouped(totals.graphs_present), BytesText(totals.bytes),
+      seconds, RateText(seconds > 0 ? static_cast<double>(totals.bytes) / seconds : 0));
+  std::cout << DatasetTable({result.dataset});
+  if (!arguments.quiet && result.graphs_before > 0 && totals.graphs_present == 0 &&
+      totals.graphs_stored > 0) {
+    std::cerr << "packhouse: the data set had " << Grouped(result.graphs_before)
+              << " graphs before, which were not taken for these: they came from another source, "
+                 "or with another --chunk-bytes or --producer\n";
+  }
+}
+
+ExitCode RunIngest(const IngestArguments& arguments) {
+  IngestOptions options;
+  options.dataset = arguments.dataset;
+  options.producer = arguments.producer;
+  options.seal = arguments.seal;
+  if (!arguments.max_bytes.empty() && !ParseBytes(arguments.max_bytes, options.max_bytes)) {
+    return Misuse(absl::InvalidArgumentError(absl::StrCat(
+        "--max-bytes '", arguments.max_bytes, "': must be a number of bytes, as in 10GiB")));
+  }
+  if (!arguments.chunk_bytes.empty() &&
+      (!ParseBytes(arguments.chunk_bytes, options.chunk_bytes) ||
+       options.chunk_bytes < kMinChunkBytes || options.chunk_bytes > kMaxChunkBytes)) {
+    return Misuse(absl::InvalidArgumentError(
+        absl::StrCat("--chunk-bytes '", arguments.chunk_bytes, "': must be a number of bytes from ",
+                     BytesText(kMinChunkBytes), " to ", BytesText(kMaxChunkBytes))));
+  }
+  const absl::StatusOr<std::unique_ptr<GraphSource>> source =
+      OpenGraphSource(arguments.source, arguments.groups);
+  if (!source.ok()) return Fail(source.status());
+  const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
+  if (!connection.ok()) return Fail(connection.status());
+
+  uint64_t bytes = 0;
+  for (uint64_t i = 0; i < (*source)->num_graphs(); ++i) bytes += (*source)->GraphBytes(i);
+  const absl::Time start = absl::Now();
+  ProgressDisplay display(arguments.quiet, IngestProgress((*source)->num_graphs(), bytes, start));
+  options.on_progress = [&](const IngestTotals& totals) { display.Show(totals); };
+  options.retry.on_wait = [&](const absl::Status& status, absl::Duration wait) {
+    display.ShowRetry(status, wait);
+  };
+  const absl::StatusOr<IngestResult> result = Ingest(options, connection->channel, **source);
+  display.Clear();
+  if (!result.ok()) return Fail(result.status());
+  if (!arguments.quiet) Report(arguments, *result, absl::Now() - start);
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddIngestCommand(CLI::App& app, ExitCode& code) {
+  auto arguments = std::make_shared<IngestArguments>();
+  CLI::App* const command = app.add_subcommand(
+      "ingest",
+      "Store graphs in a data set. After a crash run the same command again: it goes on, and "
+      "stores nothing twice");
+  command
+      ->add_option("source", arguments->source,
+                   "FILE.npz of graphs (node_offsets, edge_offsets, edge_index, x, ...), or CSV of "
+                   "sizes (num_nodes,num_edges,...), .gz is fine; - reads sizes from stdin")
+      ->required()
+      ->type_name("SOURCE");
+  AddServerOption(arguments->server, *command);
+  command->get_option("--server")->required()->description("HOST:PORT or unix:PATH");
+  command->add_option("--dataset", arguments->dataset, "Created if it is not there")
+      ->required()
+      ->type_name("NAME");
+  command->add_flag("--seal", arguments->seal, "No more graphs afterwards: epochs can be loaded");
+  command
+      ->add_option("--groups", arguments->groups,
+                   "Array with the group id of each graph, for groups that stay together")
+      ->type_name("ARRAY");
+  command
+      ->add_option("--max-bytes", arguments->max_bytes,
+                   "Most bytes the data set may take on the server's disk, as in 10GiB")
+      ->type_name("BYTES");
+  command
+      ->add_option("--chunk-bytes", arguments->chunk_bytes,
+                   "Stored at once, 1MiB if not given; an ingest that was broken off goes on only "
+                   "with the same value")
+      ->type_name("BYTES");
+  command
+      ->add_option("--producer", arguments->producer,
+                   "Under which the server remembers how far this source is; otherwise made from "
+                   "its content")
+      ->type_name("NAME");
+  command->add_flag("--quiet", arguments->quiet, "Print errors only");
+  command->callback([arguments, &code] { code = RunIngest(*arguments); });
+}
+
+}  // namespace packhouse::client

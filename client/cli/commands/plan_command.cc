@@ -1,0 +1,303 @@
+#include "client/cli/commands/plan_command.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/files/plan_file.h"
+#include "client/cli/files/sizes_file.h"
+#include "client/cli/plots/gnuplot.h"
+#include "client/cli/plots/plan_plot.h"
+#include "client/cli/reports/plan_report.h"
+#include "client/cli/reports/table.h"
+#include "client/cpp/little_endian.h"
+#include "client/cpp/status.h"
+#include "grpcpp/client_context.h"
+#include "packhouse/v1/planning.grpc.pb.h"
+
+namespace packhouse::client {
+namespace {
+
+struct PlanArguments {
+  std::string server;
+  std::string sizes;
+  std::vector<std::string> limits;
+  PaddingArguments padding;
+  std::vector<std::string> heuristics;
+  bool no_tuple_packing = false;
+  bool no_baselines = false;
+  bool no_notebook = false;
+  uint64_t budget_steps = 0;
+  uint64_t seed = 0;
+  std::string warm_start;
+  std::string save_plan;
+  std::string plot;
+  std::vector<std::string> axes;
+  bool json = false;
+  uint32_t patterns = 0;
+};
+
+// Parses `optimized`, `first-fit-decreasing`, `best-fit:PRIORITY`, `first-fit:PRIORITY`, either of
+// these with `filling-` before it, `notebook:PRIORITY`, `no-packing` and
+// `single-component:COMPONENT`, where PRIORITY is product, sum, max, min or a component.
+absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
+                                                 const std::vector<std::string>& components) {
+  std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  const std::string priority = parts.size() == 2 ? parts[1] : "";
+  v1::PlanHeuristic heuristic;
+  for (const auto& [name, algorithm] : {
+           std::pair("optimized", v1::PLAN_ALGORITHM_OPTIMIZED),
+           std::pair("first-fit-decreasing", v1::PLAN_ALGORITHM_FIRST_FIT_DECREASING),
+           std::pair("no-packing", v1::PLAN_ALGORITHM_NO_PACKING),
+       }) {
+    if (text != name) continue;
+    heuristic.set_algorithm(algorithm);
+    return heuristic;
+  }
+  heuristic.set_algorithm(v1::PLAN_ALGORITHM_TUPLE_PACKING);
+  heuristic.set_placement(v1::PLACEMENT_RULE_BEST_FIT);
+  if (parts[0] == "filling-best-fit" || parts[0] == "filling-first-fit") {
+    parts[0].erase(0, sizeof("filling-") - 1);
+    heuristic.set_opening(v1::OPENING_RULE_FILL);
+  }
+  if (parts[0] == "first-fit") {
+    heuristic.set_placement(v1::PLACEMENT_RULE_FIRST_FIT);
+  } else if (parts[0] == "notebook") {
+    heuristic.set_algorithm(v1::PLAN_ALGORITHM_NOTEBOOK);
+  } else if (parts[0] == "single-component") {
+    heuristic.set_algorithm(v1::PLAN_ALGORITHM_SINGLE_COMPONENT);
+  } else if (parts[0] != "best-fit") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--heuristic '", text,
+                     "': must be optimized, first-fit-decreasing, [filling-]best-fit:PRIORITY, "
+                     "[filling-]first-fit:PRIORITY, notebook:PRIORITY, no-packing or "
+                     "single-component:COMPONENT"));
+  }
+  v1::Priority& wanted = *heuristic.mutable_priority();
+  const bool kind_allowed = heuristic.algorithm() != v1::PLAN_ALGORITHM_SINGLE_COMPONENT;
+  if (kind_allowed && priority == "product") {
+    wanted.set_kind(v1::PRIORITY_KIND_PRODUCT);
+  } else if (kind_allowed && priority == "sum") {
+    wanted.set_kind(v1::PRIORITY_KIND_SUM);
+  } else if (kind_allowed && priority == "max") {
+    wanted.set_kind(v1::PRIORITY_KIND_MAX);
+  } else if (kind_allowed && priority == "min") {
+    wanted.set_kind(v1::PRIORITY_KIND_MIN);
+  } else if (std::find(components.begin(), components.end(), priority) != components.end()) {
+    wanted.set_kind(v1::PRIORITY_KIND_COMPONENT);
+    wanted.set_component(priority);
+  } else {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--heuristic '", text, "': '", priority, "' is none of ",
+        kind_allowed ? "product, sum, max, min, " : "", absl::StrJoin(components, ", ")));
+  }
+  return heuristic;
+}
+
+absl::StatusOr<v1::PlanResponse> RequestPlan(const std::string& server,
+                                             const v1::PlanRequest& request) {
+  const absl::StatusOr<ServerConnection> connection = ConnectToServer(server);
+  if (!connection.ok()) return connection.status();
+  const auto stub = v1::PlanningService::NewStub(connection->channel);
+  grpc::ClientContext context;
+  context.set_deadline(CallDeadline());
+  v1::PlanResponse response;
+  const grpc::Status status = stub->Plan(&context, request, &response);
+  if (!status.ok()) return ToAbslStatus(status);
+  return response;
+}
+
+// The components of a picture: those that were named, else the first two that have a limit.
+std::vector<std::string> AxesOf(const PlanArguments& arguments, const GraphSizes& sizes,
+                                const v1::Limits& limits) {
+  if (!arguments.axes.empty()) return arguments.axes;
+  const std::vector<uint64_t> capacities = CapacitiesOf(limits, sizes.components);
+  std::vector<std::string> axes;
+  for (std::size_t k = 0; k < sizes.components.size() && axes.size() < 2; ++k) {
+    if (capacities[k] != 0) axes.push_back(sizes.components[k]);
+  }
+  // Limits of `graphs` alone.
+  if (axes.empty()) axes.push_back(sizes.components.front());
+  return axes;
+}
+
+absl::Status Draw(const PlanArguments& arguments, const HistogramView& view,
+                  const GraphSizes& histogram, const v1::PlanResponse& response) {
+  uint64_t graphs = 0;
+  for (const uint64_t count : histogram.counts) graphs += count;
+  const absl::StatusOr<std::string> script = PlanPicture(
+      arguments.plot,
+      absl::StrCat(
+          NameOfFile(arguments.sizes), ": ", Grouped(graphs), " graphs in ",
+          Grouped(response.best().packs()), " packs, ",
+          response.best().optimal()
+              ? "proved optimal"
+              : absl::StrCat("at least ", Grouped(response.best().lower_bound()), " are needed")),
+      view, histogram, response);
+  if (!script.ok()) return script.status();
+  return DrawWithGnuplot(*script, arguments.plot);
+}
+
+// What contradicts itself, before anything is read.
+absl::Status CheckArguments(const PlanArguments& arguments) {
+  if (!arguments.axes.empty() && arguments.plot.empty()) {
+    return absl::InvalidArgumentError("--axes chooses what is drawn: it needs --plot");
+  }
+  if (!arguments.plot.empty()) {
+    if (const auto head = BeginPicture({.path = arguments.plot, .title = {}}); !head.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("--plot ", head.status().message()));
+    }
+  }
+  const auto& heuristics = arguments.heuristics;
+  if (!heuristics.empty() &&
+      std::find(heuristics.begin(), heuristics.end(), "optimized") == heuristics.end()) {
+    for (const auto& [option, is_set] : {
+             std::pair("--budget-steps", arguments.budget_steps != 0),
+             std::pair("--seed", arguments.seed != 0),
+             std::pair("--warm-start", !arguments.warm_start.empty()),
+         }) {
+      if (is_set) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(option,
+                         " is for the heuristic 'optimized', which is not among those of "
+                         "--heuristic"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+ExitCode RunPlan(const PlanArguments& arguments) {
+  if (absl::Status status = CheckArguments(arguments); !status.ok()) return Misuse(status);
+  const absl::StatusOr<GraphSizes> sizes = ReadSizesFile(arguments.sizes);
+  if (!sizes.ok()) return Fail(sizes.status());
+  v1::PlanRequest request;
+  absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, sizes->components);
+  if (!limits.ok()) return Misuse(limits.status());
+  *request.mutable_limits() = *std::move(limits);
+  if (absl::Status status = CheckPadding(arguments.padding, sizes->components); !status.ok()) {
+    return Misuse(status);
+  }
+  SetPadding(arguments.padding, request);
+  for (const std::string& text : arguments.heuristics) {
+    absl::StatusOr<v1::PlanHeuristic> heuristic = ParseHeuristic(text, sizes->components);
+    if (!heuristic.ok()) return Misuse(heuristic.status());
+    *request.add_heuristics() = *std::move(heuristic);
+  }
+  request.set_budget_steps(arguments.budget_steps);
+  request.set_seed(arguments.seed);
+  if (!arguments.warm_start.empty()) {
+    absl::StatusOr<v1::PackingPlan> plan = ReadPlanFile(arguments.warm_start, sizes->components);
+    if (!plan.ok()) return Fail(plan.status());
+    *request.mutable_warm_start() = *std::move(plan);
+  }
+  absl::StatusOr<v1::Histogram> histogram = MakeHistogram(*sizes);
+  if (!histogram.ok()) return Fail(histogram.status());
+  *request.mutable_histogram() = *std::move(histogram);
+  // Who names heuristics wants to see those.
+  const bool compare = arguments.heuristics.empty();
+  request.set_include_tuple_packing(compare && !arguments.no_tuple_packing);
+  request.set_include_baselines(compare && !arguments.no_baselines);
+  request.set_include_notebook(compare && !arguments.no_notebook);
+  request.set_summaries_only(arguments.patterns == 0 && arguments.plot.empty() &&
+                             arguments.save_plan.empty());
+
+  HistogramView view;
+  absl::StatusOr<GraphSizes> counted = GraphSizes{};
+  if (!arguments.plot.empty()) {
+    view.components = AxesOf(arguments, *sizes, request.limits());
+    view.shapes = {CapacitiesAlong(view.components, request.limits())};
+    counted = SizesOf(request.histogram());
+    if (!counted.ok()) return Fail(counted.status());
+    // What cannot be drawn is better known before a long plan.
+    if (const auto panel = HistogramPanel(view, *counted, Frame{}, ""); !panel.ok()) {
+      return Misuse(
+          absl::InvalidArgumentError(absl::StrCat("--plot, --axes: ", panel.status().message())));
+    }
+  }
+
+  const absl::StatusOr<v1::PlanResponse> response = RequestPlan(arguments.server, request);
+  if (!response.ok()) return Fail(response.status());
+  if (arguments.json) {
+    std::cout << PlanJson(*response, sizes->components, arguments.patterns);
+  } else {
+    uint64_t graphs = 0;
+    const LittleEndianView<uint64_t> counts(request.histogram().counts());
+    for (std::size_t i = 0; i < counts.size(); ++i) graphs += counts[i];
+    std::cout << Grouped(graphs) << " graphs of " << Grouped(counts.size()) << " sizes in "
+              << NameOfFile(arguments.sizes) << "; limits " << Describe(request.limits())
+              << Describe(arguments.padding) << "\n\n"
+              << PlanCertificate(response->best()) << '\n'
+              << SummaryTable(*response);
+    if (arguments.patterns > 0) {
+      std::cout << '\n' << PatternList(*response, sizes->components, arguments.patterns);
+    }
+  }
+  if (!arguments.save_plan.empty()) {
+    if (absl::Status status = WritePlanFile(arguments.save_plan, *response); !status.ok()) {
+      return Fail(status);
+    }
+  }
+  if (!arguments.plot.empty()) {
+    if (absl::Status status = Draw(arguments, view, *counted, *response); !status.ok()) {
+      return Fail(status);
+    }
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App& app, ExitCode& code) {
+  auto arguments = std::make_shared<PlanArguments>();
+  CLI::App* const command = app.add_subcommand(
+      "plan", "Plan packs for a whole histogram: as few as possible, with the proof, and compared");
+  AddSizesOption(arguments->sizes, *command);
+  AddLimitOption(arguments->limits, *command);
+  command->get_option("--limit")->required();
+  AddPaddingOptions(arguments->padding, *command);
+  AddBudgetOptions(arguments->budget_steps, arguments->seed,
+                   "Work for the optimized plan: 10^9 steps are about a second; 0: 10^8", *command);
+  command
+      ->add_option(
+          "--heuristic", arguments->heuristics,
+          "Try only this: optimized; first-fit-decreasing; best-fit:P, first-fit:P, "
+          "filling-best-fit:P, filling-first-fit:P or notebook:P with P product, sum, max, min or "
+          "a component; no-packing; single-component:COMPONENT; may be repeated")
+      ->type_name("HEURISTIC")
+      ->allow_extra_args(false);
+  command->add_flag("--no-tuple-packing", arguments->no_tuple_packing,
+                    "Leave out first-fit decreasing and the paper's heuristics");
+  command->add_flag("--no-baselines", arguments->no_baselines, "Leave out the paper's baselines");
+  command->add_flag("--no-notebook", arguments->no_notebook,
+                    "Leave out the companion notebook's variant");
+  command
+      ->add_option("--patterns", arguments->patterns, "Print the first N patterns of the best plan")
+      ->type_name("N");
+  command
+      ->add_option("--save-plan", arguments->save_plan,
+                   "Write the best plan (a serialized packhouse.v1.PlanResponse)")
+      ->type_name("FILE");
+  command
+      ->add_option("--warm-start", arguments->warm_start,
+                   "Start from the plan that --save-plan wrote for sizes much like these")
+      ->type_name("FILE");
+  command
+      ->add_option("--plot", arguments->plot,
+                   "Draw the histogram and the fill of the packs (with gnuplot): FILE.svg or "
+                   "FILE.png")
+      ->type_name("FILE");
+  AddAxesOption(arguments->axes, "else the first two that have a limit", *command);
+  command->add_flag("--json", arguments->json, "Print JSON: ratios in [0, 1], times in seconds");
+  AddServerOption(arguments->server, *command);
+  command->callback([arguments, &code] { code = RunPlan(*arguments); });
+}
+
+}  // namespace packhouse::client

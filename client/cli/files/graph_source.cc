@@ -1,0 +1,102 @@
+#include "client/cli/files/graph_source.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "client/cli/files/npz_archive.h"
+#include "client/cli/files/npz_graphs.h"
+#include "client/cpp/little_endian.h"
+
+namespace packhouse::client {
+namespace {
+
+// Bounds the memory of an expanded histogram to some gigabytes.
+constexpr uint64_t kMaxGraphs = uint64_t{1} << 28;
+
+class SizesSource final : public GraphSource {
+ public:
+  explicit SizesSource(GraphSizes sizes) : sizes_(std::move(sizes)) {
+    schema_.mutable_components()->Add(sizes_.components.begin(), sizes_.components.end());
+  }
+
+  const v1::GraphSchema& schema() const override { return schema_; }
+  bool is_grouped() const override { return false; }
+  uint64_t num_graphs() const override { return sizes_.num_rows; }
+  uint64_t GraphBytes(uint64_t /*graph*/) const override {
+    return sizes_.components.size() * sizeof(uint32_t);
+  }
+
+  std::string fingerprint() const override {
+    Fingerprint fingerprint;
+    for (const std::string& component : sizes_.components) fingerprint.Add(component);
+    for (const uint32_t value : sizes_.values) fingerprint.Add(value);
+    return fingerprint.Hex();
+  }
+
+  absl::StatusOr<SourceChunk> Next(uint64_t count) override {
+    const std::size_t width = sizes_.components.size();
+    SourceChunk chunk;
+    v1::SizeTable& table = *chunk.graphs.mutable_sizes();
+    table.set_num_graphs(count);
+    table.set_first_id(next_);
+    AppendLittleEndian(absl::MakeConstSpan(sizes_.values).subspan(next_ * width, count * width),
+                       *table.mutable_counts());
+    next_ += count;
+    return chunk;
+  }
+
+ private:
+  const GraphSizes sizes_;
+  v1::GraphSchema schema_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes) {
+  absl::StatusOr<GraphSizes> expanded = ExpandHistogram(std::move(sizes), kMaxGraphs);
+  if (!expanded.ok()) return expanded.status();
+  return std::make_unique<SizesSource>(*std::move(expanded));
+}
+
+absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& path,
+                                                             const std::string& groups) {
+  if (path != "-" && IsZipArchive(path)) return NpzGraphs::Open(path, groups);
+  absl::StatusOr<GraphSizes> sizes = path == "-" ? ReadSizesStdin() : ReadSizesFile(path);
+  if (!sizes.ok()) return sizes.status();
+  if (!groups.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": --groups '", groups, "' names an array, but these are sizes only"));
+  }
+  absl::StatusOr<std::unique_ptr<GraphSource>> source = MakeSizesSource(*std::move(sizes));
+  if (!source.ok()) {
+    return absl::Status(source.status().code(),
+                        absl::StrCat(path, ": ", source.status().message()));
+  }
+  return source;
+}
+
+void Fingerprint::AddBytes(absl::string_view bytes) {
+  for (const char byte : bytes) {
+    hash_ = (hash_ ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+  }
+}
+
+void Fingerprint::Add(absl::string_view text) {
+  Add(uint64_t{text.size()});
+  AddBytes(text);
+}
+
+void Fingerprint::Add(uint64_t number) {
+  char bytes[sizeof(number)];
+  StoreLittleEndian(number, bytes);
+  AddBytes(absl::string_view(bytes, sizeof(bytes)));
+}
+
+std::string Fingerprint::Hex() const { return absl::StrFormat("%016x", hash_); }
+
+}  // namespace packhouse::client

@@ -1,0 +1,73 @@
+// Graphs that a command reads from somewhere, in order, to send them on.
+#ifndef PACKHOUSE_CLIENT_CLI_FILES_GRAPH_SOURCE_H_
+#define PACKHOUSE_CLIENT_CLI_FILES_GRAPH_SOURCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/files/sizes_file.h"
+#include "packhouse/v1/graphs.pb.h"
+
+namespace packhouse::client {
+
+struct SourceChunk {
+  v1::GraphChunk graphs;
+  // As AppendRequest.group_ids; empty if the source has no groups.
+  std::string group_ids;
+};
+
+// Not thread-safe.
+class GraphSource {
+ public:
+  virtual ~GraphSource() = default;
+
+  // With components set.
+  virtual const v1::GraphSchema& schema() const = 0;
+  virtual bool is_grouped() const = 0;
+  virtual uint64_t num_graphs() const = 0;
+  // What the sizes and rows of one graph take in a chunk. Requires graph < num_graphs().
+  // O(tensors).
+  virtual uint64_t GraphBytes(uint64_t graph) const = 0;
+  // 16 hexadecimal digits, the same for the same graphs, schema and groups wherever they lie.
+  virtual std::string fingerprint() const = 0;
+
+  // The next `count` graphs, at least 1 and no more than are left. Their ids are their numbers in
+  // the source, from 0.
+  //
+  // Errors: of the source, naming file and place; then it cannot be read any further.
+  virtual absl::StatusOr<SourceChunk> Next(uint64_t count) = 0;
+};
+
+// The sizes of a file or histogram as graphs without tensors.
+//
+// Errors: OUT_OF_RANGE if a histogram has more than 2^28 graphs.
+absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes);
+
+// Opens `path`: a .npz archive of graphs (npz_graphs.h), recognised by its content; anything else
+// is a file of sizes (sizes_file.h), read from stdin if `path` is `-`. `groups` names the array
+// with each graph's group id; empty: none.
+//
+// Errors: as NpzGraphs::Open, ReadSizesFile; INVALID_ARGUMENT if a file of sizes should have
+// groups.
+absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& path,
+                                                             const std::string& groups);
+
+// FNV-1a, 64 bits, over texts and numbers that are told apart. Not for adversaries.
+class Fingerprint {
+ public:
+  void Add(absl::string_view text);
+  void Add(uint64_t number);
+  std::string Hex() const;
+
+ private:
+  void AddBytes(absl::string_view bytes);
+
+  uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_FILES_GRAPH_SOURCE_H_

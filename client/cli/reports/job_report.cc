@@ -1,0 +1,92 @@
+#include "client/cli/reports/job_report.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "client/cli/json.h"
+#include "client/cli/reports/table.h"
+
+namespace packhouse::client {
+namespace {
+
+// Empty if it is not known.
+template <typename Message>
+std::string LastUsed(const Message& message, absl::string_view format) {
+  if (!message.has_last_used()) return "";
+  return absl::FormatTime(format, absl::FromUnixSeconds(message.last_used().seconds()),
+                          absl::UTCTimeZone());
+}
+
+constexpr absl::string_view kForPeople = "%Y-%m-%d %H:%M UTC";
+constexpr absl::string_view kForPrograms = "%Y-%m-%dT%H:%M:%SZ";
+
+bool IsFinished(const v1::JobEpoch& epoch) { return epoch.num_done() == epoch.num_batches(); }
+
+std::string JsonOrNull(const std::string& text) { return text.empty() ? "null" : JsonString(text); }
+
+}  // namespace
+
+std::string JobTable(const std::vector<v1::Job>& jobs) {
+  TextTable table(
+      {{"job", ""}, {"epochs", ""}, {"finished", ""}, {"streams", ""}, {"last used", ""}});
+  for (const v1::Job& job : jobs) {
+    const auto finished =
+        static_cast<uint64_t>(std::count_if(job.epochs().begin(), job.epochs().end(), IsFinished));
+    // Of a job with very many epochs only the latest are there to be counted.
+    const bool all = job.num_epochs() == static_cast<uint64_t>(job.epochs_size());
+    table.AddRow({job.job(), Grouped(job.num_epochs()),
+                  absl::StrCat(all ? "" : "at least ", Grouped(finished)),
+                  Grouped(job.num_sessions()), LastUsed(job, kForPeople)});
+  }
+  return table.Render();
+}
+
+std::string JobText(const v1::Job& job) {
+  TextTable table({{"epoch", ""},
+                   {"done", ""},
+                   {"batches", ""},
+                   {"generation", ""},
+                   {"streams", ""},
+                   {"data set", ""},
+                   {"opened by", ""},
+                   {"last used", ""}});
+  for (const v1::JobEpoch& epoch : job.epochs()) {
+    table.AddRow({absl::StrCat(epoch.epoch()), Grouped(epoch.num_done()),
+                  Grouped(epoch.num_batches()), absl::StrCat(epoch.generation()),
+                  Grouped(epoch.num_sessions()), epoch.dataset(), epoch.client(),
+                  LastUsed(epoch, kForPeople)});
+  }
+  std::string text = absl::StrCat(job.job(), ": ", Grouped(job.num_epochs()), " epochs, ",
+                                  Grouped(job.num_sessions()), " streams\n\n", table.Render());
+  const auto listed = static_cast<uint64_t>(job.epochs_size());
+  if (job.num_epochs() > listed) {
+    absl::StrAppend(&text, "and ", Grouped(job.num_epochs() - listed), " earlier ones\n");
+  }
+  return text;
+}
+
+std::string JobJson(const v1::Job& job) {
+  std::vector<std::string> epochs;
+  for (const v1::JobEpoch& epoch : job.epochs()) {
+    epochs.push_back(JsonObject()
+                         .Add("epoch", uint64_t{epoch.epoch()})
+                         .Add("generation", uint64_t{epoch.generation()})
+                         .Add("done", uint64_t{epoch.num_done()})
+                         .Add("batches", uint64_t{epoch.num_batches()})
+                         .Add("dataset", epoch.dataset())
+                         .Add("streams", uint64_t{epoch.num_sessions()})
+                         .AddJson("client", JsonOrNull(epoch.client()))
+                         .AddJson("last_used", JsonOrNull(LastUsed(epoch, kForPrograms)))
+                         .Render());
+  }
+  return JsonObject()
+      .Add("job", job.job())
+      .Add("num_epochs", uint64_t{job.num_epochs()})
+      .Add("streams", uint64_t{job.num_sessions()})
+      .AddJson("last_used", JsonOrNull(LastUsed(job, kForPrograms)))
+      .AddJson("epochs", JsonArray(epochs))
+      .Render();
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,238 @@
+#include "client/cli/reports/plan_report.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "client/cli/json.h"
+#include "client/cli/reports/table.h"
+#include "client/cpp/little_endian.h"
+
+namespace packhouse::client {
+namespace {
+
+// The sections of the report, in order.
+enum class Section { kPlanners, kHeuristics, kNotebook, kBaselines };
+
+Section SectionOf(const v1::PlanSummary& summary) {
+  switch (summary.heuristic().algorithm()) {
+    case v1::PLAN_ALGORITHM_OPTIMIZED:
+    case v1::PLAN_ALGORITHM_FIRST_FIT_DECREASING:
+      return Section::kPlanners;
+    case v1::PLAN_ALGORITHM_NOTEBOOK:
+      return Section::kNotebook;
+    case v1::PLAN_ALGORITHM_NO_PACKING:
+    case v1::PLAN_ALGORITHM_SINGLE_COMPONENT:
+      return Section::kBaselines;
+    default:
+      return Section::kHeuristics;
+  }
+}
+
+absl::string_view SectionName(Section section) {
+  switch (section) {
+    case Section::kPlanners:
+      return "planner";
+    case Section::kHeuristics:
+      return "heuristic";
+    case Section::kNotebook:
+      return "notebook";
+    case Section::kBaselines:
+      break;
+  }
+  return "baseline";
+}
+
+double Seconds(const v1::PlanSummary& summary) {
+  return static_cast<double>(summary.elapsed().seconds()) + 1e-9 * summary.elapsed().nanos();
+}
+
+std::string Elapsed(const v1::PlanSummary& summary) {
+  const double seconds = Seconds(summary);
+  return seconds < 1 ? absl::StrFormat("%.1f ms", 1e3 * seconds)
+                     : absl::StrFormat("%.2f s", seconds);
+}
+
+// A size tuple of a plan; zeros for one that the plan has not.
+std::vector<uint32_t> TupleAt(const v1::PackingPlan& plan, std::size_t width, uint32_t index) {
+  const LittleEndianView<uint32_t> values(plan.tuples());
+  std::vector<uint32_t> tuple(width);
+  for (std::size_t k = 0; k < width; ++k) {
+    const std::size_t i = index * width + k;
+    if (i < values.size()) tuple[k] = values[i];
+  }
+  return tuple;
+}
+
+std::string SummaryJson(const v1::PlanSummary& summary) {
+  JsonObject json;
+  json.Add("name", summary.name())
+      .Add("section", SectionName(SectionOf(summary)))
+      .Add("unfinished", summary.unfinished());
+  if (summary.unfinished()) return json.Render();
+  json.Add("packs", uint64_t{summary.packs()})
+      .Add("lower_bound", uint64_t{summary.lower_bound()})
+      .Add("lower_bound_name", summary.lower_bound_name())
+      .Add("gap", summary.gap())
+      .Add("optimal", summary.optimal())
+      .Add("keeps_limits", summary.keeps_limits())
+      .Add("num_patterns", uint64_t{summary.num_patterns()})
+      .Add("elapsed_seconds", Seconds(summary));
+  if (summary.heuristic().algorithm() == v1::PLAN_ALGORITHM_OPTIMIZED) {
+    json.Add("winner", summary.winner())
+        .Add("steps", uint64_t{summary.steps()})
+        .Add("receipt", summary.receipt());
+  }
+  return json.AddJson("components", EfficienciesJson(summary.components())).Render();
+}
+
+}  // namespace
+
+std::string PlanCertificate(const v1::PlanSummary& best) {
+  const std::string packs = Grouped(best.packs());
+  std::vector<std::string> efficiencies;
+  for (const v1::ComponentEfficiency& component : best.components()) {
+    if (component.capacity() == 0) continue;
+    efficiencies.push_back(
+        absl::StrCat(component.component(), " ", Percent(component.efficiency(), 3), " %"));
+  }
+  std::string found_by = best.winner().empty() ? best.name() : best.winner();
+  if (best.steps() > 0) absl::StrAppend(&found_by, ", ", Grouped(best.steps()), " steps");
+  absl::StrAppend(&found_by, ", ", Elapsed(best));
+
+  std::string text = absl::StrCat(
+      "packs        ", packs,
+      best.optimal() ? ", proved optimal: no plan has fewer"
+                     : absl::StrCat(", at most ", Grouped(best.packs() - best.lower_bound()), " (",
+                                    SmallPercent(best.gap()), ") more than the fewest possible"),
+      "\nlower bound  ", Grouped(best.lower_bound()), ", by ", best.lower_bound_name(),
+      "\nefficiency   ", absl::StrJoin(efficiencies, ", "), "\nfound by     ", found_by, "\n");
+  if (!best.receipt().empty()) absl::StrAppend(&text, "receipt      ", best.receipt(), "\n");
+  return text;
+}
+
+std::string SummaryTable(const v1::PlanResponse& response) {
+  std::vector<TextTable::Column> columns = {
+      {"  planner", ""}, {"packs", ""}, {"lower bound", ""}, {"gap %", ""}};
+  for (const char* const group : {"efficiency %", "of the fullest pack %"}) {
+    for (const v1::ComponentEfficiency& component : response.best().components()) {
+      if (component.capacity() != 0) columns.push_back({component.component(), group});
+    }
+  }
+  TextTable table(columns);
+  bool best_shown = false;
+  const auto add = [&](const v1::PlanSummary& summary) {
+    const bool best = !best_shown && summary.name() == response.best().name();
+    best_shown = best_shown || best;
+    std::vector<std::string> cells = {absl::StrCat(best ? "* " : "  ", summary.name())};
+    if (summary.unfinished()) {
+      cells.emplace_back("unfinished");
+    } else {
+      cells.push_back(absl::StrCat(summary.packs()));
+      cells.push_back(absl::StrCat(summary.lower_bound()));
+      cells.push_back(Percent(summary.gap()));
+      for (const v1::ComponentEfficiency& component : summary.components()) {
+        if (component.capacity() != 0) cells.push_back(Percent(component.efficiency()));
+      }
+      for (const v1::ComponentEfficiency& component : summary.components()) {
+        if (component.capacity() != 0) cells.push_back(Percent(component.efficiency_of_fullest()));
+      }
+    }
+    cells.resize(columns.size());
+    table.AddRow(std::move(cells));
+  };
+  bool any_row = false;
+  const auto add_section = [&](Section section, const std::string& heading) {
+    bool headed = false;
+    for (const v1::PlanSummary& summary : response.summaries()) {
+      if (SectionOf(summary) != section) continue;
+      // What stands first in the table explains itself.
+      if (!headed && any_row) {
+        table.AddHeading("");
+        table.AddHeading(heading);
+      }
+      headed = true;
+      any_row = true;
+      add(summary);
+    }
+  };
+  add_section(Section::kPlanners, "planners");
+  add_section(Section::kHeuristics, "the paper's tuple packing");
+  add_section(Section::kNotebook, "as the paper's companion notebook computes it");
+  add_section(Section::kBaselines, "baselines (a single component ignores the other limits)");
+  return table.Render() + "* the fewest packs\n";
+}
+
+std::string PatternList(const v1::PlanResponse& response,
+                        const std::vector<std::string>& components, uint64_t count) {
+  const auto shown = static_cast<int>(
+      std::min<uint64_t>(count, static_cast<uint64_t>(response.plan().patterns_size())));
+  std::string text =
+      absl::StrCat("first ", shown, " of the ", response.plan().patterns_size(), " patterns of ",
+                   response.best().name(), ", graphs as (", absl::StrJoin(components, ", "), ")\n");
+  for (int i = 0; i < shown; ++i) {
+    const v1::Pattern& pattern = response.plan().patterns(i);
+    std::vector<std::string> entries;
+    for (const v1::PatternEntry& entry : pattern.entries()) {
+      entries.push_back(absl::StrCat(
+          entry.copies(), " x (",
+          absl::StrJoin(TupleAt(response.plan(), components.size(), entry.tuple()), ", "), ")"));
+    }
+    absl::StrAppendFormat(&text, "%7d packs of  %s\n", pattern.repeats(),
+                          absl::StrJoin(entries, " + "));
+  }
+  return text;
+}
+
+std::string PlanJson(const v1::PlanResponse& response, const std::vector<std::string>& components,
+                     uint64_t count) {
+  std::vector<std::string> summaries;
+  for (const v1::PlanSummary& summary : response.summaries()) {
+    summaries.push_back(SummaryJson(summary));
+  }
+  std::string json = absl::StrCat("{\"best\": ", SummaryJson(response.best()),
+                                  ",\n \"summaries\": ", JsonLines(summaries));
+  if (count > 0) {
+    std::vector<std::string> patterns;
+    for (const v1::Pattern& pattern : response.plan().patterns()) {
+      if (patterns.size() == count) break;
+      std::vector<std::string> graphs;
+      for (const v1::PatternEntry& entry : pattern.entries()) {
+        const std::vector<uint32_t> tuple =
+            TupleAt(response.plan(), components.size(), entry.tuple());
+        JsonObject graph;
+        for (std::size_t k = 0; k < components.size(); ++k) {
+          graph.Add(components[k], uint64_t{tuple[k]});
+        }
+        graphs.push_back(graph.Add("copies", uint64_t{entry.copies()}).Render());
+      }
+      patterns.push_back(JsonObject()
+                             .Add("repeats", uint64_t{pattern.repeats()})
+                             .AddJson("graphs", JsonArray(graphs))
+                             .Render());
+    }
+    absl::StrAppend(&json, ",\n \"patterns\": ", JsonLines(patterns));
+  }
+  return json + "}\n";
+}
+
+std::string EfficienciesJson(
+    const google::protobuf::RepeatedPtrField<v1::ComponentEfficiency>& components) {
+  std::vector<std::string> efficiencies;
+  for (const v1::ComponentEfficiency& component : components) {
+    efficiencies.push_back(JsonObject()
+                               .Add("component", component.component())
+                               .Add("capacity", uint64_t{component.capacity()})
+                               .Add("efficiency", component.efficiency())
+                               .Add("fullest_pack", uint64_t{component.fullest_pack()})
+                               .Add("efficiency_of_fullest", component.efficiency_of_fullest())
+                               .Render());
+  }
+  return JsonArray(efficiencies);
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,38 @@
+// What `packhouse plan` prints: the best plan's certificate, all summaries, patterns; or JSON.
+//
+// Pure functions of the server's answer; every text ends in a newline.
+#ifndef PACKHOUSE_CLIENT_CLI_REPORTS_PLAN_REPORT_H_
+#define PACKHOUSE_CLIENT_CLI_REPORTS_PLAN_REPORT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "packhouse/v1/planning.pb.h"
+
+namespace packhouse::client {
+
+// Packs, the bound that proves how few they are, efficiency, who found the plan and at what cost,
+// and the receipt by which it can be made again.
+std::string PlanCertificate(const v1::PlanSummary& best);
+
+// One row a summary: the planners, the paper's heuristics, the notebook's, the baselines. The best
+// has a star.
+std::string SummaryTable(const v1::PlanResponse& response);
+
+// The plan's first `count` patterns. `components` are the histogram's, in order.
+std::string PatternList(const v1::PlanResponse& response,
+                        const std::vector<std::string>& components, uint64_t count);
+
+// The same as one JSON object: `best`, `summaries` and, unless `count` is 0, `patterns`. Ratios are
+// in [0, 1], times in seconds.
+std::string PlanJson(const v1::PlanResponse& response, const std::vector<std::string>& components,
+                     uint64_t count);
+
+// The efficiencies of a plan or shape as a JSON array.
+std::string EfficienciesJson(
+    const google::protobuf::RepeatedPtrField<v1::ComponentEfficiency>& components);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_REPORTS_PLAN_REPORT_H_

@@ -1,0 +1,52 @@
+// Text tables with aligned columns, for terminals.
+#ifndef PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
+#define PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace packhouse::client {
+
+// Columns are as wide as their widest cell and two spaces apart; the first is flush left, the
+// others flush right. Neighbouring columns with the same, non-empty group share a heading above
+// their own. Not thread-safe.
+class TextTable {
+ public:
+  struct Column {
+    std::string name;
+    std::string group;
+  };
+
+  explicit TextTable(std::vector<Column> columns);
+
+  // Missing cells at the end are empty; requires no more cells than columns.
+  void AddRow(std::vector<std::string> cells);
+  // A line of its own across all columns, which it does not widen.
+  void AddHeading(std::string text);
+
+  // Lines that end in a newline and have no trailing spaces.
+  std::string Render() const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    std::string heading;
+  };
+  std::vector<Column> columns_;
+  std::vector<Row> rows_;
+};
+
+// A ratio as a percentage without the sign: 0.98776 gives "98.78".
+std::string Percent(double ratio, int decimals = 2);
+
+// The same with two significant digits and the sign, for shares that may be tiny: 0.000015 gives
+// "0.0015 %".
+std::string SmallPercent(double ratio);
+
+// A whole number in groups of three digits, for prose and pictures: 32901 gives "32,901".
+std::string Grouped(uint64_t value);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_

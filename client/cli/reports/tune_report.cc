@@ -1,0 +1,280 @@
+#include "client/cli/reports/tune_report.h"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/device_arguments.h"
+#include "client/cli/json.h"
+#include "client/cli/reports/plan_report.h"
+#include "client/cli/reports/table.h"
+
+namespace packhouse::client {
+namespace {
+
+// Rows of the frontier's table.
+constexpr std::size_t kMaxSteps = 12;
+
+// A cost in any unit: whole where it is large.
+std::string CostText(double cost) {
+  return cost >= 1000 && cost < 1e18 ? Grouped(static_cast<uint64_t>(std::llround(cost)))
+                                     : absl::StrFormat("%.6g", cost);
+}
+
+// Columns that any table of shapes has. `model` has the components that have a capacity.
+std::vector<TextTable::Column> ShapeColumns(std::string first, const v1::TunedShape& model,
+                                            std::string last) {
+  std::vector<TextTable::Column> columns = {{std::move(first), ""}};
+  for (const char* const group : {"limit", "efficiency %"}) {
+    for (const v1::ComponentEfficiency& component : model.components()) {
+      if (component.capacity() != 0) columns.push_back({component.component(), group});
+    }
+  }
+  columns.push_back({"packs", ""});
+  columns.push_back({"lower bound", ""});
+  // Without a memory model there is nothing to say.
+  if (model.batch_bytes() != 0) columns.push_back({"memory", ""});
+  columns.push_back({std::move(last), ""});
+  return columns;
+}
+
+std::vector<std::string> ShapeCells(std::string first, const v1::TunedShape& shape,
+                                    std::string last) {
+  std::vector<std::string> cells = {std::move(first)};
+  for (const v1::ComponentEfficiency& component : shape.components()) {
+    if (component.capacity() != 0) cells.push_back(absl::StrCat(component.capacity()));
+  }
+  for (const v1::ComponentEfficiency& component : shape.components()) {
+    if (component.capacity() != 0) cells.push_back(Percent(component.efficiency(), 3));
+  }
+  cells.push_back(absl::StrCat(shape.packs()));
+  cells.push_back(absl::StrCat(shape.lower_bound()));
+  if (shape.batch_bytes() != 0) cells.push_back(BytesText(shape.batch_bytes()));
+  cells.push_back(std::move(last));
+  return cells;
+}
+
+std::string OversizeText(const v1::Oversize& oversize, const std::vector<std::string>& components) {
+  std::vector<std::string> largest;
+  for (int k = 0; k < oversize.largest_size(); ++k) {
+    if (static_cast<std::size_t>(k) < components.size()) {
+      largest.push_back(
+          absl::StrCat(components[static_cast<std::size_t>(k)], "=", oversize.largest(k)));
+    }
+  }
+  std::vector<std::string> needed;
+  for (int k = 0; k < oversize.needed_rows_size(); ++k) {
+    if (static_cast<std::size_t>(k) < components.size() && oversize.needed_rows(k) != 0) {
+      needed.push_back(absl::StrCat("--max ", components[static_cast<std::size_t>(k)], "=",
+                                    oversize.needed_rows(k)));
+    }
+  }
+  std::string text = absl::StrCat(
+      Grouped(oversize.num_graphs()), oversize.num_graphs() == 1 ? " graph" : " graphs",
+      " that no allowed limits take, left out; the largest has ", absl::StrJoin(largest, ", "));
+  if (!needed.empty()) {
+    absl::StrAppend(&text, "; to take all: ", absl::StrJoin(needed, " "));
+  }
+  return text;
+}
+
+std::string SearchText(const TuneOutcome& outcome) {
+  std::string text;
+  const uint64_t candidates = outcome.progress.candidates();
+  if (outcome.recommendation.exact()) {
+    text = "exact: no other allowed limits are better";
+  } else if (outcome.recommendation.shapes_size() > 1 ||
+             (candidates > 0 &&
+              outcome.progress.planned() + outcome.progress.excluded() == candidates)) {
+    text = "the best set of shapes found; not every set was tried";
+  } else {
+    text = "the best found; the budget ended before all others were excluded";
+  }
+  if (candidates > 0) {
+    absl::StrAppend(
+        &text, " (",
+        candidates == std::numeric_limits<uint64_t>::max() ? "more than 2^64" : Grouped(candidates),
+        " candidates: ", Grouped(outcome.progress.planned()), " planned, ",
+        Grouped(outcome.progress.excluded()), " excluded by their bounds)");
+  }
+  return text;
+}
+
+std::string ShapeJson(const v1::TunedShape& shape) {
+  JsonObject capacities;
+  for (const v1::ComponentEfficiency& component : shape.components()) {
+    if (component.capacity() != 0) {
+      capacities.Add(component.component(), uint64_t{component.capacity()});
+    }
+  }
+  return JsonObject()
+      .AddJson("capacities", capacities.Render())
+      .Add("packs", uint64_t{shape.packs()})
+      .Add("lower_bound", uint64_t{shape.lower_bound()})
+      .Add("epoch_cost", shape.epoch_cost())
+      .Add("harmonic_mean", shape.harmonic_mean())
+      .Add("batch_bytes", uint64_t{shape.batch_bytes()})
+      .AddJson("components", EfficienciesJson(shape.components()))
+      .Render();
+}
+
+}  // namespace
+
+std::string ShapeText(const v1::TunedShape& shape) {
+  std::vector<std::string> capacities;
+  for (const v1::ComponentEfficiency& component : shape.components()) {
+    if (component.capacity() != 0) {
+      capacities.push_back(absl::StrCat(component.component(), "=", component.capacity()));
+    }
+  }
+  return absl::StrJoin(capacities, ", ");
+}
+
+double PaddingOverhead(double epoch_cost, double least_cost) {
+  return least_cost > 0 ? epoch_cost / least_cost - 1 : 0;
+}
+
+std::string ProgressLine(const v1::TuneProgress& progress) {
+  std::string line = absl::StrCat("planned ", Grouped(progress.planned()), ", excluded ",
+                                  Grouped(progress.excluded()), " of ",
+                                  progress.candidates() == std::numeric_limits<uint64_t>::max()
+                                      ? "more than 2^64"
+                                      : Grouped(progress.candidates()));
+  if (progress.has_incumbent()) {
+    absl::StrAppend(&line, "; best so far ", ShapeText(progress.incumbent()), ", ",
+                    Percent(progress.incumbent().harmonic_mean(), 3), " %");
+  }
+  return line;
+}
+
+std::string RecommendationText(const TuneOutcome& outcome,
+                               const std::vector<std::string>& components) {
+  const v1::TuneRecommendation& recommendation = outcome.recommendation;
+  const int shapes = recommendation.shapes_size();
+  uint64_t packs = 0;
+  for (const v1::TunedShape& shape : recommendation.shapes()) packs += shape.packs();
+  const double overhead = PaddingOverhead(recommendation.epoch_cost(), recommendation.least_cost());
+
+  std::string text = absl::StrCat(
+      "recommended  ",
+      shapes == 1 ? ShapeText(recommendation.shapes(0)) : absl::StrCat(shapes, " shapes"), ": ",
+      Grouped(packs), " packs, harmonic mean of efficiencies ",
+      Percent(recommendation.harmonic_mean(), 3), " %\ncost         ",
+      CostText(recommendation.epoch_cost()), " an epoch; padding adds ", SmallPercent(overhead),
+      " to the ", CostText(recommendation.least_cost()), " of real rows\nsearch       ",
+      SearchText(outcome), "\n");
+  if (shapes > 1 && recommendation.has_single_shape()) {
+    const v1::TunedShape& single = recommendation.single_shape();
+    absl::StrAppend(&text, "gain         ",
+                    SmallPercent(1 - recommendation.epoch_cost() / single.epoch_cost()),
+                    " of the cost of the best single shape: ", ShapeText(single), " with ",
+                    Grouped(single.packs()), " packs costs ", CostText(single.epoch_cost()), "\n");
+  }
+  if (recommendation.has_oversize() && recommendation.oversize().num_graphs() > 0) {
+    absl::StrAppend(&text, "too large    ", OversizeText(recommendation.oversize(), components),
+                    "\n");
+  }
+
+  TextTable table(ShapeColumns("shape", recommendation.shapes(0), "of the cost %"));
+  for (int i = 0; i < shapes; ++i) {
+    const v1::TunedShape& shape = recommendation.shapes(i);
+    table.AddRow(ShapeCells(absl::StrCat(i + 1), shape,
+                            recommendation.epoch_cost() > 0
+                                ? Percent(shape.epoch_cost() / recommendation.epoch_cost())
+                                : "-"));
+  }
+  absl::StrAppend(&text, "\n", table.Render());
+  if (!recommendation.reasons().empty()) {
+    absl::StrAppend(&text, "\nwhy\n");
+    for (const std::string& reason : recommendation.reasons()) {
+      absl::StrAppend(&text, "- ", reason, "\n");
+    }
+  }
+  return text;
+}
+
+std::vector<v1::TunedShape> FrontierSteps(const std::vector<v1::TunedShape>& frontier,
+                                          double least_cost) {
+  const auto overhead = [&](const v1::TunedShape& shape) {
+    return PaddingOverhead(shape.epoch_cost(), least_cost);
+  };
+  std::vector<v1::TunedShape> steps = frontier;
+  for (const double factor : {1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 100.0}) {
+    if (steps.size() <= kMaxSteps) break;
+    steps.clear();
+    for (std::size_t i = 0; i < frontier.size(); ++i) {
+      if (steps.empty() || i + 1 == frontier.size() ||
+          factor * overhead(frontier[i]) <= overhead(steps.back())) {
+        steps.push_back(frontier[i]);
+      }
+    }
+  }
+  return steps;
+}
+
+std::string FrontierTable(const TuneOutcome& outcome) {
+  if (outcome.frontier.empty()) return "";
+  const double least_cost = outcome.recommendation.least_cost();
+  TextTable table(ShapeColumns("padding", outcome.frontier.front(), "cost of a batch"));
+  const std::vector<v1::TunedShape> steps = FrontierSteps(outcome.frontier, least_cost);
+  for (const v1::TunedShape& shape : steps) {
+    const double batch_cost =
+        shape.packs() == 0 ? 0 : shape.epoch_cost() / static_cast<double>(shape.packs());
+    table.AddRow(ShapeCells(SmallPercent(PaddingOverhead(shape.epoch_cost(), least_cost)), shape,
+                            absl::StrFormat("%.10g", batch_cost)));
+  }
+  return absl::StrCat(
+      "frontier: the smallest limits for so much padding",
+      steps.size() == outcome.frontier.size()
+          ? ""
+          : absl::StrCat(" (", steps.size(), " of ", Grouped(outcome.frontier.size()), " points)"),
+      "\n", table.Render());
+}
+
+std::string TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& components) {
+  const v1::TuneRecommendation& recommendation = outcome.recommendation;
+  std::vector<std::string> shapes;
+  for (const v1::TunedShape& shape : recommendation.shapes()) shapes.push_back(ShapeJson(shape));
+  std::vector<std::string> reasons;
+  for (const std::string& reason : recommendation.reasons()) reasons.push_back(JsonString(reason));
+  std::vector<std::string> frontier;
+  for (const v1::TunedShape& shape : outcome.frontier) frontier.push_back(ShapeJson(shape));
+
+  std::string json = absl::StrCat("{\"shapes\": ", JsonLines(shapes),
+                                  ",\n \"epoch_cost\": ", JsonReal(recommendation.epoch_cost()),
+                                  ", \"least_cost\": ", JsonReal(recommendation.least_cost()),
+                                  ", \"harmonic_mean\": ", JsonReal(recommendation.harmonic_mean()),
+                                  ", \"exact\": ", recommendation.exact() ? "true" : "false",
+                                  ",\n \"candidates\": ", outcome.progress.candidates(),
+                                  ", \"planned\": ", outcome.progress.planned(),
+                                  ", \"excluded\": ", outcome.progress.excluded(),
+                                  ",\n \"reasons\": ", JsonLines(reasons));
+  if (recommendation.has_single_shape()) {
+    absl::StrAppend(&json, ",\n \"single_shape\": ", ShapeJson(recommendation.single_shape()));
+  }
+  if (recommendation.has_oversize()) {
+    JsonObject largest;
+    JsonObject needed;
+    const v1::Oversize& oversize = recommendation.oversize();
+    for (int k = 0; k < static_cast<int>(components.size()); ++k) {
+      const std::string& component = components[static_cast<std::size_t>(k)];
+      if (k < oversize.largest_size()) largest.Add(component, uint64_t{oversize.largest(k)});
+      if (k < oversize.needed_rows_size() && oversize.needed_rows(k) != 0) {
+        needed.Add(component, uint64_t{oversize.needed_rows(k)});
+      }
+    }
+    absl::StrAppend(&json, ",\n \"oversize\": ",
+                    JsonObject()
+                        .Add("num_graphs", uint64_t{oversize.num_graphs()})
+                        .AddJson("largest", largest.Render())
+                        .AddJson("needed_rows", needed.Render())
+                        .Render());
+  }
+  return absl::StrCat(json, ",\n \"frontier\": ", JsonLines(frontier), "}\n");
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,57 @@
+// What every call needs of the server, and who it comes from.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_CALL_CONTEXT_H_
+#define PACKHOUSE_SERVICE_ADMISSION_CALL_CONTEXT_H_
+
+#include <cstddef>
+
+#include "absl/strings/string_view.h"
+#include "service/admission/call_log.h"
+#include "service/admission/client_identity.h"
+#include "service/admission/gate.h"
+#include "service/admission/memory_budget.h"
+#include "service/admission/planning_pool.h"
+#include "service/admission/rpc_observer.h"
+#include "service/admission/unsent_budget.h"
+#include "service/admission/worker_pool.h"
+#include "service/base/clock.h"
+
+namespace packhouse {
+
+// The pointees are thread-safe and outlive all calls.
+struct CallContext {
+  Clock* clock = nullptr;
+  WorkerPool* stream_pool = nullptr;
+  WorkerPool* call_pool = nullptr;  // For unary calls that are quick, and to begin others.
+  PlanningPool* planning_pool = nullptr;
+  // Apart, so that waiting for the disk holds up nobody else. What waits at the same time shares
+  // one flush: as many appends, at most, as there are threads.
+  WorkerPool* append_pool = nullptr;
+  Gate* gate = nullptr;
+  size_t max_response_bytes = 0;
+  RpcObserver* observer = nullptr;
+  UnsentBudget* unsent_budget = nullptr;
+  const ClientIdentity* identity = nullptr;
+  CallLog log;
+  ClientId client;  // Whose call it is; empty until From().
+  // What calls take while they are at work. Null: nothing is counted.
+  MemoryBudget* working = nullptr;
+
+  // For a call from `peer`, as gRPC names it.
+  CallContext From(absl::string_view peer) const {
+    CallContext context = *this;
+    context.client = identity->Of(peer);
+    return context;
+  }
+
+  // For calls and streams that block until the disk has something: all work is on the append pool.
+  CallContext OnAppendPool() const {
+    CallContext context = *this;
+    context.stream_pool = append_pool;
+    context.call_pool = append_pool;
+    return context;
+  }
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_CALL_CONTEXT_H_

@@ -1,0 +1,42 @@
+// Ends the streams on which nothing goes.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_IDLE_TIMER_H_
+#define PACKHOUSE_SERVICE_ADMISSION_IDLE_TIMER_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/admission/gate.h"
+#include "service/base/clock.h"
+
+namespace packhouse {
+
+// One timer for all streams of a gate, which looks at them four times in each `timeout`, once a
+// minute at least: a timer of its own would outlive its stream. Made by std::make_shared: the clock
+// may hold it a moment longer than its owner. Thread-safe.
+class IdleTimer : public std::enable_shared_from_this<IdleTimer> {
+ public:
+  IdleTimer(Clock* clock, Gate* gate, absl::Duration timeout)
+      : clock_(clock), timeout_(timeout), gate_(gate) {}
+
+  // Begins to look, unless the timeout is infinite.
+  void Arm();
+
+  // The gate is about to go. Waits until nobody is at it.
+  void Stop();
+
+ private:
+  static constexpr absl::Duration kMaxPeriod = absl::Minutes(1);
+
+  void Fire();
+
+  Clock* const clock_;
+  const absl::Duration timeout_;
+  absl::Mutex mutex_;
+  Gate* gate_ ABSL_GUARDED_BY(mutex_);  // Null once stopped.
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_IDLE_TIMER_H_

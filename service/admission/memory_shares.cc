@@ -1,0 +1,38 @@
+#include "service/admission/memory_shares.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace packhouse {
+namespace {
+
+constexpr uint64_t kLeastMessages = 8;
+// HTTP/2's own, with which a small connection begins.
+constexpr uint64_t kLeastWindow = uint64_t{64} << 10;
+// More does not make uploads faster within a data centre: 1 GB/s at a millisecond.
+constexpr uint64_t kMostWindow = uint64_t{1} << 20;
+
+}  // namespace
+
+absl::StatusOr<MemoryShares> DivideMemory(uint64_t budget, size_t max_message_bytes,
+                                          size_t max_streams) {
+  const uint64_t least = kLeastMessages * max_message_bytes;
+  if (budget < least) {
+    return absl::InvalidArgumentError(absl::StrCat("--memory-budget: ", budget,
+                                                   " bytes, must be at least ", least, ", ",
+                                                   kLeastMessages, " times --max-message-bytes"));
+  }
+  MemoryShares shares;
+  shares.pending_bytes = budget / 4;
+  shares.unsent_bytes = budget / 4;
+  shares.received_bytes = budget / 4;
+  shares.working_bytes = budget / 4;
+  // The other half is for messages that are wanted, which may be larger than the window.
+  shares.receive_window_bytes = static_cast<int>(std::clamp(
+      shares.received_bytes / 2 / std::max<size_t>(1, max_streams), kLeastWindow, kMostWindow));
+  return shares;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,35 @@
+// How the memory that all calls may hold together is divided.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_MEMORY_SHARES_H_
+#define PACKHOUSE_SERVICE_ADMISSION_MEMORY_SHARES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+
+namespace packhouse {
+
+struct MemoryShares {
+  // Graphs that wait to be packed: a quarter.
+  uint64_t pending_bytes = 0;
+  // Responses that are made and not sent: a quarter (unsent_budget.h).
+  uint64_t unsent_bytes = 0;
+  // Requests that are received and not accepted, whole or in part: a quarter. Beyond it gRPC ends
+  // streams, with RESOURCE_EXHAUSTED, whichever they are.
+  uint64_t received_bytes = 0;
+  // What a client may send of a stream that nobody reads. With gRPC's own default, which grows with
+  // the speed of the connection, a stream whose client does not read takes ten times as much.
+  int receive_window_bytes = 0;
+  // What work is done with and on: requests that are parsed and not answered, plans and epochs
+  // while they are made and as long as they are there, named histograms: a quarter
+  // (admission/memory_budget.h).
+  uint64_t working_bytes = 0;
+};
+
+// INVALID_ARGUMENT, naming --memory-budget, if it is below eight messages of the largest size.
+absl::StatusOr<MemoryShares> DivideMemory(uint64_t budget, size_t max_message_bytes,
+                                          size_t max_streams);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_MEMORY_SHARES_H_

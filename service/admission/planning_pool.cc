@@ -1,0 +1,234 @@
+#include "service/admission/planning_pool.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+namespace packhouse {
+namespace {
+
+// Of 19: quick calls and streams go first where the machine is busy.
+constexpr int kNiceness = 10;
+
+// Of this thread alone, as Linux does it.
+void LowerPriority() { setpriority(PRIO_PROCESS, 0, kNiceness); }
+
+}  // namespace
+
+bool PlanningTurn::GivenUp() {
+  if (cancelled()) return true;
+  // Both are written by this thread while it is at work, or before it wakes up.
+  if (state_ == State::kAtWork && pool_->clock_->Now() < slice_end_) return false;
+  return pool_->Pause(*this);
+}
+
+bool PlanningTurn::GivenUpWhileWaiting() { return pool_->Rest(*this); }
+
+void PlanningTurn::Cancel() { pool_->Cancel(*this); }
+
+PlanningPool::PlanningPool(Clock* clock, size_t num_turns)
+    : clock_(clock),
+      num_turns_(num_turns),
+      max_begun_by_client_(std::max(kMaxBegunByClient, 2 * num_turns)),
+      max_begun_(std::max(kMaxBegun, 2 * max_begun_by_client_)) {}
+
+PlanningPool::~PlanningPool() {
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+    const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lanes_.empty(); };
+    mutex_.Await(absl::Condition(&all_done));
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void PlanningPool::Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!turn->cancelled()) {
+      turn->job_ = std::move(job);
+      turn->state_ = State::kQueued;
+      lanes_[turn->client_].queued.push_back(std::move(turn));
+      GiveTurns();
+      return;
+    }
+    turn->state_ = State::kDone;
+  }
+  job();
+}
+
+void PlanningPool::Cancel(PlanningTurn& turn) {
+  std::function<void()> job;
+  {
+    absl::MutexLock lock(&mutex_);
+    turn.cancelled_.store(true, std::memory_order_relaxed);
+    if (turn.state_ != State::kQueued) return;
+    const auto lane = lanes_.find(turn.client_);
+    auto& queued = lane->second.queued;
+    queued.erase(std::find_if(queued.begin(), queued.end(),
+                              [&turn](const auto& other) { return other.get() == &turn; }));
+    if (queued.empty() && lane->second.num_begun == 0) lanes_.erase(lane);
+    turn.state_ = State::kDone;
+    job = std::move(turn.job_);
+  }
+  job();
+}
+
+bool PlanningPool::Pause(PlanningTurn& turn) {
+  absl::MutexLock lock(&mutex_);
+  if (turn.cancelled()) return true;
+  if (turn.state_ == State::kAtWork) {
+    if (!AnyMayGoOn()) {
+      const absl::Time now = clock_->Now();
+      turn.worked_ += now - turn.turn_began_;
+      turn.turn_began_ = now;
+      turn.slice_end_ = now + kSlice;
+      if (turn.worked_ >= kLong) MarkLong(turn, lanes_.find(turn.client_)->second);
+      return false;
+    }
+    EndTurn(turn, State::kParked);
+  }
+  // To the end of its client's calls.
+  Lane& lane = lanes_.find(turn.client_)->second;
+  turn.state_ = State::kParked;
+  lane.parked.push_back(&turn);
+  GiveTurns();
+  const auto may_go_on = [&turn] { return turn.state_ == State::kAtWork || turn.cancelled(); };
+  mutex_.Await(absl::Condition(&may_go_on));
+  if (turn.state_ == State::kParked) {
+    lane.parked.erase(std::find(lane.parked.begin(), lane.parked.end(), &turn));
+    turn.state_ = State::kResting;
+  }
+  return turn.cancelled();
+}
+
+bool PlanningPool::Rest(PlanningTurn& turn) {
+  absl::MutexLock lock(&mutex_);
+  if (turn.state_ == State::kAtWork) {
+    EndTurn(turn, State::kResting);
+    // What others make may take long, and does not hold up this client's short plans.
+    MarkLong(turn, lanes_.find(turn.client_)->second);
+    GiveTurns();
+  }
+  return turn.cancelled();
+}
+
+void PlanningPool::MarkLong(PlanningTurn& turn, Lane& lane) {
+  if (turn.is_long_) return;
+  turn.is_long_ = true;
+  --lane.num_short;
+}
+
+void PlanningPool::EndTurn(PlanningTurn& turn, State next) {
+  Lane& lane = lanes_.find(turn.client_)->second;
+  turn.state_ = next;
+  turn.worked_ += clock_->Now() - turn.turn_began_;
+  if (turn.worked_ >= kLong) MarkLong(turn, lane);
+  --lane.num_at_work;
+  --num_at_work_;
+}
+
+bool PlanningPool::MayBegin(const Lane& lane) const {
+  if (lane.queued.empty()) return false;
+  if (lane.num_begun == 0) return num_begun_ < max_begun_;
+  return num_begun_ < max_begun_ / 2 && lane.num_begun < max_begun_by_client_ &&
+         lane.num_short < num_turns_;
+}
+
+bool PlanningPool::AnyMayGoOn() const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [this](const auto& lane) { return MayGoOn(lane.second); });
+}
+
+void PlanningPool::GiveTurns() {
+  while (num_at_work_ < num_turns_) {
+    Lane* next = nullptr;
+    for (auto& [client, lane] : lanes_) {
+      if (!MayGoOn(lane)) continue;
+      if (next == nullptr || std::pair(lane.num_at_work, lane.last_turn) <
+                                 std::pair(next->num_at_work, next->last_turn)) {
+        next = &lane;
+      }
+    }
+    if (next == nullptr) return;
+    if (MayBegin(*next) && !HaveThread()) {
+      // The machine has no more threads now. One that is parked, if there is any, needs none.
+      if (next->parked.empty()) return;
+      GiveTurn(*next, /*begin=*/false);
+      continue;
+    }
+    GiveTurn(*next, MayBegin(*next));
+  }
+}
+
+void PlanningPool::GiveTurn(Lane& lane, bool begin) {
+  PlanningTurn* turn = nullptr;
+  if (begin) {
+    turn = lane.queued.front().get();
+    ready_.push_back(std::move(lane.queued.front()));
+    lane.queued.pop_front();
+    ++lane.num_begun;
+    ++lane.num_short;
+    ++num_begun_;
+  } else {
+    turn = lane.parked.front();
+    lane.parked.pop_front();
+  }
+  turn->turn_began_ = clock_->Now();
+  turn->slice_end_ = turn->turn_began_ + kSlice;
+  turn->state_ = State::kAtWork;
+  ++lane.num_at_work;
+  ++num_at_work_;
+  lane.last_turn = ++last_turn_;
+}
+
+void PlanningPool::EndJob(PlanningTurn& turn) {
+  if (turn.state_ == State::kAtWork) EndTurn(turn, State::kDone);
+  turn.state_ = State::kDone;
+  const auto found = lanes_.find(turn.client_);
+  Lane& lane = found->second;
+  if (!turn.is_long_) --lane.num_short;
+  --lane.num_begun;
+  --num_begun_;
+  if (lane.num_begun == 0 && lane.queued.empty()) lanes_.erase(found);
+  GiveTurns();
+}
+
+bool PlanningPool::HaveThread() {
+  if (num_idle_ > ready_.size()) return true;
+  try {
+    threads_.emplace_back([this] { Run(); });
+  } catch (const std::system_error&) {
+    return false;
+  }
+  ++num_idle_;
+  return true;
+}
+
+void PlanningPool::Run() {
+  LowerPriority();
+  for (;;) {
+    std::shared_ptr<PlanningTurn> turn;
+    std::function<void()> job;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &PlanningPool::HasNews));
+      if (ready_.empty()) return;
+      turn = std::move(ready_.front());
+      ready_.pop_front();
+      --num_idle_;
+      job = std::move(turn->job_);
+    }
+    job();
+    job = nullptr;
+    absl::MutexLock lock(&mutex_);
+    ++num_idle_;
+    EndJob(*turn);
+  }
+}
+
+}  // namespace packhouse

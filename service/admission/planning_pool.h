@@ -1,0 +1,175 @@
+// Threads for calls that plan, which may take minutes: they go on by turns, a slice of time each.
+//
+// Flow: a PlanningTurn for each call; Submit() queues its job, which runs on a thread of the pool
+// and, as planners do (planning/work_budget.h), asks GivenUp() now and then. There it waits when
+// its slice is over and it is another's turn.
+//
+// Implementation: a call that was begun keeps its thread until it ends, so there are more threads
+// than turns; those without a turn wait.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_PLANNING_POOL_H_
+#define PACKHOUSE_SERVICE_ADMISSION_PLANNING_POOL_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/admission/client_identity.h"
+#include "service/base/clock.h"
+
+namespace packhouse {
+
+class PlanningPool;
+
+// One call's part in the turns. Cancel() may be called by any thread; the rest by the one that runs
+// the job.
+class PlanningTurn {
+ public:
+  // The pool must outlive it.
+  PlanningTurn(PlanningPool* pool, ClientId client) : pool_(pool), client_(std::move(client)) {}
+  PlanningTurn(const PlanningTurn&) = delete;
+  PlanningTurn& operator=(const PlanningTurn&) = delete;
+
+  // Whether the call was cancelled. Blocks, if the slice is over or there was none, until it is
+  // this call's turn or it is cancelled: not to be called under a lock that others need. Cheap
+  // otherwise.
+  bool GivenUp();
+
+  // The same before waiting for something that another call makes: lets the others go on and never
+  // blocks. The next GivenUp() waits for a turn.
+  bool GivenUpWhileWaiting();
+
+  // Nobody waits for the call any more. If its job has not begun, it runs at once on this thread,
+  // to find itself cancelled; if it waits for its turn, it goes on.
+  void Cancel();
+
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class PlanningPool;
+
+  enum class State {
+    kNew,      // Not submitted.
+    kQueued,   // Submitted, not begun.
+    kAtWork,   // Has a turn, perhaps before it has its thread.
+    kParked,   // Waits for a turn.
+    kResting,  // Was begun, and wants no turn.
+    kDone,
+  };
+
+  PlanningPool* const pool_;
+  const ClientId client_;
+  std::atomic<bool> cancelled_ = false;  // Set under the pool's mutex.
+
+  // Guarded by the pool's mutex; the thread that runs the job reads what only it changes.
+  State state_ = State::kNew;
+  std::function<void()> job_;
+  bool is_long_ = false;
+  absl::Duration worked_;
+  // Of the turn: written while nobody runs the job, or by the thread that does.
+  absl::Time turn_began_;
+  absl::Time slice_end_ = absl::InfinitePast();
+};
+
+// Who is next: of the clients with a call that could go on the one that has the fewest turns now,
+// of those the one whose last turn is the longest ago. So each of n clients that plan has 1/n of
+// the turns, however many calls it makes; what one does not use the others share. Of a client's
+// calls, those that have waited the longest; a new one is begun if less than `num_turns` of those
+// that were begun are short so far: short plans are made one after another, in order, and long
+// ones do not hold them up.
+//
+// The queue is bounded by its users: the gate bounds calls and streams. Threads: one for each call
+// that was begun, at most kMaxBegun of which kMaxBegunByClient are one client's,
+// or more if there are more turns. The last half of
+// them is for clients that have none, so that a client's first call can begin while there are fewer
+// than that of others. Threads run at a lower priority than those that answer quick calls.
+//
+// Thread-safe.
+class PlanningPool {
+ public:
+  // Long enough that changing turns costs nothing, short enough that a plan of milliseconds does
+  // not wait long behind a few clients.
+  static constexpr absl::Duration kSlice = absl::Milliseconds(20);
+  // A call that has worked for so long is not short.
+  static constexpr absl::Duration kLong = absl::Seconds(1);
+  static constexpr size_t kMaxBegunByClient = 8;
+  static constexpr size_t kMaxBegun = 64;
+
+  // `num_turns` calls are at work at once.
+  PlanningPool(Clock* clock, size_t num_turns);
+  // Runs what is queued, then ends.
+  ~PlanningPool();
+
+  PlanningPool(const PlanningPool&) = delete;
+  PlanningPool& operator=(const PlanningPool&) = delete;
+
+  // Runs `job` once, when it is its turn, or at once, on this thread, if that was cancelled. To be
+  // called once for each turn.
+  void Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job);
+
+ private:
+  friend class PlanningTurn;
+  using State = PlanningTurn::State;
+
+  // Of a client with calls that were submitted and have not ended.
+  struct Lane {
+    std::deque<std::shared_ptr<PlanningTurn>> queued;
+    std::deque<PlanningTurn*> parked;  // Kept alive by their threads.
+    size_t num_at_work = 0;
+    size_t num_begun = 0;
+    size_t num_short = 0;  // Of those begun.
+    uint64_t last_turn = 0;
+  };
+
+  bool Pause(PlanningTurn& turn);
+  bool Rest(PlanningTurn& turn);
+  void Cancel(PlanningTurn& turn);
+
+  bool MayBegin(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MayGoOn(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !lane.parked.empty() || MayBegin(lane);
+  }
+  bool AnyMayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the turns that are free.
+  void GiveTurns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveTurn(Lane& lane, bool begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndTurn(PlanningTurn& turn, State next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MarkLong(PlanningTurn& turn, Lane& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether a thread will take one more of ready_; starts one if need be.
+  bool HaveThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndJob(PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run();
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !ready_.empty() || (stop_ && lanes_.empty());
+  }
+
+  Clock* const clock_;
+  const size_t num_turns_;
+  const size_t max_begun_by_client_;
+  const size_t max_begun_;
+
+  absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  // Clients without calls leave nothing behind.
+  std::map<ClientId, Lane> lanes_ ABSL_GUARDED_BY(mutex_);
+  size_t num_at_work_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t num_begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_turn_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Have their first turn and no thread yet; one is waiting, or about to, for each.
+  std::deque<std::shared_ptr<PlanningTurn>> ready_ ABSL_GUARDED_BY(mutex_);
+  size_t num_idle_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_PLANNING_POOL_H_

@@ -1,0 +1,83 @@
+// What the rpc room tells those who watch it.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_RPC_OBSERVER_H_
+#define PACKHOUSE_SERVICE_ADMISSION_RPC_OBSERVER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace packhouse {
+
+enum class Method {
+  kPack,
+  kObserve,
+  kGetHistogram,
+  kMergeHistogram,
+  kDeleteHistogram,
+  kPlan,
+  kTune,
+  kCreateDataset,
+  kAppend,
+  kSealDataset,
+  kGetDataset,
+  kListDatasets,
+  kDeleteDataset,
+  kVerifyDataset,
+  kLoad,
+  kAcknowledge,
+  kGetEpoch,
+  kReportStep,
+  kDeleteJob,
+  kListJobs,
+  kGetJob,
+  kServerReflectionInfo
+};
+
+// In the order of Method.
+inline constexpr std::array<absl::string_view, 22> kMethodNames = {"Pack",
+                                                                   "Observe",
+                                                                   "GetHistogram",
+                                                                   "MergeHistogram",
+                                                                   "DeleteHistogram",
+                                                                   "Plan",
+                                                                   "Tune",
+                                                                   "CreateDataset",
+                                                                   "Append",
+                                                                   "SealDataset",
+                                                                   "GetDataset",
+                                                                   "ListDatasets",
+                                                                   "DeleteDataset",
+                                                                   "VerifyDataset",
+                                                                   "Load",
+                                                                   "Acknowledge",
+                                                                   "GetEpoch",
+                                                                   "ReportStep",
+                                                                   "DeleteJob",
+                                                                   "ListJobs",
+                                                                   "GetJob",
+                                                                   "ServerReflectionInfo"};
+static_assert(static_cast<size_t>(Method::kServerReflectionInfo) + 1 == kMethodNames.size());
+
+// Thread-safe; must be quick.
+class RpcObserver {
+ public:
+  virtual ~RpcObserver() = default;
+
+  virtual void OnStarted(Method method) = 0;
+  // Paired with OnStarted; `elapsed` since then.
+  virtual void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) = 0;
+  // A plan was made; `gap` of the best one, as in PlanQuality.
+  virtual void OnPlanned(absl::Duration elapsed, double gap) = 0;
+  // Responses of a call that are made and not yet taken by the connection have become more, or
+  // fewer if negative; those of a call add up to 0, 0 before its OnFinished(). Called under the
+  // call's lock.
+  virtual void OnUnsent(Method /*method*/, int64_t /*responses*/, int64_t /*bytes*/) {}
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_RPC_OBSERVER_H_

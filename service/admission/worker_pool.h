@@ -1,0 +1,42 @@
+// Threads for work that is too long for gRPC's own polling threads.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_WORKER_POOL_H_
+#define PACKHOUSE_SERVICE_ADMISSION_WORKER_POOL_H_
+
+#include <cstddef>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "service/admission/turn_queue.h"
+#include "service/base/clock.h"
+
+namespace packhouse {
+
+// Runs jobs of clients by turns (turn_queue.h): clients have the same time, whatever each submits.
+// The queue is bounded by its users: a stream has at most one job in it, a unary call one, and the
+// gate bounds both. Thread-safe.
+class WorkerPool {
+ public:
+  WorkerPool(const Clock* clock, size_t num_threads);
+  // Runs what is queued, then ends.
+  ~WorkerPool();
+
+  void Submit(const ClientId& client, std::function<void()> job);
+
+ private:
+  void Run();
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !jobs_.empty(); }
+
+  const Clock* const clock_;
+
+  absl::Mutex mutex_;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  TurnQueue<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_WORKER_POOL_H_

@@ -1,0 +1,105 @@
+// Reads a data set from records that lie in a map.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_READER_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_READER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "service/datasets/chunk_record.h"
+#include "service/datasets/dataset_store.h"
+#include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/graphs/graph_chunk.h"
+#include "service/histograms/size_histogram.h"
+
+namespace packhouse {
+
+// A record of a data set where it lies, and the graphs that should be in it.
+struct StoredRecord {
+  uint64_t number = 0;
+  uint64_t first_graph = 0;
+  uint64_t end_graph = 0;
+  absl::string_view bytes;
+};
+
+// What the store knows of a data set at one moment.
+struct StoredDataset {
+  uint64_t id = 0;
+  DatasetInfo info;
+  std::vector<StoredRecord> records;
+  // Records under keys where none can be: they are not among `records`.
+  uint64_t num_stray_records = 0;
+
+  // Takes the next record in the order of keys, and what its neighbours say for the graphs in it.
+  // Graphs that no record has come as a record without bytes. End() after the last.
+  void Add(uint64_t first_graph, absl::string_view bytes);
+  void End();
+
+  // Header, place and sizes. DATA_LOSS or FAILED_PRECONDITION naming the data set, the record and
+  // its graphs.
+  absl::StatusOr<ChunkRecordView> View(const StoredRecord& record) const;
+  // The same status for anything that is wrong with a record.
+  absl::Status Named(const StoredRecord& record, const absl::Status& status) const;
+};
+
+// Keeps a decoded chunk of each record that was used: 8 * (l + 1) + 4 * l bytes a graph and some
+// more if the ids are not consecutive; the rows stay in the map.
+class LmdbDatasetReader final : public DatasetReader {
+ public:
+  // `histogram`: as it is stored, or nothing if it cannot be read; then the sizes are counted.
+  // `owner` keeps the records where they are, in `environment`, and that too. O(n).
+  LmdbDatasetReader(StoredDataset dataset, std::optional<SizeHistogram> histogram,
+                    const LmdbEnvironment* environment, std::shared_ptr<const void> owner);
+
+  const DatasetInfo& info() const override { return dataset_.info; }
+  const SizeHistogram& histogram() const override { return histogram_; }
+  absl::Span<const uint32_t> counts() const override { return counts_; }
+  absl::Span<const uint64_t> graph_ids() const override { return graph_ids_; }
+  absl::Span<const uint64_t> group_ids() const override { return group_ids_; }
+  absl::Span<const DamagedRecord> unreadable() const override { return unreadable_; }
+  absl::StatusOr<StoredGraph> Graph(size_t i) const override;
+  absl::Status CheckIntact() const override { return environment_->CheckFiles(); }
+
+ private:
+  struct DecodedRecord {
+    std::once_flag once;
+    absl::Status status;
+    std::optional<GraphChunk> chunk;
+    // `chunk` once it is there; spares the flag, which costs more than all the rest of a lookup.
+    std::atomic<const GraphChunk*> ready = nullptr;
+  };
+
+  // Number of the record with graph i.
+  size_t RecordOf(size_t i) const;
+  void Decode(const StoredRecord& record, DecodedRecord& decoded) const;
+
+  // Constant after construction. The owner is first, so that it is the last to go.
+  const std::shared_ptr<const void> owner_;
+  const LmdbEnvironment* const environment_;
+  const StoredDataset dataset_;
+  SizeHistogram histogram_;
+  std::vector<uint32_t> counts_;
+  std::vector<uint64_t> graph_ids_;
+  std::vector<uint64_t> group_ids_;
+  std::vector<DamagedRecord> unreadable_;
+  // Of every so many graphs (1 << block_shift_), the record with the first; then the last record.
+  size_t block_shift_ = 0;
+  std::vector<uint32_t> record_of_block_;
+
+  // One for each record; each is guarded by its flag.
+  mutable std::vector<DecodedRecord> decoded_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_READER_H_

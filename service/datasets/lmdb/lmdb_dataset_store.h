@@ -1,0 +1,98 @@
+// Data sets in one folder of a local disk, by LMDB.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_STORE_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "service/datasets/commit_observer.h"
+#include "service/datasets/dataset_store.h"
+
+namespace packhouse {
+
+// One process has the folder at a time; the file system must be local (LMDB maps the file) and keep
+// what fdatasync() has said it keeps. docs/storage-format.md says what is in the folder.
+//
+// Blocking: an append waits for the disk, together with all others that wait (GroupCommit). Reading
+// is through the map, without copies and without waiting for anyone; a page that is not in memory
+// is read from the disk when it is touched. Deleting waits for one small commit, and letting go of
+// a reader for nothing: what was deleted is erased by a thread of the store (LmdbDatasetEraser).
+class LmdbDatasetStore final : public DatasetStore {
+ public:
+  struct Options {
+    std::string folder;
+    // Most that all data sets together may take, in bytes on disk. A quarter more address space and
+    // 256 MiB are mapped, room for trees and fragments; the file grows as it is needed, and does
+    // not shrink: space of deleted data sets is used again.
+    uint64_t max_bytes = uint64_t{64} << 30;
+    size_t max_datasets = size_t{1} << 16;
+    // May be null; must outlive the store and its readers.
+    CommitObserver* observer = nullptr;
+  };
+
+  // Opens a folder, creates it if need be, and goes on with the erasing of deleted data sets.
+  //
+  // FAILED_PRECONDITION if it is open already, naming the process, or has another format, naming
+  // both versions; DATA_LOSS if its page structure is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if
+  // the file system is read-only and nothing is there: else it is opened for reading, and whatever
+  // writes is UNAVAILABLE. O(data sets + records); for a million records 0.8 s if the file is in
+  // memory, some 5 s if it is read from the disk (docs/storage-format.md).
+  static absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> Open(const Options& options);
+
+  // Waits for a commit that erases. Readers may go on; the folder is closed with the last one.
+  ~LmdbDatasetStore() override;
+
+  absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
+                                     const DatasetOptions& options) override;
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override;
+  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override;
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override;
+  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override;
+  absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override;
+  absl::Status Delete(absl::string_view name) override;
+  absl::StatusOr<VerifyReport> Verify(
+      absl::string_view name,
+      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override;
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override;
+
+  // Waits until everything is erased that was deleted and that nobody reads; otherwise what the
+  // disk says.
+  absl::Status WaitUntilErased() const;
+
+  // DATA_LOSS, for good, once the store's file was removed, replaced or cut off, or part of it
+  // could not be read: then it answers everything so, until it is opened anew. UNAVAILABLE if that
+  // cannot be told now. Looks at the file: two system calls.
+  absl::Status health() const;
+  // Commits a change that changes nothing, if there is room for one of so many bytes: OK if the
+  // store can be written to. Blocks.
+  absl::Status TryCommit(uint64_t bytes);
+  // Bytes of all data sets on disk, those of deleted ones that are not erased yet among them.
+  uint64_t num_bytes() const;
+  // Whether the file system is read-only.
+  bool is_read_only() const;
+
+ private:
+  // What readers share with the store.
+  class Shared;
+
+  LmdbDatasetStore(std::shared_ptr<Shared> shared, const Options& options)
+      : shared_(std::move(shared)), options_(options) {}
+
+  const std::shared_ptr<Shared> shared_;
+  const Options options_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_STORE_H_

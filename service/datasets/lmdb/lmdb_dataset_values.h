@@ -1,0 +1,53 @@
+// What is stored of a data set besides its records, read in a transaction.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VALUES_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VALUES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/datasets/dataset_store.h"
+#include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/stored_values.h"
+#include "service/histograms/size_histogram.h"
+
+namespace packhouse {
+
+// Errors of all: DATA_LOSS naming the data set for what is missing or fails its checksum.
+
+absl::Status NoSuchDataset(absl::string_view name);
+// The same status, naming the data set.
+absl::Status WithDatasetName(absl::string_view name, const absl::Status& status);
+
+// NOT_FOUND, for a name that no data set can have too.
+absl::StatusOr<StoredDefinition> ReadDefinition(const LmdbTransaction& transaction,
+                                                absl::string_view name);
+absl::StatusOr<StoredState> ReadState(const LmdbTransaction& transaction, absl::string_view name,
+                                      uint64_t dataset);
+absl::StatusOr<DatasetInfo> InfoOf(absl::string_view name, const StoredDefinition& definition,
+                                   const StoredState& state);
+absl::StatusOr<DatasetInfo> ReadInfo(const LmdbTransaction& transaction, absl::string_view name);
+
+// Adds up the runs; `keys`, unless null, becomes the keys of those that are there.
+absl::StatusOr<SizeHistogram> ReadHistogram(const LmdbTransaction& transaction,
+                                            absl::string_view name, uint64_t dataset,
+                                            const StoredState& state,
+                                            std::vector<std::string>* keys);
+
+// Every value about a producer is sound, and there are as many as the state says.
+absl::Status CheckProducers(const LmdbTransaction& transaction, absl::string_view name,
+                            uint64_t dataset, const StoredState& state);
+
+// Visits what has a key that begins so, in order, until `visit` returns false. Values are as they
+// lie there, with their checksums.
+absl::Status ForEachKey(
+    const LmdbTransaction& transaction, absl::string_view prefix,
+    absl::FunctionRef<bool(absl::string_view key, absl::string_view raw_value)> visit);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VALUES_H_

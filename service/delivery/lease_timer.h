@@ -1,0 +1,44 @@
+// Gives back leases when they expire.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_LEASE_TIMER_H_
+#define PACKHOUSE_SERVICE_DELIVERY_LEASE_TIMER_H_
+
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/admission/worker_pool.h"
+#include "service/base/clock.h"
+#include "service/delivery/loader.h"
+
+namespace packhouse {
+
+// Made by std::make_shared: the clock may hold it a moment longer than its owner. Thread-safe.
+class LeaseTimer : public std::enable_shared_from_this<LeaseTimer> {
+ public:
+  // Leases are given back on `pool`, which outlives the timer: the clock's thread has others to
+  // call, and must not wait for a job's mutex.
+  LeaseTimer(Clock* clock, WorkerPool* pool, Loader* loader)
+      : clock_(clock), pool_(pool), loader_(loader) {}
+
+  // To be called when there is a new lease, with its end. As all leases are equally long, the time
+  // that is waited for is never too late. O(1).
+  void Arm(absl::Time expiry);
+
+  // The loader is about to go. Waits until nobody is at it.
+  void Stop();
+
+ private:
+  void Fire();
+  void ArmLocked(absl::Time expiry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Clock* const clock_;
+  WorkerPool* const pool_;
+  absl::Mutex mutex_;  // Taken before the loader's.
+  Loader* loader_ ABSL_GUARDED_BY(mutex_);
+  bool armed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_LEASE_TIMER_H_

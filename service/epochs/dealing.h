@@ -1,0 +1,141 @@
+// How the batches of an epoch are dealt to its workers.
+//
+// Two ways. Ranked: each rank has its own batches, rank r of n gets steps r, r + n, and so on; all
+// ranks have the same number of steps, so that no all-reduce waits for a rank that is through.
+// Dynamic: who comes first is served first, for workers of unequal speed. If ranks declare
+// different profiles (round_plan.h), each rank gets batches of its profile.
+//
+// When an epoch goes on from a cursor, what is left is dealt anew, to any number of ranks.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_DEALING_H_
+#define PACKHOUSE_SERVICE_EPOCHS_DEALING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/epochs/batch_set.h"
+
+namespace packhouse {
+
+// What happens to batches that are not enough for one more step of all ranks.
+enum class LastSteps : uint8_t {
+  // Ranks that have none left get batches of padding only, which are numbered from num_batches on.
+  kPadded = 0,
+  // They are given to nobody: Dealing::dropped(). They are still left if the epoch is dealt anew.
+  kDropped = 1,
+};
+
+struct Sharing {
+  static constexpr size_t kMaxRanks = 65536;
+
+  // For each rank the number of its profile; empty: dynamic.
+  std::vector<uint32_t> profile_of_rank;
+  // For ranks only.
+  LastSteps last_steps = LastSteps::kPadded;
+
+  static Sharing Dynamic() { return {}; }
+  // `num_ranks` of profile 0.
+  static Sharing Ranked(size_t num_ranks, LastSteps last_steps = LastSteps::kPadded) {
+    return {std::vector<uint32_t>(num_ranks, 0), last_steps};
+  }
+  bool ranked() const { return !profile_of_rank.empty(); }
+
+  friend bool operator==(const Sharing&, const Sharing&) = default;
+};
+
+// Where a batch comes. Ranked: lane is the rank, position its step. Dynamic: lane is the profile,
+// position the place in its order.
+struct Place {
+  uint32_t lane = 0;
+  uint64_t position = 0;
+
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+// Immutable; thread-safe. 4 bytes for each batch that is left.
+class Dealing {
+ public:
+  // Of the batches that are not in `done`. `first_batches` as EpochBatches::first_batches().
+  //
+  // INVALID_ARGUMENT for batches that are not ascending or reach 2^32, for more than
+  // Sharing::kMaxRanks, or for a rank of a profile that is not there; FAILED_PRECONDITION if
+  // batches of a profile are left that no rank has. O(batches).
+  static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
+                                        const BatchSet& done, Sharing sharing);
+
+  const Sharing& sharing() const { return sharing_; }
+  // Of the epoch, without padding.
+  uint64_t num_batches() const { return num_batches_; }
+  // Ranks, or profiles.
+  size_t num_lanes() const { return lane_lengths_.size(); }
+  // Ranked: the same for all.
+  uint64_t lane_length(size_t lane) const { return lane_lengths_[lane]; }
+  // Places of all lanes together: batches that are dealt, and padding.
+  uint64_t num_places() const;
+
+  // `place` must be within its lane. O(1).
+  uint64_t BatchAt(const Place& place) const;
+  // Nothing for a batch that is not dealt: not there, done before, or dropped. O(log batches).
+  std::optional<Place> PlaceOf(uint64_t batch) const;
+  bool IsPadding(uint64_t batch) const { return batch >= num_batches_; }
+
+  // Batches that are left, but given to nobody. Ascending.
+  const std::vector<uint64_t>& dropped() const { return dropped_; }
+
+  // The batches without padding of the first `steps` steps of all ranks; of all steps if there are
+  // not so many. Ranked only. O(batches).
+  BatchSet BatchesOfSteps(uint64_t steps) const;
+
+ private:
+  struct Profile {
+    std::vector<uint32_t> left;   // Batches.
+    std::vector<uint32_t> ranks;  // That have this profile.
+    uint64_t num_dealt = 0;       // Of `left`.
+    uint64_t num_padding = 0;
+    uint64_t first_padding = 0;
+  };
+
+  Dealing() = default;
+
+  void DealToRanks();
+
+  Sharing sharing_;
+  uint64_t num_batches_ = 0;
+  std::vector<Profile> profiles_;
+  std::vector<uint64_t> first_batches_;
+  std::vector<uint64_t> lane_lengths_;
+  std::vector<uint32_t> rank_in_profile_;  // By rank: how many of its profile are before it.
+  std::vector<uint64_t> dropped_;
+};
+
+// How much of a step's graphs a rank has, for weighting its loss: graphs_of_rank / graphs_of_step.
+struct StepShare {
+  uint64_t graphs_of_rank = 0;
+  uint64_t graphs_of_step = 0;
+
+  friend bool operator==(const StepShare&, const StepShare&) = default;
+};
+
+// Of all ranks in one step. `graphs_in_batch` gives the number of graphs of a batch that is not
+// padding. Ranked only.
+template <typename GraphsInBatch>
+std::vector<StepShare> SharesOfStep(const Dealing& dealing, uint64_t step,
+                                    const GraphsInBatch& graphs_in_batch) {
+  std::vector<StepShare> shares(dealing.num_lanes());
+  uint64_t sum = 0;
+  for (uint32_t rank = 0; rank < shares.size(); ++rank) {
+    const uint64_t batch = dealing.BatchAt({rank, step});
+    if (!dealing.IsPadding(batch)) shares[rank].graphs_of_rank = graphs_in_batch(batch);
+    sum += shares[rank].graphs_of_rank;
+  }
+  for (StepShare& share : shares) share.graphs_of_step = sum;
+  return shares;
+}
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_DEALING_H_

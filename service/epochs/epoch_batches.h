@@ -1,0 +1,100 @@
+// Which items are in which batch of one epoch, and in what order batches come.
+//
+// A plan fixes which sizes share a batch; DrawEpoch() draws the items of those sizes. Every epoch
+// has another composition, the same multiset of batch sizes, and thus the same shapes and the same
+// number of steps.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_BATCHES_H_
+#define PACKHOUSE_SERVICE_EPOCHS_EPOCH_BATCHES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
+#include "service/epochs/epoch_seed.h"
+#include "service/epochs/item_sizes.h"
+#include "service/epochs/making.h"
+#include "service/epochs/size_classes.h"
+#include "service/planning/limits.h"
+#include "service/planning/plan.h"
+
+namespace packhouse {
+
+// Batches are numbered from 0 in the order in which they come. If an epoch has batches for several
+// profiles (round_plan.h), those of one profile are consecutive. Immutable; thread-safe. 4 bytes an
+// item and 4 a batch, reserved as long as it lives.
+class EpochBatches {
+ public:
+  size_t num_items() const { return items_.size(); }
+  size_t num_batches() const { return starts_.size() - 1; }
+  // What it takes.
+  uint64_t bytes() const {
+    return sizeof(uint32_t) * (items_.capacity() + starts_.capacity()) +
+           sizeof(uint64_t) * first_batches_.capacity();
+  }
+
+  // The items of a batch, by their numbers in the data set. O(1).
+  absl::Span<const uint32_t> batch(size_t number) const {
+    return absl::MakeConstSpan(items_).subspan(starts_[number],
+                                               starts_[number + 1] - starts_[number]);
+  }
+
+  // Number of the first batch of each profile; the last entry is num_batches().
+  const std::vector<uint64_t>& first_batches() const { return first_batches_; }
+
+ private:
+  friend absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses&,
+                                                absl::Span<const std::vector<Pattern>>,
+                                                const EpochSeed&,
+                                                std::optional<absl::Span<const uint64_t>>,
+                                                const Making&);
+  friend absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes&,
+                                                  std::optional<absl::Span<const uint32_t>>,
+                                                  const Limits&, size_t, const Making&);
+
+  EpochBatches() : starts_{0}, first_batches_{0} {}
+
+  MemoryHold memory_;
+  std::vector<uint32_t> items_;
+  std::vector<uint32_t> starts_;  // In items_, by batch, and their end.
+  std::vector<uint64_t> first_batches_;
+};
+
+// Fills the places of the patterns of each profile; an ordinary epoch has one profile, and its
+// patterns are those of its plan. Entries number tuples as `classes` does.
+//
+// Each item of `classes` is in exactly one batch. Every item is equally likely at each place of its
+// size, whatever the profile, and the batches of a profile come in an order of which all are
+// equally likely. Within a batch, items are in the order of the pattern's entries. Depends on the
+// arguments alone; another seed or epoch gives another composition.
+//
+// If `group_ids` are there, by item number, items of a size are not drawn but ordered by a hash of
+// their id and the seed, ties by id, then by item number: then the composition does not depend on
+// where in the data set they are.
+//
+// Errors: INVALID_ARGUMENT, naming the size, unless the patterns use up `classes`;
+// RESOURCE_EXHAUSTED and CANCELLED as `making`.
+// Cost: O(n), with group_ids O(n log n); for b batches 4 bytes an item and 4 a batch besides the
+// result, and 24 a size.
+absl::StatusOr<EpochBatches> DrawEpoch(
+    const SizeClasses& classes, absl::Span<const std::vector<Pattern>> patterns_by_profile,
+    const EpochSeed& seed, std::optional<absl::Span<const uint64_t>> group_ids = std::nullopt,
+    const Making& making = {});
+
+// Without shuffling: all items, or those that `selection` lists, in this order, packed by
+// OnlinePacker with the given look-ahead, as a stream would be. Every epoch is the same.
+//
+// Errors: INVALID_ARGUMENT as OnlinePacker; OUT_OF_RANGE naming an item that exceeds the limits;
+// RESOURCE_EXHAUSTED and CANCELLED as `making`.
+absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
+                                         std::optional<absl::Span<const uint32_t>> selection,
+                                         const Limits& limits, size_t look_ahead,
+                                         const Making& making = {});
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_EPOCH_BATCHES_H_

@@ -1,0 +1,129 @@
+#include "service/epochs/epoch_catalog.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+// Keys begin with the data set's name, which has no line breaks.
+constexpr char kSeparator = '\n';
+
+std::string PrefixOf(absl::string_view dataset) {
+  return absl::StrCat(dataset, std::string(1, kSeparator));
+}
+
+// Of what nobody uses in each of the three caches: by default, and of a budget, an eighth in all.
+constexpr uint64_t kDefaultKeptBytes = uint64_t{64} << 20;
+constexpr uint64_t kKeptShare = 3 * 8;
+
+uint64_t KeptBytes(const MemoryBudget* memory) {
+  return memory == nullptr ? kDefaultKeptBytes : memory->bound() / kKeptShare;
+}
+
+// Of a reader, the chunks that it decodes as they are used among them (lmdb_dataset_reader.h).
+uint64_t BytesOfReader(const DatasetInfo& info) {
+  const uint64_t l = info.schema->num_components();
+  // Counts, an id, and in the chunk offsets, counts and an id again.
+  const uint64_t of_graph = sizeof(uint32_t) * 2 * l + sizeof(uint64_t) * (l + 3) +
+                            (info.options.grouped ? sizeof(uint64_t) : 0);
+  // Where a record lies, in a list that has up to twice the room that it needs and exists twice for
+  // a moment, and its chunk.
+  constexpr uint64_t kBytesOfRecord = 512;
+  return of_graph * info.num_graphs + kBytesOfRecord * (info.num_records + 1);
+}
+
+}  // namespace
+
+EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
+                           MemoryBudget* memory)
+    : store_(store),
+      bounds_(bounds),
+      memory_(memory),
+      readers_(KeptBytes(memory), [](const OpenedReader& opened) { return opened.bytes; }),
+      plans_(KeptBytes(memory),
+             [](const EpochPlan& plan) { return plan.bytes() + BytesOfReader(plan.dataset()); }),
+      epochs_(KeptBytes(memory), [](const PreparedEpoch& epoch) {
+        return epoch.bytes() + BytesOfReader(epoch.plan().dataset());
+      }) {
+  if (memory_ != nullptr) {
+    memory_->SetReclaim([this](uint64_t bytes) { Reclaim(bytes); });
+  }
+}
+
+EpochCatalog::~EpochCatalog() {
+  if (memory_ != nullptr) memory_->SetReclaim(nullptr);
+}
+
+void EpochCatalog::Reclaim(uint64_t bytes) {
+  const uint64_t held = memory_->held();
+  const auto done = [&] { return memory_->held() + bytes <= held; };
+  // What is made of others goes before them.
+  while (!done() && epochs_.ForgetOldest()) {
+  }
+  while (!done() && plans_.ForgetOldest()) {
+  }
+  while (!done() && readers_.ForgetOldest()) {
+  }
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
+    const EpochRequest& request, const GivenUp& given_up) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, store_->Get(request.dataset));
+  if (info.state != DatasetState::kSealed) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("data set '", info.name, "' is not sealed: seal it to load epochs from it"));
+  }
+  const std::string reader_key =
+      absl::StrCat(PrefixOf(request.dataset), info.version, std::string(1, kSeparator));
+  std::string plan_key =
+      absl::StrCat(reader_key, request.Words(), request.oversize_is_error ? " or fail" : "");
+  if (request.profiles.size() > 1) {
+    for (const ProfileRequest& profile : request.profiles) {
+      absl::StrAppend(&plan_key, " ", profile.num_ranks);
+    }
+  }
+  const std::string epoch_words =
+      absl::StrCat(" epoch ", request.key.epoch, " seed ", request.seed);
+  if (request.sampling) absl::StrAppend(&plan_key, epoch_words);
+  const std::string epoch_key =
+      absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
+
+  const Making making(memory_, given_up.while_making());
+  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const auto open_reader = [&]() -> absl::StatusOr<std::shared_ptr<const OpenedReader>> {
+    auto opened = std::make_shared<OpenedReader>();
+    opened->bytes = BytesOfReader(info);
+    PH_ASSIGN_OR_RETURN(opened->memory,
+                        making.Hold(absl::StrCat("a reader of ", info.num_graphs,
+                                                 " graphs of data set '", info.name, "'"),
+                                    opened->bytes));
+    PH_ASSIGN_OR_RETURN(opened->reader, store_->OpenReader(request.dataset));
+    if (opened->reader->info().version == info.version) return opened;
+    return absl::UnavailableError(absl::StrCat("data set '", request.dataset,
+                                               "' was replaced while it was opened; try again"));
+  };
+  const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const EpochPlan>> {
+    PH_ASSIGN_OR_RETURN(auto opened, readers_.Get(reader_key, gone, open_reader));
+    // Used as long as the reader is.
+    std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
+    return EpochPlan::Make(std::move(reader), request, bounds_, making);
+  };
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(auto plan, plans_.Get(plan_key, gone, make_plan));
+    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making);
+  };
+  return epochs_.Get(epoch_key, gone, prepare);
+}
+
+void EpochCatalog::Forget(absl::string_view dataset) {
+  // Who has got a reader before it is dropped asks for a plan already, which is dropped then; so it
+  // is with plans and epochs.
+  readers_.Drop(PrefixOf(dataset));
+  plans_.Drop(PrefixOf(dataset));
+  epochs_.Drop(PrefixOf(dataset));
+}
+
+}  // namespace packhouse

@@ -1,0 +1,71 @@
+// What makes two epochs the same: everything that decides which items are in which batch.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_IDENTITY_H_
+#define PACKHOUSE_SERVICE_EPOCHS_EPOCH_IDENTITY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "service/epochs/record_codec.h"
+
+namespace packhouse {
+
+// Which epoch of which job. An evaluation's epoch has no job.
+struct EpochKey {
+  std::string job;
+  uint64_t epoch = 0;
+
+  friend bool operator==(const EpochKey&, const EpochKey&) = default;
+  // NOLINTNEXTLINE(modernize-use-nullptr): of the 0 that what is generated is compared with.
+  friend auto operator<=>(const EpochKey&, const EpochKey&) = default;
+};
+
+// One profile's part of the batches.
+struct IdentityProfile {
+  // Capacity per component, `graphs` last.
+  std::vector<uint64_t> capacities;
+  // Ranks that the rounds were planned for (round_plan.h); 0 if there is one profile only. Ranks
+  // that come later may be of another number; the plan stays, or the batches would change.
+  uint64_t planned_ranks = 0;
+  uint64_t num_batches = 0;
+
+  friend bool operator==(const IdentityProfile&, const IdentityProfile&) = default;
+};
+
+struct EpochIdentity {
+  EpochKey key;
+  std::string dataset;
+  uint64_t dataset_version = 0;
+  uint64_t seed = 0;
+  std::vector<IdentityProfile> profiles;
+  // Whatever else decides the batches, as a text that people can read: shuffle, look-ahead,
+  // grouping, a hash of the subset or of the weights, the plan's receipt.
+  std::string options;
+
+  uint64_t num_batches() const;
+  // As EpochBatches::first_batches().
+  std::vector<uint64_t> first_batches() const;
+
+  friend bool operator==(const EpochIdentity&, const EpochIdentity&) = default;
+};
+
+// OK if they are equal; else FAILED_PRECONDITION with the first difference and both values: "WHAT
+// is of seed 7, the epoch has seed 8". `what` is where `other` comes from: "cursor", "load".
+absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& other,
+                            absl::string_view what);
+
+// INVALID_ARGUMENT for no job name, or as CheckBatchCounts().
+absl::Status CheckIdentity(const EpochIdentity& identity);
+// Of an epoch that may have no job. INVALID_ARGUMENT for no profiles or more than 16, or 2^32
+// batches or more.
+absl::Status CheckBatchCounts(const EpochIdentity& identity);
+
+void WriteIdentity(const EpochIdentity& identity, RecordWriter& writer);
+// Fails as the reader does, or with CheckIdentity once the reader has finished.
+EpochIdentity ReadIdentity(RecordReader& reader);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_EPOCH_IDENTITY_H_

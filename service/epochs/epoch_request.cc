@@ -1,0 +1,102 @@
+#include "service/epochs/epoch_request.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/base/digest.h"
+#include "service/planning/limits.h"
+
+namespace packhouse {
+namespace {
+
+// Digits of a hash that tells subsets, weights or devices apart.
+constexpr size_t kHashBytes = 8;
+
+uint64_t BitsOf(double value) {
+  uint64_t bits;
+  static_assert(sizeof(bits) == sizeof(value));
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+std::string SubsetWords(const SubsetRequest& subset) {
+  std::vector<uint64_t> ids = subset.ids;
+  std::sort(ids.begin(), ids.end());
+  auto ranges = subset.ranges;
+  std::sort(ranges.begin(), ranges.end());
+  Digest digest;
+  for (const uint64_t id : ids) digest.Add(id);
+  digest.Add(uint64_t{ids.size()});
+  for (const auto& [first, count] : ranges) {
+    digest.Add(first);
+    digest.Add(count);
+  }
+  return absl::StrCat("subset of ", ids.size(), " ids and ", ranges.size(), " ranges (",
+                      digest.Hex(kHashBytes), ")");
+}
+
+std::string SamplingWords(const SamplingRequest& sampling) {
+  Digest digest;
+  for (const double weight : sampling.weights) digest.Add(BitsOf(weight));
+  return absl::StrCat(
+      "sample of ", sampling.num_graphs == 0 ? "all" : absl::StrCat(sampling.num_graphs),
+      sampling.with_replacement ? " with" : " without", " replacement",
+      sampling.weights.empty() ? "" : absl::StrCat(", weights ", digest.Hex(kHashBytes)));
+}
+
+std::string DeviceWords(const DeviceProfile& device) {
+  Digest digest;
+  for (const ComponentProfile& component : device.components) {
+    for (const uint64_t number : {component.min_rows, component.max_rows, component.multiple_of,
+                                  component.bytes_per_row, BitsOf(component.relative_cost)}) {
+      digest.Add(number);
+    }
+  }
+  digest.Add(device.memory_bytes);
+  digest.Add(device.fixed_bytes);
+  digest.Add(uint64_t{device.max_distinct_shapes});
+  return absl::StrCat("for device ", digest.Hex(kHashBytes));
+}
+
+std::string ShapeWords(const std::vector<uint64_t>& capacities) {
+  return absl::StrCat(
+      "(",
+      absl::StrJoin(capacities, ", ",
+                    [](std::string* out, uint64_t capacity) {
+                      absl::StrAppend(out, capacity == kUnlimited ? "-" : absl::StrCat(capacity));
+                    }),
+      ")");
+}
+
+std::string ProfileWords(const ProfileRequest& profile) {
+  if (profile.device) return DeviceWords(*profile.device);
+  return absl::StrJoin(profile.shapes, " ",
+                       [](std::string* out, const std::vector<uint64_t>& capacities) {
+                         absl::StrAppend(out, ShapeWords(capacities));
+                       });
+}
+
+std::string DerivedWords(const DerivedTensors& derived) {
+  return absl::StrCat(derived.row_counts ? " counts" : "", derived.graph_index ? " graph" : "",
+                      derived.row_offsets ? " offsets" : "", derived.masks ? " masks" : "");
+}
+
+}  // namespace
+
+std::string EpochRequest::Words() const {
+  std::vector<std::string> words;
+  for (const ProfileRequest& profile : profiles) words.push_back(ProfileWords(profile));
+  words.push_back(in_order ? absl::StrCat("in order within ", look_ahead) : "shuffled");
+  if (grouped) words.emplace_back("grouped");
+  if (subset) words.push_back(SubsetWords(*subset));
+  if (sampling) words.push_back(SamplingWords(*sampling));
+  words.emplace_back(padding == Padding::kNone     ? "ragged"
+                     : padding == Padding::kMasked ? "padded with masks"
+                                                   : "padded with a graph");
+  words.emplace_back(whole_graphs ? absl::StrCat("whole graphs", DerivedWords(derived)) : "sizes");
+  return absl::StrJoin(words, "; ");
+}
+
+}  // namespace packhouse

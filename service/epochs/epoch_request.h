@@ -1,0 +1,79 @@
+// What a job asks for when it loads an epoch.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_REQUEST_H_
+#define PACKHOUSE_SERVICE_EPOCHS_EPOCH_REQUEST_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "service/collation/batch_layout.h"
+#include "service/collation/tensor_framing.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/planning/device_profile.h"
+
+namespace packhouse {
+
+// Limits of some of the ranks: either shapes or a device that they are chosen for.
+struct ProfileRequest {
+  // Capacities, `graphs` last, kUnlimited where there is none; the largest first.
+  std::vector<std::vector<uint64_t>> shapes;
+  std::optional<DeviceProfile> device;
+  // Ignored if there is one profile.
+  uint32_t num_ranks = 1;
+};
+
+// Graphs by their ids: all that have one of them.
+struct SubsetRequest {
+  std::vector<uint64_t> ids;
+  // First id and how many.
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+};
+
+struct SamplingRequest {
+  // One for each graph of the data set or of the subset, in the data set's order; empty: all the
+  // same.
+  std::vector<double> weights;
+  // 0: as many as there are to draw from.
+  uint64_t num_graphs = 0;
+  bool with_replacement = false;
+};
+
+struct EpochRequest {
+  std::string dataset;
+  EpochKey key;
+  uint64_t seed = 0;
+  std::vector<ProfileRequest> profiles;
+  Padding padding = Padding::kNone;
+  DerivedTensors derived;
+  // False: batches carry ids and sizes only.
+  bool whole_graphs = true;
+  // A graph that exceeds the limits is an error, not left out.
+  bool oversize_is_error = false;
+  // Not shuffled: packed in the data set's order within the look-ahead.
+  bool in_order = false;
+  size_t look_ahead = 64;
+  bool grouped = false;
+  std::optional<SubsetRequest> subset;
+  std::optional<SamplingRequest> sampling;
+
+  // What decides the batches beside data set, seed, epoch and limits, as a text for people: the
+  // same for two requests if and only if they mean the same. Subsets and weights are in it as
+  // hashes.
+  std::string Words() const;
+};
+
+// What a server allows a batch of an epoch.
+struct EpochBounds {
+  uint64_t max_graphs_per_batch = 65536;
+  // Of its tensors.
+  uint64_t max_batch_bytes = uint64_t{48} << 20;
+  // Of batches as they leave; none if null. Must outlive the epochs.
+  const TensorFraming* framing = nullptr;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_EPOCH_REQUEST_H_

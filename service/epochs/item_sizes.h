@@ -1,0 +1,43 @@
+// The sizes of what an epoch deals.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_ITEM_SIZES_H_
+#define PACKHOUSE_SERVICE_EPOCHS_ITEM_SIZES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace packhouse {
+
+// The tuples of n items in data set order; a view, valid as long as the counts that it points to.
+// An item is a graph with its l counts, or a group of graphs (group_items.h) with l + 1.
+class ItemSizes {
+ public:
+  // Item numbers have 32 bits.
+  static constexpr size_t kMaxItems = std::numeric_limits<uint32_t>::max();
+
+  // `counts` is row-major. INVALID_ARGUMENT if there are not num_items * num_components of them, or
+  // for more than kMaxItems items.
+  static absl::StatusOr<ItemSizes> Create(size_t num_items, size_t num_components,
+                                          absl::Span<const uint32_t> counts);
+
+  size_t num_items() const { return num_items_; }
+  size_t num_components() const { return num_components_; }
+  absl::Span<const uint32_t> tuple(size_t item) const {
+    return counts_.subspan(item * num_components_, num_components_);
+  }
+
+ private:
+  ItemSizes(size_t num_items, size_t num_components, absl::Span<const uint32_t> counts)
+      : num_items_(num_items), num_components_(num_components), counts_(counts) {}
+
+  size_t num_items_;
+  size_t num_components_;
+  absl::Span<const uint32_t> counts_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_ITEM_SIZES_H_

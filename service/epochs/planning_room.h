@@ -1,0 +1,55 @@
+// Reserves what planners take.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_PLANNING_ROOM_H_
+#define PACKHOUSE_SERVICE_EPOCHS_PLANNING_ROOM_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "service/admission/memory_budget.h"
+#include "service/epochs/making.h"
+#include "service/planning/plan_memory.h"
+
+namespace packhouse {
+
+// For plans of one histogram, one after the other, until it is destroyed. Thread-compatible.
+class PlanningRoom {
+ public:
+  // `making` must outlive it.
+  PlanningRoom(const Making& making, uint64_t num_distinct, size_t num_components);
+  PlanningRoom(const PlanningRoom&) = delete;
+  PlanningRoom& operator=(const PlanningRoom&) = delete;
+
+  // The histogram itself, while it grows.
+  absl::Status HoldHistogram();
+  // What `planners` of this histogram, or of parts of it, take at a time, with the histograms of
+  // the parts. RESOURCE_EXHAUSTED naming the sizes.
+  absl::Status HoldPlans(size_t planners = 1);
+  // What the tuner takes.
+  absl::Status HoldTuning();
+  // For what they ask on the way.
+  PlanMemory* memory() { return &patterns_; }
+
+  // Why planning ended: where memory was refused it says that it was given up.
+  const absl::Status& Reason(const absl::Status& status) const {
+    return refusal_.ok() ? status : refusal_;
+  }
+
+  // What is kept of it, `bytes`, once planning has ended. RESOURCE_EXHAUSTED if that is more.
+  absl::StatusOr<MemoryHold> Keep(uint64_t bytes);
+
+ private:
+  absl::Status Grow(absl::string_view what, uint64_t bytes);
+
+  const Making& making_;
+  const uint64_t num_distinct_;
+  const size_t num_components_;
+  MemoryHold held_;
+  absl::Status refusal_;
+  PlanMemory patterns_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_PLANNING_ROOM_H_

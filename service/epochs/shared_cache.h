@@ -1,0 +1,282 @@
+// Values that are made once and shared by all who ask for them.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_SHARED_CACHE_H_
+#define PACKHOUSE_SERVICE_EPOCHS_SHARED_CACHE_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace packhouse {
+
+// Finds every value that someone uses, and keeps those that were used last besides, up to a number
+// of bytes. Values that are used stay, whatever they take. Who asks for a value that another is
+// making waits for it. Thread-safe. Nothing that it is given is called under its lock, and no value
+// is destroyed there.
+template <typename Value>
+class SharedCache {
+ public:
+  // A value is used until the last copy of its pointer is gone; that may outlive the cache.
+  using Pointer = std::shared_ptr<const Value>;
+
+  // `kept_bytes`: of values that nobody uses. `bytes_of`: what a value takes, with all that is kept
+  // for it alone.
+  SharedCache(uint64_t kept_bytes, std::function<uint64_t(const Value&)> bytes_of)
+      : bytes_of_(std::move(bytes_of)), core_(std::make_shared<Core>(kept_bytes)) {}
+
+  // Errors are those of `make`. They go to all who wait for the value, and are not kept; but after
+  // CANCELLED, whose maker has given up, another who waits makes it. Who waits is asked every few
+  // milliseconds by `given_up` and leaves with CANCELLED; it may take its time, nobody waits for
+  // the answer.
+  absl::StatusOr<Pointer> Get(const std::string& key, absl::FunctionRef<bool()> given_up,
+                              absl::FunctionRef<absl::StatusOr<Pointer>()> make) {
+    Visit visit(core_, key);
+    // Asked once before it waits: who knows that it would have to need not.
+    for (absl::Duration wait;; wait = kAskEvery) {
+      switch (visit.FindOrBegin(wait)) {
+        case Finding::kValue:
+          return visit.Handle();
+        case Finding::kError:
+          return visit.error();
+        case Finding::kBeingMade:
+          if (given_up()) return absl::CancelledError("given up by the caller");
+          continue;
+        case Finding::kToMake: {
+          absl::StatusOr<Pointer> made = make();
+          if (!made.ok()) {
+            visit.EndWithout(absl::IsCancelled(made.status()) ? absl::OkStatus() : made.status());
+            return made;
+          }
+          visit.EndWith(*made, bytes_of_(**made));
+          return visit.Handle();
+        }
+      }
+    }
+  }
+
+  // Forgets all values whose keys begin so, but for those who use them, and those that are being
+  // made, but for those who wait for them.
+  void Drop(absl::string_view prefix) {
+    while (core_->DropFirst(prefix)) {
+    }
+  }
+
+  // Forgets the value that has been unused for the longest time; false if there is none.
+  bool ForgetOldest() { return core_->ForgetOldestAbove(0); }
+
+  // Of the values that nobody uses.
+  uint64_t unused_bytes() const { return core_->unused_bytes(); }
+
+ private:
+  // How long one waits before asking whether it is still wanted.
+  static constexpr absl::Duration kAskEvery = absl::Milliseconds(5);
+
+  enum class Finding { kValue, kError, kBeingMade, kToMake };
+
+  // Of one key, as long as someone is at it or there is a value. Guarded by the core's mutex.
+  struct Slot {
+    // Not found by its key any more: the value goes when nobody uses it.
+    bool is_dropped = false;
+    bool is_being_made = false;
+    // How often making has ended, and how the last time did if no other is to try.
+    uint64_t num_attempts = 0;
+    absl::Status error;
+    Pointer value;
+    uint64_t bytes = 0;
+    size_t num_visits = 0;
+    size_t num_handles = 0;
+    typename std::map<std::string, std::shared_ptr<Slot>>::iterator place;
+    // One entry, here or among the core's unused: moving it allocates nothing.
+    std::list<Slot*> entry = {this};
+    typename std::list<Slot*>::iterator in_unused = entry.begin();
+  };
+
+  // What outlives the cache while values are used.
+  class Core {
+   public:
+    explicit Core(uint64_t kept_bytes) : kept_bytes_(kept_bytes) {}
+
+    std::shared_ptr<Slot> Enter(const std::string& key, uint64_t& num_attempts) {
+      absl::MutexLock lock(&mutex_);
+      const auto place = slots_.try_emplace(key).first;
+      if (place->second == nullptr) {
+        place->second = std::make_shared<Slot>();
+        place->second->place = place;
+      }
+      Slot& slot = *place->second;
+      ++slot.num_visits;
+      num_attempts = slot.num_attempts;
+      return place->second;
+    }
+    void Leave(Slot& slot) {
+      absl::MutexLock lock(&mutex_);
+      --slot.num_visits;
+      EraseIfIdle(slot);
+    }
+
+    // Waits for `wait` at most if the value is being made. With kValue a handle is counted.
+    Finding FindOrBegin(Slot& slot, absl::Duration wait, uint64_t& num_attempts,
+                        absl::Status& error) {
+      absl::MutexLock lock(&mutex_);
+      if (slot.value == nullptr && slot.is_being_made) {
+        const auto has_ended = [&slot] { return !slot.is_being_made; };
+        mutex_.AwaitWithTimeout(absl::Condition(&has_ended), wait);
+      }
+      if (slot.value != nullptr) {
+        CountHandle(slot);
+        return Finding::kValue;
+      }
+      if (slot.num_attempts != num_attempts) {
+        num_attempts = slot.num_attempts;
+        error = slot.error;
+        if (!error.ok()) return Finding::kError;
+      }
+      if (slot.is_being_made) return Finding::kBeingMade;
+      slot.is_being_made = true;
+      return Finding::kToMake;
+    }
+
+    // With a value a handle is counted.
+    void EndMaking(Slot& slot, absl::Status error, Pointer value, uint64_t bytes) {
+      absl::MutexLock lock(&mutex_);
+      slot.is_being_made = false;
+      ++slot.num_attempts;
+      slot.error = std::move(error);
+      if (value == nullptr) return;
+      slot.value = std::move(value);
+      slot.bytes = std::max<uint64_t>(bytes, 1);
+      CountHandle(slot);
+    }
+
+    void ReleaseHandle(Slot& slot) {
+      {
+        Pointer unwanted;  // Destroyed without the lock, as below.
+        absl::MutexLock lock(&mutex_);
+        if (--slot.num_handles != 0) return;
+        if (slot.is_dropped) {
+          unwanted = std::move(slot.value);
+        } else {
+          unused_.splice(unused_.end(), slot.entry);
+          unused_bytes_ += slot.bytes;
+        }
+      }
+      while (ForgetOldestAbove(kept_bytes_)) {
+      }
+    }
+
+    // If more than `bytes` are unused; whether it was so.
+    bool ForgetOldestAbove(uint64_t bytes) {
+      Pointer forgotten;
+      absl::MutexLock lock(&mutex_);
+      if (unused_bytes_ <= bytes) return false;
+      Slot& oldest = *unused_.front();
+      forgotten = TakeUnused(oldest);
+      EraseIfIdle(oldest);
+      return true;
+    }
+
+    // The first value whose key begins so; false if there is none.
+    bool DropFirst(absl::string_view prefix) {
+      Pointer dropped;
+      absl::MutexLock lock(&mutex_);
+      const auto first = slots_.lower_bound(std::string(prefix));
+      if (first == slots_.end() || !absl::StartsWith(first->first, prefix)) return false;
+      const std::shared_ptr<Slot> slot = std::move(first->second);
+      slots_.erase(first);
+      slot->is_dropped = true;
+      if (slot->value != nullptr && slot->num_handles == 0) dropped = TakeUnused(*slot);
+      return true;
+    }
+
+    uint64_t unused_bytes() const {
+      absl::MutexLock lock(&mutex_);
+      return unused_bytes_;
+    }
+
+   private:
+    void CountHandle(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      if (slot.num_handles++ != 0 || slot.entry.size() == 1) return;
+      slot.entry.splice(slot.entry.end(), unused_, slot.in_unused);
+      unused_bytes_ -= slot.bytes;
+    }
+    Pointer TakeUnused(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      slot.entry.splice(slot.entry.end(), unused_, slot.in_unused);
+      unused_bytes_ -= slot.bytes;
+      return std::move(slot.value);
+    }
+    void EraseIfIdle(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      if (slot.is_dropped || slot.is_being_made || slot.num_visits != 0 || slot.value != nullptr) {
+        return;
+      }
+      slots_.erase(slot.place);
+    }
+
+    const uint64_t kept_bytes_;
+    mutable absl::Mutex mutex_;
+    std::map<std::string, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
+    // The one that has been unused for the longest time first.
+    std::list<Slot*> unused_ ABSL_GUARDED_BY(mutex_);
+    uint64_t unused_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  };
+
+  // Of one who asks. If it leaves without having ended what it makes, another makes it.
+  class Visit {
+   public:
+    Visit(std::shared_ptr<Core> core, const std::string& key)
+        : core_(std::move(core)), slot_(core_->Enter(key, num_attempts_)) {}
+    ~Visit() {
+      if (is_making_) EndWithout(absl::OkStatus());
+      core_->Leave(*slot_);
+    }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+
+    Finding FindOrBegin(absl::Duration wait) {
+      const Finding finding = core_->FindOrBegin(*slot_, wait, num_attempts_, error_);
+      is_making_ = finding == Finding::kToMake;
+      return finding;
+    }
+    void EndWith(Pointer value, uint64_t bytes) {
+      is_making_ = false;
+      core_->EndMaking(*slot_, absl::OkStatus(), std::move(value), bytes);
+    }
+    void EndWithout(absl::Status error) {
+      is_making_ = false;
+      core_->EndMaking(*slot_, std::move(error), nullptr, 0);
+    }
+    // The one that was counted.
+    Pointer Handle() const {
+      return Pointer(slot_->value.get(),
+                     [core = core_, slot = slot_](const Value*) { core->ReleaseHandle(*slot); });
+    }
+    const absl::Status& error() const { return error_; }
+
+   private:
+    const std::shared_ptr<Core> core_;
+    uint64_t num_attempts_ = 0;
+    const std::shared_ptr<Slot> slot_;
+    absl::Status error_;
+    bool is_making_ = false;
+  };
+
+  const std::function<uint64_t(const Value&)> bytes_of_;
+  const std::shared_ptr<Core> core_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_SHARED_CACHE_H_

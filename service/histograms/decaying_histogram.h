@@ -1,0 +1,70 @@
+// A size histogram that forgets: an observation counts half after each half-life.
+#ifndef PACKHOUSE_SERVICE_HISTOGRAMS_DECAYING_HISTOGRAM_H_
+#define PACKHOUSE_SERVICE_HISTOGRAMS_DECAYING_HISTOGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/histograms/size_histogram.h"
+#include "service/histograms/tuple_index.h"
+#include "service/sizes/size_table.h"
+
+namespace packhouse {
+
+// Exponentially decaying counts by forward decay (Cormode et al. 2009): an observation is added
+// with a weight that grows with time since a landmark, so that nothing is touched as time passes;
+// reading divides by the growth up to now. Time comes from the caller; a time before the latest
+// one seen counts as the latest. Thread-compatible. Memory O(d * l): tuples whose weight fell
+// below 1/1024 are dropped whenever the landmark moves, at the latest after 32 half-lives.
+class DecayingHistogram {
+ public:
+  // `half_life` must be positive and finite.
+  DecayingHistogram(size_t num_components, absl::Duration half_life, absl::Time start);
+
+  // INVALID_ARGUMENT, and nothing is counted, if not everything has l counts. Expected O(l) a
+  // tuple.
+  absl::Status Add(absl::Span<const uint32_t> tuple, uint64_t count, absl::Time now);
+  absl::Status AddTable(const SizesView& table, absl::Time now);
+  absl::Status Merge(const SizeHistogram& other, absl::Time now);
+
+  // Moves the landmark to `now` if it is 32 half-lives behind, and so drops what is forgotten;
+  // every change does so first. O(d) when the landmark moves, else O(1).
+  void Advance(absl::Time now);
+
+  // Counts decayed to `now`, rounded to the nearest integer; tuples that round to 0 are absent.
+  // RESOURCE_EXHAUSTED if a sum exceeds 2^64 - 1.
+  absl::StatusOr<SizeHistogram> Snapshot(absl::Time now) const;
+
+  size_t num_components() const { return index_.num_components(); }
+  size_t num_distinct() const { return weights_.size(); }
+  // What it takes, and at most what one of so many distinct tuples takes while it grows to them.
+  uint64_t bytes() const { return index_.bytes() + sizeof(double) * weights_.capacity(); }
+  static uint64_t BytesFor(uint64_t num_distinct, size_t num_components) {
+    return TupleIndex::BytesFor(num_distinct, num_components) + 3 * sizeof(double) * num_distinct;
+  }
+  bool Contains(absl::Span<const uint32_t> tuple) const { return index_.Find(tuple).has_value(); }
+  absl::Duration half_life() const { return half_life_; }
+  // Decayed number of graphs, rounded.
+  uint64_t num_graphs(absl::Time now) const;
+
+ private:
+  // Half-lives from the landmark to `now`, which is never before latest_.
+  double Age(absl::Time now) const;
+  // INVALID_ARGUMENT unless there are as many components here.
+  absl::Status CheckComponents(size_t num_components) const;
+
+  absl::Duration half_life_;
+  absl::Time landmark_;
+  absl::Time latest_;
+  double total_weight_ = 0;
+  TupleIndex index_;
+  std::vector<double> weights_;  // Of each row of the index.
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_HISTOGRAMS_DECAYING_HISTOGRAM_H_

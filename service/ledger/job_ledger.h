@@ -1,0 +1,166 @@
+// What delivery must not forget: for each epoch of each job, what has been acknowledged.
+//
+// A state machine. Whoever changes it makes events, appends them to the log, and applies them when
+// the log has them; an answer to a client leaves after that. So after a crash, Replay() gives the
+// state that the answers told of, and at most what was not acknowledged is sent again. Leases are
+// not in it.
+//
+// Generations. An epoch is dealt once or more often: a roll-back to a cursor, or another number of
+// workers, starts a new generation. Within one, each batch is acknowledged once. Acknowledgements
+// of an earlier generation are refused, and ignored if they are in the log. Generations are
+// numbered from 1 over all jobs together and never used twice: a job that is deleted leaves nothing
+// behind. (Older servers numbered them by job; their logs are read.)
+#ifndef PACKHOUSE_SERVICE_LEDGER_JOB_LEDGER_H_
+#define PACKHOUSE_SERVICE_LEDGER_JOB_LEDGER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/admission/client_identity.h"
+#include "service/epochs/batch_set.h"
+#include "service/epochs/dealing.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/ledger/ledger_event.h"
+
+namespace packhouse {
+
+// One epoch. `generation` is 0 until one has started.
+struct EpochState {
+  EpochIdentity identity;
+  uint64_t generation = 0;
+  std::string attempt;
+  Sharing sharing;
+  // Done before the generation started, and now. `done` may have padding (Dealing::IsPadding).
+  BatchSet base;
+  BatchSet done;
+  // Workers that took part in the generation.
+  absl::btree_set<std::string> workers;
+  // Who opened it; empty if that is not known: an older server did not write it.
+  ClientId client;
+  // When it was last used, in seconds since the Unix epoch, about; 0 if that is not known.
+  uint64_t used_seconds = 0;
+
+  // Without padding. O(runs).
+  BatchSet DoneWithoutPadding() const { return done.Below(identity.num_batches()); }
+  bool finished() const { return DoneWithoutPadding().size() == identity.num_batches(); }
+  // What it takes in memory, about and at most. O(profiles).
+  uint64_t Bytes() const;
+
+  friend bool operator==(const EpochState&, const EpochState&) = default;
+};
+
+// What a run of batches takes in memory, at most.
+inline constexpr uint64_t kBytesPerRun = 40;
+
+// What is left of an epoch that nobody had used for long.
+struct ExpiredEpoch {
+  uint64_t generation = 0;  // Its last.
+  uint64_t seconds = 0;     // When it was forgotten, since the Unix epoch.
+
+  friend bool operator==(const ExpiredEpoch&, const ExpiredEpoch&) = default;
+};
+
+// Of all jobs, or of one. Thread-compatible. Memory O(runs of batches) for each epoch that is not
+// forgotten.
+class JobLedger {
+ public:
+  JobLedger() = default;
+  // O(everything).
+  JobLedger(const JobLedger& other);
+  JobLedger& operator=(const JobLedger& other);
+  JobLedger(JobLedger&&) = default;
+  JobLedger& operator=(JobLedger&&) = default;
+
+  // DATA_LOSS naming the first record that cannot be read or does not follow from those before.
+  static absl::StatusOr<JobLedger> Replay(absl::Span<const std::string> records);
+
+  // The part of each job, by its name.
+  std::map<std::string, JobLedger> SplitByJob() &&;
+
+  // A copy that shares what neither changes afterwards. O(epochs). Each of the two may be used by
+  // another thread.
+  JobLedger Fork();
+
+  // FAILED_PRECONDITION for an epoch that is open with another identity, an epoch that is not open,
+  // or a generation that was used; INVALID_ARGUMENT for a base that the epoch has not. Then nothing
+  // happens. What belongs to a generation that is not the current one is ignored.
+  absl::Status Apply(const LedgerEvent& event);
+
+  // Nothing if it is not open; valid until the epoch is changed.
+  const EpochState* Find(const EpochKey& key) const;
+  // Nothing unless it was forgotten because nobody used it, and not opened since.
+  const ExpiredEpoch* FindExpired(const EpochKey& key) const;
+  // Of all epochs, by job and number.
+  std::vector<EpochKey> Epochs() const;
+  size_t num_epochs() const { return epochs_.size(); }
+  // Of all that FindExpired() finds.
+  std::vector<EpochKey> Expired() const;
+  // Those of the same job with higher numbers.
+  std::vector<EpochKey> EpochsAfter(const EpochKey& key) const;
+  // Of all that were ever applied. 0 if there was none.
+  uint64_t last_generation() const { return last_generation_; }
+  // What all of it takes in memory, about and at most. O(1).
+  uint64_t bytes() const { return bytes_ + expired_.size() * kBytesPerExpired; }
+  // Neither epochs nor what expired ones leave.
+  bool empty() const { return epochs_.empty() && expired_.empty(); }
+
+  // Forgets expired epochs that were forgotten at `seconds` or earlier; not an event, as whoever
+  // replays the log may do so as well.
+  void DropExpired(uint64_t seconds);
+
+  // Records whose Replay() gives the same state: for RecordLog::Replace().
+  std::vector<std::string> Snapshot() const;
+  // The same without the last generation. Those of several jobs, one after the other, give all.
+  std::vector<std::string> EpochRecords() const;
+
+  friend bool operator==(const JobLedger& a, const JobLedger& b);
+
+ private:
+  // Of an epoch. `is_shared`: another ledger may have it too, and so it must not be changed.
+  struct Slot {
+    std::shared_ptr<EpochState> state;
+    bool is_shared = false;
+  };
+
+  static constexpr uint64_t kBytesPerExpired = 512;
+
+  static const EpochKey& KeyOf(const EpochOpened& event) { return event.identity.key; }
+  template <typename Event>
+  static const EpochKey& KeyOf(const Event& event) {
+    return event.epoch;
+  }
+  uint64_t BytesOf(const EpochKey& key) const;
+
+  absl::Status ApplyOne(const EpochOpened& event);
+  absl::Status ApplyOne(const GenerationStarted& event);
+  absl::Status ApplyOne(const WorkerJoined& event);
+  absl::Status ApplyOne(const BatchesAcknowledged& event);
+  absl::Status ApplyOne(const EpochForgotten& event);
+  absl::Status ApplyOne(const GenerationsUsed& event);
+  absl::Status ApplyOne(const EpochOwned& event);
+  absl::Status ApplyOne(const EpochUsed& event);
+  absl::Status ApplyOne(const EpochExpired& event);
+
+  // To be changed. Null if it is not open.
+  EpochState* FindMutable(const EpochKey& key);
+  EpochState* FindCurrent(const EpochKey& key, uint64_t generation);
+  // The last generation of the job's epochs that are not forgotten.
+  uint64_t LastOf(const std::string& job) const;
+
+  std::map<EpochKey, Slot> epochs_;
+  std::map<EpochKey, ExpiredEpoch> expired_;
+  uint64_t last_generation_ = 0;
+  uint64_t bytes_ = 0;  // Of epochs_.
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_LEDGER_JOB_LEDGER_H_

@@ -1,0 +1,111 @@
+// What the ledger of a job remembers: the events, and their bytes (grammar: record_codec.h).
+#ifndef PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_
+#define PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/admission/client_identity.h"
+#include "service/epochs/batch_set.h"
+#include "service/epochs/dealing.h"
+#include "service/epochs/epoch_identity.h"
+
+namespace packhouse {
+
+// An epoch was asked for the first time.
+struct EpochOpened {
+  EpochIdentity identity;
+
+  friend bool operator==(const EpochOpened&, const EpochOpened&) = default;
+};
+
+// An epoch is dealt, for the first time or anew; whatever came before does not count any more.
+struct GenerationStarted {
+  EpochKey epoch;
+  uint64_t generation = 0;
+  // Named by the trainer, or empty.
+  std::string attempt;
+  Sharing sharing;
+  // Done before it starts.
+  BatchSet base;
+
+  friend bool operator==(const GenerationStarted&, const GenerationStarted&) = default;
+};
+
+// A worker, by its rank or name, takes part in a generation.
+struct WorkerJoined {
+  EpochKey epoch;
+  uint64_t generation = 0;
+  std::string worker;
+
+  friend bool operator==(const WorkerJoined&, const WorkerJoined&) = default;
+};
+
+struct BatchesAcknowledged {
+  EpochKey epoch;
+  uint64_t generation = 0;
+  BatchSet batches;
+
+  friend bool operator==(const BatchesAcknowledged&, const BatchesAcknowledged&) = default;
+};
+
+// The service keeps nothing of it any more; a cursor can open it again.
+struct EpochForgotten {
+  EpochKey epoch;
+
+  friend bool operator==(const EpochForgotten&, const EpochForgotten&) = default;
+};
+
+// Whose epoch it is, as far as bounds are concerned: the client that opened it.
+struct EpochOwned {
+  EpochKey epoch;
+  ClientId client;
+
+  friend bool operator==(const EpochOwned&, const EpochOwned&) = default;
+};
+
+// Somebody joined the epoch or acknowledged batches of it at this time; written now and then.
+struct EpochUsed {
+  EpochKey epoch;
+  // Since the Unix epoch.
+  uint64_t seconds = 0;
+
+  friend bool operator==(const EpochUsed&, const EpochUsed&) = default;
+};
+
+// Forgotten at this time because nobody had used it for long. A cursor of one of its generations,
+// of which this was the last, is refused.
+struct EpochExpired {
+  EpochKey epoch;
+  uint64_t generation = 0;
+  // Since the Unix epoch.
+  uint64_t seconds = 0;
+
+  friend bool operator==(const EpochExpired&, const EpochExpired&) = default;
+};
+
+// Generations up to this one have been used: in snapshots, for epochs that are forgotten.
+struct GenerationsUsed {
+  // Of this job; empty: of all. Older servers numbered by job.
+  std::string job;
+  uint64_t last = 0;
+
+  friend bool operator==(const GenerationsUsed&, const GenerationsUsed&) = default;
+};
+
+using LedgerEvent =
+    std::variant<EpochOpened, GenerationStarted, WorkerJoined, BatchesAcknowledged, EpochForgotten,
+                 GenerationsUsed, EpochOwned, EpochUsed, EpochExpired>;
+
+std::string EncodeEvent(const LedgerEvent& event);
+
+// Reads any bytes. INVALID_ARGUMENT, saying why, for what is not an event. Time and memory
+// O(length), and 256 KiB for ranks, whatever it claims.
+absl::StatusOr<LedgerEvent> DecodeEvent(absl::string_view record);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_

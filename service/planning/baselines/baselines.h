@@ -1,0 +1,27 @@
+// The baselines of the tuple-packing paper, which any planner should beat.
+#ifndef PACKHOUSE_SERVICE_PLANNING_BASELINES_BASELINES_H_
+#define PACKHOUSE_SERVICE_PLANNING_BASELINES_BASELINES_H_
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "service/histograms/size_histogram.h"
+#include "service/planning/limits.h"
+#include "service/planning/plan.h"
+#include "service/planning/work_budget.h"
+
+namespace packhouse {
+
+// One graph a pack. O(d).
+PackingPlan PlanWithoutPacking(const SizeHistogram& histogram);
+
+// Packs by one component and the number of graphs, blind to the other limits, which the packs may
+// exceed: MeasurePlan's fullest_pack tells what capacity they would need (Krell et al. 2022,
+// section 4.1). Errors as PlanByTuplePacking.
+absl::StatusOr<PackingPlan> PlanBySingleComponent(const SizeHistogram& histogram,
+                                                  const Limits& limits, size_t component,
+                                                  WorkBudget& budget);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PLANNING_BASELINES_BASELINES_H_

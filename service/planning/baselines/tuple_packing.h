@@ -1,0 +1,47 @@
+// Tuple packing: the paper's algorithm, for any number of components.
+#ifndef PACKHOUSE_SERVICE_PLANNING_BASELINES_TUPLE_PACKING_H_
+#define PACKHOUSE_SERVICE_PLANNING_BASELINES_TUPLE_PACKING_H_
+
+#include "absl/status/statusor.h"
+#include "service/histograms/size_histogram.h"
+#include "service/planning/baselines/priority.h"
+#include "service/planning/limits.h"
+#include "service/planning/plan.h"
+#include "service/planning/work_budget.h"
+
+namespace packhouse {
+
+enum class PlacementRule {
+  // Into the pack with the least priority left that has room (longest-pack-first).
+  kBestFit,
+  // Into the pack with the most (shortest-pack-first).
+  kFirstFit,
+};
+
+// What graphs that find no room open.
+enum class OpeningRule {
+  // A pack for each of them: the paper's rule. Graphs of one size share no new pack then.
+  kOneGraph,
+  // Packs of as many of them as fit: what placing them one after the other would give.
+  kFill,
+};
+
+// Packs a histogram greedily: takes the sizes in descending priority and adds all graphs of a size
+// to open patterns that have room, split where their repeats differ; what finds no room opens new
+// packs (Krell et al. 2022, Listing 2, freed of its misprints; the notebook's quirks are in
+// notebook_packing.h).
+//
+// Every graph is in exactly one pack and no pack exceeds `limits`. The result depends on the
+// arguments alone: ties go to the lexicographically larger tuple and to the pattern opened first.
+//
+// Errors: INVALID_ARGUMENT for a priority that does not suit the limits; RESOURCE_EXHAUSTED when
+// `budget` is used up. Requires that each graph fits by itself (CheckEachGraphFits).
+// Cost: O(d * p) steps for d distinct tuples and p open patterns, O(d + p) memory; thread-safe.
+absl::StatusOr<PackingPlan> PlanByTuplePacking(const SizeHistogram& histogram, const Limits& limits,
+                                               const Priority& priority, PlacementRule placement,
+                                               WorkBudget& budget,
+                                               OpeningRule opening = OpeningRule::kOneGraph);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PLANNING_BASELINES_TUPLE_PACKING_H_

@@ -1,0 +1,26 @@
+// One of many plans that share a budget.
+#ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_BUDGETED_PLAN_H_
+#define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_BUDGETED_PLAN_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "service/histograms/size_histogram.h"
+#include "service/planning/limits.h"
+#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/planning/work_budget.h"
+
+namespace packhouse {
+
+// What a plan takes from a budget at least, for the work that it does not count: sorting, first-fit
+// decreasing, verification.
+uint64_t LeastPlanSteps(const SizeHistogram& histogram);
+
+// OptimizePlan with at most the steps that `budget` has left, which pays for them and for
+// LeastPlanSteps. There is always a plan, however little is left. Errors: CANCELLED.
+absl::StatusOr<CertifiedPlan> PlanWithinBudget(const SizeHistogram& histogram, const Limits& limits,
+                                               OptimizerOptions options, WorkBudget& budget);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_BUDGETED_PLAN_H_

@@ -1,0 +1,77 @@
+// The linear program over a pool of patterns: least packs, fractions allowed, that cover a demand.
+#ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PATTERN_PROGRAM_H_
+#define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PATTERN_PROGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "service/planning/plan.h"
+#include "service/planning/vector_kernels.h"
+#include "service/planning/work_budget.h"
+
+namespace packhouse {
+
+// min sum x_p  subject to  sum_p copies_pi * x_p >= demand_i for each item i, x >= 0.
+//
+// Revised simplex with the whole inverse of the basis, dense: right for some hundred items.
+// Doubles, so that values are close but not exact; nothing here proves anything. Thread-compatible.
+class PatternProgram {
+ public:
+  // Begins with patterns of one item each, of `most_copies`, as the basis. O(n^2) memory.
+  PatternProgram(absl::Span<const double> demand, absl::Span<const uint32_t> most_copies,
+                 VectorLevel level);
+
+  // Entries ascending, no more copies than 2^31.
+  void AddPattern(absl::Span<const PatternEntry> entries);
+
+  // Patterns of the pool, those of one item first.
+  size_t num_patterns() const { return starts_.size() - 1; }
+  absl::Span<const PatternEntry> pattern(size_t p) const {
+    return absl::MakeConstSpan(entries_).subspan(starts_[p], starts_[p + 1] - starts_[p]);
+  }
+
+  // To the optimum over the pool, from a basis that covers the demand. False if `budget` ran out or
+  // rounding errors stopped it.
+  bool SolvePrimal(WorkBudget& budget);
+  // To the optimum after a change of demand, from a basis that was optimal before.
+  bool SolveDual(WorkBudget& budget);
+  void SetDemand(absl::Span<const double> demand);
+
+  // Packs.
+  double Value() const;
+  // One an item, >= -1e-9.
+  absl::Span<const double> duals() const { return duals_; }
+
+  struct Use {
+    uint32_t pattern;
+    double packs;
+  };
+  // Patterns with more than 1e-9 packs, in the order of the basis.
+  std::vector<Use> Uses() const;
+
+ private:
+  double ReducedCost(size_t p) const;
+  void ComputeDirection(uint32_t column);
+  void Pivot(size_t leaving, uint32_t entering, double reduced_cost);
+
+  size_t n_;
+  VectorKernels kernels_;
+  std::vector<size_t> starts_;
+  std::vector<PatternEntry> entries_;
+
+  // Columns: pattern p is p; the surplus of item i is kSurplus + i.
+  static constexpr uint32_t kSurplus = uint32_t{1} << 31;
+  std::vector<uint32_t> basis_;      // [row] column
+  std::vector<double> inverse_;      // [item][row]
+  std::vector<double> packs_;        // [row], of the basic column
+  std::vector<double> demand_;       // [item]
+  std::vector<double> duals_;        // [item]
+  std::vector<double> direction_;    // [row]
+  std::vector<double> leaving_row_;  // [item]
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PATTERN_PROGRAM_H_

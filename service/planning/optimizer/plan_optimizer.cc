@@ -1,0 +1,365 @@
+#include "service/planning/optimizer/plan_optimizer.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/base/digest.h"
+#include "service/base/status_macros.h"
+#include "service/planning/optimizer/column_generation.h"
+#include "service/planning/optimizer/first_fit_decreasing.h"
+#include "service/planning/optimizer/mixing.h"
+#include "service/planning/optimizer/plan_improvement.h"
+#include "service/planning/packing_problem.h"
+#include "service/planning/work_budget.h"
+
+namespace packhouse {
+namespace {
+
+// Of what OptimizePlan does: another number whenever the same arguments may give another plan.
+constexpr uint64_t kAlgorithmVersion = 1;
+// Whole runs of the mixing planner before what it gave is improved in parts.
+constexpr uint64_t kMixingRuns = 4;
+// Steps of one attempt to finish a pack, roughly, and how many a pack gets at least.
+constexpr uint64_t kAttemptSteps = 100;
+constexpr uint64_t kLeastAttempts = 4;
+
+uint64_t NumPacks(absl::Span<const Pattern> patterns) {
+  uint64_t packs = 0;
+  for (const Pattern& pattern : patterns) packs += pattern.repeats;
+  return packs;
+}
+
+class Optimizer {
+ public:
+  Optimizer(const SizeHistogram& histogram, const Limits& limits, const OptimizerOptions& options)
+      : options_(options),
+        budget_(options.steps, options.given_up, options.memory),
+        unbounded_(budget_.WithoutBound()),
+        whole_(histogram, limits),
+        problem_(WithoutWeightless(whole_)) {
+    bound_ = ComputeVolumeBound(histogram, limits);
+  }
+
+  CertifiedPlan Run() {
+    if (problem_.num_graphs() != 0) Search();
+    CertifiedPlan certified;
+    certified.plan = whole_.empty_plan();
+    certified.plan.patterns = std::move(best_);
+    AddWeightless(certified.plan.patterns);
+    certified.packs = certified.plan.num_packs();
+    certified.bound = bound_;
+    certified.method = method_;
+    certified.steps = options_.steps - budget_.remaining();
+    return certified;
+  }
+
+  bool cancelled() const {
+    return budget_.cancelled() || unbounded_.cancelled() ||
+           (options_.memory != nullptr && options_.memory->refused());
+  }
+
+ private:
+  // Items of size 0 wherever it matters fit into any pack; all of them join one in the end.
+  static bool IsWeightless(const PackingProblem& problem, size_t i) {
+    const auto sizes = problem.sizes(i);
+    return std::all_of(sizes.begin(), sizes.end(), [](uint32_t size) { return size == 0; });
+  }
+  static PackingProblem WithoutWeightless(const PackingProblem& problem) {
+    std::vector<uint64_t> counts(problem.counts().begin(), problem.counts().end());
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (IsWeightless(problem, i)) counts[i] = 0;
+    }
+    return PackingProblem(problem, std::move(counts));
+  }
+  void AddWeightless(std::vector<Pattern>& patterns) const {
+    std::vector<PatternEntry> entries;
+    for (uint32_t i = 0; i < whole_.num_items(); ++i) {
+      if (!IsWeightless(whole_, i)) continue;
+      uint64_t left = whole_.count(i);
+      // Far more than one pack can list have packs of their own.
+      constexpr uint64_t kMostListed = uint64_t{UINT32_MAX} * 16;
+      if (left > kMostListed) {
+        const uint64_t repeats = (left - kMostListed) / UINT32_MAX;
+        if (repeats != 0) patterns.push_back({{{i, UINT32_MAX}}, repeats});
+        left -= repeats * UINT32_MAX;
+      }
+      while (left != 0) {
+        const auto copies = static_cast<uint32_t>(std::min<uint64_t>(left, UINT32_MAX));
+        entries.push_back({i, copies});
+        left -= copies;
+      }
+    }
+    if (entries.empty()) return;
+    Pattern pack;
+    pack.repeats = 1;
+    if (!patterns.empty()) {
+      pack.entries = patterns.back().entries;
+      if (--patterns.back().repeats == 0) patterns.pop_back();
+    }
+    pack.entries.insert(pack.entries.end(), entries.begin(), entries.end());
+    std::sort(pack.entries.begin(), pack.entries.end(),
+              [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
+    patterns.push_back(std::move(pack));
+  }
+
+  bool Done() const { return best_packs_ == bound_.packs || budget_.remaining() == 0; }
+
+  void Offer(std::vector<Pattern> patterns, PlanMethod method) {
+    const uint64_t packs = NumPacks(patterns);
+    if (packs >= best_packs_) return;
+    best_ = std::move(patterns);
+    best_packs_ = packs;
+    method_ = method;
+  }
+
+  void Search() {
+    const PackingPlan* const warm_start = options_.warm_start;
+    const bool is_warm =
+        warm_start != nullptr && warm_start->num_components == whole_.empty_plan().num_components;
+    if (is_warm) StartFrom(*warm_start);
+    if (best_packs_ == bound_.packs || cancelled()) return;
+    std::vector<Pattern> by_first_fit =
+        PlanByFirstFitDecreasing(problem_, options_.vector_level, &unbounded_);
+    if (cancelled()) return;
+    pool_.insert(pool_.end(), by_first_fit.begin(), by_first_fit.end());
+    Offer(std::move(by_first_fit), PlanMethod::kFirstFitDecreasing);
+    if (Done() || problem_.num_components() == 0) return;
+    if (is_warm) {
+      RaiseBound();
+      // Where column generation can run it makes better use of the patterns.
+      if (!Done() && !SuitsColumnGeneration(problem_, budget_.remaining())) {
+        Improve(kWarmTries, 2 * MixingSteps());
+      }
+      if (Done()) return;
+    }
+    Mix(0);
+    if (Done()) return;
+    if (!is_warm) RaiseBound();
+    if (Done()) return;
+    // Column generation comes first where it is quick, last where it may need all that is left.
+    const bool is_quick = SuitsColumnGeneration(problem_, budget_.remaining() / kQuickShare);
+    if (is_quick) GenerateColumns();
+    for (uint64_t run = 1; run < kMixingRuns && !Done(); ++run) Mix(run);
+    const bool is_slow = !is_quick && SuitsColumnGeneration(problem_, budget_.remaining());
+    if (!Done()) Improve(kImprovementTries, budget_.remaining() / (is_slow ? kEarlyShare : 1));
+    if (!Done() && is_slow) GenerateColumns();
+  }
+
+  void RaiseBound() {
+    const LowerBound lifted = ComputeLiftedVolumeBound(problem_, options_.vector_level, budget_);
+    if (lifted.packs > bound_.packs) bound_ = lifted;
+  }
+
+  // Patterns that a plan is likely to have.
+  uint64_t LikelyPatterns() const {
+    return std::min<uint64_t>(bound_.packs, 2 * problem_.num_items()) + 1;
+  }
+  // What a run of the mixing planner takes, roughly.
+  uint64_t MixingSteps() const {
+    return LikelyPatterns() * MixingOptions().attempts * kAttemptSteps;
+  }
+
+  void Mix(uint64_t run) {
+    MixingOptions mixing;
+    mixing.seed = options_.seed * kMixingRuns + run;
+    mixing.target = bound_.packs;
+    mixing.too_many = best_packs_;
+    // So many that the budget is enough for all packs.
+    mixing.attempts = static_cast<uint32_t>(std::clamp<uint64_t>(
+        budget_.remaining() / LikelyPatterns() / kAttemptSteps, kLeastAttempts, mixing.attempts));
+    mixing.vector_level = options_.vector_level;
+    std::optional<std::vector<Pattern>> patterns = PlanByMixing(problem_, mixing, budget_);
+    if (patterns) Offer(*std::move(patterns), PlanMethod::kMixing);
+  }
+
+  void GenerateColumns() {
+    ColumnGenerationOptions generation;
+    generation.lower_bound = bound_.packs;
+    generation.seed = options_.seed;
+    generation.vector_level = options_.vector_level;
+    // What it leaves is for improvement.
+    const uint64_t share = budget_.remaining() - budget_.remaining() / 4;
+    WorkBudget part(share, options_.given_up, options_.memory);
+    ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool_, generation, part);
+    budget_.Spend(share - part.remaining());
+    if (result.lower_bound > bound_.packs) {
+      bound_ = {result.lower_bound, LowerBoundKind::kLinearProgram, 0};
+    }
+    if (!result.patterns.empty()) Offer(std::move(result.patterns), PlanMethod::kColumnGeneration);
+  }
+
+  void Improve(uint32_t max_fruitless_tries, uint64_t steps) {
+    ImprovementOptions improvement;
+    improvement.target = bound_.packs;
+    improvement.seed = options_.seed;
+    improvement.max_fruitless_tries = max_fruitless_tries;
+    improvement.vector_level = options_.vector_level;
+    std::vector<Pattern> patterns = best_;
+    const uint64_t share = std::min(steps, budget_.remaining());
+    WorkBudget part(share, options_.given_up, options_.memory);
+    ImprovePlan(problem_, improvement, patterns, part);
+    budget_.Spend(share - part.remaining());
+    Offer(std::move(patterns),
+          method_ == PlanMethod::kWarmStart ? PlanMethod::kWarmStart : PlanMethod::kImprovement);
+  }
+
+  // Patterns of an earlier plan as far as the counts allow; the rest by first-fit decreasing.
+  void StartFrom(const PackingPlan& earlier) {
+    std::vector<uint64_t> left(problem_.counts().begin(), problem_.counts().end());
+    std::vector<Pattern> kept;
+    uint64_t bytes = 0;
+    for (const Pattern& pattern : earlier.patterns) {
+      Pattern now;
+      now.repeats = pattern.repeats;
+      if (!Translate(earlier, pattern, now.entries) || now.entries.empty()) continue;
+      pool_.push_back({now.entries, 1});
+      for (const auto& [item, copies] : now.entries) {
+        now.repeats = std::min(now.repeats, left[item] / copies);
+      }
+      if (now.repeats == 0) continue;
+      for (const auto& [item, copies] : now.entries) left[item] -= copies * now.repeats;
+      bytes += BytesInList(now);
+      if (!unbounded_.HoldList(bytes)) return;
+      kept.push_back(std::move(now));
+    }
+    const PackingProblem rest(problem_, std::move(left));
+    std::vector<Pattern> plan = std::move(kept);
+    if (rest.num_graphs() != 0) {
+      const std::vector<Pattern> more =
+          PlanByFirstFitDecreasing(rest, options_.vector_level, &unbounded_);
+      plan.insert(plan.end(), more.begin(), more.end());
+    }
+    Offer(std::move(plan), PlanMethod::kWarmStart);
+  }
+
+  // The entries in this problem's numbers, sizes that there are no graphs of left out; false if
+  // they do not fit together here.
+  bool Translate(const PackingPlan& earlier, const Pattern& pattern,
+                 std::vector<PatternEntry>& entries) const {
+    const PackingPlan& now = whole_.empty_plan();
+    std::vector<uint64_t> room(problem_.capacities().begin(), problem_.capacities().end());
+    for (const auto& [tuple, copies] : pattern.entries) {
+      if (tuple >= earlier.num_tuples() || copies == 0) return false;
+      const std::optional<uint32_t> item = FindTuple(now, earlier.tuple(tuple));
+      if (!item || problem_.count(*item) == 0) continue;
+      for (size_t k = 0; k < room.size(); ++k) {
+        const uint64_t rows = uint64_t{problem_.sizes(*item)[k]} * copies;
+        if (rows > room[k]) return false;
+        room[k] -= rows;
+      }
+      entries.push_back({*item, copies});
+    }
+    std::sort(entries.begin(), entries.end(),
+              [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
+    // A tuple may have been listed twice.
+    size_t last = 0;
+    for (size_t i = 1; i < entries.size(); ++i) {
+      if (entries[i].tuple == entries[last].tuple) {
+        if (entries[i].copies > UINT32_MAX - entries[last].copies) return false;
+        entries[last].copies += entries[i].copies;
+      } else {
+        entries[++last] = entries[i];
+      }
+    }
+    if (!entries.empty()) entries.resize(last + 1);
+    return true;
+  }
+
+  // Tuples of a plan are ascending.
+  static std::optional<uint32_t> FindTuple(const PackingPlan& plan,
+                                           absl::Span<const uint32_t> tuple) {
+    size_t low = 0;
+    size_t high = plan.num_tuples();
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      if (plan.tuple(middle) < tuple) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    if (low == plan.num_tuples() || plan.tuple(low) != tuple) return std::nullopt;
+    return static_cast<uint32_t>(low);
+  }
+
+  static constexpr uint32_t kWarmTries = 60;
+  static constexpr uint32_t kImprovementTries = 400;
+  // Of the budget: what column generation may need to come first, what improvement gets before it.
+  static constexpr uint64_t kQuickShare = 2;
+  static constexpr uint64_t kEarlyShare = 5;
+
+  const OptimizerOptions& options_;
+  WorkBudget budget_;
+  WorkBudget unbounded_;  // For first-fit decreasing, which is always done.
+  const PackingProblem whole_;
+  const PackingProblem problem_;  // Without weightless items.
+
+  LowerBound bound_;
+  std::vector<Pattern> best_;
+  uint64_t best_packs_ = UINT64_MAX;
+  PlanMethod method_ = PlanMethod::kFirstFitDecreasing;
+  // For column generation: patterns of first-fit decreasing and of the warm start.
+  std::vector<Pattern> pool_;
+};
+
+}  // namespace
+
+absl::string_view PlanMethodName(PlanMethod method) {
+  switch (method) {
+    case PlanMethod::kFirstFitDecreasing:
+      return "first-fit decreasing";
+    case PlanMethod::kMixing:
+      return "mixing";
+    case PlanMethod::kColumnGeneration:
+      return "column generation";
+    case PlanMethod::kImprovement:
+      return "improvement";
+    case PlanMethod::kWarmStart:
+      return "warm start";
+  }
+  return "unknown";
+}
+
+absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,
+                                           const OptimizerOptions& options) {
+  Optimizer optimizer(histogram, limits, options);
+  CertifiedPlan certified = optimizer.Run();
+  if (optimizer.cancelled()) return absl::CancelledError("plan: given up by the caller");
+  PH_RETURN_IF_ERROR(VerifyPlan(certified.plan, histogram, limits));
+  return certified;
+}
+
+std::string PlanReceipt(const SizeHistogram& histogram, const Limits& limits,
+                        const OptimizerOptions& options) {
+  Digest digest;
+  digest.Add(kAlgorithmVersion);
+  digest.Add(histogram.num_components());
+  digest.Add(histogram.num_distinct());
+  for (const uint32_t row : histogram.SortedRows()) {
+    for (const uint32_t rows : histogram.tuple(row)) digest.Add(rows);
+    digest.Add(histogram.count(row));
+  }
+  for (const uint64_t capacity : limits.capacities()) digest.Add(capacity);
+  digest.Add(options.steps);
+  digest.Add(options.seed);
+  if (const PackingPlan* const warm = options.warm_start; warm != nullptr) {
+    digest.Add(warm->num_components);
+    digest.Add(warm->tuples.size());
+    for (const uint32_t rows : warm->tuples) digest.Add(rows);
+    for (const Pattern& pattern : warm->patterns) {
+      digest.Add(pattern.repeats);
+      digest.Add(pattern.entries.size());
+      for (const auto& [tuple, copies] : pattern.entries) {
+        digest.Add(tuple);
+        digest.Add(copies);
+      }
+    }
+  }
+  return absl::StrCat("v", kAlgorithmVersion, "-", digest.Hex(16));
+}
+
+}  // namespace packhouse

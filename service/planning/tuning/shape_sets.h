@@ -1,0 +1,60 @@
+// Several shapes for one histogram, for clients that can compile more than one.
+//
+// Large graphs force a large shape; if most packs cannot fill it in every component (the number of
+// graphs may be bounded, or one component of a few graphs be unusually large), smaller shapes for
+// the rest cost less.
+#ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_SHAPE_SETS_H_
+#define PACKHOUSE_SERVICE_PLANNING_TUNING_SHAPE_SETS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/histograms/size_histogram.h"
+#include "service/planning/device_profile.h"
+#include "service/planning/optimizer/plan_optimizer.h"
+#include "service/planning/plan.h"
+#include "service/planning/work_budget.h"
+
+namespace packhouse {
+
+// The packs that use one shape.
+struct ShapePacks {
+  // l + 1 entries, `graphs` last.
+  std::vector<uint64_t> capacities;
+  // Its tuples are those of the whole histogram.
+  PackingPlan plan;
+  // The graphs that it packs.
+  SizeHistogram graphs;
+};
+
+// Packs a histogram for shapes given the largest first, of which the first takes every graph. From
+// the first to the last: plans the graphs that do not fit the next shape, as few packs as possible,
+// and fills the room that they leave with smaller graphs, the hardest first. Then each pack goes to
+// the last shape that takes it.
+//
+// Every graph is in exactly one pack of one shape, and no pack exceeds its shape; verified. A shape
+// may be without packs. `options` are for each plan, which takes no more steps than `budget` has
+// left. Errors: CANCELLED. Thread-safe.
+absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
+    const SizeHistogram& histogram, absl::Span<const std::vector<uint64_t>> shapes,
+    const OptimizerOptions& options, WorkBudget& budget);
+
+// Sum over the shapes of packs * CostOfShape.
+double CostOfShapePacks(const DeviceProfile& profile, absl::Span<const ShapePacks> shapes);
+
+// 2 to profile.max_distinct_shapes shapes, the largest first and none without packs, none with more
+// rows of any component than the one before it, whose packs
+// cost less in sum than `most_cost`, which is what one shape costs; empty if none were found. A
+// shape more saves at least 0.1 %. Shapes are picked by their volumes, as if graphs could be cut,
+// and then tried and improved with plans, as long as `budget` lasts. Errors: CANCELLED. Requires
+// what CandidateGrid requires. Thread-safe.
+absl::StatusOr<std::vector<ShapePacks>> ChooseShapes(const SizeHistogram& histogram,
+                                                     const DeviceProfile& profile, double most_cost,
+                                                     const OptimizerOptions& options,
+                                                     WorkBudget& budget);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PLANNING_TUNING_SHAPE_SETS_H_

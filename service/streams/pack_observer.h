@@ -1,0 +1,36 @@
+// What the delivery room tells those who watch it.
+#ifndef PACKHOUSE_SERVICE_STREAMS_PACK_OBSERVER_H_
+#define PACKHOUSE_SERVICE_STREAMS_PACK_OBSERVER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "service/collation/batch.h"
+#include "service/sizes/size_schema.h"
+
+namespace packhouse {
+
+// Watches one stream. Calls come from one thread at a time and must be quick: one per batch or
+// chunk, none per graph.
+class PackObserver {
+ public:
+  virtual ~PackObserver() = default;
+
+  // `capacities`: per component, `graphs` last; kUnlimited where there is none.
+  virtual void OnBatch(const Batch& batch, absl::Span<const uint64_t> capacities) = 0;
+  virtual void OnRejectedTooLarge(uint64_t graphs) = 0;
+  // What the stream holds that is in no batch yet. The last call before destruction says 0, 0.
+  virtual void OnPending(uint64_t graphs, uint64_t bytes) = 0;
+};
+
+// Makes the observer of each new stream. Thread-safe.
+class PackObserverFactory {
+ public:
+  virtual ~PackObserverFactory() = default;
+  virtual std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_STREAMS_PACK_OBSERVER_H_

@@ -1,0 +1,49 @@
+// DatasetService.Append, one stream.
+#ifndef PACKHOUSE_SERVICE_WIRE_APPEND_HANDLER_H_
+#define PACKHOUSE_SERVICE_WIRE_APPEND_HANDLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "packhouse/v1/dataset.pb.h"
+#include "service/datasets/dataset_store.h"
+#include "service/graphs/graph_schema.h"
+#include "service/wire/stream_handler.h"
+
+namespace packhouse {
+
+// Accept() blocks until the chunk is durable: the stream belongs on the append pool.
+//
+// Memory: the rows are written from the message as it came. A stream has at most the one message
+// that is being appended and one that waits to be; a message is at most the server's
+// max_message_bytes, and as many are being appended as the pool has threads.
+class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendResponse> {
+ public:
+  // `datasets` must outlive the handler. Null: the stream ends with NoDataFolder().
+  explicit AppendHandler(DatasetStore* datasets) : datasets_(datasets) {}
+
+  absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
+  void HalfClose() override {}
+  absl::StatusOr<std::optional<v1::AppendResponse>> Next() override;
+  bool MayBlock() const override { return true; }
+
+ private:
+  // What the stream appends to: set by the first request, unchanged by later ones.
+  absl::Status Describe(const v1::AppendRequest& request);
+  absl::StatusOr<AppendResult> Append(const std::shared_ptr<const v1::AppendRequest>& request);
+
+  DatasetStore* const datasets_;
+  std::string name_;
+  uint64_t id_ = 0;
+  std::shared_ptr<const GraphSchema> schema_;  // Null before the first request.
+  uint64_t next_id_ = 0;                       // Graphs of this stream, repetitions among them.
+  std::optional<v1::AppendResponse> response_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_APPEND_HANDLER_H_

@@ -1,0 +1,116 @@
+#include "service/wire/batch_reply.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <cstdint>
+
+#include "service/wire/wire_graphs.h"
+
+namespace packhouse {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedOutputStream;
+
+void AppendVarint(uint64_t value, std::string& out) {
+  uint8_t bytes[10];
+  const uint8_t* const end = CodedOutputStream::WriteVarint64ToArray(value, bytes);
+  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(end - bytes));
+}
+
+uint64_t VarintBytes(uint64_t value) { return CodedOutputStream::VarintSize64(value); }
+
+void AppendTag(int field, WireFormatLite::WireType type, std::string& out) {
+  AppendVarint(WireFormatLite::MakeTag(field, type), out);
+}
+
+// Tag and length of a field that is a message, bytes or packed.
+void AppendHead(int field, uint64_t length, std::string& out) {
+  AppendTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED, out);
+  AppendVarint(length, out);
+}
+
+uint64_t HeadBytes(int field, uint64_t length) {
+  return VarintBytes(WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED)) +
+         VarintBytes(length);
+}
+
+// All but the data: fields in the order of their numbers, those with their default left out.
+void AppendTensorFields(const BatchTensor& tensor, std::string& out) {
+  if (!tensor.name.empty()) {
+    AppendHead(v1::Tensor::kNameFieldNumber, tensor.name.size(), out);
+    out += tensor.name;
+  }
+  if (const v1::DataType dtype = DTypeToWire(tensor.dtype); dtype != 0) {
+    AppendTag(v1::Tensor::kDtypeFieldNumber, WireFormatLite::WIRETYPE_VARINT, out);
+    AppendVarint(dtype, out);
+  }
+  if (!tensor.shape.empty()) {
+    uint64_t bytes = 0;
+    for (const uint64_t extent : tensor.shape) bytes += VarintBytes(extent);
+    AppendHead(v1::Tensor::kShapeFieldNumber, bytes, out);
+    for (const uint64_t extent : tensor.shape) AppendVarint(extent, out);
+  }
+}
+
+class FieldFraming final : public TensorFraming {
+ public:
+  void AppendFrame(const BatchTensor& tensor, uint64_t data_bytes,
+                   std::string& frames) const override {
+    std::string fields;
+    AppendTensorFields(tensor, fields);
+    if (data_bytes != 0) AppendHead(v1::Tensor::kDataFieldNumber, data_bytes, fields);
+    AppendHead(v1::Batch::kTensorsFieldNumber, fields.size() + data_bytes, frames);
+    frames += fields;
+  }
+};
+
+}  // namespace
+
+const TensorFraming& WireFraming() {
+  static const FieldFraming framing;
+  return framing;
+}
+
+MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply) {
+  MessagePieces pieces;
+  if (reply.framed_tensors.empty()) {
+    reply.message.AppendToString(&pieces.head);
+    return pieces;
+  }
+  const v1::Batch& batch = reply.message.batch();
+  pieces.framed_tensors = reply.framed_tensors;
+  AppendHead(v1::PackResponse::kBatchFieldNumber,
+             batch.ByteSizeLong() + reply.framed_tensors.size(), pieces.head);
+  batch.AppendToString(&pieces.head);
+  return pieces;
+}
+
+MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply) {
+  MessagePieces pieces;
+  if (reply.framed_tensors.empty()) {
+    reply.message.AppendToString(&pieces.head);
+    return pieces;
+  }
+  const v1::LoadedBatch& loaded = reply.message.batch();
+  // Fields after the batch.
+  v1::LoadedBatch others;
+  others.set_is_padding(loaded.is_padding());
+  others.set_is_redelivered(loaded.is_redelivered());
+  others.set_graphs_of_step(loaded.graphs_of_step());
+  others.set_shape(loaded.shape());
+  others.AppendToString(&pieces.tail);
+
+  pieces.framed_tensors = reply.framed_tensors;
+  const uint64_t batch_bytes = loaded.batch().ByteSizeLong() + reply.framed_tensors.size();
+  AppendHead(
+      v1::LoadResponse::kBatchFieldNumber,
+      HeadBytes(v1::LoadedBatch::kBatchFieldNumber, batch_bytes) + batch_bytes + pieces.tail.size(),
+      pieces.head);
+  AppendHead(v1::LoadedBatch::kBatchFieldNumber, batch_bytes, pieces.head);
+  loaded.batch().AppendToString(&pieces.head);
+  return pieces;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,79 @@
+// LoaderService.Load, one stream.
+#ifndef PACKHOUSE_SERVICE_WIRE_LOAD_SOURCE_H_
+#define PACKHOUSE_SERVICE_WIRE_LOAD_SOURCE_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "packhouse/v1/loader.pb.h"
+#include "service/admission/early_end.h"
+#include "service/base/clock.h"
+#include "service/delivery/evaluation.h"
+#include "service/delivery/loader.h"
+#include "service/streams/pack_observer.h"
+#include "service/wire/batch_reply.h"
+#include "service/wire/response_source.h"
+
+namespace packhouse {
+
+using LoadReply = BatchReply<v1::LoadResponse>;
+
+// A worker's stream: `opened`, batches, `end_of_epoch`; where it is, if `early_end` says so. The
+// pointees must outlive the source.
+class LoadSource final : public ResponseSource<LoadReply> {
+ public:
+  // `leased` is called after each batch with the time when its lease expires.
+  LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
+             std::unique_ptr<PackObserver> observer, std::function<void(absl::Time)> leased,
+             EarlyEnd* early_end, std::function<void()> wake)
+      : clock_(clock),
+        session_(std::move(session)),
+        observer_(std::move(observer)),
+        leased_(std::move(leased)),
+        early_end_(early_end, std::move(wake)) {}
+  ~LoadSource() override { observer_->OnPending(0, 0); }
+
+  LoadSource(const LoadSource&) = delete;
+  LoadSource& operator=(const LoadSource&) = delete;
+
+  absl::StatusOr<std::optional<LoadReply>> Next() override;
+  bool IsWaiting() const override { return state_ == State::kJoining || state_ == State::kWaiting; }
+
+ private:
+  enum class State { kJoining, kDelivering, kWaiting, kEnded };
+
+  const Clock* const clock_;
+  const std::unique_ptr<LoadSession> session_;
+  const std::unique_ptr<PackObserver> observer_;
+  const std::function<void(absl::Time)> leased_;
+  const EarlyEnd::Stream early_end_;
+  State state_ = State::kJoining;
+};
+
+// The same for an evaluation. Never waits but for the client to read.
+class EvaluationSource final : public ResponseSource<LoadReply> {
+ public:
+  EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer,
+                   const EarlyEnd* early_end)
+      : evaluation_(std::move(evaluation)), observer_(std::move(observer)), early_end_(early_end) {}
+  ~EvaluationSource() override { observer_->OnPending(0, 0); }
+
+  EvaluationSource(const EvaluationSource&) = delete;
+  EvaluationSource& operator=(const EvaluationSource&) = delete;
+
+  absl::StatusOr<std::optional<LoadReply>> Next() override;
+
+ private:
+  enum class State { kNew, kDelivering, kEnded };
+
+  const std::unique_ptr<Evaluation> evaluation_;
+  const std::unique_ptr<PackObserver> observer_;
+  const EarlyEnd* const early_end_;
+  State state_ = State::kNew;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_LOAD_SOURCE_H_

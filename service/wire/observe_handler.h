@@ -1,0 +1,44 @@
+// HistogramService.Observe, one stream.
+#ifndef PACKHOUSE_SERVICE_WIRE_OBSERVE_HANDLER_H_
+#define PACKHOUSE_SERVICE_WIRE_OBSERVE_HANDLER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "packhouse/v1/histogram.pb.h"
+#include "service/base/clock.h"
+#include "service/histograms/histogram_store.h"
+#include "service/wire/stream_handler.h"
+
+namespace packhouse {
+
+// Each response answers as many requests as the first one asked for. The pointees must outlive the
+// handler.
+class ObserveHandler final : public StreamHandler<v1::ObserveRequest, v1::ObserveResponse> {
+ public:
+  ObserveHandler(const Clock* clock, HistogramStore* histograms)
+      : clock_(clock), histograms_(histograms) {}
+
+  absl::Status Accept(std::unique_ptr<v1::ObserveRequest> request) override;
+  void HalfClose() override { has_ended_ = true; }
+  absl::StatusOr<std::optional<v1::ObserveResponse>> Next() override;
+
+  static constexpr uint32_t kMaxRequestsPerResponse = 1024;
+
+ private:
+  // What the stream counts into: set by the first request, unchanged by later ones.
+  absl::Status Describe(const v1::ObserveRequest& request);
+
+  const Clock* const clock_;
+  HistogramStore* const histograms_;
+  std::optional<HistogramKey> key_;
+  uint32_t requests_per_response_ = 1;
+  // Of the requests that have not been answered.
+  v1::ObserveResponse response_;
+  bool has_ended_ = false;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_OBSERVE_HANDLER_H_

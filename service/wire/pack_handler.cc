@@ -1,0 +1,223 @@
+#include "service/wire/pack_handler.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+#include "service/wire/wire_graphs.h"
+#include "service/wire/wire_sizes.h"
+
+namespace packhouse {
+namespace {
+
+// Graphs that are packed without asking whose turn it is: some ten microseconds, or a millisecond
+// if the look-ahead is large.
+constexpr size_t kGraphsAtOnce = 256;
+// Keeps a `rejected` message far below the smallest receive limit that clients have.
+constexpr int kMaxRejectionsPerMessage = 4096;
+// A stream's timer lives until it is due, whatever becomes of the stream.
+constexpr absl::Duration kMaxDelay = absl::Hours(1);
+
+absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
+                                                    const GraphSchema& schema,
+                                                    const StreamBounds& bounds) {
+  StreamPackerOptions options;
+  options.bounds = bounds;
+  PH_ASSIGN_OR_RETURN(options.capacities, CapacitiesFromWire(open.limits(), schema.sizes()));
+  PH_ASSIGN_OR_RETURN(options.padding, PaddingFromWire(open.padding()));
+  PH_ASSIGN_OR_RETURN(options.derived, DerivedFromWire(open.derived()));
+  if (open.look_ahead() != 0) options.packing.look_ahead = open.look_ahead();
+  options.packing.max_age = open.max_age();
+  PH_ASSIGN_OR_RETURN(options.packing.max_delay, BoundFromWire(open.max_delay(), "max_delay"));
+  if (options.packing.max_delay > kMaxDelay &&
+      options.packing.max_delay != absl::InfiniteDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_delay: ", absl::FormatDuration(options.packing.max_delay), ", at most ",
+                     absl::FormatDuration(kMaxDelay)));
+  }
+  PH_ASSIGN_OR_RETURN(options.whole_graphs, CarriesGraphs(open.payload(), schema));
+  PH_ASSIGN_OR_RETURN(options.oversize_is_error, OversizeIsError(open.oversize_policy()));
+  if (!options.whole_graphs && open.derived_size() != 0) {
+    return absl::InvalidArgumentError("derived: not for a stream of sizes");
+  }
+  return options;
+}
+
+PackReply OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
+  PackReply reply;
+  v1::PackResponse& response = reply.message;
+  v1::PackOpened& opened = *response.mutable_opened();
+  GraphSchemaToWire(packer.schema(), *opened.mutable_schema());
+  CapacitiesToWire(packer.capacities(), packer.schema().sizes(), *opened.mutable_limits());
+  CapacitiesToWire(packer.usable().capacities(), packer.schema().sizes(), *opened.mutable_usable());
+  opened.set_look_ahead(packer.packing().look_ahead);
+  opened.set_max_age(packer.packing().max_age);
+  opened.set_payload(whole_graphs ? v1::PAYLOAD_GRAPHS : v1::PAYLOAD_SIZES);
+  opened.set_padding(PaddingToWire(packer.layout().padding()));
+  if (whole_graphs) opened.set_batch_bytes(packer.layout().FixedBatchBytes().value_or(0));
+  return reply;
+}
+
+}  // namespace
+
+absl::Status PackHandler::Open(const v1::PackOpen& open) {
+  PH_ASSIGN_OR_RETURN(GraphSchema schema_value,
+                      GraphSchemaFromWire(open.has_schema(), open.schema()));
+  auto schema = std::make_shared<const GraphSchema>(std::move(schema_value));
+  PH_ASSIGN_OR_RETURN(const StreamPackerOptions options, OptionsFromWire(open, *schema, bounds_));
+  PH_ASSIGN_OR_RETURN(
+      std::unique_ptr<StreamPacker> packer,
+      StreamPacker::Create(schema, options, observers_->ForStream(schema->sizes())));
+  if (!open.histogram().empty()) {
+    histogram_ = HistogramKey{open.histogram(), schema->sizes(), std::nullopt};
+    // Creates it, or says now what is wrong with it.
+    PH_RETURN_IF_ERROR(
+        histograms_->Observe(*histogram_, SizeTable(), std::nullopt, clock_->Now()).status());
+  }
+  packer_ = std::move(packer);
+  whole_graphs_ = options.whole_graphs;
+  opened_ = OpenedToWire(*packer_, whole_graphs_);
+  return absl::OkStatus();
+}
+
+absl::Status PackHandler::Accept(std::unique_ptr<v1::PackRequest> request) {
+  const bool opens = request->message_case() == v1::PackRequest::kOpen;
+  if (!opens && packer_ == nullptr) {
+    return absl::FailedPreconditionError("the first request of a stream must carry 'open'");
+  }
+  switch (request->message_case()) {
+    case v1::PackRequest::kOpen:
+      if (packer_ != nullptr) {
+        return absl::FailedPreconditionError("the stream is open already: a second 'open'");
+      }
+      return Open(request->open());
+    case v1::PackRequest::kGraphs:
+      return AcceptGraphs(std::move(request));
+    case v1::PackRequest::kSizes:
+      return AcceptSizes(request->sizes());
+    case v1::PackRequest::kFlush:
+      flush_token_ = request->flush().token();
+      packer_->Flush();
+      return absl::OkStatus();
+    case v1::PackRequest::MESSAGE_NOT_SET:
+      break;
+  }
+  return absl::InvalidArgumentError("the request carries none of 'graphs', 'sizes', 'flush'");
+}
+
+absl::Status PackHandler::AcceptGraphs(std::unique_ptr<v1::PackRequest> request) {
+  if (!whole_graphs_) {
+    return absl::InvalidArgumentError("'graphs' in a stream that was opened for sizes");
+  }
+  const std::shared_ptr<v1::PackRequest> owner = std::move(request);
+  PH_ASSIGN_OR_RETURN(GraphChunk chunk, GraphChunkFromWire(owner->graphs(), &packer_->schema(),
+                                                           packer_->num_offered(), owner));
+  // The chunk has its own; what is left is held as long as one of its graphs is pending.
+  delete owner->mutable_graphs()->release_sizes();
+  const uint64_t owner_bytes = owner->SpaceUsedLong();
+  return AcceptChunk(std::move(chunk), owner_bytes);
+}
+
+absl::Status PackHandler::AcceptSizes(const v1::SizeTable& sizes) {
+  if (whole_graphs_) {
+    return absl::InvalidArgumentError("'sizes' in a stream that was opened for whole graphs");
+  }
+  const GraphSchema& schema = packer_->schema();
+  PH_ASSIGN_OR_RETURN(SizeTable table,
+                      SizeTableFromWire(sizes, schema.num_components(), packer_->num_offered()));
+  return AcceptChunk(GraphChunk::OfSizes(&schema, std::move(table)), 0);
+}
+
+absl::Status PackHandler::AcceptChunk(GraphChunk chunk, uint64_t owner_bytes) {
+  const std::optional<SizeTable> to_count =
+      histogram_ ? std::optional(chunk.sizes()) : std::nullopt;
+  PH_ASSIGN_OR_RETURN(std::vector<Rejection> rejections,
+                      packer_->Offer(std::move(chunk), owner_bytes));
+  if (to_count) {
+    absl::Status counted = CountSizes(*to_count, rejections);
+    rejections_ = std::move(rejections);
+    return counted;
+  }
+  rejections_ = std::move(rejections);
+  return absl::OkStatus();
+}
+
+PackReply PackHandler::NextRejected() {
+  PackReply reply;
+  v1::PackRejected& rejected = *reply.message.mutable_rejected();
+  for (; next_rejection_ < rejections_.size(); ++next_rejection_) {
+    if (rejected.rejections_size() == kMaxRejectionsPerMessage) return reply;
+    const Rejection& from = rejections_[next_rejection_];
+    v1::Rejection& to = *rejected.add_rejections();
+    to.set_graph_id(from.graph_id);
+    if (from.component == Rejection::kBytes) {
+      to.set_reason(v1::REJECTION_REASON_TOO_MANY_BYTES);
+    } else {
+      to.set_reason(v1::REJECTION_REASON_TOO_LARGE);
+      to.set_component(std::string(packer_->schema().sizes().name(from.component)));
+    }
+    to.set_value(from.value);
+    to.set_bound(from.bound);
+  }
+  rejections_.clear();
+  next_rejection_ = 0;
+  return reply;
+}
+
+absl::Status PackHandler::CountSizes(const SizeTable& sizes,
+                                     const std::vector<Rejection>& rejections) {
+  const absl::Time now = clock_->Now();
+  if (rejections.empty()) {
+    return histograms_->Observe(*histogram_, sizes, std::nullopt, now).status();
+  }
+  // Rejections are in the order of the table.
+  std::vector<uint32_t> counts;
+  size_t accepted = 0;
+  auto rejection = rejections.begin();
+  for (size_t i = 0; i < sizes.num_graphs(); ++i) {
+    if (rejection != rejections.end() && rejection->graph_id == sizes.graph_id(i)) {
+      ++rejection;
+      continue;
+    }
+    counts.insert(counts.end(), sizes.tuple(i).begin(), sizes.tuple(i).end());
+    ++accepted;
+  }
+  PH_ASSIGN_OR_RETURN(
+      const SizeTable table,
+      SizeTable::WithConsecutiveIds(accepted, sizes.num_components(), std::move(counts), 0));
+  return histograms_->Observe(*histogram_, table, std::nullopt, now).status();
+}
+
+void PackHandler::HalfClose() {
+  if (packer_ != nullptr) packer_->Flush();
+}
+
+absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
+  if (opened_) return std::exchange(opened_, std::nullopt);
+  if (packer_ == nullptr) return std::nullopt;
+  if (!rejections_.empty()) return NextRejected();
+  const uint64_t batch_id = packer_->num_batches();
+  PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now(), kGraphsAtOnce));
+  PackReply reply;
+  if (batch) {
+    BatchToWire(*batch, batch_id, *reply.message.mutable_batch());
+    reply.TakeTensors(*std::move(batch));
+    return reply;
+  }
+  if (!flush_token_ || IsBusy()) return std::nullopt;
+  v1::PackFlushed& flushed = *reply.message.mutable_flushed();
+  flushed.set_token(*flush_token_);
+  flushed.set_num_graphs(packer_->num_packed());
+  flushed.set_num_batches(packer_->num_batches());
+  flushed.set_num_rejected(packer_->num_rejected());
+  flush_token_.reset();
+  return reply;
+}
+
+absl::Time PackHandler::NextDeadline() const {
+  return packer_ == nullptr ? absl::InfiniteFuture() : packer_->NextDeadline();
+}
+
+}  // namespace packhouse

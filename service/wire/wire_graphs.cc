@@ -1,0 +1,260 @@
+#include "service/wire/wire_graphs.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+#include "service/planning/limits.h"
+#include "service/wire/wire_sizes.h"
+
+namespace packhouse {
+namespace {
+
+// For messages: a hostile name may be megabytes long and unprintable.
+std::string Quoted(absl::string_view name) {
+  return absl::StrCat("'", absl::CHexEscape(name.substr(0, 64)), "'");
+}
+
+// DType and v1::DataType list the same types in the same order, the latter from 1.
+static_assert(static_cast<int>(DType::kBool) + 1 == v1::DATA_TYPE_BOOL);
+static_assert(static_cast<int>(DType::kUint64) + 1 == v1::DATA_TYPE_UINT64);
+static_assert(static_cast<int>(DType::kFloat64) + 1 == v1::DATA_TYPE_FLOAT64);
+static_assert(v1::DataType_MAX == v1::DATA_TYPE_FLOAT64);
+
+absl::StatusOr<TensorSpec> TensorSpecFromWire(const v1::TensorSpec& wire, const SizeSchema& sizes) {
+  const auto component = [&](const std::string& name,
+                             absl::string_view field) -> absl::StatusOr<size_t> {
+    const std::optional<size_t> k = sizes.IndexOf(name);
+    if (k) return *k;
+    return absl::InvalidArgumentError(absl::StrCat("schema: tensor ", Quoted(wire.name()), ".",
+                                                   field, ": unknown component ", Quoted(name)));
+  };
+  if (wire.dtype() < v1::DATA_TYPE_BOOL || wire.dtype() > v1::DATA_TYPE_FLOAT64) {
+    return absl::InvalidArgumentError(absl::StrCat("schema: tensor ", Quoted(wire.name()),
+                                                   ".dtype: unknown value ",
+                                                   static_cast<int>(wire.dtype())));
+  }
+  TensorSpec spec;
+  spec.name = wire.name();
+  spec.dtype = static_cast<DType>(static_cast<int>(wire.dtype()) - 1);
+  spec.row_shape.assign(wire.row_shape().begin(), wire.row_shape().end());
+  PH_ASSIGN_OR_RETURN(spec.component, component(wire.component(), "component"));
+  if (!wire.index_into().empty()) {
+    PH_ASSIGN_OR_RETURN(spec.index_into, component(wire.index_into(), "index_into"));
+  }
+  spec.padding_value = wire.padding_value();
+  return spec;
+}
+
+}  // namespace
+
+v1::DataType DTypeToWire(DType dtype) {
+  return static_cast<v1::DataType>(static_cast<int>(dtype) + 1);
+}
+
+absl::StatusOr<GraphSchema> GraphSchemaFromWire(bool is_set, const v1::GraphSchema& wire) {
+  if (!is_set) return GraphSchema::Create(SizeSchema::NodesAndEdges(), {});
+  PH_ASSIGN_OR_RETURN(SizeSchema sizes,
+                      SizeSchema::Create({wire.components().begin(), wire.components().end()}));
+  if (static_cast<size_t>(wire.tensors_size()) > GraphSchema::kMaxTensors) {
+    return absl::InvalidArgumentError(absl::StrCat("schema: ", wire.tensors_size(),
+                                                   " tensors, at most ", GraphSchema::kMaxTensors));
+  }
+  std::vector<TensorSpec> tensors;
+  for (const v1::TensorSpec& tensor : wire.tensors()) {
+    PH_ASSIGN_OR_RETURN(TensorSpec spec, TensorSpecFromWire(tensor, sizes));
+    tensors.push_back(std::move(spec));
+  }
+  return GraphSchema::Create(std::move(sizes), std::move(tensors));
+}
+
+void GraphSchemaToWire(const GraphSchema& schema, v1::GraphSchema& wire) {
+  wire.Clear();
+  for (const std::string& name : schema.sizes().components()) wire.add_components(name);
+  for (const TensorSpec& spec : schema.tensors()) {
+    v1::TensorSpec& tensor = *wire.add_tensors();
+    tensor.set_name(spec.name);
+    tensor.set_dtype(DTypeToWire(spec.dtype));
+    for (const uint32_t extent : spec.row_shape) tensor.add_row_shape(extent);
+    tensor.set_component(std::string(schema.sizes().name(spec.component)));
+    if (spec.index_into) {
+      tensor.set_index_into(std::string(schema.sizes().name(*spec.index_into)));
+    }
+    tensor.set_padding_value(spec.padding_value);
+  }
+}
+
+absl::StatusOr<GraphChunk> GraphChunkFromWire(const v1::GraphChunk& wire, const GraphSchema* schema,
+                                              uint64_t next_id, std::shared_ptr<const void> owner) {
+  PH_ASSIGN_OR_RETURN(SizeTable sizes,
+                      SizeTableFromWire(wire.sizes(), schema->num_components(), next_id));
+  std::vector<std::optional<absl::string_view>> found(schema->tensors().size());
+  for (const v1::TensorData& tensor : wire.tensors()) {
+    const std::optional<size_t> t = schema->TensorIndex(tensor.name());
+    if (!t) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk: tensor ", Quoted(tensor.name()), " is not in the schema"));
+    }
+    if (found[*t]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk: tensor ", Quoted(tensor.name()), " occurs twice"));
+    }
+    found[*t] = tensor.data();
+  }
+  std::vector<absl::string_view> columns;
+  columns.reserve(found.size());
+  for (size_t t = 0; t < found.size(); ++t) {
+    if (!found[t]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chunk: tensor ", Quoted(schema->tensors()[t].name), " is missing"));
+    }
+    columns.push_back(*found[t]);
+  }
+  return GraphChunk::Create(schema, std::move(sizes), std::move(columns), std::move(owner));
+}
+
+absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
+                                                         const SizeSchema& schema) {
+  std::vector<uint64_t> capacities(schema.num_components() + 1, kUnlimited);
+  std::vector<bool> listed(capacities.size(), false);
+  for (const v1::Capacity& capacity : wire.capacities()) {
+    const std::optional<size_t> k = schema.IndexOf(capacity.component());
+    if (!k) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: unknown component ", Quoted(capacity.component())));
+    }
+    if (listed[*k]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: component ", Quoted(capacity.component()), " is listed twice"));
+    }
+    listed[*k] = true;
+    if (capacity.rows() != 0) capacities[*k] = capacity.rows();
+  }
+  return capacities;
+}
+
+void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
+                      v1::Limits& wire) {
+  wire.Clear();
+  for (size_t k = 0; k < capacities.size(); ++k) {
+    v1::Capacity& capacity = *wire.add_capacities();
+    capacity.set_component(std::string(schema.name(k)));
+    capacity.set_rows(capacities[k] == kUnlimited ? 0 : capacities[k]);
+  }
+}
+
+absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire) {
+  switch (wire) {
+    case v1::PADDING_UNSPECIFIED:
+    case v1::PADDING_NONE:
+      return Padding::kNone;
+    case v1::PADDING_MASKED:
+      return Padding::kMasked;
+    case v1::PADDING_GRAPH:
+      return Padding::kGraph;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("padding: unknown value ", static_cast<int>(wire)));
+  }
+}
+
+absl::StatusOr<GraphSchema> SchemaOfTargets(
+    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets) {
+  std::vector<TensorSpec> tensors;
+  for (const std::string& target : index_targets) {
+    const std::optional<size_t> k = sizes.IndexOf(target);
+    if (!k || *k == sizes.num_components()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("index_targets: ", Quoted(target), " is no component of the graphs"));
+    }
+    for (const TensorSpec& other : tensors) {
+      if (other.index_into != k) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("index_targets: ", Quoted(target), " is listed twice"));
+    }
+    TensorSpec tensor;
+    tensor.name = absl::StrCat("into_", *k);
+    tensor.dtype = DType::kInt64;
+    tensor.component = *k;
+    tensor.index_into = *k;
+    tensors.push_back(std::move(tensor));
+  }
+  return GraphSchema::Create(sizes, std::move(tensors));
+}
+
+v1::Padding PaddingToWire(Padding padding) {
+  switch (padding) {
+    case Padding::kMasked:
+      return v1::PADDING_MASKED;
+    case Padding::kGraph:
+      return v1::PADDING_GRAPH;
+    case Padding::kNone:
+      break;
+  }
+  return v1::PADDING_NONE;
+}
+
+absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire) {
+  DerivedTensors derived;
+  for (const int value : wire) {
+    switch (value) {
+      case v1::DERIVED_TENSOR_ROW_COUNTS:
+        derived.row_counts = true;
+        break;
+      case v1::DERIVED_TENSOR_GRAPH_INDEX:
+        derived.graph_index = true;
+        break;
+      case v1::DERIVED_TENSOR_ROW_OFFSETS:
+        derived.row_offsets = true;
+        break;
+      case v1::DERIVED_TENSOR_MASKS:
+        derived.masks = true;
+        break;
+      default:
+        return absl::InvalidArgumentError(absl::StrCat("derived: unknown value ", value));
+    }
+  }
+  return derived;
+}
+
+absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema) {
+  switch (payload) {
+    case v1::PAYLOAD_UNSPECIFIED:
+      return !schema.tensors().empty();
+    case v1::PAYLOAD_GRAPHS:
+      return true;
+    case v1::PAYLOAD_SIZES:
+      return false;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("payload: unknown value ", static_cast<int>(payload)));
+  }
+}
+
+absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy) {
+  switch (policy) {
+    case v1::OVERSIZE_POLICY_UNSPECIFIED:
+    case v1::OVERSIZE_POLICY_REJECT:
+      return false;
+    case v1::OVERSIZE_POLICY_ERROR:
+      return true;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("oversize_policy: unknown value ", static_cast<int>(policy)));
+  }
+}
+
+void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire) {
+  wire.Clear();
+  wire.set_id(id);
+  wire.set_step(id);
+  wire.set_graph_ids(Uint64sToWire(batch.graph_ids));
+  wire.set_sizes(Uint32sToWire(batch.sizes));
+  wire.mutable_real_rows()->Add(batch.real_rows.begin(), batch.real_rows.end());
+  wire.mutable_rows()->Add(batch.rows.begin(), batch.rows.end());
+}
+
+}  // namespace packhouse

@@ -1,0 +1,54 @@
+// Schemas, chunks, limits and batches: wire to domain and back. Errors as in wire_sizes.h.
+#ifndef PACKHOUSE_SERVICE_WIRE_WIRE_GRAPHS_H_
+#define PACKHOUSE_SERVICE_WIRE_WIRE_GRAPHS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "packhouse/v1/batch.pb.h"
+#include "packhouse/v1/graphs.pb.h"
+#include "packhouse/v1/packing.pb.h"
+#include "service/collation/batch.h"
+#include "service/collation/batch_layout.h"
+#include "service/graphs/graph_chunk.h"
+#include "service/graphs/graph_schema.h"
+
+namespace packhouse {
+
+// Unset (no components, no tensors, `is_set` false): `nodes`, `edges`, no tensors.
+absl::StatusOr<GraphSchema> GraphSchemaFromWire(bool is_set, const v1::GraphSchema& wire);
+void GraphSchemaToWire(const GraphSchema& schema, v1::GraphSchema& wire);
+
+// Views the message's tensors in place; `owner` must keep `wire` alive. Graphs without ids are
+// numbered from `next_id`.
+absl::StatusOr<GraphChunk> GraphChunkFromWire(const v1::GraphChunk& wire, const GraphSchema* schema,
+                                              uint64_t next_id, std::shared_ptr<const void> owner);
+
+// Capacity per component, `graphs` last; kUnlimited where there is none.
+absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
+                                                         const SizeSchema& schema);
+void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
+                      v1::Limits& wire);
+
+v1::DataType DTypeToWire(DType dtype);
+absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
+// A schema of no other tensors than one that points into each of `index_targets`: all that padding
+// needs to know of a schema. INVALID_ARGUMENT for a name that is no component or comes twice.
+absl::StatusOr<GraphSchema> SchemaOfTargets(
+    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets);
+v1::Padding PaddingToWire(Padding padding);
+absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
+
+// Whether batches have tensors; unspecified: if the schema has any.
+absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema);
+absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy);
+
+// Ids, sizes and row counts; the tensors go apart (batch_reply.h).
+void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_WIRE_GRAPHS_H_

@@ -1,0 +1,321 @@
+#include "service/wire/wire_loader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+#include "service/delivery/cursor.h"
+#include "service/epochs/round_plan.h"
+#include "service/packing/online_packer.h"
+#include "service/wire/wire_graphs.h"
+#include "service/wire/wire_planning.h"
+#include "service/wire/wire_sizes.h"
+#include "service/wire/wire_tuning.h"
+
+namespace packhouse {
+namespace {
+
+constexpr size_t kDefaultInFlight = 16;
+constexpr uint32_t kMaxReaders = 1024;
+
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxJobNameLength)), "'");
+}
+
+absl::Status CheckLength(absl::string_view field, absl::string_view text) {
+  if (text.size() <= kMaxJobNameLength) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", text.size(), " bytes, at most ", kMaxJobNameLength));
+}
+
+absl::StatusOr<ProfileRequest> ProfileFromWire(const v1::RankProfile& wire,
+                                               const GraphSchema& schema) {
+  ProfileRequest profile;
+  profile.num_ranks = wire.num_ranks();
+  if (wire.has_device_profile()) {
+    PH_ASSIGN_OR_RETURN(profile.device,
+                        DeviceProfileFromWire(wire.device_profile(), schema.sizes()));
+  }
+  for (const v1::Limits& shape : wire.shapes()) {
+    PH_ASSIGN_OR_RETURN(std::vector<uint64_t> capacities,
+                        CapacitiesFromWire(shape, schema.sizes()));
+    profile.shapes.push_back(std::move(capacities));
+  }
+  return profile;
+}
+
+absl::StatusOr<SubsetRequest> SubsetFromWire(const v1::Subset& wire) {
+  if (wire.graph_ids().size() % sizeof(uint64_t) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("subset.graph_ids: ", wire.graph_ids().size(),
+                                                   " bytes, must be a multiple of 8"));
+  }
+  SubsetRequest subset;
+  subset.ids = Uint64sFromWire(wire.graph_ids());
+  for (const v1::GraphIdRange& range : wire.ranges()) {
+    subset.ranges.emplace_back(range.first(), range.count());
+  }
+  return subset;
+}
+
+absl::StatusOr<SamplingRequest> SamplingFromWire(const v1::Sampling& wire) {
+  if (wire.weights().size() % sizeof(double) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("sampling.weights: ", wire.weights().size(),
+                                                   " bytes, must be a multiple of 8"));
+  }
+  SamplingRequest sampling;
+  const std::vector<uint64_t> bits = Uint64sFromWire(wire.weights());
+  sampling.weights.resize(bits.size());
+  for (size_t i = 0; i < bits.size(); ++i) {
+    std::memcpy(&sampling.weights[i], &bits[i], sizeof(double));
+  }
+  sampling.num_graphs = wire.num_graphs();
+  sampling.with_replacement = wire.with_replacement();
+  return sampling;
+}
+
+absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
+  if (wire.num_ranks() == 0 || wire.num_ranks() > Sharing::kMaxRanks ||
+      wire.rank() >= wire.num_ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("ranked: rank ", wire.rank(), " of ",
+                                                   wire.num_ranks(), ", must be below it, and it ",
+                                                   "at most ", Sharing::kMaxRanks));
+  }
+  const LastSteps last_steps = wire.drop_last() ? LastSteps::kDropped : LastSteps::kPadded;
+  if (epoch.profiles.size() <= 1) return Sharing::Ranked(wire.num_ranks(), last_steps);
+  Sharing sharing;
+  sharing.last_steps = last_steps;
+  uint64_t sum = 0;
+  for (const ProfileRequest& profile : epoch.profiles) sum += profile.num_ranks;
+  if (sum != wire.num_ranks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ranked: ", wire.num_ranks(), " ranks, the profiles have ", sum));
+  }
+  for (size_t i = 0; i < epoch.profiles.size(); ++i) {
+    sharing.profile_of_rank.insert(sharing.profile_of_rank.end(), epoch.profiles[i].num_ranks,
+                                   static_cast<uint32_t>(i));
+  }
+  return sharing;
+}
+
+}  // namespace
+
+absl::Status CheckJobName(absl::string_view job) {
+  bool valid = !job.empty() && job.size() <= kMaxJobNameLength;
+  for (const char c : job) {
+    valid &= absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+             absl::string_view("_./-").find(c) != absl::string_view::npos;
+  }
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "job: ", Quoted(job), " must be 1 to ", kMaxJobNameLength, " characters of [A-Za-z0-9_./-]"));
+}
+
+absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
+                                                  const GraphSchema& schema) {
+  if (!wire.job().empty()) PH_RETURN_IF_ERROR(CheckJobName(wire.job()));
+  EpochRequest request;
+  request.dataset = wire.dataset();
+  request.key = {wire.job(), wire.epoch()};
+  request.seed = wire.seed();
+  if (wire.profiles_size() > static_cast<int>(RoundPlan::kMaxProfiles)) {
+    return absl::InvalidArgumentError(absl::StrCat("profiles: ", wire.profiles_size(),
+                                                   ", must be 1 to ", RoundPlan::kMaxProfiles));
+  }
+  for (const v1::RankProfile& profile : wire.profiles()) {
+    PH_ASSIGN_OR_RETURN(ProfileRequest from_wire, ProfileFromWire(profile, schema));
+    request.profiles.push_back(std::move(from_wire));
+  }
+  PH_ASSIGN_OR_RETURN(request.padding, PaddingFromWire(wire.padding()));
+  PH_ASSIGN_OR_RETURN(request.derived, DerivedFromWire(wire.derived()));
+  PH_ASSIGN_OR_RETURN(request.whole_graphs, CarriesGraphs(wire.payload(), schema));
+  if (!request.whole_graphs && !wire.derived().empty()) {
+    return absl::InvalidArgumentError("derived: only for whole graphs");
+  }
+  PH_ASSIGN_OR_RETURN(request.oversize_is_error, OversizeIsError(wire.oversize_policy()));
+  request.in_order = wire.in_order();
+  if (wire.look_ahead() != 0) {
+    if (wire.look_ahead() > OnlinePackerOptions::kMaxLookAhead) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "look_ahead: ", wire.look_ahead(), ", at most ", OnlinePackerOptions::kMaxLookAhead));
+    }
+    if (!wire.in_order()) {
+      return absl::InvalidArgumentError("look_ahead: only with in_order");
+    }
+    request.look_ahead = wire.look_ahead();
+  }
+  request.grouped = wire.grouped();
+  if (wire.has_subset()) {
+    PH_ASSIGN_OR_RETURN(request.subset, SubsetFromWire(wire.subset()));
+  }
+  if (wire.has_sampling()) {
+    PH_ASSIGN_OR_RETURN(request.sampling, SamplingFromWire(wire.sampling()));
+  }
+  return request;
+}
+
+absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
+                                                const EpochRequest& epoch) {
+  PH_RETURN_IF_ERROR(CheckJobName(epoch.key.job));
+  JoinRequest join;
+  switch (wire.sharing_case()) {
+    case v1::LoadRequest::kRanked: {
+      PH_ASSIGN_OR_RETURN(join.sharing, RankedFromWire(wire.ranked(), epoch));
+      join.lane = wire.ranked().rank();
+      if (wire.ranked().num_readers() > kMaxReaders ||
+          wire.ranked().reader() >= std::max(wire.ranked().num_readers(), 1u)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "ranked: reader ", wire.ranked().reader(), " of ", wire.ranked().num_readers(),
+            ", must be below it, and it at most ", kMaxReaders));
+      }
+      join.reader = {wire.ranked().reader(), std::max(wire.ranked().num_readers(), 1u)};
+      break;
+    }
+    case v1::LoadRequest::kDynamic:
+      join.sharing = Sharing::Dynamic();
+      join.lane = wire.dynamic().profile();
+      join.worker = wire.dynamic().worker();
+      join.ends_when_all_leased = wire.dynamic().end_when_all_leased();
+      PH_RETURN_IF_ERROR(CheckLength("dynamic.worker", join.worker));
+      break;
+    case v1::LoadRequest::kEvaluation:
+    case v1::LoadRequest::SHARING_NOT_SET:
+      return absl::InvalidArgumentError("the request carries neither 'ranked' nor 'dynamic'");
+  }
+  PH_RETURN_IF_ERROR(CheckLength("attempt", wire.attempt()));
+  join.attempt = wire.attempt();
+  if (wire.has_generation()) join.generation = wire.generation();
+  if (!wire.cursor().empty()) {
+    PH_ASSIGN_OR_RETURN(join.cursor, DecodeCursor(wire.cursor()));
+  }
+  return join;
+}
+
+absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire,
+                                                     const EpochRequest& epoch) {
+  const auto must_be_unset = [](absl::string_view field) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(field, ": must be unset for an evaluation, of which nothing is kept"));
+  };
+  if (!epoch.key.job.empty()) return must_be_unset("epoch.job");
+  if (wire.max_in_flight() != 0) return must_be_unset("max_in_flight");
+  if (!wire.attempt().empty()) return must_be_unset("attempt");
+  if (wire.has_generation()) return must_be_unset("generation");
+  if (!wire.cursor().empty()) return must_be_unset("cursor");
+  EvaluationRequest request;
+  v1::Ranked ranked = wire.evaluation().ranked();
+  if (ranked.num_readers() != 0 || ranked.reader() != 0) {
+    return must_be_unset("evaluation.ranked.num_readers");
+  }
+  if (!wire.evaluation().has_ranked()) ranked.set_num_ranks(1);
+  PH_ASSIGN_OR_RETURN(request.sharing, RankedFromWire(ranked, epoch));
+  request.rank = ranked.rank();
+  request.first_step = wire.evaluation().first_step();
+  return request;
+}
+
+absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
+  if (wire > kMaxInFlight) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_in_flight: ", wire, ", at most ", kMaxInFlight));
+  }
+  return wire == 0 ? kDefaultInFlight : wire;
+}
+
+void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
+  const EpochPlan& plan = epoch.plan();
+  const SizeSchema& schema = plan.schema().sizes();
+  const EpochIdentity& identity = epoch.identity();
+  wire.set_job(identity.key.job);
+  wire.set_epoch(identity.key.epoch);
+  wire.set_dataset(identity.dataset);
+  wire.set_dataset_version(identity.dataset_version);
+  wire.set_num_batches(identity.num_batches());
+  wire.set_num_graphs(plan.num_graphs());
+  wire.set_num_rejected(plan.num_oversize());
+  for (const OversizeItem& item : plan.oversize()) {
+    v1::Rejection& rejection = *wire.add_rejections();
+    rejection.set_graph_id(item.id);
+    rejection.set_reason(v1::REJECTION_REASON_TOO_LARGE);
+    rejection.set_component(std::string(schema.name(item.component)));
+    rejection.set_value(item.value);
+    rejection.set_bound(item.bound);
+  }
+  for (size_t i = 0; i < plan.num_profiles(); ++i) {
+    v1::EpochProfile& profile = *wire.add_profiles();
+    profile.set_num_batches(plan.num_batches(i));
+    for (size_t j = 0; j < plan.shapes(i).size(); ++j) {
+      const BatchShape& shape = plan.shapes(i)[j];
+      const ShapeSummary& summary = plan.summaries(i)[j];
+      v1::EpochShape& out = *profile.add_shapes();
+      CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+      CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+      out.set_num_batches(summary.num_batches);
+      EfficienciesToWire(summary.components, schema, *out.mutable_components());
+      out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+    }
+  }
+  wire.set_lower_bound(plan.lower_bound());
+  wire.set_num_done(progress.num_done);
+  wire.set_generation(progress.generation);
+  wire.set_receipt(plan.receipt());
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}}));
+}
+
+void JobToWire(const JobSummary& job, v1::Job& wire) {
+  wire.set_job(job.name);
+  for (const EpochSummary& epoch : job.epochs) {
+    v1::JobEpoch& out = *wire.add_epochs();
+    out.set_epoch(epoch.progress.key.epoch);
+    out.set_generation(epoch.progress.generation);
+    out.set_num_done(epoch.progress.num_done);
+    out.set_num_batches(epoch.progress.num_batches);
+    out.set_dataset(epoch.dataset);
+    out.set_num_sessions(epoch.num_sessions);
+    out.set_client(epoch.client);
+    if (epoch.used_seconds != 0) {
+      out.mutable_last_used()->set_seconds(static_cast<int64_t>(epoch.used_seconds));
+    }
+  }
+  wire.set_num_epochs(job.num_epochs);
+  wire.set_num_sessions(job.num_sessions);
+  if (job.used_seconds != 0) {
+    wire.mutable_last_used()->set_seconds(static_cast<int64_t>(job.used_seconds));
+  }
+}
+
+void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
+  const LoadStart& start = session.start();
+  EpochToWire(session.epoch(), start.progress, *wire.mutable_epoch());
+  GraphSchemaToWire(session.epoch().plan().schema(), *wire.mutable_schema());
+  wire.set_generation(start.join.generation);
+  wire.set_session(start.session);
+  wire.set_num_steps(start.num_steps);
+  wire.set_num_steps_done(start.num_steps_done);
+  wire.set_cursor(start.join.cursor);
+}
+
+void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire) {
+  EpochToWire(evaluation.epoch(), EpochProgress(), *wire.mutable_epoch());
+  GraphSchemaToWire(evaluation.epoch().plan().schema(), *wire.mutable_schema());
+  wire.set_num_steps(evaluation.num_steps());
+  wire.set_num_steps_done(evaluation.first_step());
+}
+
+void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire) {
+  BatchToWire(event.built.batch, event.number, *wire.mutable_batch());
+  wire.mutable_batch()->set_epoch(epoch);
+  wire.mutable_batch()->set_step(event.place.position);
+  wire.set_is_padding(event.is_padding);
+  wire.set_is_redelivered(event.is_redelivered);
+  wire.set_graphs_of_step(event.graphs_of_step);
+  wire.set_shape(static_cast<uint32_t>(event.built.shape));
+}
+
+}  // namespace packhouse

@@ -1,0 +1,49 @@
+// Epochs: wire to domain and back. Errors as in wire_sizes.h.
+#ifndef PACKHOUSE_SERVICE_WIRE_WIRE_LOADER_H_
+#define PACKHOUSE_SERVICE_WIRE_WIRE_LOADER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "packhouse/v1/loader.pb.h"
+#include "service/delivery/evaluation.h"
+#include "service/delivery/joining.h"
+#include "service/delivery/loader.h"
+#include "service/epochs/epoch_plan.h"
+#include "service/epochs/epoch_request.h"
+#include "service/graphs/graph_schema.h"
+
+namespace packhouse {
+
+inline constexpr size_t kMaxInFlight = 1024;
+inline constexpr size_t kMaxAcknowledged = 65536;
+// Of jobs, workers and attempts.
+inline constexpr size_t kMaxJobNameLength = 128;
+
+absl::Status CheckJobName(absl::string_view job);
+
+// `schema` is the data set's. The job may be empty, else its name is checked.
+absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
+                                                  const GraphSchema& schema);
+
+// How a worker comes in, without who it is and when; `epoch` is what it asks for.
+absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
+                                                const EpochRequest& epoch);
+// An evaluation, of an epoch without a job; `wire` says that it is one.
+absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire,
+                                                     const EpochRequest& epoch);
+absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
+
+void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
+void JobToWire(const JobSummary& job, v1::Job& wire);
+void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
+void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire);
+// All but the tensors (batch_reply.h). `epoch` is the epoch's number.
+void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_WIRE_LOADER_H_

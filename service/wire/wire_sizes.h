@@ -1,0 +1,66 @@
+// Sizes, histograms and names: wire to domain and back. Everything that comes in is checked here,
+// once; every error is INVALID_ARGUMENT and names the field, the value and the bound.
+#ifndef PACKHOUSE_SERVICE_WIRE_WIRE_SIZES_H_
+#define PACKHOUSE_SERVICE_WIRE_WIRE_SIZES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/repeated_ptr_field.h"
+#include "packhouse/v1/histogram.pb.h"
+#include "packhouse/v1/sizes.pb.h"
+#include "service/histograms/histogram_store.h"
+#include "service/histograms/size_histogram.h"
+#include "service/sizes/size_schema.h"
+#include "service/sizes/size_table.h"
+
+namespace packhouse {
+
+// Most graphs in one table; a bound for tables whose graphs take no bytes at all.
+inline constexpr uint64_t kMaxTableGraphs = uint64_t{1} << 20;
+
+// Dense little-endian integers in a bytes field. The length must be a multiple of 4 or 8.
+std::vector<uint32_t> Uint32sFromWire(absl::string_view bytes);
+std::vector<uint64_t> Uint64sFromWire(absl::string_view bytes);
+std::string Uint32sToWire(absl::Span<const uint32_t> values);
+std::string Uint64sToWire(absl::Span<const uint64_t> values);
+
+// No names: `nodes`, `edges`.
+absl::StatusOr<SizeSchema> ComponentsFromWire(
+    const google::protobuf::RepeatedPtrField<std::string>& names);
+
+// Graphs without ids are numbered from `next_id`.
+absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,
+                                            uint64_t next_id);
+// The same without regard to ids. Views the message's counts or, if they do not lie where integers
+// may, `copy`.
+absl::StatusOr<SizesView> SizesFromWire(const v1::SizeTable& wire, size_t num_components,
+                                        std::vector<uint32_t>& copy);
+
+struct NamedHistogram {
+  SizeSchema schema;
+  SizeHistogram histogram;
+};
+absl::StatusOr<NamedHistogram> HistogramFromWire(const v1::Histogram& wire);
+
+void HistogramToWire(const SizeHistogram& histogram, const SizeSchema& schema, v1::Histogram& wire);
+
+// A duration that bounds something: unset or 0 is infinite. `field` is for messages.
+absl::StatusOr<absl::Duration> BoundFromWire(const google::protobuf::Duration& wire,
+                                             absl::string_view field);
+void DurationToWire(absl::Duration duration, google::protobuf::Duration& wire);
+
+// Unset or without producer and sequence: nothing.
+std::optional<ProducerSequence> ProducerFromWire(bool is_set, const v1::ProducerSequence& wire);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_WIRE_SIZES_H_

@@ -1,0 +1,207 @@
+// Turns of calls that plan: whose they are, and that nobody who waits is forgotten.
+#include "service/admission/planning_pool.h"
+
+#include <atomic>
+#include <functional>
+#include <latch>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/support/random.h"
+#include "tests/support/simulated_clock.h"
+
+namespace packhouse {
+namespace {
+
+class PlanningPoolTest : public ::testing::Test {
+ protected:
+  // Runs `job` with its turn.
+  std::shared_ptr<PlanningTurn> Submit(PlanningPool& pool, const ClientId& client,
+                                       std::function<void(PlanningTurn&)> job) {
+    auto turn = std::make_shared<PlanningTurn>(&pool, client);
+    pool.Submit(turn, [turn = turn.get(), job = std::move(job)] { job(*turn); });
+    return turn;
+  }
+
+  // Uses up its slice `slices` times, telling `begins` at the begin of each.
+  std::function<void(PlanningTurn&)> Plan(int slices, std::function<void()> begins) {
+    return [this, slices, begins = std::move(begins)](PlanningTurn& turn) {
+      for (int slice = 0; slice < slices; ++slice) {
+        if (turn.GivenUp()) return;
+        begins();
+        clock_.Advance(PlanningPool::kSlice);
+      }
+    };
+  }
+
+  SimulatedClock clock_;
+};
+
+TEST_F(PlanningPoolTest, EveryJobRunsOnceAlsoThoseQueuedAtTheEnd) {
+  std::atomic<int> ran = 0;
+  {
+    PlanningPool pool(&clock_, 2);
+    for (int i = 0; i < 500; ++i) {
+      Submit(pool, absl::StrCat("client ", i % 7), [&](PlanningTurn&) { ++ran; });
+    }
+  }
+  EXPECT_EQ(ran, 500);
+}
+
+// With one turn at a time, and any numbers of clients, calls and slices: between two turns of a
+// client every other client that has something to do has one.
+TEST_F(PlanningPoolTest, ClientsTakeTurnsHoweverManyCallsEachHas) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed=", seed));
+    Random random(seed);
+    // Guarded by the one turn.
+    std::vector<ClientId> turns;
+    std::map<ClientId, int> left;
+    {
+      PlanningPool pool(&clock_, 1);
+      std::latch submitted(1);
+      Submit(pool, "first", [&](PlanningTurn&) { submitted.wait(); });
+      const uint64_t clients = random.Between(1, 5);
+      for (uint64_t i = 0; i < clients; ++i) {
+        const ClientId client = absl::StrCat("client ", i);
+        for (uint64_t call = random.Between(1, 12); call != 0; --call) {
+          const int slices = static_cast<int>(random.Between(1, 6));
+          left[client] += slices;
+          Submit(pool, client, Plan(slices, [&turns, client] { turns.push_back(client); }));
+        }
+      }
+      submitted.count_down();
+    }
+    std::map<ClientId, std::set<ClientId>> passed;
+    for (const ClientId& client : turns) {
+      --left[client];
+      passed.erase(client);
+      for (const auto& [other, slices] : left) {
+        if (other == client || slices == 0) continue;
+        ASSERT_TRUE(passed[other].insert(client).second)
+            << client << " had two turns while " << other << " had none";
+      }
+    }
+    for (const auto& [client, slices] : left) EXPECT_EQ(slices, 0) << client;
+  }
+}
+
+// A client that has no more turns than others goes on when its slice is over: here it would wait
+// for ever otherwise, as the other client's turn does not end before it.
+TEST_F(PlanningPoolTest, WhoHasNoMoreThanItsShareNeedNotWait) {
+  std::latch submitted(1);
+  std::latch done(1);
+  std::atomic<int> begun = 0;
+  PlanningPool pool(&clock_, 2);
+  for (int i = 0; i < 8; ++i) {
+    Submit(pool, "many", [&](PlanningTurn&) {
+      if (begun++ == 0) {
+        done.wait();
+      } else {
+        submitted.wait();
+      }
+    });
+  }
+  Submit(pool, "one", [&](PlanningTurn& turn) {
+    Plan(100, [] {})(turn);
+    done.count_down();
+  });
+  submitted.count_down();
+  done.wait();
+}
+
+// Endless plans do not hold up short ones of the same client.
+TEST_F(PlanningPoolTest, ShortPlansPassLongOnes) {
+  constexpr int kShort = 50;
+  std::latch done(kShort);
+  PlanningPool pool(&clock_, 2);
+  std::vector<std::shared_ptr<PlanningTurn>> endless;
+  for (int i = 0; i < 6; ++i) {
+    endless.push_back(Submit(pool, "client", [&](PlanningTurn& turn) {
+      while (!turn.GivenUp()) clock_.Advance(absl::Milliseconds(1));
+    }));
+  }
+  for (int i = 0; i < kShort; ++i) {
+    Submit(pool, "client", [&](PlanningTurn& turn) {
+      Plan(2, [] {})(turn);
+      done.count_down();
+    });
+  }
+  done.wait();
+  for (const auto& turn : endless) turn->Cancel();
+}
+
+TEST_F(PlanningPoolTest, ACancelledCallLeavesTheQueueAtOnce) {
+  std::latch cancelled(1);
+  PlanningPool pool(&clock_, 1);
+  Submit(pool, "client", [&](PlanningTurn&) { cancelled.wait(); });
+  std::thread::id ran_by;
+  const auto queued = Submit(pool, "client", [&](PlanningTurn& turn) {
+    EXPECT_TRUE(turn.GivenUp());
+    ran_by = std::this_thread::get_id();
+  });
+  queued->Cancel();
+  EXPECT_EQ(ran_by, std::this_thread::get_id());
+  cancelled.count_down();
+}
+
+TEST_F(PlanningPoolTest, ACallCancelledBeforehandNeverWaits) {
+  PlanningPool pool(&clock_, 1);
+  PlanningTurn* cancelled = nullptr;
+  const auto turn = std::make_shared<PlanningTurn>(&pool, "client");
+  turn->Cancel();
+  pool.Submit(turn, [&] { cancelled = turn.get(); });
+  EXPECT_EQ(cancelled, turn.get());
+  EXPECT_TRUE(turn->GivenUp());
+  EXPECT_TRUE(turn->GivenUpWhileWaiting());
+}
+
+TEST_F(PlanningPoolTest, ACallCancelledBetweenItsTurnsGoesOn) {
+  std::latch other_has_the_turn(1);
+  std::latch gone(1);
+  std::latch end(1);
+  PlanningPool pool(&clock_, 1);
+  const auto cancelled = Submit(pool, "a", [&](PlanningTurn& turn) {
+    while (!turn.GivenUp()) clock_.Advance(PlanningPool::kSlice);
+    gone.count_down();
+  });
+  Submit(pool, "b", [&](PlanningTurn&) {
+    other_has_the_turn.count_down();
+    end.wait();
+  });
+  other_has_the_turn.wait();
+  cancelled->Cancel();
+  gone.wait();
+  end.count_down();
+}
+
+// Those who wait for what another makes hold no turn, and have one again when they go on.
+TEST_F(PlanningPoolTest, WaitingForAnotherTakesNoTurn) {
+  std::latch made(1);
+  std::latch done(4);
+  PlanningPool pool(&clock_, 1);
+  for (int i = 0; i < 3; ++i) {
+    Submit(pool, absl::StrCat("waits ", i), [&](PlanningTurn& turn) {
+      EXPECT_FALSE(turn.GivenUpWhileWaiting());
+      made.wait();
+      EXPECT_FALSE(turn.GivenUp());
+      done.count_down();
+    });
+  }
+  Submit(pool, "makes", [&](PlanningTurn& turn) {
+    Plan(3, [] {})(turn);
+    made.count_down();
+    done.count_down();
+  });
+  done.wait();
+}
+
+}  // namespace
+}  // namespace packhouse

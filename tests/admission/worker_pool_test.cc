@@ -1,0 +1,103 @@
+#include "service/admission/worker_pool.h"
+
+#include <atomic>
+#include <functional>
+#include <latch>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/support/simulated_clock.h"
+
+namespace packhouse {
+namespace {
+
+TEST(WorkerPoolTest, RunsEveryJobEvenThoseQueuedAtTheEnd) {
+  SimulatedClock clock;
+  std::atomic<int> ran = 0;
+  {
+    WorkerPool pool(&clock, 3);
+    for (int i = 0; i < 1000; ++i) pool.Submit("client", [&ran] { ++ran; });
+  }
+  EXPECT_EQ(ran, 1000);
+}
+
+TEST(WorkerPoolTest, JobsRunSideBySide) {
+  SimulatedClock clock;
+  WorkerPool pool(&clock, 2);
+  std::latch first_waits(1);
+  std::latch done(2);
+  pool.Submit("client", [&] {
+    first_waits.wait();
+    done.count_down();
+  });
+  pool.Submit("client", [&] {
+    first_waits.count_down();
+    done.count_down();
+  });
+  done.wait();
+}
+
+// Three streams of one client and one of another, which queue again after each turn: each client
+// has every other turn.
+TEST(WorkerPoolTest, ClientsTakeTurns) {
+  SimulatedClock clock;
+  WorkerPool pool(&clock, 1);
+  std::vector<char> turns;  // Written by the pool's one thread.
+  std::latch all_queued(1);
+  std::latch done(4);
+  std::function<void(char, int)> take_turns = [&](char client, int left) {
+    turns.push_back(client);
+    if (left == 0) {
+      done.count_down();
+      return;
+    }
+    pool.Submit(std::string(1, client), [&, client, left] { take_turns(client, left - 1); });
+  };
+  pool.Submit("first", [&] { all_queued.wait(); });
+  for (int stream = 0; stream < 3; ++stream) pool.Submit("m", [&] { take_turns('m', 100); });
+  pool.Submit("o", [&] { take_turns('o', 100); });
+  all_queued.count_down();
+  done.wait();
+  ASSERT_GE(turns.size(), 202U);
+  for (size_t turn = 0; turn < 202; ++turn) EXPECT_EQ(turns[turn], turn % 2 == 0 ? 'm' : 'o');
+}
+
+// Turns that take 16 times as long: a sixteenth of them, but all the same time.
+TEST(WorkerPoolTest, ClientsHaveTheSameTime) {
+  SimulatedClock clock;
+  auto pool = std::make_unique<WorkerPool>(&clock, 1);
+  // Written by the pool's one thread.
+  absl::Duration long_turns;
+  absl::Duration short_turns;
+  std::latch all_queued(1);
+  std::latch done(1);
+  bool ended = false;
+  std::function<void()> take_long_turns = [&] {
+    if (ended) return;
+    clock.Advance(absl::Milliseconds(16));
+    long_turns += absl::Milliseconds(16);
+    pool->Submit("long", take_long_turns);
+  };
+  std::function<void(int)> take_short_turns = [&](int left) {
+    clock.Advance(absl::Milliseconds(1));
+    short_turns += absl::Milliseconds(1);
+    if (left == 0) {
+      ended = true;
+      done.count_down();
+      return;
+    }
+    pool->Submit("short", [&, left] { take_short_turns(left - 1); });
+  };
+  pool->Submit("first", [&] { all_queued.wait(); });
+  for (int stream = 0; stream < 3; ++stream) pool->Submit("long", take_long_turns);
+  pool->Submit("short", [&] { take_short_turns(1600); });
+  all_queued.count_down();
+  done.wait();
+  pool.reset();  // Nothing is submitted any more.
+  EXPECT_LE(absl::AbsDuration(long_turns - short_turns), absl::Milliseconds(4 * 16));
+}
+
+}  // namespace
+}  // namespace packhouse

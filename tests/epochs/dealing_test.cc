@@ -1,0 +1,142 @@
+#include "service/epochs/dealing.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::vector<uint64_t> Lane(const Dealing& dealing, uint32_t lane) {
+  std::vector<uint64_t> batches;
+  for (uint64_t i = 0; i < dealing.lane_length(lane); ++i) {
+    batches.push_back(dealing.BatchAt({lane, i}));
+  }
+  return batches;
+}
+
+TEST(DealingTest, RankROfNGetsStepsRAndRPlusN) {
+  PH_ASSERT_OK_AND_ASSIGN(const Dealing padded, Dealing::Create({0, 8}, {}, Sharing::Ranked(3)));
+  EXPECT_THAT(Lane(padded, 0), ElementsAre(0, 3, 6));
+  EXPECT_THAT(Lane(padded, 1), ElementsAre(1, 4, 7));
+  EXPECT_THAT(Lane(padded, 2), ElementsAre(2, 5, 8));
+  EXPECT_TRUE(padded.IsPadding(8));
+  EXPECT_THAT(padded.dropped(), IsEmpty());
+  EXPECT_EQ(padded.num_places(), 9U);
+  PH_ASSERT_OK_AND_ASSIGN(const Dealing dropped,
+                          Dealing::Create({0, 8}, {}, Sharing::Ranked(3, LastSteps::kDropped)));
+  EXPECT_THAT(Lane(dropped, 1), ElementsAre(1, 4));
+  EXPECT_THAT(dropped.dropped(), ElementsAre(6, 7));
+  EXPECT_EQ(dropped.PlaceOf(6), std::nullopt);
+}
+
+TEST(DealingTest, DynamicIsOneLaneInOrder) {
+  PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing,
+                          Dealing::Create({0, 5}, BatchSet::Of({1, 2}), Sharing::Dynamic()));
+  ASSERT_EQ(dealing.num_lanes(), 1U);
+  EXPECT_THAT(Lane(dealing, 0), ElementsAre(0, 3, 4));
+  EXPECT_EQ(dealing.PlaceOf(5), std::nullopt);
+  EXPECT_EQ(dealing.PlaceOf(1), std::nullopt);
+}
+
+// Each round gives each rank a batch of its profile; the share of a step's graphs is told.
+TEST(DealingTest, ProfilesGetTheirOwnBatchesInTheSameNumberOfSteps) {
+  Sharing sharing;
+  sharing.profile_of_rank = {1, 0, 1};
+  PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing, Dealing::Create({0, 2, 5}, {}, sharing));
+  EXPECT_THAT(Lane(dealing, 0), ElementsAre(2, 4));
+  EXPECT_THAT(Lane(dealing, 1), ElementsAre(0, 1));
+  EXPECT_THAT(Lane(dealing, 2), ElementsAre(3, 5));
+  EXPECT_THAT(SharesOfStep(dealing, 1, [](uint64_t batch) { return 10 * batch; }),
+              ElementsAre(StepShare{40, 50}, StepShare{10, 50}, StepShare{0, 50}));
+}
+
+// The laws of both ways of sharing, over random worlds.
+TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    std::vector<uint64_t> first = {0};
+    for (size_t j = random.Between(1, 3); j != 0; --j) {
+      first.push_back(first.back() + random.Below(20));
+    }
+    BatchSet done;
+    for (uint64_t batch = 0; batch < first.back(); ++batch) {
+      if (random.Below(3) == 0) done.Insert(batch);
+    }
+    Sharing sharing;
+    if (random.Below(4) != 0) {
+      for (uint32_t j = 0; j + 1 < first.size(); ++j) sharing.profile_of_rank.push_back(j);
+      for (size_t more = random.Below(5); more != 0; --more) {
+        sharing.profile_of_rank.push_back(static_cast<uint32_t>(random.Below(first.size() - 1)));
+      }
+      sharing.last_steps = static_cast<LastSteps>(random.Below(2));
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing, Dealing::Create(first, done, sharing));
+    std::set<uint64_t> dealt;
+    uint64_t padding = 0;
+    for (uint32_t lane = 0; lane < dealing.num_lanes(); ++lane) {
+      if (sharing.ranked()) {
+        EXPECT_EQ(dealing.lane_length(lane), dealing.lane_length(0));
+      }
+      const uint32_t profile = sharing.ranked() ? sharing.profile_of_rank[lane] : lane;
+      for (uint64_t i = 0; i < dealing.lane_length(lane); ++i) {
+        const uint64_t batch = dealing.BatchAt({lane, i});
+        EXPECT_TRUE(dealt.insert(batch).second);
+        EXPECT_EQ(dealing.PlaceOf(batch), (Place{lane, i}));
+        if (dealing.IsPadding(batch)) {
+          EXPECT_LT(batch, dealing.num_batches() + dealing.num_places());
+          ++padding;
+          continue;
+        }
+        EXPECT_FALSE(done.Contains(batch));
+        EXPECT_TRUE(first[profile] <= batch && batch < first[profile + 1]);
+      }
+    }
+    if (sharing.last_steps == LastSteps::kDropped || !sharing.ranked()) {
+      EXPECT_EQ(padding, 0U);
+    } else {
+      EXPECT_THAT(dealing.dropped(), IsEmpty());
+    }
+    EXPECT_EQ(dealt.size() - padding + dealing.dropped().size() + done.size(), first.back());
+    for (const uint64_t batch : dealing.dropped()) EXPECT_FALSE(dealt.contains(batch));
+    if (!sharing.ranked()) continue;
+    const uint64_t steps = random.Below(dealing.lane_length(0) + 2);
+    const BatchSet of_steps = dealing.BatchesOfSteps(steps);
+    for (const uint64_t batch : dealt) {
+      EXPECT_EQ(of_steps.Contains(batch),
+                !dealing.IsPadding(batch) && dealing.PlaceOf(batch)->position < steps);
+    }
+  }
+}
+
+TEST(DealingTest, Refuses) {
+  EXPECT_THAT(Dealing::Create({0}, {}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must begin with 0")));
+  EXPECT_THAT(Dealing::Create({0, 5, 4}, {}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ascend")));
+  EXPECT_THAT(Dealing::Create({0, uint64_t{1} << 32}, {}, {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4294967296 batches")));
+  Sharing sharing;
+  sharing.profile_of_rank = {0, 2};
+  EXPECT_THAT(Dealing::Create({0, 1, 2}, {}, sharing),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1: of profile 2")));
+  EXPECT_THAT(Dealing::Create({0, 1, 2}, {}, Sharing::Ranked(2)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("profile 1: has 1 batches left, and no rank takes them")));
+  EXPECT_THAT(Dealing::Create({0, 1, 2}, BatchSet::Of({1}), Sharing::Ranked(2)), IsOk());
+  EXPECT_THAT(Dealing::Create({0, 1}, {}, Sharing::Ranked(65537)),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,513 @@
+#include "service/epochs/epoch_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/status_macros.h"
+#include "service/collation/uncollate.h"
+#include "service/epochs/epoch_catalog.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Graph ids by batch, in order, checked for what must hold of every epoch: graphs are as they were
+// appended, batches keep the usable limits of their shape and have its rows, summaries add up, and
+// a batch has the same bytes when it is built again.
+std::vector<std::vector<uint64_t>> CheckedBatches(const DatasetWorld& world,
+                                                  const PreparedEpoch& epoch) {
+  std::vector<std::vector<uint64_t>> all;
+  const EpochPlan& plan = epoch.plan();
+  uint64_t num_graphs = 0;
+  for (size_t profile = 0; profile < plan.num_profiles(); ++profile) {
+    std::vector<uint64_t> batches_of_shape(plan.shapes(profile).size());
+    std::vector<std::vector<uint64_t>> rows_of_shape(plan.shapes(profile).size(),
+                                                     std::vector<uint64_t>(3));
+    for (uint64_t i = 0; i < plan.num_batches(profile); ++i) {
+      const uint64_t number = all.size();
+      const auto built = epoch.Build(number);
+      EXPECT_THAT(built, IsOk());
+      if (!built.ok()) return all;
+      const Batch& batch = built->batch;
+      const BatchShape& shape = plan.shapes(profile)[built->shape];
+      EXPECT_TRUE(shape.Takes(batch.real_rows)) << "batch " << number;
+      if (built->shape + 1 < plan.shapes(profile).size()) {
+        EXPECT_FALSE(plan.shapes(profile)[built->shape + 1].Takes(batch.real_rows));
+      }
+      for (size_t k = 0; k < batch.rows.size(); ++k) {
+        EXPECT_EQ(batch.rows[k], shape.layout.RowsFor(k, batch.real_rows[k]));
+        rows_of_shape[built->shape][k] += batch.real_rows[k];
+      }
+      ++batches_of_shape[built->shape];
+      EXPECT_EQ(epoch.NumGraphs(number), batch.graph_ids.size());
+      num_graphs += batch.graph_ids.size();
+      // Drawn with replacement, a graph may be in a batch twice: places tell them apart.
+      Batch by_place = batch;
+      std::iota(by_place.graph_ids.begin(), by_place.graph_ids.end(), 0);
+      const auto graphs = Uncollate(&world.schema(), by_place);
+      EXPECT_THAT(graphs, IsOk());
+      if (!graphs.ok()) return all;
+      for (size_t g = 0; g < graphs->num_graphs(); ++g) {
+        EXPECT_TRUE(world.IsAsAppended(batch.graph_ids[g], *graphs, g))
+            << "batch " << number << " graph " << g;
+      }
+      const BuiltBatch again = epoch.Build(number).value();
+      EXPECT_EQ(again.batch.graph_ids, batch.graph_ids);
+      for (size_t t = 0; t < batch.tensors.size(); ++t) {
+        EXPECT_EQ(again.batch.tensors[t].data, batch.tensors[t].data);
+      }
+      all.push_back(batch.graph_ids);
+    }
+    for (size_t shape = 0; shape < batches_of_shape.size(); ++shape) {
+      const ShapeSummary& summary = plan.summaries(profile)[shape];
+      EXPECT_EQ(summary.num_batches, batches_of_shape[shape]);
+      for (size_t k = 0; k < 3 && summary.num_batches != 0; ++k) {
+        const uint64_t capacity = plan.shapes(profile)[shape].capacities[k];
+        if (capacity == kUnlimited) continue;
+        EXPECT_DOUBLE_EQ(summary.components[k].efficiency,
+                         static_cast<double>(rows_of_shape[shape][k]) /
+                             static_cast<double>(summary.num_batches * capacity));
+      }
+    }
+  }
+  EXPECT_EQ(all.size(), epoch.identity().num_batches());
+  EXPECT_EQ(num_graphs, plan.num_graphs());
+  return all;
+}
+
+std::vector<uint64_t> Flat(const std::vector<std::vector<uint64_t>>& batches) {
+  std::vector<uint64_t> all;
+  for (const auto& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
+  return all;
+}
+
+std::vector<uint64_t> Sorted(std::vector<uint64_t> values) {
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+std::vector<uint64_t> IdsFrom(uint64_t first, size_t count) {
+  std::vector<uint64_t> ids(count);
+  for (size_t i = 0; i < count; ++i) ids[i] = first + i;
+  return ids;
+}
+
+// Asks a new catalog each time: nothing is remembered from one call to the next.
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PrepareFresh(DatasetWorld& world,
+                                                                  const EpochRequest& request,
+                                                                  const EpochBounds& bounds = {}) {
+  EpochCatalog catalog(&world.store(), bounds);
+  return catalog.Prepare(request);
+}
+
+TEST(EpochPlanTest, EveryGraphIsInOneBatchWhateverTheSeedEpochAndPadding) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    DatasetWorld world(40 + 7 * seed, seed);
+    world.Seal();
+    EpochRequest request = DatasetWorld::Request({24, 30, 6}, seed % 3);
+    request.seed = seed;
+    request.padding = static_cast<Padding>(seed % 3);
+    request.derived = {true, true, true, request.padding != Padding::kNone};
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+    EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, world.num_graphs()));
+    EXPECT_EQ(epoch->plan().num_oversize(), 0);
+    EXPECT_GE(epoch->identity().num_batches(), epoch->plan().lower_bound());
+    EXPECT_GT(epoch->plan().lower_bound(), 0);
+  }
+}
+
+TEST(EpochPlanTest, SameRequestSameBatchesAnotherEpochAnotherComposition) {
+  DatasetWorld world(90);
+  world.Seal();
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, DatasetWorld::Request()));
+  PH_ASSERT_OK_AND_ASSIGN(const auto same, PrepareFresh(world, DatasetWorld::Request()));
+  EXPECT_EQ(CheckedBatches(world, *epoch), CheckedBatches(world, *same));
+  EXPECT_EQ(epoch->identity(), same->identity());
+
+  PH_ASSERT_OK_AND_ASSIGN(const auto next,
+                          PrepareFresh(world, DatasetWorld::Request({24, 30, 6}, 1)));
+  EXPECT_NE(CheckedBatches(world, *epoch), CheckedBatches(world, *next));
+  EXPECT_EQ(epoch->identity().num_batches(), next->identity().num_batches());
+  EpochRequest other_seed = DatasetWorld::Request();
+  other_seed.seed = 4;
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, PrepareFresh(world, other_seed));
+  EXPECT_NE(CheckedBatches(world, *epoch), CheckedBatches(world, *other));
+}
+
+TEST(EpochPlanTest, InOrderIsTheOrderOfTheDataSet) {
+  DatasetWorld world(60);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.in_order = true;
+  request.look_ahead = 1;
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  EXPECT_EQ(Flat(CheckedBatches(world, *epoch)), IdsFrom(1000, 60));
+  request.look_ahead = 16;
+  PH_ASSERT_OK_AND_ASSIGN(const auto ahead, PrepareFresh(world, request));
+  EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *ahead))), IdsFrom(1000, 60));
+  EXPECT_LE(ahead->identity().num_batches(), epoch->identity().num_batches());
+  request.key.epoch = 5;
+  PH_ASSERT_OK_AND_ASSIGN(const auto later, PrepareFresh(world, request));
+  EXPECT_EQ(CheckedBatches(world, *ahead), CheckedBatches(world, *later));
+}
+
+TEST(EpochPlanTest, ASubsetIsAllOfItAndNothingElse) {
+  DatasetWorld world(60);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.subset = SubsetRequest{{1059, 1003, 1001}, {{1010, 5}, {1020, 1}, {5000, 3}}};
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))),
+            (std::vector<uint64_t>{1001, 1003, 1010, 1011, 1012, 1013, 1014, 1020, 1059}));
+  // In other words, the same.
+  EpochRequest reordered = request;
+  reordered.subset = SubsetRequest{{1001, 1059, 1003}, {{5000, 3}, {1010, 5}, {1020, 1}}};
+  EXPECT_EQ(request.Words(), reordered.Words());
+  reordered.subset->ids.pop_back();
+  EXPECT_NE(request.Words(), reordered.Words());
+
+  request.subset = SubsetRequest{{1001, 2000}, {}};
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no graph with id 2000")));
+  request.subset = SubsetRequest{{1001, 1001}, {}};
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1001 is listed twice")));
+  for (const auto& ranges : std::vector<std::vector<std::pair<uint64_t, uint64_t>>>{
+           {{5, 0}}, {{UINT64_MAX, 2}}, {{5, 10}, {14, 2}}}) {
+    request.subset = SubsetRequest{{}, ranges};
+    EXPECT_THAT(PrepareFresh(world, request),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("range")));
+  }
+}
+
+TEST(EpochPlanTest, SamplesAreDrawnAnewEachEpoch) {
+  DatasetWorld world(50);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.subset = SubsetRequest{{}, {{1000, 20}}};
+  request.sampling = SamplingRequest{std::vector<double>(20, 1), 8, false};
+  request.sampling->weights[3] = 0;
+  std::set<std::vector<uint64_t>> drawn;
+  for (uint64_t epoch = 0; epoch < 8; ++epoch) {
+    request.key.epoch = epoch;
+    PH_ASSERT_OK_AND_ASSIGN(const auto prepared, PrepareFresh(world, request));
+    const std::vector<uint64_t> ids = Sorted(Flat(CheckedBatches(world, *prepared)));
+    EXPECT_EQ(ids.size(), 8);
+    EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), 8);
+    for (const uint64_t id : ids) EXPECT_TRUE(id >= 1000 && id < 1020 && id != 1003) << id;
+    drawn.insert(ids);
+  }
+  EXPECT_GT(drawn.size(), 4);
+
+  request.sampling = SamplingRequest{std::vector<double>(20, 0), 30, true};
+  request.sampling->weights[5] = 0.25;
+  PH_ASSERT_OK_AND_ASSIGN(const auto one, PrepareFresh(world, request));
+  EXPECT_EQ(Flat(CheckedBatches(world, *one)), std::vector<uint64_t>(30, 1005));
+
+  request.sampling->weights.pop_back();
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("weights: 19, there are 20")));
+}
+
+TEST(EpochPlanTest, GroupsStayTogetherAndKeepTheirOrder) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    DatasetWorld world(70, seed, 5, 30);
+    world.Seal();
+    EpochRequest request = DatasetWorld::Request({40, 40, 12}, seed);
+    request.grouped = true;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+    std::map<uint64_t, std::vector<uint64_t>> expected;
+    for (size_t i = 0; i < 70; ++i) expected[world.group_ids()[i]].push_back(1000 + i);
+    std::map<uint64_t, std::vector<uint64_t>> found;
+    for (const std::vector<uint64_t>& batch : CheckedBatches(world, *epoch)) {
+      for (size_t i = 0; i < batch.size(); ++i) {
+        const uint64_t group = world.group_ids()[batch[i] - 1000];
+        // Next to each other: a group begins once.
+        if (i == 0 || world.group_ids()[batch[i - 1] - 1000] != group) {
+          EXPECT_FALSE(found.contains(group)) << "group " << group << " is split";
+        }
+        found[group].push_back(batch[i]);
+      }
+    }
+    uint64_t left_out = 0;
+    for (const auto& [group, ids] : expected) {
+      if (found.contains(group)) {
+        EXPECT_EQ(found[group], ids);
+      } else {
+        left_out += ids.size();
+      }
+    }
+    EXPECT_EQ(left_out, epoch->plan().num_oversize());
+  }
+}
+
+TEST(EpochPlanTest, AGroupThatCannotFitIsNamed) {
+  DatasetWorld world(30, 1, 5, 1);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request({400, 400, 12});
+  request.grouped = true;
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  EXPECT_EQ(epoch->identity().num_batches(), 0);
+  EXPECT_EQ(epoch->plan().num_oversize(), 30);
+  ASSERT_EQ(epoch->plan().oversize().size(), 1);
+  EXPECT_EQ(epoch->plan().oversize()[0], (OversizeItem{500, 2, 30, 12}));
+  request.oversize_is_error = true;
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       AllOf(HasSubstr("group 500"), HasSubstr("30 rows of 'graphs'"))));
+}
+
+TEST(EpochPlanTest, SeveralShapesTakeWhatTheyCan) {
+  DatasetWorld world(120, 5, 12);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.profiles[0].shapes = {{64, 64, 16}, {20, 24, 8}, {14, 10, 4}};
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, 120));
+  // Padding costs least in the smallest.
+  EXPECT_EQ(epoch->BuildPadding(0).value().batch.rows, (std::vector<uint64_t>{14, 10, 4}));
+
+  request.profiles[0].shapes = {{20, 24, 8}, {64, 64, 16}};
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be the largest")));
+}
+
+TEST(EpochPlanTest, ADeviceGetsLimitsItCanHold) {
+  DatasetWorld world(150, 6);
+  world.Seal();
+  for (const Padding padding : {Padding::kMasked, Padding::kGraph}) {
+    EpochRequest request = DatasetWorld::Request();
+    request.padding = padding;
+    DeviceProfile device;
+    device.components = {{1, 128, 8, 4, 1}, {1, 256, 8, 8, 1}, {1, 16, 1, 0, 0}};
+    device.memory_bytes = 4096;
+    device.max_distinct_shapes = 2;
+    request.profiles = {{{}, device, 1}};
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+    EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, 150));
+    for (const BatchShape& shape : epoch->plan().shapes(0)) {
+      EXPECT_EQ(shape.capacities[0] % 8, 0);
+      EXPECT_TRUE(FitsMemory(device, shape.capacities));
+    }
+  }
+}
+
+TEST(EpochPlanTest, EachProfileGetsBatchesThatFitIt) {
+  DatasetWorld world(200, 8);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.profiles = {{{{64, 64, 20}}, std::nullopt, 2}, {{{20, 24, 6}}, std::nullopt, 3}};
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, 200));
+  EXPECT_EQ(epoch->identity().profiles[0].planned_ranks, 2);
+  EXPECT_EQ(epoch->identity().profiles[1].planned_ranks, 3);
+}
+
+TEST(EpochPlanTest, WhatDoesNotFitIsCountedOrAnError) {
+  DatasetWorld world(80, 2);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request({5, 5, 3});
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  const std::vector<uint64_t> ids = Flat(CheckedBatches(world, *epoch));
+  EXPECT_EQ(ids.size() + epoch->plan().num_oversize(), 80);
+  EXPECT_EQ(epoch->plan().oversize().size(), std::min<uint64_t>(epoch->plan().num_oversize(), 100));
+  for (const OversizeItem& item : epoch->plan().oversize()) EXPECT_GT(item.value, item.bound);
+  request.oversize_is_error = true;
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr(absl::StrCat("graph ", epoch->plan().oversize()[0].id))));
+}
+
+TEST(EpochPlanTest, NoBatchOutgrowsAMessage) {
+  DatasetWorld world(80, 2);
+  world.Seal();
+  EpochBounds bounds;
+  bounds.max_batch_bytes = 200;
+  EXPECT_THAT(PrepareFresh(world, DatasetWorld::Request(), bounds),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 200")));
+  // Ragged: real batches count, not what they could be.
+  EpochRequest request = DatasetWorld::Request({kUnlimited, 30, kUnlimited});
+  request.padding = Padding::kNone;
+  EXPECT_THAT(PrepareFresh(world, request, bounds),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 200")));
+  bounds.max_batch_bytes = 1000;
+  EXPECT_THAT(PrepareFresh(world, request, bounds), IsOk());
+}
+
+TEST(EpochPlanTest, SizesOnlyHaveNoTensors) {
+  DatasetWorld world(20);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.whole_graphs = false;
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  const BuiltBatch built = epoch->Build(0).value();
+  EXPECT_TRUE(built.batch.tensors.empty());
+  EXPECT_FALSE(built.batch.graph_ids.empty());
+}
+
+TEST(EpochPlanTest, AnEmptyDataSetHasNoBatches) {
+  DatasetWorld world(0);
+  world.Seal();
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, DatasetWorld::Request()));
+  EXPECT_EQ(epoch->identity().num_batches(), 0);
+}
+
+TEST(EpochPlanTest, RefusesWhatExcludesItself) {
+  DatasetWorld open(20);
+  EXPECT_THAT(PrepareFresh(open, DatasetWorld::Request()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not sealed")));
+  DatasetWorld world(20);
+  world.Seal();
+  EpochRequest request = DatasetWorld::Request();
+  request.grouped = true;
+  EXPECT_THAT(PrepareFresh(world, request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("no group ids")));
+  request = DatasetWorld::Request();
+  request.dataset = "nothing";
+  EXPECT_THAT(PrepareFresh(world, request), StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
+  const auto refused = [&world](EpochRequest wrong, absl::string_view why) {
+    EXPECT_THAT(PrepareFresh(world, wrong),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(why))));
+  };
+  request = DatasetWorld::Request();
+  request.profiles.clear();
+  refused(request, "profiles: 0");
+  request = DatasetWorld::Request();
+  request.profiles[0].shapes.clear();
+  refused(request, "either shapes or a device");
+  request = DatasetWorld::Request();
+  request.in_order = true;
+  request.sampling.emplace();
+  refused(request, "in_order: not together with sampling");
+  request = DatasetWorld::Request();
+  request.in_order = true;
+  request.profiles.push_back(request.profiles[0]);
+  refused(request, "in_order: not together with several shapes");
+  request = DatasetWorld::Request();
+  request.profiles.push_back(request.profiles[0]);
+  request.profiles[1].num_ranks = 0;
+  refused(request, "number 1 has 0 ranks");
+  request = DatasetWorld::Request();
+  request.profiles[0].shapes[0].pop_back();
+  refused(request, "limits: 2 capacities for 3");
+}
+
+TEST(EpochCatalogTest, WorkersShareWhatIsMadeOnce) {
+  DatasetWorld world(40);
+  world.Seal();
+  EpochCatalog catalog(&world.store(), EpochBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, catalog.Prepare(DatasetWorld::Request()));
+  PH_ASSERT_OK_AND_ASSIGN(const auto second, catalog.Prepare(DatasetWorld::Request()));
+  EXPECT_EQ(first, second);
+  PH_ASSERT_OK_AND_ASSIGN(const auto next, catalog.Prepare(DatasetWorld::Request({24, 30, 6}, 1)));
+  EXPECT_NE(first, next);
+  EXPECT_EQ(&first->plan(), &next->plan());
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, catalog.Prepare(DatasetWorld::Request({25, 30, 6}, 1)));
+  EXPECT_NE(&first->plan(), &other->plan());
+}
+
+TEST(EpochCatalogTest, ADataSetThatIsMadeAnewIsAnother) {
+  DatasetWorld world(40);
+  world.Seal();
+  EpochCatalog catalog(&world.store(), EpochBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, catalog.Prepare(DatasetWorld::Request()));
+  EXPECT_THAT(world.store().Delete("graphs"), IsOk());
+  catalog.Forget("graphs");
+  EXPECT_THAT(catalog.Prepare(DatasetWorld::Request()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
+  // Loads that are under way go on.
+  EXPECT_THAT(first->Build(0), IsOk());
+  EXPECT_THAT(world.store().Create("graphs", world.schema(), DatasetOptions()), IsOk());
+  EXPECT_THAT(world.store().Seal("graphs"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto second, catalog.Prepare(DatasetWorld::Request()));
+  EXPECT_EQ(second->identity().num_batches(), 0);
+  EXPECT_NE(first->identity().dataset_version, second->identity().dataset_version);
+}
+
+// A store whose readers take their time: others get a turn before and after one is opened.
+class InterruptedStore final : public DatasetStore {
+ public:
+  explicit InterruptedStore(DatasetStore* store) : store_(store) {}
+
+  std::function<void()> before_open = [] {};
+  std::function<void()> after_open = [] {};
+  // The latest that was opened.
+  mutable std::weak_ptr<const DatasetReader> opened;
+
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    before_open();
+    PH_ASSIGN_OR_RETURN(auto reader, store_->OpenReader(name));
+    opened = reader;
+    after_open();
+    return reader;
+  }
+  absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
+                                     const DatasetOptions& options) override {
+    return store_->Create(name, schema, options);
+  }
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override {
+    return store_->AppendTo(target, chunk, group_ids, producer);
+  }
+  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override { return store_->Seal(name); }
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    return store_->Get(name);
+  }
+  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
+    return store_->GetHistogram(name);
+  }
+  absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
+    return store_->List(page_size, page_token);
+  }
+  absl::Status Delete(absl::string_view name) override { return store_->Delete(name); }
+  absl::StatusOr<VerifyReport> Verify(
+      absl::string_view name,
+      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
+    return store_->Verify(name, progress);
+  }
+
+ private:
+  DatasetStore* const store_;
+};
+
+// A data set that is deleted while an epoch of it is planned: nothing keeps its bytes once who
+// asked for the epoch has let go of it, however few plans are made afterwards.
+TEST(EpochCatalogTest, WhatIsDeletedWhileItIsPlannedIsNotKept) {
+  for (const bool reader_was_open : {false, true}) {
+    SCOPED_TRACE(reader_was_open);
+    DatasetWorld world(40);
+    world.Seal();
+    InterruptedStore store(&world.store());
+    EpochCatalog catalog(&store, EpochBounds());
+    const auto remove = [&] {
+      EXPECT_THAT(store.Delete("graphs"), IsOk());
+      catalog.Forget("graphs");
+    };
+    (reader_was_open ? store.after_open : store.before_open) = remove;
+    {
+      const auto epoch = catalog.Prepare(DatasetWorld::Request());
+      if (reader_was_open) {
+        ASSERT_THAT(epoch, IsOk());
+        EXPECT_THAT((*epoch)->Build(0), IsOk());
+      } else {
+        EXPECT_THAT(epoch, StatusIs(absl::StatusCode::kNotFound, HasSubstr("")));
+      }
+    }
+    EXPECT_TRUE(store.opened.expired());
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

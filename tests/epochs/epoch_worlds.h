@@ -1,0 +1,73 @@
+// Seeded small worlds for the tests of epochs and their delivery.
+#ifndef PACKHOUSE_TESTS_EPOCHS_EPOCH_WORLDS_H_
+#define PACKHOUSE_TESTS_EPOCHS_EPOCH_WORLDS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "service/epochs/epoch_batches.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/epochs/size_classes.h"
+#include "service/planning/limits.h"
+#include "service/planning/optimizer/plan_optimizer.h"
+#include "tests/support/random.h"
+
+namespace packhouse {
+
+// Sizes (nodes, edges) of few distinct kinds, so that classes have several items.
+inline std::vector<uint32_t> FewSizes(size_t num_items, uint64_t seed) {
+  Random random(seed);
+  std::vector<uint32_t> sizes;
+  for (size_t i = 0; i < num_items; ++i) {
+    const auto nodes = static_cast<uint32_t>(random.Between(0, 5));
+    sizes.push_back(nodes);
+    sizes.push_back(nodes + static_cast<uint32_t>(random.Below(2)));
+  }
+  return sizes;
+}
+
+inline ItemSizes NodesAndEdges(const std::vector<uint32_t>& sizes) {
+  return ItemSizes::Create(sizes.size() / 2, 2, sizes).value();
+}
+
+// A quick plan for the classes.
+inline PackingPlan QuickPlan(const SizeClasses& classes, const Limits& limits) {
+  OptimizerOptions options;
+  options.steps = 20'000;
+  return OptimizePlan(classes.Histogram().value(), limits, options).value().plan;
+}
+
+inline EpochBatches Draw(const SizeClasses& classes, const PackingPlan& plan,
+                         const EpochSeed& seed) {
+  return DrawEpoch(classes, absl::MakeConstSpan(&plan.patterns, 1), seed).value();
+}
+
+inline std::vector<std::vector<uint32_t>> AllBatches(const EpochBatches& epoch) {
+  std::vector<std::vector<uint32_t>> batches;
+  for (size_t b = 0; b < epoch.num_batches(); ++b) {
+    batches.emplace_back(epoch.batch(b).begin(), epoch.batch(b).end());
+  }
+  return batches;
+}
+
+// An epoch of one profile, of so many batches.
+inline EpochIdentity IdentityOf(std::vector<uint64_t> batches_by_profile, uint64_t epoch = 0) {
+  EpochIdentity identity;
+  identity.key = {"job", epoch};
+  identity.dataset = "molecules";
+  identity.dataset_version = 3;
+  identity.seed = 11;
+  for (const uint64_t batches : batches_by_profile) {
+    identity.profiles.push_back({{222, 502, kUnlimited}, 0, batches});
+  }
+  identity.options = "shuffle";
+  return identity;
+}
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_TESTS_EPOCHS_EPOCH_WORLDS_H_

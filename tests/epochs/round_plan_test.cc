@@ -1,0 +1,137 @@
+#include "service/epochs/round_plan.h"
+
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/epochs/epoch_worlds.h"
+#include "tests/support/random.h"
+#include "tests/support/sizes_csv.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+OptimizerOptions Quick(uint64_t steps = 50'000) {
+  OptimizerOptions options;
+  options.steps = steps;
+  return options;
+}
+
+// What a plan of rounds promises, checked from the outside.
+void ExpectRoundsHold(const RoundPlan& plan, const SizeHistogram& histogram,
+                      absl::Span<const RankProfile> profiles) {
+  const PlanItems items = ItemsOf(histogram);
+  std::vector<uint64_t> used(items.counts.size(), 0);
+  ASSERT_EQ(plan.patterns_by_profile.size(), profiles.size());
+  for (size_t j = 0; j < profiles.size(); ++j) {
+    const Limits& limits = profiles[j].limits;
+    uint64_t packs = 0;
+    for (const Pattern& pattern : plan.patterns_by_profile[j]) {
+      std::vector<uint64_t> rows(limits.num_components() + 1, 0);
+      for (const auto& [tuple, copies] : pattern.entries) {
+        ASSERT_LT(tuple, used.size());
+        used[tuple] += copies * pattern.repeats;
+        for (size_t k = 0; k < limits.num_components(); ++k) {
+          rows[k] += uint64_t{items.empty_plan.tuple(tuple)[k]} * copies;
+        }
+        rows.back() += copies;
+      }
+      for (size_t k = 0; k < rows.size(); ++k) EXPECT_LE(rows[k], limits.capacity(k));
+      packs += pattern.repeats;
+    }
+    EXPECT_LE(packs, plan.rounds * profiles[j].num_ranks);
+  }
+  EXPECT_EQ(used, items.counts);
+  EXPECT_LE(plan.lower_bound, plan.rounds);
+}
+
+TEST(PlanRoundsTest, EveryGraphIsInOneBatchOfAProfileThatTakesIt) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const std::vector<uint32_t> counts = FewSizes(random.Below(200), seed);
+    const SizeHistogram histogram =
+        SizeClasses::Create(NodesAndEdges(counts)).value().Histogram().value();
+    std::vector<RankProfile> profiles;
+    for (size_t j = random.Below(4); j != 0; --j) {
+      profiles.push_back({Limits::Create({random.Between(1, 30), random.Between(1, 30),
+                                          random.Below(2) == 0 ? kUnlimited : random.Between(1, 9)})
+                              .value(),
+                          static_cast<uint32_t>(random.Between(1, 4))});
+    }
+    profiles.push_back({Limits::Create({5, 6, 9}).value(), 1});
+    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram, profiles, Quick()));
+    ExpectRoundsHold(plan, histogram, profiles);
+    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan again, PlanRounds(histogram, profiles, Quick()));
+    EXPECT_EQ(plan.patterns_by_profile, again.patterns_by_profile);
+  }
+}
+
+TEST(PlanRoundsTest, OneProfileIsAnOrdinaryPlan) {
+  const std::vector<uint32_t> counts = FewSizes(200, 1);
+  const SizeHistogram histogram =
+      SizeClasses::Create(NodesAndEdges(counts)).value().Histogram().value();
+  const Limits limits = Limits::Create({12, 14, 7}).value();
+  PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram, {{limits, 3}}, Quick()));
+  PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan certified, OptimizePlan(histogram, limits, Quick()));
+  EXPECT_EQ(plan.patterns_by_profile[0], certified.plan.patterns);
+  EXPECT_EQ(plan.rounds, (certified.packs + 2) / 3);
+}
+
+// Real molecules, cards of different memory: within 1 % of the bound on rounds.
+TEST(PlanRoundsTest, RealMoleculesOnUnequalCardsNearTheBound) {
+  const auto histogram = ReadHistogram("molhiv_train");
+  if (!histogram) GTEST_SKIP() << "no data";
+  const RankProfile small = {Limits::Create({222, 502, kUnlimited}).value(), 4};
+  const RankProfile medium = {Limits::Create({512, 1152, kUnlimited}).value(), 2};
+  const RankProfile large = {Limits::Create({1024, 2304, 64}).value(), 1};
+  for (const std::vector<RankProfile>& profiles :
+       {std::vector<RankProfile>{small, medium}, {medium, large}, {small, medium, large}}) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const RoundPlan plan,
+        PlanRounds(*histogram, profiles, Quick(OptimizerOptions::kDefaultSteps)));
+    ExpectRoundsHold(plan, *histogram, profiles);
+    EXPECT_LE(plan.rounds * 100, plan.lower_bound * 101);
+    RecordProperty("rounds", static_cast<int>(plan.rounds));
+    RecordProperty("lower_bound", static_cast<int>(plan.lower_bound));
+    // Ranks of all profiles have work in nearly all rounds.
+    for (size_t j = 0; j < profiles.size(); ++j) {
+      uint64_t packs = 0;
+      for (const Pattern& pattern : plan.patterns_by_profile[j]) packs += pattern.repeats;
+      EXPECT_GE(packs * 100, plan.rounds * profiles[j].num_ranks * 98) << "profile " << j;
+    }
+  }
+}
+
+// Where only one profile takes the large graphs, it may have to take nothing else.
+TEST(PlanRoundsTest, TheBoundSeesGraphsThatFewRanksTake) {
+  SizeHistogram histogram(1);
+  ASSERT_THAT(histogram.Add({{100}}, 50), IsOk());
+  ASSERT_THAT(histogram.Add({{10}}, 20), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram,
+                                                           {{Limits::Create({10, 8}).value(), 7},
+                                                            {Limits::Create({100, 8}).value(), 1}},
+                                                           Quick()));
+  EXPECT_EQ(plan.lower_bound, 50U);
+  EXPECT_EQ(plan.rounds, 50U);
+}
+
+TEST(PlanRoundsTest, Refuses) {
+  SizeHistogram histogram(1);
+  ASSERT_THAT(histogram.Add({{11}}, 1), IsOk());
+  const Limits limits = Limits::Create({10, 8}).value();
+  EXPECT_THAT(PlanRounds(histogram, {}, Quick()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("profiles: 0")));
+  EXPECT_THAT(PlanRounds(histogram, {{limits, 0}}, Quick()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no ranks")));
+  EXPECT_THAT(PlanRounds(histogram, {{limits, 1}, {Limits::Create({3}).value(), 1}}, Quick()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("limits of 0 components")));
+  EXPECT_THAT(PlanRounds(histogram, {{limits, 1}, {limits, 2}}, Quick()),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("(11)")));
+}
+
+}  // namespace
+}  // namespace packhouse

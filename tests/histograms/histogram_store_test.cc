@@ -1,0 +1,442 @@
+#include "service/histograms/histogram_store.h"
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+const absl::Time kNow = absl::UnixEpoch() + absl::Hours(1000);
+
+HistogramKey Key(std::string name, absl::Duration half_life = absl::InfiniteDuration()) {
+  return {std::move(name), SizeSchema::NodesAndEdges(), half_life};
+}
+
+SizeTable TableOf(const std::vector<uint32_t>& sizes) {
+  return SizeTable::WithConsecutiveIds(sizes.size() / 2, 2, sizes, 0).value();
+}
+
+// `num_graphs` graphs of one size.
+SizeHistogram HistogramOf(const std::vector<uint32_t>& tuple, uint64_t num_graphs) {
+  SizeHistogram histogram(tuple.size());
+  EXPECT_THAT(histogram.Add(tuple, num_graphs), IsOk());
+  return histogram;
+}
+
+ProducerSequence From(std::string producer, uint64_t sequence) {
+  return {std::move(producer), sequence};
+}
+
+class HistogramStoreTest : public testing::Test {
+ protected:
+  uint64_t NumGraphs(const std::string& name, absl::Time now = kNow) {
+    const auto snapshot = store_.Get(name, now);
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot.ok() ? snapshot->histogram.num_graphs() : 0;
+  }
+
+  HistogramStore store_{{.max_histograms = 3, .max_distinct = 4, .max_producers = 2}};
+};
+
+TEST_F(HistogramStoreTest, ObservationsAddUp) {
+  PH_ASSERT_OK_AND_ASSIGN(CountedGraphs counted,
+                          store_.Observe(Key("a"), TableOf({1, 2, 3, 4, 1, 2}), {}, kNow));
+  EXPECT_EQ(counted.counted, 3);
+  EXPECT_EQ(counted.num_graphs, 3);
+  PH_ASSERT_OK_AND_ASSIGN(counted, store_.Merge(Key("a"), HistogramOf({3, 4}, 10), {}, kNow));
+  EXPECT_EQ(counted.counted, 10);
+  EXPECT_EQ(counted.num_graphs, 13);
+
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store_.Get("a", kNow));
+  EXPECT_EQ(snapshot.schema, SizeSchema::NodesAndEdges());
+  EXPECT_EQ(snapshot.half_life, absl::InfiniteDuration());
+  EXPECT_EQ(snapshot.histogram.num_distinct(), 2);
+  EXPECT_EQ(snapshot.histogram.CountOf({{1, 2}}), 2);
+  EXPECT_EQ(snapshot.histogram.CountOf({{3, 4}}), 11);
+}
+
+// What an OK says was counted is there, though the call that came first to the name was refused
+// meanwhile: what it had made must not go again with what others counted in it.
+TEST(HistogramStoreLawTest, WhatIsCountedStaysWhateverElseIsRefused) {
+  constexpr size_t kBound = 2000;
+  HistogramStore store({.max_histograms = 1000, .max_distinct = kBound, .max_producers = 2});
+  std::vector<uint32_t> too_many;
+  for (uint32_t i = 0; i <= kBound; ++i) too_many.insert(too_many.end(), {i, i});
+  const SizeTable refused = TableOf(too_many);
+  const SizeTable accepted = TableOf({1, 2});
+  for (int round = 0; round < 200; ++round) {
+    const std::string name = absl::StrCat("h", round);
+    std::atomic<int> num_ready = 0;
+    const auto together = [&] {
+      ++num_ready;
+      while (num_ready != 3) std::this_thread::yield();
+    };
+    std::thread first([&] {
+      together();
+      EXPECT_THAT(store.Observe(Key(name), refused, {}, kNow),
+                  StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("distinct")));
+    });
+    std::atomic<uint64_t> num_counted = 0;
+    const auto count = [&] {
+      together();
+      PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
+                              store.Observe(Key(name), accepted, {}, kNow));
+      num_counted += counted.counted;
+    };
+    std::thread second(count);
+    std::thread third(count);
+    first.join();
+    second.join();
+    third.join();
+    PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store.Get(name, kNow));
+    ASSERT_EQ(num_counted, 2U);
+    ASSERT_EQ(snapshot.histogram.num_graphs(), 2U) << name;
+  }
+}
+
+// A refused call creates nothing that anybody sees, even for a moment.
+TEST(HistogramStoreLawTest, ARefusedCallIsNeverSeen) {
+  HistogramStore store({.max_histograms = 3, .max_distinct = 4, .max_producers = 2});
+  std::atomic<bool> is_done = false;
+  std::thread refused([&] {
+    for (int i = 0; i < 2000; ++i) {
+      EXPECT_FALSE(store.Observe(Key("a"), TableOf({1, 1}), From("worker", 0), kNow).ok());
+    }
+    is_done = true;
+  });
+  while (!is_done) EXPECT_EQ(store.num_histograms(), 0U);
+  refused.join();
+}
+
+TEST_F(HistogramStoreTest, AnEmptyTableCreatesTheHistogram) {
+  PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
+                          store_.Observe(Key("a"), SizeTable(), {}, kNow));
+  EXPECT_EQ(counted.counted, 0);
+  EXPECT_EQ(counted.num_graphs, 0);
+  EXPECT_EQ(store_.num_histograms(), 1);
+  EXPECT_EQ(NumGraphs("a"), 0);
+}
+
+// A snapshot is a copy.
+TEST_F(HistogramStoreTest, SnapshotsDoNotChange) {
+  ASSERT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), {}, kNow), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store_.Get("a", kNow));
+  ASSERT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), {}, kNow), IsOk());
+  ASSERT_THAT(store_.Delete("a"), IsOk());
+  EXPECT_EQ(snapshot.histogram.num_graphs(), 1);
+}
+
+TEST_F(HistogramStoreTest, NamesAreChecked) {
+  const std::string longest(128, 'x');
+  for (const std::string& name : {std::string("a"), std::string("run-1/train_v2.0"), longest}) {
+    EXPECT_THAT(store_.Observe(Key(name), SizeTable(), {}, kNow), IsOk());
+  }
+  for (const std::string& name : {std::string(), longest + "x", std::string("a b"),
+                                  std::string("a\0b", 3), std::string("\xc3\xa9")}) {
+    EXPECT_THAT(store_.Observe(Key(name), SizeTable(), {}, kNow),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name '")));
+    EXPECT_THAT(store_.Merge(Key(name), SizeHistogram(2), {}, kNow),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("name '")));
+  }
+  EXPECT_EQ(store_.num_histograms(), 3);
+}
+
+TEST_F(HistogramStoreTest, HalfLivesArePositive) {
+  for (const absl::Duration half_life : {absl::ZeroDuration(), -absl::Seconds(1)}) {
+    EXPECT_THAT(store_.Observe(Key("a", half_life), SizeTable(), {}, kNow),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("is not positive")));
+  }
+  EXPECT_EQ(store_.num_histograms(), 0);
+}
+
+TEST_F(HistogramStoreTest, TheSchemaMustBeThatOfTheHistogram) {
+  ASSERT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), {}, kNow), IsOk());
+  const HistogramKey other = {"a", SizeSchema::Create({"atoms", "bonds"}).value()};
+  const auto refused =
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               "histogram 'a': components [atoms, bonds], it was created with [nodes, edges]");
+  EXPECT_THAT(store_.Observe(other, TableOf({1, 2}), {}, kNow), refused);
+  EXPECT_THAT(store_.Merge(other, HistogramOf({1, 2}, 1), {}, kNow), refused);
+  EXPECT_THAT(store_.Subtract(other, HistogramOf({1, 2}, 1), {}, kNow), refused);
+  EXPECT_EQ(NumGraphs("a"), 1);
+}
+
+TEST_F(HistogramStoreTest, TheHalfLifeMustBeThatOfTheHistogram) {
+  ASSERT_THAT(store_.Observe(Key("a", absl::Hours(1)), TableOf({1, 2}), {}, kNow), IsOk());
+  ASSERT_THAT(store_.Observe(Key("forever"), TableOf({1, 2}), {}, kNow), IsOk());
+  EXPECT_THAT(store_.Observe(Key("a", absl::Hours(2)), TableOf({1, 2}), {}, kNow),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "histogram 'a': half_life 2h, it was created with 1h"));
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), {}, kNow),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life inf")));
+  EXPECT_THAT(store_.Observe(Key("forever", absl::Hours(1)), TableOf({1, 2}), {}, kNow),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life 1h")));
+  EXPECT_EQ(NumGraphs("a"), 1);
+  EXPECT_EQ(NumGraphs("forever"), 1);
+}
+
+TEST_F(HistogramStoreTest, TablesMustSuitTheSchema) {
+  const SizeTable one_component = SizeTable::WithConsecutiveIds(1, 1, {5}, 0).value();
+  EXPECT_THAT(
+      store_.Observe(Key("a"), one_component, {}, kNow),
+      StatusIs(absl::StatusCode::kInvalidArgument, "histogram: sizes of 1 components, expected 2"));
+  EXPECT_EQ(store_.num_histograms(), 0);
+  EXPECT_THAT(store_.Merge(Key("a"), HistogramOf({5}, 1), {}, kNow),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 2")));
+  EXPECT_THAT(store_.Merge(Key("b", absl::Hours(1)), HistogramOf({5}, 1), {}, kNow),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("expected 2")));
+}
+
+TEST_F(HistogramStoreTest, CountsDecay) {
+  const HistogramKey key = Key("a", absl::Hours(1));
+  ASSERT_THAT(store_.Merge(key, HistogramOf({1, 2}, 1000), {}, kNow), IsOk());
+  EXPECT_EQ(NumGraphs("a", kNow + absl::Hours(1)), 500);
+  PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
+                          store_.Observe(key, TableOf({1, 2, 3, 4}), {}, kNow + absl::Hours(2)));
+  EXPECT_EQ(counted.counted, 2);
+  EXPECT_EQ(counted.num_graphs, 252);
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store_.Get("a", kNow + absl::Hours(2)));
+  EXPECT_EQ(snapshot.half_life, absl::Hours(1));
+  EXPECT_EQ(snapshot.histogram.CountOf({{1, 2}}), 251);
+}
+
+TEST_F(HistogramStoreTest, ARetryCountsOnce) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const CountedGraphs counted,
+        store_.Observe(Key("a"), TableOf({1, 2, 3, 4}), From("worker", 5), kNow));
+    EXPECT_EQ(counted.counted, attempt == 0 ? 2 : 0);
+    EXPECT_EQ(counted.num_graphs, 2);
+  }
+  // Older ones, too, have been counted; it is the largest number that is remembered.
+  PH_ASSERT_OK_AND_ASSIGN(CountedGraphs counted,
+                          store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 4), kNow));
+  EXPECT_EQ(counted.counted, 0);
+  // Gaps are fine.
+  PH_ASSERT_OK_AND_ASSIGN(counted,
+                          store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 9), kNow));
+  EXPECT_EQ(counted.counted, 1);
+  EXPECT_EQ(counted.num_graphs, 3);
+}
+
+TEST_F(HistogramStoreTest, SequencesBelongToAProducerAndAHistogram) {
+  for (const char* producer : {"one", "two"}) {
+    for (const char* name : {"a", "b"}) {
+      PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
+                              store_.Observe(Key(name), TableOf({1, 2}), From(producer, 1), kNow));
+      EXPECT_EQ(counted.counted, 1);
+    }
+  }
+  EXPECT_EQ(NumGraphs("a"), 2);
+  EXPECT_EQ(NumGraphs("b"), 2);
+}
+
+TEST_F(HistogramStoreTest, RetriesOfMergeAndSubtractCountOnce) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    ASSERT_THAT(store_.Merge(Key("a"), HistogramOf({1, 2}, 10), From("worker", 1), kNow), IsOk());
+  }
+  EXPECT_EQ(NumGraphs("a"), 10);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const CountedGraphs counted,
+        store_.Subtract(Key("a"), HistogramOf({1, 2}, 6), From("worker", 2), kNow));
+    EXPECT_EQ(counted.counted, attempt == 0 ? 6 : 0);
+    EXPECT_EQ(counted.num_graphs, 4);
+  }
+}
+
+// What was refused was not counted, so its sequence number is still to come.
+TEST_F(HistogramStoreTest, AnErrorDoesNotUseUpTheSequence) {
+  ASSERT_THAT(store_.Merge(Key("a"), HistogramOf({1, 2}, 10), {}, kNow), IsOk());
+  EXPECT_THAT(store_.Subtract(Key("a"), HistogramOf({1, 2}, 11), From("worker", 1), kNow),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("(1, 2), there are 10")));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const CountedGraphs counted,
+      store_.Subtract(Key("a"), HistogramOf({1, 2}, 10), From("worker", 1), kNow));
+  EXPECT_EQ(counted.counted, 10);
+  EXPECT_EQ(NumGraphs("a"), 0);
+}
+
+TEST_F(HistogramStoreTest, ProducersAreChecked) {
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("", 1), kNow),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be 1 to 128")));
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From(std::string(129, 'x'), 1), kNow),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a name of 129 characters")));
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 0), kNow),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "producer 'worker': sequence 0, must be at least 1"));
+  EXPECT_THAT(
+      store_.Observe(Key("a"), TableOf({1, 2}), From(std::string(128, 'x'), UINT64_MAX), kNow),
+      IsOk());
+  EXPECT_EQ(NumGraphs("a"), 1);
+}
+
+TEST_F(HistogramStoreTest, SubtractNeedsAnExactHistogram) {
+  EXPECT_THAT(store_.Subtract(Key("a"), HistogramOf({1, 2}, 1), {}, kNow),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  EXPECT_EQ(store_.num_histograms(), 0);
+  ASSERT_THAT(store_.Merge(Key("a", absl::Hours(1)), HistogramOf({1, 2}, 10), {}, kNow), IsOk());
+  EXPECT_THAT(store_.Subtract(Key("a", absl::Hours(1)), HistogramOf({1, 2}, 1), {}, kNow),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half-life")));
+  EXPECT_EQ(NumGraphs("a"), 10);
+}
+
+TEST_F(HistogramStoreTest, DeletedIsGoneAndForgetsItsProducers) {
+  EXPECT_THAT(store_.Delete("a"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  EXPECT_THAT(store_.Get("a", kNow), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  ASSERT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("worker", 7), kNow), IsOk());
+  ASSERT_THAT(store_.Delete("a"), IsOk());
+  EXPECT_EQ(store_.num_histograms(), 0);
+  EXPECT_THAT(store_.Get("a", kNow), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'a'")));
+  // A new one of this name may be of another kind.
+  PH_ASSERT_OK_AND_ASSIGN(
+      const CountedGraphs counted,
+      store_.Observe(Key("a", absl::Hours(1)), TableOf({1, 2}), From("worker", 1), kNow));
+  EXPECT_EQ(counted.num_graphs, 1);
+}
+
+TEST_F(HistogramStoreTest, HistogramsHaveABound) {
+  for (const char* name : {"a", "b", "c"}) {
+    ASSERT_THAT(store_.Observe(Key(name), SizeTable(), {}, kNow), IsOk());
+  }
+  EXPECT_THAT(store_.Observe(Key("d"), SizeTable(), {}, kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, "histogram: there are 3, at most 3"));
+  EXPECT_THAT(store_.Observe(Key("c"), TableOf({1, 2}), {}, kNow), IsOk());
+  ASSERT_THAT(store_.Delete("a"), IsOk());
+  EXPECT_THAT(store_.Observe(Key("d"), SizeTable(), {}, kNow), IsOk());
+}
+
+TEST_F(HistogramStoreTest, ProducersHaveABound) {
+  for (const char* producer : {"one", "two"}) {
+    ASSERT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From(producer, 1), kNow), IsOk());
+  }
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("three", 1), kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "histogram: there are 2 producers, at most 2"));
+  EXPECT_THAT(store_.Observe(Key("a"), TableOf({1, 2}), From("two", 2), kNow), IsOk());
+  EXPECT_EQ(NumGraphs("a"), 3);
+}
+
+TEST_F(HistogramStoreTest, DistinctSizesHaveABound) {
+  const auto exhausted = StatusIs(absl::StatusCode::kResourceExhausted,
+                                  "histogram: there would be 5 distinct sizes, at most 4");
+  for (const absl::Duration half_life : {absl::InfiniteDuration(), absl::Hours(1)}) {
+    SCOPED_TRACE(absl::FormatDuration(half_life));
+    const HistogramKey key =
+        Key(half_life == absl::InfiniteDuration() ? "exact" : "decaying", half_life);
+    ASSERT_THAT(store_.Observe(key, TableOf({1, 1, 2, 2, 3, 3}), {}, kNow), IsOk());
+    // Known sizes take no room, however many there are.
+    ASSERT_THAT(store_.Observe(key, TableOf({1, 1, 2, 2, 1, 1, 3, 3, 1, 1}), {}, kNow), IsOk());
+    EXPECT_THAT(store_.Observe(key, TableOf({4, 4, 1, 1, 5, 5}), {}, kNow), exhausted);
+    EXPECT_EQ(NumGraphs(key.name), 8);
+    SizeHistogram two_new = HistogramOf({4, 4}, 1);
+    ASSERT_THAT(two_new.Merge(HistogramOf({5, 5}, 1)), IsOk());
+    EXPECT_THAT(store_.Merge(key, two_new, {}, kNow), exhausted);
+    EXPECT_EQ(NumGraphs(key.name), 8);
+    ASSERT_THAT(store_.Observe(key, TableOf({4, 4}), {}, kNow), IsOk());
+    EXPECT_EQ(NumGraphs(key.name), 9);
+  }
+}
+
+// What has decayed to nothing makes room: a full histogram does not stay full for good.
+TEST_F(HistogramStoreTest, ForgottenSizesMakeRoom) {
+  const HistogramKey key = Key("a", absl::Hours(1));
+  ASSERT_THAT(store_.Observe(key, TableOf({1, 1, 2, 2, 3, 3, 4, 4}), {}, kNow), IsOk());
+  EXPECT_THAT(store_.Observe(key, TableOf({5, 5}), {}, kNow),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("5 distinct sizes")));
+  PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs counted,
+                          store_.Observe(key, TableOf({5, 5}), {}, kNow + absl::Hours(40)));
+  EXPECT_EQ(counted.num_graphs, 1);
+  EXPECT_THAT(store_.Merge(key, HistogramOf({6, 6}, 1), {}, kNow + absl::Hours(80)), IsOk());
+}
+
+// Whatever the interleaving: all observations are counted, each once, though every request is sent
+// twice and others create, read and delete histograms at the same time.
+TEST(HistogramStoreConcurrencyTest, ConcurrentObserversAddUp) {
+  constexpr int kThreads = 4;
+  constexpr int kRequests = 200;
+  HistogramStore store(HistogramStore::Bounds{});
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  std::vector<SizeHistogram> sent(kThreads, SizeHistogram(2));
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&store, &sent, t] {
+      Random random(t);
+      const std::string name = "worker-" + std::to_string(t);
+      for (uint64_t sequence = 1; sequence <= kRequests; ++sequence) {
+        std::vector<uint32_t> sizes;
+        for (uint64_t i = 2 * random.Below(20); i != 0; --i) {
+          sizes.push_back(static_cast<uint32_t>(random.Below(8)));
+        }
+        const SizeTable table = TableOf(sizes);
+        ASSERT_THAT(sent[t].AddTable(table), IsOk());
+        for (int attempt = 0; attempt < 2; ++attempt) {
+          ASSERT_THAT(store.Observe(Key("shared"), table, From(name, sequence), kNow), IsOk());
+        }
+        ASSERT_THAT(store.Observe(Key("decaying", absl::Hours(1)), table, {}, kNow), IsOk());
+        ASSERT_THAT(store.Observe(Key(name), table, {}, kNow), IsOk());
+        // This one comes and goes by all threads; only that it may be missing is known.
+        ASSERT_THAT(store.Observe(Key("fleeting"), table, {}, kNow), IsOk());
+        store.Delete("fleeting").IgnoreError();
+        PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store.Get("shared", kNow));
+        ASSERT_GE(snapshot.histogram.num_graphs(), sent[t].num_graphs());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  SizeHistogram all(2);
+  for (int t = 0; t < kThreads; ++t) {
+    PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot own,
+                            store.Get("worker-" + std::to_string(t), kNow));
+    EXPECT_EQ(own.histogram, sent[t]);
+    ASSERT_THAT(all.Merge(sent[t]), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot shared, store.Get("shared", kNow));
+  EXPECT_EQ(shared.histogram, all);
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot decaying, store.Get("decaying", kNow));
+  EXPECT_EQ(decaying.histogram, all);
+  EXPECT_EQ(store.num_histograms(), kThreads + 2);
+}
+
+// All threads send the same sequence: one of them is counted.
+TEST(HistogramStoreConcurrencyTest, ARetryFromAnotherThreadCountsOnce) {
+  constexpr int kRequests = 300;
+  HistogramStore store(HistogramStore::Bounds{});
+  std::vector<std::thread> threads;
+  std::vector<uint64_t> counted(4, 0);
+  threads.reserve(counted.size());
+  for (uint64_t& mine : counted) {
+    threads.emplace_back([&store, &mine] {
+      for (uint64_t sequence = 1; sequence <= kRequests; ++sequence) {
+        const auto result =
+            store.Observe(Key("a"), TableOf({1, 2}), From("worker", sequence), kNow);
+        ASSERT_THAT(result, IsOk());
+        mine += result->counted;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, store.Get("a", kNow));
+  // A thread that lags behind finds its numbers counted already, so each number counts once.
+  uint64_t total = 0;
+  for (const uint64_t mine : counted) total += mine;
+  EXPECT_EQ(total, snapshot.histogram.num_graphs());
+  EXPECT_EQ(total, kRequests);
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,268 @@
+#include "service/ledger/job_ledger.h"
+
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/epochs/record_codec.h"
+#include "tests/epochs/epoch_worlds.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Any event, about one of few jobs and epochs.
+LedgerEvent RandomEvent(Random& random) {
+  const EpochKey key = {random.Below(2) == 0 ? "a" : "b", random.Below(3)};
+  const uint64_t generation = random.Below(12);
+  BatchSet batches;
+  for (uint64_t i = random.Below(8); i != 0; --i) batches.Insert(random.Below(30));
+  switch (random.Below(9)) {
+    case 0: {
+      EpochIdentity identity = IdentityOf({10 + random.Below(2), 20});
+      identity.key = key;
+      return EpochOpened{identity};
+    }
+    case 1: {
+      Sharing sharing;
+      for (uint64_t i = random.Below(5); i != 0; --i) {
+        sharing.profile_of_rank.push_back(static_cast<uint32_t>(random.Below(2)));
+      }
+      sharing.last_steps = static_cast<LastSteps>(random.Below(2));
+      return GenerationStarted{key, generation, random.Below(2) == 0 ? "" : "x", sharing, batches};
+    }
+    case 2:
+      return WorkerJoined{key, generation, random.Below(2) == 0 ? "w" : ""};
+    case 3:
+      return BatchesAcknowledged{key, generation, batches};
+    case 4:
+      return EpochForgotten{key};
+    case 5:
+      return EpochOwned{key, random.Below(3) == 0 ? "" : "10.0.0.1"};
+    case 6:
+      return EpochUsed{key, random.Below(100)};
+    case 7:
+      return EpochExpired{key, generation, random.Below(100)};
+    default:
+      return GenerationsUsed{random.Below(2) == 0 ? key.job : "", generation};
+  }
+}
+
+TEST(LedgerEventTest, RoundTrip) {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    Random random(seed);
+    const LedgerEvent event = RandomEvent(random);
+    const std::string record = EncodeEvent(event);
+    PH_ASSERT_OK_AND_ASSIGN(const LedgerEvent back, DecodeEvent(record));
+    EXPECT_EQ(back, event);
+    EXPECT_EQ(EncodeEvent(back), record);
+  }
+}
+
+// Sealed anew, so that the checksum does not stop them: whatever the payload, no crash, and what is
+// read is written the same way.
+TEST(LedgerEventTest, AnyPayloadIsReadOrRefused) {
+  uint64_t read = 0;
+  for (uint64_t seed = 0; seed < 20000; ++seed) {
+    Random random(seed);
+    std::string record = EncodeEvent(RandomEvent(random));
+    record.resize(record.size() - 8);
+    for (uint64_t i = random.Between(1, 3); i != 0; --i) {
+      const size_t at = random.Between(1, record.size() - 1);
+      const uint64_t how = random.Below(4);
+      if (how == 0) record.insert(at, 1, static_cast<char>(random.Next()));
+      if (how == 1 && record.size() > 2) record.erase(at, 1);
+      if (how >= 2) record[at] = static_cast<char>(random.Next());
+    }
+    uint64_t hash = 0xcbf29ce484222325;
+    for (const char byte : record) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+    for (int i = 0; i < 8; ++i) record.push_back(static_cast<char>(hash >> (8 * i)));
+    const auto event = DecodeEvent(record);
+    if (!event.ok()) {
+      EXPECT_EQ(event.status().code(), absl::StatusCode::kInvalidArgument);
+      continue;
+    }
+    ++read;
+    const std::string again = EncodeEvent(*event);
+    PH_ASSERT_OK_AND_ASSIGN(const LedgerEvent back, DecodeEvent(again));
+    EXPECT_EQ(back, *event);
+  }
+  EXPECT_GT(read, 1000U);
+}
+
+TEST(LedgerEventTest, TheBytesAreThoseOfTheFormat) {
+  BatchesAcknowledged event;
+  event.epoch = {"ab", 300};
+  event.generation = 1;
+  event.batches = BatchSet::Of({0, 1, 4});
+  const std::string record = EncodeEvent(event);
+  EXPECT_EQ(record.substr(0, record.size() - 8), std::string("\x01\x05\x02"
+                                                             "ab\xac\x02\x01\x02\x00\x02\x02\x01",
+                                                             13));
+  // Another version is refused, not misread.
+  RecordWriter writer(RecordKind::kEpochForgotten);
+  std::string other = std::move(writer).Seal();
+  other.resize(2);
+  other[0] = 2;
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : other) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
+  for (int i = 0; i < 8; ++i) other.push_back(static_cast<char>(hash >> (8 * i)));
+  EXPECT_THAT(DecodeEvent(other), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("of format version 2, this server reads 1")));
+}
+
+// Replay of the records, and of a snapshot at any time with the records after it, give the state.
+TEST(JobLedgerTest, ReplayAndSnapshotsGiveTheSameState) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    JobLedger ledger;
+    std::vector<std::string> all;
+    std::vector<std::string> compacted;
+    for (int i = 0; i < 60; ++i) {
+      const LedgerEvent event = RandomEvent(random);
+      const JobLedger before = ledger;
+      if (!ledger.Apply(event).ok()) {
+        EXPECT_TRUE(ledger == before);
+        continue;
+      }
+      all.push_back(EncodeEvent(event));
+      compacted.push_back(all.back());
+      if (random.Below(10) == 0) compacted = ledger.Snapshot();
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const JobLedger replayed, JobLedger::Replay(all));
+    EXPECT_TRUE(replayed == ledger);
+    EXPECT_EQ(replayed.bytes(), ledger.bytes());
+    PH_ASSERT_OK_AND_ASSIGN(const JobLedger from_snapshot, JobLedger::Replay(compacted));
+    EXPECT_TRUE(from_snapshot == ledger);
+    PH_ASSERT_OK_AND_ASSIGN(const JobLedger twice, JobLedger::Replay(from_snapshot.Snapshot()));
+    EXPECT_TRUE(twice == ledger);
+  }
+}
+
+TEST(JobLedgerTest, AcknowledgementsOfAnEarlierGenerationAreIgnored) {
+  const EpochIdentity identity = IdentityOf({10});
+  JobLedger ledger;
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  ASSERT_THAT(ledger.Apply(GenerationStarted{identity.key, 1, "", {}, {}}), IsOk());
+  ASSERT_THAT(ledger.Apply(BatchesAcknowledged{identity.key, 1, BatchSet::Of({1, 2})}), IsOk());
+  ASSERT_THAT(ledger.Apply(GenerationStarted{identity.key, 2, "", {}, BatchSet::Of({1})}), IsOk());
+  ASSERT_THAT(ledger.Apply(BatchesAcknowledged{identity.key, 1, BatchSet::Of({3})}), IsOk());
+  EXPECT_EQ(ledger.Find(identity.key)->done, BatchSet::Of({1}));
+  EXPECT_THAT(ledger.Apply(GenerationStarted{identity.key, 2, "", {}, {}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("generation 2 was used")));
+  EXPECT_THAT(ledger.Apply(GenerationStarted{identity.key, 3, "", {}, BatchSet::Of({10})}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("batch 10")));
+  EpochIdentity other = identity;
+  other.seed = 99;
+  EXPECT_THAT(ledger.Apply(EpochOpened{other}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("seed 99")));
+  // Generations are not used again, even if the epoch is forgotten.
+  ASSERT_THAT(ledger.Apply(EpochForgotten{identity.key}), IsOk());
+  EXPECT_EQ(ledger.Find(identity.key), nullptr);
+  EXPECT_EQ(ledger.last_generation(), 2U);
+  EXPECT_THAT(ledger.Apply(GenerationStarted{identity.key, 3, "", {}, {}}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is not open")));
+}
+
+// What is changed on one side is not seen on the other.
+TEST(JobLedgerTest, AForkSharesWhatNeitherChanges) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    JobLedger ledger;
+    for (int i = 0; i < 60; ++i) {
+      const JobLedger before = ledger;
+      JobLedger fork = ledger.Fork();
+      EXPECT_TRUE(fork == before);
+      for (uint64_t j = random.Below(4); j != 0; --j) (void)fork.Apply(RandomEvent(random));
+      EXPECT_TRUE(ledger == before);
+      if (random.Below(2) == 0) {
+        (void)ledger.Apply(RandomEvent(random));
+        const JobLedger changed = ledger;
+        (void)fork.Apply(RandomEvent(random));
+        EXPECT_TRUE(ledger == changed);
+      } else {
+        ledger = std::move(fork);
+      }
+    }
+  }
+}
+
+// Each job's part, put together again, is the whole.
+TEST(JobLedgerTest, SplitsByJob) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    JobLedger ledger;
+    for (int i = 0; i < 80; ++i) (void)ledger.Apply(RandomEvent(random));
+    std::vector<std::string> records;
+    for (const auto& [name, part] : JobLedger(ledger).SplitByJob()) {
+      EXPECT_FALSE(part.empty());
+      for (const EpochKey& key : part.Epochs()) EXPECT_EQ(key.job, name);
+      for (std::string& record : part.EpochRecords()) records.push_back(std::move(record));
+    }
+    records.push_back(EncodeEvent(GenerationsUsed{"", ledger.last_generation()}));
+    PH_ASSERT_OK_AND_ASSIGN(const JobLedger whole, JobLedger::Replay(records));
+    EXPECT_TRUE(whole == ledger);
+  }
+}
+
+// A log of a server that numbered generations by job, and kept neither who nor when.
+TEST(JobLedgerTest, ReadsOlderLogs) {
+  EpochIdentity a = IdentityOf({10});
+  EpochIdentity b = IdentityOf({10});
+  b.key.job = "other";
+  const std::vector<std::string> records = {
+      EncodeEvent(EpochOpened{a}),
+      EncodeEvent(GenerationStarted{a.key, 4, "", {}, {}}),
+      EncodeEvent(EpochOpened{b}),
+      EncodeEvent(GenerationStarted{b.key, 1, "", {}, {}}),
+      EncodeEvent(GenerationsUsed{"job", 7}),
+      EncodeEvent(GenerationsUsed{"deleted", 9}),
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const JobLedger ledger, JobLedger::Replay(records));
+  EXPECT_EQ(ledger.num_epochs(), 2U);
+  EXPECT_EQ(ledger.last_generation(), 9U);
+  EXPECT_EQ(ledger.Find(a.key)->client, "");
+  EXPECT_EQ(ledger.Find(a.key)->used_seconds, 0U);
+  // Nothing is left of a job that was deleted but that its numbers are used up.
+  EXPECT_EQ(JobLedger(ledger).SplitByJob().size(), 2U);
+}
+
+TEST(JobLedgerTest, WhatIsOpenedAgainHasNotExpired) {
+  const EpochIdentity identity = IdentityOf({10});
+  JobLedger ledger;
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochOwned{identity.key, "10.0.0.1"}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochUsed{identity.key, 50}), IsOk());
+  ASSERT_THAT(ledger.Apply(EpochUsed{identity.key, 40}), IsOk());
+  EXPECT_EQ(ledger.Find(identity.key)->used_seconds, 50U);
+  EXPECT_EQ(ledger.Find(identity.key)->client, "10.0.0.1");
+  ASSERT_THAT(ledger.Apply(EpochExpired{identity.key, 3, 90}), IsOk());
+  EXPECT_EQ(ledger.num_epochs(), 0U);
+  EXPECT_FALSE(ledger.empty());
+  EXPECT_EQ(ledger.FindExpired(identity.key)->generation, 3U);
+  ledger.DropExpired(89);
+  EXPECT_FALSE(ledger.empty());
+  ASSERT_THAT(ledger.Apply(EpochOpened{identity}), IsOk());
+  EXPECT_EQ(ledger.FindExpired(identity.key), nullptr);
+  ASSERT_THAT(ledger.Apply(EpochExpired{identity.key, 3, 90}), IsOk());
+  ledger.DropExpired(90);
+  EXPECT_TRUE(ledger.empty());
+}
+
+TEST(JobLedgerTest, ABadRecordIsNamed) {
+  std::vector<std::string> records = {EncodeEvent(EpochOpened{IdentityOf({10})}),
+                                      EncodeEvent(GenerationsUsed{"job", 3})};
+  records[1][3] = static_cast<char>(records[1][3] ^ 1);
+  EXPECT_THAT(JobLedger::Replay(records),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 1: record: its checksum")));
+}
+
+}  // namespace
+}  // namespace packhouse

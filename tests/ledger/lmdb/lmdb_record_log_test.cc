@@ -1,0 +1,539 @@
+#include "service/ledger/lmdb/lmdb_record_log.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <thread>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/datasets/lmdb/stored_values.h"
+#include "tests/datasets/stored_files.h"
+#include "tests/support/random.h"
+#include "tests/support/small_disk.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace {
+
+// How many more flushes the disk does before it fails; below zero, it never does.
+std::atomic<int> flushes_left = -1;
+
+}  // namespace
+
+// In the place of the C library's, for LMDB.
+extern "C" int fdatasync(int fd) {
+  if (flushes_left == 0) {
+    errno = EIO;
+    return -1;
+  }
+  if (flushes_left > 0) --flushes_left;
+  return static_cast<int>(::syscall(SYS_fdatasync, fd));
+}
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using Records = std::vector<std::string>;
+
+// ThreadSanitizer is slow, and one thread is all there is to see here.
+#if defined(__SANITIZE_THREAD__)
+constexpr uint64_t kDamagedFiles = 100;
+constexpr size_t kTornCommits = 20;
+#else
+constexpr uint64_t kDamagedFiles = 1500;
+constexpr size_t kTornCommits = 300;
+#endif
+
+absl::StatusOr<std::unique_ptr<LmdbRecordLog>> OpenLog(const std::string& folder,
+                                                       uint64_t max_bytes = uint64_t{1} << 28) {
+  LmdbRecordLog::Options options;
+  options.folder = folder;
+  options.max_bytes = max_bytes;
+  return LmdbRecordLog::Open(options);
+}
+
+std::string RandomRecord(Random& random, size_t max_bytes) {
+  std::string record;
+  for (size_t left = random.Below(max_bytes); left != 0; --left) {
+    record.push_back(static_cast<char>(random.Next()));
+  }
+  return record;
+}
+
+// Of all kinds: empty, small, as large as a page, of many pages.
+Records RandomRecords(Random& random, size_t max_records) {
+  Records records(random.Below(max_records + 1));
+  for (std::string& record : records) {
+    record = RandomRecord(random, random.Below(10) == 0 ? 20000 : 100);
+  }
+  return records;
+}
+
+void AppendTo(Records& records, const Records& more) {
+  records.insert(records.end(), more.begin(), more.end());
+}
+
+class LmdbRecordLogTest : public ::testing::Test {
+ protected:
+  ~LmdbRecordLogTest() override { flushes_left = -1; }
+
+  // A log with free pages of what was replaced, and what it has.
+  Records BuildLog() {
+    const auto log = OpenLog(folder_.path()).value();
+    Random random(1);
+    EXPECT_THAT(log->Append(RandomRecords(random, 100)), IsOk());
+    Records records = RandomRecords(random, 30);
+    EXPECT_THAT(log->Replace(records), IsOk());
+    for (int i = 0; i < 40; ++i) {
+      const Records more = RandomRecords(random, 20);
+      EXPECT_THAT(log->Append(more), IsOk());
+      AppendTo(records, more);
+    }
+    return records;
+  }
+
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+};
+
+// Against a vector, through all that may happen to a log.
+TEST_F(LmdbRecordLogTest, IsAListThatLasts) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    Random random(seed);
+    PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder.path()));
+    Records model;
+    for (int step = 0; step < 60; ++step) {
+      const uint64_t choice = random.Below(10);
+      if (choice < 7) {
+        const Records more = RandomRecords(random, 12);
+        ASSERT_THAT(log->Append(more), IsOk());
+        AppendTo(model, more);
+      } else if (choice < 8) {
+        model = RandomRecords(random, model.size() + 1);
+        ASSERT_THAT(log->Replace(model), IsOk());
+      } else {
+        const uint64_t bytes = log->num_bytes();
+        log = nullptr;
+        PH_ASSERT_OK_AND_ASSIGN(log, OpenLog(folder.path()));
+        EXPECT_EQ(log->num_bytes(), bytes);
+      }
+      PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
+      ASSERT_TRUE(records == model) << step;
+      EXPECT_EQ(log->num_records(), model.size());
+      uint64_t bytes = 0;
+      for (const std::string& record : model) bytes += record.size();
+      EXPECT_GE(log->num_bytes(), bytes);
+      EXPECT_LE(log->num_bytes(), 3 * bytes + 64 * model.size());
+    }
+  }
+}
+
+// The example in docs/storage-format.md.
+TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+    ASSERT_THAT(log->Append({"\xac\x02"}), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto environment,
+                          LmdbEnvironment::Open(folder_.path(), uint64_t{1} << 28));
+  PH_ASSERT_OK_AND_ASSIGN(const LmdbTransaction transaction,
+                          LmdbTransaction::Begin(*environment, LmdbTransaction::Kind::kRead));
+  PH_ASSERT_OK_AND_ASSIGN(LmdbCursor cursor,
+                          LmdbCursor::At(transaction, absl::string_view("\0", 1)));
+  std::map<std::string, std::string> found;
+  while (cursor.valid()) {
+    found[absl::BytesToHexString(cursor.key())] = absl::BytesToHexString(cursor.raw_value());
+    ASSERT_THAT(cursor.Next(), IsOk());
+  }
+  EXPECT_THAT(found, ElementsAre(testing::Pair("62", "0100000000000000d6d19d24"),
+                                 testing::Pair("6c", "0100000000000000133bb0af"),
+                                 testing::Pair("720000000000000001", "ac0273326d07")));
+}
+
+TEST_F(LmdbRecordLogTest, SequenceNumbersAreNotUsedAgain) {
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+    ASSERT_THAT(log->Append({"a", "b"}), IsOk());
+    ASSERT_THAT(log->Replace({}), IsOk());
+    EXPECT_EQ(log->num_records(), 0U);
+    EXPECT_EQ(log->num_bytes(), 0U);
+  }
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+    EXPECT_THAT(log->ReadAll().value(), IsEmpty());
+    ASSERT_THAT(log->Append({"c"}), IsOk());
+  }
+  // The page that the disk had before, coming back: the right checksum, the wrong record.
+  PutRaw(folder_.path(), LogRecordKey(2), WithChecksum(LogRecordKey(2), "b"));
+  EXPECT_THAT(OpenLog(folder_.path()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 3 is missing")));
+}
+
+TEST_F(LmdbRecordLogTest, AFolderIsOneProcesssAtATime) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path() + "/delivery"));
+  EXPECT_THAT(OpenLog(folder_.path() + "/delivery"),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("delivery' is in use by process "),
+                             HasSubstr(absl::StrCat(::getpid())))));
+}
+
+TEST_F(LmdbRecordLogTest, AnotherFormatVersionIsNamed) {
+  const Records records = BuildLog();
+  PutRaw(folder_.path(), LogFormatKey(), WithChecksum(LogFormatKey(), EncodeNumber(7)));
+  EXPECT_THAT(OpenLog(folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("format version 7, this packhoused reads version 1")));
+  PutRaw(folder_.path(), LogFormatKey(), WithChecksum(LogFormatKey(), EncodeNumber(1)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+  EXPECT_EQ(log->ReadAll().value(), records);
+}
+
+TEST_F(LmdbRecordLogTest, AFolderOfDataSetsIsNoLog) {
+  LmdbDatasetStore::Options options;
+  options.folder = folder_.path();
+  ASSERT_THAT(LmdbDatasetStore::Open(options), IsOk());
+  EXPECT_THAT(OpenLog(folder_.path()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("something else")));
+  TemporaryFolder other;
+  ASSERT_THAT(OpenLog(other.path()), IsOk());
+  options.folder = other.path();
+  EXPECT_THAT(LmdbDatasetStore::Open(options),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("something else")));
+}
+
+// Each append's records are next to each other, and each thread's in its order.
+TEST_F(LmdbRecordLogTest, ManyThreadsAppend) {
+  constexpr size_t kThreads = 8;
+  constexpr size_t kAppends = 40;
+  PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder_.path()));
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (size_t i = 0; i < kAppends; ++i) {
+        Records records;
+        for (size_t part = 0; part <= i % 3; ++part) {
+          records.push_back(absl::StrCat(thread, "/", i, "/", part));
+        }
+        ASSERT_THAT(log->Append(records), IsOk());
+        ASSERT_THAT(log->ReadAll(), IsOk());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  log = nullptr;
+  PH_ASSERT_OK_AND_ASSIGN(log, OpenLog(folder_.path()));
+  PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
+  std::vector<size_t> next(kThreads);
+  for (size_t at = 0; at < records.size();) {
+    const size_t thread = records[at][0] - '0';
+    const size_t i = next[thread]++;
+    for (size_t part = 0; part <= i % 3; ++part) {
+      ASSERT_EQ(records[at++], absl::StrCat(thread, "/", i, "/", part));
+    }
+  }
+  EXPECT_THAT(next, testing::Each(kAppends));
+}
+
+class CountingObserver final : public CommitObserver {
+ public:
+  void OnCommitBegin() override { ++num_begun; }
+  void OnCommitEnd(const CommitSummary& summary) override { num_changes += summary.num_changes; }
+  void OnStoreBytes(uint64_t bytes) override { num_bytes = bytes; }
+
+  size_t num_begun = 0;
+  uint64_t num_changes = 0;
+  uint64_t num_bytes = 0;
+};
+
+TEST_F(LmdbRecordLogTest, CommitsAreObserved) {
+  CountingObserver observer;
+  LmdbRecordLog::Options options;
+  options.folder = folder_.path();
+  options.observer = &observer;
+  PH_ASSERT_OK_AND_ASSIGN(auto log, LmdbRecordLog::Open(options));
+  const size_t begun = observer.num_begun;
+  ASSERT_THAT(log->Append({"a", "b"}), IsOk());
+  ASSERT_THAT(log->Append({}), IsOk());
+  EXPECT_EQ(observer.num_begun, begun + 1);
+  EXPECT_EQ(observer.num_bytes, log->num_bytes());
+  observer.num_bytes = 0;
+  log = nullptr;
+  PH_ASSERT_OK_AND_ASSIGN(log, LmdbRecordLog::Open(options));
+  EXPECT_EQ(observer.num_bytes, log->num_bytes());
+}
+
+TEST_F(LmdbRecordLogTest, AFullLogTakesASmallerSnapshot) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path(), 1000));
+  const std::string record(100, 'x');
+  Records records;
+  while (log->num_bytes() + 136 <= 1000) {
+    ASSERT_THAT(log->Append({record}), IsOk());
+    records.push_back(record);
+  }
+  EXPECT_THAT(log->Append({"", record}),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr(absl::StrCat(log->num_bytes(), " + 172 bytes"))));
+  EXPECT_EQ(log->ReadAll().value(), records);
+  // What is to come counts, not what goes.
+  EXPECT_THAT(log->Replace(records), IsOk());
+  EXPECT_THAT(log->Replace(Records(8, record)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 1000")));
+  EXPECT_EQ(log->ReadAll().value(), records);
+  ASSERT_THAT(log->Replace({record}), IsOk());
+  ASSERT_THAT(log->Append({"", record}), IsOk());
+  EXPECT_THAT(log->ReadAll().value(), ElementsAre(record, "", record));
+}
+
+// Snapshots take the place of the log again and again; the file stays small.
+TEST_F(LmdbRecordLogTest, FreePagesAreUsedAgain) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+  const Records records(500, std::string(200, 'x'));
+  for (int round = 0; round < 30; ++round) {
+    for (int i = 0; i < 4; ++i) ASSERT_THAT(log->Append(records), IsOk());
+    ASSERT_THAT(log->Replace(records), IsOk());
+  }
+  EXPECT_LT(std::filesystem::file_size(DataFile(folder_.path())), 4U << 20);
+}
+
+TEST_F(LmdbRecordLogTest, ABadRecordIsNamed) {
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+    ASSERT_THAT(log->Append({"first", "second", "third"}), IsOk());
+  }
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  std::string bad = good;
+  bad[good.rfind("second") + 2] ^= 1;
+  WriteFile(DataFile(folder_.path()), bad);
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+    EXPECT_THAT(log->ReadAll(), StatusIs(absl::StatusCode::kDataLoss,
+                                         AllOf(HasSubstr(folder_.path()), HasSubstr("record 2"))));
+  }
+  WriteFile(DataFile(folder_.path()), good);
+  PutRaw(folder_.path(), LogRecordKey(5), WithChecksum(LogRecordKey(5), "fifth"));
+  EXPECT_THAT(OpenLog(folder_.path()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 4 is missing")));
+}
+
+// Never a wrong record, never a crash.
+TEST_F(LmdbRecordLogTest, FlippedBitsAreFoundOrHarmless) {
+  const Records records = BuildLog();
+  const std::string good = ReadFile(DataFile(folder_.path()));
+  const std::vector<size_t> tree_pages = TreePages(good);
+  size_t num_refused = 0;
+  size_t num_with_loss = 0;
+  size_t num_unharmed = 0;
+  for (uint64_t seed = 0; seed < kDamagedFiles; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    std::string bad = good;
+    for (size_t flips = random.Between(1, 3); flips != 0; --flips) {
+      const size_t page = seed % 2 == 0 ? tree_pages[random.Below(tree_pages.size())]
+                                        : random.Below(good.size() / kPage);
+      size_t byte = page * kPage + random.Below(kPage);
+      while (seed % 2 == 0 && good[byte] == 0) byte = page * kPage + random.Below(kPage);
+      bad[byte] = static_cast<char>(bad[byte] ^ (1 << random.Below(8)));
+    }
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), bad);
+    const auto log = OpenLog(folder.path());
+    if (!log.ok()) {
+      EXPECT_THAT(log, AnyOf(StatusIs(absl::StatusCode::kDataLoss, HasSubstr(folder.path())),
+                             StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("LMDB"))));
+      ++num_refused;
+      continue;
+    }
+    const auto read = (*log)->ReadAll();
+    if (!read.ok()) {
+      EXPECT_THAT(read, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record")));
+      ++num_with_loss;
+      continue;
+    }
+    EXPECT_TRUE(*read == records);
+    ++num_unharmed;
+  }
+  EXPECT_GT(num_refused, kDamagedFiles / 20);
+  EXPECT_GT(num_with_loss, kDamagedFiles / 20);
+  EXPECT_GT(num_unharmed, kDamagedFiles / 20);
+  RecordProperty("refused", static_cast<int>(num_refused));
+  RecordProperty("with_loss", static_cast<int>(num_with_loss));
+  RecordProperty("unharmed", static_cast<int>(num_unharmed));
+}
+
+// LMDB writes data first, then one of the two meta pages: as long as that is not there, whatever
+// has come of the data, the old records are there, all of them and nothing else.
+TEST_F(LmdbRecordLogTest, ATornReplacementIsWholeOrNotThere) {
+  const Records old_records = BuildLog();
+  const std::string before = ReadFile(DataFile(folder_.path()));
+  Random random(2);
+  const Records new_records = RandomRecords(random, 200);
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
+    ASSERT_THAT(log->Replace(new_records), IsOk());
+  }
+  const std::string after = ReadFile(DataFile(folder_.path()));
+  ASSERT_GE(after.size(), before.size());
+  std::vector<size_t> changed;  // Bytes of data pages.
+  for (size_t at = 2 * kPage; at < after.size(); ++at) {
+    if (at >= before.size() || after[at] != before[at]) changed.push_back(at);
+  }
+  ASSERT_GT(changed.size(), kTornCommits);
+  const auto expect = [](const std::string& bytes, const Records& expected) {
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    WriteFile(DataFile(folder.path()), bytes);
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder.path()));
+    EXPECT_TRUE(log->ReadAll().value() == expected);
+  };
+  for (size_t cut = 0; cut < changed.size(); cut += changed.size() / kTornCommits) {
+    SCOPED_TRACE(testing::Message() << "cut at byte " << changed[cut]);
+    // Written up to there, and the other way round: written from there, as a disk may reorder.
+    std::string torn = before;
+    torn.resize(std::max(before.size(), changed[cut]), '\0');
+    std::string reordered = before;
+    reordered.resize(after.size(), '\0');
+    for (size_t i = 0; i < changed.size(); ++i) {
+      (i < cut ? torn : reordered)[changed[i]] = after[changed[i]];
+    }
+    expect(torn, old_records);
+    expect(reordered, old_records);
+  }
+  expect(after, new_records);
+}
+
+TEST_F(LmdbRecordLogTest, AFailedFlushRefusesEverythingUntilReopened) {
+  const auto dead = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("until it is opened anew"));
+  PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder_.path()));
+  ASSERT_THAT(log->Append({"kept"}), IsOk());
+  flushes_left = 0;
+  EXPECT_THAT(log->Append({"lost", "or not"}), dead);
+  // The disk is well again, or seems so.
+  flushes_left = -1;
+  EXPECT_THAT(log->Append({"more"}), dead);
+  EXPECT_THAT(log->Append({}), dead);
+  EXPECT_THAT(log->Replace({"new"}), dead);
+  EXPECT_THAT(log->ReadAll(), dead);
+  EXPECT_EQ(log->num_records(), 1U);
+  log = nullptr;
+  PH_ASSERT_OK_AND_ASSIGN(log, OpenLog(folder_.path()));
+  PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
+  EXPECT_THAT(records, AnyOf(ElementsAre("kept"), ElementsAre("kept", "lost", "or not")));
+  ASSERT_THAT(log->Append({"more"}), IsOk());
+  EXPECT_EQ(log->ReadAll().value().back(), "more");
+}
+
+// The disk fails under many threads: whatever was acknowledged is there after all.
+TEST_F(LmdbRecordLogTest, ADiskThatFailsLosesNothingAcknowledged) {
+  for (int flushes = 1; flushes < 12; ++flushes) {
+    SCOPED_TRACE(testing::Message() << "flushes=" << flushes);
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder.path()));
+    constexpr size_t kThreads = 4;
+    std::vector<size_t> acknowledged(kThreads);
+    flushes_left = flushes;
+    std::vector<std::thread> threads;
+    for (size_t thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        while (log->Append({absl::StrCat(thread, "/", acknowledged[thread])}).ok()) {
+          ++acknowledged[thread];
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    flushes_left = -1;
+    const size_t num_acknowledged =
+        std::accumulate(acknowledged.begin(), acknowledged.end(), size_t{0});
+    EXPECT_GE(num_acknowledged, static_cast<size_t>(flushes));
+    EXPECT_EQ(log->num_records(), num_acknowledged);
+    log = nullptr;
+    PH_ASSERT_OK_AND_ASSIGN(log, OpenLog(folder.path()));
+    std::vector<size_t> found(kThreads);
+    PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
+    for (const std::string& record : records) {
+      const size_t thread = record[0] - '0';
+      EXPECT_EQ(record, absl::StrCat(thread, "/", found[thread]++));
+    }
+    for (size_t thread = 0; thread < kThreads; ++thread) {
+      EXPECT_GE(found[thread], acknowledged[thread]);
+      EXPECT_LE(found[thread], acknowledged[thread] + 1);
+    }
+  }
+}
+
+// Appends until the disk is full.
+void Fill(LmdbRecordLog& log, Records& records) {
+  for (size_t i = 0;; ++i) {
+    const Records more = {absl::StrCat(i), std::string(1000 + 7 * (i % 100), 'x')};
+    const absl::Status status = log.Append(more);
+    if (!status.ok()) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("space")));
+      return;
+    }
+    AppendTo(records, more);
+  }
+}
+
+TEST_F(LmdbRecordLogTest, AFullDiskLosesNothingAndGoesOnOnceThereIsSpace) {
+  SmallDisk disk(3 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  const std::string other = disk.path() + "/other";
+  WriteFile(other, std::string(1 << 20, 'o'));
+  Records records;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(disk.path() + "/log"));
+    Fill(*log, records);
+    EXPECT_GT(records.size(), 100U);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_THAT(log->Append(Records(100, std::string(3000, 'y'))),
+                  StatusIs(absl::StatusCode::kResourceExhausted, _));
+      EXPECT_THAT(log->Replace(Records(700, std::string(3000, 'y'))),
+                  StatusIs(absl::StatusCode::kResourceExhausted, _));
+    }
+    EXPECT_TRUE(log->ReadAll().value() == records);
+    EXPECT_EQ(log->num_records(), records.size());
+    std::filesystem::remove(other);
+    const size_t before = records.size();
+    Fill(*log, records);
+    EXPECT_GT(records.size(), before + 100);
+  }
+  // Reopening on the full disk, too.
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(disk.path() + "/log"));
+  EXPECT_TRUE(log->ReadAll().value() == records);
+}
+
+TEST_F(LmdbRecordLogTest, AReadOnlyDiskIsRead) {
+  SmallDisk disk(8 << 20);
+  if (!disk.is_mounted()) GTEST_SKIP() << "cannot mount a tmpfs: " << disk.error();
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(disk.path()));
+    EXPECT_FALSE(log->is_read_only());
+    ASSERT_THAT(log->Append({"a", "b"}), IsOk());
+  }
+  if (!disk.MakeReadOnly()) GTEST_SKIP() << "cannot remount: " << std::strerror(errno);
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(disk.path()));
+  EXPECT_TRUE(log->is_read_only());
+  const auto read_only = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("Read-only"));
+  EXPECT_THAT(log->Append({"c"}), read_only);
+  EXPECT_THAT(log->Replace({"c"}), read_only);
+  EXPECT_THAT(log->ReadAll().value(), ElementsAre("a", "b"));
+  EXPECT_THAT(OpenLog(disk.path() + "/none"), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,779 @@
+#include "service/planning/tuning/limit_tuner.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/planning/optimizer/plan_optimizer.h"
+#include "tests/planning/tuning/tuning_worlds.h"
+#include "tests/support/random.h"
+#include "tests/support/sizes_csv.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint64_t kStepsPerPlan = 20'000;
+
+absl::StatusOr<TuneResult> Tune(const TuningWorld& world, const TuneOptions& options) {
+  return TuneLimits(world.histogram, world.profile, world.schema, options);
+}
+
+// Over the components that have a cost and rows.
+double HarmonicMeanOf(const TuningWorld& world, const std::vector<uint64_t>& capacities,
+                      uint64_t packs) {
+  double inverses = 0;
+  double components = 0;
+  for (size_t k = 0; k < capacities.size(); ++k) {
+    const uint64_t total = k < world.histogram.num_components() ? world.histogram.total(k)
+                                                                : world.histogram.num_graphs();
+    const ComponentProfile& component = world.profile.components[k];
+    if (component.max_rows == 0 || component.relative_cost == 0 || total == 0) continue;
+    inverses += static_cast<double>(packs) * static_cast<double>(capacities[k]) /
+                static_cast<double>(total);
+    components += 1;
+  }
+  return components == 0 ? 1 : components / inverses;
+}
+
+uint64_t PacksFor(const TuningWorld& world, const std::vector<uint64_t>& capacities,
+                  uint64_t steps) {
+  OptimizerOptions options;
+  options.steps = steps;
+  return OptimizePlan(world.histogram, Limits::Create(capacities).value(), options)->packs;
+}
+
+// What holds for any shape of any result.
+void ExpectConsistent(const TuningWorld& world, const TunedShape& shape) {
+  const DeviceProfile& profile = world.profile;
+  ASSERT_EQ(shape.capacities.size(), profile.components.size());
+  ASSERT_EQ(shape.components.size(), profile.components.size());
+  for (size_t k = 0; k < shape.capacities.size(); ++k) {
+    const ComponentProfile& component = profile.components[k];
+    const uint64_t capacity = shape.capacities[k];
+    EXPECT_EQ(shape.components[k].capacity, capacity);
+    if (component.max_rows == 0) {
+      EXPECT_EQ(capacity, kUnlimited);
+      continue;
+    }
+    EXPECT_GE(capacity, component.min_rows);
+    EXPECT_LE(capacity, component.max_rows);
+    EXPECT_EQ(capacity % component.multiple_of, 0);
+    EXPECT_LE(shape.components[k].fullest_pack, capacity);
+    EXPECT_LE(shape.components[k].efficiency, 1);
+  }
+  EXPECT_TRUE(FitsMemory(profile, shape.capacities));
+  EXPECT_EQ(shape.batch_bytes, BytesOfShape(profile, shape.capacities));
+  EXPECT_EQ(shape.epoch_cost,
+            static_cast<double>(shape.packs) * CostOfShape(profile, shape.capacities));
+  EXPECT_GE(shape.packs, shape.lower_bound);
+  EXPECT_GE(shape.lower_bound, 1);
+}
+
+// A shape that packs the whole histogram.
+void ExpectTakesAll(const TuningWorld& world, const TunedShape& shape) {
+  ExpectConsistent(world, shape);
+  EXPECT_THAT(
+      CheckEachGraphFits(world.histogram, Limits::Create(shape.capacities).value(), world.schema),
+      IsOk());
+  EXPECT_DOUBLE_EQ(shape.harmonic_mean, HarmonicMeanOf(world, shape.capacities, shape.packs));
+}
+
+class TuneObjectiveTest : public testing::TestWithParam<TuneObjective> {
+ protected:
+  // Lower is better.
+  static double ValueOf(const TuningWorld& world, const std::vector<uint64_t>& capacities,
+                        uint64_t packs) {
+    if (GetParam() == TuneObjective::kHarmonicMean) {
+      return -HarmonicMeanOf(world, capacities, packs);
+    }
+    return static_cast<double>(packs) * CostOfShape(world.profile, capacities);
+  }
+  static double ValueOf(const TuningWorld& world, const TunedShape& shape) {
+    return ValueOf(world, shape.capacities, shape.packs);
+  }
+};
+
+// The answer is that of planning every candidate there is.
+TEST_P(TuneObjectiveTest, ExactByBoundsIsExactByBruteForce) {
+  uint64_t planned = 0;
+  uint64_t candidates = 0;
+  for (uint64_t seed = 0; seed < 80; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random);
+    TuneOptions options;
+    options.objective = GetParam();
+    options.steps_per_plan = kStepsPerPlan;
+    uint64_t last_planned = 0;
+    options.progress = [&](const TuneProgress& progress) { last_planned = progress.planned; };
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    EXPECT_TRUE(result.exact);
+    ExpectTakesAll(world, result.single_shape);
+    EXPECT_EQ(PacksFor(world, result.single_shape.capacities, kStepsPerPlan),
+              result.single_shape.packs);
+    double best = 0;
+    bool first = true;
+    for (const std::vector<uint64_t>& capacities : AllCandidates(world)) {
+      const double value = ValueOf(world, capacities, PacksFor(world, capacities, kStepsPerPlan));
+      if (first || value < best) best = value;
+      first = false;
+      ++candidates;
+    }
+    EXPECT_DOUBLE_EQ(ValueOf(world, result.single_shape), best);
+    planned += last_planned;
+    if (HasFailure()) return;
+  }
+  // Bounds save most of the work.
+  EXPECT_LT(planned, candidates / 5);
+}
+
+// With steps per plan left to the search, too, and never worse than with few.
+TEST_P(TuneObjectiveTest, ResultsAreConsistent) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random, {.max_components = 5, .max_size = 40});
+    TuneOptions options;
+    options.objective = GetParam();
+    options.steps = 20'000'000;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    EXPECT_FALSE(result.oversize);
+    ASSERT_THAT(result.shapes, SizeIs(1));
+    EXPECT_EQ(result.shapes[0].capacities, result.single_shape.capacities);
+    ExpectTakesAll(world, result.single_shape);
+    EXPECT_EQ(result.epoch_cost, result.single_shape.epoch_cost);
+    EXPECT_EQ(result.harmonic_mean, result.single_shape.harmonic_mean);
+    EXPECT_LE(result.least_cost, result.epoch_cost);
+    EXPECT_FALSE(result.reasons.empty());
+    EXPECT_THAT(result.cells, IsEmpty());
+    if (HasFailure()) return;
+  }
+}
+
+// Each point of the frontier is better than all that are smaller; the last is the best of all.
+TEST_P(TuneObjectiveTest, TheFrontierIsMonotone) {
+  size_t points = 0;
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random, {.max_size = 30, .max_choices = 100});
+    TuneOptions options;
+    options.objective = GetParam();
+    options.steps_per_plan = kStepsPerPlan;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    ASSERT_FALSE(result.frontier.empty());
+    EXPECT_LE(result.frontier.size(), kMaxFrontier + 1);
+    EXPECT_EQ(result.frontier.back().capacities, result.single_shape.capacities);
+    for (size_t i = 0; i < result.frontier.size(); ++i) {
+      const TunedShape& shape = result.frontier[i];
+      ExpectTakesAll(world, shape);
+      if (i == 0) continue;
+      const TunedShape& smaller = result.frontier[i - 1];
+      EXPECT_LT(CostOfShape(world.profile, smaller.capacities),
+                CostOfShape(world.profile, shape.capacities));
+      EXPECT_LE(ValueOf(world, shape), ValueOf(world, smaller));
+    }
+    points += result.frontier.size();
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(points, 100);
+}
+
+// Every candidate is a cell, in order. Figures of plans are plans'; others are bounds.
+TEST_P(TuneObjectiveTest, TheGridHasEveryCandidate) {
+  uint64_t unplanned = 0;
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    TuningWorld world = RandomTuningWorld(random);
+    // What a component without a cost takes need not be the most: choices that hold the same.
+    for (ComponentProfile& component : world.profile.components) {
+      if (component.relative_cost == 0) component.max_rows = 0;
+    }
+    const std::vector<std::vector<uint64_t>> candidates = AllCandidates(world);
+    for (const uint64_t steps : {TuneOptions::kDefaultSteps, uint64_t{2'000'000}}) {
+      TuneOptions options;
+      options.objective = GetParam();
+      options.steps = steps;
+      options.steps_per_plan = kStepsPerPlan;
+      options.include_grid = true;
+      PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+      ASSERT_EQ(result.cells.size(), candidates.size());
+      double best = 0;
+      for (size_t i = 0; i < candidates.size(); ++i) {
+        const TuneCell& cell = result.cells[i];
+        EXPECT_EQ(cell.capacities, candidates[i]);
+        const uint64_t packs = PacksFor(world, cell.capacities, kStepsPerPlan);
+        const double value =
+            GetParam() == TuneObjective::kHarmonicMean ? -cell.harmonic_mean : cell.epoch_cost;
+        if (cell.planned) {
+          if (best == 0 || value < best) best = value;
+        } else {
+          const double cost =
+              static_cast<double>(packs) * CostOfShape(world.profile, cell.capacities);
+          EXPECT_LE(cell.epoch_cost, cost);
+          EXPECT_GE(cell.harmonic_mean,
+                    HarmonicMeanOf(world, cell.capacities, packs) * (1 - 1e-12));
+          ++unplanned;
+        }
+      }
+      EXPECT_DOUBLE_EQ(best, ValueOf(world, result.single_shape));
+      EXPECT_TRUE(steps != TuneOptions::kDefaultSteps ||
+                  std::all_of(result.cells.begin(), result.cells.end(),
+                              [](const TuneCell& cell) { return cell.planned; }));
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(unplanned, 50);
+}
+
+TEST_P(TuneObjectiveTest, SameArgumentsSameResult) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random, {.max_size = 60, .max_choices = 60});
+    TuneOptions options;
+    options.objective = GetParam();
+    options.steps = 20'000'000;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult a, Tune(world, options));
+    options.vector_level = VectorLevel::kPlain;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult b, Tune(world, options));
+    EXPECT_EQ(a.single_shape.capacities, b.single_shape.capacities);
+    EXPECT_EQ(a.single_shape.packs, b.single_shape.packs);
+    EXPECT_EQ(a.exact, b.exact);
+    EXPECT_EQ(a.reasons, b.reasons);
+    ASSERT_EQ(a.frontier.size(), b.frontier.size());
+    for (size_t i = 0; i < a.frontier.size(); ++i) {
+      EXPECT_EQ(a.frontier[i].capacities, b.frontier[i].capacities);
+      EXPECT_EQ(a.frontier[i].packs, b.frontier[i].packs);
+    }
+    if (HasFailure()) return;
+  }
+}
+
+// Counts never fall, the incumbent never gets worse, and in the end every candidate is accounted
+// for.
+TEST_P(TuneObjectiveTest, ProgressNeverGoesBack) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const TuningWorld world = RandomTuningWorld(random, {.max_size = 60, .max_choices = 60});
+    TuneOptions options;
+    options.objective = GetParam();
+    options.steps = seed % 2 == 0 ? 50'000'000 : 5'000'000;
+    std::vector<TuneProgress> reports;
+    double value = 0;
+    options.progress = [&](const TuneProgress& progress) {
+      if (reports.empty()) {
+        EXPECT_EQ(progress.incumbent, nullptr);
+      } else {
+        EXPECT_EQ(progress.candidates, reports.back().candidates);
+        EXPECT_GE(progress.planned, reports.back().planned);
+        EXPECT_GE(progress.excluded, reports.back().excluded);
+        ASSERT_NE(progress.incumbent, nullptr);
+        const double now = ValueOf(world, *progress.incumbent);
+        if (reports.size() > 1) {
+          EXPECT_LE(now, value + 1e-9);
+        }
+        value = now;
+      }
+      reports.push_back(progress);
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    ASSERT_GE(reports.size(), 2);
+    EXPECT_LE(reports.back().planned + reports.back().excluded, reports.back().candidates);
+    if (result.exact) {
+      EXPECT_EQ(reports.back().planned + reports.back().excluded, reports.back().candidates);
+    }
+    EXPECT_DOUBLE_EQ(ValueOf(world, result.single_shape), value);
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Objectives, TuneObjectiveTest,
+                         testing::Values(TuneObjective::kEpochCost, TuneObjective::kHarmonicMean),
+                         [](const testing::TestParamInfo<TuneObjective>& parameter) {
+                           return parameter.param == TuneObjective::kEpochCost ? "EpochCost"
+                                                                               : "HarmonicMean";
+                         });
+
+// Sizes with few fillers, which no plan packs without waste, and many candidates.
+TuningWorld HardWorld() {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  Random random(5);
+  for (int i = 0; i < 300; ++i) {
+    const auto nodes = static_cast<uint32_t>(random.Between(200, 1000));
+    const auto edges = static_cast<uint32_t>(random.Between(200, 4000));
+    world.histogram.Add({nodes, edges}).IgnoreError();
+  }
+  world.profile.components = {{1, 4000, 1, 0, 1}, {1, 16'000, 1, 0, 1}, {1, 0, 1, 0, 0}};
+  return world;
+}
+
+TEST(LimitTunerTest, ABudgetThatEndsIsNotExactAndSaysSo) {
+  const TuningWorld world = HardWorld();
+  double last = 0;
+  for (const uint64_t steps : {uint64_t{0}, uint64_t{1'000'000}, uint64_t{50'000'000}}) {
+    TuneOptions options;
+    options.steps = steps;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    EXPECT_FALSE(result.exact);
+    ExpectTakesAll(world, result.single_shape);
+    EXPECT_THAT(result.reasons, Contains(HasSubstr(absl::StrCat("budget of ", steps, " steps"))));
+    if (last != 0) {
+      EXPECT_LE(result.epoch_cost, last);
+    }
+    last = result.epoch_cost;
+  }
+}
+
+// Whenever the caller gives up, that is the answer.
+TEST(LimitTunerTest, TheCallerMayGiveUp) {
+  TuningWorld world = HardWorld();
+  world.profile.components[0].multiple_of = 8;
+  world.profile.components[1].multiple_of = 8;
+  world.profile.max_distinct_shapes = 3;
+  for (const bool include_grid : {false, true}) {
+    TuneOptions options;
+    options.steps = 40'000'000;
+    options.include_grid = include_grid;
+    uint64_t asked = 0;
+    options.given_up = [&] {
+      ++asked;
+      return false;
+    };
+    ASSERT_THAT(Tune(world, options), IsOk());
+    const uint64_t total = asked;
+    ASSERT_GT(total, 10);
+    for (uint64_t patience = 0; patience < total; patience += total / 5) {
+      SCOPED_TRACE(testing::Message() << "patience=" << patience);
+      asked = 0;
+      options.given_up = [&] { return asked++ == patience; };
+      EXPECT_THAT(Tune(world, options),
+                  StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up by the caller")));
+    }
+  }
+}
+
+class LimitTunerErrorTest : public testing::Test {
+ protected:
+  LimitTunerErrorTest() {
+    for (const uint32_t nodes : {10, 20, 30, 90}) {
+      EXPECT_THAT(world_.histogram.Add({nodes, 2 * nodes}, nodes), IsOk());
+    }
+    world_.profile.components = {{1, 100, 1, 8, 1}, {1, 200, 1, 4, 1}, {1, 16, 1, 0, 0}};
+  }
+
+  TuningWorld world_ = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  TuneOptions options_;
+};
+
+TEST_F(LimitTunerErrorTest, AProfileThatAllowsNothing) {
+  world_.profile.components[1].multiple_of = 0;
+  EXPECT_THAT(Tune(world_, options_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "profile: multiple_of 0 of edges; at least 1 is needed"));
+}
+
+TEST_F(LimitTunerErrorTest, AHistogramOfOtherComponents) {
+  world_.histogram = SizeHistogram(3);
+  EXPECT_THAT(Tune(world_, options_), StatusIs(absl::StatusCode::kInvalidArgument,
+                                               "tune: a histogram of 3 components, expected 2"));
+}
+
+TEST_F(LimitTunerErrorTest, SeveralShapesByTheMean) {
+  world_.profile.max_distinct_shapes = 2;
+  options_.objective = TuneObjective::kHarmonicMean;
+  EXPECT_THAT(Tune(world_, options_),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "tune: max_distinct_shapes 2 with the harmonic mean, which is for 1"));
+}
+
+TEST_F(LimitTunerErrorTest, AnEmptyHistogram) {
+  world_.histogram = SizeHistogram(2);
+  EXPECT_THAT(Tune(world_, options_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, "tune: the histogram is empty"));
+}
+
+TEST_F(LimitTunerErrorTest, NoGraphFits) {
+  world_.profile.components[0] = {1, 9, 4, 8, 1};
+  EXPECT_THAT(Tune(world_, options_),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       "tune: 150 graphs are too large for any allowed limits; the largest has "
+                       "nodes 90, edges 180. max_rows 92 of nodes would take all."));
+}
+
+TEST_F(LimitTunerErrorTest, AGridThatIsTooLarge) {
+  options_.include_grid = true;
+  world_.profile.components[0] = {1, 1024, 1, 0, 1};
+  world_.profile.components[1] = {1, 1025, 1, 0, 1};
+  EXPECT_THAT(Tune(world_, options_),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "tune: a grid of 1049600 cells; at most 1048576 are listed"));
+  world_.profile.components[0].max_rows = UINT64_MAX - 1;
+  world_.profile.components[1].max_rows = UINT64_MAX - 1;
+  EXPECT_THAT(Tune(world_, options_),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       "tune: a grid of 18446744073709551615 cells; at most 1048576 are listed"));
+}
+
+// Graphs that no candidate takes are counted and left out; the rest is tuned as if alone.
+TEST_F(LimitTunerErrorTest, OversizeGraphsAreLeftOut) {
+  SizeHistogram fitting = world_.histogram;
+  ASSERT_THAT(world_.histogram.Add({101, 7}, 3), IsOk());
+  ASSERT_THAT(world_.histogram.Add({5, 1000}, 2), IsOk());
+  world_.profile.components[1].multiple_of = 64;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world_, options_));
+  ASSERT_TRUE(result.oversize);
+  EXPECT_EQ(result.oversize->num_graphs, 5);
+  EXPECT_THAT(result.oversize->largest, ElementsAre(101, 7));
+  EXPECT_THAT(result.oversize->needed_rows, ElementsAre(101, 1024, 1));
+  EXPECT_EQ(result.oversize->needed_bytes, 8 * 101 + 4 * 1024);
+  EXPECT_THAT(result.reasons,
+              Contains("5 graphs are too large for any allowed limits; the largest has nodes 101, "
+                       "edges 7. max_rows 101 of nodes and max_rows 1024 of edges would take "
+                       "all."));
+  std::swap(world_.histogram, fitting);
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult alone, Tune(world_, options_));
+  EXPECT_FALSE(alone.oversize);
+  EXPECT_EQ(alone.single_shape.capacities, result.single_shape.capacities);
+  EXPECT_EQ(alone.single_shape.packs, result.single_shape.packs);
+  // With what it needs, all are taken.
+  std::swap(world_.histogram, fitting);
+  world_.profile.components[0].max_rows = 101;
+  world_.profile.components[1].max_rows = 1024;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult all, Tune(world_, options_));
+  EXPECT_FALSE(all.oversize);
+  ExpectTakesAll(world_, all.single_shape);
+}
+
+// Each of two graphs fits the memory, but no limits take both: the one that needs more is left out.
+TEST_F(LimitTunerErrorTest, OversizeByMemory) {
+  world_.histogram = SizeHistogram(2);
+  ASSERT_THAT(world_.histogram.Add({100, 10}, 7), IsOk());
+  ASSERT_THAT(world_.histogram.Add({10, 190}, 9), IsOk());
+  ASSERT_THAT(world_.histogram.Add({100, 200}, 2), IsOk());
+  ASSERT_THAT(world_.histogram.Add({20, 20}, 5), IsOk());
+  world_.profile.memory_bytes = 1000;  // (100, 10): 840; (10, 190): 840; both: 1560.
+  ASSERT_THAT(world_.histogram.Add({101, 0}, 1), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world_, options_));
+  ASSERT_TRUE(result.oversize);
+  EXPECT_EQ(result.oversize->num_graphs, 2 + 1 + 7);
+  EXPECT_THAT(result.oversize->largest, ElementsAre(101, 0));
+  EXPECT_THAT(result.oversize->needed_rows, ElementsAre(101, 200, 1));
+  EXPECT_EQ(result.oversize->needed_bytes, 8 * 101 + 4 * 200);
+  EXPECT_THAT(result.reasons,
+              Contains(HasSubstr("max_rows 101 of nodes and memory_bytes 1608 would take all.")));
+  EXPECT_GE(result.single_shape.capacities[1], 190);
+  EXPECT_LE(result.single_shape.batch_bytes, 1000);
+}
+
+// A component without a cost takes as much as the memory leaves it.
+TEST_F(LimitTunerErrorTest, WithoutACostTheLargestCapacityIsBest) {
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult free, Tune(world_, options_));
+  EXPECT_EQ(free.single_shape.capacities[2], 16);
+  world_.profile.components[2].bytes_per_row = 100;
+  world_.profile.memory_bytes = 8 * 90 + 4 * 180 + 100 * 7 + 50;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult bounded, Tune(world_, options_));
+  ExpectTakesAll(world_, bounded.single_shape);
+  std::vector<uint64_t> more = bounded.single_shape.capacities;
+  ++more[2];
+  EXPECT_FALSE(FitsMemory(world_.profile, more));
+  EXPECT_THAT(bounded.reasons, Contains(HasSubstr("which leave no room for more graphs.")));
+}
+
+// Sizes without rows have no efficiency to speak of.
+TEST(LimitTunerTest, EmptyGraphs) {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  ASSERT_THAT(world.histogram.Add({0, 0}, 100), IsOk());
+  world.profile.components = {{1, 64, 1, 0, 1}, {8, 64, 8, 0, 1}, {1, 10, 1, 0, 0}};
+  for (const TuneObjective objective : {TuneObjective::kEpochCost, TuneObjective::kHarmonicMean}) {
+    TuneOptions options;
+    options.objective = objective;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    EXPECT_THAT(result.single_shape.capacities, ElementsAre(1, 8, 10));
+    EXPECT_EQ(result.single_shape.packs, 10);
+    EXPECT_EQ(result.single_shape.harmonic_mean, 1);
+    EXPECT_EQ(result.least_cost, 0);
+    EXPECT_TRUE(result.exact);
+  }
+}
+
+// Graphs alone, no other component.
+TEST(LimitTunerTest, OnlyGraphs) {
+  TuningWorld world = {SizeHistogram(0), DeviceProfile(), TuningSchema(0)};
+  ASSERT_THAT(world.histogram.Add({}, 1000), IsOk());
+  world.profile.components = {{1, 64, 1, 0, 1}};
+  TuneOptions options;
+  options.include_grid = true;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+  EXPECT_EQ(result.epoch_cost, 1000);
+  EXPECT_EQ(result.harmonic_mean, 1);
+  EXPECT_TRUE(result.exact);
+  EXPECT_THAT(result.cells, SizeIs(64));
+}
+
+// What padding keeps free is paid for, aligned and remembered like any row, but holds no graph.
+TEST(TuneReservedTest, ItIsTheBestOfAllWithWhatPaddingKeepsFree) {
+  int compared = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    TuningWorld world = RandomTuningWorld(random);
+    for (ComponentProfile& component : world.profile.components) {
+      if (component.max_rows == 0) continue;
+      component.reserved_rows = random.Below(4);
+      component.max_rows += component.reserved_rows;
+      if (world.profile.memory_bytes == 0) continue;
+      world.profile.memory_bytes +=
+          component.bytes_per_row * (component.reserved_rows + component.multiple_of);
+    }
+    TuneOptions options;
+    options.steps_per_plan = kStepsPerPlan;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    ASSERT_FALSE(result.oversize);
+    std::vector<uint64_t> usable = result.single_shape.capacities;
+    for (size_t k = 0; k < usable.size(); ++k) {
+      const ComponentProfile& component = world.profile.components[k];
+      if (usable[k] == kUnlimited) continue;
+      EXPECT_EQ(usable[k] % component.multiple_of, 0U);
+      EXPECT_GE(usable[k], component.min_rows);
+      EXPECT_LE(usable[k], component.max_rows);
+      usable[k] -= component.reserved_rows;
+      EXPECT_LE(result.single_shape.components[k].fullest_pack, usable[k]);
+      EXPECT_EQ(result.single_shape.components[k].capacity, result.single_shape.capacities[k]);
+    }
+    EXPECT_THAT(CheckEachGraphFits(world.histogram, Limits::Create(usable).value(), world.schema),
+                IsOk());
+    EXPECT_EQ(result.single_shape.batch_bytes, BytesOfShape(world.profile, usable));
+    EXPECT_TRUE(FitsMemory(world.profile, usable));
+    if (!result.exact) continue;
+    ++compared;
+    double best = std::numeric_limits<double>::infinity();
+    for (const std::vector<uint64_t>& capacities : AllCandidates(world)) {
+      best = std::min(best, static_cast<double>(PacksFor(world, capacities, kStepsPerPlan)) *
+                                CostOfShape(world.profile, capacities));
+    }
+    EXPECT_DOUBLE_EQ(result.single_shape.epoch_cost, best);
+  }
+  EXPECT_GT(compared, 100);
+}
+
+// A capacity that nobody asked for is as large as the fullest pack, and as its alignment.
+TEST(TuneReservedTest, WhatOnlyHasToFitThePacksIsNoLarger) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    TuningWorld world = RandomTuningWorld(random);
+    ComponentProfile& graphs = world.profile.components.back();
+    graphs = ComponentProfile();
+    graphs.max_rows = 1000;
+    graphs.relative_cost = 0;
+    graphs.multiple_of = random.Between(1, 4);
+    graphs.reserved_rows = random.Below(2);
+    graphs.fits_packs = true;
+    world.profile.components[0].relative_cost = 1;
+    if (world.profile.components[0].max_rows == 0) world.profile.components[0].max_rows = 100;
+    world.profile.memory_bytes = 0;
+    world.profile.max_distinct_shapes = static_cast<uint32_t>(random.Between(1, 3));
+    TuneOptions options;
+    options.steps = 20'000'000;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    for (size_t i = 0; i < result.shapes.size(); ++i) {
+      const TunedShape& shape = result.shapes[i];
+      uint64_t needed = 0;
+      // The larger shapes take what the smaller ones do.
+      for (size_t j = i; j < result.shapes.size(); ++j) {
+        needed = std::max(needed, result.shapes[j].components.back().fullest_pack);
+      }
+      EXPECT_GE(shape.capacities.back(), needed + graphs.reserved_rows);
+      EXPECT_LT(shape.capacities.back(), needed + graphs.reserved_rows + graphs.multiple_of);
+    }
+  }
+}
+
+// Counts near 2^60, capacities near 2^32 and 2^64: sums stay sums.
+TEST(LimitTunerTest, HugeNumbers) {
+  for (const uint64_t max_rows : {(uint64_t{1} << 32) + 1, UINT64_MAX - 1}) {
+    for (const uint64_t multiple_of : {uint64_t{1}, uint64_t{4096}, uint64_t{1} << 31}) {
+      for (const uint32_t shapes : {1, 3}) {
+        SCOPED_TRACE(testing::Message() << max_rows << " " << multiple_of << " " << shapes);
+        TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+        ASSERT_THAT(world.histogram.Add({3, 6}, uint64_t{1} << 60), IsOk());
+        ASSERT_THAT(world.histogram.Add({2, 8}, uint64_t{1} << 59), IsOk());
+        ASSERT_THAT(world.histogram.Add({UINT32_MAX, 1}, 1), IsOk());
+        world.profile.components = {{1, max_rows, multiple_of, uint64_t{1} << 20, 1},
+                                    {1, max_rows, multiple_of, 1, 1e200},
+                                    {1, UINT64_MAX - 1, 1, 0, 0}};
+        world.profile.memory_bytes = UINT64_MAX - 1;
+        world.profile.max_distinct_shapes = shapes;
+        TuneOptions options;
+        options.steps = 100'000'000;
+        PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+        ExpectTakesAll(world, result.single_shape);
+        EXPECT_GT(result.epoch_cost, 0);
+        EXPECT_LE(result.epoch_cost, result.single_shape.epoch_cost);
+        EXPECT_LT(result.epoch_cost, 1e260);
+        for (const TunedShape& shape : result.shapes) ExpectConsistent(world, shape);
+      }
+    }
+  }
+}
+
+// Budgets without end.
+TEST(LimitTunerTest, HugeBudgets) {
+  Random random(11);
+  TuningWorld world = RandomTuningWorld(random);
+  world.profile.max_distinct_shapes = 8;
+  for (const uint64_t steps_per_plan : {uint64_t{0}, UINT64_MAX}) {
+    TuneOptions options;
+    options.steps = UINT64_MAX;
+    options.steps_per_plan = steps_per_plan;
+    options.include_grid = true;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    ExpectTakesAll(world, result.single_shape);
+  }
+}
+
+// Several shapes never cost more than one; they are allowed, and smaller one after the other.
+TEST(LimitTunerTest, SeveralShapesNeverCostMoreThanOne) {
+  int better = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    TuningWorld world = RandomTuningWorld(random, {.max_size = 60, .max_choices = 100});
+    world.profile.max_distinct_shapes = static_cast<uint32_t>(random.Between(2, 8));
+    TuneOptions options;
+    options.steps = 20'000'000;
+    options.steps_per_plan = kStepsPerPlan;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    EXPECT_FALSE(result.exact);
+    ExpectTakesAll(world, result.single_shape);
+    ASSERT_GE(result.shapes.size(), 1);
+    ASSERT_LE(result.shapes.size(), world.profile.max_distinct_shapes);
+    double cost = 0;
+    for (size_t i = 0; i < result.shapes.size(); ++i) {
+      const TunedShape& shape = result.shapes[i];
+      ExpectConsistent(world, shape);
+      EXPECT_GE(shape.packs, 1);
+      cost += shape.epoch_cost;
+      for (size_t k = 0; i != 0 && k < shape.capacities.size(); ++k) {
+        if (world.profile.components[k].relative_cost > 0) {
+          EXPECT_LE(shape.capacities[k], result.shapes[i - 1].capacities[k]);
+        }
+      }
+    }
+    EXPECT_DOUBLE_EQ(result.epoch_cost, cost);
+    EXPECT_LE(result.least_cost, result.epoch_cost);
+    EXPECT_LE(result.epoch_cost, result.single_shape.epoch_cost);
+    if (result.shapes.size() == 1) {
+      EXPECT_EQ(result.shapes[0].capacities, result.single_shape.capacities);
+    } else {
+      ++better;
+    }
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(better, 10);
+}
+
+// A few huge graphs force a batch that the others cannot fill for lack of places.
+TEST(LimitTunerTest, AFewHugeGraphsGetAShapeOfTheirOwn) {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  Random random(1);
+  for (int i = 0; i < 5000; ++i) {
+    const auto nodes = static_cast<uint32_t>(random.Between(5, 40));
+    ASSERT_THAT(world.histogram.Add({nodes, 2 * nodes}), IsOk());
+  }
+  ASSERT_THAT(world.histogram.Add({20'000, 70'000}, 2), IsOk());
+  world.profile.components = {{1, 65'536, 8, 0, 1}, {1, 131'072, 8, 0, 1}, {1, 32, 1, 0, 0}};
+  world.profile.max_distinct_shapes = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, {}));
+  ASSERT_THAT(result.shapes, SizeIs(2));
+  EXPECT_EQ(result.shapes[0].packs, 2);
+  EXPECT_LT(result.epoch_cost, result.single_shape.epoch_cost / 20);
+  EXPECT_LT(result.epoch_cost, result.least_cost * 1.02);
+  EXPECT_THAT(result.reasons, Contains(HasSubstr("graphs that fit no smaller one: 2.")));
+  EXPECT_THAT(result.reasons, Contains(HasSubstr("graphs 32 forces")));
+}
+
+TEST(LimitTunerTest, ReasonsSayWhatDecided) {
+  TuningWorld world = {SizeHistogram(2), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  ASSERT_THAT(world.histogram.Add({10, 20}, 1000), IsOk());
+  world.profile.components = {{1, 100, 10, 0, 1}, {1, 200, 20, 0, 1}, {1, 1, 1, 0, 0}};
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, {}));
+  EXPECT_THAT(
+      result.reasons,
+      ElementsAre("1000 packs of nodes 10, edges 20, graphs 1 cost 30000 an epoch, 0 % more than "
+                  "the real rows, which no limits can undercut.",
+                  "No plan for this shape has fewer packs: that is its bound by the volume of "
+                  "nodes.",
+                  "1 of 100 candidates were planned; bounds exclude the others.",
+                  "nodes 10 is the least that min_rows allows.", "nodes must be a multiple of 10.",
+                  "edges 20 is the least that min_rows allows.",
+                  "edges must be a multiple of 20."));
+}
+
+struct DataCase {
+  const char* name;
+  uint64_t max_nodes;
+  uint64_t max_edges;
+};
+
+class TuneDataTest : public testing::TestWithParam<DataCase> {};
+
+// Real molecules at limits that a device might have: hardly any padding.
+TEST_P(TuneDataTest, BothEfficienciesAreNearlyOne) {
+  std::optional<SizeHistogram> histogram = ReadHistogram(GetParam().name);
+  if (!histogram) {
+    GTEST_SKIP() << "no hist/" << GetParam().name << ".csv in " << PACKHOUSE_SHARED_DATA;
+  }
+  TuningWorld world = {*std::move(histogram), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  world.profile.components = {
+      {1, GetParam().max_nodes, 1, 0, 1}, {1, GetParam().max_edges, 1, 0, 1}, {1, 256, 1, 0, 0}};
+  for (const TuneObjective objective : {TuneObjective::kEpochCost, TuneObjective::kHarmonicMean}) {
+    TuneOptions options;
+    options.objective = objective;
+    PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+    EXPECT_TRUE(result.exact);
+    ExpectTakesAll(world, result.single_shape);
+    EXPECT_GE(result.single_shape.components[0].efficiency, 0.999);
+    EXPECT_GE(result.single_shape.components[1].efficiency, 0.999);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, TuneDataTest,
+                         testing::Values(DataCase{"molhiv_train", 512, 1152},
+                                         DataCase{"molpcba_train", 512, 1152},
+                                         DataCase{"qm9_h", 256, 576}),
+                         [](const testing::TestParamInfo<DataCase>& parameter) {
+                           return std::string(parameter.param.name);
+                         });
+
+// The grid of the companion notebook, where the bound is out of reach.
+TEST(TuneNotebookGridTest, TheBestOfTheGridIsNearTheBound) {
+  std::optional<SizeHistogram> histogram = ReadHistogram("pcqm4mv2_train_heatmap");
+  if (!histogram) GTEST_SKIP() << "no pcqm4mv2_train_heatmap.csv in " << PACKHOUSE_SHARED_DATA;
+  TuningWorld world = {*std::move(histogram), DeviceProfile(), SizeSchema::NodesAndEdges()};
+  world.profile.components = {{20, 59, 1, 0, 1}, {54, 160, 2, 0, 1}, {1, 256, 1, 0, 0}};
+  TuneOptions options;
+  options.objective = TuneObjective::kHarmonicMean;
+  PH_ASSERT_OK_AND_ASSIGN(const TuneResult result, Tune(world, options));
+  EXPECT_TRUE(result.exact);
+  EXPECT_GE(result.harmonic_mean, 0.997);
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,418 @@
+#include "service/streams/stream_packer.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/collation/uncollate.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+
+// Adds up what it is told.
+struct Tally {
+  uint64_t batches = 0;
+  uint64_t graphs = 0;
+  uint64_t rejected = 0;
+  uint64_t pending_graphs = 0;
+  uint64_t pending_bytes = 0;
+  uint64_t most_pending_bytes = 0;
+};
+
+class TallyingObserver final : public PackObserver {
+ public:
+  explicit TallyingObserver(Tally* tally) : tally_(tally) {}
+  void OnBatch(const Batch& batch, absl::Span<const uint64_t>) override {
+    ++tally_->batches;
+    tally_->graphs += batch.graph_ids.size();
+  }
+  void OnRejectedTooLarge(uint64_t graphs) override { tally_->rejected += graphs; }
+  void OnPending(uint64_t graphs, uint64_t bytes) override {
+    tally_->pending_graphs = graphs;
+    tally_->pending_bytes = bytes;
+    tally_->most_pending_bytes = std::max(tally_->most_pending_bytes, bytes);
+  }
+
+ private:
+  Tally* const tally_;
+};
+
+// A stream of sizes with components nodes, edges and the given limits.
+class SizesStreamTest : public ::testing::Test {
+ protected:
+  absl::Status Open(std::vector<uint64_t> capacities, StreamPackerOptions options = {}) {
+    options.capacities = std::move(capacities);
+    options.whole_graphs = false;
+    auto created =
+        StreamPacker::Create(schema_, options, std::make_unique<TallyingObserver>(&tally_));
+    if (!created.ok()) return created.status();
+    packer_ = *std::move(created);
+    return absl::OkStatus();
+  }
+
+  // Sizes (n, n) for each n.
+  absl::StatusOr<std::vector<Rejection>> Offer(const std::vector<uint32_t>& sizes,
+                                               uint64_t first_id) {
+    std::vector<uint32_t> counts;
+    for (const uint32_t n : sizes) counts.insert(counts.end(), {n, n});
+    return packer_->Offer(GraphChunk::OfSizes(
+        schema_.get(), SizeTable::WithConsecutiveIds(sizes.size(), 2, counts, first_id).value()));
+  }
+
+  std::vector<Batch> TakeAll(absl::Time now = kStart) {
+    std::vector<Batch> batches;
+    for (;;) {
+      auto batch = packer_->Next(now);
+      EXPECT_THAT(batch, IsOk());
+      if (!batch.ok() || !*batch) return batches;
+      batches.push_back(**std::move(batch));
+    }
+  }
+
+  std::shared_ptr<const GraphSchema> schema_ = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+  Tally tally_;
+  std::unique_ptr<StreamPacker> packer_;
+};
+
+TEST_F(SizesStreamTest, ExactlyFullFitsAndOneOverIsRejected) {
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, Offer({10, 11, 0}, 5));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{6, 0, 11, 10}));
+  packer_->Flush();
+  std::set<uint64_t> ids;
+  for (const Batch& batch : TakeAll()) ids.insert(batch.graph_ids.begin(), batch.graph_ids.end());
+  EXPECT_THAT(ids, ElementsAre(5, 7));
+  EXPECT_EQ(tally_.rejected, 1U);
+  EXPECT_EQ(packer_->num_pending(), 0U);
+  EXPECT_EQ(packer_->pending_bytes(), 0U);
+}
+
+TEST_F(SizesStreamTest, OversizeAsAnErrorAcceptsNothingOfTheChunk) {
+  StreamPackerOptions options;
+  options.oversize_is_error = true;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_THAT(Offer({3, 11}, 0),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       HasSubstr("graph 1 has 11 nodes, a batch takes at most 10")));
+  packer_->Flush();
+  EXPECT_THAT(TakeAll(), IsEmpty());
+}
+
+TEST_F(SizesStreamTest, AnIdMayComeAgainOnlyOnceItsBatchIsOut) {
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}), IsOk());
+  ASSERT_THAT(Offer({1, 2}, 0), IsOk());
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_THAT(Offer({3}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("graph id 1 occurs twice")));
+  packer_->Flush();
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_THAT(Offer({3}, 1), IsOk());
+}
+
+TEST_F(SizesStreamTest, LimitsThatCannotWorkAreRefused) {
+  EXPECT_THAT(
+      Open({kUnlimited, kUnlimited, kUnlimited}),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no component has a capacity")));
+  EXPECT_THAT(Open({10, 10}), StatusIs(absl::StatusCode::kInvalidArgument,
+                                       HasSubstr("2 capacities for 3 components")));
+  StreamPackerOptions padded;
+  padded.padding = Padding::kGraph;
+  EXPECT_THAT(Open({10, 10, kUnlimited}, padded),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("padding needs a capacity of component 'graphs'")));
+  EXPECT_THAT(Open({10, 10, 1}, padded),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("capacity 1 of component 'graphs' leaves no room")));
+  ASSERT_THAT(Open({10, 10, 3}, padded), IsOk());
+  EXPECT_THAT(packer_->usable().capacities(), ElementsAre(9, 10, 2));
+}
+
+TEST_F(SizesStreamTest, EmptyGraphsAreBoundedByTheServersOwnLimit) {
+  StreamPackerOptions options;
+  options.bounds.max_graphs_per_batch = 100;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_EQ(packer_->capacities().back(), 100U);
+  ASSERT_THAT(Offer(std::vector<uint32_t>(1000, 0), 0), IsOk());
+  const std::vector<Batch> batches = TakeAll();
+  EXPECT_GE(batches.size(), 8U);
+  for (const Batch& batch : batches) EXPECT_EQ(batch.graph_ids.size(), 100U);
+}
+
+TEST_F(SizesStreamTest, MaxDelayGivesOutPartFilledBatches) {
+  StreamPackerOptions options;
+  options.packing.max_delay = absl::Seconds(5);
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_EQ(packer_->NextDeadline(), absl::InfiniteFuture());
+  ASSERT_THAT(Offer({1, 2, 3}, 0), IsOk());
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_EQ(packer_->NextDeadline(), kStart + absl::Seconds(5));
+  EXPECT_THAT(TakeAll(kStart + absl::Seconds(4)), IsEmpty());
+  const std::vector<Batch> batches = TakeAll(kStart + absl::Seconds(5));
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].graph_ids.size(), 3U);
+  EXPECT_EQ(packer_->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST_F(SizesStreamTest, PendingBytesAreBoundedByPackingEarly) {
+  StreamPackerOptions options;
+  options.bounds.max_pending_bytes = 8800;  // A graph of sizes takes 88 bytes: 100 graphs.
+  options.packing.look_ahead = 10000;
+  ASSERT_THAT(Open({1000000, kUnlimited, kUnlimited}, options), IsOk());
+  EXPECT_THAT(Offer(std::vector<uint32_t>(101, 1), 0),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("8888 bytes with what is kept beside its graphs, at most 8800")));
+  uint64_t packed = 0;
+  for (uint64_t chunk = 0; chunk < 50; ++chunk) {
+    ASSERT_THAT(Offer(std::vector<uint32_t>(60, 1), chunk * 60), IsOk());
+    for (const Batch& batch : TakeAll()) packed += batch.graph_ids.size();
+    EXPECT_LE(packer_->pending_bytes(), 8800U);
+  }
+  packer_->Flush();
+  for (const Batch& batch : TakeAll()) packed += batch.graph_ids.size();
+  EXPECT_EQ(packed, 50U * 60);
+  EXPECT_LE(tally_.most_pending_bytes, 2U * 8800);
+}
+
+TEST_F(SizesStreamTest, AGraphBeyondTheLargestCapacityIsRejectedWithoutAnyLimit) {
+  ASSERT_THAT(Open({kUnlimited, kUnlimited, 5}), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, Offer({1, 1U << 31, 2}, 0));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{1, 0, 1U << 31, (1U << 31) - 1}));
+  packer_->Flush();
+  const std::vector<Batch> batches = TakeAll();
+  ASSERT_EQ(batches.size(), 1U);
+  EXPECT_EQ(batches[0].graph_ids.size(), 2U);
+}
+
+TEST_F(SizesStreamTest, TheQuotaOfAllStreamsIsGivenBack) {
+  ByteQuota quota(1000);  // 11 graphs.
+  StreamPackerOptions options;
+  options.bounds.quota = &quota;
+  ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+  ASSERT_THAT(Offer(std::vector<uint32_t>(8, 1), 0), IsOk());
+  EXPECT_EQ(quota.held(), 8U * 88);
+  EXPECT_THAT(TakeAll(), IsEmpty());
+  EXPECT_THAT(Offer(std::vector<uint32_t>(8, 1), 8),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("704 bytes beside the 704 that are pending in all streams, at "
+                                 "most 1000")));
+  packer_->Flush();
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_EQ(quota.held(), 0U);
+  ASSERT_THAT(Offer(std::vector<uint32_t>(8, 1), 8), IsOk());
+  packer_.reset();
+  EXPECT_EQ(quota.held(), 0U);
+}
+
+TEST_F(SizesStreamTest, WatchersSeeTheLimitsThatWereAskedFor) {
+  class Watcher final : public PackObserver {
+   public:
+    explicit Watcher(std::vector<uint64_t>* seen) : seen_(seen) {}
+    void OnBatch(const Batch&, absl::Span<const uint64_t> capacities) override {
+      seen_->assign(capacities.begin(), capacities.end());
+    }
+    void OnRejectedTooLarge(uint64_t) override {}
+    void OnPending(uint64_t, uint64_t) override {}
+
+   private:
+    std::vector<uint64_t>* const seen_;
+  };
+  std::vector<uint64_t> seen;
+  StreamPackerOptions options;
+  options.capacities = {10, kUnlimited, kUnlimited};
+  options.whole_graphs = false;
+  packer_ = StreamPacker::Create(schema_, options, std::make_unique<Watcher>(&seen)).value();
+  ASSERT_THAT(Offer({3}, 0), IsOk());
+  packer_->Flush();
+  EXPECT_EQ(TakeAll().size(), 1U);
+  EXPECT_EQ(seen, options.capacities);
+}
+
+// Rows of one byte and no limit on them: the bytes of a batch are the limit.
+TEST(StreamPackerTest, ARaggedBatchIsBoundedByItsBytes) {
+  const auto schema = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt8, {}, 0, {}, {}}})
+          .value());
+  StreamPackerOptions options;
+  options.capacities = {kUnlimited, 1000, kUnlimited};
+  options.bounds.max_batch_bytes = 100;
+  Tally tally;
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto packer,
+      StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+  const std::string rows(40 + 101 + 40 + 40, 'x');
+  PH_ASSERT_OK_AND_ASSIGN(
+      GraphChunk chunk,
+      GraphChunk::Create(
+          schema.get(),
+          SizeTable::WithConsecutiveIds(4, 2, {40, 0, 101, 0, 40, 0, 40, 0}, 0).value(), {rows},
+          nullptr));
+  PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, packer->Offer(std::move(chunk)));
+  EXPECT_THAT(rejections, ElementsAre(Rejection{1, Rejection::kBytes, 101, 100}));
+  packer->Flush();
+  std::vector<size_t> batch_sizes;
+  while (auto batch = packer->Next(kStart).value()) batch_sizes.push_back(batch->graph_ids.size());
+  EXPECT_THAT(batch_sizes, ElementsAre(2, 1));
+}
+
+// The order of tensors does not matter, nor do two index tensors into one component disagree.
+TEST(StreamPackerTest, AnUnlimitedComponentIsBoundedByItsNarrowestIndex) {
+  for (const bool narrow_first : {true, false}) {
+    TensorSpec narrow = {"a", DType::kInt16, {}, 1, 0, {}};
+    TensorSpec wide = {"b", DType::kInt64, {}, 1, 0, {}};
+    const auto schema = std::make_shared<const GraphSchema>(
+        GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                            narrow_first ? std::vector{narrow, wide} : std::vector{wide, narrow})
+            .value());
+    StreamPackerOptions options;
+    options.capacities = {kUnlimited, 10, kUnlimited};
+    Tally tally;
+    PH_ASSERT_OK_AND_ASSIGN(
+        const auto packer,
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+    EXPECT_EQ(packer->capacities()[0], 32767U);
+    options.padding = Padding::kMasked;
+    options.capacities[2] = 4;
+    EXPECT_THAT(
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("capacity of component 'nodes'")));
+  }
+}
+
+// Conservation: whatever the schema, limits, chunks and flushes, every graph comes back in exactly
+// one batch or rejection, as it was sent, and no batch is overfilled.
+TEST(StreamPackerTest, EveryGraphComesBackOnceAsItWas) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const auto schema = std::make_shared<const GraphSchema>(RandomSchema(random));
+    const size_t l = schema->num_components();
+    StreamPackerOptions options;
+    options.padding = static_cast<Padding>(random.Below(3));
+    const std::vector<uint64_t> reserved = ReservedRows(*schema, options.padding);
+    for (size_t k = 0; k <= l; ++k) {
+      const bool unlimited = options.padding == Padding::kNone && k < l && random.Below(3) == 0;
+      options.capacities.push_back(unlimited ? kUnlimited : reserved[k] + random.Between(1, 12));
+    }
+    options.packing.look_ahead = random.Between(1, 20);
+    options.derived.masks = random.Below(2) == 0;
+    options.bounds.max_pending_bytes = random.Below(4) == 0 ? 5000 : 1 << 20;
+    Tally tally;
+    PH_ASSERT_OK_AND_ASSIGN(
+        const std::unique_ptr<StreamPacker> packer,
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)));
+
+    std::vector<GraphChunk> sent;
+    std::map<uint64_t, std::pair<size_t, size_t>> expected;  // id -> chunk, graph
+    const auto take_all = [&] {
+      for (;;) {
+        auto batch = packer->Next(kStart);
+        ASSERT_THAT(batch, IsOk());
+        if (!*batch) return;
+        for (size_t k = 0; k <= l; ++k) {
+          EXPECT_LE((*batch)->real_rows[k], packer->usable().capacity(k));
+        }
+        PH_ASSERT_OK_AND_ASSIGN(const GraphChunk back, Uncollate(schema.get(), **batch));
+        for (size_t i = 0; i < back.num_graphs(); ++i) {
+          const auto found = expected.find(back.sizes().graph_id(i));
+          ASSERT_NE(found, expected.end()) << "id " << back.sizes().graph_id(i);
+          EXPECT_TRUE(SameGraph(back, i, sent[found->second.first], found->second.second));
+          expected.erase(found);
+        }
+      }
+    };
+    for (size_t chunk = 0; chunk < 8; ++chunk) {
+      sent.push_back(RandomChunk(random, schema.get(), random.Below(12), 8, chunk * 1000));
+      for (size_t i = 0; i < sent.back().num_graphs(); ++i) {
+        expected[sent.back().sizes().graph_id(i)] = {chunk, i};
+      }
+      auto rejections = packer->Offer(sent.back());
+      if (!rejections.ok()) {
+        // Only a chunk above the bound on pending bytes, and then nothing of it is accepted.
+        EXPECT_THAT(rejections, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes")));
+        for (size_t i = 0; i < sent.back().num_graphs(); ++i) {
+          expected.erase(sent.back().sizes().graph_id(i));
+        }
+        continue;
+      }
+      for (const Rejection& rejection : *rejections) {
+        EXPECT_GT(rejection.value, rejection.bound);
+        ASSERT_EQ(expected.erase(rejection.graph_id), 1U);
+      }
+      take_all();
+      if (random.Below(4) == 0) {
+        packer->Flush();
+        take_all();
+        EXPECT_EQ(packer->num_pending(), 0U);
+        EXPECT_EQ(tally.pending_bytes, 0U);
+      }
+    }
+    packer->Flush();
+    take_all();
+    EXPECT_THAT(expected, IsEmpty());
+    EXPECT_EQ(tally.graphs, packer->num_packed());
+    EXPECT_EQ(tally.pending_graphs, 0U);
+  }
+}
+
+// Same data, same limits: same batches, however the data is cut into chunks, and the work into
+// calls of Next().
+TEST(StreamPackerTest, BatchesDoNotDependOnChunks) {
+  const auto schema = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+  const auto pack = [&](size_t chunk_size, size_t max_graphs = SIZE_MAX) {
+    StreamPackerOptions options;
+    options.capacities = {100, 220, kUnlimited};
+    options.whole_graphs = false;
+    Tally tally;
+    auto packer =
+        StreamPacker::Create(schema, options, std::make_unique<TallyingObserver>(&tally)).value();
+    Random random(7);
+    std::vector<std::vector<uint64_t>> packs;
+    std::vector<uint32_t> counts;
+    const auto take_all = [&] {
+      for (;;) {
+        auto batch = packer->Next(kStart, max_graphs).value();
+        if (batch) {
+          packs.push_back(batch->graph_ids);
+        } else if (!packer->is_feeding()) {
+          return;
+        }
+      }
+    };
+    for (uint64_t i = 0; i < 3000; ++i) {
+      const uint32_t nodes = random.Between(1, 60);
+      counts.insert(counts.end(), {nodes, 2 * nodes});
+      if (counts.size() / 2 == chunk_size || i == 2999) {
+        const uint64_t n = counts.size() / 2;
+        SizeTable table = SizeTable::WithConsecutiveIds(n, 2, std::move(counts), i + 1 - n).value();
+        EXPECT_THAT(packer->Offer(GraphChunk::OfSizes(schema.get(), std::move(table))), IsOk());
+        counts.clear();
+        take_all();
+      }
+    }
+    packer->Flush();
+    take_all();
+    return packs;
+  };
+  const auto packs = pack(1);
+  EXPECT_EQ(packs, pack(7));
+  EXPECT_EQ(packs, pack(3000));
+  EXPECT_EQ(packs, pack(3000, 1));
+  EXPECT_EQ(packs, pack(7, 5));
+}
+
+}  // namespace
+}  // namespace packhouse
