@@ -299,7 +299,7 @@ absl::StatusOr<RunSample> BenchRunner::RunLoad(const BenchServer& server, std::s
   epoch.set_dataset(kDataset);
   epoch.set_job(absl::StrCat("job-", ++num_jobs_));
   epoch.set_seed(1);
-  *epoch.add_profiles()->add_shapes() = limits;
+  *epoch.add_rank_groups()->add_shapes() = limits;
   epoch.set_padding(v1::PADDING_MASKED);
   for (const v1::DerivedTensor derived : kBenchDerived) epoch.add_derived(derived);
   request.set_max_in_flight(kMaxInFlight);

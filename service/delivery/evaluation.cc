@@ -7,7 +7,7 @@ namespace packhouse {
 
 absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
     std::shared_ptr<const PreparedEpoch> epoch, EvaluationRequest request) {
-  const size_t ranks = request.sharing.profile_of_rank.size();
+  const size_t ranks = request.sharing.rank_group_of_rank.size();
   if (request.rank >= ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation: rank ", request.rank, ": there are ", ranks));

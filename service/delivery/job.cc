@@ -112,10 +112,10 @@ struct Job::JoinOperation final : Operation {
     uint64_t bytes = kJoinBytes;
     if (before != nullptr) bytes += before->Bytes();
     if (request.cursor) bytes += 2 * request.cursor->done.num_runs() * kBytesPerRun;
-    bytes += request.sharing.profile_of_rank.size() * sizeof(uint32_t);
+    bytes += request.sharing.rank_group_of_rank.size() * sizeof(uint32_t);
     // A new generation's table, and until then the dealing.
     bytes += 4096 + identity.num_batches() * sizeof(uint32_t) +
-             (identity.profiles.size() + request.sharing.profile_of_rank.size()) * 256 +
+             (identity.rank_groups.size() + request.sharing.rank_group_of_rank.size()) * 256 +
              2 * (before == nullptr ? 0 : before->done.num_runs()) * kBytesPerRun;
     PH_RETURN_IF_ERROR(job.Reserve(bytes));
     PH_ASSIGN_OR_RETURN(plan, PlanJoin(pending.ledger, identity, request, [&](uint64_t above) {
@@ -470,7 +470,8 @@ void Job::GiveBackUnused() {
 uint64_t Job::TableBytes(const EpochState& state) {
   constexpr uint64_t kBytesPerLane = 256;
   return 4096 + state.identity.num_batches() * sizeof(uint32_t) +
-         (state.identity.profiles.size() + state.sharing.profile_of_rank.size()) * kBytesPerLane +
+         (state.identity.rank_groups.size() + state.sharing.rank_group_of_rank.size()) *
+             kBytesPerLane +
          (state.base.num_runs() + state.done.num_runs()) * kBytesPerRun;
 }
 

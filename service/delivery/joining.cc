@@ -57,14 +57,15 @@ absl::Status CheckRequest(const JobLedger& ledger, const EpochIdentity& identity
     return absl::InvalidArgumentError("load: has both a generation and a cursor");
   }
   const Sharing& sharing = request.sharing;
-  const size_t lanes = sharing.ranked() ? sharing.profile_of_rank.size() : identity.profiles.size();
+  const size_t lanes =
+      sharing.ranked() ? sharing.rank_group_of_rank.size() : identity.rank_groups.size();
   if (request.reader.number >= request.reader.count) {
     return absl::InvalidArgumentError(
         absl::StrCat("load: reader ", request.reader.number, ", there are ", request.reader.count));
   }
   if (request.lane >= lanes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(sharing.ranked() ? "rank " : "profile ", request.lane, ": there are ", lanes));
+    return absl::InvalidArgumentError(absl::StrCat(sharing.ranked() ? "rank " : "rank group ",
+                                                   request.lane, ": there are ", lanes));
   }
   if (!sharing.ranked() && request.worker.empty()) {
     return absl::InvalidArgumentError("load: without a rank a worker needs a name");
@@ -100,8 +101,8 @@ absl::StatusOr<std::optional<BatchSet>> BaseOfNewGeneration(const EpochState* cu
     if (same_sharing) return std::nullopt;
     return absl::FailedPreconditionError(absl::StrCat(
         "load: generation ", *request.generation, " is shared by ",
-        current->sharing.profile_of_rank.size(), " ranks, asked for are ",
-        request.sharing.profile_of_rank.size(), " or other profiles (0 ranks: dynamic)"));
+        current->sharing.rank_group_of_rank.size(), " ranks, asked for are ",
+        request.sharing.rank_group_of_rank.size(), " or other rank_groups (0 ranks: dynamic)"));
   }
   const bool same_attempt = request.attempt == current->attempt;
   if (!request.cursor) {

@@ -25,7 +25,7 @@ namespace packhouse {
 
 // How a worker comes in. At most one of `generation` and `cursor` is there.
 struct JoinRequest {
-  // Rank, or, dynamic, profile.
+  // Rank, or, dynamic, rank group.
   uint32_t lane = 0;
   // Ranked: which of the rank's steps it gets.
   Reader reader;

@@ -51,8 +51,9 @@ void LeaseTable::ShareLane(uint32_t lane, uint32_t num_readers) {
 
 absl::Status LeaseTable::Join(SessionId session, uint32_t lane, Reader reader) {
   if (lane >= lanes_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        dealing_.sharing().ranked() ? "rank " : "profile ", lane, ": there are ", lanes_.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat(dealing_.sharing().ranked() ? "rank " : "rank group ", lane, ": there are ",
+                     lanes_.size()));
   }
   if (sessions_.contains(session)) {
     return absl::AlreadyExistsError(absl::StrCat("session ", session, ": has joined"));

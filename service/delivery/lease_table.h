@@ -95,7 +95,7 @@ class LeaseTable {
   // May outlive the table.
   const std::shared_ptr<const Dealing>& shared_dealing() const { return shared_dealing_; }
 
-  // A session of a rank, or, dynamic, one that takes batches of a profile. Readers of another
+  // A session of a rank, or, dynamic, one that takes batches of a rank group. Readers of another
   // number end all sessions of the rank. INVALID_ARGUMENT for a lane or reader that is not there;
   // ALREADY_EXISTS for a session id that is in use. O(1), and O(lane) if the number of readers
   // changes.

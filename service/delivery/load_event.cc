@@ -10,9 +10,9 @@ LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const
   event.number = dealing.BatchAt(place);
   event.place = place;
   event.is_padding = dealing.IsPadding(event.number);
-  event.profile = place.lane;
+  event.rank_group = place.lane;
   if (dealing.sharing().ranked()) {
-    event.profile = dealing.sharing().profile_of_rank[place.lane];
+    event.rank_group = dealing.sharing().rank_group_of_rank[place.lane];
     event.graphs_of_step = SharesOfStep(dealing, place.position,
                                         [&epoch](uint64_t batch) { return epoch.NumGraphs(batch); })
                                .front()
@@ -23,7 +23,7 @@ LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const
 
 absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event) {
   if (event.is_padding) {
-    PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.profile));
+    PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.rank_group));
   } else {
     PH_ASSIGN_OR_RETURN(event.built, epoch.Build(event.number));
   }

@@ -27,7 +27,7 @@ struct LoadEvent {
   // The rest for kBatch only.
   uint64_t number = 0;
   Place place = {};
-  size_t profile = 0;
+  size_t rank_group = 0;
   bool is_padding = false;
   bool is_redelivered = false;
   uint64_t graphs_of_step = 0;  // Ranked only.
@@ -43,7 +43,7 @@ absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event);
 
 // Of the shape of a batch whose contents are built.
 inline absl::Span<const uint64_t> CapacitiesOf(const PreparedEpoch& epoch, const LoadEvent& event) {
-  return epoch.plan().shapes(event.profile)[event.built.shape].capacities;
+  return epoch.plan().shapes(event.rank_group)[event.built.shape].capacities;
 }
 
 }  // namespace packhouse

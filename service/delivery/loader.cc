@@ -135,11 +135,11 @@ void Loader::AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest
   std::optional<EpochIdentity> identity;
   if (const auto job = Find(request.key.job)) identity = job->IdentityOf(request.key.epoch);
   if (!identity && cursor) identity = cursor->identity;
-  if (!identity || identity->profiles.size() != request.profiles.size()) return;
-  for (size_t i = 0; i < request.profiles.size(); ++i) {
-    const uint64_t planned = identity->profiles[i].planned_ranks;
+  if (!identity || identity->rank_groups.size() != request.rank_groups.size()) return;
+  for (size_t i = 0; i < request.rank_groups.size(); ++i) {
+    const uint64_t planned = identity->rank_groups[i].planned_ranks;
     if (planned != 0 && planned <= Sharing::kMaxRanks) {
-      request.profiles[i].num_ranks = static_cast<uint32_t>(planned);
+      request.rank_groups[i].num_ranks = static_cast<uint32_t>(planned);
     }
   }
 }

@@ -22,15 +22,15 @@ absl::Status CheckArguments(absl::Span<const uint64_t> first_batches, const Shar
     return absl::InvalidArgumentError(
         absl::StrCat("first_batches: ", first_batches.back(), " batches, at most 2^32 - 1"));
   }
-  if (sharing.profile_of_rank.size() > Sharing::kMaxRanks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ranks: ", sharing.profile_of_rank.size(), ", at most ", Sharing::kMaxRanks));
+  if (sharing.rank_group_of_rank.size() > Sharing::kMaxRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("ranks: ", sharing.rank_group_of_rank.size(),
+                                                   ", at most ", Sharing::kMaxRanks));
   }
-  for (size_t rank = 0; rank < sharing.profile_of_rank.size(); ++rank) {
-    if (sharing.profile_of_rank[rank] >= first_batches.size() - 1) {
+  for (size_t rank = 0; rank < sharing.rank_group_of_rank.size(); ++rank) {
+    if (sharing.rank_group_of_rank[rank] >= first_batches.size() - 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("rank ", rank, ": of profile ", sharing.profile_of_rank[rank],
-                       ", the epoch has ", first_batches.size() - 1, " profiles"));
+          absl::StrCat("rank ", rank, ": of rank group ", sharing.rank_group_of_rank[rank],
+                       ", the epoch has ", first_batches.size() - 1, " rank groups"));
     }
   }
   return absl::OkStatus();
@@ -45,28 +45,29 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   dealing.sharing_ = std::move(sharing);
   dealing.num_batches_ = first_batches.back();
   dealing.first_batches_.assign(first_batches.begin(), first_batches.end());
-  dealing.profiles_.resize(first_batches.size() - 1);
-  for (size_t j = 0; j < dealing.profiles_.size(); ++j) {
-    Profile& profile = dealing.profiles_[j];
-    profile.left = done.Missing(first_batches[j], first_batches[j + 1]);
-    profile.num_dealt = profile.left.size();
+  dealing.rank_groups_.resize(first_batches.size() - 1);
+  for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
+    RankGroup& rank_group = dealing.rank_groups_[j];
+    rank_group.left = done.Missing(first_batches[j], first_batches[j + 1]);
+    rank_group.num_dealt = rank_group.left.size();
   }
   if (!dealing.sharing_.ranked()) {
-    for (const Profile& profile : dealing.profiles_) {
-      dealing.lane_lengths_.push_back(profile.left.size());
+    for (const RankGroup& rank_group : dealing.rank_groups_) {
+      dealing.lane_lengths_.push_back(rank_group.left.size());
     }
     return dealing;
   }
-  for (uint32_t rank = 0; rank < dealing.sharing_.profile_of_rank.size(); ++rank) {
-    Profile& profile = dealing.profiles_[dealing.sharing_.profile_of_rank[rank]];
-    dealing.rank_in_profile_.push_back(static_cast<uint32_t>(profile.ranks.size()));
-    profile.ranks.push_back(rank);
+  for (uint32_t rank = 0; rank < dealing.sharing_.rank_group_of_rank.size(); ++rank) {
+    RankGroup& rank_group = dealing.rank_groups_[dealing.sharing_.rank_group_of_rank[rank]];
+    dealing.rank_in_group_.push_back(static_cast<uint32_t>(rank_group.ranks.size()));
+    rank_group.ranks.push_back(rank);
   }
-  for (size_t j = 0; j < dealing.profiles_.size(); ++j) {
-    const Profile& profile = dealing.profiles_[j];
-    if (profile.ranks.empty() && !profile.left.empty()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "profile ", j, ": has ", profile.left.size(), " batches left, and no rank takes them"));
+  for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
+    const RankGroup& rank_group = dealing.rank_groups_[j];
+    if (rank_group.ranks.empty() && !rank_group.left.empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("rank group ", j, ": has ",
+                                                        rank_group.left.size(),
+                                                        " batches left, and no rank takes them"));
     }
   }
   dealing.DealToRanks();
@@ -76,24 +77,24 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
 void Dealing::DealToRanks() {
   const bool padded = sharing_.last_steps == LastSteps::kPadded;
   uint64_t steps = padded ? 0 : std::numeric_limits<uint64_t>::max();
-  for (const Profile& profile : profiles_) {
-    if (profile.ranks.empty()) continue;
-    const uint64_t left = profile.left.size();
-    const uint64_t ranks = profile.ranks.size();
+  for (const RankGroup& rank_group : rank_groups_) {
+    if (rank_group.ranks.empty()) continue;
+    const uint64_t left = rank_group.left.size();
+    const uint64_t ranks = rank_group.ranks.size();
     steps = padded ? std::max(steps, (left + ranks - 1) / ranks) : std::min(steps, left / ranks);
   }
   uint64_t next_padding = num_batches_;
-  for (Profile& profile : profiles_) {
-    const uint64_t places = steps * profile.ranks.size();
-    profile.num_dealt = std::min<uint64_t>(places, profile.left.size());
-    profile.num_padding = places - profile.num_dealt;
-    profile.first_padding = next_padding;
-    next_padding += profile.num_padding;
+  for (RankGroup& rank_group : rank_groups_) {
+    const uint64_t places = steps * rank_group.ranks.size();
+    rank_group.num_dealt = std::min<uint64_t>(places, rank_group.left.size());
+    rank_group.num_padding = places - rank_group.num_dealt;
+    rank_group.first_padding = next_padding;
+    next_padding += rank_group.num_padding;
     dropped_.insert(dropped_.end(),
-                    profile.left.begin() + static_cast<ptrdiff_t>(profile.num_dealt),
-                    profile.left.end());
+                    rank_group.left.begin() + static_cast<ptrdiff_t>(rank_group.num_dealt),
+                    rank_group.left.end());
   }
-  lane_lengths_.assign(sharing_.profile_of_rank.size(), steps);
+  lane_lengths_.assign(sharing_.rank_group_of_rank.size(), steps);
 }
 
 uint64_t Dealing::num_places() const {
@@ -101,32 +102,32 @@ uint64_t Dealing::num_places() const {
 }
 
 uint64_t Dealing::BatchAt(const Place& place) const {
-  if (!sharing_.ranked()) return profiles_[place.lane].left[place.position];
-  const Profile& profile = profiles_[sharing_.profile_of_rank[place.lane]];
+  if (!sharing_.ranked()) return rank_groups_[place.lane].left[place.position];
+  const RankGroup& rank_group = rank_groups_[sharing_.rank_group_of_rank[place.lane]];
   const uint64_t dealt_before =
-      place.position * profile.ranks.size() + rank_in_profile_[place.lane];
-  if (dealt_before < profile.num_dealt) return profile.left[dealt_before];
-  return profile.first_padding + (dealt_before - profile.num_dealt);
+      place.position * rank_group.ranks.size() + rank_in_group_[place.lane];
+  if (dealt_before < rank_group.num_dealt) return rank_group.left[dealt_before];
+  return rank_group.first_padding + (dealt_before - rank_group.num_dealt);
 }
 
 std::optional<Place> Dealing::PlaceOf(uint64_t batch) const {
-  for (uint32_t j = 0; j < profiles_.size(); ++j) {
-    const Profile& profile = profiles_[j];
+  for (uint32_t j = 0; j < rank_groups_.size(); ++j) {
+    const RankGroup& rank_group = rank_groups_[j];
     uint64_t dealt_before = 0;
     if (IsPadding(batch)) {
-      if (batch < profile.first_padding) return std::nullopt;
-      if (batch - profile.first_padding >= profile.num_padding) continue;
-      dealt_before = profile.num_dealt + (batch - profile.first_padding);
+      if (batch < rank_group.first_padding) return std::nullopt;
+      if (batch - rank_group.first_padding >= rank_group.num_padding) continue;
+      dealt_before = rank_group.num_dealt + (batch - rank_group.first_padding);
     } else {
       if (batch >= first_batches_[j + 1]) continue;
-      const auto found = std::lower_bound(profile.left.begin(), profile.left.end(), batch);
-      if (found == profile.left.end() || *found != batch) return std::nullopt;
-      dealt_before = static_cast<uint64_t>(found - profile.left.begin());
-      if (dealt_before >= profile.num_dealt) return std::nullopt;
+      const auto found = std::lower_bound(rank_group.left.begin(), rank_group.left.end(), batch);
+      if (found == rank_group.left.end() || *found != batch) return std::nullopt;
+      dealt_before = static_cast<uint64_t>(found - rank_group.left.begin());
+      if (dealt_before >= rank_group.num_dealt) return std::nullopt;
     }
     if (!sharing_.ranked()) return Place{j, dealt_before};
-    const uint64_t ranks = profile.ranks.size();
-    return Place{profile.ranks[dealt_before % ranks], dealt_before / ranks};
+    const uint64_t ranks = rank_group.ranks.size();
+    return Place{rank_group.ranks[dealt_before % ranks], dealt_before / ranks};
   }
   return std::nullopt;
 }
@@ -134,9 +135,10 @@ std::optional<Place> Dealing::PlaceOf(uint64_t batch) const {
 BatchSet Dealing::BatchesOfSteps(uint64_t steps) const {
   BatchSet batches;
   steps = std::min(steps, lane_lengths_.empty() ? 0 : lane_lengths_[0]);
-  for (const Profile& profile : profiles_) {
-    const uint64_t dealt = std::min<uint64_t>(steps * profile.ranks.size(), profile.num_dealt);
-    for (uint64_t i = 0; i < dealt; ++i) batches.Insert(profile.left[i]);
+  for (const RankGroup& rank_group : rank_groups_) {
+    const uint64_t dealt =
+        std::min<uint64_t>(steps * rank_group.ranks.size(), rank_group.num_dealt);
+    for (uint64_t i = 0; i < dealt; ++i) batches.Insert(rank_group.left[i]);
   }
   return batches;
 }

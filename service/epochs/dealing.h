@@ -3,7 +3,7 @@
 // Two ways. Ranked: each rank has its own batches, rank r of n gets steps r, r + n, and so on; all
 // ranks have the same number of steps, so that no all-reduce waits for a rank that is through.
 // Dynamic: who comes first is served first, for workers of unequal speed. If ranks declare
-// different profiles (round_plan.h), each rank gets batches of its profile.
+// different rank groups (round_plan.h), each rank gets batches of its rank group.
 //
 // When an epoch goes on from a cursor, what is left is dealt anew, to any number of ranks.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_DEALING_H_
@@ -32,23 +32,23 @@ enum class LastSteps : uint8_t {
 struct Sharing {
   static constexpr size_t kMaxRanks = 65536;
 
-  // For each rank the number of its profile; empty: dynamic.
-  std::vector<uint32_t> profile_of_rank;
+  // For each rank the number of its rank group; empty: dynamic.
+  std::vector<uint32_t> rank_group_of_rank;
   // For ranks only.
   LastSteps last_steps = LastSteps::kPadded;
 
   static Sharing Dynamic() { return {}; }
-  // `num_ranks` of profile 0.
+  // `num_ranks` of rank group 0.
   static Sharing Ranked(size_t num_ranks, LastSteps last_steps = LastSteps::kPadded) {
     return {std::vector<uint32_t>(num_ranks, 0), last_steps};
   }
-  bool ranked() const { return !profile_of_rank.empty(); }
+  bool ranked() const { return !rank_group_of_rank.empty(); }
 
   friend bool operator==(const Sharing&, const Sharing&) = default;
 };
 
-// Where a batch comes. Ranked: lane is the rank, position its step. Dynamic: lane is the profile,
-// position the place in its order.
+// Where a batch comes. Ranked: lane is the rank, position its step. Dynamic: lane is the rank
+// group, position the place in its order.
 struct Place {
   uint32_t lane = 0;
   uint64_t position = 0;
@@ -62,15 +62,15 @@ class Dealing {
   // Of the batches that are not in `done`. `first_batches` as EpochBatches::first_batches().
   //
   // INVALID_ARGUMENT for batches that are not ascending or reach 2^32, for more than
-  // Sharing::kMaxRanks, or for a rank of a profile that is not there; FAILED_PRECONDITION if
-  // batches of a profile are left that no rank has. O(batches).
+  // Sharing::kMaxRanks, or for a rank of a rank group that is not there; FAILED_PRECONDITION if
+  // batches of a rank group are left that no rank has. O(batches).
   static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
                                         const BatchSet& done, Sharing sharing);
 
   const Sharing& sharing() const { return sharing_; }
   // Of the epoch, without padding.
   uint64_t num_batches() const { return num_batches_; }
-  // Ranks, or profiles.
+  // Ranks, or rank groups.
   size_t num_lanes() const { return lane_lengths_.size(); }
   // Ranked: the same for all.
   uint64_t lane_length(size_t lane) const { return lane_lengths_[lane]; }
@@ -91,9 +91,9 @@ class Dealing {
   BatchSet BatchesOfSteps(uint64_t steps) const;
 
  private:
-  struct Profile {
+  struct RankGroup {
     std::vector<uint32_t> left;   // Batches.
-    std::vector<uint32_t> ranks;  // That have this profile.
+    std::vector<uint32_t> ranks;  // That have this rank group.
     uint64_t num_dealt = 0;       // Of `left`.
     uint64_t num_padding = 0;
     uint64_t first_padding = 0;
@@ -105,10 +105,10 @@ class Dealing {
 
   Sharing sharing_;
   uint64_t num_batches_ = 0;
-  std::vector<Profile> profiles_;
+  std::vector<RankGroup> rank_groups_;
   std::vector<uint64_t> first_batches_;
   std::vector<uint64_t> lane_lengths_;
-  std::vector<uint32_t> rank_in_profile_;  // By rank: how many of its profile are before it.
+  std::vector<uint32_t> rank_in_group_;  // By rank: how many of its rank group are before it.
   std::vector<uint64_t> dropped_;
 };
 

@@ -17,11 +17,11 @@ namespace {
 
 // Asks `making` for each entry of a pattern: there may be as many as items.
 absl::Status CheckUsesUp(const SizeClasses& classes,
-                         absl::Span<const std::vector<Pattern>> patterns_by_profile,
+                         absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
                          const Making& making) {
   size_t num_entries = 0;
   std::vector<uint64_t> used(classes.num_classes(), 0);
-  for (const std::vector<Pattern>& patterns : patterns_by_profile) {
+  for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
     for (const Pattern& pattern : patterns) {
       // Batches that hold nothing would not be bounded by the number of items.
       if (pattern.entries.empty() || pattern.repeats == 0) {
@@ -98,32 +98,31 @@ absl::Status SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> i
 
 }  // namespace
 
-absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses& classes,
-                                       absl::Span<const std::vector<Pattern>> patterns_by_profile,
-                                       const EpochSeed& seed,
-                                       std::optional<absl::Span<const uint64_t>> group_ids,
-                                       const Making& making) {
+absl::StatusOr<EpochBatches> DrawEpoch(
+    const SizeClasses& classes, absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
+    const EpochSeed& seed, std::optional<absl::Span<const uint64_t>> group_ids,
+    const Making& making) {
   const uint64_t n = classes.num_items();
   const std::string what = absl::StrCat("an epoch of ", n, " graphs");
   // Where each class's next item is, in a list that is made for the check first.
   PH_ASSIGN_OR_RETURN(
       MemoryHold drawing,
       making.Hold(what, sizeof(uint64_t) * classes.num_classes() + sizeof(uint32_t) * n));
-  PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_profile, making));
+  PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_rank_group, making));
   // No more than items, as each has some.
   uint64_t num_batches = 0;
-  uint64_t most_of_one_profile = 0;
-  for (const std::vector<Pattern>& patterns : patterns_by_profile) {
-    uint64_t of_profile = 0;
-    for (const Pattern& pattern : patterns) of_profile += pattern.repeats;
-    most_of_one_profile = std::max(most_of_one_profile, of_profile);
-    num_batches += of_profile;
+  uint64_t most_of_one_rank_group = 0;
+  for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
+    uint64_t of_rank_group = 0;
+    for (const Pattern& pattern : patterns) of_rank_group += pattern.repeats;
+    most_of_one_rank_group = std::max(most_of_one_rank_group, of_rank_group);
+    num_batches += of_rank_group;
   }
-  PH_RETURN_IF_ERROR(making.Grow(what, sizeof(uint32_t) * most_of_one_profile, drawing));
+  PH_RETURN_IF_ERROR(making.Grow(what, sizeof(uint32_t) * most_of_one_rank_group, drawing));
   PH_ASSIGN_OR_RETURN(
       MemoryHold memory,
       making.Hold(what, sizeof(uint32_t) * (n + num_batches + 1) +
-                            2 * sizeof(uint64_t) * (patterns_by_profile.size() + 1)));
+                            2 * sizeof(uint64_t) * (patterns_by_rank_group.size() + 1)));
 
   // The items of each class, in the order in which places take them.
   std::vector<uint32_t> drawn;
@@ -155,9 +154,9 @@ absl::StatusOr<EpochBatches> DrawEpoch(const SizeClasses& classes,
   epoch.items_.reserve(n);
   epoch.starts_.reserve(num_batches + 1);
   std::vector<uint32_t> pattern_of_batch;
-  pattern_of_batch.reserve(most_of_one_profile);
+  pattern_of_batch.reserve(most_of_one_rank_group);
   SeededRandom order(SequenceStart(seed, DrawPurpose::kBatchOrder));
-  for (const std::vector<Pattern>& patterns : patterns_by_profile) {
+  for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
     pattern_of_batch.clear();
     for (size_t i = 0; i < patterns.size(); ++i) {
       pattern_of_batch.insert(pattern_of_batch.end(), patterns[i].repeats, uint32_t(i));

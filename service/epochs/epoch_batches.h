@@ -25,8 +25,8 @@
 namespace packhouse {
 
 // Batches are numbered from 0 in the order in which they come. If an epoch has batches for several
-// profiles (round_plan.h), those of one profile are consecutive. Immutable; thread-safe. 4 bytes an
-// item and 4 a batch, reserved as long as it lives.
+// rank groups (round_plan.h), those of one rank group are consecutive. Immutable; thread-safe. 4
+// bytes an item and 4 a batch, reserved as long as it lives.
 class EpochBatches {
  public:
   size_t num_items() const { return items_.size(); }
@@ -43,7 +43,7 @@ class EpochBatches {
                                                starts_[number + 1] - starts_[number]);
   }
 
-  // Number of the first batch of each profile; the last entry is num_batches().
+  // Number of the first batch of each rank group; the last entry is num_batches().
   const std::vector<uint64_t>& first_batches() const { return first_batches_; }
 
  private:
@@ -64,11 +64,11 @@ class EpochBatches {
   std::vector<uint64_t> first_batches_;
 };
 
-// Fills the places of the patterns of each profile; an ordinary epoch has one profile, and its
-// patterns are those of its plan. Entries number tuples as `classes` does.
+// Fills the places of the patterns of each rank group; an ordinary epoch has one rank group, and
+// its patterns are those of its plan. Entries number tuples as `classes` does.
 //
 // Each item of `classes` is in exactly one batch. Every item is equally likely at each place of its
-// size, whatever the profile, and the batches of a profile come in an order of which all are
+// size, whatever the rank group, and the batches of a rank group come in an order of which all are
 // equally likely. Within a batch, items are in the order of the pattern's entries. Depends on the
 // arguments alone; another seed or epoch gives another composition.
 //
@@ -81,7 +81,7 @@ class EpochBatches {
 // Cost: O(n), with group_ids O(n log n); for b batches 4 bytes an item and 4 a batch besides the
 // result, and 24 a size.
 absl::StatusOr<EpochBatches> DrawEpoch(
-    const SizeClasses& classes, absl::Span<const std::vector<Pattern>> patterns_by_profile,
+    const SizeClasses& classes, absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
     const EpochSeed& seed, std::optional<absl::Span<const uint64_t>> group_ids = std::nullopt,
     const Making& making = {});
 

@@ -79,14 +79,14 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
       absl::StrCat(PrefixOf(request.dataset), info.version, std::string(1, kSeparator));
   std::string plan_key =
       absl::StrCat(reader_key, request.Words(), request.oversize_is_error ? " or fail" : "");
-  if (request.profiles.size() > 1) {
-    for (const ProfileRequest& profile : request.profiles) {
-      absl::StrAppend(&plan_key, " ", profile.num_ranks);
+  if (request.rank_groups.size() > 1) {
+    for (const RankGroupRequest& rank_group : request.rank_groups) {
+      absl::StrAppend(&plan_key, " ", rank_group.num_ranks);
     }
   }
   const std::string epoch_words =
       absl::StrCat(" epoch ", request.key.epoch, " seed ", request.seed);
-  if (request.sampling) absl::StrAppend(&plan_key, epoch_words);
+  if (request.draw) absl::StrAppend(&plan_key, epoch_words);
   const std::string epoch_key =
       absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
 

@@ -10,14 +10,14 @@
 namespace packhouse {
 namespace {
 
-constexpr size_t kMaxProfiles = 16;
+constexpr size_t kMaxRankGroups = 16;
 
 // "(222, 502, -) of 3 ranks, 40 batches; ...".
-std::string ProfilesText(const EpochIdentity& identity) {
-  return absl::StrJoin(identity.profiles, "; ",
-                       [](std::string* out, const IdentityProfile& profile) {
+std::string RankGroupsText(const EpochIdentity& identity) {
+  return absl::StrJoin(identity.rank_groups, "; ",
+                       [](std::string* out, const IdentityRankGroup& rank_group) {
                          absl::StrAppend(out, "(",
-                                         absl::StrJoin(profile.capacities, ", ",
+                                         absl::StrJoin(rank_group.capacities, ", ",
                                                        [](std::string* text, uint64_t capacity) {
                                                          if (capacity == kUnlimited) {
                                                            absl::StrAppend(text, "-");
@@ -26,9 +26,9 @@ std::string ProfilesText(const EpochIdentity& identity) {
                                                          }
                                                        }),
                                          ")");
-                         if (profile.planned_ranks != 0)
-                           absl::StrAppend(out, " of ", profile.planned_ranks, " ranks");
-                         absl::StrAppend(out, ", ", profile.num_batches, " batches");
+                         if (rank_group.planned_ranks != 0)
+                           absl::StrAppend(out, " of ", rank_group.planned_ranks, " ranks");
+                         absl::StrAppend(out, ", ", rank_group.num_batches, " batches");
                        });
 }
 
@@ -36,14 +36,14 @@ std::string ProfilesText(const EpochIdentity& identity) {
 
 uint64_t EpochIdentity::num_batches() const {
   uint64_t sum = 0;
-  for (const IdentityProfile& profile : profiles) sum += profile.num_batches;
+  for (const IdentityRankGroup& rank_group : rank_groups) sum += rank_group.num_batches;
   return sum;
 }
 
 std::vector<uint64_t> EpochIdentity::first_batches() const {
   std::vector<uint64_t> first = {0};
-  for (const IdentityProfile& profile : profiles) {
-    first.push_back(first.back() + profile.num_batches);
+  for (const IdentityRankGroup& rank_group : rank_groups) {
+    first.push_back(first.back() + rank_group.num_batches);
   }
   return first;
 }
@@ -60,7 +60,7 @@ absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& oth
   status.Update(compare("dataset", other.dataset, epoch.dataset));
   status.Update(compare("dataset version", other.dataset_version, epoch.dataset_version));
   status.Update(compare("seed", other.seed, epoch.seed));
-  status.Update(compare("limits", ProfilesText(other), ProfilesText(epoch)));
+  status.Update(compare("limits", RankGroupsText(other), RankGroupsText(epoch)));
   status.Update(compare("options", other.options, epoch.options));
   return status;
 }
@@ -71,16 +71,16 @@ absl::Status CheckIdentity(const EpochIdentity& identity) {
 }
 
 absl::Status CheckBatchCounts(const EpochIdentity& identity) {
-  if (identity.profiles.empty() || identity.profiles.size() > kMaxProfiles) {
-    return absl::InvalidArgumentError(absl::StrCat("epoch: ", identity.profiles.size(),
-                                                   " profiles, must be 1 to ", kMaxProfiles));
+  if (identity.rank_groups.empty() || identity.rank_groups.size() > kMaxRankGroups) {
+    return absl::InvalidArgumentError(absl::StrCat("epoch: ", identity.rank_groups.size(),
+                                                   " rank groups, must be 1 to ", kMaxRankGroups));
   }
   uint64_t sum = 0;
-  for (const IdentityProfile& profile : identity.profiles) {
-    const auto next = CheckedAdd(sum, profile.num_batches);
+  for (const IdentityRankGroup& rank_group : identity.rank_groups) {
+    const auto next = CheckedAdd(sum, rank_group.num_batches);
     if (!next || *next > std::numeric_limits<uint32_t>::max()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("epoch: ", sum, " and ", profile.num_batches, " batches, at most 2^32 - 1"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "epoch: ", sum, " and ", rank_group.num_batches, " batches, at most 2^32 - 1"));
     }
     sum = *next;
   }
@@ -93,12 +93,12 @@ void WriteIdentity(const EpochIdentity& identity, RecordWriter& writer) {
   writer.Text(identity.dataset);
   writer.Number(identity.dataset_version);
   writer.Number(identity.seed);
-  writer.Number(identity.profiles.size());
-  for (const IdentityProfile& profile : identity.profiles) {
-    writer.Number(profile.capacities.size());
-    for (const uint64_t capacity : profile.capacities) writer.Number(capacity);
-    writer.Number(profile.planned_ranks);
-    writer.Number(profile.num_batches);
+  writer.Number(identity.rank_groups.size());
+  for (const IdentityRankGroup& rank_group : identity.rank_groups) {
+    writer.Number(rank_group.capacities.size());
+    for (const uint64_t capacity : rank_group.capacities) writer.Number(capacity);
+    writer.Number(rank_group.planned_ranks);
+    writer.Number(rank_group.num_batches);
   }
   writer.Text(identity.options);
 }
@@ -111,11 +111,11 @@ EpochIdentity ReadIdentity(RecordReader& reader) {
   identity.dataset_version = reader.Number();
   identity.seed = reader.Number();
   for (size_t left = reader.Count(); left != 0; --left) {
-    IdentityProfile profile;
-    for (size_t k = reader.Count(); k != 0; --k) profile.capacities.push_back(reader.Number());
-    profile.planned_ranks = reader.Number();
-    profile.num_batches = reader.Number();
-    identity.profiles.push_back(std::move(profile));
+    IdentityRankGroup rank_group;
+    for (size_t k = reader.Count(); k != 0; --k) rank_group.capacities.push_back(reader.Number());
+    rank_group.planned_ranks = reader.Number();
+    rank_group.num_batches = reader.Number();
+    identity.rank_groups.push_back(std::move(rank_group));
   }
   identity.options = reader.Text();
   return identity;

@@ -22,16 +22,16 @@ struct EpochKey {
   friend auto operator<=>(const EpochKey&, const EpochKey&) = default;
 };
 
-// One profile's part of the batches.
-struct IdentityProfile {
+// One rank group's part of the batches.
+struct IdentityRankGroup {
   // Capacity per component, `graphs` last.
   std::vector<uint64_t> capacities;
-  // Ranks that the rounds were planned for (round_plan.h); 0 if there is one profile only. Ranks
+  // Ranks that the rounds were planned for (round_plan.h); 0 if there is one rank group only. Ranks
   // that come later may be of another number; the plan stays, or the batches would change.
   uint64_t planned_ranks = 0;
   uint64_t num_batches = 0;
 
-  friend bool operator==(const IdentityProfile&, const IdentityProfile&) = default;
+  friend bool operator==(const IdentityRankGroup&, const IdentityRankGroup&) = default;
 };
 
 struct EpochIdentity {
@@ -39,7 +39,7 @@ struct EpochIdentity {
   std::string dataset;
   uint64_t dataset_version = 0;
   uint64_t seed = 0;
-  std::vector<IdentityProfile> profiles;
+  std::vector<IdentityRankGroup> rank_groups;
   // Whatever else decides the batches, as a text that people can read: shuffle, look-ahead,
   // grouping, a hash of the subset or of the weights, the plan's receipt.
   std::string options;
@@ -58,7 +58,7 @@ absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& oth
 
 // INVALID_ARGUMENT for no job name, or as CheckBatchCounts().
 absl::Status CheckIdentity(const EpochIdentity& identity);
-// Of an epoch that may have no job. INVALID_ARGUMENT for no profiles or more than 16, or 2^32
+// Of an epoch that may have no job. INVALID_ARGUMENT for no rank groups or more than 16, or 2^32
 // batches or more.
 absl::Status CheckBatchCounts(const EpochIdentity& identity);
 

@@ -68,37 +68,37 @@ absl::Status EpochPlan::CheckRequest(const EpochRequest& request) const {
                                                       "most ",
                                                       ItemSizes::kMaxItems));
   }
-  const size_t profiles = request.profiles.size();
-  if (profiles == 0 || profiles > RoundPlan::kMaxProfiles) {
+  const size_t rank_groups = request.rank_groups.size();
+  if (rank_groups == 0 || rank_groups > RoundPlan::kMaxRankGroups) {
     return absl::InvalidArgumentError(
-        absl::StrCat("profiles: ", profiles, ", must be 1 to ", RoundPlan::kMaxProfiles));
+        absl::StrCat("rank_groups: ", rank_groups, ", must be 1 to ", RoundPlan::kMaxRankGroups));
   }
-  bool several_shapes = profiles > 1;
-  for (size_t i = 0; i < profiles; ++i) {
-    const ProfileRequest& profile = request.profiles[i];
-    if (profile.device.has_value() == !profile.shapes.empty()) {
+  bool several_shapes = rank_groups > 1;
+  for (size_t i = 0; i < rank_groups; ++i) {
+    const RankGroupRequest& rank_group = request.rank_groups[i];
+    if (rank_group.device.has_value() == !rank_group.shapes.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("profiles: number ", i, " must have either shapes or a device profile"));
     }
-    if (profile.shapes.size() > (profiles > 1 ? 1 : kMaxShapes)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "profiles: number ", i, " has ", profile.shapes.size(), " shapes, at most ",
-          profiles > 1 ? 1 : kMaxShapes, profiles > 1 ? " if there are several profiles" : ""));
+    if (rank_group.shapes.size() > (rank_groups > 1 ? 1 : kMaxShapes)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank_groups: number ", i, " has ", rank_group.shapes.size(),
+                       " shapes, at most ", rank_groups > 1 ? 1 : kMaxShapes,
+                       rank_groups > 1 ? " if there are several rank groups" : ""));
     }
-    if (profiles > 1 && profile.num_ranks == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("profiles: number ", i, " has 0 ranks"));
+    if (rank_groups > 1 && rank_group.num_ranks == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("rank_groups: number ", i, " has 0 ranks"));
     }
-    several_shapes |=
-        profile.shapes.size() > 1 || (profile.device && profile.device->max_distinct_shapes > 1);
-    PH_RETURN_IF_ERROR(Exclude(request.grouped && profile.device.has_value(), "grouped",
+    several_shapes |= rank_group.shapes.size() > 1 ||
+                      (rank_group.device && rank_group.device->max_distinct_shapes > 1);
+    PH_RETURN_IF_ERROR(Exclude(request.grouped && rank_group.device.has_value(), "grouped",
                                "a device profile: name the limits"));
   }
   PH_RETURN_IF_ERROR(Exclude(request.in_order && several_shapes, "in_order", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.grouped && several_shapes, "grouped", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && request.grouped, "in_order", "grouped"));
-  PH_RETURN_IF_ERROR(
-      Exclude(request.in_order && request.sampling.has_value(), "in_order", "sampling"));
-  return Exclude(request.grouped && request.sampling.has_value(), "grouped", "sampling");
+  PH_RETURN_IF_ERROR(Exclude(request.in_order && request.draw.has_value(), "in_order", "draw"));
+  return Exclude(request.grouped && request.draw.has_value(), "grouped", "draw");
 }
 
 absl::StatusOr<std::vector<uint32_t>> EpochPlan::Positions(const SubsetRequest& subset,
@@ -173,9 +173,9 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
                                      const Making& making) {
   const BatchShapeOptions options = {request.padding, request.derived, request.whole_graphs,
                                      bounds.max_graphs_per_batch, bounds.max_batch_bytes};
-  for (const ProfileRequest& profile : request.profiles) {
-    std::vector<std::vector<uint64_t>> capacities = profile.shapes;
-    if (profile.device) {
+  for (const RankGroupRequest& rank_group : request.rank_groups) {
+    std::vector<std::vector<uint64_t>> capacities = rank_group.shapes;
+    if (rank_group.device) {
       PH_ASSIGN_OR_RETURN(SizeClasses classes,
                           SizeClasses::Create(GraphSizes(), selection, making));
       PlanningRoom room(making, classes.num_classes(), classes.num_components());
@@ -183,9 +183,9 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
       PH_RETURN_IF_ERROR(room.HoldTuning());
       PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
       PH_ASSIGN_OR_RETURN(DeviceProfile device,
-                          ProfileForPadding(*profile.device, schema(), request.padding,
-                                            bounds.max_graphs_per_batch));
-      if (request.profiles.size() > 1) device.max_distinct_shapes = 1;
+                          RankGroupForPadding(*rank_group.device, schema(), request.padding,
+                                              bounds.max_graphs_per_batch));
+      if (request.rank_groups.size() > 1) device.max_distinct_shapes = 1;
       TuneOptions tuning;
       tuning.given_up = making.given_up();
       tuning.memory = room.memory();
@@ -212,20 +212,20 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
 }
 
 absl::StatusOr<std::vector<uint32_t>> EpochPlan::Sample(const EpochRequest& request,
-                                                        const SamplingRequest& sampling,
+                                                        const DrawRequest& draw,
                                                         absl::Span<const uint32_t> fitting,
                                                         const std::vector<uint32_t>& weights,
                                                         const Making& making) const {
   const EpochSeed seed = {request.seed, request.key.epoch};
   std::vector<uint32_t> drawn;
-  if (sampling.with_replacement) {
+  if (draw.with_replacement) {
     PH_ASSIGN_OR_RETURN(const WeightedSampler sampler, WeightedSampler::Create(weights, making));
-    const uint64_t count = sampling.num_graphs != 0 ? sampling.num_graphs : fitting.size();
+    const uint64_t count = draw.num_graphs != 0 ? draw.num_graphs : fitting.size();
     PH_ASSIGN_OR_RETURN(drawn, sampler.Draw(count, seed, making));
   } else {
     const auto positive = static_cast<uint64_t>(
         weights.size() - std::count(weights.begin(), weights.end(), uint32_t{0}));
-    const uint64_t count = sampling.num_graphs != 0 ? sampling.num_graphs : positive;
+    const uint64_t count = draw.num_graphs != 0 ? draw.num_graphs : positive;
     PH_ASSIGN_OR_RETURN(drawn, SampleWithoutReplacement(weights, count, seed, making));
   }
   for (size_t i = 0; i < drawn.size(); ++i) {
@@ -276,27 +276,27 @@ absl::Status EpochPlan::Select(const EpochRequest& request,
   }
   num_oversize_ = fitting.num_rejected;
   items = std::move(fitting.items);
-  if (!request.sampling) return absl::OkStatus();
+  if (!request.draw) return absl::OkStatus();
 
-  const SamplingRequest& sampling = *request.sampling;
-  const uint64_t count = sampling.num_graphs != 0 ? sampling.num_graphs : items.size();
-  const std::string what = absl::StrCat("sampling: num_graphs ", count);
+  const DrawRequest& draw = *request.draw;
+  const uint64_t count = draw.num_graphs != 0 ? draw.num_graphs : items.size();
+  const std::string what = absl::StrCat("draw: num_graphs ", count);
   if (count > ItemSizes::kMaxItems) {
     return absl::InvalidArgumentError(absl::StrCat(what, ", at most ", ItemSizes::kMaxItems));
   }
   // Without replacement there are no more than these, or it is refused.
-  const uint64_t most = sampling.with_replacement ? count : std::min<uint64_t>(count, items.size());
+  const uint64_t most = draw.with_replacement ? count : std::min<uint64_t>(count, items.size());
   PH_ASSIGN_OR_RETURN(MemoryHold drawn, making.Hold(what, sizeof(uint32_t) * most));
   PH_ASSIGN_OR_RETURN(const MemoryHold drawing,
-                      making.Hold(absl::StrCat("sampling from ", n, " graphs"),
+                      making.Hold(absl::StrCat("draw from ", n, " graphs"),
                                   (kSamplingBytes + 2 * sizeof(uint32_t)) * n));
   std::vector<uint32_t> weights(items.size(), 1);
-  if (!sampling.weights.empty()) {
-    if (sampling.weights.size() != n) {
-      return absl::InvalidArgumentError(absl::StrCat("weights: ", sampling.weights.size(),
+  if (!draw.weights.empty()) {
+    if (draw.weights.size() != n) {
+      return absl::InvalidArgumentError(absl::StrCat("weights: ", draw.weights.size(),
                                                      ", there are ", n, " graphs to draw from"));
     }
-    PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> all, IntegerWeights(sampling.weights));
+    PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> all, IntegerWeights(draw.weights));
     // Both ascend: what fits is found by going through the selection once.
     size_t place = 0;
     for (size_t i = 0; i < items.size(); ++i, ++place) {
@@ -306,7 +306,7 @@ absl::Status EpochPlan::Select(const EpochRequest& request,
     }
   }
   if (items.empty()) return absl::OkStatus();
-  PH_ASSIGN_OR_RETURN(items, Sample(request, sampling, items, weights, making));
+  PH_ASSIGN_OR_RETURN(items, Sample(request, draw, items, weights, making));
   drawn.ShrinkTo(sizeof(uint32_t) * items.size());
   held = std::move(drawn);
   return absl::OkStatus();
@@ -324,16 +324,16 @@ absl::Status EpochPlan::PlanShuffled(const EpochRequest& request, const Making& 
   const Limits& limits = groups_ ? groups_->limits() : shapes_[0][0].usable;
   receipt_ = PlanReceipt(histogram, limits, options);
   if (shapes_.size() > 1) {
-    std::vector<RankProfile> profiles;
+    std::vector<RankGroup> rank_groups;
     for (size_t i = 0; i < shapes_.size(); ++i) {
-      profiles.push_back({shapes_[i][0].usable, request.profiles[i].num_ranks});
+      rank_groups.push_back({shapes_[i][0].usable, request.rank_groups[i].num_ranks});
       if (i > 0) {
         absl::StrAppend(&receipt_, "+", PlanReceipt(histogram, shapes_[i][0].usable, options));
       }
     }
-    absl::StatusOr<RoundPlan> plan = PlanRounds(histogram, profiles, options);
+    absl::StatusOr<RoundPlan> plan = PlanRounds(histogram, rank_groups, options);
     if (!plan.ok()) return room.Reason(plan.status());
-    patterns_by_profile_ = std::move(plan->patterns_by_profile);
+    patterns_by_rank_group_ = std::move(plan->patterns_by_rank_group);
     return KeepPatterns(room);
   }
   if (shapes_[0].size() > 1) {
@@ -348,23 +348,23 @@ absl::Status EpochPlan::PlanShuffled(const EpochRequest& request, const Making& 
     absl::StatusOr<std::vector<ShapePacks>> packs =
         PlanForShapes(histogram, shapes, options, budget);
     if (!packs.ok()) return room.Reason(packs.status());
-    patterns_by_profile_.emplace_back();
+    patterns_by_rank_group_.emplace_back();
     for (ShapePacks& of_shape : *packs) {
       std::move(of_shape.plan.patterns.begin(), of_shape.plan.patterns.end(),
-                std::back_inserter(patterns_by_profile_[0]));
+                std::back_inserter(patterns_by_rank_group_[0]));
     }
     return KeepPatterns(room);
   }
   absl::StatusOr<CertifiedPlan> plan = OptimizePlan(histogram, limits, options);
   if (!plan.ok()) return room.Reason(plan.status());
   lower_bound_ = plan->bound.packs;
-  patterns_by_profile_.push_back(std::move(plan->plan.patterns));
+  patterns_by_rank_group_.push_back(std::move(plan->plan.patterns));
   return KeepPatterns(room);
 }
 
 absl::Status EpochPlan::KeepPatterns(PlanningRoom& room) {
   uint64_t bytes = 0;
-  for (const std::vector<Pattern>& patterns : patterns_by_profile_) {
+  for (const std::vector<Pattern>& patterns : patterns_by_rank_group_) {
     bytes += BytesOfPatterns(patterns);
   }
   PH_ASSIGN_OR_RETURN(memory_, room.Keep(bytes));
@@ -385,17 +385,17 @@ void EpochPlan::AddRows(absl::Span<const uint32_t> tuple, uint64_t copies,
   if (!groups_) rows.back() += copies;
 }
 
-size_t EpochPlan::ShapeOf(size_t profile, absl::Span<const uint64_t> rows) const {
-  size_t shape = shapes_[profile].size() - 1;
-  while (shape > 0 && !shapes_[profile][shape].Takes(rows)) --shape;
+size_t EpochPlan::ShapeOf(size_t rank_group, absl::Span<const uint64_t> rows) const {
+  size_t shape = shapes_[rank_group].size() - 1;
+  while (shape > 0 && !shapes_[rank_group][shape].Takes(rows)) --shape;
   return shape;
 }
 
-absl::Status EpochPlan::Count(size_t profile, absl::Span<const uint64_t> rows, uint64_t repeats,
+absl::Status EpochPlan::Count(size_t rank_group, absl::Span<const uint64_t> rows, uint64_t repeats,
                               const EpochBounds& bounds, bool whole_graphs) {
-  const size_t number = ShapeOf(profile, rows);
-  const BatchShape& shape = shapes_[profile][number];
-  ShapeSummary& summary = summaries_[profile][number];
+  const size_t number = ShapeOf(rank_group, rows);
+  const BatchShape& shape = shapes_[rank_group][number];
+  ShapeSummary& summary = summaries_[rank_group][number];
   if (whole_graphs && !shape.layout.is_fixed()) {
     const auto bytes = shape.layout.BatchBytes(rows);
     if (!bytes || *bytes > bounds.max_batch_bytes) {
@@ -429,18 +429,18 @@ absl::Status EpochPlan::Summarize(const EpochBounds& bounds, bool whole_graphs,
       PH_RETURN_IF_ERROR(Count(0, rows, 1, bounds, whole_graphs));
     }
   }
-  for (size_t profile = 0; profile < patterns_by_profile_.size(); ++profile) {
-    for (const Pattern& pattern : patterns_by_profile_[profile]) {
+  for (size_t rank_group = 0; rank_group < patterns_by_rank_group_.size(); ++rank_group) {
+    for (const Pattern& pattern : patterns_by_rank_group_[rank_group]) {
       std::fill(rows.begin(), rows.end(), 0);
       for (const auto& [tuple, copies] : pattern.entries) {
         PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
         AddRows(classes_->tuple(tuple), copies, absl::MakeSpan(rows));
       }
-      PH_RETURN_IF_ERROR(Count(profile, rows, pattern.repeats, bounds, whole_graphs));
+      PH_RETURN_IF_ERROR(Count(rank_group, rows, pattern.repeats, bounds, whole_graphs));
     }
   }
-  for (std::vector<ShapeSummary>& profile : summaries_) {
-    for (ShapeSummary& shape : profile) {
+  for (std::vector<ShapeSummary>& rank_group : summaries_) {
+    for (ShapeSummary& shape : rank_group) {
       for (ComponentEfficiency& component : shape.components) {
         const double real = component.efficiency;
         const auto ratio = [&](uint64_t capacity) {
@@ -456,9 +456,9 @@ absl::Status EpochPlan::Summarize(const EpochBounds& bounds, bool whole_graphs,
   return absl::OkStatus();
 }
 
-uint64_t EpochPlan::num_batches(size_t profile) const {
+uint64_t EpochPlan::num_batches(size_t rank_group) const {
   uint64_t sum = 0;
-  for (const ShapeSummary& shape : summaries_[profile]) sum += shape.num_batches;
+  for (const ShapeSummary& shape : summaries_[rank_group]) sum += shape.num_batches;
   return sum;
 }
 
@@ -509,16 +509,16 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     std::optional<absl::Span<const uint64_t>> group_ids;
     if (plan->groups_) group_ids = plan->groups_->group_ids();
     PH_ASSIGN_OR_RETURN(EpochBatches drawn,
-                        DrawEpoch(*plan->classes_, plan->patterns_by_profile_,
+                        DrawEpoch(*plan->classes_, plan->patterns_by_rank_group_,
                                   {request.seed, request.key.epoch}, group_ids, making));
     batches = std::make_shared<const EpochBatches>(std::move(drawn));
   }
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}};
-  for (size_t i = 0; i < plan->num_profiles(); ++i) {
-    identity.profiles.push_back({plan->shapes(i)[0].capacities,
-                                 plan->num_profiles() > 1 ? request.profiles[i].num_ranks : 0,
-                                 plan->num_batches(i)});
+  for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
+    identity.rank_groups.push_back(
+        {plan->shapes(i)[0].capacities,
+         plan->num_rank_groups() > 1 ? request.rank_groups[i].num_ranks : 0, plan->num_batches(i)});
   }
   identity.options =
       absl::StrCat(request.Words(), "; plan ", plan->receipt_, "; rules ", kRulesVersion);
@@ -537,18 +537,18 @@ uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
   return sum;
 }
 
-size_t PreparedEpoch::ProfileOf(uint64_t number) const {
-  size_t profile = 0;
-  for (uint64_t end = 0; profile < identity_.profiles.size(); ++profile) {
-    end += identity_.profiles[profile].num_batches;
+size_t PreparedEpoch::RankGroupOf(uint64_t number) const {
+  size_t rank_group = 0;
+  for (uint64_t end = 0; rank_group < identity_.rank_groups.size(); ++rank_group) {
+    end += identity_.rank_groups[rank_group].num_batches;
     if (number < end) break;
   }
-  return profile;
+  return rank_group;
 }
 
 absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   const auto items = batches_->batch(number);
-  const size_t profile = ProfileOf(number);
+  const size_t rank_group = RankGroupOf(number);
   std::vector<uint64_t> rows(plan_->schema().num_components() + 1);
   const ItemSizes sizes = plan_->Items();
   // Items lie anywhere; each is asked for so long before it is looked at.
@@ -559,8 +559,8 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
     }
     plan_->AddRows(sizes.tuple(items[i]), 1, absl::MakeSpan(rows));
   }
-  const size_t shape = plan_->ShapeOf(profile, rows);
-  const BatchShape& of_shape = plan_->shapes(profile)[shape];
+  const size_t shape = plan_->ShapeOf(rank_group, rows);
+  const BatchShape& of_shape = plan_->shapes(rank_group)[shape];
   if (plan_->groups_) {
     PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, plan_->groups_->GraphsOf(items)));
     return BuiltBatch{std::move(batch), shape};
@@ -569,10 +569,10 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   return BuiltBatch{std::move(batch), shape};
 }
 
-absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t profile) const {
+absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t rank_group) const {
   // The smallest: it costs least.
-  const size_t shape = plan_->shapes(profile).size() - 1;
-  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(plan_->shapes(profile)[shape], {}));
+  const size_t shape = plan_->shapes(rank_group).size() - 1;
+  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(plan_->shapes(rank_group)[shape], {}));
   return BuiltBatch{std::move(batch), shape};
 }
 

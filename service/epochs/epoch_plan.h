@@ -78,12 +78,14 @@ class EpochPlan {
   const DatasetInfo& dataset() const { return reader_->info(); }
   const GraphSchema& schema() const { return *reader_->info().schema; }
 
-  size_t num_profiles() const { return shapes_.size(); }
+  size_t num_rank_groups() const { return shapes_.size(); }
   // The largest first.
-  absl::Span<const BatchShape> shapes(size_t profile) const { return shapes_[profile]; }
+  absl::Span<const BatchShape> shapes(size_t rank_group) const { return shapes_[rank_group]; }
   // As shapes().
-  absl::Span<const ShapeSummary> summaries(size_t profile) const { return summaries_[profile]; }
-  uint64_t num_batches(size_t profile) const;
+  absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
+    return summaries_[rank_group];
+  }
+  uint64_t num_batches(size_t rank_group) const;
 
   // In all batches.
   uint64_t num_graphs() const { return num_graphs_; }
@@ -106,8 +108,7 @@ class EpochPlan {
                                                   const Making& making) const;
   absl::Status CheckReadable(const std::optional<std::vector<uint32_t>>& selection) const;
   // Draws the sample from `items`, or from all graphs.
-  absl::StatusOr<std::vector<uint32_t>> Sample(const EpochRequest& request,
-                                               const SamplingRequest& sampling,
+  absl::StatusOr<std::vector<uint32_t>> Sample(const EpochRequest& request, const DrawRequest& draw,
                                                absl::Span<const uint32_t> fitting,
                                                const std::vector<uint32_t>& weights,
                                                const Making& making) const;
@@ -123,9 +124,9 @@ class EpochPlan {
   absl::Status KeepPatterns(PlanningRoom& room);
   absl::Status Summarize(const EpochBounds& bounds, bool whole_graphs, const Making& making);
   // Of one batch with these rows, `repeats` times.
-  absl::Status Count(size_t profile, absl::Span<const uint64_t> rows, uint64_t repeats,
+  absl::Status Count(size_t rank_group, absl::Span<const uint64_t> rows, uint64_t repeats,
                      const EpochBounds& bounds, bool whole_graphs);
-  size_t ShapeOf(size_t profile, absl::Span<const uint64_t> rows) const;
+  size_t ShapeOf(size_t rank_group, absl::Span<const uint64_t> rows) const;
   ItemSizes GraphSizes() const;
   // Sizes of what the batches are made of: graphs or groups.
   ItemSizes Items() const { return groups_ ? groups_->sizes() : GraphSizes(); }
@@ -140,7 +141,7 @@ class EpochPlan {
   std::optional<GroupItems> groups_;
   // Shuffled: what fills the places of which patterns.
   std::optional<SizeClasses> classes_;
-  std::vector<std::vector<Pattern>> patterns_by_profile_;
+  std::vector<std::vector<Pattern>> patterns_by_rank_group_;
   // In order: the same batches every epoch.
   std::shared_ptr<const EpochBatches> in_order_;
   uint64_t num_graphs_ = 0;
@@ -153,7 +154,7 @@ class EpochPlan {
 // A batch as it leaves.
 struct BuiltBatch {
   Batch batch;
-  // Which of the profile's shapes it has.
+  // Which of the rank group's shapes it has.
   size_t shape = 0;
 };
 
@@ -180,7 +181,7 @@ class PreparedEpoch {
   // batch).
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const;
   // A batch of padding only; without padding, an empty one.
-  absl::StatusOr<BuiltBatch> BuildPadding(size_t profile) const;
+  absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const;
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
@@ -191,7 +192,7 @@ class PreparedEpoch {
         bounds_(bounds),
         whole_graphs_(whole_graphs) {}
 
-  size_t ProfileOf(uint64_t number) const;
+  size_t RankGroupOf(uint64_t number) const;
   absl::StatusOr<Batch> CollateGraphs(const BatchShape& shape,
                                       absl::Span<const uint32_t> graphs) const;
 

@@ -37,13 +37,13 @@ std::string SubsetWords(const SubsetRequest& subset) {
                       digest.Hex(kHashBytes), ")");
 }
 
-std::string SamplingWords(const SamplingRequest& sampling) {
+std::string DrawWords(const DrawRequest& draw) {
   Digest digest;
-  for (const double weight : sampling.weights) digest.Add(BitsOf(weight));
+  for (const double weight : draw.weights) digest.Add(BitsOf(weight));
   return absl::StrCat(
-      "sample of ", sampling.num_graphs == 0 ? "all" : absl::StrCat(sampling.num_graphs),
-      sampling.with_replacement ? " with" : " without", " replacement",
-      sampling.weights.empty() ? "" : absl::StrCat(", weights ", digest.Hex(kHashBytes)));
+      "sample of ", draw.num_graphs == 0 ? "all" : absl::StrCat(draw.num_graphs),
+      draw.with_replacement ? " with" : " without", " replacement",
+      draw.weights.empty() ? "" : absl::StrCat(", weights ", digest.Hex(kHashBytes)));
 }
 
 std::string DeviceWords(const DeviceProfile& device) {
@@ -70,9 +70,9 @@ std::string ShapeWords(const std::vector<uint64_t>& capacities) {
       ")");
 }
 
-std::string ProfileWords(const ProfileRequest& profile) {
-  if (profile.device) return DeviceWords(*profile.device);
-  return absl::StrJoin(profile.shapes, " ",
+std::string RankGroupWords(const RankGroupRequest& rank_group) {
+  if (rank_group.device) return DeviceWords(*rank_group.device);
+  return absl::StrJoin(rank_group.shapes, " ",
                        [](std::string* out, const std::vector<uint64_t>& capacities) {
                          absl::StrAppend(out, ShapeWords(capacities));
                        });
@@ -87,11 +87,12 @@ std::string DerivedWords(const DerivedTensors& derived) {
 
 std::string EpochRequest::Words() const {
   std::vector<std::string> words;
-  for (const ProfileRequest& profile : profiles) words.push_back(ProfileWords(profile));
+  for (const RankGroupRequest& rank_group : rank_groups)
+    words.push_back(RankGroupWords(rank_group));
   words.push_back(in_order ? absl::StrCat("in order within ", look_ahead) : "shuffled");
   if (grouped) words.emplace_back("grouped");
   if (subset) words.push_back(SubsetWords(*subset));
-  if (sampling) words.push_back(SamplingWords(*sampling));
+  if (draw) words.push_back(DrawWords(*draw));
   words.emplace_back(padding == Padding::kNone     ? "ragged"
                      : padding == Padding::kMasked ? "padded with masks"
                                                    : "padded with a graph");

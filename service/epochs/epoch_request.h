@@ -17,11 +17,11 @@
 namespace packhouse {
 
 // Limits of some of the ranks: either shapes or a device that they are chosen for.
-struct ProfileRequest {
+struct RankGroupRequest {
   // Capacities, `graphs` last, kUnlimited where there is none; the largest first.
   std::vector<std::vector<uint64_t>> shapes;
   std::optional<DeviceProfile> device;
-  // Ignored if there is one profile.
+  // Ignored if there is one rank group.
   uint32_t num_ranks = 1;
 };
 
@@ -32,7 +32,7 @@ struct SubsetRequest {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
 };
 
-struct SamplingRequest {
+struct DrawRequest {
   // One for each graph of the data set or of the subset, in the data set's order; empty: all the
   // same.
   std::vector<double> weights;
@@ -45,7 +45,7 @@ struct EpochRequest {
   std::string dataset;
   EpochKey key;
   uint64_t seed = 0;
-  std::vector<ProfileRequest> profiles;
+  std::vector<RankGroupRequest> rank_groups;
   Padding padding = Padding::kNone;
   DerivedTensors derived;
   // False: batches carry ids and sizes only.
@@ -57,7 +57,7 @@ struct EpochRequest {
   size_t look_ahead = 64;
   bool grouped = false;
   std::optional<SubsetRequest> subset;
-  std::optional<SamplingRequest> sampling;
+  std::optional<DrawRequest> draw;
 
   // What decides the batches beside data set, seed, epoch and limits, as a text for people: the
   // same for two requests if and only if they mean the same. Subsets and weights are in it as

@@ -19,10 +19,10 @@ constexpr int kMaxTrials = 6;
 // Proportions are multiples of one in so many.
 constexpr uint64_t kShares = 16384;
 
-// Which profiles take a graph: bit j for profile j.
-using ProfileMask = uint32_t;
+// Which rank groups take a graph: bit j for rank group j.
+using RankGroupMask = uint32_t;
 
-// Sizes that the same profiles take.
+// Sizes that the same rank groups take.
 struct SizeGroup {
   std::vector<uint32_t> tuples;
   std::vector<uint64_t> totals;  // By component, `graphs` last.
@@ -33,45 +33,45 @@ struct Division {
   PlanItems items;
   size_t num_components = 0;
   // Those with the fewest choices first: they leave the most to be balanced by the others.
-  std::vector<std::pair<ProfileMask, SizeGroup>> groups;
+  std::vector<std::pair<RankGroupMask, SizeGroup>> groups;
 };
 
-absl::Status CheckProfiles(size_t num_components, absl::Span<const RankProfile> profiles) {
-  if (profiles.empty() || profiles.size() > RoundPlan::kMaxProfiles) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("profiles: ", profiles.size(), ", must be 1 to ", RoundPlan::kMaxProfiles));
+absl::Status CheckRankGroups(size_t num_components, absl::Span<const RankGroup> rank_groups) {
+  if (rank_groups.empty() || rank_groups.size() > RoundPlan::kMaxRankGroups) {
+    return absl::InvalidArgumentError(absl::StrCat("rank_groups: ", rank_groups.size(),
+                                                   ", must be 1 to ", RoundPlan::kMaxRankGroups));
   }
   uint64_t ranks = 0;
-  for (size_t j = 0; j < profiles.size(); ++j) {
-    if (profiles[j].num_ranks == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("profile ", j, ": has no ranks"));
+  for (size_t j = 0; j < rank_groups.size(); ++j) {
+    if (rank_groups[j].num_ranks == 0) {
+      return absl::InvalidArgumentError(absl::StrCat("rank group ", j, ": has no ranks"));
     }
-    if (profiles[j].limits.num_components() != num_components) {
+    if (rank_groups[j].limits.num_components() != num_components) {
       return absl::InvalidArgumentError(
-          absl::StrCat("profile ", j, ": limits of ", profiles[j].limits.num_components(),
+          absl::StrCat("rank group ", j, ": limits of ", rank_groups[j].limits.num_components(),
                        " components, the histogram has ", num_components));
     }
-    ranks += profiles[j].num_ranks;
+    ranks += rank_groups[j].num_ranks;
   }
   if (ranks > RoundPlan::kMaxRanks) {
     return absl::InvalidArgumentError(
-        absl::StrCat("profiles: ", ranks, " ranks, at most ", RoundPlan::kMaxRanks));
+        absl::StrCat("rank_groups: ", ranks, " ranks, at most ", RoundPlan::kMaxRanks));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<Division> Divide(const SizeHistogram& histogram,
-                                absl::Span<const RankProfile> profiles) {
+                                absl::Span<const RankGroup> rank_groups) {
   Division division;
   division.items = ItemsOf(histogram);
   const size_t l = division.num_components = histogram.num_components();
   const PackingPlan& plan = division.items.empty_plan;
-  std::map<ProfileMask, SizeGroup> groups;
+  std::map<RankGroupMask, SizeGroup> groups;
   std::optional<uint32_t> too_large;
   for (uint32_t t = 0; t < division.items.counts.size(); ++t) {
-    ProfileMask mask = 0;
-    for (size_t j = 0; j < profiles.size(); ++j) {
-      if (!profiles[j].limits.FirstExceeded(plan.tuple(t))) mask |= ProfileMask{1} << j;
+    RankGroupMask mask = 0;
+    for (size_t j = 0; j < rank_groups.size(); ++j) {
+      if (!rank_groups[j].limits.FirstExceeded(plan.tuple(t))) mask |= RankGroupMask{1} << j;
     }
     if (mask == 0) {
       too_large = t;
@@ -89,7 +89,7 @@ absl::StatusOr<Division> Divide(const SizeHistogram& histogram,
   if (too_large) {
     return absl::OutOfRangeError(absl::StrCat("a graph of size (",
                                               absl::StrJoin(plan.tuple(*too_large), ", "),
-                                              ") exceeds the limits of every profile"));
+                                              ") exceeds the limits of every rank group"));
   }
   division.groups.assign(groups.begin(), groups.end());
   std::stable_sort(division.groups.begin(), division.groups.end(),
@@ -99,20 +99,20 @@ absl::StatusOr<Division> Divide(const SizeHistogram& histogram,
   return division;
 }
 
-// For each set of profiles: the graphs that only these take need so many rounds by volume.
-uint64_t VolumeBound(const Division& division, absl::Span<const RankProfile> profiles) {
+// For each set of rank groups: the graphs that only these take need so many rounds by volume.
+uint64_t VolumeBound(const Division& division, absl::Span<const RankGroup> rank_groups) {
   const size_t l = division.num_components;
-  std::vector<ProfileMask> masks = {(ProfileMask{1} << profiles.size()) - 1};
+  std::vector<RankGroupMask> masks = {(RankGroupMask{1} << rank_groups.size()) - 1};
   for (const auto& [mask, group] : division.groups) masks.push_back(mask);
   uint64_t bound = 0;
-  for (const ProfileMask mask : masks) {
+  for (const RankGroupMask mask : masks) {
     for (size_t k = 0; k <= l; ++k) {
       absl::uint128 capacity = 0;
       bool limited = true;
-      for (size_t j = 0; j < profiles.size(); ++j) {
+      for (size_t j = 0; j < rank_groups.size(); ++j) {
         if ((mask >> j & 1) == 0) continue;
-        limited = limited && profiles[j].limits.has_limit(k);
-        capacity += absl::uint128(profiles[j].limits.capacity(k)) * profiles[j].num_ranks;
+        limited = limited && rank_groups[j].limits.has_limit(k);
+        capacity += absl::uint128(rank_groups[j].limits.capacity(k)) * rank_groups[j].num_ranks;
       }
       absl::uint128 total = 0;
       uint64_t graphs = 0;
@@ -129,29 +129,29 @@ uint64_t VolumeBound(const Division& division, absl::Span<const RankProfile> pro
   return bound;
 }
 
-// How many of kShares each profile gets of a group, so that the fullest is as empty as can be.
-// `volumes` (by profile, then component) is what they have, and is brought up to date.
-std::vector<uint64_t> Proportions(const SizeGroup& group, ProfileMask mask,
-                                  absl::Span<const RankProfile> profiles,
+// How many of kShares each rank group gets of a group, so that the fullest is as empty as can be.
+// `volumes` (by rank group, then component) is what they have, and is brought up to date.
+std::vector<uint64_t> Proportions(const SizeGroup& group, RankGroupMask mask,
+                                  absl::Span<const RankGroup> rank_groups,
                                   absl::Span<const double> speeds,
                                   std::vector<std::vector<double>>& volumes) {
   const size_t n = group.totals.size();
   const auto load_with_share = [&](size_t j) {
     double load = 0;
     for (size_t k = 0; k < n; ++k) {
-      if (!profiles[j].limits.has_limit(k)) continue;
+      if (!rank_groups[j].limits.has_limit(k)) continue;
       const double share = static_cast<double>(group.totals[k]) / static_cast<double>(kShares);
-      const double capacity = static_cast<double>(profiles[j].limits.capacity(k)) *
-                              static_cast<double>(profiles[j].num_ranks);
+      const double capacity = static_cast<double>(rank_groups[j].limits.capacity(k)) *
+                              static_cast<double>(rank_groups[j].num_ranks);
       load = std::max(load, (volumes[j][k] + share) / (capacity * speeds[j]));
     }
     return load;
   };
-  std::vector<uint64_t> shares(profiles.size(), 0);
+  std::vector<uint64_t> shares(rank_groups.size(), 0);
   for (uint64_t i = 0; i < kShares; ++i) {
     std::optional<size_t> best;
     double least = 0;
-    for (size_t j = 0; j < profiles.size(); ++j) {
+    for (size_t j = 0; j < rank_groups.size(); ++j) {
       if ((mask >> j & 1) == 0) continue;
       const double load = load_with_share(j);
       if (!best || load < least) {
@@ -167,18 +167,18 @@ std::vector<uint64_t> Proportions(const SizeGroup& group, ProfileMask mask,
   return shares;
 }
 
-// Counts by profile, then tuple.
+// Counts by rank group, then tuple.
 std::vector<std::vector<uint64_t>> Split(const Division& division,
-                                         absl::Span<const RankProfile> profiles,
+                                         absl::Span<const RankGroup> rank_groups,
                                          absl::Span<const double> speeds) {
-  const size_t m = profiles.size();
+  const size_t m = rank_groups.size();
   std::vector<std::vector<uint64_t>> counts(m,
                                             std::vector<uint64_t>(division.items.counts.size(), 0));
   std::vector<std::vector<double>> volumes(m,
                                            std::vector<double>(division.num_components + 1, 0.0));
   for (const auto& [mask, group] : division.groups) {
-    const std::vector<uint64_t> shares = Proportions(group, mask, profiles, speeds, volumes);
-    // What rounding down has kept from each profile so far, in units of 1 / kShares graphs:
+    const std::vector<uint64_t> shares = Proportions(group, mask, rank_groups, speeds, volumes);
+    // What rounding down has kept from each rank group so far, in units of 1 / kShares graphs:
     // rounding errors of different sizes do not add up.
     std::vector<absl::int128> owed(m, 0);
     for (const uint32_t t : group.tuples) {
@@ -204,7 +204,7 @@ std::vector<std::vector<uint64_t>> Split(const Division& division,
   return counts;
 }
 
-// The plan of one profile's part, with entries that number the tuples of the whole.
+// The plan of one rank group's part, with entries that number the tuples of the whole.
 absl::StatusOr<std::vector<Pattern>> PlanPart(const Division& division,
                                               absl::Span<const uint64_t> counts,
                                               const Limits& limits,
@@ -234,12 +234,12 @@ uint64_t NumPacks(absl::Span<const Pattern> patterns) {
 }  // namespace
 
 absl::StatusOr<RoundPlan> PlanRounds(const SizeHistogram& histogram,
-                                     absl::Span<const RankProfile> profiles,
+                                     absl::Span<const RankGroup> rank_groups,
                                      const OptimizerOptions& options) {
-  PH_RETURN_IF_ERROR(CheckProfiles(histogram.num_components(), profiles));
-  PH_ASSIGN_OR_RETURN(const Division division, Divide(histogram, profiles));
-  const size_t m = profiles.size();
-  const uint64_t bound = VolumeBound(division, profiles);
+  PH_RETURN_IF_ERROR(CheckRankGroups(histogram.num_components(), rank_groups));
+  PH_ASSIGN_OR_RETURN(const Division division, Divide(histogram, rank_groups));
+  const size_t m = rank_groups.size();
+  const uint64_t bound = VolumeBound(division, rank_groups);
   const int trials = m == 1 ? 1 : kMaxTrials;
   OptimizerOptions part_options = options;
   part_options.steps = options.steps / (static_cast<uint64_t>(trials) * m);
@@ -247,10 +247,10 @@ absl::StatusOr<RoundPlan> PlanRounds(const SizeHistogram& histogram,
 
   std::optional<RoundPlan> best;
   uint64_t best_packs = 0;
-  // How many times its capacity a profile is worth: corrected by how well it packed.
+  // How many times its capacity a rank group is worth: corrected by how well it packed.
   std::vector<double> speeds(m, 1.0);
   for (int trial = 0; trial < trials; ++trial) {
-    const std::vector<std::vector<uint64_t>> counts = Split(division, profiles, speeds);
+    const std::vector<std::vector<uint64_t>> counts = Split(division, rank_groups, speeds);
     RoundPlan plan;
     plan.lower_bound = bound;
     std::vector<double> rounds_of(m, 0.0);
@@ -258,10 +258,10 @@ absl::StatusOr<RoundPlan> PlanRounds(const SizeHistogram& histogram,
     uint64_t ranks = 0;
     for (size_t j = 0; j < m; ++j) {
       PH_ASSIGN_OR_RETURN(std::vector<Pattern> patterns,
-                          PlanPart(division, counts[j], profiles[j].limits, part_options));
+                          PlanPart(division, counts[j], rank_groups[j].limits, part_options));
       const uint64_t own = NumPacks(patterns);
-      const uint64_t own_ranks = profiles[j].num_ranks;
-      plan.patterns_by_profile.push_back(std::move(patterns));
+      const uint64_t own_ranks = rank_groups[j].num_ranks;
+      plan.patterns_by_rank_group.push_back(std::move(patterns));
       plan.rounds = std::max(plan.rounds, own / own_ranks + (own % own_ranks != 0 ? 1 : 0));
       rounds_of[j] = static_cast<double>(own) / static_cast<double>(own_ranks);
       packs += own;

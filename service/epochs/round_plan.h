@@ -1,11 +1,11 @@
 // Plans for ranks of unequal hardware: each round gives each rank a batch within its own limits.
 //
-// Parameters: a histogram, and the profiles that ranks declare, each with its limits and its number
-// of ranks. Flow: the histogram is divided among the profiles, every size in the same proportions
-// as far as its graphs fit, so that each profile's graphs are as mixed as all of them; each part is
-// planned for its limits by the strong planner (plan_optimizer.h); then the proportions are
-// corrected by what came out, until all profiles need the same number of rounds or no correction
-// helps.
+// Parameters: a histogram, and the rank groups that ranks declare, each with its limits and its
+// number of ranks. Flow: the histogram is divided among the rank groups, every size in the same
+// proportions as far as its graphs fit, so that each rank group's graphs are as mixed as all of
+// them; each part is planned for its limits by the strong planner (plan_optimizer.h); then the
+// proportions are corrected by what came out, until all rank groups need the same number of rounds
+// or no correction helps.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_ROUND_PLAN_H_
 #define PACKHOUSE_SERVICE_EPOCHS_ROUND_PLAN_H_
 
@@ -22,37 +22,37 @@
 namespace packhouse {
 
 // Ranks that declare the same limits.
-struct RankProfile {
+struct RankGroup {
   Limits limits;
   uint32_t num_ranks = 1;
 
-  friend bool operator==(const RankProfile&, const RankProfile&) = default;
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
 };
 
 struct RoundPlan {
-  static constexpr size_t kMaxProfiles = 16;
+  static constexpr size_t kMaxRankGroups = 16;
   static constexpr uint32_t kMaxRanks = 65536;
 
-  // By profile; entries number the tuples of the whole histogram in ascending order, as DrawEpoch()
-  // expects. A profile with few ranks and small limits may have none.
-  std::vector<std::vector<Pattern>> patterns_by_profile;
-  // The most that a profile needs: ceil(its packs / its ranks).
+  // By rank group; entries number the tuples of the whole histogram in ascending order, as
+  // DrawEpoch() expects. A rank group with few ranks and small limits may have none.
+  std::vector<std::vector<Pattern>> patterns_by_rank_group;
+  // The most that a rank group needs: ceil(its packs / its ranks).
   uint64_t rounds = 0;
   // No way to give the graphs to these ranks takes fewer.
   uint64_t lower_bound = 0;
 };
 
-// Every graph is in exactly one pack, of a profile whose limits it keeps. Depends on the arguments
-// alone. With one profile this is OptimizePlan, and rounds is ceil(packs / ranks).
+// Every graph is in exactly one pack, of a rank group whose limits it keeps. Depends on the
+// arguments alone. With one rank group this is OptimizePlan, and rounds is ceil(packs / ranks).
 //
 // `options` as for OptimizePlan; its steps are for all plans that are tried, and a warm start is
 // ignored.
 //
-// Errors: INVALID_ARGUMENT for no profiles or more than kMaxProfiles, no ranks or more than
+// Errors: INVALID_ARGUMENT for no rank groups or more than kMaxRankGroups, no ranks or more than
 // kMaxRanks in all, limits of another number of components; OUT_OF_RANGE naming the largest graph
-// that no profile takes; CANCELLED if the caller gave up. Thread-safe.
+// that no rank group takes; CANCELLED if the caller gave up. Thread-safe.
 absl::StatusOr<RoundPlan> PlanRounds(const SizeHistogram& histogram,
-                                     absl::Span<const RankProfile> profiles,
+                                     absl::Span<const RankGroup> rank_groups,
                                      const OptimizerOptions& options);
 
 }  // namespace packhouse

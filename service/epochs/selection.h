@@ -40,8 +40,8 @@ struct FittingItems {
 };
 
 // Each item, or each that `selection` lists, fits or is rejected; lists keep its order, and no more
-// than `most_listed` rejections are listed. If there are several limits (one for each profile), an
-// item fits if one of them takes it, and a rejection names the first component that the last of
+// than `most_listed` rejections are listed. If there are several limits (one for each rank group),
+// an item fits if one of them takes it, and a rejection names the first component that the last of
 // them refuses. O(n * l). 4 bytes an item, which the caller has reserved.
 //
 // Errors: INVALID_ARGUMENT for no limits or limits of another number of components, naming both,

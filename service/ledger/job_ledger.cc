@@ -22,12 +22,12 @@ uint64_t EpochState::Bytes() const {
   constexpr uint64_t kBytesPerWorker = 256;  // Names have up to 128.
   uint64_t bytes = sizeof(EpochState) + 512 + identity.options.size() + identity.dataset.size() +
                    identity.key.job.size() + attempt.size() + client.size();
-  for (const IdentityProfile& profile : identity.profiles) {
-    bytes += sizeof(profile) + profile.capacities.size() * sizeof(uint64_t);
+  for (const IdentityRankGroup& rank_group : identity.rank_groups) {
+    bytes += sizeof(rank_group) + rank_group.capacities.size() * sizeof(uint64_t);
   }
   bytes += (base.num_runs() + done.num_runs()) * kBytesPerRun;
   bytes += workers.size() * kBytesPerWorker;
-  return bytes + sharing.profile_of_rank.size() * sizeof(uint32_t);
+  return bytes + sharing.rank_group_of_rank.size() * sizeof(uint32_t);
 }
 
 JobLedger::JobLedger(const JobLedger& other)

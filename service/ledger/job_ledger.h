@@ -51,7 +51,7 @@ struct EpochState {
   // Without padding. O(runs).
   BatchSet DoneWithoutPadding() const { return done.Below(identity.num_batches()); }
   bool finished() const { return DoneWithoutPadding().size() == identity.num_batches(); }
-  // What it takes in memory, about and at most. O(profiles).
+  // What it takes in memory, about and at most. O(rank groups).
   uint64_t Bytes() const;
 
   friend bool operator==(const EpochState&, const EpochState&) = default;

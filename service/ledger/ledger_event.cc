@@ -23,18 +23,18 @@ EpochKey ReadKey(RecordReader& reader) {
   return key;
 }
 
-// Ranks of one profile are mostly next to each other: runs of (profile, number of ranks).
+// Ranks of one rank group are mostly next to each other: runs of (rank group, number of ranks).
 void WriteSharing(const Sharing& sharing, RecordWriter& writer) {
   writer.Number(static_cast<uint64_t>(sharing.last_steps));
-  const auto& profiles = sharing.profile_of_rank;
+  const auto& rank_groups = sharing.rank_group_of_rank;
   std::vector<std::pair<uint32_t, uint64_t>> runs;
-  for (const uint32_t profile : profiles) {
-    if (runs.empty() || runs.back().first != profile) runs.emplace_back(profile, 0);
+  for (const uint32_t rank_group : rank_groups) {
+    if (runs.empty() || runs.back().first != rank_group) runs.emplace_back(rank_group, 0);
     ++runs.back().second;
   }
   writer.Number(runs.size());
-  for (const auto& [profile, ranks] : runs) {
-    writer.Number(profile);
+  for (const auto& [rank_group, ranks] : runs) {
+    writer.Number(rank_group);
     writer.Number(ranks);
   }
 }
@@ -43,10 +43,11 @@ Sharing ReadSharing(RecordReader& reader) {
   Sharing sharing;
   sharing.last_steps = static_cast<LastSteps>(reader.NumberUpTo(1));
   for (size_t left = reader.Count(); left != 0; --left) {
-    const auto profile =
+    const auto rank_group =
         static_cast<uint32_t>(reader.NumberUpTo(std::numeric_limits<uint32_t>::max()));
-    const uint64_t ranks = reader.NumberUpTo(Sharing::kMaxRanks - sharing.profile_of_rank.size());
-    sharing.profile_of_rank.insert(sharing.profile_of_rank.end(), ranks, profile);
+    const uint64_t ranks =
+        reader.NumberUpTo(Sharing::kMaxRanks - sharing.rank_group_of_rank.size());
+    sharing.rank_group_of_rank.insert(sharing.rank_group_of_rank.end(), ranks, rank_group);
   }
   return sharing;
 }

@@ -35,20 +35,20 @@ absl::Status CheckLength(absl::string_view field, absl::string_view text) {
       absl::StrCat(field, ": ", text.size(), " bytes, at most ", kMaxJobNameLength));
 }
 
-absl::StatusOr<ProfileRequest> ProfileFromWire(const v1::RankProfile& wire,
-                                               const GraphSchema& schema) {
-  ProfileRequest profile;
-  profile.num_ranks = wire.num_ranks();
+absl::StatusOr<RankGroupRequest> RankGroupFromWire(const v1::RankGroup& wire,
+                                                   const GraphSchema& schema) {
+  RankGroupRequest rank_group;
+  rank_group.num_ranks = wire.num_ranks();
   if (wire.has_device_profile()) {
-    PH_ASSIGN_OR_RETURN(profile.device,
+    PH_ASSIGN_OR_RETURN(rank_group.device,
                         DeviceProfileFromWire(wire.device_profile(), schema.sizes()));
   }
   for (const v1::Limits& shape : wire.shapes()) {
     PH_ASSIGN_OR_RETURN(std::vector<uint64_t> capacities,
                         CapacitiesFromWire(shape, schema.sizes()));
-    profile.shapes.push_back(std::move(capacities));
+    rank_group.shapes.push_back(std::move(capacities));
   }
-  return profile;
+  return rank_group;
 }
 
 absl::StatusOr<SubsetRequest> SubsetFromWire(const v1::Subset& wire) {
@@ -64,20 +64,20 @@ absl::StatusOr<SubsetRequest> SubsetFromWire(const v1::Subset& wire) {
   return subset;
 }
 
-absl::StatusOr<SamplingRequest> SamplingFromWire(const v1::Sampling& wire) {
+absl::StatusOr<DrawRequest> DrawFromWire(const v1::Draw& wire) {
   if (wire.weights().size() % sizeof(double) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("sampling.weights: ", wire.weights().size(),
-                                                   " bytes, must be a multiple of 8"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("draw.weights: ", wire.weights().size(), " bytes, must be a multiple of 8"));
   }
-  SamplingRequest sampling;
+  DrawRequest draw;
   const std::vector<uint64_t> bits = Uint64sFromWire(wire.weights());
-  sampling.weights.resize(bits.size());
+  draw.weights.resize(bits.size());
   for (size_t i = 0; i < bits.size(); ++i) {
-    std::memcpy(&sampling.weights[i], &bits[i], sizeof(double));
+    std::memcpy(&draw.weights[i], &bits[i], sizeof(double));
   }
-  sampling.num_graphs = wire.num_graphs();
-  sampling.with_replacement = wire.with_replacement();
-  return sampling;
+  draw.num_graphs = wire.num_graphs();
+  draw.with_replacement = wire.with_replacement();
+  return draw;
 }
 
 absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochRequest& epoch) {
@@ -88,18 +88,18 @@ absl::StatusOr<Sharing> RankedFromWire(const v1::Ranked& wire, const EpochReques
                                                    "at most ", Sharing::kMaxRanks));
   }
   const LastSteps last_steps = wire.drop_last() ? LastSteps::kDropped : LastSteps::kPadded;
-  if (epoch.profiles.size() <= 1) return Sharing::Ranked(wire.num_ranks(), last_steps);
+  if (epoch.rank_groups.size() <= 1) return Sharing::Ranked(wire.num_ranks(), last_steps);
   Sharing sharing;
   sharing.last_steps = last_steps;
   uint64_t sum = 0;
-  for (const ProfileRequest& profile : epoch.profiles) sum += profile.num_ranks;
+  for (const RankGroupRequest& rank_group : epoch.rank_groups) sum += rank_group.num_ranks;
   if (sum != wire.num_ranks()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ranked: ", wire.num_ranks(), " ranks, the profiles have ", sum));
+        absl::StrCat("ranked: ", wire.num_ranks(), " ranks, the rank groups have ", sum));
   }
-  for (size_t i = 0; i < epoch.profiles.size(); ++i) {
-    sharing.profile_of_rank.insert(sharing.profile_of_rank.end(), epoch.profiles[i].num_ranks,
-                                   static_cast<uint32_t>(i));
+  for (size_t i = 0; i < epoch.rank_groups.size(); ++i) {
+    sharing.rank_group_of_rank.insert(sharing.rank_group_of_rank.end(),
+                                      epoch.rank_groups[i].num_ranks, static_cast<uint32_t>(i));
   }
   return sharing;
 }
@@ -124,13 +124,13 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   request.dataset = wire.dataset();
   request.key = {wire.job(), wire.epoch()};
   request.seed = wire.seed();
-  if (wire.profiles_size() > static_cast<int>(RoundPlan::kMaxProfiles)) {
-    return absl::InvalidArgumentError(absl::StrCat("profiles: ", wire.profiles_size(),
-                                                   ", must be 1 to ", RoundPlan::kMaxProfiles));
+  if (wire.rank_groups_size() > static_cast<int>(RoundPlan::kMaxRankGroups)) {
+    return absl::InvalidArgumentError(absl::StrCat("rank_groups: ", wire.rank_groups_size(),
+                                                   ", must be 1 to ", RoundPlan::kMaxRankGroups));
   }
-  for (const v1::RankProfile& profile : wire.profiles()) {
-    PH_ASSIGN_OR_RETURN(ProfileRequest from_wire, ProfileFromWire(profile, schema));
-    request.profiles.push_back(std::move(from_wire));
+  for (const v1::RankGroup& rank_group : wire.rank_groups()) {
+    PH_ASSIGN_OR_RETURN(RankGroupRequest from_wire, RankGroupFromWire(rank_group, schema));
+    request.rank_groups.push_back(std::move(from_wire));
   }
   PH_ASSIGN_OR_RETURN(request.padding, PaddingFromWire(wire.padding()));
   PH_ASSIGN_OR_RETURN(request.derived, DerivedFromWire(wire.derived()));
@@ -154,8 +154,8 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   if (wire.has_subset()) {
     PH_ASSIGN_OR_RETURN(request.subset, SubsetFromWire(wire.subset()));
   }
-  if (wire.has_sampling()) {
-    PH_ASSIGN_OR_RETURN(request.sampling, SamplingFromWire(wire.sampling()));
+  if (wire.has_draw()) {
+    PH_ASSIGN_OR_RETURN(request.draw, DrawFromWire(wire.draw()));
   }
   return request;
 }
@@ -179,7 +179,7 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
     }
     case v1::LoadRequest::kDynamic:
       join.sharing = Sharing::Dynamic();
-      join.lane = wire.dynamic().profile();
+      join.lane = wire.dynamic().rank_group();
       join.worker = wire.dynamic().worker();
       join.ends_when_all_leased = wire.dynamic().end_when_all_leased();
       PH_RETURN_IF_ERROR(CheckLength("dynamic.worker", join.worker));
@@ -247,13 +247,13 @@ void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::
     rejection.set_value(item.value);
     rejection.set_bound(item.bound);
   }
-  for (size_t i = 0; i < plan.num_profiles(); ++i) {
-    v1::EpochProfile& profile = *wire.add_profiles();
-    profile.set_num_batches(plan.num_batches(i));
+  for (size_t i = 0; i < plan.num_rank_groups(); ++i) {
+    v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+    rank_group.set_num_batches(plan.num_batches(i));
     for (size_t j = 0; j < plan.shapes(i).size(); ++j) {
       const BatchShape& shape = plan.shapes(i)[j];
       const ShapeSummary& summary = plan.summaries(i)[j];
-      v1::EpochShape& out = *profile.add_shapes();
+      v1::EpochShape& out = *rank_group.add_shapes();
       CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
       CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
       out.set_num_batches(summary.num_batches);

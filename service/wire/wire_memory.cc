@@ -42,7 +42,7 @@ uint64_t BytesOfPlan(const v1::PackingPlan& wire) {
 
 uint64_t BytesOfRequest(const v1::EpochSpec& wire) {
   // Ranges are in a list that grows.
-  return wire.sampling().weights().size() + wire.subset().graph_ids().size() +
+  return wire.draw().weights().size() + wire.subset().graph_ids().size() +
          3 * sizeof(std::pair<uint64_t, uint64_t>) *
              static_cast<uint64_t>(wire.subset().ranges_size());
 }

@@ -133,7 +133,7 @@ EpochRequest RequestFor(uint64_t epoch) {
   EpochRequest request;
   request.dataset = "molecules";
   request.key = {"job", epoch};
-  request.profiles.push_back({{{512, 1152, 256}}, std::nullopt, 1});
+  request.rank_groups.push_back({{{512, 1152, 256}}, std::nullopt, 1});
   request.whole_graphs = false;
   return request;
 }
@@ -206,11 +206,12 @@ BENCHMARK(BM_SampleWithoutReplacement)->Unit(benchmark::kMillisecond);
 // Cards of different memory; the gap is to the bound on rounds.
 void BM_PlanRounds(benchmark::State& state) {
   const SizeHistogram histogram = Classes().Histogram().value();
-  const std::vector<RankProfile> profiles = {{Limits::Create({256, 576, kUnlimited}).value(), 4},
-                                             {Limits::Create({640, 1440, kUnlimited}).value(), 2},
-                                             {Limits::Create({1024, 2304, kUnlimited}).value(), 1}};
+  const std::vector<RankGroup> rank_groups = {
+      {Limits::Create({256, 576, kUnlimited}).value(), 4},
+      {Limits::Create({640, 1440, kUnlimited}).value(), 2},
+      {Limits::Create({1024, 2304, kUnlimited}).value(), 1}};
   for (auto unused : state) {
-    const RoundPlan plan = PlanRounds(histogram, profiles, {}).value();
+    const RoundPlan plan = PlanRounds(histogram, rank_groups, {}).value();
     state.counters["rounds"] = static_cast<double>(plan.rounds);
     state.counters["lower_bound"] = static_cast<double>(plan.lower_bound);
   }
@@ -238,7 +239,7 @@ void BM_DeliverEpoch(benchmark::State& state) {
   constexpr uint32_t kRanks = 8;
   EpochIdentity identity;
   identity.key.job = "job";
-  identity.profiles.push_back({{512, 1152, kUnlimited}, 0, kBatches});
+  identity.rank_groups.push_back({{512, 1152, kUnlimited}, 0, kBatches});
   uint64_t bytes = 0;
   for (auto unused : state) {
     MemoryLog log;
@@ -328,7 +329,7 @@ void BM_WorkersJoinAtOnce(benchmark::State& state) {
   SessionId session = 0;
   EpochIdentity identity;
   identity.key.job = "job";
-  identity.profiles.push_back({{512, 1152, kUnlimited}, 0, 100'000});
+  identity.rank_groups.push_back({{512, 1152, kUnlimited}, 0, 100'000});
   for (auto unused : state) {
     ++identity.key.epoch;
     const uint64_t before = log.num_commits();

@@ -87,7 +87,7 @@ class LoaderTest : public testing::Test {
     options.spec.set_dataset("graphs");
     options.spec.set_job("job");
     options.spec.set_seed(7);
-    v1::Limits& limits = *options.spec.add_profiles()->add_shapes();
+    v1::Limits& limits = *options.spec.add_rank_groups()->add_shapes();
     for (const auto& [component, rows] :
          std::map<std::string, uint64_t>{{"nodes", 24}, {"edges", 60}, {"graphs", 6}}) {
       v1::Capacity& capacity = *limits.add_capacities();

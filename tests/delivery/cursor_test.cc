@@ -102,10 +102,10 @@ TEST(CheckSameEpochTest, NamesTheFirstDifferenceAndBothValues) {
   other.seed = 12;
   expect_named(other, "seed 11", "seed 12");
   other = epoch;
-  other.profiles[0].capacities[1] = 500;
+  other.rank_groups[0].capacities[1] = 500;
   expect_named(other, "(222, 502, -), 5 batches", "(222, 500, -), 5 batches");
   other = epoch;
-  other.profiles[0].num_batches = 6;
+  other.rank_groups[0].num_batches = 6;
   expect_named(other, "5 batches", "6 batches");
   other = epoch;
   other.options = "in order";
@@ -115,7 +115,7 @@ TEST(CheckSameEpochTest, NamesTheFirstDifferenceAndBothValues) {
 TEST(CheckIdentityTest, Refuses) {
   EXPECT_THAT(CheckIdentity(IdentityOf({5})), IsOk());
   EXPECT_THAT(CheckIdentity(IdentityOf({})),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 profiles")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("0 rank groups")));
   EXPECT_THAT(CheckIdentity(IdentityOf({~uint64_t{0}, 7})),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most 2^32 - 1")));
   EpochIdentity nameless = IdentityOf({5});

@@ -52,7 +52,7 @@ struct Tally {
   LeaseCounters leases;
 };
 
-// A data set of small graphs, and profiles to serve it to: the same for many schedules, as its
+// A data set of small graphs, and rank groups to serve it to: the same for many schedules, as its
 // epochs are planned once.
 class World {
  public:
@@ -60,7 +60,7 @@ class World {
     dataset_.Seal();
     request_ = DatasetWorld::Request({8, 10, 4});
     if (seed % 3 == 0) {
-      request_.profiles.push_back({{{16, 20, 8}}, std::nullopt, 1});
+      request_.rank_groups.push_back({{{16, 20, 8}}, std::nullopt, 1});
     }
     for (uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
       epochs_.push_back(catalog_.Prepare(Request(epoch)).value());
@@ -73,7 +73,7 @@ class World {
     return request;
   }
   const PreparedEpoch& epoch(uint64_t number) const { return *epochs_[number]; }
-  size_t num_profiles() const { return request_.profiles.size(); }
+  size_t num_rank_groups() const { return request_.rank_groups.size(); }
   size_t num_graphs() const { return dataset_.num_graphs(); }
   EpochCatalog& catalog() { return catalog_; }
 
@@ -148,9 +148,9 @@ class Schedule {
   Sharing RandomSharing() {
     Sharing sharing;
     if (random_.Below(3) == 0) return sharing;
-    for (uint32_t j = 0; j < world_.num_profiles(); ++j) {
+    for (uint32_t j = 0; j < world_.num_rank_groups(); ++j) {
       for (uint64_t ranks = random_.Between(1, 3); ranks != 0; --ranks) {
-        sharing.profile_of_rank.push_back(j);
+        sharing.rank_group_of_rank.push_back(j);
       }
     }
     sharing.last_steps = static_cast<LastSteps>(random_.Below(2));
@@ -278,12 +278,12 @@ class Schedule {
     const bool named = (cursor_ && !sharing_.ranked()) || random_.Below(2) == 0;
     attempt_ = named ? std::to_string(trainer_) : "";
     workers_.clear();
-    const uint64_t n = sharing_.ranked() ? sharing_.profile_of_rank.size()
-                                         : world_.num_profiles() * random_.Between(1, 3);
+    const uint64_t n = sharing_.ranked() ? sharing_.rank_group_of_rank.size()
+                                         : world_.num_rank_groups() * random_.Between(1, 3);
     for (uint64_t i = 0; i < n; ++i) {
       Worker worker;
       worker.epoch = epoch_;
-      worker.lane = static_cast<uint32_t>(sharing_.ranked() ? i : i % world_.num_profiles());
+      worker.lane = static_cast<uint32_t>(sharing_.ranked() ? i : i % world_.num_rank_groups());
       worker.name = "worker " + std::to_string(i);
       worker.trainer = trainer_;
       workers_.push_back(worker);

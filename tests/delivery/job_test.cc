@@ -578,9 +578,9 @@ TEST_F(JobTest, Refuses) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("version 9"), HasSubstr("version 3"))));
   other = epoch_;
-  other.profiles.clear();
+  other.rank_groups.clear();
   EXPECT_THAT(world_->Join(other, Worker("a")),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("profiles")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank groups")));
 }
 
 }  // namespace

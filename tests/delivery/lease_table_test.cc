@@ -146,7 +146,7 @@ TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
     // Lanes of equal and of unequal length.
     const uint64_t half = random.Between(1, 12);
     Sharing sharing;
-    if (ranked) sharing.profile_of_rank = {0, 1, 1};
+    if (ranked) sharing.rank_group_of_rank = {0, 1, 1};
     LeaseTable table(Dealing::Create({0, half, half + random.Below(12)}, {}, sharing).value(),
                      kLease);
     const size_t lanes = table.dealing().num_lanes();

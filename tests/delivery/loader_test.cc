@@ -800,9 +800,9 @@ TEST(LoaderTest, NothingIsDoneThatTheLogRefused) {
 TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
   LoaderWorld world(120);
   EpochRequest request = DatasetWorld::Request();
-  request.profiles = {{{{64, 64, 20}}, std::nullopt, 2}, {{{20, 24, 6}}, std::nullopt, 2}};
+  request.rank_groups = {{{{64, 64, 20}}, std::nullopt, 2}, {{{20, 24, 6}}, std::nullopt, 2}};
   JoinRequest join;
-  join.sharing.profile_of_rank = {0, 0, 1, 1};
+  join.sharing.rank_group_of_rank = {0, 0, 1, 1};
   std::vector<uint64_t> all;
   std::string cursor;
   {
@@ -811,12 +811,12 @@ TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
     all = event.built.batch.graph_ids;
     cursor = world.Acknowledge(*session, {event.number})->cursor;
   }
-  // A rank of each profile is left, and the server has forgotten everything.
+  // A rank of each rank group is left, and the server has forgotten everything.
   EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
   world.Restart();
-  request.profiles[0].num_ranks = 1;
-  request.profiles[1].num_ranks = 1;
-  join.sharing.profile_of_rank = {0, 1};
+  request.rank_groups[0].num_ranks = 1;
+  request.rank_groups[1].num_ranks = 1;
+  join.sharing.rank_group_of_rank = {0, 1};
   join.cursor = DecodeCursor(cursor).value();
   join.attempt = "second";
   for (uint32_t rank = 0; rank < 2; ++rank) {

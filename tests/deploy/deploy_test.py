@@ -157,7 +157,7 @@ def load_requests(job: str) -> tuple[list[dataset_pb2.AppendRequest], loader_pb2
     append.graphs.sizes.counts = np.tile(np.array([1, 0], "<u4"), 8).tobytes()
     load = loader_pb2.LoadRequest(max_in_flight=2)
     load.epoch.dataset, load.epoch.job = "d", job
-    load.epoch.profiles.add().shapes.add().capacities.add(component="graphs", rows=2)
+    load.epoch.rank_groups.add().shapes.add().capacities.add(component="graphs", rows=2)
     load.ranked.num_ranks = 1
     return [append], load
 

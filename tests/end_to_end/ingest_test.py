@@ -150,7 +150,7 @@ def load(address: str, dataset: str, total: int) -> tuple[GraphSchema, GraphTabl
     request.epoch.dataset = dataset
     request.epoch.job = "test"
     request.epoch.in_order = True
-    request.epoch.profiles.add().shapes.add().capacities.add(component="graphs", rows=100)
+    request.epoch.rank_groups.add().shapes.add().capacities.add(component="graphs", rows=100)
     request.ranked.num_ranks = 1
     with grpc.insecure_channel(
         address, [("grpc.max_receive_message_length", 1 << 28)]
@@ -303,7 +303,7 @@ def test_jobs_are_listed_shown_and_deleted(tmp_path: pathlib.Path, rings: pathli
         request.epoch.job = "a/1"
         request.epoch.epoch = 3
         request.ranked.num_ranks = 1
-        shape = request.epoch.profiles.add().shapes.add()
+        shape = request.epoch.rank_groups.add().shapes.add()
         shape.capacities.add(component="graphs", rows=8)
         with grpc.insecure_channel(server.address) as channel:
             stub = loader_pb2_grpc.LoaderServiceStub(channel)

@@ -117,7 +117,7 @@ class LoadReader:
         self._spec = loader_pb2.EpochSpec(
             dataset=_DATASET,
             job=f"reader-{number}",
-            profiles=[loader_pb2.RankProfile(shapes=[limits_of(batch_bytes // _ROW_BYTES)])],
+            rank_groups=[loader_pb2.RankGroup(shapes=[limits_of(batch_bytes // _ROW_BYTES)])],
         )
         self._call: Any = None
         self._opened: Any = None

@@ -87,7 +87,7 @@ class DatasetWorld {
     request.dataset = "graphs";
     request.key = {"job", epoch};
     request.seed = 3;
-    request.profiles.push_back({{std::move(capacities)}, std::nullopt, 1});
+    request.rank_groups.push_back({{std::move(capacities)}, std::nullopt, 1});
     request.padding = Padding::kMasked;
     return request;
   }

@@ -48,10 +48,10 @@ TEST(DealingTest, DynamicIsOneLaneInOrder) {
   EXPECT_EQ(dealing.PlaceOf(1), std::nullopt);
 }
 
-// Each round gives each rank a batch of its profile; the share of a step's graphs is told.
-TEST(DealingTest, ProfilesGetTheirOwnBatchesInTheSameNumberOfSteps) {
+// Each round gives each rank a batch of its rank group; the share of a step's graphs is told.
+TEST(DealingTest, RankGroupsGetTheirOwnBatchesInTheSameNumberOfSteps) {
   Sharing sharing;
-  sharing.profile_of_rank = {1, 0, 1};
+  sharing.rank_group_of_rank = {1, 0, 1};
   PH_ASSERT_OK_AND_ASSIGN(const Dealing dealing, Dealing::Create({0, 2, 5}, {}, sharing));
   EXPECT_THAT(Lane(dealing, 0), ElementsAre(2, 4));
   EXPECT_THAT(Lane(dealing, 1), ElementsAre(0, 1));
@@ -75,9 +75,9 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
     }
     Sharing sharing;
     if (random.Below(4) != 0) {
-      for (uint32_t j = 0; j + 1 < first.size(); ++j) sharing.profile_of_rank.push_back(j);
+      for (uint32_t j = 0; j + 1 < first.size(); ++j) sharing.rank_group_of_rank.push_back(j);
       for (size_t more = random.Below(5); more != 0; --more) {
-        sharing.profile_of_rank.push_back(static_cast<uint32_t>(random.Below(first.size() - 1)));
+        sharing.rank_group_of_rank.push_back(static_cast<uint32_t>(random.Below(first.size() - 1)));
       }
       sharing.last_steps = static_cast<LastSteps>(random.Below(2));
     }
@@ -88,7 +88,7 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
       if (sharing.ranked()) {
         EXPECT_EQ(dealing.lane_length(lane), dealing.lane_length(0));
       }
-      const uint32_t profile = sharing.ranked() ? sharing.profile_of_rank[lane] : lane;
+      const uint32_t rank_group = sharing.ranked() ? sharing.rank_group_of_rank[lane] : lane;
       for (uint64_t i = 0; i < dealing.lane_length(lane); ++i) {
         const uint64_t batch = dealing.BatchAt({lane, i});
         EXPECT_TRUE(dealt.insert(batch).second);
@@ -99,7 +99,7 @@ TEST(DealingTest, EveryBatchThatIsLeftHasOnePlaceOrIsDropped) {
           continue;
         }
         EXPECT_FALSE(done.Contains(batch));
-        EXPECT_TRUE(first[profile] <= batch && batch < first[profile + 1]);
+        EXPECT_TRUE(first[rank_group] <= batch && batch < first[rank_group + 1]);
       }
     }
     if (sharing.last_steps == LastSteps::kDropped || !sharing.ranked()) {
@@ -127,12 +127,12 @@ TEST(DealingTest, Refuses) {
   EXPECT_THAT(Dealing::Create({0, uint64_t{1} << 32}, {}, {}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4294967296 batches")));
   Sharing sharing;
-  sharing.profile_of_rank = {0, 2};
+  sharing.rank_group_of_rank = {0, 2};
   EXPECT_THAT(Dealing::Create({0, 1, 2}, {}, sharing),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1: of profile 2")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 1: of rank group 2")));
   EXPECT_THAT(Dealing::Create({0, 1, 2}, {}, Sharing::Ranked(2)),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("profile 1: has 1 batches left, and no rank takes them")));
+                       HasSubstr("rank group 1: has 1 batches left, and no rank takes them")));
   EXPECT_THAT(Dealing::Create({0, 1, 2}, BatchSet::Of({1}), Sharing::Ranked(2)), IsOk());
   EXPECT_THAT(Dealing::Create({0, 1}, {}, Sharing::Ranked(65537)),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ranks: 65537")));

@@ -155,18 +155,18 @@ TEST(DrawEpochTest, EachItemIsEquallyLikelyAtEachPlaceOfItsSize) {
   EXPECT_NEAR(static_cast<double>(first_batch_size[4]), 5000, 250);
 }
 
-TEST(DrawEpochTest, BatchesOfProfilesFollowEachOtherAndShareTheItems) {
+TEST(DrawEpochTest, BatchesOfRankGroupsFollowEachOtherAndShareTheItems) {
   const std::vector<uint32_t> counts = FewSizes(60, 3);
   const ItemSizes sizes = NodesAndEdges(counts);
   PH_ASSERT_OK_AND_ASSIGN(const SizeClasses classes, SizeClasses::Create(sizes));
-  // Half of each class for either profile, one item a batch.
+  // Half of each class for either rank group, one item a batch.
   std::vector<std::vector<Pattern>> patterns(2);
   for (uint32_t c = 0; c < classes.num_classes(); ++c) {
     const uint64_t half = classes.items(c).size() / 2;
     if (half != 0) patterns[0].push_back({{{c, 1}}, half});
     patterns[1].push_back({{{c, 1}}, classes.items(c).size() - half});
   }
-  std::set<std::vector<uint32_t>> first_profiles;
+  std::set<std::vector<uint32_t>> first_rank_groups;
   for (uint64_t epoch = 0; epoch < 10; ++epoch) {
     PH_ASSERT_OK_AND_ASSIGN(const EpochBatches batches, DrawEpoch(classes, patterns, {1, epoch}));
     EXPECT_EQ(SortedItems(batches), UpTo(60));
@@ -182,9 +182,9 @@ TEST(DrawEpochTest, BatchesOfProfilesFollowEachOtherAndShareTheItems) {
                 classes.items(c).size() / 2);
     }
     std::sort(items.begin(), items.end());
-    first_profiles.insert(items);
+    first_rank_groups.insert(items);
   }
-  EXPECT_EQ(first_profiles.size(), 10U);
+  EXPECT_EQ(first_rank_groups.size(), 10U);
 }
 
 TEST(DrawEpochTest, RefusesPatternsThatDoNotUseUpTheItems) {

@@ -95,20 +95,20 @@ std::vector<std::pair<std::string, EpochRequest>> AllRequests(size_t num_graphs)
   subset.subset.emplace();
   for (size_t i = 0; i < num_graphs; i += 2) subset.subset->ids.push_back(i);
   EpochRequest& replaced = add("with replacement");
-  replaced.sampling = SamplingRequest{{}, 3 * num_graphs, true};
+  replaced.draw = DrawRequest{{}, 3 * num_graphs, true};
   EpochRequest& weighted = add("without replacement");
-  weighted.sampling = SamplingRequest{std::vector<double>(num_graphs, 1.5), num_graphs / 2, false};
+  weighted.draw = DrawRequest{std::vector<double>(num_graphs, 1.5), num_graphs / 2, false};
   EpochRequest& shapes = add("several shapes");
-  shapes.profiles[0].shapes.push_back({100, 200, 64});
+  shapes.rank_groups[0].shapes.push_back({100, 200, 64});
   EpochRequest& ranks = add("unequal ranks");
-  ranks.profiles.push_back({{{120, 260, 64}}, std::nullopt, 2});
+  ranks.rank_groups.push_back({{{120, 260, 64}}, std::nullopt, 2});
   EpochRequest& device = add("a device");
-  device.profiles[0].shapes.clear();
+  device.rank_groups[0].shapes.clear();
   DeviceProfile profile;
   profile.components.resize(3);
   for (ComponentProfile& component : profile.components) component.max_rows = 512;
   profile.components[2].relative_cost = 0;
-  device.profiles[0].device = profile;
+  device.rank_groups[0].device = profile;
   return requests;
 }
 
@@ -182,29 +182,29 @@ TEST(EpochMemoryTest, AHugeDrawIsRefusedByItsNumber) {
   MemoryBudget budget(64 * kMebibyte);
   EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
   EpochRequest request = DatasetWorld::Request();
-  request.sampling = SamplingRequest{{}, UINT32_MAX, true};
+  request.draw = DrawRequest{{}, UINT32_MAX, true};
   EXPECT_THAT(
       catalog.Prepare(request),
       StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr("--memory-budget: sampling: num_graphs 4294967295 of 17179869180 "
+               AllOf(HasSubstr("--memory-budget: draw: num_graphs 4294967295 of 17179869180 "
                                "bytes"),
                      HasSubstr("at most 67108864"))));
-  request.sampling->num_graphs = uint64_t{UINT32_MAX} + 1;
+  request.draw->num_graphs = uint64_t{UINT32_MAX} + 1;
   EXPECT_THAT(catalog.Prepare(request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("num_graphs 4294967296, at most 4294967295")));
-  request.sampling->with_replacement = false;
-  request.sampling->num_graphs = UINT32_MAX;
+  request.draw->with_replacement = false;
+  request.draw->num_graphs = UINT32_MAX;
   EXPECT_THAT(catalog.Prepare(request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("without replacement")));
-  request.sampling->num_graphs = 20;
+  request.draw->num_graphs = 20;
   EXPECT_THAT(catalog.Prepare(request), IsOk());
 }
 
 // A sample of so many graphs, which is planned and drawn for this epoch alone.
 EpochRequest SampleOf(uint64_t num_graphs, uint64_t epoch) {
   EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
-  request.sampling = SamplingRequest{{}, num_graphs, true};
+  request.draw = DrawRequest{{}, num_graphs, true};
   return request;
 }
 

@@ -29,20 +29,20 @@ std::vector<std::vector<uint64_t>> CheckedBatches(const DatasetWorld& world,
   std::vector<std::vector<uint64_t>> all;
   const EpochPlan& plan = epoch.plan();
   uint64_t num_graphs = 0;
-  for (size_t profile = 0; profile < plan.num_profiles(); ++profile) {
-    std::vector<uint64_t> batches_of_shape(plan.shapes(profile).size());
-    std::vector<std::vector<uint64_t>> rows_of_shape(plan.shapes(profile).size(),
+  for (size_t rank_group = 0; rank_group < plan.num_rank_groups(); ++rank_group) {
+    std::vector<uint64_t> batches_of_shape(plan.shapes(rank_group).size());
+    std::vector<std::vector<uint64_t>> rows_of_shape(plan.shapes(rank_group).size(),
                                                      std::vector<uint64_t>(3));
-    for (uint64_t i = 0; i < plan.num_batches(profile); ++i) {
+    for (uint64_t i = 0; i < plan.num_batches(rank_group); ++i) {
       const uint64_t number = all.size();
       const auto built = epoch.Build(number);
       EXPECT_THAT(built, IsOk());
       if (!built.ok()) return all;
       const Batch& batch = built->batch;
-      const BatchShape& shape = plan.shapes(profile)[built->shape];
+      const BatchShape& shape = plan.shapes(rank_group)[built->shape];
       EXPECT_TRUE(shape.Takes(batch.real_rows)) << "batch " << number;
-      if (built->shape + 1 < plan.shapes(profile).size()) {
-        EXPECT_FALSE(plan.shapes(profile)[built->shape + 1].Takes(batch.real_rows));
+      if (built->shape + 1 < plan.shapes(rank_group).size()) {
+        EXPECT_FALSE(plan.shapes(rank_group)[built->shape + 1].Takes(batch.real_rows));
       }
       for (size_t k = 0; k < batch.rows.size(); ++k) {
         EXPECT_EQ(batch.rows[k], shape.layout.RowsFor(k, batch.real_rows[k]));
@@ -69,10 +69,10 @@ std::vector<std::vector<uint64_t>> CheckedBatches(const DatasetWorld& world,
       all.push_back(batch.graph_ids);
     }
     for (size_t shape = 0; shape < batches_of_shape.size(); ++shape) {
-      const ShapeSummary& summary = plan.summaries(profile)[shape];
+      const ShapeSummary& summary = plan.summaries(rank_group)[shape];
       EXPECT_EQ(summary.num_batches, batches_of_shape[shape]);
       for (size_t k = 0; k < 3 && summary.num_batches != 0; ++k) {
-        const uint64_t capacity = plan.shapes(profile)[shape].capacities[k];
+        const uint64_t capacity = plan.shapes(rank_group)[shape].capacities[k];
         if (capacity == kUnlimited) continue;
         EXPECT_DOUBLE_EQ(summary.components[k].efficiency,
                          static_cast<double>(rows_of_shape[shape][k]) /
@@ -195,8 +195,8 @@ TEST(EpochPlanTest, SamplesAreDrawnAnewEachEpoch) {
   world.Seal();
   EpochRequest request = DatasetWorld::Request();
   request.subset = SubsetRequest{{}, {{1000, 20}}};
-  request.sampling = SamplingRequest{std::vector<double>(20, 1), 8, false};
-  request.sampling->weights[3] = 0;
+  request.draw = DrawRequest{std::vector<double>(20, 1), 8, false};
+  request.draw->weights[3] = 0;
   std::set<std::vector<uint64_t>> drawn;
   for (uint64_t epoch = 0; epoch < 8; ++epoch) {
     request.key.epoch = epoch;
@@ -209,12 +209,12 @@ TEST(EpochPlanTest, SamplesAreDrawnAnewEachEpoch) {
   }
   EXPECT_GT(drawn.size(), 4);
 
-  request.sampling = SamplingRequest{std::vector<double>(20, 0), 30, true};
-  request.sampling->weights[5] = 0.25;
+  request.draw = DrawRequest{std::vector<double>(20, 0), 30, true};
+  request.draw->weights[5] = 0.25;
   PH_ASSERT_OK_AND_ASSIGN(const auto one, PrepareFresh(world, request));
   EXPECT_EQ(Flat(CheckedBatches(world, *one)), std::vector<uint64_t>(30, 1005));
 
-  request.sampling->weights.pop_back();
+  request.draw->weights.pop_back();
   EXPECT_THAT(PrepareFresh(world, request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("weights: 19, there are 20")));
 }
@@ -271,13 +271,13 @@ TEST(EpochPlanTest, SeveralShapesTakeWhatTheyCan) {
   DatasetWorld world(120, 5, 12);
   world.Seal();
   EpochRequest request = DatasetWorld::Request();
-  request.profiles[0].shapes = {{64, 64, 16}, {20, 24, 8}, {14, 10, 4}};
+  request.rank_groups[0].shapes = {{64, 64, 16}, {20, 24, 8}, {14, 10, 4}};
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
   EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, 120));
   // Padding costs least in the smallest.
   EXPECT_EQ(epoch->BuildPadding(0).value().batch.rows, (std::vector<uint64_t>{14, 10, 4}));
 
-  request.profiles[0].shapes = {{20, 24, 8}, {64, 64, 16}};
+  request.rank_groups[0].shapes = {{20, 24, 8}, {64, 64, 16}};
   EXPECT_THAT(PrepareFresh(world, request),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must be the largest")));
 }
@@ -292,7 +292,7 @@ TEST(EpochPlanTest, ADeviceGetsLimitsItCanHold) {
     device.components = {{1, 128, 8, 4, 1}, {1, 256, 8, 8, 1}, {1, 16, 1, 0, 0}};
     device.memory_bytes = 4096;
     device.max_distinct_shapes = 2;
-    request.profiles = {{{}, device, 1}};
+    request.rank_groups = {{{}, device, 1}};
     PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
     EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, 150));
     for (const BatchShape& shape : epoch->plan().shapes(0)) {
@@ -302,15 +302,15 @@ TEST(EpochPlanTest, ADeviceGetsLimitsItCanHold) {
   }
 }
 
-TEST(EpochPlanTest, EachProfileGetsBatchesThatFitIt) {
+TEST(EpochPlanTest, EachRankGroupGetsBatchesThatFitIt) {
   DatasetWorld world(200, 8);
   world.Seal();
   EpochRequest request = DatasetWorld::Request();
-  request.profiles = {{{{64, 64, 20}}, std::nullopt, 2}, {{{20, 24, 6}}, std::nullopt, 3}};
+  request.rank_groups = {{{{64, 64, 20}}, std::nullopt, 2}, {{{20, 24, 6}}, std::nullopt, 3}};
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
   EXPECT_EQ(Sorted(Flat(CheckedBatches(world, *epoch))), IdsFrom(1000, 200));
-  EXPECT_EQ(epoch->identity().profiles[0].planned_ranks, 2);
-  EXPECT_EQ(epoch->identity().profiles[1].planned_ranks, 3);
+  EXPECT_EQ(epoch->identity().rank_groups[0].planned_ranks, 2);
+  EXPECT_EQ(epoch->identity().rank_groups[1].planned_ranks, 3);
 }
 
 TEST(EpochPlanTest, WhatDoesNotFitIsCountedOrAnError) {
@@ -380,25 +380,25 @@ TEST(EpochPlanTest, RefusesWhatExcludesItself) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(std::string(why))));
   };
   request = DatasetWorld::Request();
-  request.profiles.clear();
-  refused(request, "profiles: 0");
+  request.rank_groups.clear();
+  refused(request, "rank_groups: 0");
   request = DatasetWorld::Request();
-  request.profiles[0].shapes.clear();
+  request.rank_groups[0].shapes.clear();
   refused(request, "either shapes or a device");
   request = DatasetWorld::Request();
   request.in_order = true;
-  request.sampling.emplace();
-  refused(request, "in_order: not together with sampling");
+  request.draw.emplace();
+  refused(request, "in_order: not together with draw");
   request = DatasetWorld::Request();
   request.in_order = true;
-  request.profiles.push_back(request.profiles[0]);
+  request.rank_groups.push_back(request.rank_groups[0]);
   refused(request, "in_order: not together with several shapes");
   request = DatasetWorld::Request();
-  request.profiles.push_back(request.profiles[0]);
-  request.profiles[1].num_ranks = 0;
+  request.rank_groups.push_back(request.rank_groups[0]);
+  request.rank_groups[1].num_ranks = 0;
   refused(request, "number 1 has 0 ranks");
   request = DatasetWorld::Request();
-  request.profiles[0].shapes[0].pop_back();
+  request.rank_groups[0].shapes[0].pop_back();
   refused(request, "limits: 2 capacities for 3");
 }
 

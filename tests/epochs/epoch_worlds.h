@@ -54,15 +54,15 @@ inline std::vector<std::vector<uint32_t>> AllBatches(const EpochBatches& epoch) 
   return batches;
 }
 
-// An epoch of one profile, of so many batches.
-inline EpochIdentity IdentityOf(std::vector<uint64_t> batches_by_profile, uint64_t epoch = 0) {
+// An epoch of one rank group, of so many batches.
+inline EpochIdentity IdentityOf(std::vector<uint64_t> batches_by_rank_group, uint64_t epoch = 0) {
   EpochIdentity identity;
   identity.key = {"job", epoch};
   identity.dataset = "molecules";
   identity.dataset_version = 3;
   identity.seed = 11;
-  for (const uint64_t batches : batches_by_profile) {
-    identity.profiles.push_back({{222, 502, kUnlimited}, 0, batches});
+  for (const uint64_t batches : batches_by_rank_group) {
+    identity.rank_groups.push_back({{222, 502, kUnlimited}, 0, batches});
   }
   identity.options = "shuffle";
   return identity;

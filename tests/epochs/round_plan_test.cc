@@ -22,14 +22,14 @@ OptimizerOptions Quick(uint64_t steps = 50'000) {
 
 // What a plan of rounds promises, checked from the outside.
 void ExpectRoundsHold(const RoundPlan& plan, const SizeHistogram& histogram,
-                      absl::Span<const RankProfile> profiles) {
+                      absl::Span<const RankGroup> rank_groups) {
   const PlanItems items = ItemsOf(histogram);
   std::vector<uint64_t> used(items.counts.size(), 0);
-  ASSERT_EQ(plan.patterns_by_profile.size(), profiles.size());
-  for (size_t j = 0; j < profiles.size(); ++j) {
-    const Limits& limits = profiles[j].limits;
+  ASSERT_EQ(plan.patterns_by_rank_group.size(), rank_groups.size());
+  for (size_t j = 0; j < rank_groups.size(); ++j) {
+    const Limits& limits = rank_groups[j].limits;
     uint64_t packs = 0;
-    for (const Pattern& pattern : plan.patterns_by_profile[j]) {
+    for (const Pattern& pattern : plan.patterns_by_rank_group[j]) {
       std::vector<uint64_t> rows(limits.num_components() + 1, 0);
       for (const auto& [tuple, copies] : pattern.entries) {
         ASSERT_LT(tuple, used.size());
@@ -42,42 +42,43 @@ void ExpectRoundsHold(const RoundPlan& plan, const SizeHistogram& histogram,
       for (size_t k = 0; k < rows.size(); ++k) EXPECT_LE(rows[k], limits.capacity(k));
       packs += pattern.repeats;
     }
-    EXPECT_LE(packs, plan.rounds * profiles[j].num_ranks);
+    EXPECT_LE(packs, plan.rounds * rank_groups[j].num_ranks);
   }
   EXPECT_EQ(used, items.counts);
   EXPECT_LE(plan.lower_bound, plan.rounds);
 }
 
-TEST(PlanRoundsTest, EveryGraphIsInOneBatchOfAProfileThatTakesIt) {
+TEST(PlanRoundsTest, EveryGraphIsInOneBatchOfARankGroupThatTakesIt) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const std::vector<uint32_t> counts = FewSizes(random.Below(200), seed);
     const SizeHistogram histogram =
         SizeClasses::Create(NodesAndEdges(counts)).value().Histogram().value();
-    std::vector<RankProfile> profiles;
+    std::vector<RankGroup> rank_groups;
     for (size_t j = random.Below(4); j != 0; --j) {
-      profiles.push_back({Limits::Create({random.Between(1, 30), random.Between(1, 30),
-                                          random.Below(2) == 0 ? kUnlimited : random.Between(1, 9)})
-                              .value(),
-                          static_cast<uint32_t>(random.Between(1, 4))});
+      rank_groups.push_back(
+          {Limits::Create({random.Between(1, 30), random.Between(1, 30),
+                           random.Below(2) == 0 ? kUnlimited : random.Between(1, 9)})
+               .value(),
+           static_cast<uint32_t>(random.Between(1, 4))});
     }
-    profiles.push_back({Limits::Create({5, 6, 9}).value(), 1});
-    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram, profiles, Quick()));
-    ExpectRoundsHold(plan, histogram, profiles);
-    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan again, PlanRounds(histogram, profiles, Quick()));
-    EXPECT_EQ(plan.patterns_by_profile, again.patterns_by_profile);
+    rank_groups.push_back({Limits::Create({5, 6, 9}).value(), 1});
+    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram, rank_groups, Quick()));
+    ExpectRoundsHold(plan, histogram, rank_groups);
+    PH_ASSERT_OK_AND_ASSIGN(const RoundPlan again, PlanRounds(histogram, rank_groups, Quick()));
+    EXPECT_EQ(plan.patterns_by_rank_group, again.patterns_by_rank_group);
   }
 }
 
-TEST(PlanRoundsTest, OneProfileIsAnOrdinaryPlan) {
+TEST(PlanRoundsTest, OneRankGroupIsAnOrdinaryPlan) {
   const std::vector<uint32_t> counts = FewSizes(200, 1);
   const SizeHistogram histogram =
       SizeClasses::Create(NodesAndEdges(counts)).value().Histogram().value();
   const Limits limits = Limits::Create({12, 14, 7}).value();
   PH_ASSERT_OK_AND_ASSIGN(const RoundPlan plan, PlanRounds(histogram, {{limits, 3}}, Quick()));
   PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan certified, OptimizePlan(histogram, limits, Quick()));
-  EXPECT_EQ(plan.patterns_by_profile[0], certified.plan.patterns);
+  EXPECT_EQ(plan.patterns_by_rank_group[0], certified.plan.patterns);
   EXPECT_EQ(plan.rounds, (certified.packs + 2) / 3);
 }
 
@@ -85,28 +86,28 @@ TEST(PlanRoundsTest, OneProfileIsAnOrdinaryPlan) {
 TEST(PlanRoundsTest, RealMoleculesOnUnequalCardsNearTheBound) {
   const auto histogram = ReadHistogram("molhiv_train");
   if (!histogram) GTEST_SKIP() << "no data";
-  const RankProfile small = {Limits::Create({222, 502, kUnlimited}).value(), 4};
-  const RankProfile medium = {Limits::Create({512, 1152, kUnlimited}).value(), 2};
-  const RankProfile large = {Limits::Create({1024, 2304, 64}).value(), 1};
-  for (const std::vector<RankProfile>& profiles :
-       {std::vector<RankProfile>{small, medium}, {medium, large}, {small, medium, large}}) {
+  const RankGroup small = {Limits::Create({222, 502, kUnlimited}).value(), 4};
+  const RankGroup medium = {Limits::Create({512, 1152, kUnlimited}).value(), 2};
+  const RankGroup large = {Limits::Create({1024, 2304, 64}).value(), 1};
+  for (const std::vector<RankGroup>& rank_groups :
+       {std::vector<RankGroup>{small, medium}, {medium, large}, {small, medium, large}}) {
     PH_ASSERT_OK_AND_ASSIGN(
         const RoundPlan plan,
-        PlanRounds(*histogram, profiles, Quick(OptimizerOptions::kDefaultSteps)));
-    ExpectRoundsHold(plan, *histogram, profiles);
+        PlanRounds(*histogram, rank_groups, Quick(OptimizerOptions::kDefaultSteps)));
+    ExpectRoundsHold(plan, *histogram, rank_groups);
     EXPECT_LE(plan.rounds * 100, plan.lower_bound * 101);
     RecordProperty("rounds", static_cast<int>(plan.rounds));
     RecordProperty("lower_bound", static_cast<int>(plan.lower_bound));
-    // Ranks of all profiles have work in nearly all rounds.
-    for (size_t j = 0; j < profiles.size(); ++j) {
+    // Ranks of all rank groups have work in nearly all rounds.
+    for (size_t j = 0; j < rank_groups.size(); ++j) {
       uint64_t packs = 0;
-      for (const Pattern& pattern : plan.patterns_by_profile[j]) packs += pattern.repeats;
-      EXPECT_GE(packs * 100, plan.rounds * profiles[j].num_ranks * 98) << "profile " << j;
+      for (const Pattern& pattern : plan.patterns_by_rank_group[j]) packs += pattern.repeats;
+      EXPECT_GE(packs * 100, plan.rounds * rank_groups[j].num_ranks * 98) << "rank group " << j;
     }
   }
 }
 
-// Where only one profile takes the large graphs, it may have to take nothing else.
+// Where only one rank group takes the large graphs, it may have to take nothing else.
 TEST(PlanRoundsTest, TheBoundSeesGraphsThatFewRanksTake) {
   SizeHistogram histogram(1);
   ASSERT_THAT(histogram.Add({{100}}, 50), IsOk());
@@ -124,7 +125,7 @@ TEST(PlanRoundsTest, Refuses) {
   ASSERT_THAT(histogram.Add({{11}}, 1), IsOk());
   const Limits limits = Limits::Create({10, 8}).value();
   EXPECT_THAT(PlanRounds(histogram, {}, Quick()),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("profiles: 0")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank_groups: 0")));
   EXPECT_THAT(PlanRounds(histogram, {{limits, 0}}, Quick()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no ranks")));
   EXPECT_THAT(PlanRounds(histogram, {{limits, 1}, {Limits::Create({3}).value(), 1}}, Quick()),

@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   size_t num_values = cursor->done.num_runs() + cursor->identity.key.job.size() +
                       cursor->identity.dataset.size() + cursor->identity.options.size();
-  for (const auto& profile : cursor->identity.profiles) num_values += profile.capacities.size();
+  for (const auto& rank_group : cursor->identity.rank_groups)
+    num_values += rank_group.capacities.size();
   if (num_values > text.size()) std::abort();
   if (cursor->done.end() > cursor->identity.num_batches()) std::abort();
 

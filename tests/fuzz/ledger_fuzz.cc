@@ -59,7 +59,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const packhouse::EpochKey& key : ledger.Epochs()) {
     const packhouse::EpochState& epoch = *ledger.Find(key);
     num_values += epoch.base.num_runs() + epoch.done.num_runs() + epoch.workers.size();
-    Require(epoch.sharing.profile_of_rank.size() <= packhouse::Sharing::kMaxRanks);
+    Require(epoch.sharing.rank_group_of_rank.size() <= packhouse::Sharing::kMaxRanks);
   }
   Require(num_values <= size);
 

@@ -62,16 +62,16 @@ void AppendAll(packhouse::DatasetStore& store, packhouse::MessageStream& message
 void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
           packhouse::Loader& loader) {
   // Searches and samples of any size are slow, not wrong.
-  for (const v1::RankProfile& profile : request.epoch().profiles()) {
-    if (profile.has_device_profile() || profile.num_ranks() > 64) return;
+  for (const v1::RankGroup& rank_group : request.epoch().rank_groups()) {
+    if (rank_group.has_device_profile() || rank_group.num_ranks() > 64) return;
   }
-  if (request.epoch().sampling().num_graphs() > 10000 || request.ranked().num_ranks() > 64) return;
+  if (request.epoch().draw().num_graphs() > 10000 || request.ranked().num_ranks() > 64) return;
   auto epoch = EpochRequestFromWire(request.epoch(), *info.schema);
   if (!epoch.ok()) return;
   auto join = JoinRequestFromWire(request, *epoch);
   const auto max_in_flight = MaxInFlightFromWire(request.max_in_flight());
   if (!join.ok() || !max_in_flight.ok()) return;
-  const bool everything = !epoch->subset && !epoch->sampling;
+  const bool everything = !epoch->subset && !epoch->draw;
   const packhouse::EpochKey key = epoch->key;
   auto session = loader.Load(*std::move(epoch), *std::move(join), *max_in_flight, [] {});
   if (!session.ok()) {

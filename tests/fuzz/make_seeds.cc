@@ -84,7 +84,7 @@ packhouse::EpochIdentity Epoch(uint64_t epoch) {
   identity.dataset = "molecules";
   identity.dataset_version = 3;
   identity.seed = 11;
-  identity.profiles = {{{222, 502, 64}, 2, 30}, {{100, 300, 64}, 1, 10}};
+  identity.rank_groups = {{{222, 502, 64}, 2, 30}, {{100, 300, 64}, 1, 10}};
   identity.options = "shuffle";
   return identity;
 }
@@ -179,12 +179,12 @@ int main(int argc, char** argv) {
       "dataset: 'd' producer_sequence { producer: 'p' sequence: 1 } graphs { sizes {" + sizes +
       R"(} tensors { name: 'x' data: "abcdef" } tensors { name: 'e' data: "\0\1" }
           tensors { name: 'y' data: "\1\0" } } group_ids: "\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0")");
-  const std::string epoch = "epoch { dataset: 'd' job: 'j' profiles { shapes {" + limits + "} }";
+  const std::string epoch = "epoch { dataset: 'd' job: 'j' rank_groups { shapes {" + limits + "} }";
   for (const std::string options :
        {"padding: PADDING_GRAPH derived: DERIVED_TENSOR_MASKS } ranked { num_ranks: 2 }",
         "grouped: true payload: PAYLOAD_SIZES } dynamic { worker: 'w' } attempt: 'a'",
         "in_order: true look_ahead: 3 } ranked { num_ranks: 1 drop_last: true }",
-        "subset { ranges { count: 1 } } sampling { num_graphs: 3 with_replacement: true } } "
+        "subset { ranges { count: 1 } } draw { num_graphs: 3 with_replacement: true } } "
         "ranked { num_ranks: 1 } max_in_flight: 1"}) {
     Write(
         folder + "load_fuzz-corpus/seed" + std::to_string(seed++),

@@ -30,7 +30,7 @@ LedgerEvent RandomEvent(Random& random) {
     case 1: {
       Sharing sharing;
       for (uint64_t i = random.Below(5); i != 0; --i) {
-        sharing.profile_of_rank.push_back(static_cast<uint32_t>(random.Below(2)));
+        sharing.rank_group_of_rank.push_back(static_cast<uint32_t>(random.Below(2)));
       }
       sharing.last_steps = static_cast<LastSteps>(random.Below(2));
       return GenerationStarted{key, generation, random.Below(2) == 0 ? "" : "x", sharing, batches};

@@ -95,7 +95,7 @@ class ServedMetricsTest : public ServerTest {
     v1::EpochSpec& spec = *request.mutable_epoch();
     spec.set_dataset("graphs");
     spec.set_job("a-job");
-    v1::Capacity& capacity = *spec.add_profiles()->add_shapes()->add_capacities();
+    v1::Capacity& capacity = *spec.add_rank_groups()->add_shapes()->add_capacities();
     capacity.set_component("graphs");
     capacity.set_rows(4);
     request.mutable_ranked()->set_num_ranks(1);

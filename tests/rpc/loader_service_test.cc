@@ -117,7 +117,7 @@ class LoaderServiceTest : public ServerTest {
     spec.set_job("job");
     spec.set_epoch(2);
     spec.set_seed(7);
-    v1::Limits& limits = *spec.add_profiles()->add_shapes();
+    v1::Limits& limits = *spec.add_rank_groups()->add_shapes();
     for (const auto& [component, rows] :
          std::map<std::string, uint64_t>{{"nodes", 24}, {"edges", 30}, {"graphs", 6}}) {
       v1::Capacity& capacity = *limits.add_capacities();
@@ -407,8 +407,8 @@ TEST_P(LoaderServiceTest, OpenedAndBatchesSayWhatTheyAre) {
   PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, GetEpoch(Spec()));
   EXPECT_EQ(epoch.num_graphs(), 60);
   EXPECT_EQ(epoch.generation(), 0);
-  EXPECT_EQ(epoch.profiles(0).shapes(0).limits().capacities(2).rows(), 6);
-  EXPECT_GT(epoch.profiles(0).shapes(0).batch_bytes(), 0);
+  EXPECT_EQ(epoch.rank_groups(0).shapes(0).limits().capacities(2).rows(), 6);
+  EXPECT_GT(epoch.rank_groups(0).shapes(0).batch_bytes(), 0);
   LoadCall call(*stub_, Rank(0, 1, 1000));
   ASSERT_THAT(call.Open(), IsOk());
   EXPECT_EQ(call.opened().num_steps(), epoch.num_batches());
@@ -425,7 +425,7 @@ TEST_P(LoaderServiceTest, OpenedAndBatchesSayWhatTheyAre) {
     EXPECT_FALSE(batch.is_redelivered());
     efficiency_rows += batch.batch().real_rows(0);
   }
-  EXPECT_DOUBLE_EQ(epoch.profiles(0).shapes(0).components(0).efficiency(),
+  EXPECT_DOUBLE_EQ(epoch.rank_groups(0).shapes(0).components(0).efficiency(),
                    static_cast<double>(efficiency_rows) / (24.0 * epoch.num_batches()));
 }
 
@@ -616,11 +616,11 @@ TEST_P(LoaderServiceTest, SaysWhatIsWrong) {
   request.mutable_epoch()->set_job("a job");
   refused(request, kInvalid, "job: 'a job'");
   request = Rank(0, 1);
-  request.mutable_epoch()->clear_profiles();
-  refused(request, kInvalid, "profiles: 0");
+  request.mutable_epoch()->clear_rank_groups();
+  refused(request, kInvalid, "rank_groups: 0");
   request = Rank(0, 1);
   request.mutable_epoch()
-      ->mutable_profiles(0)
+      ->mutable_rank_groups(0)
       ->mutable_shapes(0)
       ->mutable_capacities(0)
       ->set_component("atoms");
@@ -629,8 +629,8 @@ TEST_P(LoaderServiceTest, SaysWhatIsWrong) {
   request.mutable_epoch()->mutable_subset()->set_graph_ids("12345");
   refused(request, kInvalid, "subset.graph_ids: 5 bytes");
   request = Rank(0, 1);
-  request.mutable_epoch()->mutable_sampling()->set_weights("12345");
-  refused(request, kInvalid, "sampling.weights: 5 bytes");
+  request.mutable_epoch()->mutable_draw()->set_weights("12345");
+  refused(request, kInvalid, "draw.weights: 5 bytes");
   request = Rank(0, 1);
   request.mutable_epoch()->set_look_ahead(5);
   refused(request, kInvalid, "only with in_order");
@@ -641,8 +641,11 @@ TEST_P(LoaderServiceTest, SaysWhatIsWrong) {
   request.set_generation(12);
   refused(request, absl::StatusCode::kFailedPrecondition, "nobody has loaded it");
   request = Rank(0, 1);
-  request.mutable_epoch()->mutable_profiles(0)->mutable_shapes(0)->mutable_capacities(2)->set_rows(
-      3);
+  request.mutable_epoch()
+      ->mutable_rank_groups(0)
+      ->mutable_shapes(0)
+      ->mutable_capacities(2)
+      ->set_rows(3);
   request.mutable_epoch()->set_oversize_policy(v1::OVERSIZE_POLICY_ERROR);
   refused(request, absl::StatusCode::kOutOfRange, "graph 1");
   EXPECT_THAT(GetEpoch(request.epoch()), StatusIs(absl::StatusCode::kOutOfRange, _));
@@ -671,11 +674,11 @@ TEST_P(LoaderServiceTest, WhatIsReadyNeverWaitsForWhoPlans) {
   v1::TuneRequest endless;
   HistogramToWire(histogram, SizeSchema::NodesAndEdges(), *endless.mutable_histogram());
   endless.set_budget_steps(100'000'000'000);
-  for (const char* const component : {"nodes", "edges"}) {
-    v1::DeviceProfile::Component& profile = *endless.mutable_profile()->add_components();
-    profile.set_component(component);
-    profile.set_min_rows(4000);
-    profile.set_max_rows(65536);
+  for (const char* const name : {"nodes", "edges"}) {
+    v1::DeviceProfile::Component& component = *endless.mutable_profile()->add_components();
+    component.set_component(name);
+    component.set_min_rows(4000);
+    component.set_max_rows(65536);
   }
   grpc::ClientContext tune_context;
   const auto tune = v1::PlanningService::NewStub(channel_)->Tune(&tune_context, endless);
@@ -712,11 +715,11 @@ TEST_P(LoaderServiceTest, WithoutAFolderForDataThereAreNoEpochs) {
 TEST_P(LoaderServiceTest, ADrawThatDoesNotFitIntoMemoryIsRefused) {
   Start();
   v1::EpochSpec spec = Spec();
-  spec.mutable_sampling()->set_with_replacement(true);
-  spec.mutable_sampling()->set_num_graphs(UINT32_MAX);
+  spec.mutable_draw()->set_with_replacement(true);
+  spec.mutable_draw()->set_num_graphs(UINT32_MAX);
   const auto refused = StatusIs(
       absl::StatusCode::kResourceExhausted,
-      testing::AllOf(HasSubstr("--memory-budget: sampling: num_graphs 4294967295 of 17179869180"),
+      testing::AllOf(HasSubstr("--memory-budget: draw: num_graphs 4294967295 of 17179869180"),
                      HasSubstr(absl::StrCat("at most ", server_->max_working_bytes()))));
   EXPECT_THAT(GetEpoch(spec), refused);
   v1::LoadRequest request = Dynamic("worker");
@@ -733,9 +736,9 @@ TEST_P(LoaderServiceTest, AnEpochThatNobodyWaitsForIsGivenUp) {
   Start(60, options);
   v1::GetEpochRequest request;
   *request.mutable_epoch() = Spec();
-  request.mutable_epoch()->mutable_sampling()->set_with_replacement(true);
+  request.mutable_epoch()->mutable_draw()->set_with_replacement(true);
   // Minutes of work.
-  request.mutable_epoch()->mutable_sampling()->set_num_graphs(uint64_t{1} << 30);
+  request.mutable_epoch()->mutable_draw()->set_num_graphs(uint64_t{1} << 30);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(50));
   v1::Epoch response;

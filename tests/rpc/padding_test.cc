@@ -78,7 +78,7 @@ class PaddingTest : public ServerTest {
     return response.recommendation();
   }
 
-  absl::StatusOr<v1::Epoch> Load(v1::Padding padding, const v1::RankProfile& profile,
+  absl::StatusOr<v1::Epoch> Load(v1::Padding padding, const v1::RankGroup& rank_group,
                                  v1::OversizePolicy policy = v1::OVERSIZE_POLICY_REJECT) {
     v1::GetEpochRequest request;
     v1::EpochSpec& spec = *request.mutable_epoch();
@@ -87,7 +87,7 @@ class PaddingTest : public ServerTest {
     spec.set_payload(v1::PAYLOAD_SIZES);
     spec.set_oversize_policy(policy);
     spec.set_padding(padding);
-    *spec.add_profiles() = profile;
+    *spec.add_rank_groups() = rank_group;
     grpc::ClientContext context;
     v1::Epoch epoch;
     const absl::Status status = ToAbsl(loader_->GetEpoch(&context, request, &epoch));
@@ -133,15 +133,15 @@ TEST_P(PaddingTest, APlanIsTheEpochOfTheSameLimits) {
             LimitsOf(47, 45, 100'000), LimitsOf(200, 200, 3), LimitsOf(64, 90, 0),
             LimitsOf(64, 90, 1), LimitsOf(64, uint64_t{1} << 32, 9)}) {
         SCOPED_TRACE(absl::StrCat(v1::Padding_Name(padding), " ", limits.ShortDebugString()));
-        v1::RankProfile profile;
-        *profile.add_shapes() = limits;
+        v1::RankGroup rank_group;
+        *rank_group.add_shapes() = limits;
         const auto plan = Plan(padding, limits);
-        const auto epoch = Load(padding, profile, v1::OVERSIZE_POLICY_ERROR);
+        const auto epoch = Load(padding, rank_group, v1::OVERSIZE_POLICY_ERROR);
         ASSERT_EQ(plan.status().code(), epoch.status().code()) << plan.status() << epoch.status();
         if (!plan.ok()) continue;
         EXPECT_EQ(plan->best().packs(), epoch->num_batches());
         EXPECT_EQ(plan->best().receipt(), epoch->receipt());
-        const v1::EpochShape& shape = epoch->profiles(0).shapes(0);
+        const v1::EpochShape& shape = epoch->rank_groups(0).shapes(0);
         for (int k = 0; k < 3; ++k) {
           EXPECT_EQ(plan->best().components(k).capacity(), shape.components(k).capacity());
           EXPECT_NEAR(plan->best().components(k).efficiency(), shape.components(k).efficiency(),
@@ -186,21 +186,21 @@ TEST_P(PaddingTest, WhatTuneRecommendsLoadTakes) {
          }) {
       SCOPED_TRACE(absl::StrCat(v1::Padding_Name(padding), " ", text));
       PH_ASSERT_OK_AND_ASSIGN(const v1::TuneRecommendation tuned, Tune(padding, ProfileOf(text)));
-      v1::RankProfile shapes;
+      v1::RankGroup shapes;
       for (const v1::TunedShape& shape : tuned.shapes()) *shapes.add_shapes() = shape.limits();
       PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, Load(padding, shapes));
       // No graph is lost but those that were called too large.
       EXPECT_EQ(epoch.num_rejected(), tuned.oversize().num_graphs());
       EXPECT_EQ(epoch.num_graphs() + epoch.num_rejected(), 300U);
       // And an epoch for the device itself has these shapes.
-      v1::RankProfile device;
+      v1::RankGroup device;
       *device.mutable_device_profile() = ProfileOf(text);
       PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch of_device, Load(padding, device));
       EXPECT_EQ(of_device.num_rejected(), tuned.oversize().num_graphs());
-      ASSERT_EQ(of_device.profiles(0).shapes_size(), tuned.shapes_size());
+      ASSERT_EQ(of_device.rank_groups(0).shapes_size(), tuned.shapes_size());
       for (int i = 0; i < tuned.shapes_size(); ++i) {
-        EXPECT_EQ(of_device.profiles(0).shapes(i).limits().ShortDebugString(),
-                  epoch.profiles(0).shapes(i).limits().ShortDebugString());
+        EXPECT_EQ(of_device.rank_groups(0).shapes(i).limits().ShortDebugString(),
+                  epoch.rank_groups(0).shapes(i).limits().ShortDebugString());
       }
       RecordProperty(absl::StrCat(v1::Padding_Name(padding), "_packs"),
                      static_cast<int>(tuned.shapes(0).packs()));
@@ -227,7 +227,7 @@ TEST_P(PaddingTest, ADeviceWithPaddingNeedsEveryCapacityButThatOfGraphs) {
     EXPECT_THAT(Tune(padding, profile),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          HasSubstr("profile: padding needs max_rows of component 'edges'")));
-    v1::RankProfile device;
+    v1::RankGroup device;
     *device.mutable_device_profile() = profile;
     EXPECT_THAT(Load(padding, device),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'edges'")));

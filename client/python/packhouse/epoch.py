@@ -39,8 +39,8 @@ class RankProfile:
     num_ranks: int = 1
 
     def to_proto(self) -> Any:
-        """This profile as a `packhouse.v1.RankProfile`."""
-        return loader_pb2.RankProfile(
+        """This profile as a `packhouse.v1.RankGroup`."""
+        return loader_pb2.RankGroup(
             shapes=[limits_to_proto(limits) for limits in self.shapes],
             device_profile=None if self.device_profile is None else self.device_profile.to_proto(),
             num_ranks=self.num_ranks,
@@ -49,7 +49,7 @@ class RankProfile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sampling:
-    """Draws each epoch's graphs anew; see `packhouse.v1.Sampling`.
+    """Draws each epoch's graphs anew; see `packhouse.v1.Draw`.
 
     `weights` has one number for each graph of the data set, or of the subset in the data set's
     order; None: all the same. `num_graphs` 0: as many as there are to draw from.
@@ -60,9 +60,9 @@ class Sampling:
     with_replacement: bool = False
 
     def to_proto(self) -> Any:
-        """This sampling as a `packhouse.v1.Sampling`."""
+        """This sampling as a `packhouse.v1.Draw`."""
         weights = () if self.weights is None else self.weights
-        return loader_pb2.Sampling(
+        return loader_pb2.Draw(
             weights=np.ascontiguousarray(weights, "<f8").tobytes(),
             num_graphs=self.num_graphs,
             with_replacement=self.with_replacement,
@@ -136,7 +136,7 @@ def epoch_spec(
         dataset=dataset,
         job=job,
         seed=seed,
-        profiles=[profile.to_proto() for profile in profiles],
+        rank_groups=[profile.to_proto() for profile in profiles],
         padding=int(padding),
         derived=[int(tensor) for tensor in derived],
         payload="PAYLOAD_SIZES" if sizes_only else "PAYLOAD_UNSPECIFIED",
@@ -145,7 +145,7 @@ def epoch_spec(
         look_ahead=look_ahead,
         grouped=grouped,
         subset=None if subset is None else subset_to_proto(subset),
-        sampling=None if sampling is None else sampling.to_proto(),
+        draw=None if sampling is None else sampling.to_proto(),
     )
 
 
@@ -243,7 +243,7 @@ class EpochInfo:
                     shapes=tuple(map(EpochShape.from_proto, profile.shapes)),
                     num_batches=profile.num_batches,
                 )
-                for profile in message.profiles
+                for profile in message.rank_groups
             ),
             lower_bound=message.lower_bound,
             num_done=message.num_done,

@@ -447,7 +447,7 @@ class Loader(Iterator[LoadedBatch]):
                 request.ranked.reader, request.ranked.num_readers = self._reader
         else:
             request.dynamic.worker = self._worker
-            request.dynamic.profile = self._profile
+            request.dynamic.rank_group = self._profile
             request.dynamic.end_when_all_leased = not self._waits_for_others
         if self._first_opened is not None:
             request.generation = self._first_opened.generation

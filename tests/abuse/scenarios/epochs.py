@@ -40,7 +40,7 @@ def _epoch(job: str, epoch: int) -> loader_pb2.LoadRequest:
     request.epoch.dataset = "small"
     request.epoch.job = job
     request.epoch.epoch = epoch
-    shape = request.epoch.profiles.add().shapes.add()
+    shape = request.epoch.rank_groups.add().shapes.add()
     shape.capacities.add(component="graphs", rows=1)
     return request
 

@@ -76,7 +76,7 @@ def _load_call(channel: grpc.Channel, numbers: Iterator[int]) -> Callable[[], ob
         request = loader_pb2.LoadRequest(max_in_flight=1)
         request.epoch.dataset = "small"
         request.epoch.job = "job"
-        shape = request.epoch.profiles.add().shapes.add()
+        shape = request.epoch.rank_groups.add().shapes.add()
         shape.capacities.add(component="graphs", rows=8)
         request.dynamic.worker = f"worker {next(numbers)}"
         stream = stub.Load(request)

@@ -70,7 +70,7 @@ _REPEATED: Final = (
     (_PACK, (1, 1, 1)),  # open.schema.components
     (_PACK, (2, 2)),  # graphs.tensors
     ("packhouse.v1.DatasetService/CreateDataset", (2, 2)),  # schema.tensors
-    ("packhouse.v1.LoaderService/GetEpoch", (1, 5)),  # epoch.profiles
+    ("packhouse.v1.LoaderService/GetEpoch", (1, 5)),  # epoch.rank_groups
     ("packhouse.v1.LoaderService/Load", (1, 13, 2)),  # epoch.subset.ranges
     ("packhouse.v1.PlanningService/Plan", (11, 2)),  # warm_start.patterns
     ("packhouse.v1.PlanningService/Tune", (3, 1)),  # profile.components

@@ -58,11 +58,11 @@ def _draw(job: str, epoch: int, num_graphs: int) -> loader_pb2.GetEpochRequest:
     spec.dataset = _NAME
     spec.job = job
     spec.epoch = epoch
-    limits = spec.profiles.add().shapes.add()
+    limits = spec.rank_groups.add().shapes.add()
     for component, rows in (("nodes", 200), ("edges", 200), ("graphs", 32)):
         limits.capacities.add(component=component, rows=rows)
-    spec.sampling.num_graphs = num_graphs
-    spec.sampling.with_replacement = True
+    spec.draw.num_graphs = num_graphs
+    spec.draw.with_replacement = True
     return request
 
 
