@@ -241,10 +241,10 @@ int main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // These outlive whatever the libraries' threads do.
   packhouse::SpdlogLog log(options.log_level);
-  SystemClock clock;
+  packhouse::SystemClock clock;
   const auto now = [&clock] { return clock.Now(); };
   packhouse::LimitedLog limited_log(&log, now);
-  packhouse::LimitedLog deletions(&log, now, BoundsOfDeletions());
+  packhouse::LimitedLog deletions(&log, now, packhouse::BoundsOfDeletions());
   const absl::Status refused = packhouse::Run(options, clock, limited_log, deletions, log);
   log.Close(packhouse::kLastLines);
   return packhouse::Fail("cannot start", refused, 1);

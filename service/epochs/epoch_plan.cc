@@ -183,7 +183,7 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
       PH_RETURN_IF_ERROR(room.HoldTuning());
       PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
       PH_ASSIGN_OR_RETURN(DeviceProfile device,
-                          RankGroupForPadding(*rank_group.device, schema(), request.padding,
+                          ProfileForPadding(*rank_group.device, schema(), request.padding,
                                               bounds.max_graphs_per_batch));
       if (request.rank_groups.size() > 1) device.max_distinct_shapes = 1;
       TuneOptions tuning;

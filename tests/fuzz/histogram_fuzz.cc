@@ -12,10 +12,10 @@
 #include "tests/support/simulated_clock.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  SimulatedClock clock;
+  packhouse::SimulatedClock clock;
   packhouse::HistogramStore histograms(
       {.max_histograms = 4, .max_distinct = 64, .max_producers = 4});
-  ObserveHandler handler(&clock, &histograms);
+  packhouse::ObserveHandler handler(&clock, &histograms);
   packhouse::MessageStream messages(data, size);
   while (const auto bytes = messages.Next()) {
     auto observe = std::make_unique<packhouse::v1::ObserveRequest>();
@@ -25,11 +25,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     packhouse::v1::MergeHistogramRequest merge;
     if (!merge.ParseFromString(*bytes)) continue;
-    const auto addend = HistogramFromWire(merge.addend());
+    const auto addend = packhouse::HistogramFromWire(merge.addend());
     if (!addend.ok()) continue;
     packhouse::v1::Histogram wire;
-    HistogramToWire(addend->histogram, addend->schema, wire);
-    const auto again = HistogramFromWire(wire);
+    packhouse::HistogramToWire(addend->histogram, addend->schema, wire);
+    const auto again = packhouse::HistogramFromWire(wire);
     if (!again.ok() || !(again->histogram == addend->histogram)) std::abort();
     const packhouse::HistogramKey key = {merge.histogram(), addend->schema};
     (void)(merge.subtract() ? histograms.Subtract(key, addend->histogram, std::nullopt, clock.Now())

@@ -24,7 +24,6 @@
 
 namespace {
 
-namespace rpc = packhouse::rpc;
 namespace v1 = packhouse::v1;
 
 class MemoryLog final : public packhouse::RecordLog {
@@ -45,7 +44,7 @@ class MemoryLog final : public packhouse::RecordLog {
 
 // Appends until a message is empty or malformed.
 void AppendAll(packhouse::DatasetStore& store, packhouse::MessageStream& messages) {
-  AppendHandler handler(&store);
+  packhouse::AppendHandler handler(&store);
   while (const auto bytes = messages.Next()) {
     auto request = std::make_unique<v1::AppendRequest>();
     if (bytes->empty() || !request->ParseFromString(*bytes)) return;
@@ -66,10 +65,10 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
     if (rank_group.has_device_profile() || rank_group.num_ranks() > 64) return;
   }
   if (request.epoch().draw().num_graphs() > 10000 || request.ranked().num_ranks() > 64) return;
-  auto epoch = EpochRequestFromWire(request.epoch(), *info.schema);
+  auto epoch = packhouse::EpochRequestFromWire(request.epoch(), *info.schema);
   if (!epoch.ok()) return;
-  auto join = JoinRequestFromWire(request, *epoch);
-  const auto max_in_flight = MaxInFlightFromWire(request.max_in_flight());
+  auto join = packhouse::JoinRequestFromWire(request, *epoch);
+  const auto max_in_flight = packhouse::MaxInFlightFromWire(request.max_in_flight());
   if (!join.ok() || !max_in_flight.ok()) return;
   const bool everything = !epoch->subset && !epoch->draw;
   const packhouse::EpochKey key = epoch->key;
@@ -86,10 +85,10 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
   }
   if (graphs != plan.num_graphs()) std::abort();
   const packhouse::LoadStart start = (*session)->start();
-  SimulatedClock clock;
+  packhouse::SimulatedClock clock;
   packhouse::UnwatchedStreams observers;
-  EarlyEnd early_end;
-  LoadSource source(
+  packhouse::EarlyEnd early_end;
+  packhouse::LoadSource source(
       &clock, *std::move(session), observers.ForStream(info.schema->sizes()), [](absl::Time) {},
       &early_end, [] {});
   for (uint64_t steps = start.num_steps_done;;) {
@@ -99,7 +98,7 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
       return;
     }
     if (!*reply) return;
-    const v1::LoadResponse response = ToMessage(**reply);
+    const v1::LoadResponse response = packhouse::ToMessage(**reply);
     if (response.has_end_of_epoch() && steps != start.num_steps) std::abort();
     if (!response.has_batch()) continue;
     ++steps;
@@ -119,7 +118,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = messages.Next();
   v1::CreateDatasetRequest create;
   if (!bytes || !create.ParseFromString(*bytes)) return 0;
-  const auto created = NewDatasetFromWire(create);
+  const auto created = packhouse::NewDatasetFromWire(create);
   if (!created.ok()) return 0;
   packhouse::MemoryDatasetStore store(uint64_t{1} << 24);
   if (!store.Create(created->name, created->schema, created->options).ok()) return 0;
@@ -130,7 +129,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::EpochBounds bounds;
   bounds.max_batch_bytes = 1 << 16;
   bounds.max_graphs_per_batch = 1000;
-  bounds.framing = &WireFraming();
+  bounds.framing = &packhouse::WireFraming();
   packhouse::EpochCatalog catalog(&store, bounds);
   MemoryLog log;
   packhouse::LoaderOptions options;

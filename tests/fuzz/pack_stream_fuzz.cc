@@ -20,17 +20,17 @@ using Uint64sFromWire;
 namespace v1 = packhouse::v1;
 
 // Empties the handler; counts the graphs that come out.
-uint64_t TakeAll(PackHandler& handler, v1::PackOpened& opened) {
+uint64_t TakeAll(packhouse::PackHandler& handler, v1::PackOpened& opened) {
   uint64_t graphs = 0;
   for (;;) {
     auto response = handler.Next();
     if (response.ok() && !*response && handler.IsBusy()) continue;
     if (!response.ok() || !*response) return graphs;
-    const v1::PackResponse message = ToMessage(**response);
+    const v1::PackResponse message = packhouse::ToMessage(**response);
     if (message.has_opened()) opened = message.opened();
     if (!message.has_batch()) continue;
     const v1::Batch& batch = message.batch();
-    graphs += Uint64sFromWire(batch.graph_ids()).size();
+    graphs += packhouse::Uint64sFromWire(batch.graph_ids()).size();
     if (batch.real_rows_size() != opened.usable().capacities_size()) std::abort();
     for (int k = 0; k < batch.real_rows_size(); ++k) {
       const uint64_t bound = opened.usable().capacities(k).rows();
@@ -42,13 +42,13 @@ uint64_t TakeAll(PackHandler& handler, v1::PackOpened& opened) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  SimulatedClock clock;
+  packhouse::SimulatedClock clock;
   packhouse::HistogramStore histograms({});
   packhouse::UnwatchedStreams observers;
   packhouse::StreamBounds bounds;
   bounds.max_batch_bytes = 1 << 16;
   bounds.max_graphs_per_batch = 1000;
-  PackHandler handler(&clock, bounds, &histograms, &observers);
+  packhouse::PackHandler handler(&clock, bounds, &histograms, &observers);
   packhouse::MessageStream messages(data, size);
   v1::PackOpened opened;
   while (const auto bytes = messages.Next()) {

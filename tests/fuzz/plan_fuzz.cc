@@ -21,9 +21,9 @@ constexpr uint64_t kSteps = 20'000;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::v1::PlanRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  const auto source = HistogramFromWire(request.histogram());
+  const auto source = packhouse::HistogramFromWire(request.histogram());
   if (!source.ok()) return 0;
-  const auto task = PlanTaskFromWire(request, *source, 65536);
+  const auto task = packhouse::PlanTaskFromWire(request, *source, 65536);
   if (!task.ok()) return 0;
   packhouse::ComparisonOptions options = task->options();
   options.heuristic_steps = kSteps;
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const packhouse::PlanOutcome& outcome : plans->outcomes) {
     packhouse::v1::PlanSummary summary;
-    SummaryToWire(outcome, source->schema, absl::ZeroDuration(), summary);
+    packhouse::SummaryToWire(outcome, source->schema, absl::ZeroDuration(), summary);
     if (!outcome.finished) continue;
     if (outcome.keeps_limits && outcome.quality.packs < outcome.bound.packs) std::abort();
     if (outcome.steps > options.optimizer.steps) std::abort();
@@ -47,8 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // No pattern of a plan counts more than 2^64 - 1 rows, or it would not keep the limits; nor does
   // the plan count more graphs than the histogram.
   packhouse::v1::PackingPlan wire;
-  PlanToWire(plans->best_plan, wire);
-  const auto back = PlanFromWire(wire, source->histogram.num_components(), "warm_start");
+  packhouse::PlanToWire(plans->best_plan, wire);
+  const auto back = packhouse::PlanFromWire(wire, source->histogram.num_components(), "warm_start");
   if (!back.ok() || back->patterns != plans->best_plan.patterns) std::abort();
   return 0;
 }

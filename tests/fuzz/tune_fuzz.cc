@@ -63,11 +63,11 @@ void CheckShape(const TunedShape& shape, const DeviceProfile& profile) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::v1::TuneRequest request;
   if (!request.ParseFromArray(data, static_cast<int>(size))) return 0;
-  auto source = HistogramFromWire(request.histogram());
+  auto source = packhouse::HistogramFromWire(request.histogram());
   if (!source.ok()) return 0;
-  const auto profile = PaddedProfileFromWire(request, source->schema, 65536);
+  const auto profile = packhouse::PaddedProfileFromWire(request, source->schema, 65536);
   if (!profile.ok()) return 0;
-  auto options = TuneOptionsFromWire(request);
+  auto options = packhouse::TuneOptionsFromWire(request);
   if (!options.ok()) return 0;
   options->steps = std::min(options->steps, kSteps);
   options->include_grid = options->include_grid && HasSmallGrid(*profile);
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Check(progress.planned >= last.planned && progress.excluded >= last.excluded);
     last = progress;
     packhouse::v1::TuneProgress wire;
-    TuneProgressToWire(progress, source->schema, wire);
+    packhouse::TuneProgressToWire(progress, source->schema, wire);
   };
   auto result = packhouse::TuneLimits(source->histogram, *profile, source->schema, *options);
   if (!result.ok()) {
@@ -101,7 +101,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t messages = cells + result->frontier.size() + 1;
   packhouse::ByteQuota quota(uint64_t{1} << 30);
   {
-    const auto answers = TuneAnswers::Create(*std::move(result), std::move(source->schema), &quota);
+    const auto answers =
+        packhouse::TuneAnswers::Create(*std::move(result), std::move(source->schema), &quota);
     Check(answers.ok());
     for (size_t i = 0; i < messages; ++i) {
       const auto response = (*answers)->Next();

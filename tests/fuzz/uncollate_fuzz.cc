@@ -19,11 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::v1::GraphSchema schema_wire;
   packhouse::v1::Batch wire;
   if (!schema_wire.ParseFromString(*schema_bytes) || !wire.ParseFromString(*batch_bytes)) return 0;
-  const auto schema = GraphSchemaFromWire(true, schema_wire);
+  const auto schema = packhouse::GraphSchemaFromWire(true, schema_wire);
   if (!schema.ok()) return 0;
   packhouse::Batch batch;
-  batch.graph_ids = Uint64sFromWire(wire.graph_ids());
-  batch.sizes = Uint32sFromWire(wire.sizes());
+  batch.graph_ids = packhouse::Uint64sFromWire(wire.graph_ids());
+  batch.sizes = packhouse::Uint32sFromWire(wire.sizes());
   for (const auto& tensor : wire.tensors()) {
     batch.tensors.push_back({tensor.name(), packhouse::DType::kInt8, {}, tensor.data()});
   }

@@ -9,6 +9,7 @@
 #include "service/base/status_macros.h"
 #include "service/planning/lower_bound.h"
 #include "service/planning/optimizer/budgeted_plan.h"
+#include "service/planning/optimizer/planner_bytes.h"
 #include "service/planning/tuning/candidate_grid.h"
 #include "service/planning/tuning/candidate_queue.h"
 #include "service/planning/tuning/shape_sets.h"
