@@ -1,5 +1,7 @@
 #include "client/cli/arguments.h"
 
+// All of CLI11: its tables of virtual functions are wherever all of it is seen.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
 #include <iostream>

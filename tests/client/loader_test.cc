@@ -125,7 +125,7 @@ class LoaderTest : public testing::Test {
   }
 
   SimulatedClock clock_;
-  CountingObserver observer_;
+  rpc::CountingObserver observer_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
   const std::string address_ = absl::StrCat("unix:", folder_.path(), "/socket");
   std::unique_ptr<DatasetStore> datasets_;

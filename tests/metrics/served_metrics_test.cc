@@ -11,7 +11,6 @@
 namespace packhouse::metrics {
 namespace {
 
-using Method;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -72,7 +71,7 @@ class WatchedMetrics final : public RpcObserver {
 };
 
 // In-process: there are no buffers between the server and a client that does not read.
-class ServedMetricsTest : public ServerTest {
+class ServedMetricsTest : public rpc::ServerTest {
  protected:
   // A sealed data set "graphs" of 40 graphs, behind a server.
   void SetUp() override {
@@ -107,8 +106,8 @@ class ServedMetricsTest : public ServerTest {
   WatchedMetrics watched_{&metrics_};
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, ServedMetricsTest, ::testing::Values(Transport::kInProcess),
-                         TransportName);
+INSTANTIATE_TEST_SUITE_P(Transports, ServedMetricsTest,
+                         ::testing::Values(rpc::Transport::kInProcess), rpc::TransportName);
 
 TEST_P(ServedMetricsTest, WhatWaitsUnsentIsCountedUntilTheCallEnds) {
   const auto loader = v1::LoaderService::NewStub(channel_);
@@ -127,8 +126,8 @@ TEST_P(ServedMetricsTest, WhatWaitsUnsentIsCountedUntilTheCallEnds) {
 
   {
     const auto call = StartPack();
-    ASSERT_TRUE(call->stream->Write(OpenSizes(10)));
-    ASSERT_TRUE(call->stream->Write(SizesOf({10, 10, 10, 10}, 0)));
+    ASSERT_TRUE(call->stream->Write(rpc::OpenSizes(10)));
+    ASSERT_TRUE(call->stream->Write(rpc::SizesOf({10, 10, 10, 10}, 0)));
     call->stream->WritesDone();
     // `opened`, which is not read, and four small batches.
     EXPECT_GT(watched_.AwaitUnsent(Method::kPack, 5), 0);
