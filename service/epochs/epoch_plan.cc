@@ -184,7 +184,7 @@ absl::Status EpochPlan::ChooseShapes(const EpochRequest& request, const EpochBou
       PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
       PH_ASSIGN_OR_RETURN(DeviceProfile device,
                           ProfileForPadding(*rank_group.device, schema(), request.padding,
-                                              bounds.max_graphs_per_batch));
+                                            bounds.max_graphs_per_batch));
       if (request.rank_groups.size() > 1) device.max_distinct_shapes = 1;
       TuneOptions tuning;
       tuning.given_up = making.given_up();

@@ -20,9 +20,9 @@ inline uint64_t BytesInList(const Pattern& pattern) {
 }
 uint64_t BytesOfPatterns(absl::Span<const Pattern> patterns);
 
-// What planning asks before it takes more than PlannerBytes() (planning/optimizer/planner_bytes.h): how many
-// patterns there will be is not known before. Who is refused once gives up, as if the caller had.
-// Thread-compatible.
+// What planning asks before it takes more than PlannerBytes() (planning/optimizer/planner_bytes.h):
+// how many patterns there will be is not known before. Who is refused once gives up, as if the
+// caller had. Thread-compatible.
 class PlanMemory {
  public:
   // Lists of patterns that exist at a time, of about the same length: the best one, those of
