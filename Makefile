@@ -5,11 +5,13 @@ PYTHON ?= /usr/bin/python3
 BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
+# Each an environment of tests/conformance/environments.txt, with a test of that name.
+CONFORMANCE ?= pyg jraph dgl
 # Real graphs, where the folder of shared data is there.
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test demo asan tsan fuzz bench bench-planning bench-growth soak soak-drain soak-memory abuse lint clean
+.PHONY: help packages build test conformance demo asan tsan fuzz bench bench-planning bench-growth soak soak-drain soak-memory abuse lint clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +42,13 @@ test: packages  ## Build and run all tests, the gRPC-free ones under TSan too, e
 	cmake --preset fuzz -DPACKHOUSE_FUZZ_SECONDS=10
 	cmake --build --preset fuzz
 	ctest --preset fuzz
+
+conformance: packages  ## The Python dialects beside the real frameworks, of pinned packages (gigabytes the first time)
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
+	  tests/conformance/test_$(environment).py &&) true
 
 asan: packages  ## All tests with AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan

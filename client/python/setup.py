@@ -43,7 +43,7 @@ class BuildWithProtos(build_py):
 
 
 setup(
-    packages=["packhouse", "packhouse.datasets", "packhouse.demo"],
+    packages=["packhouse", "packhouse.datasets", "packhouse.demo", "packhouse.dialects"],
     package_data={"packhouse": ["py.typed"]},
     # Otherwise a build writes packhouse.egg-info beside the sources.
     include_package_data=False,

@@ -25,8 +25,9 @@ The frameworks, in an environment of their own (PyTorch: Debian's python3-torch,
 Then, after `make build`:
 
     PYTHONPATH=build/release/python frameworks/bin/python tests/benchmarks/frameworks.py \\
-        --packhoused build/release/service/packhoused --bench build/release/client/bench/packhouse-bench \\
-        --data ../shared/data/graphs/molhiv.npz --markdown frameworks.md --json frameworks.json
+        --packhoused build/release/service/packhoused --bench
+        build/release/client/bench/packhouse-bench \\ --data ../shared/data/graphs/molhiv.npz
+        --markdown frameworks.md --json frameworks.json
 
 Without --data: the syntax trees of this machine's Python library.
 """

@@ -1,0 +1,48 @@
+"""DGL: batches as its joined graphs, its data sets as tables of graphs.
+
+    import packhouse.dgl
+
+    packhouse.dgl.ingest(client, "molhiv", dataset)           # Once: graphs, or (graph, label).
+    with Loader(address, dataset="molhiv", job="run-1", limits=limits) as loader:
+        for batch in loader:
+            graph, data = packhouse.dgl.to_batch(batch)       # What GraphDataLoader gave before.
+
+or, where the graphs stay in this process and only their sizes are sent:
+
+    sampler = packhouse.dgl.batch_sampler(address, dataset, limits)
+    for graph, labels in GraphDataLoader(dataset, batch_sampler=sampler): ...
+
+dgl is imported by the first call that needs it.
+
+Padded rows: DGL itself has no padding, and `to_batch` leaves padded rows out unless `padding=True`.
+Then everything has a fixed shape and the padding graph is one more graph of the batch: message
+passing and readouts by graph keep it apart, `graph_mask` takes it out of the loss. BatchNorm sees
+its nodes: use `MaskedBatchNorm(channels)`, called with `(x, graph.ndata["node_mask"])`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.dgl import GraphBatch, batch_sampler, ingest, table, tables, to_batch
+
+__all__ = [
+    "BatchSampler",
+    "GraphBatch",
+    "MaskedBatchNorm",
+    "batch_sampler",
+    "ingest",
+    "table",
+    "tables",
+    "to_batch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # A torch.nn.Module: torch is imported when it is asked for.
+    if name == "MaskedBatchNorm":
+        from packhouse.dialects.masked_norm import MaskedBatchNorm
+
+        return MaskedBatchNorm
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

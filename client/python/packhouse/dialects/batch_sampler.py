@@ -1,0 +1,172 @@
+"""Which graphs go together, where the graphs themselves stay in the client. See `BatchSampler`."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any, Final, Iterator, Mapping, NamedTuple, Sequence
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.batch import Padding
+from packhouse.errors import PackhouseError
+from packhouse.packing import OversizePolicy, PackOptions
+
+_PROGRAM: Final = """
+import sys
+sys.path[:] = {path!r}
+from packhouse.dialects.batch_sampler import serve
+serve()
+"""
+
+
+class _Question(NamedTuple):
+    """An epoch's sizes in the order in which they are sent, and how they are packed."""
+
+    address: str
+    sizes: npt.NDArray[np.uint32]
+    components: tuple[str, ...]
+    options: PackOptions
+    timeout: float
+
+
+class BatchSampler:
+    """Lists of graph numbers, each a full batch: what torch's DataLoader takes as `batch_sampler`.
+
+        sampler = BatchSampler(address, sizes, {"nodes": 512, "edges": 1152, "graphs": 32}, seed=7)
+        for epoch in range(10):
+            sampler.set_epoch(epoch)
+            for data in DataLoader(dataset, batch_sampler=sampler, num_workers=2): train(data)
+
+    Only sizes are sent, and numbers come back: the data set is any that gives a graph for its
+    number, and the batches are what the framework makes of them. Every graph is in one batch of an
+    epoch. The batches depend on the arguments, the seed and the epoch alone, so that an epoch goes
+    on after a restart with `set_epoch(epoch, first_batch)`. Limits are of real rows; for a batch
+    that is padded afterwards by the framework, `padding=Padding.GRAPH` keeps its padding graph
+    free.
+
+    A worker process of a data loader may be forked while this object is in use: the server is asked
+    by a process of its own. Takes some tenths of a second an epoch, which is when `len` or
+    iterating asks first. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        sizes: npt.ArrayLike,
+        limits: Mapping[str, int],
+        *,
+        components: Sequence[str] = ("nodes", "edges"),
+        shuffle: bool = True,
+        seed: int = 0,
+        padding: Padding = Padding.NONE,
+        oversize: OversizePolicy = OversizePolicy.ERROR,
+        look_ahead: int = 0,
+        rank: int = 0,
+        num_ranks: int = 1,
+        drop_last: bool = False,
+        timeout: float = 60.0,
+    ) -> None:
+        """`sizes` is [graphs, components].
+
+        With several ranks each gets every `num_ranks`-th batch, all the same number: the last ones
+        come twice in an epoch for that, or with `drop_last` not at all. `timeout` bounds the
+        connecting, in seconds; the rest is as for `PackOptions`. Raises ValueError.
+        """
+        table = np.asarray(sizes)
+        if table.ndim != 2 or table.shape[1] != len(components):
+            raise ValueError(f"sizes has shape {table.shape}, needs (n, {len(components)})")
+        if not 0 <= rank < num_ranks:
+            raise ValueError(f"rank {rank} of {num_ranks} ranks")
+        self._address = address
+        self._sizes = table.astype(np.uint32)
+        self._components = tuple(components)
+        self._options = PackOptions(dict(limits), padding, look_ahead=look_ahead, oversize=oversize)
+        self._shuffle = shuffle
+        self._seed = seed
+        self._rank = rank
+        self._num_ranks = num_ranks
+        self._drop_last = drop_last
+        self._timeout = timeout
+        self._first_batch = 0
+        self._epoch = 0
+        self._planned: tuple[int, list[list[int]]] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that iterating gives."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int, first_batch: int = 0) -> None:
+        """Iterating gives that epoch from now on, without its first batches of this rank."""
+        self._epoch = epoch
+        self._first_batch = first_batch
+
+    def __len__(self) -> int:
+        """Batches that iterating gives. Asks the server. Raises PackhouseError."""
+        return max(0, len(self._batches()) - self._first_batch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Asks the server first. Raises PackhouseError: UNAVAILABLE; OUT_OF_RANGE naming a graph
+        beyond the limits, unless `oversize` says REJECT."""
+        return iter(self._batches()[self._first_batch :])
+
+    def _batches(self) -> list[list[int]]:
+        """Of this epoch and rank."""
+        if self._planned is None or self._planned[0] != self._epoch:
+            order = np.arange(len(self._sizes))
+            if self._shuffle:
+                order = np.random.default_rng((self._seed, self._epoch)).permutation(order)
+            question = _Question(
+                self._address, self._sizes[order], self._components, self._options, self._timeout
+            )
+            batches = [order[positions].tolist() for positions in _ask(question)]
+            self._planned = (self._epoch, self._share(batches))
+        return self._planned[1]
+
+    def _share(self, batches: list[list[int]]) -> list[list[int]]:
+        left = len(batches) % self._num_ranks
+        if left and self._drop_last:
+            batches = batches[: len(batches) - left]
+        elif left:
+            # As often as need be: there may be fewer batches than ranks.
+            missing = self._num_ranks - left
+            batches = batches + [batches[number % len(batches)] for number in range(missing)]
+        return batches[self._rank :: self._num_ranks]
+
+
+def _ask(question: _Question) -> list[npt.NDArray[np.int64]]:
+    """The positions of each batch's graphs. Raises PackhouseError."""
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
+        input=pickle.dumps(question),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if ran.returncode:
+        raise PackhouseError(
+            grpc.StatusCode.UNKNOWN, f"the process that packs ended with status {ran.returncode}"
+        )
+    kind, *content = pickle.loads(ran.stdout)
+    if kind == "failed":
+        code, words = content
+        raise PackhouseError(grpc.StatusCode[code], words)
+    return list(content[0])
+
+
+def serve() -> None:
+    """The process: packs what comes by its standard input, and answers."""
+    # Here, as what forks should not even import it.
+    from packhouse.client import Client
+
+    question: Any = pickle.load(sys.stdin.buffer)
+    try:
+        with Client(question.address, connect_timeout=question.timeout) as client:
+            stream = client.pack_sizes([question.sizes], question.options, question.components)
+            answer: Any = ("ok", [batch.graph_ids.astype(np.int64) for batch in stream])
+    except PackhouseError as error:
+        answer = ("failed", error.code.name, error.message)
+    pickle.dump(answer, sys.stdout.buffer)

@@ -1,0 +1,258 @@
+"""Batches as DGL's graphs, and graphs of DGL as tables. See `packhouse.dgl`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.batch import Batch
+from packhouse.client import Client
+from packhouse.dataset import Dataset
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.layout import EDGES, NODES, Joined, Layout, contiguous_ends
+from packhouse.dialects.tensors import from_torch, of_array, to_torch
+from packhouse.graphs import Array, GraphTable
+from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
+
+DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 14
+
+# What DGL calls the only types of a homogeneous graph.
+_DGL_NODES: Final = "_N"
+_DGL_EDGES: Final = "_E"
+_LABEL: Final = "label"
+
+
+class GraphBatch(NamedTuple):
+    """A joined graph, and what belongs to whole graphs: by name, [graphs, ...]."""
+
+    graph: Any
+    data: dict[str, Any]
+
+
+def to_batch(batch: Batch, *, padding: bool = False, index_dtype: str = "int64") -> GraphBatch:
+    """The graph that `dgl.batch` makes of the graphs, and the tensors of whole graphs beside it.
+
+    Features, `batch_num_nodes`, `batch_num_edges`; `dgl.unbatch` works. Homogeneous if the schema
+    has no more than `nodes` and `edges`, else with its types. Index tensors among the features are
+    int64; the graph's own indices are of `index_dtype`, int64 or int32. What was leased keeps
+    `lease` and `loss_weight` as attributes of the graph.
+
+    Without `padding` the padding rows are left out. With it shapes are fixed: the padding graphs
+    are the last ones, the first of them holds all spare rows, and the masks `node_mask` (in ndata),
+    `edge_mask` (in edata) and `graph_mask` (in `data`) are True for what is real. Raises ValueError
+    if there is no graph to hold the padding (Padding.MASKED) or for rows that are neither nodes nor
+    edges; TypeError naming a tensor of a type that torch lacks.
+    """
+    import dgl
+    import torch
+
+    joined = Joined(batch, padded=padding)
+    layout = joined.layout
+    if layout.attributes:
+        raise ValueError(f"DGL has no place for rows of {next(iter(layout.attributes))!r}")
+    idtype = {"int64": torch.int64, "int32": torch.int32}[index_dtype]
+    types = _types_of(layout)
+    ends = {
+        types[component]: tuple(
+            map(of_array, contiguous_ends(*joined.ends(edges), np.dtype(index_dtype)))
+        )
+        for component, edges in layout.edge_sets.items()
+    }
+    if layout.is_homogeneous and NODES in layout.node_sets:
+        edges = next(iter(ends.values()), None)
+        none = torch.zeros(0, dtype=idtype)
+        graph = dgl.graph(edges or (none, none), num_nodes=joined.rows(NODES), idtype=idtype)
+    else:
+        num_nodes = {types[name]: joined.rows(name) for name in layout.node_sets}
+        graph = dgl.heterograph(ends, num_nodes, idtype=idtype)
+    graph.set_batch_num_nodes(
+        {types[name]: _counts(joined, name, idtype) for name in layout.node_sets}
+    )
+    num_edges = {types[name]: _counts(joined, name, idtype) for name in layout.edge_sets}
+    for edge_type in graph.canonical_etypes:
+        num_edges.setdefault(edge_type, torch.zeros(joined.num_graphs, dtype=idtype))
+    graph.set_batch_num_edges(num_edges)
+    for component, rows in layout.node_sets.items():
+        frame = graph.nodes[types[component]].data
+        for name, spec in rows.features.items():
+            frame[name] = to_torch(joined.column(spec), spec)
+        if padding:
+            frame["node_mask"] = of_array(joined.mask(component))
+    for component, rows in layout.edge_sets.items():
+        frame = graph.edges[types[component]].data
+        for name, spec in rows.features.items():
+            frame[name] = to_torch(joined.column(spec), spec)
+        if padding:
+            frame["edge_mask"] = of_array(joined.mask(component))
+    data = {
+        name: to_torch(joined.column(spec), spec) for name, spec in layout.graphs.features.items()
+    }
+    if padding:
+        data["graph_mask"] = of_array(joined.mask(GRAPHS))
+    for name in ("lease", "loss_weight"):
+        if hasattr(batch, name):
+            setattr(graph, name, getattr(batch, name))
+    return GraphBatch(graph, data)
+
+
+def _types_of(layout: Layout) -> dict[str, Any]:
+    """DGL's type of each component."""
+    if layout.is_homogeneous:
+        return {NODES: _DGL_NODES, EDGES: (_DGL_NODES, _DGL_EDGES, _DGL_NODES)}
+    types: dict[str, Any] = {name: name for name in layout.node_sets}
+    for component, edges in layout.edge_sets.items():
+        types[component] = (edges.source, edges.relation, edges.target)
+    return types
+
+
+def _counts(joined: Joined, component: str, idtype: Any) -> Any:
+    return of_array(joined.counts(component)).to(idtype)
+
+
+def table(graphs: Iterable[Any]) -> GraphTable:
+    """The graphs of a DGL data set, ids from 0 in its order.
+
+    Each is a `DGLGraph` or a pair of one and its label: a tensor, a number, or a dict of those;
+    one that is no dict is called `label`. Features keep their names and types; in graphs of several
+    types the types become components, as `user` and `user.likes.item`, with tensors `user.x`; an
+    edge type's ends are its int32 tensors `source` and `target`, of homogeneous graphs they are
+    `edge_index`. Raises ValueError naming what cannot be sent; for no graphs at all.
+    """
+    (whole,) = tables(graphs, graphs_per_table=0)
+    return whole
+
+
+def tables(
+    graphs: Iterable[Any], *, graphs_per_table: int = DEFAULT_GRAPHS_PER_TABLE
+) -> Iterator[GraphTable]:
+    """As `table`, in parts of so many graphs (0: all at once), of which one is held at a time.
+
+    The first part decides the schema: a later one that differs is a ValueError.
+    """
+    each = _each(graphs)
+    schema: GraphSchema | None = None
+    first_id = 0
+    while True:
+        part = list(itertools.islice(each, graphs_per_table or None))
+        if not part:
+            break
+        made = _table_of(part, first_id)
+        if schema is not None and made.schema != schema:
+            raise ValueError(f"the graphs from {first_id} on have other features than the first")
+        schema = made.schema
+        first_id += len(made)
+        yield made
+    if schema is None:
+        raise ValueError("the data set has no graph, so that its schema is not known")
+
+
+def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
+    """Stores a DGL data set under that name, and seals it. Errors: those of `table`;
+    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
+    return ingest_tables(client, name, tables(graphs), seal=seal)
+
+
+def batch_sampler(
+    address: str, graphs: Iterable[Any], limits: Mapping[str, int], **options: Any
+) -> BatchSampler:
+    """Which graphs go together, for `GraphDataLoader(dataset, batch_sampler=...)`.
+
+    `limits` bound `nodes`, `edges` and `graphs`, or the types as `table` calls them. Options: those
+    of BatchSampler.
+    """
+    rows = []
+    components: tuple[str, ...] = (NODES, EDGES)
+    for item in _each(graphs):
+        graph, _ = _graph_and_data(item)
+        node_types, edge_types = _components_of(graph)
+        components = (*node_types.values(), *edge_types.values())
+        counts = [graph.num_nodes(name) for name in node_types]
+        rows.append(counts + [graph.num_edges(name) for name in edge_types])
+    sizes = np.array(rows, np.int64).reshape(len(rows), len(components))
+    return BatchSampler(address, sizes, limits, components=components, **options)
+
+
+def _each(graphs: Any) -> Iterator[Any]:
+    if hasattr(graphs, "__getitem__") and hasattr(graphs, "__len__"):
+        # As a data loader reads it: not every data set can be iterated over.
+        return (graphs[position] for position in range(len(graphs)))
+    return iter(graphs)
+
+
+def _graph_and_data(item: Any) -> tuple[Any, dict[str, Any]]:
+    if not isinstance(item, (tuple, list)):
+        return item, {}
+    if len(item) != 2:
+        raise ValueError(f"an item of the data set has {len(item)} parts, not a graph and a label")
+    graph, label = item
+    return graph, dict(label) if isinstance(label, Mapping) else {_LABEL: label}
+
+
+def _components_of(graph: Any) -> tuple[dict[str, str], dict[Any, str]]:
+    """Our names of the graph's types of nodes and of edges."""
+    if graph.ntypes == [_DGL_NODES] and graph.etypes == [_DGL_EDGES]:
+        return {_DGL_NODES: NODES}, {graph.canonical_etypes[0]: EDGES}
+    return (
+        {name: name for name in graph.ntypes},
+        {name: ".".join(name) for name in graph.canonical_etypes},
+    )
+
+
+def _table_of(items: list[Any], first_id: int) -> GraphTable:
+    import dgl
+    import torch
+
+    pairs = [_graph_and_data(item) for item in items]
+    graph = dgl.batch([graph for graph, _ in pairs])
+    node_types, edge_types = _components_of(graph)
+    counts = {
+        component: graph.batch_num_nodes(name).numpy().astype(np.int64)
+        for name, component in node_types.items()
+    }
+    specs: list[TensorSpec] = []
+    columns: dict[str, Array] = {}
+
+    def add(name: str, tensor: Any, component: str) -> None:
+        array, dtype = from_torch(tensor)
+        specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
+        columns[name] = array
+
+    def qualified(component: str, name: str) -> str:
+        return name if component in (NODES, EDGES) else f"{component}.{name}"
+
+    for node_type, component in node_types.items():
+        for name, tensor in graph.nodes[node_type].data.items():
+            add(qualified(component, name), tensor, component)
+    for edge_type, component in edge_types.items():
+        num_edges = graph.batch_num_edges(edge_type).numpy().astype(np.int64)
+        into = node_types[edge_type[0]], node_types[edge_type[2]]
+        ends = [
+            end.numpy() - _starts(counts[nodes], num_edges)
+            for end, nodes in zip(graph.edges(order="eid", etype=edge_type), into)
+        ]
+        counts[component] = num_edges
+        if component == EDGES:
+            specs.append(TensorSpec("edge_index", DType.INT32, EDGES, (2,), index_into=NODES))
+            columns["edge_index"] = np.stack(ends, axis=1)
+        else:
+            for name, column, nodes in zip(("source", "target"), ends, into):
+                name = f"{component}.{name}"
+                specs.append(TensorSpec(name, DType.INT32, component, index_into=nodes))
+                columns[name] = column
+        for name, tensor in graph.edges[edge_type].data.items():
+            add(qualified(component, name), tensor, component)
+    for name in pairs[0][1]:
+        add(name, torch.stack([torch.as_tensor(data[name]) for _, data in pairs]), GRAPHS)
+    sizes = np.stack(list(counts.values()), axis=1)
+    return GraphTable(GraphSchema(tuple(counts), specs), sizes, columns, first_id=first_id)
+
+
+def _starts(
+    num_nodes: npt.NDArray[np.int64], num_edges: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """int64 [edges]: the first node of the graph each edge is in."""
+    return np.repeat(np.cumsum(num_nodes) - num_nodes, num_edges)

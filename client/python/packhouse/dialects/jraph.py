@@ -1,0 +1,218 @@
+"""Batches as jraph's `GraphsTuple`, and graphs of jraph as tables. See `packhouse.jraph`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.batch import Batch
+from packhouse.client import Client
+from packhouse.dataset import Dataset
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.layout import EDGES, NODES, EdgeSet, Joined, RowSet
+from packhouse.graphs import Array, GraphTable
+from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
+
+_GLOBALS: Final = "globals"
+DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 12
+
+
+def to_graphs_tuple(
+    batch: Batch,
+    *,
+    padding: bool = True,
+    nodes: str | None = None,
+    edges: str | None = None,
+    globals: str | None = None,
+    device: Any = None,
+) -> Any:
+    """The `jraph.GraphsTuple` of the graphs: what `pad_with_graphs(batch(graphs), ...)` makes.
+
+    Arrays are numpy's, views of the batch: `jit` moves them to the device; with `device` they are
+    put there now. `n_node`, `n_edge`, `senders`, `receivers` are int32 always, whatever numpy's
+    version makes of them in jraph. A batch of Padding.GRAPH has a fixed shape: one padding graph
+    with all spare nodes and edges, then empty ones; `padding=False` gives what `jraph.batch` makes.
+
+    `nodes`, `edges` and `globals` are None without tensors, the array itself if that is called
+    `nodes`, `edges`, `globals`, otherwise a dict by name; `nodes="x"` takes that tensor alone, as
+    an array. Raises ValueError for several kinds of nodes or edges, for rows that are neither, and
+    if there is no graph to hold the padding (Padding.MASKED); KeyError for a name that is not
+    there.
+    """
+    import jax
+    import jraph
+
+    joined = Joined(batch, padded=padding)
+    layout = joined.layout
+    node_set, edge_set = layout.one_kind("jraph")
+    if layout.attributes:
+        raise ValueError(f"jraph has no place for rows of {next(iter(layout.attributes))!r}")
+    none = np.zeros(0, np.int32)
+    senders, receivers = (none, none) if edge_set is None else joined.ends(edge_set)
+    result = jraph.GraphsTuple(
+        nodes=_features(joined, node_set, NODES, nodes),
+        edges=_features(joined, edge_set, EDGES, edges),
+        globals=_features(joined, layout.graphs, _GLOBALS, globals),
+        senders=senders.astype(np.int32, copy=False),
+        receivers=receivers.astype(np.int32, copy=False),
+        n_node=_counts(joined, node_set),
+        n_edge=_counts(joined, edge_set),
+    )
+    return result if device is None else jax.device_put(result, device)
+
+
+class Masks(NamedTuple):
+    """bool arrays, True for what is real: [nodes], [edges], [graphs]."""
+
+    nodes: npt.NDArray[np.bool_]
+    edges: npt.NDArray[np.bool_]
+    graphs: npt.NDArray[np.bool_]
+
+
+def masks(batch: Batch) -> Masks:
+    """Those of `jraph.get_node_padding_mask` and its like, without looking at the graph."""
+    joined = Joined(batch, padded=True)
+    node_set, edge_set = joined.layout.one_kind("jraph")
+    none = np.zeros(0, np.bool_)
+    return Masks(
+        none if node_set is None else joined.mask(node_set.component),
+        none if edge_set is None else joined.mask(edge_set.component),
+        joined.mask(GRAPHS),
+    )
+
+
+def masked_mean_and_variance(x: Any, mask: Any) -> tuple[Any, Any]:
+    """Of the real rows of x [rows, channels], as BatchNorm wants them; can be jitted.
+
+    The variance is the biased one. 0 and 0 if no row is real.
+    """
+    import jax.numpy as jnp
+
+    weight = mask[:, None].astype(x.dtype)
+    count = jnp.maximum(weight.sum(), 1)
+    mean = (x * weight).sum(axis=0) / count
+    variance = (jnp.square(x - mean) * weight).sum(axis=0) / count
+    return mean, variance
+
+
+def _features(joined: Joined, rows: RowSet | None, field: str, chosen: str | None) -> Any:
+    specs: Mapping[str, TensorSpec] = {} if rows is None else rows.features
+    if chosen is not None:
+        if chosen not in specs:
+            raise KeyError(f"{field}={chosen!r}: the tensors there are {list(specs)}")
+        return _column(joined, specs[chosen])
+    if list(specs) == [field]:
+        return _column(joined, specs[field])
+    return {name: _column(joined, spec) for name, spec in specs.items()} or None
+
+
+def _column(joined: Joined, spec: TensorSpec) -> Array:
+    column = joined.column(spec)
+    if spec.dtype is DType.BFLOAT16:
+        import ml_dtypes
+
+        return column.view(ml_dtypes.bfloat16)
+    return column
+
+
+def _counts(joined: Joined, rows: RowSet | None) -> npt.NDArray[np.int32]:
+    if rows is None:
+        return np.zeros(joined.num_graphs, np.int32)
+    return joined.counts(rows.component).astype(np.int32)
+
+
+def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
+    """The graphs of some `jraph.GraphsTuple`s, of one graph or of several each, in their order.
+
+    Features are arrays or dicts of arrays, whose keys become the tensors' names; an array is called
+    `nodes`, `edges` or `globals`. Padding graphs are graphs: unpad first. Raises ValueError for
+    deeper nests, for graphs that differ in their features, and for no graph at all.
+    """
+    parts = [_columns_of(graph) for graph in graphs]
+    if not parts:
+        raise ValueError("there is no graph, so that the schema is not known")
+    schema = parts[0][0]
+    for number, (other, _, _) in enumerate(parts):
+        if other != schema:
+            raise ValueError(f"GraphsTuple {number} has other features than the first one")
+    return GraphTable(
+        schema,
+        np.concatenate([sizes for _, sizes, _ in parts]),
+        {
+            spec.name: np.concatenate([columns[spec.name] for _, _, columns in parts])
+            for spec in schema.tensors
+        },
+        first_id=first_id,
+    )
+
+
+def tables(
+    graphs: Iterable[Any], *, tuples_per_table: int = DEFAULT_GRAPHS_PER_TABLE
+) -> Iterator[GraphTable]:
+    """As `table`, in parts of so many GraphsTuples, of which one is held at a time."""
+    part: list[Any] = []
+    first_id = 0
+    for graph in graphs:
+        part.append(graph)
+        if len(part) == tuples_per_table:
+            made = table(part, first_id=first_id)
+            first_id += len(made)
+            part = []
+            yield made
+    if part or first_id == 0:
+        yield table(part, first_id=first_id)
+
+
+def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
+    """Stores the graphs under that name, and seals the data set. Errors: those of `table`;
+    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
+    return ingest_tables(client, name, tables(graphs), seal=seal)
+
+
+def batch_sampler(
+    address: str, graphs: Iterable[Any], limits: Mapping[str, int], **options: Any
+) -> BatchSampler:
+    """Which of the graphs go together: lists of numbers, for `jraph.batch` of those graphs.
+
+    Each GraphsTuple is one graph here. `limits` bound `nodes`, `edges`, `graphs`; with
+    `padding=Padding.GRAPH` the batch then fits `pad_with_graphs` to these limits. Options: those of
+    BatchSampler.
+    """
+    sizes = [(int(np.sum(graph.n_node)), int(np.sum(graph.n_edge))) for graph in graphs]
+    return BatchSampler(address, np.array(sizes).reshape(-1, 2), limits, **options)
+
+
+def _columns_of(graph: Any) -> tuple[GraphSchema, Array, dict[str, Array]]:
+    """The schema, sizes and columns of a GraphsTuple, its indices within each graph."""
+    n_node = np.asarray(graph.n_node, np.int64)
+    n_edge = np.asarray(graph.n_edge, np.int64)
+    specs: list[TensorSpec] = []
+    columns: dict[str, Array] = {}
+    for field, component in ((NODES, NODES), (EDGES, EDGES), (_GLOBALS, GRAPHS)):
+        for name, array in _leaves(getattr(graph, field), field):
+            dtype = DType.BFLOAT16 if array.dtype.name == "bfloat16" else DType.of(array.dtype)
+            if name in columns:
+                raise ValueError(f"two features are called {name!r}")
+            specs.append(TensorSpec(name, dtype, component, array.shape[1:]))
+            columns[name] = array.view("<u2") if dtype is DType.BFLOAT16 else array
+    starts = np.repeat(np.cumsum(n_node) - n_node, n_edge)
+    for name in ("senders", "receivers"):
+        specs.append(TensorSpec(name, DType.INT32, EDGES, index_into=NODES))
+        ends = getattr(graph, name)
+        columns[name] = np.asarray([] if ends is None else ends, np.int64) - starts
+    return GraphSchema((NODES, EDGES), specs), np.stack([n_node, n_edge], axis=1), columns
+
+
+def _leaves(features: Any, field: str) -> Iterator[tuple[str, Array]]:
+    if features is None:
+        return
+    named = features.items() if isinstance(features, Mapping) else [(field, features)]
+    for name, value in named:
+        if isinstance(value, (Mapping, tuple, list)):
+            raise ValueError(
+                f"{field}: {name!r} is a nest; only arrays and dicts of them can be sent"
+            )
+        yield name, np.asarray(value)

@@ -1,0 +1,236 @@
+"""The attributes of graphs that PyG has joined, as columns of a table of graphs."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Collection, Mapping, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.pyg import NUM_NODES
+from packhouse.dialects.tensors import from_torch
+from packhouse.graphs import Array
+from packhouse.schema import GRAPHS, DType, TensorSpec
+
+Counts = npt.NDArray[np.int64]
+
+
+class Collated(NamedTuple):
+    """Graphs as PyG joins them without shifting: attributes, and where each graph's rows begin."""
+
+    data: Any
+    slices: Mapping[Any, Any]
+    num_graphs: int
+    # Of which these are meant, in this order; None: all.
+    take: npt.NDArray[np.int64] | None
+
+
+def counts_of(collated: Collated) -> dict[str, Counts]:
+    """int64 [graphs] by component, node sets first; see `pyg_datasets.table` for their names.
+
+    Raises ValueError for nodes that cannot be counted.
+    """
+    return _Reader(collated, ()).counts
+
+
+def columns_of(
+    collated: Collated, exclude_keys: Collection[str]
+) -> tuple[dict[str, Counts], list[tuple[TensorSpec, Array]]]:
+    """The counts, with those of attributes' own components, and the columns, in PyG's order.
+
+    Raises ValueError naming an attribute that cannot be sent.
+    """
+    reader = _Reader(collated, exclude_keys)
+    for store in collated.data.stores:
+        for key in list(store.keys()):
+            if key not in exclude_keys:
+                reader.read(store, key)
+    return reader.counts, reader.columns
+
+
+class _Reader:
+    """Reads one store after another."""
+
+    def __init__(self, collated: Collated, exclude_keys: Collection[str]) -> None:
+        from torch_geometric.data import HeteroData
+
+        self._data = collated.data
+        self._slices = collated.slices
+        self._num_graphs = collated.num_graphs
+        self._exclude_keys = exclude_keys
+        self._is_plain = not isinstance(collated.data, HeteroData)
+        self.columns: list[tuple[TensorSpec, Array]] = []
+        self.counts: dict[str, Counts] = {}
+        if self._is_plain:
+            store = collated.data._store
+            self.counts[NODES] = self._num_nodes(store)
+            edges = self._num_edges(store)
+            if edges is not None:
+                self.counts[EDGES] = edges
+            return
+        for store in collated.data.node_stores:
+            self.counts[self._component(store)] = self._num_nodes(store)
+        for store in collated.data.edge_stores:
+            edges = self._num_edges(store)
+            if edges is None:
+                raise ValueError(f"edge type {store._key}: nothing says how many edges it has")
+            self.counts[self._component(store)] = edges
+
+    def read(self, store: Any, key: str) -> None:
+        """Adds the attribute `key` to the columns."""
+        name = self._name(store, key)
+        if key == NUM_NODES:
+            component = NODES if self._is_plain else self._component(store)
+            self._add(TensorSpec(name, DType.INT32, GRAPHS), self.counts[component])
+            return
+        rows = self._rows(store, key)
+        if key == "edge_index":
+            self._add_ends(store, rows)
+            return
+        array, dtype = from_torch(rows)
+        index_into = self._index_into(store, key)
+        if index_into is not None:
+            dtype = DType.INT32
+        component = self._component_for(store, key)
+        spec = TensorSpec(name, dtype, component, array.shape[1:], index_into)
+        self._add(spec, array)
+
+    def _add(self, spec: TensorSpec, column: Array) -> None:
+        self.columns.append((spec, column))
+
+    def _add_ends(self, store: Any, rows: Any) -> None:
+        array, dtype = from_torch(rows)
+        if not dtype.is_integer:
+            raise ValueError(f"edge_index has dtype {dtype.name}")
+        if self._is_plain:
+            spec = TensorSpec("edge_index", DType.INT32, EDGES, (2,), index_into=NODES)
+            self._add(spec, array)
+            return
+        component = self._component(store)
+        source, _, target = store._key
+        for end, column, into in (("source", 0, source), ("target", 1, target)):
+            spec = TensorSpec(f"{component}.{end}", DType.INT32, component, index_into=into)
+            self._add(spec, array[:, column])
+
+    def _component(self, store: Any) -> str:
+        key = store._key
+        if key is None:
+            return GRAPHS
+        return str(key) if isinstance(key, str) else ".".join(key)
+
+    def _name(self, store: Any, key: str) -> str:
+        return key if store._key is None else f"{self._component(store)}.{key}"
+
+    def _slices_of(self, store: Any, key: str) -> Counts:
+        slices = self._slices[key] if store._key is None else self._slices[store._key][key]
+        counts: Counts = np.diff(np.asarray(slices, np.int64))
+        return counts
+
+    def _rows(self, store: Any, key: str) -> Any:
+        """The attribute as a dense tensor whose first dimension counts rows."""
+        import torch
+
+        value = store[key]
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+            raise ValueError(
+                f"attribute {key!r} is no dense tensor but {type(value).__name__}, which cannot be "
+                "sent: name it in exclude_keys"
+            )
+        value = value.as_subclass(torch.Tensor)
+        cat_dim = self._data.__cat_dim__(key, value, store)
+        if isinstance(cat_dim, tuple):
+            raise ValueError(f"attribute {key!r} is joined along several dimensions: exclude it")
+        if cat_dim and value.dim() > 1:
+            value = value.movedim(cat_dim, 0)
+        return value
+
+    def _component_for(self, store: Any, key: str) -> str:
+        """Along which component an attribute grows, by its numbers of rows."""
+        from torch_geometric.data.storage import E_KEYS, N_KEYS
+
+        counts = self._slices_of(store, key)
+        if not self._is_plain and store._key is not None:
+            component = self._component(store)
+            if np.array_equal(counts, self.counts[component]):
+                return component
+            return self._own(self._name(store, key), counts)
+        fits = [
+            name
+            for name in (NODES, EDGES)
+            if self._is_plain and np.array_equal(counts, self.counts.get(name, ()))
+        ]
+        # As PyG decides between them where the numbers are the same.
+        if EDGES in fits and (key in E_KEYS or "edge" in key):
+            return EDGES
+        if NODES in fits and (key in N_KEYS or "node" in key):
+            return NODES
+        if np.all(counts == 1):
+            return GRAPHS
+        return fits[0] if fits else self._own(key, counts)
+
+    def _own(self, name: str, counts: Counts) -> str:
+        self.counts[name] = counts
+        return name
+
+    def _index_into(self, store: Any, key: str) -> str | None:
+        """What PyG adds to the attribute when it joins graphs, as the component it numbers."""
+        if "batch" in key:
+            raise ValueError(
+                f"attribute {key!r}: PyG adds its largest value + 1 for each graph before, which "
+                "packhouse cannot; rename it or name it in exclude_keys"
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            inc = self._data.__inc__(key, store[key], store)
+            total = self._data.num_nodes if self._is_plain else None
+        if isinstance(inc, int) and inc == 0:
+            is_named_so = self._is_plain and ("index" in key or key == "face")
+            return NODES if is_named_so and not total else None
+        if isinstance(inc, int) and inc == total:
+            return NODES
+        raise ValueError(
+            f"attribute {key!r}: PyG adds {inc} for each graph before, which is not the number of "
+            "nodes; name it in exclude_keys"
+        )
+
+    def _num_nodes(self, store: Any) -> Counts:
+        """As PyG infers it, graph by graph."""
+        from torch_geometric.data.storage import N_KEYS
+
+        if NUM_NODES in store:
+            return np.asarray(store._num_nodes, np.int64)
+        keys = [key for key in store.keys() if self._is_tensor(store, key)]
+        telling = [key for key in keys if key in N_KEYS] + [key for key in keys if "node" in key]
+        if telling:
+            return self._slices_of(store, telling[0])
+        for key in ("edge_index", "face"):
+            if key in keys:
+                return self._one_more_than_largest(store, key)
+        raise ValueError(
+            "nothing says how many nodes a graph has"
+            + ("" if store._key is None else f" of type {store._key!r}")
+            + ": set num_nodes"
+        )
+
+    def _is_tensor(self, store: Any, key: str) -> bool:
+        import torch
+
+        return key not in self._exclude_keys and isinstance(store[key], torch.Tensor)
+
+    def _one_more_than_largest(self, store: Any, key: str) -> Counts:
+        rows = store[key].numpy()
+        stops = np.cumsum(self._slices_of(store, key))
+        counts = np.zeros(self._num_graphs, np.int64)
+        for graph, (stop, size) in enumerate(zip(stops, self._slices_of(store, key))):
+            if size:
+                counts[graph] = rows[:, stop - size : stop].max() + 1
+        return counts
+
+    def _num_edges(self, store: Any) -> Counts | None:
+        from torch_geometric.data.storage import E_KEYS
+
+        keys = [key for key in store.keys() if self._is_tensor(store, key)]
+        telling = [key for key in keys if key in E_KEYS] + [key for key in keys if "edge" in key]
+        return self._slices_of(store, telling[0]) if telling else None

@@ -1,0 +1,172 @@
+"""Data sets of PyTorch Geometric as tables of graphs. See `packhouse.pyg`."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Collection, Final, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.client import Client
+from packhouse.dataset import Dataset
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.pyg import NUM_NODES
+from packhouse.dialects.pyg_columns import Collated, columns_of, counts_of
+from packhouse.graphs import GraphTable
+from packhouse.schema import GraphSchema
+
+DEFAULT_GRAPHS_PER_TABLE: Final = 1 << 16
+
+
+def table(dataset: Any, *, exclude_keys: Collection[str] = ()) -> GraphTable:
+    """The graphs of a PyG data set, ids from 0 in its order.
+
+    `dataset` is an `InMemoryDataset` (OGB's included), any other PyG `Dataset`, or an iterable of
+    `Data` or `HeteroData`. Attributes become tensors along `nodes`, `edges` or `graphs` by the rows
+    they have; one that has other numbers of rows gets a component of its own name. `edge_index`
+    becomes an int32 index tensor, as do other attributes to which PyG adds the number of nodes.
+    Types of nodes and edges become components: `paper`, `author.writes.paper`, with tensors
+    `paper.x`; an edge type's ends are its tensors `source` and `target`.
+
+    A transform of the data set is applied, once: leave out those that are to differ from epoch to
+    epoch. Raises ValueError naming an attribute that cannot be sent (text, sparse or nested
+    tensors, lists) and is not one of `exclude_keys`. Cost: O(bytes); no copy of an
+    `InMemoryDataset` without a transform, where its types stay.
+    """
+    parts = list(tables(dataset, exclude_keys=exclude_keys, graphs_per_table=0))
+    return parts[0]
+
+
+def tables(
+    dataset: Any,
+    *,
+    exclude_keys: Collection[str] = (),
+    graphs_per_table: int = DEFAULT_GRAPHS_PER_TABLE,
+) -> Iterator[GraphTable]:
+    """As `table`, in parts of so many graphs (0: all at once), of which one is held at a time.
+
+    The first part decides the schema: a ValueError names the attribute of a later one that differs.
+    Of no graphs there is no schema: ValueError.
+    """
+    first_id = 0
+    schema: GraphSchema | None = None
+    for collated in _parts(dataset, exclude_keys, graphs_per_table):
+        part = _table_of(collated, exclude_keys, first_id)
+        if schema is not None and part.schema != schema:
+            raise ValueError(_difference(schema, part.schema, first_id))
+        schema = part.schema
+        first_id += len(part)
+        yield part
+    if schema is None:
+        raise ValueError("the data set has no graph, so that its schema is not known")
+
+
+def ingest(
+    client: Client,
+    name: str,
+    dataset: Any,
+    *,
+    exclude_keys: Collection[str] = (),
+    seal: bool = True,
+) -> Dataset:
+    """Stores a PyG data set under that name, and seals it. Errors: those of `tables`;
+    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
+    return ingest_tables(client, name, tables(dataset, exclude_keys=exclude_keys), seal=seal)
+
+
+def batch_sampler(
+    address: str, dataset: Any, limits: Mapping[str, int], **options: Any
+) -> BatchSampler:
+    """Which graphs of the data set go together, for `DataLoader(dataset, batch_sampler=...)`.
+
+    `limits` bound each batch by `nodes`, `edges` and `graphs`, or by the types of a heterogeneous
+    data set as `table` calls them. Options: those of BatchSampler.
+    """
+    sizes, components = sizes_of(dataset)
+    return BatchSampler(address, sizes, limits, components=components, **options)
+
+
+def sizes_of(dataset: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """int64 [graphs, components], and the components: of the types of nodes and edges."""
+    rows = []
+    components: tuple[str, ...] = ()
+    for collated in _parts(dataset, (), DEFAULT_GRAPHS_PER_TABLE):
+        counts = counts_of(collated)
+        components = tuple(counts)
+        part = np.stack([counts[name] for name in components], axis=1)
+        rows.append(part if collated.take is None else part[collated.take])
+    if not rows:
+        return np.zeros((0, 2), np.int64), (NODES, EDGES)
+    return np.concatenate(rows), components
+
+
+def _table_of(collated: Collated, exclude_keys: Collection[str], first_id: int) -> GraphTable:
+    counts, columns = columns_of(collated, exclude_keys)
+    schema = GraphSchema(tuple(counts), [spec for spec, _ in columns])
+    sizes = (
+        np.stack(list(counts.values()), axis=1) if counts else np.zeros((collated.num_graphs, 0))
+    )
+    whole = GraphTable(
+        schema, sizes, {spec.name: column for spec, column in columns}, first_id=first_id
+    )
+    if collated.take is None:
+        return whole
+    part = whole.take(collated.take)
+    return GraphTable(schema, part.sizes, part.tensors, first_id=first_id)
+
+
+def _parts(
+    dataset: Any, exclude_keys: Collection[str], graphs_per_table: int
+) -> Iterator[Collated]:
+    """The data set as PyG joins graphs; see Collated."""
+    from torch_geometric.data import InMemoryDataset
+    from torch_geometric.data.collate import collate
+
+    if isinstance(dataset, InMemoryDataset) and _is_joined(dataset):
+        take = None if dataset._indices is None else np.asarray(list(dataset.indices()), np.int64)
+        yield Collated(dataset._data, dataset.slices, dataset.len(), take)
+        return
+    graphs = _each(dataset)
+    while True:
+        part = list(itertools.islice(graphs, graphs_per_table or None))
+        if not part:
+            return
+        data, slices, _ = collate(
+            type(part[0]),
+            part,
+            increment=False,
+            add_batch=False,
+            exclude_keys=list(exclude_keys),
+        )
+        yield Collated(data, slices, len(part), None)
+
+
+def _is_joined(dataset: Any) -> bool:
+    """Whether its graphs are there as they would be joined here."""
+    if dataset.transform is not None or dataset.slices is None:
+        return False
+    return not any(
+        NUM_NODES in store and not hasattr(store, "_num_nodes") for store in dataset._data.stores
+    )
+
+
+def _each(dataset: Any) -> Iterator[Any]:
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        for position in range(len(dataset)):
+            yield dataset[position]
+        return
+    yield from dataset
+
+
+def _difference(schema: GraphSchema, other: GraphSchema, first_id: int) -> str:
+    here = {spec.name: spec for spec in other.tensors}
+    for spec in schema.tensors:
+        if here.get(spec.name) != spec:
+            return (
+                f"attribute {spec.name!r}: the first graphs have it as {spec}, those from graph "
+                f"{first_id} on as {here.get(spec.name)}"
+            )
+    return f"the graphs from {first_id} on have other attributes than the first: {list(here)}"

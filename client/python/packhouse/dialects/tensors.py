@@ -1,0 +1,59 @@
+"""Columns of a batch as tensors of torch, and back. Imports torch when it is used."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Mapping
+
+import numpy as np
+
+from packhouse.graphs import Array
+from packhouse.schema import DType, TensorSpec
+
+
+def to_torch(column: Array, spec: TensorSpec) -> Any:
+    """The column as a torch tensor: the same memory if that is writable, else a copy.
+
+    Index tensors become int64, as torch's frameworks want them. bfloat16 is itself again. Raises
+    TypeError naming the tensor if this torch has no such type.
+    """
+    import torch
+
+    if spec.index_into is not None:
+        return torch.from_numpy(column.astype(np.int64))
+    if spec.dtype is DType.BFLOAT16:
+        return torch.from_numpy(_own(column.view("<i2"))).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(_own(column))
+    except TypeError as error:
+        raise TypeError(f"tensor {spec.name!r}: {error}") from None
+
+
+def of_array(column: Array) -> Any:
+    """Any array as a torch tensor, with the same rule for its memory."""
+    import torch
+
+    return torch.from_numpy(_own(column))
+
+
+def _own(column: Array) -> Array:
+    flags = column.flags
+    return column if flags.writeable and flags.aligned and flags.c_contiguous else column.copy()
+
+
+def from_torch(tensor: Any) -> tuple[Array, DType]:
+    """A dense torch tensor as an array on the host, which may share its memory.
+
+    Raises ValueError for a type that cannot be sent.
+    """
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.contiguous().view(torch.int16).numpy().view("<u2"), DType.BFLOAT16
+    array = tensor.numpy()
+    return array, DType.of(array.dtype)
+
+
+def padded_masks(joined: Any, components: Iterable[str]) -> Mapping[str, Any]:
+    """bool tensors, True for real rows, by component."""
+    return {name: of_array(joined.mask(name)) for name in components}

@@ -1,0 +1,45 @@
+"""jraph: batches as its `GraphsTuple`, its graphs as tables.
+
+    import packhouse.jraph
+
+    packhouse.jraph.ingest(client, "molhiv", graphs)          # Once: GraphsTuples.
+    limits = {"nodes": 1024, "edges": 2304, "graphs": 48}
+    with Loader(address, dataset="molhiv", job="run-1", limits=limits, padding=Padding.GRAPH) as
+    loader:
+        for batch in loader:
+            graph = packhouse.jraph.to_graphs_tuple(batch)    # Padded: `jit` compiles once.
+
+jax and jraph are imported by the first call that needs them.
+
+Padded rows: with Padding.GRAPH a batch is what `jraph.pad_with_graphs` makes: the padding graph
+keeps to itself, so that message passing and `segment_sum` by graph need no mask. The loss does, and
+so does what takes means over all rows, as BatchNorm: jraph's `get_graph_padding_mask` and its like
+work inside `jit`, and `masks(batch)` gives the same outside. flax's `BatchNorm` takes `mask=`;
+`masked_mean_and_variance` is for those that do not. LayerNorm works row by row and needs none.
+"""
+
+from __future__ import annotations
+
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.jraph import (
+    Masks,
+    batch_sampler,
+    ingest,
+    masked_mean_and_variance,
+    masks,
+    table,
+    tables,
+    to_graphs_tuple,
+)
+
+__all__ = [
+    "BatchSampler",
+    "Masks",
+    "batch_sampler",
+    "ingest",
+    "masked_mean_and_variance",
+    "masks",
+    "table",
+    "tables",
+    "to_graphs_tuple",
+]

@@ -1,0 +1,85 @@
+"""Runs tests in a virtual environment of the packages that environments.txt lists for it.
+
+    environments.py [--folder build/environments] NAME -- pytest arguments
+
+The environment is made when it is not there or its list has changed. Exit status 77, which CTest
+counts as skipped, if packages cannot be fetched and --skip-without-packages is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from typing import Final
+
+LIST: Final = pathlib.Path(__file__).with_name("environments.txt")
+SKIPPED: Final = 77
+
+
+def packages_of(name: str, text: str) -> list[str]:
+    """The requirements in the section [name]. Raises ValueError if there is none."""
+    section = ""
+    packages: list[str] = []
+    names = []
+    for line in text.splitlines():
+        line = line.partition("#")[0].strip()
+        if line.startswith("["):
+            section = line.strip("[]")
+            names.append(section)
+        elif line and section == name:
+            packages.append(line)
+    if name not in names:
+        raise ValueError(f"{LIST.name} has no section [{name}], only {names}")
+    return packages
+
+
+def environment(name: str, folder: pathlib.Path) -> pathlib.Path:
+    """The interpreter of the environment, made if need be. Raises subprocess.CalledProcessError."""
+    packages = packages_of(name, LIST.read_text())
+    place = folder.resolve() / name
+    stamp = place / "packages.sha256"
+    python = place / "bin" / "python"
+    wanted = hashlib.sha256("\n".join([sys.version, *packages]).encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{name}.lock", "w") as lock:
+        # Two tests may want it at once.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == wanted:
+            return python
+        shutil.rmtree(place, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", place], check=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--no-deps", *packages],
+            check=True,
+            env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        )
+        stamp.write_text(wanted)
+    return python
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="a section of environments.txt")
+    parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/environments"))
+    parser.add_argument("--skip-without-packages", action="store_true")
+    parser.add_argument("pytest", nargs=argparse.REMAINDER, help="-- arguments of pytest")
+    arguments = parser.parse_args()
+    try:
+        python = environment(arguments.name, arguments.folder)
+    except subprocess.CalledProcessError as error:
+        print(f"the environment {arguments.name!r} could not be made: {error}", file=sys.stderr)
+        return SKIPPED if arguments.skip_without_packages else 1
+    words = [word for word in arguments.pytest if word != "--"]
+    return subprocess.run(
+        [python, "-B", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *words], check=False
+    ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

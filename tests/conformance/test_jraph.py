@@ -1,0 +1,211 @@
+"""Batches as jraph makes and pads them, and its graphs as ours."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Callable, Iterator
+
+import jax
+import jax.numpy as jnp
+import jraph
+import numpy as np
+import pytest
+from graph_sources import PlainGraph, of_npz, random_plain
+
+import packhouse.jraph
+from packhouse import Client, DType, GraphSchema, GraphTable, LocalServer, PackOptions, Padding
+from packhouse import TensorSpec
+from packhouse.batch import Batch
+
+
+def tuple_of(graph: PlainGraph, as_dicts: bool) -> jraph.GraphsTuple:
+    def features(arrays: dict[str, Any]) -> Any:
+        if as_dicts:
+            return dict(arrays) or None
+        return next(iter(arrays.values()), None)
+
+    return jraph.GraphsTuple(
+        nodes=features(graph.nodes),
+        edges=features(graph.edges),
+        globals=features(graph.whole),
+        senders=graph.edge_index[0].astype(np.int32),
+        receivers=graph.edge_index[1].astype(np.int32),
+        n_node=np.array([graph.num_nodes], np.int32),
+        n_edge=np.array([graph.edge_index.shape[1]], np.int32),
+    )
+
+
+def packed(client: Client, table: GraphTable, padding: Padding) -> Iterator[Batch]:
+    limits = {name: 8 + 3 * int(table.counts(name).max()) for name in table.schema.components}
+    limits["graphs"] = 12
+    yield from client.pack([table], PackOptions(limits, padding))
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    """Structure, types, values. Ends are int32 here, also where numpy 2 makes them int64 there."""
+    for field in ("nodes", "edges", "globals", "n_node", "n_edge"):
+        mine, other = getattr(ours, field), getattr(theirs, field)
+        assert jax.tree_util.tree_structure(mine) == jax.tree_util.tree_structure(other), field
+        for a, b in zip(jax.tree_util.tree_leaves(mine), jax.tree_util.tree_leaves(other)):
+            assert a.dtype == b.dtype and a.shape == b.shape, field
+            np.testing.assert_array_equal(a, b)
+    for field in ("senders", "receivers"):
+        assert getattr(ours, field).dtype == np.int32
+        np.testing.assert_array_equal(getattr(ours, field), getattr(theirs, field))
+
+
+def assert_conforms(client: Client, graphs: list[jraph.GraphsTuple]) -> None:
+    table = packhouse.jraph.table(graphs)
+    num_seen = 0
+    for batch in packed(client, table, Padding.GRAPH):
+        chosen = jraph.batch_np([graphs[number] for number in batch.graph_ids])
+        rows = batch.rows
+        theirs = jraph.pad_with_graphs(chosen, rows["nodes"], rows["edges"], rows["graphs"])
+        ours = packhouse.jraph.to_graphs_tuple(batch)
+        assert_same(ours, theirs)
+        assert_same(packhouse.jraph.to_graphs_tuple(batch, padding=False), chosen)
+        masks = packhouse.jraph.masks(batch)
+        np.testing.assert_array_equal(masks.graphs, jraph.get_graph_padding_mask(theirs))
+        if jax.tree_util.tree_leaves(theirs.nodes):
+            np.testing.assert_array_equal(masks.nodes, jraph.get_node_padding_mask(theirs))
+        if jax.tree_util.tree_leaves(theirs.edges):
+            np.testing.assert_array_equal(masks.edges, jraph.get_edge_padding_mask(theirs))
+        assert_same(jraph.unpad_with_graphs(ours), chosen)
+        back = packhouse.jraph.table([packhouse.jraph.to_graphs_tuple(batch, padding=False)])
+        expected = table.take(batch.graph_ids.astype(np.int64))
+        assert back.equals(GraphTable(table.schema, expected.sizes, expected.tensors))
+        num_seen += len(batch)
+    assert num_seen == len(graphs)
+    for batch in packed(client, table, Padding.NONE):
+        chosen = jraph.batch_np([graphs[number] for number in batch.graph_ids])
+        assert_same(packhouse.jraph.to_graphs_tuple(batch), chosen)
+
+
+@pytest.mark.parametrize("as_dicts", [False, True])
+@pytest.mark.parametrize("name, count", [("molhiv", 300), ("tu_PROTEINS", 120)])
+def test_real_graphs(
+    client: Client,
+    shared_data: Callable[[str], pathlib.Path],
+    name: str,
+    count: int,
+    as_dicts: bool,
+) -> None:
+    graphs = of_npz(shared_data(f"graphs/{name}.npz"), count)
+    assert_conforms(client, [tuple_of(graph, as_dicts) for graph in graphs])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_graphs_with_empty_ones(client: Client, seed: int) -> None:
+    assert_conforms(client, [tuple_of(graph, seed % 2 == 0) for graph in random_plain(seed, 60)])
+
+
+def test_graphs_without_features_or_edges(client: Client) -> None:
+    graphs = []
+    for graph in random_plain(1, 40, largest=0):
+        graph.nodes, graph.edges, graph.whole = {}, {}, {}
+        graphs.append(tuple_of(graph, True))
+    assert_conforms(client, graphs)
+
+
+def test_bfloat16_is_itself(client: Client) -> None:
+    graphs = []
+    for graph in random_plain(3, 20):
+        graph.nodes["x"] = np.asarray(jnp.asarray(graph.nodes["x"], jnp.bfloat16))
+        graphs.append(tuple_of(graph, False))
+    assert_conforms(client, graphs)
+
+
+def test_a_tensor_is_chosen_by_name(client: Client) -> None:
+    graphs = [tuple_of(graph, True) for graph in random_plain(4, 20)]
+    (batch,) = client.pack([packhouse.jraph.table(graphs)], PackOptions({"graphs": 32}))
+    chosen = packhouse.jraph.to_graphs_tuple(batch, nodes="x", edges="edge_attr", globals="y")
+    whole = packhouse.jraph.to_graphs_tuple(batch)
+    assert chosen.nodes is not None and np.array_equal(chosen.nodes, whole.nodes["x"])
+    assert np.array_equal(chosen.globals, whole.globals["y"])
+    with pytest.raises(KeyError, match="nodes='z': the tensors there are"):
+        packhouse.jraph.to_graphs_tuple(batch, nodes="z")
+
+
+def test_one_compilation_for_all_batches(
+    client: Client, shared_data: Callable[[str], pathlib.Path]
+) -> None:
+    """Padded batches have one shape: a jitted function is traced once, and padding adds nothing."""
+    num_traces = 0
+
+    @jax.jit
+    def total(graph: jraph.GraphsTuple) -> Any:
+        nonlocal num_traces
+        num_traces += 1
+        mask = jraph.get_graph_padding_mask(graph)
+        owner = jnp.repeat(
+            jnp.arange(len(graph.n_node)), graph.n_node, total_repeat_length=len(graph.nodes)
+        )
+        sums = jraph.segment_sum(graph.nodes.sum(axis=1), owner, len(graph.n_node))
+        return jnp.where(mask, sums, 0).sum(), mask.sum()
+
+    graphs = [tuple_of(graph, False) for graph in of_npz(shared_data("graphs/molhiv.npz"), 300)]
+    sums = 0.0
+    num_graphs = 0
+    device = jax.devices()[0]
+    for batch in packed(client, packhouse.jraph.table(graphs), Padding.GRAPH):
+        graph = packhouse.jraph.to_graphs_tuple(batch, device=device)
+        assert isinstance(graph.nodes, jax.Array)
+        part, count = total(graph)
+        sums += float(part)
+        num_graphs += int(count)
+    assert num_traces == 1
+    assert num_graphs == 300
+    assert sums == sum(float(np.sum(graph.nodes)) for graph in graphs)
+
+
+def test_masked_moments_are_those_of_real_rows() -> None:
+    x = np.random.default_rng(0).random((20, 3), np.float32)
+    mask = np.arange(20) < 13
+    mean, variance = jax.jit(packhouse.jraph.masked_mean_and_variance)(x, mask)
+    np.testing.assert_allclose(mean, x[:13].mean(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(variance, x[:13].var(axis=0), rtol=1e-5)
+    none = packhouse.jraph.masked_mean_and_variance(x, np.zeros(20, bool))
+    assert not np.any(none[0]) and not np.any(none[1])
+
+
+def test_several_kinds_are_refused_by_name(client: Client) -> None:
+    ends = [
+        TensorSpec(f"likes.{end}", DType.INT32, "likes", index_into=into)
+        for end, into in (("source", "users"), ("target", "items"))
+    ]
+    schema = GraphSchema(("users", "items", "likes"), ends)
+    table = GraphTable(schema, [[1, 1, 1]], {"likes.source": [0], "likes.target": [0]})
+    (batch,) = client.pack([table], PackOptions({"graphs": 8}))
+    with pytest.raises(ValueError, match=r"jraph has one kind .* node sets \['users', 'items'\]"):
+        packhouse.jraph.to_graphs_tuple(batch)
+
+
+def test_nests_are_refused_by_name() -> None:
+    nest = jraph.GraphsTuple(
+        nodes={"a": {"b": np.ones((2, 1))}},
+        edges=None,
+        globals=None,
+        senders=np.zeros(0, np.int32),
+        receivers=np.zeros(0, np.int32),
+        n_node=np.array([2]),
+        n_edge=np.array([0]),
+    )
+    with pytest.raises(ValueError, match="nodes: 'a' is a nest"):
+        packhouse.jraph.table([nest])
+    with pytest.raises(ValueError, match="no graph"):
+        packhouse.jraph.table([])
+
+
+def test_the_sampler_fits_what_is_padded_afterwards(server: LocalServer) -> None:
+    graphs = [tuple_of(graph, True) for graph in random_plain(7, 90)]
+    limits = {"nodes": 60, "edges": 150, "graphs": 12}
+    sampler = packhouse.jraph.batch_sampler(
+        server.address, graphs, limits, padding=Padding.GRAPH, seed=1
+    )
+    seen: list[int] = []
+    for numbers in sampler:
+        joined = jraph.batch_np([graphs[number] for number in numbers])
+        padded = jraph.pad_with_graphs(joined, 60, 150, 12)
+        assert int(padded.n_node.sum()) == 60
+        seen += numbers
+    assert sorted(seen) == list(range(90))

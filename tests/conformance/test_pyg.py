@@ -1,0 +1,393 @@
+"""Batches as PyTorch Geometric makes them: field for field, and its data sets as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import pathlib
+from typing import Any, Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_typed
+from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
+from torch_geometric.loader import DataLoader
+
+import packhouse.pyg
+from packhouse import Client, GraphTable, Loader, LocalServer, PackOptions, Padding
+from packhouse.batch import Batch as PackedBatch
+
+
+def data_of(graph: PlainGraph) -> Data:
+    tensors = {**graph.nodes, **graph.edges, **graph.whole}
+    return Data(
+        edge_index=torch.from_numpy(graph.edge_index),
+        num_nodes=graph.num_nodes,
+        **{name: torch.from_numpy(array) for name, array in tensors.items()},
+    )
+
+
+def hetero_data_of(graph: TypedGraph) -> HeteroData:
+    data = HeteroData()
+    for name, features in graph.nodes.items():
+        for feature, array in features.items():
+            data[name][feature] = torch.from_numpy(array)
+        if not features:
+            data[name].num_nodes = graph.num_nodes[name]
+    for key, features in graph.edges.items():
+        data[key].edge_index = torch.from_numpy(graph.edge_index[key])
+        for feature, array in features.items():
+            data[key][feature] = torch.from_numpy(array)
+    for feature, array in graph.whole.items():
+        data[feature] = torch.from_numpy(array)
+    return data
+
+
+class InMemory(InMemoryDataset):
+    """A data set of such graphs, without files."""
+
+    def __init__(self, graphs: list[Any], transform: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(None, transform)
+        self.data, self.slices = self.collate(graphs)
+
+
+def packed(
+    client: Client, table: GraphTable, padding: Padding, graphs: int = 16
+) -> Iterator[PackedBatch]:
+    """The table's graphs in batches of at most so many."""
+    limits = {name: 8 + 3 * int(table.counts(name).max()) for name in table.schema.components}
+    limits["graphs"] = graphs
+    yield from client.pack([table], PackOptions(limits, padding))
+
+
+def assert_same_value(ours: Any, theirs: Any, name: str) -> None:
+    assert type(ours) is type(theirs), name
+    if isinstance(theirs, torch.Tensor):
+        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, name
+        assert torch.equal(ours, theirs), name
+        assert ours.is_contiguous() == theirs.is_contiguous(), name
+    elif isinstance(theirs, dict):
+        assert list(ours) == list(theirs), name
+        for key, value in theirs.items():
+            assert_same_value(ours[key], value, f"{name}/{key}")
+    else:
+        assert ours == theirs, name
+
+
+def assert_same_data(ours: Any, theirs: Any) -> None:
+    """Every store, every field of it, in their order, what is private too."""
+    assert type(ours) is type(theirs)
+    assert [store._key for store in ours.stores] == [store._key for store in theirs.stores]
+    for our_store, their_store in zip(ours.stores, theirs.stores):
+        assert list(our_store.keys()) == list(their_store.keys())
+        for key in their_store.keys():
+            assert_same_value(our_store[key], their_store[key], key)
+        assert getattr(our_store, "_num_nodes", None) == getattr(their_store, "_num_nodes", None)
+
+
+def assert_same_batch(ours: Any, theirs: Any) -> None:
+    assert_same_data(ours, theirs)
+    assert ours.num_graphs == theirs.num_graphs
+    assert ours.num_nodes == theirs.num_nodes
+    for kind in ("_slice_dict", "_inc_dict"):
+        # PyG notes nothing of stores that have no tensor, whose batches it cannot take apart.
+        noted = {key: value for key, value in getattr(ours, kind).items() if not _is_empty(value)}
+        assert set(noted) == set(getattr(theirs, kind)), kind
+        for key, value in getattr(theirs, kind).items():
+            assert_same_value(noted[key], value, f"{kind}/{key}")
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, dict) and not value
+
+
+def assert_conforms(client: Client, graphs: list[Any], data_class: Any = None) -> None:
+    """What comes out of the server is what PyG would have made of the same graphs."""
+    table = packhouse.pyg.table(graphs)
+    num_seen = 0
+    for padding in (Padding.NONE, Padding.GRAPH, Padding.MASKED):
+        for batch in packed(client, table, padding):
+            ours = packhouse.pyg.to_batch(batch, data_class=data_class)
+            chosen = [graphs[number] for number in batch.graph_ids]
+            theirs = Batch.from_data_list(chosen)
+            assert_same_batch(ours, theirs)
+            assert_same_apart(ours, theirs, chosen)
+            num_seen += len(batch)
+            if padding is Padding.GRAPH:
+                assert_padded(batch, ours, data_class)
+    assert num_seen == 3 * len(graphs)
+
+
+def assert_same_apart(ours: Any, theirs: Any, chosen: list[Any]) -> None:
+    """Taken apart, as PyG does it where it can, and always the graphs that went in."""
+    apart = ours.to_data_list()
+    assert len(apart) == len(chosen)
+    with contextlib.suppress(KeyError):
+        for our_data, their_data in zip(apart, theirs.to_data_list()):
+            assert_same_data(our_data, their_data)
+    for our_data, graph in zip(apart, chosen):
+        for our_store, store in zip(our_data.stores, graph.stores):
+            assert set(our_store.keys()) == set(store.keys())
+            for key, value in store.items():
+                value = torch.as_tensor(value)
+                assert torch.equal(torch.as_tensor(our_store[key]).reshape(value.shape), value)
+
+
+def assert_padded(batch: PackedBatch, real: Any, data_class: Any) -> None:
+    """With padding the real rows come first, untouched, and nothing else touches them."""
+    padded = packhouse.pyg.to_batch(batch, padding=True, data_class=data_class)
+    assert padded.num_graphs == batch.rows["graphs"] and len(padded.graph_mask) == padded.num_graphs
+    assert int(padded.graph_mask.sum()) == real.num_graphs
+    for ours, theirs in zip(padded.stores, real.stores):
+        for key, value in theirs.items():
+            if not isinstance(value, torch.Tensor):
+                continue
+            start = value
+            whole = ours[key]
+            dim = real.__cat_dim__(key, value, theirs) or 0
+            assert torch.equal(whole.narrow(dim, 0, start.shape[dim]), start), key
+    for store in padded.node_stores:
+        assert len(store.node_mask) == store.num_nodes == int(store.ptr[-1]) == len(store.batch)
+        assert bool((store.batch[~store.node_mask] == real.num_graphs).all())
+        assert int(store.node_mask.sum()) == int(store.ptr[real.num_graphs])
+    for store in padded.edge_stores:
+        ends = [store._key[0], store._key[2]] if store._key else [None, None]
+        assert len(store.edge_mask) == store.edge_index.shape[1]
+        for end, key in enumerate(ends):
+            nodes = padded if key is None else padded[key]
+            assert not nodes.node_mask[store.edge_index[end, ~store.edge_mask]].any()
+
+
+def test_molecules(client: Client, shared_data: Callable[[str], pathlib.Path]) -> None:
+    graphs = of_npz(shared_data("graphs/molhiv.npz"), 700)
+    assert_conforms(client, [data_of(graph) for graph in graphs])
+
+
+def test_proteins(client: Client, shared_data: Callable[[str], pathlib.Path]) -> None:
+    path = shared_data("graphs/tu_PROTEINS.npz")
+    assert_conforms(client, [data_of(graph) for graph in of_npz(path, 300)])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_graphs_with_empty_ones(client: Client, seed: int) -> None:
+    assert_conforms(client, [data_of(graph) for graph in random_plain(seed, 60)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_heterogeneous_graphs(client: Client, seed: int) -> None:
+    assert_conforms(client, [hetero_data_of(graph) for graph in random_typed(seed, 50)])
+
+
+def test_graphs_without_any_node_or_edge(client: Client) -> None:
+    assert_conforms(client, [data_of(graph) for graph in random_plain(1, 40, largest=0)])
+
+
+class Pairs(Data):
+    """With its own rule for a whole-graph tensor, as PyG's documentation has it."""
+
+    def __cat_dim__(self, key: str, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return None if key == "target" else super().__cat_dim__(key, value, *args, **kwargs)
+
+
+def test_every_kind_of_attribute(client: Client) -> None:
+    """Meshes, numbers, bits, all types, rows of other numbers, a subclass's own rule."""
+    rng = np.random.default_rng(3)
+    graphs = []
+    for _ in range(40):
+        nodes, edges, faces = (int(n) for n in rng.integers(1, 9, 3))
+        graphs.append(
+            Pairs(
+                pos=torch.from_numpy(rng.random((nodes, 3))),
+                edge_index=torch.from_numpy(rng.integers(0, nodes, (2, edges))),
+                edge_weight=torch.from_numpy(rng.random(edges, np.float32)),
+                face=torch.from_numpy(rng.integers(0, nodes, (3, faces))),
+                root_index=torch.from_numpy(rng.integers(0, nodes, 1)),
+                train_mask=torch.from_numpy(rng.random(nodes) < 0.5),
+                half=torch.rand(nodes, 2).half(),
+                brain=torch.rand(nodes).bfloat16(),
+                small=torch.from_numpy(rng.integers(0, 255, (nodes, 1, 2)).astype(np.uint8)),
+                tags=torch.from_numpy(rng.integers(0, 5, int(rng.integers(0, 4)))),
+                number=int(rng.integers(0, 99)),
+                real=float(rng.random()),
+                scalar=torch.tensor(1.5),
+                target=torch.rand(2, 3),
+            )
+        )
+    assert_conforms(client, graphs, Pairs)
+
+
+def test_rings_have_as_many_edges_as_nodes(client: Client) -> None:
+    """Then only names tell which is which, as in PyG."""
+    graphs = []
+    for nodes in range(1, 30):
+        here = torch.arange(nodes)
+        graphs.append(
+            Data(
+                x=torch.rand(nodes, 2),
+                edge_index=torch.stack([here, (here + 1) % nodes]),
+                edge_attr=torch.rand(nodes, 1),
+                deg=torch.ones(nodes),
+            )
+        )
+    table = packhouse.pyg.table(graphs)
+    components = {spec.name: spec.component for spec in table.schema.tensors}
+    assert components == {"x": "nodes", "edge_index": "edges", "edge_attr": "edges", "deg": "nodes"}
+    assert_conforms(client, graphs)
+
+
+def test_nodes_that_only_edges_tell_of_are_counted_and_said(client: Client) -> None:
+    graphs = [Data(edge_index=torch.randint(0, 4, (2, 5)), y=torch.tensor([n])) for n in range(20)]
+    table = packhouse.pyg.table(graphs)
+    (batch,) = client.pack([table], PackOptions({"graphs": 32}))
+    ours = packhouse.pyg.to_batch(batch)
+    assert ours.ptr.diff().tolist() == [int(data.edge_index.max()) + 1 for data in graphs]
+    assert ours.num_nodes == int(ours.ptr[-1])
+
+
+def test_a_data_set_in_memory_is_read_without_a_loop(
+    client: Client, shared_data: Callable[[str], pathlib.Path]
+) -> None:
+    """The same table as graph by graph, for all of it, a part of it, and with a transform."""
+    graphs = [data_of(graph) for graph in of_npz(shared_data("graphs/molhiv.npz"), 200)]
+    dataset = InMemory(graphs)
+    assert packhouse.pyg.table(dataset).equals(packhouse.pyg.table(graphs))
+    part = dataset[torch.tensor([7, 3, 150, 3])]
+    chosen = [graphs[number] for number in (7, 3, 150, 3)]
+    assert packhouse.pyg.table(part).equals(packhouse.pyg.table(chosen))
+
+    def double(data: Data) -> Data:
+        data = copy.copy(data)
+        data.x = data.x * 2
+        return data
+
+    transformed = packhouse.pyg.table(InMemory(graphs, double))
+    assert np.array_equal(transformed.tensors["x"], 2 * packhouse.pyg.table(graphs).tensors["x"])
+
+
+def test_parts_are_the_whole() -> None:
+    graphs = [data_of(graph) for graph in random_plain(2, 50)]
+    parts = list(packhouse.pyg.tables(graphs, graphs_per_table=16))
+    assert [len(part) for part in parts] == [16, 16, 16, 2]
+    assert GraphTable.concatenate(parts).equals(packhouse.pyg.table(iter(graphs)))
+
+
+@pytest.mark.parametrize(
+    "attribute, words",
+    [
+        ({"smiles": "CCO"}, "'smiles' is no dense tensor but list"),
+        ({"x_batch": torch.tensor([0, 0, 1])}, "'x_batch': PyG adds its largest value"),
+        ({"adj": torch.eye(3).to_sparse()}, "'adj' is no dense tensor"),
+    ],
+)
+def test_what_cannot_be_sent_is_named(attribute: dict[str, Any], words: str) -> None:
+    graphs = [Data(x=torch.ones(3, 1), **attribute), Data(x=torch.ones(3, 1), **attribute)]
+    with pytest.raises(ValueError, match=words):
+        packhouse.pyg.table(graphs)
+    table = packhouse.pyg.table(graphs, exclude_keys=attribute)
+    assert [spec.name for spec in table.schema.tensors] == ["x"]
+
+
+def test_a_later_part_that_differs_is_named() -> None:
+    graphs = [Data(x=torch.ones(3, 1))] * 4 + [Data(x=torch.ones(3, 1).double())]
+    with pytest.raises(ValueError, match="attribute 'x': .* from graph 4 on as"):
+        list(packhouse.pyg.tables(graphs, graphs_per_table=4))
+
+
+def test_padding_that_no_graph_holds_is_refused(client: Client) -> None:
+    graphs = [data_of(graph) for graph in random_plain(5, 8)]
+    table = packhouse.pyg.table(graphs)
+    limits = {"nodes": 200, "edges": 400, "graphs": 8}
+    (batch,) = client.pack([table], PackOptions(limits, Padding.MASKED))
+    assert packhouse.pyg.to_batch(batch).num_graphs == 8
+    with pytest.raises(ValueError, match="no padding graph to hold them: ask for padding"):
+        packhouse.pyg.to_batch(batch, padding=True)
+
+
+def test_follow_batch_and_loaders(client: Client, server: LocalServer) -> None:
+    """Stored and loaded again; what the trainer needs beside the data is there, and no field."""
+    graphs = [data_of(graph) for graph in random_plain(6, 90)]
+    dataset = packhouse.pyg.ingest(client, "pyg/plain", graphs)
+    assert dataset.num_graphs == 90
+    assert packhouse.pyg.ingest(client, "pyg/plain", graphs).id == dataset.id
+    with pytest.raises(ValueError, match="sealed with 90 graphs; these are 89"):
+        packhouse.pyg.ingest(client, "pyg/plain", graphs[1:])
+    limits = {"nodes": 100, "edges": 200, "graphs": 12}
+    with Loader(server.address, dataset="pyg/plain", job="pyg", limits=limits) as loader:
+        for batch in loader:
+            ours = packhouse.pyg.to_batch(batch, follow_batch=["edge_attr", "y"])
+            chosen = [graphs[number] for number in batch.graph_ids]
+            assert_same_batch(ours, Batch.from_data_list(chosen, ["edge_attr", "y"]))
+            assert ours.lease == batch.lease and ours.loss_weight == batch.loss_weight
+            assert copy.copy(ours).lease == batch.lease
+
+
+def test_a_model_says_the_same_of_padded_batches(
+    client: Client, shared_data: Callable[[str], pathlib.Path]
+) -> None:
+    """Messages, pooling and masked BatchNorm: real graphs do not see that there is padding."""
+    from torch_geometric.nn import GINConv, global_add_pool
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = GINConv(torch.nn.Linear(9, 16))
+            self.norm = packhouse.pyg.MaskedBatchNorm(16)
+
+        def forward(self, data: Any) -> Any:
+            x = self.conv(data.x.float(), data.edge_index)
+            x = self.norm(x, data.get("node_mask"))
+            return global_add_pool(x.relu(), data.batch, data.num_graphs)
+
+    torch.manual_seed(0)
+    plain, masked = Net(), Net()
+    masked.load_state_dict(plain.state_dict())
+    graphs = [data_of(graph) for graph in of_npz(shared_data("graphs/molhiv.npz"), 100)]
+    shapes = set()
+    for batch in packed(client, packhouse.pyg.table(graphs), Padding.GRAPH):
+        real = plain(packhouse.pyg.to_batch(batch))
+        data = packhouse.pyg.to_batch(batch, padding=True)
+        shapes.add((data.x.shape, data.edge_index.shape, data.num_graphs))
+        torch.testing.assert_close(masked(data)[data.graph_mask], real)
+    assert len(shapes) == 1
+    for ours, theirs in zip(masked.state_dict().values(), plain.state_dict().values()):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_the_sampler_goes_into_their_loader(server: LocalServer, num_workers: int) -> None:
+    graphs = [data_of(graph) for graph in random_plain(8, 120)]
+    limits = {"nodes": 60, "edges": 150, "graphs": 12}
+    sampler = packhouse.pyg.batch_sampler(server.address, graphs, limits, seed=5)
+    for number, data in enumerate(graphs):
+        data.number = number
+    loader = DataLoader(graphs, batch_sampler=sampler, num_workers=num_workers)
+    epochs = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        batches = list(loader)
+        assert len(batches) == len(loader)
+        for batch in batches:
+            assert batch.num_nodes <= 60 and batch.num_edges <= 150 and batch.num_graphs <= 12
+        epochs.append([number for batch in batches for number in batch.number.tolist()])
+        assert sorted(epochs[-1]) == list(range(120))
+    assert epochs[0] != epochs[1]
+    sampler.set_epoch(1, first_batch=3)
+    assert list(sampler) == list(_of_epoch(sampler, 1))[3:]
+
+
+def _of_epoch(sampler: Any, epoch: int) -> Any:
+    other = copy.copy(sampler)
+    other.set_epoch(epoch)
+    return other
+
+
+def test_ranks_share_an_epoch(server: LocalServer) -> None:
+    graphs = [hetero_data_of(graph) for graph in random_typed(4, 64)]
+    limits = {"paper": 40, "author.writes.paper": 80, "graphs": 7}
+    shares = [
+        list(packhouse.pyg.batch_sampler(server.address, graphs, limits, rank=rank, num_ranks=3))
+        for rank in range(3)
+    ]
+    assert len({len(share) for share in shares}) == 1
+    assert {number for share in shares for batch in share for number in batch} == set(range(64))

@@ -1,0 +1,87 @@
+"""What needs no framework: the layout table, and that none is imported before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from packhouse import DType, GraphSchema, GraphTable, TensorSpec
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.layout import Layout
+
+
+def index(name: str, component: str, into: str, shape: tuple[int, ...] = ()) -> TensorSpec:
+    return TensorSpec(name, DType.INT32, component, shape, index_into=into)
+
+
+@pytest.mark.parametrize("dialect", ["pyg", "jraph", "dgl"])
+def test_no_framework_is_imported_before_it_is_used(dialect: str) -> None:
+    program = f"""
+import sys, packhouse.{dialect}
+frameworks = {{"torch", "torch_geometric", "jax", "jraph", "dgl", "tensorflow", "tensorflow_gnn"}}
+loaded = frameworks & set(sys.modules)
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_roles_follow_from_names() -> None:
+    schema = GraphSchema(
+        ("paper", "author", "author.writes.paper", "cites", "paper.tags", "faces"),
+        (
+            TensorSpec("paper.x", DType.FLOAT32, "paper", (4,)),
+            index("author.writes.paper.source", "author.writes.paper", "author"),
+            index("author.writes.paper.target", "author.writes.paper", "paper"),
+            index("edge_index", "cites", "paper", (2,)),
+            TensorSpec("cites.weight", DType.FLOAT32, "cites"),
+            TensorSpec("paper.tags", DType.INT8, "paper.tags"),
+            index("faces", "faces", "paper", (3,)),
+            TensorSpec("y", DType.FLOAT32, "graphs"),
+        ),
+    )
+    layout = Layout.of(schema)
+    assert list(layout.node_sets) == ["paper", "author"]
+    assert list(layout.edge_sets) == ["author.writes.paper", "cites"]
+    writes, cites = layout.edge_sets.values()
+    assert (writes.source, writes.relation, writes.target) == ("author", "writes", "paper")
+    assert (cites.source, cites.relation, cites.target) == ("paper", "cites", "paper")
+    assert cites.ends.are_joined and not writes.ends.are_joined
+    assert list(layout.node_sets["paper"].features) == ["x"]
+    assert list(cites.features) == ["weight"] and list(layout.graphs.features) == ["y"]
+    tags, faces = layout.attributes["paper.tags"], layout.attributes["faces"]
+    assert (tags.owner, tags.name, faces.owner, faces.name) == ("paper", "tags", "graphs", "faces")
+    assert not layout.is_homogeneous
+    assert Layout.of(schema) is layout
+
+
+@pytest.mark.parametrize(
+    "ends", [("source", "target"), ("senders", "receivers"), ("src", "dst"), ("row", "col")]
+)
+def test_ends_have_the_names_that_are_usual(ends: tuple[str, str]) -> None:
+    specs = [index(name, "edges", "nodes") for name in ends]
+    layout = Layout.of(GraphSchema(("nodes", "edges"), specs))
+    assert layout.is_homogeneous
+    assert not layout.edge_sets["edges"].features
+
+
+def test_two_tensors_of_one_meaning_are_refused() -> None:
+    specs = [TensorSpec(name, DType.INT8, "nodes") for name in ("x", "nodes.x")]
+    with pytest.raises(ValueError, match="'x' and 'nodes.x' have one meaning"):
+        Layout.of(GraphSchema(("nodes",), specs))
+
+
+def test_a_sampler_refuses_what_it_cannot_know() -> None:
+    with pytest.raises(ValueError, match=r"sizes has shape \(3,\), needs \(n, 2\)"):
+        BatchSampler("nowhere", [1, 2, 3], {"nodes": 8})
+    with pytest.raises(ValueError, match="rank 2 of 2 ranks"):
+        BatchSampler("nowhere", np.zeros((3, 2)), {"nodes": 8}, rank=2, num_ranks=2)
+
+
+def test_the_layout_is_kept_for_the_schema_it_was_read_of() -> None:
+    """Schemas come and go: another one at the same address has its own layout."""
+    for number in range(300):
+        schema = GraphSchema((f"nodes{number}",), [TensorSpec("x", DType.INT8, f"nodes{number}")])
+        assert list(Layout.of(GraphTable(schema, [[0]]).schema).node_sets) == [f"nodes{number}"]
