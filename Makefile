@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph dgl
+CONFORMANCE ?= pyg jraph dgl tfgnn
 # Real graphs, where the folder of shared data is there.
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 

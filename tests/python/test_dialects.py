@@ -17,7 +17,7 @@ def index(name: str, component: str, into: str, shape: tuple[int, ...] = ()) -> 
     return TensorSpec(name, DType.INT32, component, shape, index_into=into)
 
 
-@pytest.mark.parametrize("dialect", ["pyg", "jraph", "dgl"])
+@pytest.mark.parametrize("dialect", ["pyg", "jraph", "dgl", "tfgnn"])
 def test_no_framework_is_imported_before_it_is_used(dialect: str) -> None:
     program = f"""
 import sys, packhouse.{dialect}

@@ -1,0 +1,283 @@
+"""Batches as TF-GNN's `GraphTensor`. See `packhouse.tfgnn`."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.batch import Batch
+from packhouse.dialects.layout import EdgeSet, Joined, Layout, RowSet
+from packhouse.graphs import Array
+from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
+
+# The ending of a feature that holds text: its innermost lengths are those of the strings.
+BYTES: Final = ".bytes"
+
+
+def to_graph_tensor(batch: Batch, *, padding: bool = True) -> Any:
+    """The scalar `tfgnn.GraphTensor` of the graphs, each a component.
+
+    Of a padded batch (Padding.GRAPH) it is what `tfgnn.pad_to_total_sizes` makes of the merged
+    graphs with the limits as total sizes: the first fake component holds all spare rows, fake edges
+    are spread over the fake nodes, features there are zero (or the tensor's `padding_value`),
+    ragged ones empty. With `padding=False`, and of a batch without padding, it is the merged graphs
+    themselves. Sizes and indices are int32. `mask` tells real components from fake ones.
+
+    Components of the schema are node and edge sets by their names, tensors of whole graphs are the
+    context's. Ragged features and strings: see `packhouse.tfgnn.table`. Raises ValueError if there
+    is no graph to hold the padding (Padding.MASKED), or for rows that belong to no set.
+    """
+    import tensorflow as tf
+    import tensorflow_gnn as tfgnn
+
+    joined = Joined(batch, padded=padding)
+    layout = joined.layout
+    _check_all_told(layout)
+    node_sets = {
+        name: tfgnn.NodeSet.from_fields(
+            features=_features(joined, rows), sizes=tf.constant(_sizes(joined, name))
+        )
+        for name, rows in layout.node_sets.items()
+    }
+    edge_sets = {}
+    for name, edges in layout.edge_sets.items():
+        source, target = _ends(joined, edges)
+        edge_sets[name] = tfgnn.EdgeSet.from_fields(
+            features=_features(joined, edges),
+            sizes=tf.constant(_sizes(joined, name)),
+            adjacency=tfgnn.Adjacency.from_indices(
+                (edges.source, tf.constant(source)), (edges.target, tf.constant(target))
+            ),
+        )
+    context = tfgnn.Context.from_fields(
+        features=_features(joined, layout.graphs), sizes=tf.ones([joined.num_graphs], tf.int32)
+    )
+    return tfgnn.GraphTensor.from_pieces(context, node_sets, edge_sets)
+
+
+def mask(batch: Batch) -> npt.NDArray[np.bool_]:
+    """bool [components]: True for real ones; the second that `tfgnn.pad_to_total_sizes` gives."""
+    return Joined(batch, padded=True).mask(GRAPHS)
+
+
+def node_mask(batch: Batch, node_set: str) -> npt.NDArray[np.bool_]:
+    """bool [nodes]: True for the real nodes of a set. Raises KeyError."""
+    return Joined(batch, padded=True).mask(node_set)
+
+
+def graph_tensor_spec(schema: GraphSchema, limits: Mapping[str, int] | None = None) -> Any:
+    """The `tfgnn.GraphTensorSpec` of batches of that schema.
+
+    With `limits`, as they were asked for with Padding.GRAPH, all sizes are known; without, none is.
+    """
+    import tensorflow as tf
+    import tensorflow_gnn as tfgnn
+
+    layout = Layout.of(schema)
+    _check_all_told(layout)
+    bounds = dict(limits or {})
+
+    def features(rows: RowSet) -> dict[str, Any]:
+        return _feature_specs(layout, rows, bounds.get(rows.component))
+
+    sizes = tf.TensorSpec([bounds.get(GRAPHS)], tf.int32)
+    return tfgnn.GraphTensorSpec.from_piece_specs(
+        tfgnn.ContextSpec.from_field_specs(features_spec=features(layout.graphs), sizes_spec=sizes),
+        {
+            name: tfgnn.NodeSetSpec.from_field_specs(features_spec=features(rows), sizes_spec=sizes)
+            for name, rows in layout.node_sets.items()
+        },
+        {
+            name: tfgnn.EdgeSetSpec.from_field_specs(
+                features_spec=features(edges),
+                sizes_spec=sizes,
+                adjacency_spec=tfgnn.AdjacencySpec.from_incident_node_sets(
+                    edges.source, edges.target, tf.TensorSpec([bounds.get(name)], tf.int32)
+                ),
+            )
+            for name, edges in layout.edge_sets.items()
+        },
+    )
+
+
+def to_dataset(make_batches: Callable[[], Iterable[Batch]], spec: Any) -> Any:
+    """A `tf.data.Dataset` of GraphTensors; each time that it is iterated over calls `make_batches`.
+
+        dataset = to_dataset(lambda: loader, graph_tensor_spec(schema, limits))
+
+    `spec` is what `graph_tensor_spec` gives; a batch that is not of it is an error of TensorFlow's.
+    A loader's batch counts as done when the next one is asked for, which `prefetch` does early: put
+    none after it, or acknowledge by hand.
+    """
+    import tensorflow as tf
+
+    def flat() -> Iterator[Any]:
+        for batch in make_batches():
+            yield tuple(tf.nest.flatten(to_graph_tensor(batch), expand_composites=True))
+
+    parts = tf.nest.flatten(spec, expand_composites=True)
+    signature = tuple(tf.TensorSpec(part.shape, part.dtype) for part in parts)
+
+    def whole(*tensors: Any) -> Any:
+        return tf.nest.pack_sequence_as(spec, tensors, expand_composites=True)
+
+    return tf.data.Dataset.from_generator(flat, output_signature=signature).map(whole)
+
+
+def size_constraints(schema: GraphSchema, limits: Mapping[str, int]) -> Any:
+    """The limits as `tfgnn.SizeConstraints`, for `tfgnn.pad_to_total_sizes` and its like.
+
+    Raises KeyError for a component without a limit.
+    """
+    import tensorflow_gnn as tfgnn
+
+    layout = Layout.of(schema)
+    return tfgnn.SizeConstraints(
+        limits[GRAPHS],
+        {name: limits[name] for name in layout.node_sets},
+        {name: limits[name] for name in layout.edge_sets},
+        {},
+    )
+
+
+def fake_ends(first: int, last: int, count: int) -> npt.NDArray[np.int32]:
+    """int32 [count]: the ends of fake edges over the fake nodes `first` to `last`, as TF-GNN has
+    them.
+
+    In float32, with its rounding beyond 2^24.
+    """
+    lowest, end = np.float32(first), np.float32(last + 1)
+    steps = max(count - 1, 1)
+    step = (end - lowest) / np.float32(steps)
+    spread = lowest + step * np.arange(steps + 1, dtype=np.float32)
+    if count > 1:
+        spread[-1] = end
+    within: npt.NDArray[np.int32] = np.clip(spread[:count].astype(np.int64), first, last).astype(
+        np.int32
+    )
+    return within
+
+
+def _sizes(joined: Joined, component: str) -> npt.NDArray[np.int32]:
+    return joined.counts(component).astype(np.int32)
+
+
+def _ends(joined: Joined, edges: EdgeSet) -> tuple[Array, Array]:
+    """int32 [edges] each; fake edges are spread, where the server has them at one node."""
+    real = joined.batch.real_rows[edges.component]
+    made = []
+    for end, nodes in zip(joined.ends(edges), (edges.source, edges.target)):
+        whole = end.astype(np.int32)
+        if len(whole) > real:
+            first = joined.batch.real_rows[nodes]
+            whole[real:] = fake_ends(first, joined.rows(nodes) - 1, len(whole) - real)
+        made.append(whole)
+    return made[0], made[1]
+
+
+class _Ragged:
+    """A ragged or text feature: the tensors of its lengths, from the outermost, and its values."""
+
+    def __init__(self, layout: Layout, rows: RowSet, values: TensorSpec, name: str) -> None:
+        self.values = values
+        self.lengths = [rows.features[f"{name}.d1"]]
+        inner = {
+            attribute.name: attribute.spec
+            for attribute in layout.attributes.values()
+            if attribute.owner == rows.component
+        }
+        while f"{name}.d{len(self.lengths) + 1}" in inner:
+            self.lengths.append(inner[f"{name}.d{len(self.lengths) + 1}"])
+        self.is_text = name.endswith(BYTES)
+        self.name = name[: -len(BYTES)] if self.is_text else name
+
+
+def _ragged_of(layout: Layout, rows: RowSet) -> list[_Ragged]:
+    return [
+        _Ragged(layout, rows, attribute.spec, attribute.name)
+        for attribute in layout.attributes.values()
+        if attribute.owner == rows.component and f"{attribute.name}.d1" in rows.features
+    ]
+
+
+def _check_all_told(layout: Layout) -> None:
+    told = set()
+    for rows in (*layout.node_sets.values(), *layout.edge_sets.values(), layout.graphs):
+        for ragged in _ragged_of(layout, rows):
+            told |= {ragged.values.component, *(spec.component for spec in ragged.lengths)}
+    for component in layout.attributes:
+        if component not in told:
+            raise ValueError(
+                f"the rows of {component!r} belong to no node set, edge set or ragged feature"
+            )
+
+
+def _features(joined: Joined, rows: RowSet) -> dict[str, Any]:
+    import tensorflow as tf
+
+    ragged = _ragged_of(joined.layout, rows)
+    hidden = {each.lengths[0].name for each in ragged}
+    features = {
+        name: _tensor(joined.column(spec), spec)
+        for name, spec in rows.features.items()
+        if spec.name not in hidden
+    }
+    for each in ragged:
+        real = joined.batch.real_rows
+        outer, *inner = each.lengths
+        # Rows of padding are empty; lengths and values have no padding of their own here.
+        lengths = [joined.column(outer)]
+        lengths += [joined.batch.tensors[spec.name][: real[spec.component]] for spec in inner]
+        flat = joined.batch.tensors[each.values.name][: real[each.values.component]]
+        if each.is_text:
+            values = tf.constant(_strings(flat, lengths.pop()), tf.string)
+        else:
+            values = _tensor(flat, each.values)
+        if lengths:
+            rows_of = [tf.constant(part.astype(np.int32)) for part in lengths]
+            values = tf.RaggedTensor.from_nested_row_lengths(values, rows_of)
+        features[each.name] = values
+    return features
+
+
+def _feature_specs(layout: Layout, rows: RowSet, total: int | None) -> dict[str, Any]:
+    import tensorflow as tf
+
+    ragged = _ragged_of(layout, rows)
+    hidden = {each.lengths[0].name for each in ragged}
+    specs = {
+        name: tf.TensorSpec([total, *spec.row_shape], _dtype(spec))
+        for name, spec in rows.features.items()
+        if spec.name not in hidden
+    }
+    for each in ragged:
+        depth = len(each.lengths) - each.is_text
+        dtype = tf.string if each.is_text else _dtype(each.values)
+        shape = [total, *([None] * depth), *each.values.row_shape]
+        if depth:
+            specs[each.name] = tf.RaggedTensorSpec(shape, dtype, depth, tf.int32)
+        else:
+            specs[each.name] = tf.TensorSpec(shape, dtype)
+    return specs
+
+
+def _dtype(spec: TensorSpec) -> Any:
+    import tensorflow as tf
+
+    return tf.bfloat16 if spec.dtype is DType.BFLOAT16 else tf.dtypes.as_dtype(spec.dtype.numpy)
+
+
+def _tensor(column: Array, spec: TensorSpec) -> Any:
+    import tensorflow as tf
+
+    if spec.dtype is DType.BFLOAT16:
+        return tf.bitcast(tf.constant(column), tf.bfloat16)
+    return tf.constant(column)
+
+
+def _strings(flat: Array, lengths: Array) -> list[bytes]:
+    text = flat.tobytes()
+    stops = np.cumsum(lengths, dtype=np.int64).tolist()
+    return [text[start:stop] for start, stop in zip([0, *stops], stops)]

@@ -1,0 +1,183 @@
+"""Graphs of TF-GNN as tables of graphs. See `packhouse.tfgnn`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Iterable, Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.client import Client
+from packhouse.dataset import Dataset
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.layout import EDGES, NODES
+from packhouse.dialects.tfgnn import BYTES
+from packhouse.graphs import Array, GraphTable
+from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
+
+DEFAULT_TENSORS_PER_TABLE: Final = 1 << 10
+
+
+def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
+    """The graphs of some `tfgnn.GraphTensor`s, of one component or of several each, in their order.
+
+    Each component is a graph. Node and edge sets become components of the schema by their names,
+    with tensors `SET.FEATURE`, the context's features tensors of `graphs`; an edge set's ends are
+    its int32 tensors `SET.source` and `SET.target`. A ragged feature F of a set S has its values in
+    a tensor `S.F` along a component of that name, and their number for each row in `S.F.d1` along
+    S; with two ragged dimensions the inner numbers are in `S.F.d2`. Strings are ragged rows of
+    bytes, `S.F.bytes`. Padding components are graphs: take the graphs before they are padded.
+
+    Raises ValueError naming a feature that cannot be sent, for graphs of several specs, and for no
+    graph at all.
+    """
+    parts = [_Part(graph) for graph in graphs]
+    if not parts:
+        raise ValueError("there is no graph, so that the schema is not known")
+    schema = parts[0].schema
+    for number, part in enumerate(parts):
+        if part.schema != schema:
+            raise ValueError(f"GraphTensor {number} has other sets or features than the first one")
+    return GraphTable(
+        schema,
+        np.concatenate([part.sizes for part in parts]),
+        {
+            spec.name: np.concatenate([part.columns[spec.name] for part in parts])
+            for spec in schema.tensors
+        },
+        first_id=first_id,
+    )
+
+
+def tables(
+    graphs: Iterable[Any], *, tensors_per_table: int = DEFAULT_TENSORS_PER_TABLE
+) -> Iterator[GraphTable]:
+    """As `table`, in parts of so many GraphTensors, of which one is held at a time.
+
+    `graphs` may be a `tf.data.Dataset`.
+    """
+    waiting: list[Any] = []
+    first_id = 0
+    for graph in graphs:
+        waiting.append(graph)
+        if len(waiting) == tensors_per_table:
+            made = table(waiting, first_id=first_id)
+            first_id += len(made)
+            waiting = []
+            yield made
+    if waiting or first_id == 0:
+        yield table(waiting, first_id=first_id)
+
+
+def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
+    """Stores the graphs under that name, and seals the data set. Errors: those of `table`;
+    see `packhouse.dialects.ingest.ingest_tables` for what a second call does."""
+    return ingest_tables(client, name, tables(graphs), seal=seal)
+
+
+def batch_sampler(
+    address: str, graphs: Iterable[Any], limits: Mapping[str, int], **options: Any
+) -> BatchSampler:
+    """Which of the GraphTensors go together: lists of numbers, for whoever merges those.
+
+    Each is one graph here. `limits` bound the sets by name and `graphs`, and the merged ones can be
+    padded to `size_constraints` of these limits: a component and a node of each set are kept free
+    for that. Options: those of BatchSampler, but for `padding`.
+    """
+    rows: list[list[int]] = []
+    kept_free = {GRAPHS, NODES}
+    components: tuple[str, ...] = (NODES, EDGES)
+    for graph in graphs:
+        sets = {**graph.node_sets, **graph.edge_sets}
+        components = tuple(sets)
+        kept_free = {GRAPHS, *graph.node_sets}
+        rows.append([int(each.total_size) for each in sets.values()])
+    sizes = np.array(rows, np.int64).reshape(len(rows), len(components))
+    real = {name: most - (name in kept_free) for name, most in limits.items()}
+    return BatchSampler(address, sizes, real, components=components, **options)
+
+
+class _Part:
+    """The schema, sizes and columns of one GraphTensor, its indices within each graph."""
+
+    def __init__(self, graph: Any) -> None:
+        if graph.rank:
+            graph = graph.merge_batch_to_components()
+        self._specs: list[TensorSpec] = []
+        self._counts: dict[str, npt.NDArray[np.int64]] = {}
+        self.columns: dict[str, Array] = {}
+        for name, nodes in graph.node_sets.items():
+            self._counts[name] = nodes.sizes.numpy().astype(np.int64)
+        for name, edges in graph.edge_sets.items():
+            self._counts[name] = edges.sizes.numpy().astype(np.int64)
+        sets = tuple(self._counts)
+        self._counts[GRAPHS] = np.ones(int(graph.num_components), np.int64)
+        for name, feature in graph.context.features.items():
+            self._add_feature(name, feature, GRAPHS)
+        for set_name, nodes in graph.node_sets.items():
+            for name, feature in nodes.features.items():
+                self._add_feature(f"{set_name}.{name}", feature, set_name)
+        for set_name, edges in graph.edge_sets.items():
+            ends = edges.adjacency
+            for end, nodes, index in (
+                ("source", ends.source_name, ends.source),
+                ("target", ends.target_name, ends.target),
+            ):
+                name = f"{set_name}.{end}"
+                self._specs.append(TensorSpec(name, DType.INT32, set_name, index_into=nodes))
+                starts = np.cumsum(self._counts[nodes]) - self._counts[nodes]
+                self.columns[name] = index.numpy() - np.repeat(starts, self._counts[set_name])
+            for name, feature in edges.features.items():
+                self._add_feature(f"{set_name}.{name}", feature, set_name)
+        own = tuple(name for name in self._counts if name not in sets and name != GRAPHS)
+        self.schema = GraphSchema(sets + own, self._specs)
+        counts = [self._counts[name] for name in self.schema.components]
+        self.sizes: npt.NDArray[np.int64] = (
+            np.stack(counts, axis=1)
+            if counts
+            else np.zeros((len(self._counts[GRAPHS]), 0), np.int64)
+        )
+
+    def _add_feature(self, name: str, feature: Any, component: str) -> None:
+        import tensorflow as tf
+
+        lengths: list[Array] = []
+        values = feature
+        if isinstance(feature, tf.RaggedTensor):
+            if None in feature.shape[1 + feature.ragged_rank :] or feature.uniform_row_length:
+                raise ValueError(f"feature {name!r} of shape {feature.shape} cannot be sent")
+            lengths = [part.numpy() for part in feature.nested_row_lengths()]
+            values = feature.flat_values
+        array = values.numpy()
+        if values.dtype == tf.string:
+            if array.ndim > 1:
+                raise ValueError(f"feature {name!r} has strings of shape {array.shape[1:]} a row")
+            name += BYTES
+            lengths.append(np.array([len(text) for text in array], np.int64))
+            array = np.frombuffer(b"".join(array), np.uint8)
+            dtype = DType.UINT8
+        elif values.dtype == tf.bfloat16:
+            dtype, array = DType.BFLOAT16, array.view("<u2")
+        else:
+            dtype = DType.of(array.dtype)
+        for depth, part in enumerate(lengths, start=1):
+            level = f"{name}.d{depth}"
+            self._add(TensorSpec(level, DType.INT32, component), part)
+            inner = name if depth == len(lengths) else f"{name}.d{depth + 1}"
+            self._counts[inner] = self._sums(part, component)
+            component = inner
+        self._add(TensorSpec(name, dtype, component, array.shape[1:]), array)
+
+    def _add(self, spec: TensorSpec, column: Array) -> None:
+        if spec.name in self.columns:
+            raise ValueError(f"two features are called {spec.name!r}")
+        self._specs.append(spec)
+        self.columns[spec.name] = column
+
+    def _sums(self, lengths: Array, component: str) -> npt.NDArray[np.int64]:
+        """int64 [graphs]: the sum over each graph's rows of `component`."""
+        sums = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        stops = np.cumsum(self._counts[component])
+        of_graphs: npt.NDArray[np.int64] = sums[stops] - sums[stops - self._counts[component]]
+        return of_graphs

@@ -1,0 +1,49 @@
+"""TF-GNN: batches as its `GraphTensor`, its graphs as tables.
+
+    import packhouse.tfgnn
+
+    packhouse.tfgnn.ingest(client, "mag", graph_tensors)      # Once: any iterable, a
+    tf.data.Dataset. spec = packhouse.tfgnn.graph_tensor_spec(client.get_dataset("mag").schema,
+    limits) loader = Loader(address, dataset="mag", job="run-1", limits=limits,
+    padding=Padding.GRAPH) for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
+        train(graph)                                          # One shape: traced once.
+
+or, batch by batch, `to_graph_tensor(batch)` with `mask(batch)`, which is what
+`tfgnn.pad_to_total_sizes` gives.
+
+tensorflow and tensorflow_gnn are imported by the first call that needs them.
+
+Padded rows: with Padding.GRAPH they are fake components, which keep to themselves in convolutions
+and in pooling to the context; `mask(batch)` takes them out of the loss, as sample weights. keras'
+BatchNormalization would count their rows in its mean: give it `mask=`, which is `node_mask(batch,
+"atoms")`, or take LayerNormalization, which needs none. Read-outs of fake components are fake, too.
+"""
+
+from __future__ import annotations
+
+from packhouse.dialects.batch_sampler import BatchSampler
+from packhouse.dialects.tfgnn import (
+    fake_ends,
+    graph_tensor_spec,
+    mask,
+    node_mask,
+    size_constraints,
+    to_dataset,
+    to_graph_tensor,
+)
+from packhouse.dialects.tfgnn_datasets import batch_sampler, ingest, table, tables
+
+__all__ = [
+    "BatchSampler",
+    "batch_sampler",
+    "fake_ends",
+    "graph_tensor_spec",
+    "ingest",
+    "mask",
+    "node_mask",
+    "size_constraints",
+    "table",
+    "tables",
+    "to_dataset",
+    "to_graph_tensor",
+]

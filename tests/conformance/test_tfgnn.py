@@ -1,0 +1,332 @@
+"""Batches as TF-GNN merges and pads them, and its graphs as ours."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pathlib
+import zlib
+from typing import Any, Callable, Iterator
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_gnn as tfgnn
+from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_typed
+
+import packhouse.tfgnn
+from packhouse import Client, GraphTable, Loader, LocalServer, PackOptions, Padding
+from packhouse.batch import Batch
+
+
+def tensor_of(graph: PlainGraph) -> Any:
+    source, target = graph.edge_index.astype(np.int32)
+    return tfgnn.GraphTensor.from_pieces(
+        tfgnn.Context.from_fields(features=_constants(graph.whole)),
+        {
+            "nodes": tfgnn.NodeSet.from_fields(
+                features=_constants(graph.nodes), sizes=[graph.num_nodes]
+            )
+        },
+        {
+            "edges": tfgnn.EdgeSet.from_fields(
+                features=_constants(graph.edges),
+                sizes=[len(source)],
+                adjacency=tfgnn.Adjacency.from_indices(("nodes", source), ("nodes", target)),
+            )
+        },
+    )
+
+
+def typed_tensor_of(graph: TypedGraph) -> Any:
+    edge_sets = {}
+    for key, (source, target) in graph.edge_index.items():
+        edge_sets[key[1]] = tfgnn.EdgeSet.from_fields(
+            features=_constants(graph.edges[key]),
+            sizes=[len(source)],
+            adjacency=tfgnn.Adjacency.from_indices(
+                (key[0], source.astype(np.int32)), (key[2], target.astype(np.int32))
+            ),
+        )
+    node_sets = {
+        name: tfgnn.NodeSet.from_fields(
+            features=_constants(features), sizes=[graph.num_nodes[name]]
+        )
+        for name, features in graph.nodes.items()
+    }
+    context = tfgnn.Context.from_fields(features=_constants(graph.whole))
+    return tfgnn.GraphTensor.from_pieces(context, node_sets, edge_sets)
+
+
+def _constants(features: dict[str, Any]) -> dict[str, Any]:
+    return {name: tf.constant(array) for name, array in features.items()}
+
+
+def merged(graphs: list[Any]) -> Any:
+    """As the library joins them: ragged batches are the way to graphs of unequal sizes."""
+    spec = graphs[0].spec.relax(num_nodes=True, num_edges=True)
+    dataset = tf.data.Dataset.from_generator(
+        lambda: (tuple(tf.nest.flatten(graph, expand_composites=True)) for graph in graphs),
+        output_signature=tuple(
+            tf.TensorSpec(part.shape, part.dtype)
+            for part in tf.nest.flatten(spec, expand_composites=True)
+        ),
+    ).map(lambda *parts: tf.nest.pack_sequence_as(spec, parts, expand_composites=True))
+    (batch,) = dataset.batch(len(graphs))
+    return batch.merge_batch_to_components()
+
+
+def assert_same_field(ours: Any, theirs: Any, name: str) -> None:
+    assert type(ours) is type(theirs) and ours.dtype == theirs.dtype, name
+    if isinstance(theirs, tf.RaggedTensor):
+        assert ours.ragged_rank == theirs.ragged_rank, name
+        for mine, other in zip(ours.nested_row_lengths(), theirs.nested_row_lengths()):
+            np.testing.assert_array_equal(mine, other, name)
+        ours, theirs = ours.flat_values, theirs.flat_values
+    assert ours.shape == theirs.shape, name
+    np.testing.assert_array_equal(ours.numpy(), theirs.numpy(), name)
+
+
+def assert_same_features(ours: Any, theirs: Any, name: str) -> None:
+    assert set(ours) == set(theirs), name
+    for feature, value in theirs.items():
+        assert_same_field(ours[feature], value, f"{name}.{feature}")
+
+
+def assert_same_graph(ours: Any, theirs: Any) -> None:
+    assert ours.rank == theirs.rank == 0
+    assert_same_field(ours.context.sizes, theirs.context.sizes, "context sizes")
+    assert_same_features(ours.context.features, theirs.context.features, "context")
+    assert set(ours.node_sets) == set(theirs.node_sets)
+    for name, nodes in theirs.node_sets.items():
+        assert_same_field(ours.node_sets[name].sizes, nodes.sizes, name)
+        assert_same_features(ours.node_sets[name].features, nodes.features, name)
+    assert set(ours.edge_sets) == set(theirs.edge_sets)
+    for name, edges in theirs.edge_sets.items():
+        mine = ours.edge_sets[name]
+        assert_same_field(mine.sizes, edges.sizes, name)
+        assert_same_features(mine.features, edges.features, name)
+        assert mine.adjacency.source_name == edges.adjacency.source_name
+        assert mine.adjacency.target_name == edges.adjacency.target_name
+        assert_same_field(mine.adjacency.source, edges.adjacency.source, name)
+        assert_same_field(mine.adjacency.target, edges.adjacency.target, name)
+
+
+def limits_of(table: GraphTable, graphs: int = 10) -> dict[str, int]:
+    limits = {name: 8 + 3 * int(table.counts(name).max()) for name in table.schema.components}
+    return {**limits, "graphs": graphs}
+
+
+def packed(client: Client, table: GraphTable, padding: Padding) -> Iterator[Batch]:
+    yield from client.pack([table], PackOptions(limits_of(table), padding))
+
+
+def assert_conforms(client: Client, graphs: list[Any]) -> None:
+    table = packhouse.tfgnn.table(graphs)
+    constraints = packhouse.tfgnn.size_constraints(table.schema, limits_of(table))
+    spec = packhouse.tfgnn.graph_tensor_spec(table.schema, limits_of(table))
+    num_seen = 0
+    for batch in packed(client, table, Padding.GRAPH):
+        whole = merged([graphs[number] for number in batch.graph_ids])
+        assert_same_graph(packhouse.tfgnn.to_graph_tensor(batch, padding=False), whole)
+        theirs, mask = tfgnn.pad_to_total_sizes(whole, constraints)
+        ours = packhouse.tfgnn.to_graph_tensor(batch)
+        assert_same_graph(ours, theirs)
+        np.testing.assert_array_equal(packhouse.tfgnn.mask(batch), mask)
+        assert spec.is_compatible_with(ours)
+        num_seen += len(batch)
+    assert num_seen == len(graphs)
+    for batch in packed(client, table, Padding.NONE):
+        whole = merged([graphs[number] for number in batch.graph_ids])
+        assert_same_graph(packhouse.tfgnn.to_graph_tensor(batch), whole)
+
+
+@pytest.mark.parametrize("name, count", [("molhiv", 100), ("tu_PROTEINS", 60)])
+def test_real_graphs(
+    client: Client, shared_data: Callable[[str], pathlib.Path], name: str, count: int
+) -> None:
+    graphs = of_npz(shared_data(f"graphs/{name}.npz"), count)
+    assert_conforms(client, [tensor_of(graph) for graph in graphs])
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_graphs_with_empty_ones(client: Client, seed: int) -> None:
+    assert_conforms(client, [tensor_of(graph) for graph in random_plain(seed, 40)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_heterogeneous_graphs(client: Client, seed: int) -> None:
+    assert_conforms(client, [typed_tensor_of(graph) for graph in random_typed(seed, 40)])
+
+
+def test_graphs_without_edges(client: Client) -> None:
+    assert_conforms(client, [tensor_of(graph) for graph in random_plain(1, 30, largest=0)])
+
+
+def read_examples(shared_data: Callable[[str], pathlib.Path], kind: str) -> list[Any]:
+    schema = tfgnn.read_schema(str(shared_data(f"tfgnn/schemas/{kind}.pbtxt")))
+    spec = tfgnn.create_graph_spec_from_schema_pb(schema)
+    records = tf.data.TFRecordDataset([str(shared_data(f"tfgnn/examples/{kind}.tfrecord"))])
+    return [tfgnn.parse_single_example(spec, record) for record in records]
+
+
+def golden_field(golden: dict[str, Any], dtype: Any) -> Any:
+    if "values_b64" in golden:
+        return [base64.b64decode(text) for text in golden["values_b64"]]
+    return np.array([float(v) if isinstance(v, str) else v for v in golden["values"]], dtype)
+
+
+def assert_golden_features(ours: Any, golden: dict[str, Any], name: str) -> None:
+    assert set(ours) == set(golden), name
+    for feature, field in golden.items():
+        value = ours[feature]
+        flat = value.flat_values if isinstance(value, tf.RaggedTensor) else value
+        assert flat.dtype.name == field["dtype"]
+        if isinstance(value, tf.RaggedTensor):
+            for depth, lengths in enumerate(value.nested_row_lengths(), start=1):
+                assert lengths.numpy().tolist() == field["row_lengths"][f"d{depth}"]
+        values = tf.reshape(flat, [-1]).numpy()
+        np.testing.assert_array_equal(values, golden_field(field, values.dtype), feature)
+
+
+def assert_golden(ours: Any, golden: dict[str, Any]) -> None:
+    assert int(ours.num_components) == golden["num_components"]
+    assert_golden_features(ours.context.features, golden["context"], "context")
+    for name, nodes in golden["node_sets"].items():
+        assert ours.node_sets[name].sizes.numpy().tolist() == nodes["sizes"]
+        assert_golden_features(ours.node_sets[name].features, nodes["features"], name)
+    for name, edges in golden["edge_sets"].items():
+        mine = ours.edge_sets[name]
+        assert mine.sizes.numpy().tolist() == edges["sizes"]
+        assert mine.adjacency.source.numpy().tolist() == edges["source"]
+        assert mine.adjacency.target.numpy().tolist() == edges["target"]
+        assert_golden_features(mine.features, edges["features"], name)
+
+
+@pytest.mark.parametrize("kind, num_cases", [("molecules", 9), ("mag", 1), ("ragged", 1)])
+def test_golden_padding(
+    client: Client, shared_data: Callable[[str], pathlib.Path], kind: str, num_cases: int
+) -> None:
+    """What the library wrote down once, of those cases that a padding graph can make."""
+    path = shared_data(f"tfgnn/padding/{kind}.json")
+    graphs = read_examples(shared_data, kind)
+    num_made = 0
+    for case in json.loads(path.read_text())["cases"]:
+        constraints = case["constraints"]
+        golden = case["padded"].get("graph")
+        if golden is None or case["padding_values"] or constraints["min_nodes_per_component"]:
+            continue
+        table = packhouse.tfgnn.table([graphs[number] for number in case["records"]])
+        limits = {**constraints["total_num_nodes"], **constraints["total_num_edges"]}
+        limits = {name: rows for name, rows in limits.items() if name in table.schema.components}
+        limits["graphs"] = constraints["total_num_components"]
+        real = {name: table.rows(name) for name in table.schema.all_components}
+        keeps_free = real["graphs"] < limits["graphs"] and all(
+            real[edges["source_set"]] < limits[edges["source_set"]]
+            and real[edges["target_set"]] < limits[edges["target_set"]]
+            for edges in golden["edge_sets"].values()
+        )
+        # The server wants room for a real row in each component, also where there is none.
+        if not keeps_free or min(limits.values()) < 2:
+            continue
+        # Ragged values have rows of their own, which TF-GNN does not bound.
+        for name in set(table.schema.components) - set(limits):
+            limits[name] = real[name] + 8
+        (batch,) = client.pack([table], PackOptions(limits, Padding.GRAPH))
+        assert packhouse.tfgnn.mask(batch).tolist() == case["padded"]["mask"]
+        # Packing may reorder graphs: as they were sent is what was written down.
+        assert batch.graph_ids.tolist() == sorted(batch.graph_ids), case["name"]
+        assert_golden(packhouse.tfgnn.to_graph_tensor(batch), golden)
+        num_made += 1
+    assert num_made >= num_cases
+
+
+def test_ragged_features_and_strings(
+    client: Client, shared_data: Callable[[str], pathlib.Path]
+) -> None:
+    assert_conforms(client, read_examples(shared_data, "ragged"))
+    assert_conforms(client, read_examples(shared_data, "molecules"))
+    assert_conforms(client, read_examples(shared_data, "mag"))
+
+
+def test_golden_fake_edges(shared_data: Callable[[str], pathlib.Path]) -> None:
+    goldens = json.loads(shared_data("tfgnn/padding/fake_edges.json").read_text())
+    for case in goldens["cases"]:
+        ours = packhouse.tfgnn.fake_ends(case["first"], case["last"], case["count"])
+        assert ours.tolist() == case["index"], case
+    for case in goldens["large"]:
+        ours = packhouse.tfgnn.fake_ends(case["first"], case["last"], case["count"])
+        assert zlib.crc32(ours.astype("<i4").tobytes()) == case["crc32_of_int32_le"]
+
+
+def test_a_tf_data_set_of_one_shape(client: Client, server: LocalServer) -> None:
+    """Stored, loaded and trained on: a tf.function is traced once."""
+    graphs = [typed_tensor_of(graph) for graph in random_typed(5, 60)]
+    dataset = packhouse.tfgnn.ingest(client, "tfgnn/typed", graphs)
+    limits = limits_of(packhouse.tfgnn.table(graphs))
+    spec = packhouse.tfgnn.graph_tensor_spec(dataset.schema, limits)
+    loader = Loader(
+        server.address, dataset="tfgnn/typed", job="tfgnn", limits=limits, padding=Padding.GRAPH
+    )
+    num_traces = 0
+
+    @tf.function
+    def total(graph: Any) -> Any:
+        nonlocal num_traces
+        num_traces += 1
+        return tf.reduce_sum(graph.context["y"]), tf.reduce_sum(graph.node_sets["paper"]["x"])
+
+    sums = np.zeros(2)
+    for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
+        assert graph.spec == spec
+        sums += [float(part) for part in total(graph)]
+    loader.close()
+    assert num_traces == 1
+    np.testing.assert_allclose(
+        sums,
+        [
+            sum(float(tf.reduce_sum(graph.context["y"])) for graph in graphs),
+            sum(float(tf.reduce_sum(graph.node_sets["paper"]["x"])) for graph in graphs),
+        ],
+        rtol=1e-5,
+    )
+
+
+def test_unpadded_batches_have_an_open_spec(client: Client) -> None:
+    graphs = [tensor_of(graph) for graph in random_plain(3, 30)]
+    table = packhouse.tfgnn.table(graphs)
+    spec = packhouse.tfgnn.graph_tensor_spec(table.schema)
+    options = PackOptions({"graphs": 8})
+    made = list(packhouse.tfgnn.to_dataset(lambda: client.pack([table], options), spec))
+    assert sum(int(graph.num_components) for graph in made) == 30
+
+
+def test_the_sampler_fits_what_is_padded_afterwards(server: LocalServer) -> None:
+    graphs = [typed_tensor_of(graph) for graph in random_typed(6, 50)]
+    table = packhouse.tfgnn.table(graphs)
+    limits = limits_of(table)
+    constraints = packhouse.tfgnn.size_constraints(table.schema, limits)
+    sampler = packhouse.tfgnn.batch_sampler(server.address, graphs, limits, seed=3)
+    seen: list[int] = []
+    for numbers in sampler:
+        tfgnn.pad_to_total_sizes(merged([graphs[number] for number in numbers]), constraints)
+        seen += numbers
+    assert sorted(seen) == list(range(50))
+
+
+def test_what_cannot_be_sent_is_named() -> None:
+    def with_feature(value: Any) -> Any:
+        return tfgnn.GraphTensor.from_pieces(
+            node_sets={"a": tfgnn.NodeSet.from_fields(features={"f": value}, sizes=[2])}
+        )
+
+    with pytest.raises(ValueError, match="'a.f' has strings of shape"):
+        packhouse.tfgnn.table([with_feature(tf.constant([["x", "y"], ["z", ""]]))])
+    with pytest.raises(ValueError, match="GraphTensor 1 has other sets or features"):
+        graphs = [with_feature(tf.zeros([2])), with_feature(tf.zeros([2], tf.int32))]
+        packhouse.tfgnn.table(graphs)
+    with pytest.raises(ValueError, match="no graph"):
+        packhouse.tfgnn.table([])
