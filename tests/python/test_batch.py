@@ -7,7 +7,8 @@ import pytest
 from random_graphs import molecules, random_schema, random_table
 from reference_collation import batch_message
 
-from packhouse import Batch, DerivedTensor, GraphSchema, Padding
+from packhouse import Batch, DerivedTensor, GraphSchema, LoadedBatch, Padding
+from packhouse.v1 import loader_pb2
 
 
 @pytest.mark.parametrize("padding", list(Padding))
@@ -47,3 +48,84 @@ def test_a_batch_that_contradicts_itself_is_refused() -> None:
     message = batch_message(graphs, {}, Padding.NONE)
     with pytest.raises(ValueError):
         Batch.from_proto(message, GraphSchema(("nodes",)))
+
+
+def batch_of_molecules(limits: dict[str, int], padding: Padding = Padding.MASKED) -> Batch:
+    graphs = molecules(np.random.default_rng(1), 5)
+    message = batch_message(graphs, limits, padding, tuple(DerivedTensor))
+    return Batch.from_proto(message, graphs.schema)
+
+
+LIMITS = {"nodes": 200, "edges": 400, "graphs": 9}
+
+
+def test_tensors_are_had_by_name() -> None:
+    batch = batch_of_molecules(LIMITS)
+    assert batch["x"] is batch.tensors["x"]
+    assert "x" in batch and "z" not in batch
+    assert dict(batch) == batch.tensors
+    assert len(batch) == batch.num_graphs == 5
+    with pytest.raises(KeyError, match="no tensor 'z' in the batch: it has .*'edge_attr'"):
+        batch["z"]
+    # Not a sequence, although it has a length: graphs and tensors are not to be mixed up.
+    with pytest.raises(TypeError):
+        iter(batch)  # type: ignore[call-overload]
+
+
+def test_a_mask_is_the_derived_one() -> None:
+    batch = batch_of_molecules(LIMITS)
+    for name in batch.rows:
+        assert batch.mask(name).tolist() == batch[f"{name}/mask"].tolist()
+        assert batch.mask(name).sum() == batch.real_rows[name]
+    with pytest.raises(KeyError):
+        batch.mask("sets")
+
+
+def test_a_repr_says_what_is_in_it_on_one_line() -> None:
+    batch = batch_of_molecules(LIMITS)
+    text = repr(batch)
+    assert text.startswith("Batch(0: ") and "\n" not in text
+    assert "5 of 9 graphs" in text and "x: int16[200, 9]" in text
+    assert "more" in text and len(text) < 400
+    plain = batch_message(batch.unbatch(), LIMITS, Padding.MASKED)
+    assert "more" not in repr(Batch.from_proto(plain, batch.schema))
+
+
+@pytest.mark.parametrize("padding", list(Padding))
+@pytest.mark.parametrize("seed", range(30))
+def test_writable_arrays_are_aligned_copies(seed: int, padding: Padding) -> None:
+    rng = np.random.default_rng(seed)
+    graphs = random_table(rng, random_schema(rng), int(rng.integers(0, 7)))
+    limits = {name: graphs.rows(name) + 1 for name in graphs.schema.all_components}
+    message = loader_pb2.LoadedBatch(
+        batch=batch_message(graphs, limits, padding, tuple(DerivedTensor)), graphs_of_step=7
+    )
+    batch = LoadedBatch.of(message, graphs.schema, 3, 4)
+    copy = batch.writable()
+    assert type(copy) is LoadedBatch
+    assert copy.lease == batch.lease and copy.graphs_of_step == 7
+    assert list(copy.tensors) == list(batch.tensors)
+    before = [array.tobytes() for array in batch.tensors.values()]
+    for mine, theirs in zip(
+        (copy.graph_ids, copy.sizes, *copy.tensors.values()),
+        (batch.graph_ids, batch.sizes, *batch.tensors.values()),
+        strict=True,
+    ):
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        assert mine.tobytes() == theirs.tobytes()
+        assert mine.flags.writeable and mine.flags.aligned and mine.flags.c_contiguous
+        assert mine.__array_interface__["data"][0] % 64 == 0
+        # Each has memory of its own: what is written to one is seen in no other.
+        mine.reshape(-1).view(np.uint8)[...] ^= 255
+    assert [array.tobytes() for array in batch.tensors.values()] == before
+    for mine, was in zip(copy.tensors.values(), before, strict=True):
+        assert mine.tobytes() == bytes(255 - byte for byte in was)
+
+
+def test_torch_takes_writable_arrays_without_a_warning(recwarn: pytest.WarningsRecorder) -> None:
+    torch = pytest.importorskip("torch")
+    batch = batch_of_molecules(LIMITS).writable()
+    tensors = {name: torch.from_numpy(batch[name]) for name in batch.keys()}
+    assert not recwarn.list
+    tensors["y"][0] = 17
+    assert batch["y"][0] == 17

@@ -406,3 +406,23 @@ def test_malformed_requests_end_with_their_code(
                 assert response.WhichOneof("message") == "opened"
     assert raised.value.code() is grpc.StatusCode[code]
     assert raised.value.details()
+
+
+def test_one_table_is_as_good_as_a_list_of_one(client: Client) -> None:
+    table = molecules(np.random.default_rng(3), 60)
+    options = PackOptions({"nodes": 512, "edges": 1152, "graphs": 32}, "graph")
+    alone = [batch.unbatch() for batch in client.pack(table, options)]
+    listed = [batch.unbatch() for batch in client.pack([table], options)]
+    assert all(one.equals(other) for one, other in zip(alone, listed, strict=True))
+    of_sizes = [batch.graph_ids.tolist() for batch in client.pack_sizes(table.sizes, options)]
+    assert of_sizes == [graphs.graph_ids.tolist() for graphs in alone]
+
+
+def test_batches_may_be_asked_for_as_writable_ones(client: Client) -> None:
+    table = molecules(np.random.default_rng(3), 60)
+    options = PackOptions({"nodes": 512, "edges": 1152, "graphs": 32}, "graph", writable=True)
+    batches = list(client.pack(table, options))
+    for batch in batches:
+        assert all(array.flags.writeable for array in batch.tensors.values())
+        batch["x"][...] += 0
+    assert sum(len(batch) for batch in batches) == 60

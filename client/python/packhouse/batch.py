@@ -3,30 +3,60 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, KeysView, Sequence, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.aligned import aligned_copies
 from packhouse.batch_reader import ReceivedBatch
+from packhouse.choices import Choice
 from packhouse.graphs import Array, GraphTable, shift_of_rows
 from packhouse.schema import DType, GraphSchema
 
 _GRAPH_IDS: Final = np.dtype("<u8")
 _SIZES: Final = np.dtype("<u4")
 
+# Of the tensors that a repr names.
+_MAX_SHOWN: Final = 8
 
-class Padding(enum.IntEnum):
-    """How a batch is brought to a fixed shape; see `packhouse.v1.Padding`."""
+_AnyBatch = TypeVar("_AnyBatch", bound="Batch")
+
+
+class Padding(Choice):
+    """How a batch is brought to a fixed shape; "none", "masked" and "graph" do as well.
+
+    - NONE: no padding. Tensors have as many rows as there is real data.
+    - MASKED: every tensor has as many rows as its component's limit, so that all batches have one
+      shape. The real rows come first; `Batch.mask` tells them from the others. Padding rows hold
+      the tensor's `padding_value`. Those of index tensors number the first padding row of the
+      component that they point into, or its last row where that component is full: then they do
+      touch a real row, and their messages must be masked.
+    - GRAPH: as MASKED, but one graph and one row of each component that is pointed into are always
+      kept free, so that padding edges never touch a real node. The first padding graph has all
+      spare rows, those after it are empty: what `jraph.pad_with_graphs` does. A limit of 222 nodes
+      takes graphs of 221.
+    """
 
     NONE = 1
     MASKED = 2
     GRAPH = 3
 
 
-class DerivedTensor(enum.IntEnum):
-    """Tensors the server computes for each batch; see `packhouse.v1.DerivedTensor`."""
+class DerivedTensor(Choice):
+    """Tensors that the server computes for each batch; their names in lower case do as well.
+
+    They come after the schema's tensors in `Batch.tensors`, for each component `c` (`nodes`, ...):
+
+    - ROW_COUNTS: `c/counts`, int32 [graphs]: rows of c in each graph. Padding rows count for the
+      first padding graph with Padding.GRAPH, for no graph with Padding.MASKED.
+    - GRAPH_INDEX: `c/graph`, int32 [rows]: the graph of each row of c (PyG's `batch`). Padding rows
+      belong to the first padding graph, or to the last graph if all graphs are real.
+    - ROW_OFFSETS: `c/offsets`, int32 [graphs + 1]: sums of `c/counts` (PyG's `ptr`): the first row
+      of each graph, then the end of the last one.
+    - MASKS: `c/mask`, bool [rows], and `graphs/mask`, bool [graphs]: true for real rows. As the
+      real rows come first, `Batch.mask` gives the same without a byte sent.
+    """
 
     ROW_COUNTS = 1
     GRAPH_INDEX = 2
@@ -34,15 +64,22 @@ class DerivedTensor(enum.IntEnum):
     MASKS = 4
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+PaddingLike = Union[Padding, str]
+DerivedLike = Union[DerivedTensor, str, Sequence[Union[DerivedTensor, str]]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """A pack's graphs joined and padded.
+    """A pack's graphs joined and padded. `batch["x"]` is the tensor x.
+
+    `len(batch)` and `num_graphs` are the real graphs in it. `real_rows` and `rows` (padding
+    included) are per component, `graphs` last. `tensors` holds the schema's tensors and then the
+    derived ones, by name; it is empty for a stream of sizes.
 
     Arrays are read-only views of the received message, which stays as long as one of them. They
-    begin at any address: where an element must lie at a multiple of its size, copy them.
-
-    `real_rows` and `rows` (padding included) are per component, `graphs` last. `tensors` holds the
-    schema's tensors and then the derived ones, by name; it is empty for a stream of sizes.
+    begin at any address. Who writes to them, or gives them to a framework that does, or to one that
+    copies what is not aligned, asks for `writable=True` where batches are ordered, or takes
+    `batch.writable()`.
     """
 
     schema: GraphSchema
@@ -66,7 +103,7 @@ class Batch:
         return Batch._make(fields_of(parts.head, parts.tensors, schema))
 
     @classmethod
-    def _make(cls, fields: dict[str, Any]) -> Self:
+    def _make(cls: type[_AnyBatch], fields: dict[str, Any]) -> _AnyBatch:
         """As the constructor, in a third of the time: there is one for each batch received."""
         batch = object.__new__(cls)
         batch.__dict__.update(fields)
@@ -75,6 +112,55 @@ class Batch:
     def __len__(self) -> int:
         """Real graphs in the batch."""
         return len(self.graph_ids)
+
+    def __getitem__(self, name: str) -> Array:
+        """The tensor of that name. Raises KeyError, which says what there is."""
+        try:
+            return self.tensors[name]
+        except KeyError:
+            raise KeyError(f"no tensor {name!r} in the batch: it has {list(self.tensors)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.tensors
+
+    # Otherwise iterating would ask for tensors 0, 1, ...
+    __iter__: ClassVar[None] = None
+
+    def keys(self) -> KeysView[str]:
+        """The tensors' names; so `dict(batch)` and `f(**batch)` work."""
+        return self.tensors.keys()
+
+    def __repr__(self) -> str:
+        rows = ", ".join(
+            f"{self.real_rows[name]:,} of {rows:,} {name}" for name, rows in self.rows.items()
+        )
+        shown = [
+            f"{name}: {tensor.dtype}{list(tensor.shape)}"
+            for name, tensor in list(self.tensors.items())[:_MAX_SHOWN]
+        ]
+        if len(self.tensors) > _MAX_SHOWN:
+            shown.append(f"{len(self.tensors) - _MAX_SHOWN} more")
+        tensors = f"; {', '.join(shown)}" if shown else ""
+        return f"{type(self).__name__}({self.id}: {rows}{tensors})"
+
+    @property
+    def num_graphs(self) -> int:
+        """Real graphs in the batch: `len(batch)`."""
+        return len(self.graph_ids)
+
+    def mask(self, component: str) -> npt.NDArray[np.bool_]:
+        """bool [rows]: which rows of a component (or `graphs`) are real. Raises KeyError."""
+        return np.arange(self.rows[component]) < self.real_rows[component]
+
+    def writable(self: _AnyBatch) -> _AnyBatch:
+        """This batch with arrays of its own, each at a multiple of 64 bytes, that may be written."""
+        names = list(self.tensors)
+        graph_ids, sizes, *tensors = aligned_copies(
+            [self.graph_ids, self.sizes, *self.tensors.values()]
+        )
+        fields = dict(self.__dict__)
+        fields.update(graph_ids=graph_ids, sizes=sizes, tensors=dict(zip(names, tensors)))
+        return type(self)._make(fields)
 
     @property
     def efficiency(self) -> dict[str, float]:

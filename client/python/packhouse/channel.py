@@ -8,6 +8,8 @@ from typing import Any, Final, Iterable, Sequence
 import grpc
 import grpc.experimental
 
+from packhouse.errors import PackhouseError
+
 # Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
 MAX_MESSAGE_BYTES: Final = 64 << 20
 
@@ -15,6 +17,7 @@ MAX_MESSAGE_BYTES: Final = 64 << 20
 ChannelOptions = Sequence[tuple[str, Any]]
 
 _SERVICE_CONFIG: Final = "grpc.service_config"
+_HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
 
 # What the protos call safe to retry, and what only sees NOT_FOUND or ALREADY_EXISTS because the
 # first try worked is not here: who calls that must know. Load, Append and Observe go on by
@@ -85,6 +88,22 @@ def make_channel(
         arguments[name] = value
     channel: grpc.Channel = grpc.insecure_channel(address, options=_sorted(arguments.items()))
     return channel
+
+
+def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
+    """Waits until somebody answers there. Raises PackhouseError with UNAVAILABLE after that time.
+
+    By a call, as channel_ready_future only looks five times a second.
+    """
+    check = channel.unary_unary(_HEALTH_CHECK)
+    try:
+        check(b"", timeout=seconds, wait_for_ready=True)
+    except grpc.RpcError as error:
+        # Another status is an answer, too.
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s"
+            ) from None
 
 
 def _parsed(config: str) -> dict[str, Any]:

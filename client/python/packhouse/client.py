@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from packhouse.appending import ReliableAppend, chunks_with_groups
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, make_channel
+from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
 from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.histogram import Histogram
 from packhouse.job import Job
-from packhouse.observing import DEFAULT_GATHER_BYTES, observe_requests
+from packhouse.observing import DEFAULT_GATHER_BYTES, Sizes, observe_requests, tables_of_sizes
 from packhouse.packing import (
     OnRejected,
     PackOptions,
@@ -80,13 +80,10 @@ class Client:
         self._timeout = timeout
         self._channel = make_channel(address, max_message_bytes=max_message_bytes, options=options)
         try:
-            grpc.channel_ready_future(self._channel).result(timeout=connect_timeout)
-        except grpc.FutureTimeoutError:
+            await_server(self._channel, address, connect_timeout)
+        except PackhouseError:
             self._channel.close()
-            raise PackhouseError(
-                grpc.StatusCode.UNAVAILABLE,
-                f"no server at {address} within {connect_timeout} s",
-            ) from None
+            raise
         # Responses are bytes: see batch_reader.py.
         self._pack = self._channel.stream_stream(
             _PACK_METHOD, request_serializer=packing_pb2.PackRequest.SerializeToString
@@ -108,19 +105,19 @@ class Client:
 
     def pack(
         self,
-        tables: Iterable[GraphTable],
+        tables: GraphTable | Iterable[GraphTable],
         options: PackOptions,
         on_rejected: OnRejected | None = None,
     ) -> PackStream:
         """Streams whole graphs, or sizes if their schema has no tensors; iterate over the batches.
 
-        `tables` is read by another thread, as fast as the server takes it; all tables share one
+        `tables`, one or several, is read by another thread, as fast as the server takes it; all tables share one
         schema. An exception in it is raised to the reader, after the batches of what was sent.
         A graph that is too large ends the stream with OUT_OF_RANGE, unless `options.oversize` is
         REJECT: then those are collected in `PackStream.rejections` and counted by a warning at the
         end, or given to `on_rejected` on the reading thread. An empty `tables` makes an empty stream of sizes.
         """
-        remaining = iter(tables)
+        remaining = iter((tables,) if isinstance(tables, GraphTable) else tables)
         first = next(remaining, None)
         if first is None:
             return self._start_pack(GraphSchema(), (), options, on_rejected)
@@ -130,12 +127,12 @@ class Client:
 
     def pack_sizes(
         self,
-        sizes: Iterable[npt.ArrayLike],
+        sizes: Sizes,
         options: PackOptions,
         components: Sequence[str] = ("nodes", "edges"),
         on_rejected: OnRejected | None = None,
     ) -> PackStream:
-        """Streams sizes only: tables [n, l], whose graphs are numbered from 0 in order.
+        """Streams sizes only: a table [n, l] or several, whose graphs are numbered from 0 in order.
 
         The batches say which graphs belong together (`graph_ids`); tensors stay here.
         """
@@ -143,7 +140,7 @@ class Client:
 
         def tables() -> Iterator[GraphTable]:
             first_id = 0
-            for table in sizes:
+            for table in tables_of_sizes(sizes):
                 numbered = GraphTable(schema, table, first_id=first_id)
                 first_id += len(numbered)
                 yield numbered
@@ -163,14 +160,14 @@ class Client:
     def observe(
         self,
         histogram: str,
-        sizes: Iterable[npt.ArrayLike],
+        sizes: Sizes,
         components: Sequence[str] = ("nodes", "edges"),
         half_life: datetime.timedelta | None = None,
         producer: str = "",
         first_sequence: int = 1,
         gather_bytes: int = DEFAULT_GATHER_BYTES,
     ) -> ObserveTotals:
-        """Counts tables of sizes [n, l] in a named histogram, which is created if need be.
+        """Counts tables of sizes [n, l], or one, in a named histogram, created if need be.
 
         Tables are sent together, in requests of `gather_bytes` or more; with 0 each goes as soon as
         it comes. Large ones are sent in parts of 1 MiB. With a `producer`, requests are numbered
@@ -184,7 +181,13 @@ class Client:
         def requests() -> Iterator[Any]:
             try:
                 yield from observe_requests(
-                    histogram, sizes, components, half_life, producer, first_sequence, gather_bytes
+                    histogram,
+                    tables_of_sizes(sizes),
+                    components,
+                    half_life,
+                    producer,
+                    first_sequence,
+                    gather_bytes,
                 )
             except Exception as error:
                 failure.append(error)
@@ -272,7 +275,7 @@ class Client:
         source: Histogram | str,
         profile: DeviceProfile,
         *,
-        objective: TuneObjective = TuneObjective.EPOCH_COST,
+        objective: TuneObjective | str = TuneObjective.EPOCH_COST,
         budget_steps: int = 0,
         seed: int = 0,
         include_grid: bool = False,
@@ -286,7 +289,7 @@ class Client:
         """
         request = planning_pb2.TuneRequest(
             profile=profile.to_proto(),
-            objective=int(objective),
+            objective=int(TuneObjective.of(objective, "objective")),
             budget_steps=budget_steps,
             seed=seed,
             include_grid=include_grid,
@@ -333,18 +336,18 @@ class Client:
     def append(
         self,
         name: str,
-        tables: Iterable[GraphTable],
+        tables: GraphTable | Iterable[GraphTable],
         *,
         producer: str | None = None,
         first_sequence: int = 1,
-        group_ids: Iterable[npt.ArrayLike] | None = None,
+        group_ids: npt.ArrayLike | Iterable[npt.ArrayLike] | None = None,
         chunk_bytes: int = DEFAULT_CHUNK_BYTES,
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
     ) -> AppendTotals:
         """Stores graphs durably, each once; returns when all are on the server's disk.
 
-        `tables` share the data set's schema; `group_ids` has an array for each, if the data set is
-        grouped. Chunks are numbered from `first_sequence`. If the server goes away, what it has not
+        `tables`, one or several, share the data set's schema; `group_ids` has an array for each, if
+        the data set is grouped. Chunks are numbered from `first_sequence`. If the server goes away, what it has not
         answered is sent again, for `retry_timeout` seconds. After an error, call it again with the
         same `producer` and tables: what was stored is not stored again. Without a `producer` a name
         is drawn, which only helps within this call.
@@ -355,6 +358,10 @@ class Client:
         """
         if first_sequence < 1:
             raise ValueError(f"first_sequence {first_sequence} is below 1")
+        groups: Any = group_ids
+        if isinstance(tables, GraphTable):
+            tables = (tables,)
+            groups = None if groups is None else (groups,)
         dataset = self.get_dataset(name)
         appending = ReliableAppend(
             self._datasets.Append,
@@ -364,16 +371,16 @@ class Client:
             retry_timeout,
         )
         try:
-            chunks = chunks_with_groups(tables, group_ids, dataset.schema, chunk_bytes)
+            chunks = chunks_with_groups(tables, groups, dataset.schema, chunk_bytes)
             while True:
                 try:
-                    chunk, groups = next(chunks)
+                    chunk, groups_of_chunk = next(chunks)
                 except StopIteration:
                     return appending.finish()
                 except Exception:  # Whatever it is, it is the caller's.
                     appending.finish()
                     raise
-                appending.send(chunk, groups)
+                appending.send(chunk, groups_of_chunk)
         finally:
             appending.close()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from typing import Any, Callable, Iterable
 
+from packhouse.choices import Choice
 from packhouse.histogram import Histogram
 from packhouse.schema import GraphSchema
 
 
-class DatasetState(enum.IntEnum):
+class DatasetState(Choice):
     """See `packhouse.v1.DatasetState`."""
 
     OPEN = 1

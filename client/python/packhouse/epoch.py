@@ -10,13 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.acknowledging import Lease
-from packhouse.batch import Batch, DerivedTensor, Padding, fields_of, tensors_of
+from packhouse.batch import (
+    Batch,
+    DerivedLike,
+    DerivedTensor,
+    Padding,
+    PaddingLike,
+    fields_of,
+    tensors_of,
+)
 from packhouse.batch_reader import ReceivedBatch
 from packhouse.graphs import convert_exactly
 from packhouse.errors import PackhouseError
 from packhouse.packing import (
     OversizePolicy,
     Rejection,
+    check_limits,
     limits_to_proto,
     warn_of_oversize,
 )
@@ -41,7 +50,7 @@ class RankProfile:
     def to_proto(self) -> Any:
         """This profile as a `packhouse.v1.RankGroup`."""
         return loader_pb2.RankGroup(
-            shapes=[limits_to_proto(limits) for limits in self.shapes],
+            shapes=[limits_to_proto(limits, "shapes") for limits in self.shapes],
             device_profile=None if self.device_profile is None else self.device_profile.to_proto(),
             num_ranks=self.num_ranks,
         )
@@ -74,13 +83,21 @@ GraphSubset = npt.ArrayLike | range | Sequence[range]
 
 
 def subset_to_proto(subset: GraphSubset) -> Any:
-    """The `packhouse.v1.Subset` for ids or ranges. Raises ValueError for a range with a step."""
+    """The `packhouse.v1.Subset` for ids or ranges.
+
+    Raises ValueError for a range with a step, and for a mask.
+    """
     ranges: Sequence[Any] = ()
     if isinstance(subset, range):
         ranges = (subset,)
     elif isinstance(subset, Sequence) and subset and isinstance(subset[0], range):
         ranges = subset
     if not ranges:
+        if np.asarray(subset).dtype == np.bool_:
+            raise ValueError(
+                "subset is a mask; it must be graph ids: where graphs are numbered from 0, "
+                "np.flatnonzero(mask)"
+            )
         ids = convert_exactly(subset, np.dtype("<u8"), "subset")
         return loader_pb2.Subset(graph_ids=np.ascontiguousarray(ids).tobytes())
     if any(part.step != 1 for part in ranges):
@@ -111,6 +128,7 @@ def profiles_of(
     if profiles is not None:
         return tuple(profiles)
     if limits is not None:
+        check_limits(limits, "limits")
         shapes = (limits,)
     return (RankProfile(shapes or (), device_profile),)
 
@@ -121,10 +139,10 @@ def epoch_spec(
     dataset: str,
     job: str,
     seed: int,
-    padding: Padding,
-    derived: Sequence[DerivedTensor],
+    padding: PaddingLike,
+    derived: DerivedLike,
     sizes_only: bool,
-    oversize: OversizePolicy,
+    oversize: OversizePolicy | str,
     in_order: bool,
     look_ahead: int,
     grouped: bool,
@@ -137,10 +155,10 @@ def epoch_spec(
         job=job,
         seed=seed,
         rank_groups=[profile.to_proto() for profile in profiles],
-        padding=int(padding),
-        derived=[int(tensor) for tensor in derived],
+        padding=int(Padding.of(padding, "padding")),
+        derived=[int(tensor) for tensor in DerivedTensor.each_of(derived, "derived")],
         payload="PAYLOAD_SIZES" if sizes_only else "PAYLOAD_UNSPECIFIED",
-        oversize_policy=int(oversize),
+        oversize_policy=int(OversizePolicy.of(oversize, "oversize")),
         in_order=in_order,
         look_ahead=look_ahead,
         grouped=grouped,

@@ -6,7 +6,7 @@ import time
 from typing import Any, Iterator, Mapping, Sequence
 
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.batch import DerivedTensor, Padding
+from packhouse.batch import DerivedLike, Padding, PaddingLike
 from packhouse.batch_reader import ReceivedBatch
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.epoch import (
@@ -58,10 +58,10 @@ class Evaluation:
         shapes: Sequence[Mapping[str, int]] | None = None,
         device_profile: DeviceProfile | None = None,
         profiles: Sequence[RankProfile] | None = None,
-        padding: Padding = Padding.NONE,
-        derived: Sequence[DerivedTensor] = (),
+        padding: PaddingLike = Padding.NONE,
+        derived: DerivedLike = (),
         sizes_only: bool = False,
-        oversize: OversizePolicy = OversizePolicy.ERROR,
+        oversize: OversizePolicy | str = OversizePolicy.ERROR,
         in_order: bool = False,
         look_ahead: int = 0,
         grouped: bool = False,
@@ -70,6 +70,7 @@ class Evaluation:
         rank: int = 0,
         num_ranks: int | None = None,
         drop_last: bool = False,
+        writable: bool = False,
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
         timeout: float = 60.0,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
@@ -104,6 +105,7 @@ class Evaluation:
         self._rank = rank
         self._num_ranks = num_ranks
         self._drop_last = drop_last
+        self._writable = writable
         self._retry_timeout = retry_timeout
         self._timeout = timeout
         self._max_message_bytes = max_message_bytes
@@ -149,7 +151,8 @@ class Evaluation:
                 backoff.succeeded()
                 if isinstance(received, ReceivedBatch):
                     next_step = received.head.step + 1
-                    yield LoadedBatch.of_loaded_parts(received, schema, 0, 0)
+                    batch = LoadedBatch.of_loaded_parts(received, schema, 0, 0)
+                    yield batch.writable() if self._writable else batch
                     continue
                 kind = received.WhichOneof("message")
                 if kind == "opened":

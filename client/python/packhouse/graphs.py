@@ -82,6 +82,9 @@ class GraphTable:
         columns: dict[str, list[Array]] = {spec.name: [] for spec in schema.tensors}
         tuples: list[list[int]] = []
         for position, graph in enumerate(graphs):
+            for name in graph:
+                if name not in columns:
+                    raise ValueError(f"graph {position}: tensor {name!r} is not in the schema")
             counts: dict[str, int] = {GRAPHS: 1}
             for spec in schema.tensors:
                 if spec.name not in graph:

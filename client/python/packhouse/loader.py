@@ -21,7 +21,7 @@ from typing import (
 )
 
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.batch import DerivedTensor, Padding
+from packhouse.batch import DerivedLike, Padding, PaddingLike
 from packhouse.batch_reader import ReceivedBatch
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.epoch import (
@@ -99,10 +99,10 @@ class Loader(Iterator[LoadedBatch]):
         shapes: Sequence[Mapping[str, int]] | None = None,
         device_profile: DeviceProfile | None = None,
         profiles: Sequence[RankProfile] | None = None,
-        padding: Padding = Padding.NONE,
-        derived: Sequence[DerivedTensor] = (),
+        padding: PaddingLike = Padding.NONE,
+        derived: DerivedLike = (),
         sizes_only: bool = False,
-        oversize: OversizePolicy = OversizePolicy.ERROR,
+        oversize: OversizePolicy | str = OversizePolicy.ERROR,
         in_order: bool = False,
         look_ahead: int = 0,
         grouped: bool = False,
@@ -117,6 +117,7 @@ class Loader(Iterator[LoadedBatch]):
         attempt: str | None = None,
         acknowledge: Literal["automatic", "manual"] = "automatic",
         finished: Finished = "error",
+        writable: bool = False,
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
         timeout: float = 60.0,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
@@ -139,7 +140,7 @@ class Loader(Iterator[LoadedBatch]):
         names one start of the trainer, for all of its workers the same, new after each restart (a
         restart counter of the launcher does): give one if several workers load states. Unary calls
         have a deadline of `timeout` seconds. `options` are gRPC's channel arguments: see
-        `packhouse.channel.make_channel`.
+        `packhouse.channel.make_channel`. `writable`: see `Batch.writable`.
 
         `finished`: of an epoch that was finished before. "error" raises EpochFinishedError; "skip"
         gives nothing; "restart" loads it from its start again, and what was done of it and of the
@@ -186,6 +187,7 @@ class Loader(Iterator[LoadedBatch]):
         self._waits_for_others = True
         # Whether it is to say that an epoch is finished, or has too large graphs.
         self._looks_at_epoch = True
+        self._writable = writable
         self._retry_timeout = retry_timeout
         self._timeout = timeout
         self._max_message_bytes = max_message_bytes
@@ -313,6 +315,8 @@ class Loader(Iterator[LoadedBatch]):
                     batch = LoadedBatch.of_loaded_parts(
                         received, self._schema, self._open().generation, self._session
                     )
+                    if self._writable:
+                        batch = batch.writable()
                     if not self._manual:
                         self._current = batch
                     return batch

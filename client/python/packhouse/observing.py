@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any, Final, Iterable, Iterator, Sequence
+from typing import Any, Final, Iterable, Iterator, Sequence, Union
 
+import numpy as np
 import numpy.typing as npt
 
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, as_sizes
@@ -15,6 +16,14 @@ DEFAULT_GATHER_BYTES: Final = 1 << 19
 
 # An answer costs as much as a request, and nobody waits for it before the end.
 _REQUESTS_PER_RESPONSE: Final = 64
+
+# A table [n, l] of sizes, or several.
+Sizes = Union[npt.NDArray[Any], Iterable[npt.ArrayLike]]
+
+
+def tables_of_sizes(sizes: Sizes) -> Iterable[npt.ArrayLike]:
+    """Each table; an array of two dimensions is one."""
+    return (sizes,) if isinstance(sizes, np.ndarray) and sizes.ndim == 2 else sizes
 
 
 def observe_requests(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import enum
 import threading
 import warnings
 from collections import deque
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Final, Iterable, Iterator, Mapping, Sequence
 
 import grpc
+import numpy as np
 
-from packhouse.batch import Batch, DerivedTensor, Padding
+from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.batch_reader import BatchReader, parse_response
+from packhouse.choices import Choice
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.schema import GraphSchema
@@ -23,8 +24,8 @@ from packhouse.v1 import batch_pb2, packing_pb2
 _MAX_WAITING_REQUESTS: Final = 2
 
 
-class OversizePolicy(enum.IntEnum):
-    """What happens to a graph beyond the limits; see `packhouse.v1.OversizePolicy`.
+class OversizePolicy(Choice):
+    """What happens to a graph beyond the limits; "error" and "reject" do as well.
 
     ERROR, the default of this package: OUT_OF_RANGE naming the graph, the component, its rows and
     how many would fit, which is less than the limit where padding keeps rows free. REJECT: it is
@@ -51,10 +52,23 @@ def warn_of_oversize(what: str, num_rejected: int, first: Rejection | None, leve
 
 @dataclasses.dataclass(frozen=True)
 class PackOptions:
-    """How a stream is packed; every field is documented in `packhouse.v1.PackOpen`.
+    """How a stream is packed.
 
-    `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
-    limit. 0 and None elsewhere mean the server's default. `chunk_bytes` bounds one message sent.
+    - `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
+      limit.
+    - `padding`: see Padding; one that fills batches up needs a limit for every component.
+    - `look_ahead`: graphs that wait at the server to be put together, as they fit best (0: its
+      default).
+    - `max_age`: a graph leaves at the latest when so many came after it (0: the server's default).
+    - `max_delay`: a graph leaves at the latest after this time (None: no such bound).
+    - `derived`: see DerivedTensor.
+    - `oversize`: see OversizePolicy.
+    - `histogram`: the name of one in which the stream's sizes are counted ("": none).
+    - `chunk_bytes` bounds one message sent.
+    - `writable`: batches have arrays of their own, aligned to 64 bytes, that may be written to:
+      see `Batch.writable`.
+
+    Raises ValueError naming the field.
     """
 
     limits: Mapping[str, int]
@@ -66,6 +80,29 @@ class PackOptions:
     oversize: OversizePolicy = OversizePolicy.ERROR
     histogram: str = ""
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    writable: bool = False
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            limits: Mapping[str, int],
+            padding: PaddingLike = Padding.NONE,
+            look_ahead: int = 0,
+            max_age: int = 0,
+            max_delay: datetime.timedelta | None = None,
+            derived: DerivedLike = (),
+            oversize: OversizePolicy | str = OversizePolicy.ERROR,
+            histogram: str = "",
+            chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+            writable: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        check_limits(self.limits, "limits")
+        object.__setattr__(self, "padding", Padding.of(self.padding, "padding"))
+        object.__setattr__(self, "derived", DerivedTensor.each_of(self.derived, "derived"))
+        object.__setattr__(self, "oversize", OversizePolicy.of(self.oversize, "oversize"))
 
     def to_proto(self, schema: GraphSchema) -> Any:
         """The `packhouse.v1.PackOpen` for a stream of graphs of this schema."""
@@ -298,11 +335,11 @@ class PackStream(Iterator[Batch]):
             raise failure
         parts = self._reader.read(data)
         if parts is not None:
-            return Batch.of_parts(parts, self._schema)
+            return self._given_out(Batch.of_parts(parts, self._schema))
         response = parse_response(packing_pb2.PackResponse, data)
         kind = response.WhichOneof("message")
         if kind == "batch":
-            return Batch.from_proto(response.batch, self._schema)
+            return self._given_out(Batch.from_proto(response.batch, self._schema))
         if kind == "rejected":
             self._reject(response.rejected)
         elif kind == "opened":
@@ -316,6 +353,9 @@ class PackStream(Iterator[Batch]):
                 num_rejected=totals.num_rejected,
             )
         return None
+
+    def _given_out(self, batch: Batch) -> Batch:
+        return batch.writable() if self._options.writable else batch
 
     def _reject(self, message: Any) -> None:
         rejections = [Rejection.from_proto(rejection) for rejection in message.rejections]
@@ -428,10 +468,24 @@ def requests_of(table: GraphTable, chunk_bytes: int) -> Iterator[Any]:
             yield packing_pb2.PackRequest(sizes=sizes)
 
 
-def limits_to_proto(limits: Mapping[str, int]) -> Any:
-    """The `packhouse.v1.Limits` for capacities by component."""
+def check_limits(limits: Any, argument: str) -> None:
+    """Raises ValueError naming the argument unless `limits` maps names to numbers of rows."""
+    if not isinstance(limits, Mapping):
+        raise ValueError(
+            f'{argument}: {limits!r} is no mapping such as {{"nodes": 512, "graphs": 32}}'
+        )
+    for component, rows in limits.items():
+        is_number = isinstance(rows, (int, np.integer)) and not isinstance(rows, bool)
+        if not is_number or not 0 <= rows < 1 << 64:
+            raise ValueError(f"{argument}: {rows!r} is no number of rows of {component!r}")
+
+
+def limits_to_proto(limits: Mapping[str, int], argument: str = "limits") -> Any:
+    """The `packhouse.v1.Limits` for capacities by component. Raises ValueError."""
+    check_limits(limits, argument)
     return batch_pb2.Limits(
         capacities=[
-            batch_pb2.Capacity(component=component, rows=rows) for component, rows in limits.items()
+            batch_pb2.Capacity(component=component, rows=int(rows))
+            for component, rows in limits.items()
         ]
     )

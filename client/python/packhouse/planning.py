@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import enum
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.choices import Choice
 from packhouse.v1 import planning_pb2
 
 
-class PriorityKind(enum.IntEnum):
+class PriorityKind(Choice):
     """In which order sizes are placed; see `packhouse.v1.PriorityKind`."""
 
     PRODUCT = 1
@@ -23,21 +23,21 @@ class PriorityKind(enum.IntEnum):
     COMPONENT = 5
 
 
-class PlacementRule(enum.IntEnum):
+class PlacementRule(Choice):
     """Which pack with room gets the next graph; see `packhouse.v1.PlacementRule`."""
 
     BEST_FIT = 1
     FIRST_FIT = 2
 
 
-class OpeningRule(enum.IntEnum):
+class OpeningRule(Choice):
     """What graphs that find no room open; see `packhouse.v1.OpeningRule`."""
 
     ONE_GRAPH = 1
     FILL = 2
 
 
-class PlanAlgorithm(enum.IntEnum):
+class PlanAlgorithm(Choice):
     """How a plan is made; see `packhouse.v1.PlanAlgorithm`."""
 
     TUPLE_PACKING = 1
@@ -48,7 +48,7 @@ class PlanAlgorithm(enum.IntEnum):
     FIRST_FIT_DECREASING = 6
 
 
-class LowerBoundKind(enum.IntEnum):
+class LowerBoundKind(Choice):
     """How a lower bound was found; see `packhouse.v1.LowerBoundKind`."""
 
     UNSPECIFIED = 0
@@ -59,7 +59,7 @@ class LowerBoundKind(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class PlanHeuristic:
-    """One way to plan. `component` belongs to PriorityKind.COMPONENT.
+    """One way to plan; choices may be given by name. `component` belongs to PriorityKind.COMPONENT.
 
     OPTIMIZED and FIRST_FIT_DECREASING take nothing but the algorithm.
     """
@@ -70,6 +70,24 @@ class PlanHeuristic:
     component: str = ""
     weights: Sequence[int] = ()
     opening: OpeningRule = OpeningRule.ONE_GRAPH
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            priority: PriorityKind | str = PriorityKind.PRODUCT,
+            placement: PlacementRule | str = PlacementRule.BEST_FIT,
+            algorithm: PlanAlgorithm | str = PlanAlgorithm.TUPLE_PACKING,
+            component: str = "",
+            weights: Sequence[int] = (),
+            opening: OpeningRule | str = OpeningRule.ONE_GRAPH,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "priority", PriorityKind.of(self.priority, "priority"))
+        object.__setattr__(self, "placement", PlacementRule.of(self.placement, "placement"))
+        object.__setattr__(self, "algorithm", PlanAlgorithm.of(self.algorithm, "algorithm"))
+        object.__setattr__(self, "opening", OpeningRule.of(self.opening, "opening"))
 
     def to_proto(self) -> Any:
         """This heuristic as a `packhouse.v1.PlanHeuristic`."""

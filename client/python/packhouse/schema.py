@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from typing import Any, Final, Sequence
+from typing import TYPE_CHECKING, Any, Final, Sequence
 
 import numpy as np
 
@@ -51,16 +51,31 @@ class DType(enum.Enum):
 
     @staticmethod
     def of(dtype: Any) -> DType:
-        """The type for a numpy dtype (or what numpy takes for one); never BFLOAT16.
+        """The type for a name ("float32", "bfloat16"), a dtype of numpy, torch or jax.
 
-        Raises ValueError if the wire has no such type.
+        BFLOAT16 by its name only: numpy's uint16 is UINT16. Raises ValueError if the wire has no
+        such type.
         """
-        wanted = np.dtype(dtype).newbyteorder("<")
+        if isinstance(dtype, DType):
+            return dtype
+        # torch's are called torch.float32, and are nothing to numpy.
+        name = str(dtype).rpartition(".")[2].upper()
+        if name in DType.__members__:
+            return DType[name]
+        try:
+            wanted = np.dtype(dtype).newbyteorder("<")
+        except TypeError:
+            raise ValueError(f"dtype {dtype!r} is no type of elements") from None
+        if wanted.name == "bfloat16":
+            return DType.BFLOAT16
         for candidate, numpy_type in _NUMPY_TYPES.items():
             if numpy_type == wanted and candidate is not DType.BFLOAT16:
                 return candidate
-        raise ValueError(f"dtype {np.dtype(dtype)} cannot be sent")
+        raise ValueError(f"dtype {wanted} cannot be sent")
 
+
+# A DType, a name, or another library's dtype.
+DTypeLike = Any
 
 _NUMPY_TYPES: Final = {
     DType.BOOL: np.dtype("?"),
@@ -85,7 +100,8 @@ class TensorSpec:
 
     A graph has as many rows of it as its count in `component`, each of shape `row_shape` (empty:
     a scalar). With `index_into` the values number rows of that component within the same graph.
-    `padding_value` is one element that fills padding rows (for BFLOAT16: its bits).
+    `padding_value` is one element that fills padding rows (for BFLOAT16: its bits). `dtype` may be
+    given as DType.of takes it: `TensorSpec("x", "float32", "nodes", (9,))`.
 
     Raises ValueError naming the field and the value that is wrong.
     """
@@ -97,8 +113,27 @@ class TensorSpec:
     index_into: str | None = None
     padding_value: int | float = 0
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            dtype: DTypeLike,
+            component: str,
+            row_shape: int | Sequence[int] = (),
+            index_into: str | None = None,
+            padding_value: int | float = 0,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "row_shape", tuple(int(extent) for extent in self.row_shape))
+        try:
+            object.__setattr__(self, "dtype", DType.of(self.dtype))
+        except ValueError as error:
+            raise ValueError(f"tensor {self.name!r}: {error}") from None
+        row_shape: Any = self.row_shape
+        if isinstance(row_shape, int):
+            row_shape = (row_shape,)
+        object.__setattr__(self, "row_shape", tuple(int(extent) for extent in row_shape))
         if not _TENSOR_NAME.fullmatch(self.name):
             raise ValueError(f"tensor name {self.name!r} is not 1 to 128 of [A-Za-z0-9_.#-]")
         for extent in self.row_shape:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from typing import Any, Callable, Iterable, Mapping, NamedTuple
 
+from packhouse.choices import Choice
 from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
 from packhouse.v1 import planning_pb2
 
 
-class TuneObjective(enum.IntEnum):
+class TuneObjective(Choice):
     """What is best; see `packhouse.v1.TuneObjective`."""
 
     EPOCH_COST = 1

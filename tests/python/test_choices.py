@@ -1,0 +1,92 @@
+"""Choices may be given by name; what is none of them is refused by the argument's name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from packhouse import (
+    DerivedTensor,
+    DType,
+    Evaluation,
+    Loader,
+    OversizePolicy,
+    PackOptions,
+    Padding,
+    PlanAlgorithm,
+    PlanHeuristic,
+    TensorSpec,
+)
+
+
+def test_every_member_is_found_by_its_name_its_value_and_itself() -> None:
+    for kind in (Padding, DerivedTensor, OversizePolicy, PlanAlgorithm):
+        for member in kind:
+            for value in (member, int(member), member.name, member.name.lower()):
+                assert kind.of(value, "kind") is member
+            assert kind.of(member.name.lower().replace("_", "-"), "kind") is member
+
+
+@pytest.mark.parametrize("value", ["padded", "", 17, True, None, 1.0])
+def test_what_is_none_of_them_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(ValueError, match="^padding: .* is none of 'none', 'masked', 'graph'$"):
+        PackOptions({"nodes": 3}, padding=value)
+
+
+def test_options_and_loaders_take_names() -> None:
+    limits = {"nodes": 3, "edges": 4, "graphs": 2}
+    by_name = PackOptions(limits, "graph", derived=["row_counts", "masks"], oversize="reject")
+    by_member = PackOptions(
+        limits,
+        Padding.GRAPH,
+        derived=(DerivedTensor.ROW_COUNTS, DerivedTensor.MASKS),
+        oversize=OversizePolicy.REJECT,
+    )
+    assert by_name == by_member
+    assert PackOptions(limits, derived="masks").derived == (DerivedTensor.MASKS,)
+    assert PlanHeuristic(algorithm="no_packing").algorithm is PlanAlgorithm.NO_PACKING
+    common: dict[str, Any] = {"dataset": "d", "limits": limits}
+    for make in (Evaluation, lambda *place, **how: Loader(*place, job="j", **how)):
+        make("nowhere:1", **common, padding="masked", derived="masks", oversize="reject")
+        for argument in ("padding", "derived", "oversize"):
+            with pytest.raises(ValueError, match=f"^{argument}: 'other' is none of"):
+                make("nowhere:1", **common, **{argument: "other"})
+
+
+def test_an_element_type_is_understood_in_every_usual_way() -> None:
+    for dtype in DType:
+        assert DType.of(dtype.name.lower()) is DType.of(dtype) is dtype
+        assert TensorSpec("x", dtype.name.lower(), "nodes").dtype is dtype
+    assert DType.of("double") is DType.FLOAT64
+    assert DType.of(np.float16) is DType.FLOAT16
+    assert TensorSpec("x", "int64", "nodes", 9).row_shape == (9,)
+    with pytest.raises(ValueError, match="tensor 'x': dtype 'floaty' is no type of elements"):
+        TensorSpec("x", "floaty", "nodes")
+    with pytest.raises(ValueError, match="tensor 'x': dtype complex128 cannot be sent"):
+        TensorSpec("x", complex, "nodes")
+
+
+def test_torchs_element_types_are_understood() -> None:
+    torch = pytest.importorskip("torch")
+    assert DType.of(torch.bfloat16) is DType.BFLOAT16
+    assert DType.of(torch.float32) is DType.FLOAT32
+    assert DType.of(torch.bool) is DType.BOOL
+
+
+@pytest.mark.parametrize("limits", [512, {"nodes": -1}, {"nodes": 1.5}, {"nodes": "many"}, None])
+def test_limits_that_are_none_are_refused_by_name(limits: Any) -> None:
+    with pytest.raises(ValueError, match="^limits: "):
+        PackOptions(limits)
+    if limits is not None:
+        with pytest.raises(ValueError, match="^limits: "):
+            Evaluation("nowhere:1", dataset="d", limits=limits)
+
+
+def test_a_mask_is_no_subset() -> None:
+    with pytest.raises(ValueError, match=re.escape("np.flatnonzero(mask)")):
+        Evaluation(
+            "nowhere:1", dataset="d", limits={"nodes": 3}, subset=np.array([True, False, True])
+        )
