@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pairs import pairs
 from random_graphs import molecules, random_schema, random_table
 from reference_collation import batch_message
 
@@ -106,10 +107,9 @@ def test_writable_arrays_are_aligned_copies(seed: int, padding: Padding) -> None
     assert copy.lease == batch.lease and copy.graphs_of_step == 7
     assert list(copy.tensors) == list(batch.tensors)
     before = [array.tobytes() for array in batch.tensors.values()]
-    for mine, theirs in zip(
+    for mine, theirs in pairs(
         (copy.graph_ids, copy.sizes, *copy.tensors.values()),
         (batch.graph_ids, batch.sizes, *batch.tensors.values()),
-        strict=True,
     ):
         assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
         assert mine.tobytes() == theirs.tobytes()
@@ -118,7 +118,7 @@ def test_writable_arrays_are_aligned_copies(seed: int, padding: Padding) -> None
         # Each has memory of its own: what is written to one is seen in no other.
         mine.reshape(-1).view(np.uint8)[...] ^= 255
     assert [array.tobytes() for array in batch.tensors.values()] == before
-    for mine, was in zip(copy.tensors.values(), before, strict=True):
+    for mine, was in pairs(copy.tensors.values(), before):
         assert mine.tobytes() == bytes(255 - byte for byte in was)
 
 

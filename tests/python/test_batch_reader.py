@@ -170,17 +170,17 @@ def mutate(rng: np.random.Generator, response: bytes) -> bytes:
     for _ in range(int(rng.integers(1, 4))):
         at = int(rng.integers(len(mutated)))
         count = int(rng.integers(1, 8))
-        match int(rng.integers(5)):
-            case 0:
-                mutated[at] ^= 1 << int(rng.integers(8))
-            case 1:
-                mutated[at] = int(rng.integers(256))
-            case 2:
-                del mutated[at : at + count]
-            case 3:
-                mutated[at:at] = rng.bytes(count)
-            case 4:
-                mutated[at:at] = mutated[at : at + count]
+        kind = int(rng.integers(5))
+        if kind == 0:
+            mutated[at] ^= 1 << int(rng.integers(8))
+        elif kind == 1:
+            mutated[at] = int(rng.integers(256))
+        elif kind == 2:
+            del mutated[at : at + count]
+        elif kind == 3:
+            mutated[at:at] = rng.bytes(count)
+        else:
+            mutated[at:at] = mutated[at : at + count]
         if not mutated:
             break
     return bytes(mutated)

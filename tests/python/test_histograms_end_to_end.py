@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 import pytest
+from pairs import pairs
 from random_graphs import molecules
 
 from packhouse import (
@@ -169,7 +170,7 @@ def test_a_plan_partitions_its_histogram(client: Client, name: str, by_name: boo
             used[number] += copies * pattern.repeats
             rows += plan.tuples[number].astype(np.int64) * copies
             graphs += copies
-        for component, count in zip(limits, (*rows, graphs), strict=True):
+        for component, count in pairs(limits, (*rows, graphs)):
             assert count <= limits[component]
             fullest[component] = max(fullest[component], int(count))
         packs += pattern.repeats

@@ -16,6 +16,7 @@ from typing import Any, Callable, Iterator, Sequence
 import grpc
 import numpy as np
 import pytest
+from pairs import pairs
 from random_graphs import molecules, random_schema, random_table
 from reference_collation import collate
 
@@ -556,7 +557,7 @@ def test_ranks_restart_a_finished_epoch_together(make: Make) -> None:
             make(rank=rank, num_ranks=2, finished="restart", attempt=attempt) for rank in range(2)
         ]
         received = in_parallel(*(lambda each=each: list(each) for each in again))
-        assert all(same_bytes(*pair) for pair in zip(received, first, strict=True))
+        assert all(same_bytes(*pair) for pair in pairs(received, first))
 
 
 def test_a_dynamic_worker_that_comes_late_to_the_next_epoch_goes_on(make: Make) -> None:
@@ -585,7 +586,7 @@ def test_an_evaluation_is_the_same_as_often_as_it_is_read(
     expect_every_graph_once(first)
     assert len(first) == len(evaluation) == evaluation.epoch_info().num_batches
     next(iter(evaluation))
-    for one, other in zip(evaluation, evaluation, strict=True):
+    for one, other in pairs(evaluation, evaluation):
         assert same_bytes([one], [other])
     assert same_bytes(list(pickle.loads(pickle.dumps(evaluation))), first)
     # As a job's first epoch; of which nothing was kept.

@@ -10,6 +10,7 @@ from typing import Any, Iterator
 import grpc
 import numpy as np
 import pytest
+from pairs import pairs
 from random_graphs import molecules, random_schema, random_table
 from reference_collation import collate
 
@@ -413,7 +414,7 @@ def test_one_table_is_as_good_as_a_list_of_one(client: Client) -> None:
     options = PackOptions({"nodes": 512, "edges": 1152, "graphs": 32}, "graph")
     alone = [batch.unbatch() for batch in client.pack(table, options)]
     listed = [batch.unbatch() for batch in client.pack([table], options)]
-    assert all(one.equals(other) for one, other in zip(alone, listed, strict=True))
+    assert all(one.equals(other) for one, other in pairs(alone, listed))
     of_sizes = [batch.graph_ids.tolist() for batch in client.pack_sizes(table.sizes, options)]
     assert of_sizes == [graphs.graph_ids.tolist() for graphs in alone]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 
 import grpc
 import numpy as np
@@ -55,7 +54,7 @@ def test_the_recommended_limits_are_allowed_and_pack_everything(client: Client) 
     assert [point.epoch_cost for point in tuning.frontier] == sorted(
         (point.epoch_cost for point in tuning.frontier), reverse=True
     )
-    for earlier, later in itertools.pairwise(reports):
+    for earlier, later in zip(reports, reports[1:]):
         assert earlier.planned <= later.planned
         assert earlier.excluded <= later.excluded
 

@@ -1,14 +1,12 @@
 """Rejects an RPC whose comment does not say what a retry does, and a service config that disagrees.
 
-Every RPC says whether it is safe to retry, or what a retry may see. The service config that clients
-load retries exactly those that are safe; so does the Python client, but for Load, which its loaders
-retry themselves.
+Every RPC says whether it is safe to retry, or what a retry may see. The service config, which all
+clients load, retries exactly those that are safe.
 
 Usage: retry_advice_test.py REPOSITORY. Exit status 1 if something is wrong, or if the check fails to
 find what it is given.
 """
 
-import ast
 import json
 import pathlib
 import re
@@ -45,16 +43,6 @@ def problems(protos: list[str], config: str) -> list[str]:
     return sorted(found)
 
 
-def retried_by(source: str) -> set[str]:
-    """What the Python client's table names."""
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "_SAFE_TO_RETRY":
-            assert node.value is not None
-            table = ast.literal_eval(node.value)
-            return {f"{service}/{method}" for service in table for method in table[service]}
-    raise ValueError("the Python client has no table of what is safe to retry")
-
-
 def check_the_check() -> None:
     proto = (
         "service A {\n  // Safe\n  // to retry.\n  rpc B(C) returns (D);\n"
@@ -76,10 +64,6 @@ def main() -> int:
     folder = pathlib.Path(sys.argv[1]) / "proto/packhouse/v1"
     protos = [path.read_text() for path in sorted(folder.glob("*.proto"))]
     found = problems(protos, (folder / "service_config.json").read_text())
-    python = pathlib.Path(sys.argv[1]) / "client/python/packhouse/channel.py"
-    retried = {"LoaderService/Load"} | retried_by(python.read_text())
-    safe = {rpc for proto in protos for rpc, words in rpcs_of(proto).items() if SAFE.search(words)}
-    found += [f"{rpc}: the Python client disagrees on its retries" for rpc in sorted(safe ^ retried)]
     for problem in found:
         print(problem)
     return 1 if found else 0

@@ -5,6 +5,7 @@ graphs that are stored and loaded epoch by epoch: `Client.create_dataset`, `appe
 or `EpochReaders` where worker processes read, and `Evaluation` for validation.
 """
 
+from packhouse._version import __version__
 from packhouse.batch import Batch, DerivedTensor, Padding
 from packhouse.client import Client, ObserveTotals
 from packhouse.dataset import (
@@ -129,6 +130,7 @@ __all__ = [
     "Tuning",
     "Verification",
     "VerifyProgress",
+    "__version__",
     "keep_forks_apart",
     "next_fit",
     "read_messages_whole",

@@ -212,6 +212,12 @@ def fields_of(message: Any, tensors: dict[str, Array], schema: GraphSchema) -> d
     graph_ids = np.frombuffer(message.graph_ids, _GRAPH_IDS)
     sizes = np.frombuffer(message.sizes, _SIZES)
     components = schema.all_components
+    real_rows, rows = message.real_rows[:], message.rows[:]
+    if len(real_rows) != len(components) or len(rows) != len(components):
+        raise ValueError(
+            f"a batch of {len(components)} components has {len(real_rows)} counts of real rows and "
+            f"{len(rows)} of rows"
+        )
     return {
         "schema": schema,
         "id": message.id,
@@ -219,7 +225,7 @@ def fields_of(message: Any, tensors: dict[str, Array], schema: GraphSchema) -> d
         "step": message.step,
         "graph_ids": graph_ids,
         "sizes": sizes.reshape(len(graph_ids), len(schema.components)),
-        "real_rows": dict(zip(components, message.real_rows[:], strict=True)),
-        "rows": dict(zip(components, message.rows[:], strict=True)),
+        "real_rows": dict(zip(components, real_rows)),
+        "rows": dict(zip(components, rows)),
         "tensors": tensors,
     }

@@ -181,7 +181,7 @@ class _Layout:
         self._names = [part.name for part in parts]
         words = (
             f"{len(head)}s{part.end - part.begin}x"
-            for head, part in zip(self._heads, parts, strict=True)
+            for head, part in zip(self._heads, parts)
         )
         self._between = struct.Struct("<" + "".join(words))
         # One view of all, whose fields are the tensors: a third of the time of a view for each.

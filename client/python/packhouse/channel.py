@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import pathlib
 from typing import Any, Final, Iterable, Sequence
 
 import grpc
 import grpc.experimental
 
+import packhouse.v1
 from packhouse.errors import PackhouseError
 
 # Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
@@ -19,35 +21,18 @@ ChannelOptions = Sequence[tuple[str, Any]]
 _SERVICE_CONFIG: Final = "grpc.service_config"
 _HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
 
-# What the protos call safe to retry, and what only sees NOT_FOUND or ALREADY_EXISTS because the
-# first try worked is not here: who calls that must know. Load, Append and Observe go on by
-# themselves or with a producer's numbers, where they were; Pack cannot.
-_SAFE_TO_RETRY: Final = {
-    "DatasetService": ("SealDataset", "GetDataset", "ListDatasets", "VerifyDataset"),
-    "HistogramService": ("GetHistogram",),
-    "LoaderService": ("Acknowledge", "GetEpoch", "ReportStep", "ListJobs", "GetJob"),
-    "PlanningService": ("Plan", "Tune"),
-}
-
-# Some 8 s in all, beside the time to connect: gRPC takes no more than five tries. A server that
-# goes away answers UNAVAILABLE, and CANCELLED what arrives in the moment of its leaving.
-_RETRY_POLICY: Final = {
-    "maxAttempts": 5,
-    "initialBackoff": "0.2s",
-    "maxBackoff": "5s",
-    "backoffMultiplier": 3,
-    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
-}
+# Of proto/packhouse/v1, as all clients have it.
+_SERVICE_CONFIG_FILE: Final = pathlib.Path(packhouse.v1.__file__).with_name("service_config.json")
 
 
 def service_config() -> dict[str, Any]:
-    """Which calls gRPC itself tries again, and when, in gRPC's own form."""
-    names = [
-        {"service": f"packhouse.v1.{service}", "method": method}
-        for service, methods in _SAFE_TO_RETRY.items()
-        for method in methods
-    ]
-    return {"methodConfig": [{"name": names, "retryPolicy": _RETRY_POLICY}]}
+    """Which calls gRPC itself tries again, and when, in gRPC's own form.
+
+    Those that are safe to retry, five times in a second or two, beside the time to connect. What
+    only sees NOT_FOUND or ALREADY_EXISTS because the first try worked is not here: who calls that
+    must know. Append and Observe go on with a producer's numbers where they were; Pack cannot.
+    """
+    return _parsed(_SERVICE_CONFIG_FILE.read_text(encoding="ascii"))
 
 
 def make_channel(

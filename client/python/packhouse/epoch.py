@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, Union
 
 import grpc
 import numpy as np
@@ -79,7 +79,7 @@ class Sampling:
 
 
 # Graph ids, or ranges of them.
-GraphSubset = npt.ArrayLike | range | Sequence[range]
+GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
 
 
 def subset_to_proto(subset: GraphSubset) -> Any:
@@ -274,8 +274,10 @@ class EpochInfo:
 
         Before any of it was done; `drop_last` as for the loader.
         """
+        if len(profiles) != len(self.profiles):
+            raise ValueError(f"{len(profiles)} profiles, the epoch has {len(self.profiles)}")
         steps = []
-        for profile, of_epoch in zip(profiles, self.profiles, strict=True):
+        for profile, of_epoch in zip(profiles, self.profiles):
             ranks = profile.num_ranks if len(profiles) > 1 else num_ranks
             whole, rest = divmod(of_epoch.num_batches, ranks)
             steps.append(whole if drop_last or not rest else whole + 1)

@@ -150,23 +150,20 @@ class Tuning:
         cells: list[TuneCell] = []
         recommendation = planning_pb2.TuneRecommendation()
         for response in responses:
-            match response.WhichOneof("event"):
-                case "progress" if on_progress is not None:
-                    on_progress(TuneProgress.from_proto(response.progress))
-                case "cell":
-                    cell = response.cell
-                    cells.append(
-                        TuneCell(
-                            tuple(cell.capacities),
-                            cell.harmonic_mean,
-                            cell.epoch_cost,
-                            cell.planned,
-                        )
+            event = response.WhichOneof("event")
+            if event == "progress" and on_progress is not None:
+                on_progress(TuneProgress.from_proto(response.progress))
+            elif event == "cell":
+                cell = response.cell
+                cells.append(
+                    TuneCell(
+                        tuple(cell.capacities), cell.harmonic_mean, cell.epoch_cost, cell.planned
                     )
-                case "frontier":
-                    frontier.append(TunedShape.from_proto(response.frontier))
-                case "recommendation":
-                    recommendation = response.recommendation
+                )
+            elif event == "frontier":
+                frontier.append(TunedShape.from_proto(response.frontier))
+            elif event == "recommendation":
+                recommendation = response.recommendation
         oversize = recommendation.oversize
         return Tuning(
             shapes=tuple(TunedShape.from_proto(shape) for shape in recommendation.shapes),

@@ -42,7 +42,9 @@ def load(path: str | os.PathLike[str]) -> GraphTable:
     columns: dict[str, Array] = {}
     for name, array in arrays.items():
         if name == "edge_index":
-            for end, column in zip(("senders", "receivers"), array, strict=True):
+            if len(array) != 2:
+                raise ValueError(f"{os.fspath(path)}: edge_index has shape {array.shape}")
+            for end, column in zip(("senders", "receivers"), array):
                 specs.append(TensorSpec(end, DType.INT32, "edges", index_into="nodes"))
                 columns[end] = column
         elif name in _COMPONENTS:

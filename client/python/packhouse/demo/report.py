@@ -96,7 +96,7 @@ def _align(rows: Sequence[Sequence[str]]) -> str:
         "  "
         + "  ".join(
             cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            for column, (cell, width) in enumerate(zip(row, widths))
         )
         for row in rows
     )

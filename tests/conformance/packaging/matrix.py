@@ -1,0 +1,157 @@
+"""The wheel and the sdist in clean virtual environments, from the oldest packages to the newest.
+
+    PACKHOUSED=build/release/service/packhoused python3 matrix.py [--folder DIR] [--python 3.12 ...]
+
+For each line of environments.json whose interpreter is at hand (`python3.12` on PATH, or pyenv's):
+a virtual environment with these packages, and the newest of what is not named; the wheel in it, or
+the sdist (by turns), built without protoc on PATH; then all of tests/python against a real server.
+Exit status 1 if one of them fails; what is left out for want of an interpreter is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any, Final
+
+REPOSITORY: Final = pathlib.Path(__file__).parents[3]
+SOURCES: Final = REPOSITORY / "client" / "python"
+TESTS: Final = REPOSITORY / "tests" / "python"
+ENVIRONMENTS: Final = pathlib.Path(__file__).with_name("environments.json")
+
+# Those that need torch have environments of their own; the other holds the sources against the sdist.
+LEFT_OUT: Final = ("test_torch.py", "test_package.py")
+
+VERSIONS: Final = """
+import importlib.metadata, sys
+names = ("packhouse", "grpcio", "protobuf", "numpy")
+print("Python", sys.version.split()[0], *(f"{n} {importlib.metadata.version(n)}" for n in names))
+"""
+
+
+def interpreter(version: str) -> str | None:
+    found = shutil.which(f"python{version}")
+    if found is not None and runs(found):
+        return found
+    homes = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv"), "versions")
+    for home in sorted(homes.glob(f"{version}.*"), reverse=True):
+        if runs(str(home / "bin" / "python")):
+            return str(home / "bin" / "python")
+    return None
+
+
+def runs(python: str) -> bool:
+    command = [python, "-c", "import venv, ensurepip"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def run(*command: Any, **options: Any) -> None:
+    ran = subprocess.run(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        **options,
+    )
+    if ran.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}\n{ran.stdout}")
+
+
+def without_protoc() -> dict[str, str]:
+    """This process's environment, less the folders that have protoc and the package's own tree."""
+    environment = {name: word for name, word in os.environ.items() if name != "PYTHONPATH"}
+    folders = environment.get("PATH", "").split(os.pathsep)
+    kept = [folder for folder in folders if not shutil.which("protoc", path=folder)]
+    return environment | {"PATH": os.pathsep.join(kept)}
+
+
+def build(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """The sdist, of the repository, and the wheel, of the sdist."""
+    run(
+        *(sys.executable, "setup.py", "-q", "egg_info", "--egg-base", folder),
+        *("sdist", "--dist-dir", folder),
+        cwd=SOURCES,
+    )
+    (sdist,) = folder.glob("*.tar.gz")
+    tools = folder / "tools"
+    run(interpreter("3.11") or sys.executable, "-m", "venv", tools)
+    run(
+        *(tools / "bin" / "python", "-m", "pip", "wheel", "-q", "--no-deps"),
+        *("-w", folder, sdist),
+        env=without_protoc(),
+        cwd=folder,
+    )
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+def check(python: str, packages: list[str], package: pathlib.Path, home: pathlib.Path) -> str:
+    """The versions that were tested. Raises RuntimeError if something fails."""
+    run(python, "-m", "venv", home)
+    inside = home / "bin" / "python"
+    pip = (inside, "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    run(*pip, "pytest", *packages, package, env=without_protoc(), cwd=home)
+    left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
+    run(
+        *(inside, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *left_out, TESTS),
+        env=without_protoc(),
+        cwd=home,
+    )
+    versions = subprocess.run(
+        [inside, "-c", VERSIONS], capture_output=True, text=True, check=True, cwd=home
+    )
+    return versions.stdout.strip()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--folder", type=pathlib.Path, help="for the environments; default: drawn")
+    parser.add_argument("--python", nargs="*", help="only these versions")
+    options = parser.parse_args()
+    if "PACKHOUSED" not in os.environ:
+        parser.error("PACKHOUSED does not name a server program")
+    os.environ["PACKHOUSED"] = os.path.abspath(os.environ["PACKHOUSED"])
+    num_failed = num_passed = num_skipped = 0
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="packaging-") as name:
+        folder = pathlib.Path(name)
+        sdist, wheel = build(folder)
+        for number, environment in enumerate(json.loads(ENVIRONMENTS.read_text())):
+            version, packages = environment["python"], environment["packages"]
+            if options.python and version not in options.python:
+                continue
+            what = f"Python {version}, {', '.join(packages) or 'the newest packages'}"
+            python = interpreter(version)
+            if python is None:
+                num_skipped += 1
+                print(f"SKIPPED {what}: no such interpreter", flush=True)
+                continue
+            started = time.monotonic()
+            package = sdist if number % 2 else wheel
+            home = folder / str(number)
+            try:
+                versions = check(python, packages, package, home)
+            except RuntimeError as error:
+                num_failed += 1
+                print(f"FAILED {what}\n{error}", flush=True)
+            else:
+                num_passed += 1
+                seconds = time.monotonic() - started
+                print(f"passed {versions} ({package.suffix}, {seconds:.0f} s)", flush=True)
+            shutil.rmtree(home, ignore_errors=True)
+    print(f"{num_passed} passed, {num_failed} failed, {num_skipped} skipped")
+    return 1 if num_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

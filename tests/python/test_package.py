@@ -1,0 +1,75 @@
+"""The package as it is shipped: an sdist is built without protoc and without the repository."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+import packhouse
+from packhouse.channel import service_config
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+SOURCES = REPOSITORY / "client" / "python"
+
+
+def version_of_the_repository() -> str:
+    found = re.search(r"project\(packhouse VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text())
+    assert found is not None
+    return found.group(1)
+
+
+def run(*command: str | os.PathLike[str], folder: pathlib.Path, path: str | None = None) -> str:
+    environment = dict(os.environ)
+    environment.pop("PYTHONPATH", None)
+    if path is not None:
+        environment["PATH"] = path
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """Unpacked, away from the repository."""
+    pytest.importorskip("setuptools")
+    folder = tmp_path_factory.mktemp("sdist")
+    command = ("setup.py", "-q", "egg_info", "--egg-base", folder, "sdist", "--dist-dir", folder)
+    run(sys.executable, *command, folder=SOURCES)
+    (archive,) = folder.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(folder)
+    return folder / archive.name.removesuffix(".tar.gz")
+
+
+def test_the_version_is_that_of_the_repository() -> None:
+    assert packhouse.__version__ == version_of_the_repository()
+
+
+def test_an_sdist_is_built_without_protoc_and_the_repository(
+    sdist: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    assert sdist.name == f"packhouse-{version_of_the_repository()}"
+    build = ("setup.py", "-q", "build", "--build-base", tmp_path / "base", "--build-lib", tmp_path)
+    run(sys.executable, *build, folder=sdist, path="/nowhere")
+    program = (
+        "import packhouse, packhouse.channel; "
+        "print(packhouse.__file__, packhouse.__version__, "
+        "len(packhouse.channel.service_config()['methodConfig'][0]['name']))"
+    )
+    imported = run(sys.executable, "-c", program, folder=tmp_path)
+    retried = len(service_config()["methodConfig"][0]["name"])
+    place = tmp_path / "packhouse" / "__init__.py"
+    assert imported.split() == [str(place), version_of_the_repository(), str(retried)]
+    # All of what is in the tree is in the package, and nothing is beside it.
+    ours = {path.relative_to(SOURCES) for path in (SOURCES / "packhouse").rglob("*.py")}
+    theirs = {path.relative_to(tmp_path) for path in (tmp_path / "packhouse").rglob("*.py")}
+    generated = {path for path in theirs if path.parent.name == "v1" or path.name == "_version.py"}
+    assert theirs - generated == ours
+    assert (tmp_path / "packhouse" / "py.typed").is_file()
+    assert not list(SOURCES.glob("*.egg-info"))
