@@ -93,14 +93,17 @@ class SdistWithGenerated(sdist):
 if not _PROTOS and not _GENERATED.is_dir():
     raise SystemExit(f"setup.py: neither {_PROTO_ROOT} nor {_GENERATED} is there")
 
-_PACKAGES = ["packhouse", "packhouse.datasets", "packhouse.demo", "packhouse.dialects"]
+
+def find_packages():
+    """Every folder that is one."""
+    found = sorted((_HERE / "packhouse").rglob("__init__.py"))
+    names = [".".join(path.parent.relative_to(_HERE).parts) for path in found]
+    return [name for name in names if not (_PROTOS and name == "packhouse.v1")]
+
 
 setup(
     version=find_version(),
-    packages=[
-        *(name for name in _PACKAGES if (_HERE / name.replace(".", "/")).is_dir()),
-        *([] if _PROTOS else ["packhouse.v1"]),
-    ],
+    packages=find_packages(),
     package_data={"packhouse": ["py.typed"], "packhouse.v1": ["service_config.json"]},
     # Otherwise a build writes packhouse.egg-info beside the sources.
     include_package_data=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import itertools
 import multiprocessing
@@ -26,6 +27,7 @@ from packhouse import (
     ComponentProfile,
     DerivedTensor,
     DeviceProfile,
+    Draw,
     EpochFinishedError,
     EpochInfo,
     EpochReaders,
@@ -40,9 +42,8 @@ from packhouse import (
     PackhouseError,
     PackOptions,
     Padding,
-    RankProfile,
+    RankGroup,
     Rejection,
-    Sampling,
 )
 
 MOLECULES = molecules(np.random.default_rng(0), 400)
@@ -75,7 +76,7 @@ def make(server: LocalServer) -> Iterator[Make]:
     made: list[Loader] = []
 
     def loader(**arguments: Any) -> Loader:
-        ways = {"limits", "shapes", "device_profile", "profiles"}
+        ways = {"limits", "shapes", "device_profile", "rank_groups"}
         if not ways & set(arguments):
             arguments["limits"] = LIMITS
         made.append(Loader(server.address, **{"dataset": DATASET, "job": job} | arguments))
@@ -239,11 +240,11 @@ def test_epoch_info_tells_what_will_come(make: Make) -> None:
     loader = make(padding=Padding.GRAPH)
     info = loader.epoch_info()
     assert (info.dataset, info.epoch) == (DATASET, 0)
-    (profile,) = info.profiles
-    (shape,) = profile.shapes
+    (group,) = info.rank_groups
+    (shape,) = group.shapes
     assert shape.limits == LIMITS
     assert shape.usable == {"nodes": 127, "edges": 288, "graphs": 11}
-    assert 0 < info.lower_bound <= info.num_batches == profile.num_batches == shape.num_batches
+    assert 0 < info.lower_bound <= info.num_batches == group.num_batches == shape.num_batches
     batches = list(loader)
     assert len(batches) == info.num_batches
     assert all(batch.nbytes > shape.batch_bytes > 0 for batch in batches)
@@ -317,7 +318,7 @@ def test_samples_are_drawn_by_weight(make: Make) -> None:
     weights = np.zeros(400)
     weights[100:200] = 1
     weights[100] = 1000
-    loader = make(sampling=Sampling(weights, 1000, with_replacement=True))
+    loader = make(draw=Draw(weights, 1000, with_replacement=True))
     assert loader.epoch_info().num_graphs == 1000
     drawn = ids_of(list(loader))
     counts = np.bincount(drawn, minlength=400)
@@ -325,7 +326,7 @@ def test_samples_are_drawn_by_weight(make: Make) -> None:
     assert counts[weights == 0].sum() == 0
     assert counts[100] > 700
 
-    loader = make(job="sample/without", sampling=Sampling(weights, 60))
+    loader = make(job="sample/without", draw=Draw(weights, 60))
     epochs = []
     for epoch in range(2):
         loader.set_epoch(epoch)
@@ -333,10 +334,10 @@ def test_samples_are_drawn_by_weight(make: Make) -> None:
         assert len(set(epochs[-1])) == 60
         assert set(epochs[-1]) <= set(range(100, 200))
     assert set(epochs[0]) != set(epochs[1])
-    uniform = ids_of(list(make(job="sample/uniform", sampling=Sampling(num_graphs=50))))
+    uniform = ids_of(list(make(job="sample/uniform", draw=Draw(num_graphs=50))))
     assert len(set(uniform)) == 50
     with expect(grpc.StatusCode.INVALID_ARGUMENT, "weights"):
-        next(make(job="sample/short", sampling=Sampling([1.0, 2.0])))
+        next(make(job="sample/short", draw=Draw([1.0, 2.0])))
 
 
 def test_groups_are_never_split_and_keep_their_order(make: Make) -> None:
@@ -365,7 +366,7 @@ def test_a_device_profile_chooses_the_limits(make: Make) -> None:
         memory_bytes=30_000,
     )
     loader = make(device_profile=device, padding=Padding.MASKED)
-    (shape,) = loader.epoch_info().profiles[0].shapes
+    (shape,) = loader.epoch_info().rank_groups[0].shapes
     assert shape.limits["nodes"] % 32 == 0 and shape.limits["edges"] % 64 == 0
     assert 100 * shape.limits["nodes"] + 20 * shape.limits["edges"] <= 30_000
     batches = list(loader)
@@ -388,8 +389,8 @@ def test_each_batch_has_the_smallest_shape_that_takes_it(make: Make) -> None:
 def test_unequal_ranks_get_batches_of_their_limits(make: Make) -> None:
     small = {"nodes": 64, "edges": 144, "graphs": 8}
     large = {"nodes": 256, "edges": 576, "graphs": 32}
-    profiles = [RankProfile([small], num_ranks=2), RankProfile([large])]
-    ranks = [make(profiles=profiles, padding=Padding.MASKED, rank=rank) for rank in range(3)]
+    groups = [RankGroup([small], num_ranks=2), RankGroup([large])]
+    ranks = [make(rank_groups=groups, padding=Padding.MASKED, rank=rank) for rank in range(3)]
     steps = len(ranks[0])
     received = in_parallel(*(lambda each=each: list(each) for each in ranks))
     assert [len(batches) for batches in received] == [steps] * 3
@@ -441,7 +442,7 @@ def test_what_padding_keeps_free_is_said(make: Make) -> None:
 @pytest.mark.parametrize("oversize", list(OversizePolicy))
 def test_an_epoch_in_which_nothing_fits_is_an_error(make: Make, oversize: OversizePolicy) -> None:
     evaluation = Evaluation(
-        make()._address, dataset=DATASET, limits={"nodes": 1}, oversize=oversize
+        make().settings.connecting.address, dataset=DATASET, limits={"nodes": 1}, oversize=oversize
     )
     for load in (lambda: next(make(limits={"nodes": 1}, oversize=oversize)), lambda: [*evaluation]):
         with expect(grpc.StatusCode.OUT_OF_RANGE, "at most 1 fit"):
@@ -621,7 +622,7 @@ def test_a_trainers_state_opens_no_stream(make: Make, monkeypatch: pytest.Monkey
     """Which would take the stream away from its worker process."""
     for sharing in ({}, {"rank": 1, "num_ranks": 2}, {"worker": "w", "attempt": "1"}):
         job = f"state/{len(sharing)}-{'worker' in sharing}"
-        epochs = EpochReaders(make(job=job, **sharing))
+        epochs = EpochReaders(make(job=job, acknowledge="manual", **sharing))
         with pytest.raises(ValueError, match="call set_epoch"):
             next(iter(epochs))
         epochs.set_epoch(0)
@@ -852,7 +853,8 @@ def test_an_epoch_survives_a_server_that_is_killed(
     def loader(number: int) -> Loader:
         sharing: dict[str, Any] = {"rank": number, "num_ranks": 3}
         if workers == "dynamic":
-            sharing = {"worker": f"worker {number}"}
+            # On a slow machine one may come when the others have done all.
+            sharing = {"worker": f"worker {number}", "finished": "skip"}
         return Loader(
             mortal_server.address, dataset="molecules", job="job", limits=LIMITS, **sharing
         )
@@ -998,20 +1000,20 @@ def test_what_is_not_there_or_not_sealed_cannot_be_loaded(client: Client, make: 
         {"limits": {"sets": 5}},
         {"limits": {"nodes": 99}, "padding": Padding.MASKED},
         {"shapes": []},
-        {"profiles": []},
-        {"profiles": [RankProfile([LIMITS])] * 2, "rank": 0, "num_ranks": 3},
-        {"profiles": [RankProfile([LIMITS])] * 17},
+        {"rank_groups": []},
+        {"rank_groups": [RankGroup([LIMITS])] * 2, "rank": 0, "num_ranks": 3},
+        {"rank_groups": [RankGroup([LIMITS])] * 17},
         {"worker": ""},
         {"worker": "w" * 129},
-        {"worker": "w", "profile": 1},
+        {"worker": "w", "rank_group": 1},
         {"attempt": "a" * 129},
         {"max_in_flight": 1025},
         {"look_ahead": 5},
         {"in_order": True, "look_ahead": 1 << 20},
-        {"in_order": True, "sampling": Sampling()},
+        {"in_order": True, "draw": Draw()},
         {"in_order": True, "shapes": [LIMITS, LIMITS]},
         {"sizes_only": True, "derived": [DerivedTensor.MASKS]},
-        {"sampling": Sampling([-1.0] * 400)},
+        {"draw": Draw([-1.0] * 400)},
     ],
     ids=str,
 )
@@ -1091,3 +1093,73 @@ def test_the_example_runs(mortal_server: LocalServer) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "epoch 0: 1000 graphs" in ran.stdout and "epoch 1: 1000 graphs" in ran.stdout
+
+
+def test_a_trainer_that_iterates_itself_acknowledges_when_it_asks_for_the_next(make: Make) -> None:
+    epochs = EpochReaders(make(job="readers/alone"))
+    epochs.set_epoch(0)
+    num_given = 0
+    for _ in epochs:
+        epochs.flush()
+        assert epochs.epoch_info().num_done == num_given
+        num_given += 1
+    info = epochs.epoch_info()
+    assert info.num_done == info.num_batches == num_given
+    # More than a loader gives out before something is acknowledged.
+    assert num_given > 16
+    epochs.set_epoch(1)
+    expect_every_graph_once(list(epochs))
+
+
+@pytest.mark.parametrize("argument", ["profile", "batch_size", "datasets"])
+def test_an_argument_that_is_none_is_refused_by_name(argument: str) -> None:
+    with pytest.raises(TypeError, match=f"there is no argument '{argument}'"):
+        Loader("nowhere:1", dataset="d", job="j", limits=LIMITS, **{argument: 1})
+    with pytest.raises(TypeError, match=f"there is no argument '{argument}'"):
+        Evaluation("nowhere:1", dataset="d", limits=LIMITS, **{argument: 1})
+
+
+def test_a_data_set_is_needed() -> None:
+    with pytest.raises(TypeError, match="the argument 'dataset' is missing"):
+        Loader("nowhere:1", job="j", limits=LIMITS)
+
+
+def test_batches_of_loaders_may_be_asked_for_as_writable_ones(
+    make: Make, server: LocalServer
+) -> None:
+    evaluation = Evaluation(server.address, dataset=DATASET, limits=LIMITS, writable=True)
+    for batch in (next(make(writable=True)), next(iter(evaluation))):
+        assert all(array.flags.writeable for array in batch.tensors.values())
+    assert not next(make(job="not-writable"))["x"].flags.writeable
+
+
+def test_an_event_loop_goes_on_while_batches_are_waited_for(
+    make: Make, server: LocalServer, client: Client
+) -> None:
+    evaluation = Evaluation(server.address, dataset=DATASET, limits=LIMITS)
+    table = molecules(np.random.default_rng(3), 60)
+    options = PackOptions(LIMITS, "masked")
+
+    async def read(batches: Any) -> list[Any]:
+        return [batch async for batch in batches]
+
+    async def read_together() -> list[list[Any]]:
+        return await asyncio.gather(
+            read(make(job="async")), read(evaluation), read(client.pack(table, options))
+        )
+
+    loaded, evaluated, packed = asyncio.run(read_together())
+    expect_every_graph_once(loaded)
+    assert numbers_of(evaluated) == numbers_of(list(evaluation))
+    assert sum(map(len, packed)) == 60
+
+
+def test_an_evaluation_goes_on_from_any_step(server: LocalServer) -> None:
+    evaluation = Evaluation(server.address, dataset=DATASET, limits=LIMITS)
+    batches = list(evaluation)
+    for step in (0, 1, len(batches) - 1, len(batches)):
+        rest = list(evaluation.from_step(step))
+        assert same_bytes(rest, batches[step:])
+        assert [batch.step for batch in rest] == list(range(step, len(batches)))
+    with expect(grpc.StatusCode.OUT_OF_RANGE, "first_step"):
+        next(evaluation.from_step(len(batches) + 1))

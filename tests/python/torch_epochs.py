@@ -80,7 +80,9 @@ def run_recipe(address: str, dataset: str, start: str, mode: str) -> None:
         faulthandler.dump_traceback_later(PATIENCE, exit=True)
         collate = {"collate_fn": as_tensors} if number % 2 else {}
         job = f"{start}-{mode}-{number}"
-        epochs = EpochDataset(make_loader(address, dataset, job, mode))
+        # By hand is what the last epoch is read by.
+        loader = make_loader(address, dataset, job, mode, acknowledge="manual")
+        epochs = EpochDataset(loader)
         data_loader: Any = DataLoader(epochs, batch_size=None, **setting, **collate)
         for epoch in range(2):
             epochs.set_epoch(epoch)

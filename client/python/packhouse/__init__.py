@@ -8,6 +8,7 @@ or `EpochReaders` where worker processes read, and `Evaluation` for validation.
 from packhouse._version import __version__
 from packhouse.batch import Batch, DerivedTensor, Padding
 from packhouse.client import Client, ObserveTotals
+from packhouse.connecting import ConnectionArguments
 from packhouse.dataset import (
     AppendTotals,
     DamagedRecord,
@@ -16,21 +17,17 @@ from packhouse.dataset import (
     Verification,
     VerifyProgress,
 )
-from packhouse.epoch import (
-    EpochInfo,
-    EpochProfile,
-    EpochShape,
-    LoadedBatch,
-    RankProfile,
-    Sampling,
-)
+from packhouse.epoch_info import EpochInfo, EpochRankGroup, EpochShape
+from packhouse.epoch_request import Draw, EpochArguments, RankGroup
 from packhouse.epoch_readers import EpochReaders
 from packhouse.errors import EpochFinishedError, PackhouseError
 from packhouse.evaluation import Evaluation
 from packhouse.graphs import GraphTable
 from packhouse.histogram import Histogram
 from packhouse.job import Job, JobEpoch
-from packhouse.loader import Loader, LoaderState
+from packhouse.loaded_batch import LoadedBatch
+from packhouse.loader import Loader
+from packhouse.loader_settings import LoaderState
 from packhouse.local_server import LocalServer
 from packhouse.next_fit import NextFit, next_fit
 from packhouse.packing import (
@@ -78,15 +75,18 @@ __all__ = [
     "Client",
     "ComponentEfficiency",
     "ComponentProfile",
+    "ConnectionArguments",
     "DType",
     "DamagedRecord",
     "Dataset",
     "DatasetState",
     "DerivedTensor",
     "DeviceProfile",
+    "Draw",
+    "EpochArguments",
     "EpochFinishedError",
     "EpochInfo",
-    "EpochProfile",
+    "EpochRankGroup",
     "EpochReaders",
     "EpochShape",
     "Evaluation",
@@ -119,9 +119,8 @@ __all__ = [
     "PlanHeuristic",
     "PlanSummary",
     "PriorityKind",
-    "RankProfile",
+    "RankGroup",
     "Rejection",
-    "Sampling",
     "TensorSpec",
     "TuneCell",
     "TuneObjective",

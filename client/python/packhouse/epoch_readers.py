@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import os
-import sys
-import tempfile
 import uuid
-import weakref
-from typing import Any, Callable, Iterable, Iterator, TypeVar, cast
+from typing import Any, Iterable, Iterator, NamedTuple, TypeVar, cast
 
 from packhouse.acknowledging import Lease
-from packhouse.epoch import EpochInfo, LoadedBatch, check_not_empty
-from packhouse.errors import EpochFinishedError
-from packhouse.loader import Loader, LoaderState
-from packhouse.trainer_calls import Connecting, TrainerCalls
+from packhouse.epoch_info import EpochInfo, check_not_empty
+from packhouse.finished_epochs import restarts
+from packhouse.loaded_batch import LoadedBatch
+from packhouse.loader import Loader
+from packhouse.loader_settings import LoaderSettings, LoaderState
+from packhouse.reader_pass import ReaderPass
+from packhouse.sharing import Dynamic, Ranked
+from packhouse.trainer_calls import TrainerCalls
 from packhouse.v1 import loader_pb2
+from packhouse.worker_processes import Orders, OrdersFile, worker_process
 
 _Item = TypeVar("_Item")
+
+
+class Leased(NamedTuple):
+    """What a transform made of a batch that cannot carry its lease; `trained` takes it out again."""
+
+    item: Any
+    lease: Lease
 
 
 class EpochReaders:
@@ -45,36 +52,40 @@ class EpochReaders:
     made by a small process of their own (see `trainer_calls.py`), so that worker processes may be
     forked. For that the trainer must not have used a `Client`, `Loader` or gRPC before: where it has,
     spawn them. Not thread-safe, but for `acknowledge` and `flush`.
+
+    `state_dict` and `load_state_dict` are of the trainer: they ask the server, and serve any number
+    of ranks and worker processes. torchdata's StatefulDataLoader keeps the states of the worker
+    processes instead, with their number; its loader says finished="restart", as the server may know
+    more of the epoch than the state that is gone back to. Dynamic workers have no such state.
     """
 
     def __init__(self, loader: Loader) -> None:
         """Takes what `loader` was made with, and its epoch or state; it is not used itself.
 
-        Its `acknowledge` counts as "manual". Makes a small file, by which the trainer tells its
-        worker processes, also those that live on, what to read; it goes with this object.
+        Makes a small file, by which the trainer tells its worker processes, also those that live on,
+        what to read; it goes with this object.
         """
-        self._loader = copy.copy(loader)
-        self._loader._manual = True
+        self._settings = self._place(loader.settings)
         self._owner = os.getpid()
-        handle, self._orders = tempfile.mkstemp(prefix="packhouse-epoch-")
-        os.close(handle)
-        self._finalizer = weakref.finalize(self, _remove, self._orders, self._owner)
-        self._epoch = loader.epoch
-        self._cursor = loader._start_cursor
-        self._attempt = loader._attempt or loader._drawn_attempt
-        self._calls = TrainerCalls(
-            Connecting(
-                loader._address,
-                loader._spec.job,
-                loader._timeout,
-                loader._retry_timeout,
-                loader._max_message_bytes,
-                loader._max_in_flight,
-                loader._options,
-            )
-        )
+        self._orders = OrdersFile()
+        start = loader.start
+        self._epoch = start.epoch
+        self._cursor = start.cursor
+        self._attempt = start.attempt
+        # By which worker processes that go on from states of theirs know each other.
+        self._common = ""
+        self._calls = TrainerCalls(self._settings.connecting)
         self._has_ended_one = False
         self._forget_position()
+
+    def _place(self, settings: LoaderSettings) -> LoaderSettings:
+        """Those of this trainer."""
+        return settings
+
+    @property
+    def _is_alone(self) -> bool:
+        sharing = self._settings.sharing
+        return isinstance(sharing, Ranked) and sharing.num_ranks == 1
 
     def _forget_position(self) -> None:
         self._is_prepared = False
@@ -86,11 +97,13 @@ class EpochReaders:
         # The step after the last one that was acknowledged, and from where they came one by one.
         self._next_step = 0
         self._in_turn_from: int | None = None
+        # Whether `trained` is at work.
+        self._is_trained = False
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker process."""
         state = self.__dict__.copy()
-        del state["_finalizer"], state["_calls"]
+        del state["_calls"]
         return state
 
     # In the trainer.
@@ -120,36 +133,38 @@ class EpochReaders:
         """What the data loader gives; each is acknowledged when the next one is asked for.
 
         Its items must be batches, or have their `lease` as an attribute of this name: a collate
-        function puts it there. They must be all that comes of the epoch: at the end, this loads what
+        function puts it there; or be `Leased`, of which the item is given. They must be all that comes of the epoch: at the end, this loads what
         is left of dynamic epochs, waiting for others: iterates over the data loader again. Leaving
         early leaves the last item unacknowledged. Errors: PackhouseError.
         """
         if not self._is_prepared:
             self._prepare()
+        self._is_trained = True
         try:
             self._write_orders()
             yield from self._pass(data_loader)
-            if self._loader._worker is not None and not self._is_done():
+            if isinstance(self._settings.sharing, Dynamic) and not self._is_done():
                 self._write_orders(is_rest=True)
                 yield from self._pass(data_loader)
             self._has_ended = True
             self._has_ended_one = True
         finally:
+            self._is_trained = False
             self._in_hand = None
 
     def _pass(self, data_loader: Iterable[_Item]) -> Iterator[_Item]:
         for item in data_loader:
             self._in_hand = cast(Any, item).lease
-            yield item
+            yield item.item if isinstance(item, Leased) else item
             self._acknowledge_in_hand()
         self.flush()
 
-    def acknowledge(self, batch: LoadedBatch | Lease) -> None:
+    def acknowledge(self, batch: LoadedBatch | Leased | Lease) -> None:
         """This batch has been trained on. Instead of `trained`; in the order in which they came.
 
-        What fails is raised by `flush`, or what else asks the server.
+        Worker processes need a loader with acknowledge="manual" for it. What fails is raised by `flush`, or what else asks the server.
         """
-        lease = batch.lease if isinstance(batch, LoadedBatch) else batch
+        lease = batch if isinstance(batch, Lease) else batch.lease
         if lease == self._in_hand:
             self._in_hand = None
         if lease.generation != self._generation:
@@ -170,19 +185,17 @@ class EpochReaders:
 
     def __len__(self) -> int:
         """Steps of this trainer in the epoch (dynamic: batches of its profile), done ones included."""
-        info = self.epoch_info()
-        loader = self._loader
-        if loader._worker is not None:
-            return info.profiles[loader._profile].num_batches
-        return info.num_steps(loader._profiles, loader._num_ranks, loader._drop_last)
+        return self._settings.sharing.num_steps(self.epoch_info(), self._settings.request)
 
-    def state_dict(self) -> LoaderState:
+    def state_dict(self) -> LoaderState | dict[str, Any]:
         """Where the epoch is, for the checkpoint; to be called after a step has been done.
 
         As `Loader.state_dict`: what `trained` gave out last counts as done, and is acknowledged.
-        Opens no stream. Raises ValueError if several ranks' steps were not
-        acknowledged in turn, as after a start without a state in the middle of an epoch.
+        Opens no stream. Raises ValueError if several ranks' steps were not acknowledged in turn, as
+        after a start without a state in the middle of an epoch. Empty in a worker process.
         """
+        if os.getpid() != self._owner:
+            return {}
         self._acknowledge_in_hand()
         self.flush()
         if self._generation == 0:
@@ -192,7 +205,7 @@ class EpochReaders:
             if epoch.generation == 0:
                 return LoaderState(epoch=self._epoch, cursor=epoch.start_cursor)
             return LoaderState(epoch=self._epoch, cursor=self._cursor_now(epoch.generation))
-        if self._loader._worker is not None or self._loader._num_ranks == 1:
+        if isinstance(self._settings.sharing, Dynamic) or self._is_alone:
             return LoaderState(epoch=self._epoch, cursor=self._cursor_now(self._generation))
         if self._in_turn_from != 0:
             raise ValueError(
@@ -200,7 +213,7 @@ class EpochReaders:
                 "not: start from a state, or with an attempt of a new name"
             )
         request = loader_pb2.ReportStepRequest(
-            job=self._loader._spec.job,
+            job=self._settings.request.job,
             epoch=self._epoch,
             generation=self._generation,
             steps=self._next_step,
@@ -208,18 +221,22 @@ class EpochReaders:
         response = self._calls.call("ReportStep", request, loader_pb2.ReportStepResponse)
         return LoaderState(epoch=self._epoch, cursor=response.cursor)
 
-    def load_state_dict(self, state: LoaderState, attempt: str | None = None) -> None:
+    def load_state_dict(
+        self, state: LoaderState | dict[str, Any], attempt: str | None = None
+    ) -> None:
         """Goes on exactly where the state was taken: see `Loader.load_state_dict`.
 
         To be called while no worker process iterates.
         """
-        if attempt is None and self._loader._worker is not None:
+        if not state or os.getpid() != self._owner:
+            return
+        if attempt is None and isinstance(self._settings.sharing, Dynamic):
             raise ValueError("dynamic workers need an attempt to load a state")
         self._calls.reset()
         self._epoch = state["epoch"]
         self._cursor = state["cursor"]
-        self._attempt = attempt or self._loader._attempt
-        if not self._attempt and self._loader._num_ranks == 1:
+        self._attempt = attempt or self._settings.attempt
+        if not self._attempt and self._is_alone:
             self._attempt = uuid.uuid4().hex
         self._has_ended_one = False
         self._forget_position()
@@ -228,44 +245,32 @@ class EpochReaders:
         """Looks whether there is anything to read, and tells the worker processes what."""
         epoch = self._get_epoch()
         check_not_empty(epoch, 4)
-        loader = self._loader
-        is_over = epoch.generation != 0 and epoch.num_batches and loader._all_done(epoch)
+        settings = self._settings
+        is_over = epoch.generation != 0 and epoch.num_batches and settings.sharing.all_done(epoch)
         if is_over and not self._cursor and not self._generation:
-            words = f"epoch {epoch.epoch} of job {epoch.job!r} was finished before this trainer came"
-            if loader._worker is not None and self._has_ended_one:
+            if isinstance(settings.sharing, Dynamic) and self._has_ended_one:
                 pass  # The others were faster.
-            elif loader._finished == "error":
-                raise EpochFinishedError(
-                    f"{words}: take another job name, a later epoch, load a state, or say "
-                    'finished="restart" to load it anew or "skip" to go on without it'
-                )
-            elif loader._finished == "restart":
-                if loader._worker is not None and not self._attempt:
-                    raise EpochFinishedError(
-                        f'{words}: dynamic workers need an attempt for finished="restart"'
-                    )
+            elif restarts(epoch, settings.finished, settings.sharing, self._attempt, "trainer"):
                 self._cursor = epoch.start_cursor
-                if not self._attempt and loader._num_ranks == 1:
+                if not self._attempt and self._is_alone:
                     self._attempt = uuid.uuid4().hex
         self._is_prepared = True
+        self._common = uuid.uuid4().hex
         self._write_orders()
 
     def _write_orders(self, is_rest: bool = False) -> None:
-        orders = {
-            "epoch": self._epoch,
-            "cursor": self._cursor,
-            "attempt": self._attempt,
-            # What has been come to is gone on with.
-            "generation": self._generation,
-            "next_step": self._next_step,
-            # What others leave, by the first process alone, as that may wait.
-            "is_rest": is_rest,
-        }
-        with tempfile.NamedTemporaryFile(
-            "w", dir=os.path.dirname(self._orders), delete=False
-        ) as file:
-            json.dump(orders, file)
-        os.replace(file.name, self._orders)
+        self._orders.write(
+            Orders(
+                self._epoch,
+                self._cursor,
+                self._attempt,
+                self._common,
+                self._generation,
+                self._next_step,
+                is_rest,
+                is_acknowledged=self._is_trained or self._settings.manual,
+            )
+        )
 
     def _acknowledge_in_hand(self) -> None:
         if self._in_hand is not None:
@@ -277,77 +282,36 @@ class EpochReaders:
 
     def _cursor_now(self, generation: int) -> str:
         request = loader_pb2.AcknowledgeRequest(
-            job=self._loader._spec.job, epoch=self._epoch, generation=generation
+            job=self._settings.request.job, epoch=self._epoch, generation=generation
         )
         return str(self._calls.call("Acknowledge", request, loader_pb2.AcknowledgeResponse).cursor)
 
     def _get_epoch(self) -> Any:
-        spec = loader_pb2.EpochSpec()
-        spec.CopyFrom(self._loader._spec)
-        spec.epoch = self._epoch
+        spec = self._settings.request.of_epoch(self._epoch)
         return self._calls.call(
             "GetEpoch", loader_pb2.GetEpochRequest(epoch=spec), loader_pb2.Epoch
         )
 
     # In a worker process, or in the trainer where the data loader has none.
 
-    def __iter__(self) -> Iterator[LoadedBatch]:
+    def __iter__(self) -> Iterator[Any]:
         """This process's part of the epoch that the trainer has set.
 
-        Raises ValueError if it has not; PackhouseError.
+        In the trainer itself a batch is acknowledged when the next one is asked for, unless that is
+        manual. Iterating raises ValueError if no epoch is set, or in a worker process that `trained`
+        does not read; PackhouseError.
         """
-        number, count = _worker_process()
-        with open(self._orders) as file:
-            text = file.read()
-        if not text:
-            raise ValueError("no epoch is set: call set_epoch in the trainer before each epoch")
-        orders = json.loads(text)
-        if orders["is_rest"] and number > 0:
-            return iter(())
-        loader = copy.copy(self._loader)
-        loader._epoch = orders["epoch"]
-        loader._start_cursor = orders["cursor"]
-        loader._attempt = orders["attempt"]
-        loader._attempt_is_used = False
-        if orders["generation"]:
-            loader._join_generation = orders["generation"]
-        if loader._worker is None:
-            # The first process gets the first step that is left.
-            loader._reader = ((number + orders["next_step"]) % count, count)
-        else:
-            if count > 1:
-                loader._worker = f"{loader._worker}/{number}"
-            loader._waits_for_others = orders["is_rest"] or not _is_worker_process()
-        # The trainer has looked.
-        loader._looks_at_epoch = False
-        loader._begin()
-        return _until_closed(loader)
+        number, count = worker_process()
+        batches = ReaderPass(self._settings, self._orders, number, count)
+        if os.getpid() != self._owner or self._is_trained or self._settings.manual:
+            return batches
+        return self._acknowledged(batches)
 
-
-def _until_closed(loader: Loader) -> Iterator[LoadedBatch]:
-    with loader:
-        yield from loader
-
-
-def _is_worker_process() -> bool:
-    return _worker_info() is not None
-
-
-def _worker_process() -> tuple[int, int]:
-    """The number of this process, and of how many. (0, 1) in the trainer."""
-    info = _worker_info()
-    return (0, 1) if info is None else (info.id, info.num_workers)
-
-
-def _worker_info() -> Any:
-    torch_data: Any = sys.modules.get("torch.utils.data")
-    get: Callable[[], Any] | None = getattr(torch_data, "get_worker_info", None)
-    return None if get is None else get()
-
-
-def _remove(path: str, owner: int) -> None:
-    if os.getpid() == owner:
-        try:
-            os.remove(path)
-        except FileNotFoundError:
-            pass
+    def _acknowledged(self, batches: Iterator[LoadedBatch]) -> Iterator[LoadedBatch]:
+        for batch in batches:
+            self._in_hand = batch.lease
+            yield batch
+            self._acknowledge_in_hand()
+        self.flush()
+        self._has_ended = True
+        self._has_ended_one = True

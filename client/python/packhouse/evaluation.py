@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator
 
-from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.batch import DerivedLike, Padding, PaddingLike
+from packhouse.asynchronous import iterate
+from packhouse.backoff import Backoff
 from packhouse.batch_reader import ReceivedBatch
-from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
-from packhouse.epoch import (
-    EpochInfo,
-    GraphSubset,
-    LoadedBatch,
-    RankProfile,
-    Sampling,
-    check_not_empty,
-    epoch_spec,
-    profiles_of,
-)
+from packhouse.connecting import LoadArguments, split
+from packhouse.epoch_info import EpochInfo, check_not_empty
+from packhouse.epoch_request import EpochRequest
 from packhouse.errors import PackhouseError
 from packhouse.load_connection import LoadConnection
-from packhouse.packing import OversizePolicy
+from packhouse.loaded_batch import LoadedBatch
 from packhouse.schema import GraphSchema
-from packhouse.tuning import DeviceProfile
+from packhouse.sharing import Ranked
 from packhouse.v1 import loader_pb2
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Evaluation:
@@ -51,93 +46,83 @@ class Evaluation:
         self,
         address: str,
         *,
-        dataset: str,
-        seed: int = 0,
         epoch: int = 0,
-        limits: Mapping[str, int] | None = None,
-        shapes: Sequence[Mapping[str, int]] | None = None,
-        device_profile: DeviceProfile | None = None,
-        profiles: Sequence[RankProfile] | None = None,
-        padding: PaddingLike = Padding.NONE,
-        derived: DerivedLike = (),
-        sizes_only: bool = False,
-        oversize: OversizePolicy | str = OversizePolicy.ERROR,
-        in_order: bool = False,
-        look_ahead: int = 0,
-        grouped: bool = False,
-        subset: GraphSubset | None = None,
-        sampling: Sampling | None = None,
-        rank: int = 0,
+        rank: int | None = None,
         num_ranks: int | None = None,
         drop_last: bool = False,
-        writable: bool = False,
-        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
-        timeout: float = 60.0,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-        options: ChannelOptions = (),
+        **arguments: Unpack[LoadArguments],
     ) -> None:
-        """As for `Loader`; `seed` and `epoch` only say which graphs come together, and when.
+        """Which batches: see `EpochArguments`, all of which are arguments of this, as are
+        `ConnectionArguments`. `seed` and `epoch` only say which graphs come together, and when.
 
         `rank` of `num_ranks` gets its share of the steps, as do the worker processes of a data
         loader that take their numbers for it.
         """
-        self._address = address
-        self._profiles = profiles_of(limits, shapes, device_profile, profiles)
-        self._spec = epoch_spec(
-            self._profiles,
-            dataset=dataset,
-            job="",
-            seed=seed,
-            padding=padding,
-            derived=derived,
-            sizes_only=sizes_only,
-            oversize=oversize,
-            in_order=in_order,
-            look_ahead=look_ahead,
-            grouped=grouped,
-            subset=subset,
-            sampling=sampling,
-        )
-        self._spec.epoch = epoch
-        if num_ranks is None:
-            of_profiles = sum(each.num_ranks for each in self._profiles)
-            num_ranks = of_profiles if len(self._profiles) > 1 else 1
-        self._rank = rank
-        self._num_ranks = num_ranks
-        self._drop_last = drop_last
-        self._writable = writable
-        self._retry_timeout = retry_timeout
-        self._timeout = timeout
-        self._max_message_bytes = max_message_bytes
-        self._options = tuple(options)
+        self._connecting, self._writable, rest = split(arguments, address)
+        self._request = EpochRequest(rest, job="")
+        self._epoch = epoch
+        self._is_placed = rank is not None or num_ranks is not None
+        ranks = self._request.num_ranks if num_ranks is None else num_ranks
+        self._sharing = Ranked(rank or 0, ranks, drop_last)
         self._has_checked = False
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch that a pass gives."""
+        return self._epoch
+
+    @property
+    def sharing(self) -> Ranked:
+        """Which of the steps it gives."""
+        return self._sharing
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether `rank` or `num_ranks` was given."""
+        return self._is_placed
+
+    def of(self, epoch: int, sharing: Ranked) -> Evaluation:
+        """Of the same words, another epoch or other steps."""
+        other = Evaluation.__new__(Evaluation)
+        other.__dict__.update(self.__dict__)
+        other._epoch, other._sharing = epoch, sharing
+        return other
 
     def epoch_info(self) -> EpochInfo:
         """What it is like. Errors: see `packhouse.v1.GetEpoch`."""
-        connection = self._connect()
+        connection = LoadConnection(self._connecting)
         try:
-            request = loader_pb2.GetEpochRequest(epoch=self._spec)
+            request = loader_pb2.GetEpochRequest(epoch=self._request.of_epoch(self._epoch))
             return EpochInfo.from_proto(connection.call("GetEpoch", request))
         finally:
             connection.close()
 
     def __len__(self) -> int:
         """Steps of a pass. Asks the server, and waits for it for `retry_timeout` seconds."""
-        return self.epoch_info().num_steps(self._profiles, self._num_ranks, self._drop_last)
+        return self._sharing.num_steps(self.epoch_info(), self._request)
 
     def __iter__(self) -> Iterator[LoadedBatch]:
         """A new pass, from the start; leaving it early is cheap."""
-        connection = self._connect()
-        backoff = Backoff(self._retry_timeout)
+        return self.from_step(0)
+
+    def __aiter__(self) -> AsyncIterator[LoadedBatch]:
+        """As iterating, but waits on another thread."""
+        return iterate(iter(self))
+
+    def from_step(self, first_step: int) -> Iterator[LoadedBatch]:
+        """A pass from that step on, as to go on after a restart; steps keep their numbers.
+
+        Raises PackhouseError with OUT_OF_RANGE if there are fewer steps.
+        """
+        connection = LoadConnection(self._connecting)
+        backoff = Backoff(self._connecting.retry_timeout)
         schema = GraphSchema()
-        next_step = 0
+        next_step = first_step
 
         def request() -> Any:
-            load = loader_pb2.LoadRequest(epoch=self._spec)
+            load = loader_pb2.LoadRequest(epoch=self._request.of_epoch(self._epoch))
             load.evaluation.first_step = next_step
-            load.evaluation.ranked.rank = self._rank
-            load.evaluation.ranked.num_ranks = self._num_ranks
-            load.evaluation.ranked.drop_last = self._drop_last
+            self._sharing.to_proto(load.evaluation)
             return load
 
         try:
@@ -164,14 +149,3 @@ class Evaluation:
                     return
         finally:
             connection.close()
-
-    def _connect(self) -> LoadConnection:
-        return LoadConnection(
-            self._address,
-            "",
-            self._timeout,
-            self._retry_timeout,
-            self._max_message_bytes,
-            0,
-            self._options,
-        )

@@ -13,7 +13,8 @@ from packhouse.acknowledging import Acknowledger
 from packhouse.backoff import Backoff
 from packhouse.batch import tensors_of
 from packhouse.batch_reader import BatchReader, ReceivedBatch, parse_response
-from packhouse.channel import ChannelOptions, make_channel
+from packhouse.channel import make_channel
+from packhouse.connecting import Connecting
 from packhouse.errors import PackhouseError
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
@@ -26,6 +27,15 @@ _DEFAULT_IN_FLIGHT: Final = 16
 _INHERITED: Final[list[Any]] = []
 
 
+class _Calls:
+    """A channel for unary calls, and how many are under way."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.channel = channel
+        self.stub = loader_pb2_grpc.LoaderServiceStub(channel)
+        self.num_users = 0
+
+
 class LoadConnection:
     """A stream of batches and calls beside it, in the process that made it.
 
@@ -33,36 +43,23 @@ class LoadConnection:
     one thread, but for `call` and the acknowledger.
     """
 
-    def __init__(
-        self,
-        address: str,
-        job: str,
-        timeout: float,
-        retry_timeout: float,
-        max_message_bytes: int,
-        max_in_flight: int,
-        options: ChannelOptions,
-    ) -> None:
-        """Connects with the first call. `max_in_flight` as the loader's, 0 for the default."""
+    def __init__(self, connecting: Connecting) -> None:
+        """Connects with the first call."""
         self.pid = os.getpid()
-        self._address = address
-        self._timeout = timeout
-        self._retry_timeout = retry_timeout
-        self._max_message_bytes = max_message_bytes
+        self._connecting = connecting
         # All calls are safe to retry, and are here: for longer than gRPC does.
-        self._options = (("grpc.enable_retries", 0), *options)
+        self._options = (("grpc.enable_retries", 0), *connecting.options)
         self._closed = False
         # Below, for unary calls, those of any thread: guarded by _lock.
         self._lock = threading.Lock()
-        self._channel: Any = None
-        self._stub: Any = None
+        self._calls: _Calls | None = None
         self.acknowledger = Acknowledger(
             lambda request: self._call_once("Acknowledge", request),
-            job,
-            retry_timeout,
+            connecting.job,
+            connecting.retry_timeout,
             self._wake,
             # The server goes on sending meanwhile.
-            gather=max(1, (max_in_flight or _DEFAULT_IN_FLIGHT) // 4),
+            gather=max(1, (connecting.max_in_flight or _DEFAULT_IN_FLIGHT) // 4),
         )
         # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
         self._load_channel: Any = None
@@ -73,7 +70,7 @@ class LoadConnection:
 
     def call(self, method: str, request: Any) -> Any:
         """A unary call that is safe to retry, and is. Raises PackhouseError."""
-        backoff = Backoff(self._retry_timeout)
+        backoff = Backoff(self._connecting.retry_timeout)
         while True:
             try:
                 return self._call_once(method, request)
@@ -137,9 +134,9 @@ class LoadConnection:
         self.acknowledger.close()
         with self._lock:
             self._closed = True
-            channel, self._channel, self._stub = self._channel, None, None
-        if channel is not None:
-            channel.close()
+            calls, self._calls = self._calls, None
+        if calls is not None:
+            calls.channel.close()
 
     def _wake(self) -> None:
         """Lets a thread that waits in `receive` look why nothing comes."""
@@ -150,8 +147,8 @@ class LoadConnection:
 
     def _make_channel(self, *, reads_on_callers_thread: bool = False) -> grpc.Channel:
         return make_channel(
-            self._address,
-            max_message_bytes=self._max_message_bytes,
+            self._connecting.address,
+            max_message_bytes=self._connecting.max_message_bytes,
             options=self._options,
             reads_on_callers_thread=reads_on_callers_thread,
         )
@@ -160,25 +157,30 @@ class LoadConnection:
         with self._lock:
             if self._closed:
                 raise ValueError("the loader is closed")
-            if self._stub is None:
-                self._channel = self._make_channel()
-                self._stub = loader_pb2_grpc.LoaderServiceStub(self._channel)
-            stub = self._stub
+            if self._calls is None:
+                self._calls = _Calls(self._make_channel())
+            calls = self._calls
+            calls.num_users += 1
+        is_away = False
         try:
-            return getattr(stub, method)(request, timeout=self._timeout)
+            return getattr(calls.stub, method)(request, timeout=self._connecting.timeout)
         except grpc.RpcError as error:
             failure = PackhouseError.of(error)
-        if failure.code is grpc.StatusCode.UNAVAILABLE:
-            self._forget(stub)
+            is_away = failure.code is grpc.StatusCode.UNAVAILABLE
+        finally:
+            self._leave_calls(calls, is_away)
         raise failure
 
-    def _forget(self, stub: Any) -> None:
-        """The next call has a channel of its own: an old one would wait longer and longer."""
+    def _leave_calls(self, calls: _Calls, is_away: bool) -> None:
+        """After `is_away` the next call has a channel of its own: an old one would wait longer and
+        longer. The last of the threads that use that one closes it."""
         with self._lock:
-            if self._stub is not stub:
-                return
-            channel, self._channel, self._stub = self._channel, None, None
-        channel.close()
+            if is_away and self._calls is calls:
+                self._calls = None
+            calls.num_users -= 1
+            is_last = calls.num_users == 0 and self._calls is not calls
+        if is_last:
+            calls.channel.close()
 
 
 def _parse(data: bytes) -> Any:

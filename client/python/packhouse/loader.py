@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import sys
-import threading
 import time
 import uuid
 import weakref
-from typing import (
-    Any,
-    Callable,
-    Final,
-    Iterator,
-    Literal,
-    Mapping,
-    NoReturn,
-    Sequence,
-    TypedDict,
-)
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoReturn
 
-from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
-from packhouse.batch import DerivedLike, Padding, PaddingLike
+from packhouse.asynchronous import iterate
+from packhouse.backoff import Backoff
 from packhouse.batch_reader import ReceivedBatch
-from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
-from packhouse.epoch import (
-    EpochInfo,
-    GraphSubset,
-    LoadedBatch,
-    RankProfile,
-    Sampling,
-    check_not_empty,
-    epoch_spec,
-    profiles_of,
-)
+from packhouse.connecting import LoadArguments, split
+from packhouse.epoch_info import EpochInfo, check_not_empty
+from packhouse.epoch_request import EpochRequest
 from packhouse.errors import EpochFinishedError, PackhouseError
+from packhouse.finished_epochs import Finished, check_finished, restarts, words_for_finished
+from packhouse.given_batches import GivenBatches
 from packhouse.load_connection import LoadConnection
-from packhouse.packing import OversizePolicy
+from packhouse.loaded_batch import LoadedBatch
+from packhouse.loader_settings import LoaderSettings, LoaderStart, LoaderState
 from packhouse.schema import GraphSchema
-from packhouse.tuning import DeviceProfile
+from packhouse.sharing import Dynamic, Ranked, sharing_of
 from packhouse.v1 import loader_pb2
 
-Finished = Literal["error", "restart", "skip"]
-
-_FINISHED_CHOICES: Final = ("error", "restart", "skip")
-
-
-class LoaderState(TypedDict):
-    """What a checkpoint keeps of a loader: plain values, which any serialisation takes."""
-
-    epoch: int
-    cursor: str
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Loader(Iterator[LoadedBatch]):
@@ -83,130 +59,80 @@ class Loader(Iterator[LoadedBatch]):
 
     Connects when it is first asked for something, not when it is made. Use it from one thread, but
     for `acknowledge` and `flush`, which may be called from any. Worker processes that read for a
-    trainer: see `EpochReaders`. gRPC does not survive a fork: fork
-    before a loader is used, or start processes by spawning: a loader can be
-    pickled, and the copy starts where this one's epoch was set or its state was loaded.
+    trainer: see `EpochReaders`. gRPC does not survive a fork: fork before a loader is used, or start
+    processes by spawning: a loader can be pickled, and the copy starts where this one's epoch was
+    set or its state was loaded.
     """
 
     def __init__(
         self,
         address: str,
         *,
-        dataset: str,
         job: str,
-        seed: int = 0,
-        limits: Mapping[str, int] | None = None,
-        shapes: Sequence[Mapping[str, int]] | None = None,
-        device_profile: DeviceProfile | None = None,
-        profiles: Sequence[RankProfile] | None = None,
-        padding: PaddingLike = Padding.NONE,
-        derived: DerivedLike = (),
-        sizes_only: bool = False,
-        oversize: OversizePolicy | str = OversizePolicy.ERROR,
-        in_order: bool = False,
-        look_ahead: int = 0,
-        grouped: bool = False,
-        subset: GraphSubset | None = None,
-        sampling: Sampling | None = None,
         rank: int | None = None,
         num_ranks: int | None = None,
         drop_last: bool = False,
         worker: str | None = None,
-        profile: int = 0,
+        rank_group: int = 0,
         max_in_flight: int = 0,
         attempt: str | None = None,
         acknowledge: Literal["automatic", "manual"] = "automatic",
         finished: Finished = "error",
-        writable: bool = False,
-        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
-        timeout: float = 60.0,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
-        options: ChannelOptions = (),
+        **arguments: Unpack[LoadArguments],
     ) -> None:
-        """Everything up to `sampling` must be the same for all workers of the job.
-
-        Limits are one of `limits` (one shape), `shapes` (several, the largest first),
-        `device_profile` (the server chooses), or `profiles` (ranks of unequal hardware).
-        Everything else is documented in `packhouse.v1.EpochSpec`; 0 and None mean the server's
-        default. `sizes_only`: batches say which graphs belong together, tensors stay here.
+        """Which epochs, of what: see `EpochArguments`, all of which are arguments of this, and must
+        be the same for all workers of the job; so are `ConnectionArguments`.
 
         Workers share an epoch in one of two ways. Ranked: `rank` of `num_ranks`, all with the same
         number of steps (`drop_last`: without the batches that do not suffice for one more step,
         instead of completing it with padding); the default is one rank. Dynamic: `worker` is this
-        one's name, the same each time that it comes; first come, first served; `profile` is the
+        one's name, the same each time that it comes; first come, first served; `rank_group` is the
         number of the one whose batches it takes.
 
         `max_in_flight` bounds the batches that are sent and not acknowledged (0: 16). `attempt`
         names one start of the trainer, for all of its workers the same, new after each restart (a
-        restart counter of the launcher does): give one if several workers load states. Unary calls
-        have a deadline of `timeout` seconds. `options` are gRPC's channel arguments: see
-        `packhouse.channel.make_channel`. `writable`: see `Batch.writable`.
+        restart counter of the launcher does): give one if several workers load states.
 
         `finished`: of an epoch that was finished before. "error" raises EpochFinishedError; "skip"
         gives nothing; "restart" loads it from its start again, and what was done of it and of the
         job's later epochs is forgotten (dynamic workers, and several ranks of which each may come
         at any time, need an `attempt` for that). A state that was loaded is gone on from as it is.
         """
-        self._address = address
-        self._profiles = profiles_of(limits, shapes, device_profile, profiles)
-        self._spec = epoch_spec(
-            self._profiles,
-            dataset=dataset,
-            job=job,
-            seed=seed,
-            padding=padding,
-            derived=derived,
-            sizes_only=sizes_only,
-            oversize=oversize,
-            in_order=in_order,
-            look_ahead=look_ahead,
-            grouped=grouped,
-            subset=subset,
-            sampling=sampling,
-        )
-        if worker is not None and (rank is not None or num_ranks is not None or drop_last):
-            raise ValueError("worker is for dynamic workers, which have no rank: give one or other")
-        self._worker = worker
-        self._profile = profile
-        self._rank = rank or 0
-        if num_ranks is None:
-            of_profiles = sum(each.num_ranks for each in self._profiles)
-            num_ranks = of_profiles if len(self._profiles) > 1 else 1
-        self._num_ranks = num_ranks
-        self._drop_last = drop_last
-        self._max_in_flight = max_in_flight
-        self._attempt = attempt or ""
+        connecting, writable, rest = split(arguments, address, job, max_in_flight)
+        request = EpochRequest(rest, job)
+        sharing = sharing_of(request, rank, num_ranks, drop_last, worker, rank_group)
         if acknowledge not in ("automatic", "manual"):
             raise ValueError(f"acknowledge {acknowledge!r} is neither 'automatic' nor 'manual'")
-        self._manual = acknowledge == "manual"
-        if finished not in _FINISHED_CHOICES:
-            raise ValueError(f"finished {finished!r} is none of {_FINISHED_CHOICES}")
-        self._finished = finished
-        # Of the readers of one trainer: this one's number and how many there are.
-        self._reader = (0, 1)
-        self._waits_for_others = True
-        # Whether it is to say that an epoch is finished, or has too large graphs.
-        self._looks_at_epoch = True
-        self._writable = writable
-        self._retry_timeout = retry_timeout
-        self._timeout = timeout
-        self._max_message_bytes = max_message_bytes
-        self._options = tuple(options)
-        self._epoch = 0
-        self._start_cursor = ""
-        # Of a reader that joins what its trainer has come to.
-        self._join_generation: int | None = None
+        check_finished(finished)
+        self._settings = LoaderSettings(
+            connecting,
+            request,
+            sharing,
+            is_placed=worker is not None or rank is not None or num_ranks is not None,
+            attempt=attempt or "",
+            manual=acknowledge == "manual",
+            finished=finished,
+            writable=writable,
+        )
+        self._begin(LoaderStart(attempt=attempt or ""))
+
+    @staticmethod
+    def of_settings(settings: LoaderSettings, start: LoaderStart) -> Loader:
+        """A loader of another one's settings."""
+        loader = Loader.__new__(Loader)
+        loader._settings = settings
+        loader._begin(start)
+        return loader
+
+    def _begin(self, start: LoaderStart) -> None:
+        self._start = start
+        # Drawn where a first try, whose answer was lost, and the next are to be known for the same.
+        self._drawn_attempt = ""
+        self._attempt_is_used = False
         # Whether an epoch has ended here: then the next one may be over before this worker comes.
         self._has_ended_one = False
-        self._attempt_is_used = False
-        self._drawn_attempt = ""
-        self._begin()
-
-    def _begin(self) -> None:
-        """Makes what is neither pickled nor survives a change of the epoch."""
         self._connection: LoadConnection | None = None
         self._finalizer: Any = None
-        self._lock = threading.Lock()
         self._forget_position()
 
     def _forget_position(self) -> None:
@@ -214,36 +140,44 @@ class Loader(Iterator[LoadedBatch]):
         self._first_opened: Any = None
         self._schema = GraphSchema()
         self._session = 0
-        # Of this generation, when this worker came.
-        self._num_left = sys.maxsize
+        self._given = GivenBatches()
         self._ended = False
-        # Steps that were left to others when this one ended.
-        self._num_pending = 0
         self._is_restart = False
         # Given out last, and not acknowledged yet; automatic only.
         self._current: LoadedBatch | None = None
-        with self._lock:
-            # Below: guarded by _lock.
-            self._given: set[int] = set()
-            # Steps of batches that were given out and are not acknowledged, by batch number.
-            self._held: dict[int, int] = {}
-            self._last_given_step = -1
-            self._last_acknowledged_step = -1
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
-        for name in ("_connection", "_finalizer", "_lock", "_current", "_first_opened"):
-            del state[name]
-        return state
+        return {
+            "settings": self._settings,
+            "start": self._start,
+            "drawn_attempt": self._drawn_attempt,
+            "attempt_is_used": self._attempt_is_used,
+            "has_ended_one": self._has_ended_one,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
+        self._settings = state["settings"]
+        self._begin(state["start"])
+        self._drawn_attempt = state["drawn_attempt"]
+        self._attempt_is_used = state["attempt_is_used"]
+        self._has_ended_one = state["has_ended_one"]
+
+    @property
+    def settings(self) -> LoaderSettings:
+        """What it was made with."""
+        return self._settings
+
+    @property
+    def start(self) -> LoaderStart:
+        """Where it starts to load, or has started."""
+        if self._start.attempt or not self._drawn_attempt:
+            return self._start
+        return dataclasses.replace(self._start, attempt=self._drawn_attempt)
 
     @property
     def epoch(self) -> int:
         """The number of the epoch that iterating gives."""
-        return self._epoch
+        return self._start.epoch
 
     @property
     def cursor(self) -> str:
@@ -252,6 +186,11 @@ class Loader(Iterator[LoadedBatch]):
         Dynamic workers keep it in checkpoints; `state_dict` is more exact.
         """
         return self._connection.acknowledger.cursor if self._connection is not None else ""
+
+    @property
+    def generation_cursor(self) -> str:
+        """Where the present generation started: loads the same again. Waits for the server."""
+        return str(self._open().cursor)
 
     @property
     def num_steps_done(self) -> int:
@@ -265,20 +204,18 @@ class Loader(Iterator[LoadedBatch]):
         durable first. Iterating raises EpochFinishedError if it was finished before, unless
         `finished` says otherwise.
         """
-        if epoch == self._epoch and not self._ended:
+        if epoch == self.epoch and not self._ended:
             return
         self.flush()
         self._leave()
-        if epoch <= self._epoch:
+        if epoch <= self.epoch:
             self._has_ended_one = False
-        self._epoch = epoch
-        self._start_cursor = ""
-        self._join_generation = None
+        self._start = LoaderStart(epoch, attempt=self._start.attempt)
         self._forget_position()
 
     def epoch_info(self) -> EpochInfo:
         """What the epoch is like, and how far it is now. Errors: see `packhouse.v1.GetEpoch`."""
-        request = loader_pb2.GetEpochRequest(epoch=self._epoch_spec())
+        request = loader_pb2.GetEpochRequest(epoch=self._settings.request.of_epoch(self.epoch))
         return EpochInfo.from_proto(self._connect().call("GetEpoch", request))
 
     def __len__(self) -> int:
@@ -287,18 +224,19 @@ class Loader(Iterator[LoadedBatch]):
         Asks the server, and waits for it for `retry_timeout` seconds; begins to load if a state was
         loaded, as that decides what is left.
         """
-        if self._first_opened is not None or self._start_cursor:
+        if self._first_opened is not None or self._start.cursor:
             return int(self._open().num_steps)
-        info = self.epoch_info()
-        if self._worker is not None:
-            return info.profiles[self._profile].num_batches
-        return info.num_steps(self._profiles, self._num_ranks, self._drop_last)
+        return self._settings.sharing.num_steps(self.epoch_info(), self._settings.request)
 
     def __iter__(self) -> Loader:
         """Goes on after the batch given out last. Raises ValueError if the epoch has ended."""
         if self._ended:
-            raise ValueError(f"epoch {self._epoch} has ended: call set_epoch")
+            raise ValueError(f"epoch {self.epoch} has ended: call set_epoch")
         return self
+
+    def __aiter__(self) -> AsyncIterator[LoadedBatch]:
+        """As iterating, but waits on another thread; leaving it early leaves the loader as it is."""
+        return iterate(iter(self))
 
     def __next__(self) -> LoadedBatch:
         if self._ended:
@@ -311,17 +249,16 @@ class Loader(Iterator[LoadedBatch]):
             connection.acknowledger.check()
             received = self._receive(connection)
             if isinstance(received, ReceivedBatch):
-                if self._take(received.head):
+                if self._given.give(received.head.id, received.head.step):
                     batch = LoadedBatch.of_loaded_parts(
                         received, self._schema, self._open().generation, self._session
                     )
-                    if self._writable:
+                    if self._settings.writable:
                         batch = batch.writable()
-                    if not self._manual:
+                    if not self._settings.manual:
                         self._current = batch
                     return batch
             elif received.WhichOneof("message") == "end_of_epoch":
-                self._num_pending = received.end_of_epoch.num_pending
                 connection.finish()
                 break
         self._end()
@@ -337,12 +274,7 @@ class Loader(Iterator[LoadedBatch]):
         if self._current is not None and self._current.number == batch.number:
             self._current = None
         connection.acknowledger.add(batch.lease)
-        with self._lock:
-            step = self._held.pop(batch.number, None)
-            if step is not None:
-                self._last_acknowledged_step = max(self._last_acknowledged_step, step)
-            is_last = not self._held and len(self._given) >= self._num_left
-        if is_last:
+        if self._given.acknowledge(batch.number):
             # The server waits for it, to say that this is the end.
             connection.acknowledger.hurry()
 
@@ -360,19 +292,23 @@ class Loader(Iterator[LoadedBatch]):
         workers have done by now. Raises ValueError if ranked steps were acknowledged out of order.
         """
         generation = self._open().generation
-        self._acknowledge_current()
+        if self._current is not None:
+            self.acknowledge(self._current)
         self.flush()
-        if self._worker is None:
-            cursor = self.cursor_at_step(self._steps_done())
+        if isinstance(self._settings.sharing, Ranked):
+            steps = self._given.steps_done()
+            if steps is None:
+                steps = int(self._first_opened.num_steps_done)
+            cursor = self.cursor_at_step(steps)
         else:
             request = loader_pb2.AcknowledgeRequest(
-                job=self._spec.job,
-                epoch=self._epoch,
+                job=self._settings.request.job,
+                epoch=self.epoch,
                 generation=generation,
                 session=self._session,
             )
             cursor = self._connect().call("Acknowledge", request).cursor
-        return LoaderState(epoch=self._epoch, cursor=cursor)
+        return LoaderState(epoch=self.epoch, cursor=cursor)
 
     def load_state_dict(self, state: LoaderState, attempt: str | None = None) -> None:
         """Goes on exactly where the state was taken, even if the service went further since.
@@ -384,22 +320,18 @@ class Loader(Iterator[LoadedBatch]):
 
         What was done of later epochs is forgotten: they are loaded from their start.
         """
-        if attempt is None and self._attempt and self._attempt_is_used:
-            raise ValueError(f"attempt {self._attempt!r} has loaded already: give a new one")
-        if attempt is None and not self._attempt and self._worker is not None:
+        given, sharing = self._start.attempt, self._settings.sharing
+        if attempt is None and given and self._attempt_is_used:
+            raise ValueError(f"attempt {given!r} has loaded already: give a new one")
+        if attempt is None and not given and isinstance(sharing, Dynamic):
             raise ValueError("dynamic workers need an attempt to load a state")
         self._leave()
         if self._connection is not None:
             self._connect().acknowledger.reset()
-        if attempt is not None:
-            self._attempt = attempt
-        elif self._num_ranks == 1 and not self._attempt:
-            # By which a first try, whose answer was lost, and the next are known for the same.
+        if attempt is None and not given and self._is_alone:
             self._drawn_attempt = uuid.uuid4().hex
         self._attempt_is_used = False
-        self._epoch = state["epoch"]
-        self._start_cursor = state["cursor"]
-        self._join_generation = None
+        self._start = LoaderStart(state["epoch"], state["cursor"], attempt or given)
         self._has_ended_one = False
         self._forget_position()
 
@@ -409,8 +341,8 @@ class Loader(Iterator[LoadedBatch]):
         Errors: see `packhouse.v1.LoaderService.ReportStep`.
         """
         request = loader_pb2.ReportStepRequest(
-            job=self._spec.job,
-            epoch=self._epoch,
+            job=self._settings.request.job,
+            epoch=self.epoch,
             generation=self._open().generation,
             steps=steps,
         )
@@ -431,47 +363,30 @@ class Loader(Iterator[LoadedBatch]):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    def _epoch_spec(self) -> Any:
-        spec = loader_pb2.EpochSpec()
-        spec.CopyFrom(self._spec)
-        spec.epoch = self._epoch
-        return spec
+    @property
+    def _is_alone(self) -> bool:
+        """Whether it is the only rank, so that nobody needs to know its attempt."""
+        sharing = self._settings.sharing
+        return isinstance(sharing, Ranked) and sharing.num_ranks == 1
 
     def _load_request(self) -> Any:
         request = loader_pb2.LoadRequest(
-            epoch=self._epoch_spec(),
-            max_in_flight=self._max_in_flight,
-            attempt=self._attempt or self._drawn_attempt,
+            epoch=self._settings.request.of_epoch(self.epoch),
+            max_in_flight=self._settings.connecting.max_in_flight,
+            attempt=self.start.attempt,
         )
-        if self._worker is None:
-            request.ranked.rank = self._rank
-            request.ranked.num_ranks = self._num_ranks
-            request.ranked.drop_last = self._drop_last
-            if self._reader[1] > 1:
-                request.ranked.reader, request.ranked.num_readers = self._reader
-        else:
-            request.dynamic.worker = self._worker
-            request.dynamic.rank_group = self._profile
-            request.dynamic.end_when_all_leased = not self._waits_for_others
+        self._settings.sharing.to_proto(request)
         if self._first_opened is not None:
             request.generation = self._first_opened.generation
-        elif self._join_generation is not None:
-            request.generation = self._join_generation
+        elif self._start.generation is not None:
+            request.generation = self._start.generation
         else:
-            request.cursor = self._start_cursor
+            request.cursor = self._start.cursor
         return request
 
     def _connect(self) -> LoadConnection:
         if self._connection is None:
-            self._connection = LoadConnection(
-                self._address,
-                self._spec.job,
-                self._timeout,
-                self._retry_timeout,
-                self._max_message_bytes,
-                self._max_in_flight,
-                self._options,
-            )
+            self._connection = LoadConnection(self._settings.connecting)
             # Also when the loader is dropped, or the interpreter ends.
             self._finalizer = weakref.finalize(self, self._connection.close)
         if self._connection.pid != os.getpid():
@@ -498,7 +413,7 @@ class Loader(Iterator[LoadedBatch]):
                 connection.leave()
                 connection.acknowledger.check()
                 if backoff is None:
-                    backoff = Backoff(self._retry_timeout)
+                    backoff = Backoff(self._settings.connecting.retry_timeout)
                 time.sleep(backoff.delay_after(error))
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
@@ -506,105 +421,57 @@ class Loader(Iterator[LoadedBatch]):
                 connection.leave()
                 return self._receive(connection)
             self._session = opened.session
-            connection.acknowledger.renew(self._epoch, opened.generation, opened.session)
+            connection.acknowledger.renew(self.epoch, opened.generation, opened.session)
             if self._first_opened is None:
                 self._schema = GraphSchema.from_proto(opened.schema)
                 self._attempt_is_used = True
                 self._first_opened = opened
-                self._num_left = opened.num_steps - opened.num_steps_done
+                self._given.expect(opened.num_steps - opened.num_steps_done)
         return received
 
     def _accept(self, opened: Any) -> bool:
         """Whether to go on with an epoch that this loader has come to; False: ask for it again."""
-        if not self._looks_at_epoch:
+        if not self._settings.looks_at_epoch:
             return True
         try:
             check_not_empty(opened.epoch, 5)
-            restarts = self._restarts(opened)
+            is_restart = self._restarts(opened)
         except Exception:
             self._connect().leave()
             raise
-        if restarts:
-            self._start_cursor = opened.epoch.start_cursor
-            if self._num_ranks == 1 and not self._attempt:
+        if is_restart:
+            self._is_restart = True
+            self._start = dataclasses.replace(self._start, cursor=opened.epoch.start_cursor)
+            if self._is_alone and not self._start.attempt:
                 self._drawn_attempt = uuid.uuid4().hex
-        return not restarts
+        return not is_restart
 
     def _restarts(self, opened: Any) -> bool:
         """Whether it is finished and to be loaded anew. Raises EpochFinishedError."""
-        epoch = opened.epoch
-        if not epoch.num_batches:
+        epoch, sharing = opened.epoch, self._settings.sharing
+        if not epoch.num_batches or opened.num_steps_done < opened.num_steps:
             return False
-        if opened.num_steps_done < opened.num_steps or not self._all_done(epoch):
+        if not sharing.all_done(epoch):
             return False
-        if self._worker is not None and self._has_ended_one:
+        if isinstance(sharing, Dynamic) and self._has_ended_one:
             # The others were faster.
             return False
-        if self._finished == "skip":
-            return False
-        words = f"epoch {epoch.epoch} of job {epoch.job!r} was finished before this loader came to it"
-        if self._start_cursor:
-            if self._finished != "restart" or not self._is_restart:
-                return False
+        if not self._start.cursor:
+            attempt = self._start.attempt
+            return restarts(epoch, self._settings.finished, sharing, attempt, "loader")
+        if self._is_restart:
             raise EpochFinishedError(
-                f"{words}, by attempt {self._attempt!r} too: name a new attempt to start it anew"
+                f"{words_for_finished(epoch, 'loader')}, by attempt {self._start.attempt!r} too: "
+                "name a new attempt to start it anew"
             )
-        if self._finished == "error":
-            raise EpochFinishedError(
-                f"{words}, so that nothing would come: take another job name, a later epoch, "
-                'load a state, or say finished="restart" to load it anew or "skip" to go on without '
-                "it; for validation, Evaluation keeps nothing"
-            )
-        if self._worker is not None and not self._attempt:
-            raise EpochFinishedError(
-                f'{words}: dynamic workers need an attempt for finished="restart", by which those of '
-                "one start know each other"
-            )
-        self._is_restart = True
-        return True
-
-    def _all_done(self, epoch: Any) -> bool:
-        left = epoch.num_batches - epoch.num_done
-        # Some of the last batches are dealt to nobody.
-        return bool(left == 0 or (self._drop_last and left < self._num_ranks))
-
-    def _take(self, message: Any) -> bool:
-        """Whether a `packhouse.v1.Batch` has not been given out yet; it is from now on."""
-        number, step = message.id, message.step
-        with self._lock:
-            if number in self._given:
-                return False
-            self._given.add(number)
-            self._held[number] = step
-            if step > self._last_given_step:
-                self._last_given_step = step
-            return True
+        # A state that says so.
+        return False
 
     def _has_all(self) -> bool:
         """Whether all is given out, so that waiting for the end would be waiting for the caller."""
-        if not self._manual or self._worker is not None or self._first_opened is None:
+        if not self._settings.manual or isinstance(self._settings.sharing, Dynamic):
             return False
-        with self._lock:
-            return len(self._given) >= self._num_left
-
-    def _acknowledge_current(self) -> None:
-        if self._current is not None:
-            self.acknowledge(self._current)
-
-    def _steps_done(self) -> int:
-        """The steps of this generation that this rank has done: all up to there, and none after."""
-        with self._lock:
-            if self._held:
-                steps = min(self._held.values())
-                if self._last_acknowledged_step > steps:
-                    raise ValueError(
-                        f"step {self._last_acknowledged_step} is acknowledged, "
-                        f"step {steps} before it is not"
-                    )
-                return steps
-            if self._given:
-                return self._last_given_step + 1
-        return int(self._first_opened.num_steps_done)
+        return self._given.has_all()
 
     def _end(self) -> NoReturn:
         self.flush()

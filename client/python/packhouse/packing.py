@@ -7,11 +7,22 @@ import datetime
 import threading
 import warnings
 from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Final, Iterable, Iterator, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Callable,
+    Final,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 
 import grpc
 import numpy as np
 
+from packhouse.asynchronous import iterate
 from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.batch_reader import BatchReader, parse_response
 from packhouse.choices import Choice
@@ -242,6 +253,10 @@ class PackStream(Iterator[Batch]):
             if batch is not None:
                 self._early.append(batch)
         return self._opened
+
+    def __aiter__(self) -> AsyncIterator[Batch]:
+        """As iterating, but waits on another thread; leaving early cancels the call."""
+        return iterate(self, self.close)
 
     def __next__(self) -> Batch:
         if self._early:

@@ -13,12 +13,12 @@ import subprocess
 import sys
 import threading
 import weakref
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import grpc
 
 from packhouse.acknowledging import Lease
-from packhouse.channel import ChannelOptions
+from packhouse.connecting import Connecting
 from packhouse.errors import PackhouseError
 from packhouse.load_connection import LoadConnection
 from packhouse.v1 import loader_pb2
@@ -29,18 +29,6 @@ sys.path[:] = {path!r}
 from packhouse.trainer_calls import serve
 serve()
 """
-
-
-class Connecting(NamedTuple):
-    """How to connect: as LoadConnection."""
-
-    address: str
-    job: str
-    timeout: float
-    retry_timeout: float
-    max_message_bytes: int
-    max_in_flight: int
-    options: ChannelOptions
 
 
 class TrainerCalls:
@@ -125,7 +113,7 @@ def serve() -> None:
     """The process: answers what comes by its standard input, until that ends."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
     connecting, message = pickle.load(commands)
-    connection = LoadConnection(*connecting)
+    connection = LoadConnection(connecting)
     failure: PackhouseError | None = None
     while True:
         kind, *content = message

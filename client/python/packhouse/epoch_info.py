@@ -1,0 +1,143 @@
+"""What an epoch is like, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Sequence
+
+import grpc
+
+from packhouse.epoch_request import RankGroup
+from packhouse.errors import PackhouseError
+from packhouse.packing import Rejection, warn_of_oversize
+from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
+
+
+def check_not_empty(epoch: Any, level: int) -> None:
+    """Looks at what a `packhouse.v1.Epoch` leaves out, once for each epoch that is loaded.
+
+    Warns with OversizeWarning; `level` as warnings.warn's `stacklevel`. Raises PackhouseError with
+    OUT_OF_RANGE if nothing is left.
+    """
+    if not epoch.num_rejected:
+        return
+    rejections = list(map(Rejection.from_proto, epoch.rejections[:1]))
+    first = rejections[0] if rejections else None
+    of = f" of job '{epoch.job}'" if epoch.job else ""
+    if not epoch.num_batches:
+        example = "" if first is None else f"; the first: {first.describe()}"
+        raise PackhouseError(
+            grpc.StatusCode.OUT_OF_RANGE,
+            f"epoch {epoch.epoch}{of}: none of its graphs fits the limits, all "
+            f"{epoch.num_rejected} would be left out{example}",
+        )
+    warn_of_oversize(f"epoch {epoch.epoch}{of}", epoch.num_rejected, first, level + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochShape:
+    """Batches of one shape; `usable` is `limits` less what the padding keeps free, 0: no limit.
+
+    `batch_bytes` is the size of one padded batch's tensors, 0 if the shape is not fixed.
+    """
+
+    limits: dict[str, int]
+    usable: dict[str, int]
+    num_batches: int
+    components: dict[str, ComponentEfficiency]
+    batch_bytes: int
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochShape:
+        """Reads a `packhouse.v1.EpochShape`."""
+        return EpochShape(
+            limits={capacity.component: capacity.rows for capacity in message.limits.capacities},
+            usable={capacity.component: capacity.rows for capacity in message.usable.capacities},
+            num_batches=message.num_batches,
+            components=efficiencies_from_proto(message.components),
+            batch_bytes=message.batch_bytes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochRankGroup:
+    """One rank group's batches, and their shapes, the largest first."""
+
+    shapes: tuple[EpochShape, ...]
+    num_batches: int
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochInfo:
+    """What an epoch is like, and how far it is; see `packhouse.v1.Epoch`.
+
+    Batches of padding only are not counted. `rejections` are the first 100 of the graphs (or
+    groups) that are left out; `lower_bound` 0 means that none is known; `generation` 0 that nobody
+    has loaded it yet.
+    """
+
+    job: str
+    epoch: int
+    dataset: str
+    dataset_version: int
+    num_batches: int
+    num_graphs: int
+    num_rejected: int
+    rejections: tuple[Rejection, ...]
+    rank_groups: tuple[EpochRankGroup, ...]
+    lower_bound: int
+    num_done: int
+    generation: int
+    receipt: str
+
+    @staticmethod
+    def from_proto(message: Any) -> EpochInfo:
+        """Reads a `packhouse.v1.Epoch`."""
+        return EpochInfo(
+            job=message.job,
+            epoch=message.epoch,
+            dataset=message.dataset,
+            dataset_version=message.dataset_version,
+            num_batches=message.num_batches,
+            num_graphs=message.num_graphs,
+            num_rejected=message.num_rejected,
+            rejections=tuple(map(Rejection.from_proto, message.rejections)),
+            rank_groups=tuple(
+                EpochRankGroup(
+                    shapes=tuple(map(EpochShape.from_proto, group.shapes)),
+                    num_batches=group.num_batches,
+                )
+                for group in message.rank_groups
+            ),
+            lower_bound=message.lower_bound,
+            num_done=message.num_done,
+            generation=message.generation,
+            receipt=message.receipt,
+        )
+
+    def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:
+        """Steps of each of so many ranks, which several rank groups have as they say.
+
+        Before any of it was done; `drop_last` as for the loader.
+        """
+        if len(rank_groups) != len(self.rank_groups):
+            raise ValueError(f"{len(rank_groups)} rank_groups, the epoch has {len(self.rank_groups)}")
+        steps = []
+        for group, of_epoch in zip(rank_groups, self.rank_groups):
+            ranks = group.num_ranks if len(rank_groups) > 1 else num_ranks
+            whole, rest = divmod(of_epoch.num_batches, ranks)
+            steps.append(whole if drop_last or not rest else whole + 1)
+        return min(steps) if drop_last else max(steps)
+
+    @property
+    def efficiency(self) -> dict[str, float]:
+        """Real rows / rows over all batches, per component that has a limit."""
+        real: dict[str, float] = {}
+        rows: dict[str, float] = {}
+        for shape in (shape for group in self.rank_groups for shape in group.shapes):
+            for name, component in shape.components.items():
+                if component.capacity:
+                    capacity = component.capacity * shape.num_batches
+                    rows[name] = rows.get(name, 0) + capacity
+                    real[name] = real.get(name, 0) + component.efficiency * capacity
+        return {name: real[name] / rows[name] for name in rows if rows[name]}

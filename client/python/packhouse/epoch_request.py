@@ -1,0 +1,189 @@
+"""Which epochs are asked for: the arguments that loaders and evaluations have in common."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Mapping, Sequence, TypedDict, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
+from packhouse.graphs import convert_exactly
+from packhouse.packing import OversizePolicy, check_limits, limits_to_proto
+from packhouse.tuning import DeviceProfile
+from packhouse.v1 import loader_pb2
+
+# Graph ids, or ranges of them.
+GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
+
+
+@dataclasses.dataclass(frozen=True)
+class RankGroup:
+    """The limits of `num_ranks` ranks: shapes, the largest first, or the device to choose them for.
+
+    Only a job with one group may have several shapes. Ranks are numbered by group, the first one's
+    come first.
+    """
+
+    shapes: Sequence[Mapping[str, int]] = ()
+    device_profile: DeviceProfile | None = None
+    num_ranks: int = 1
+
+    def to_proto(self) -> Any:
+        """This group as a `packhouse.v1.RankGroup`."""
+        return loader_pb2.RankGroup(
+            shapes=[limits_to_proto(limits, "shapes") for limits in self.shapes],
+            device_profile=None if self.device_profile is None else self.device_profile.to_proto(),
+            num_ranks=self.num_ranks,
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Draw:
+    """Draws each epoch's graphs anew, by weights.
+
+    `weights` has one number for each graph of the data set, or of the subset in the data set's
+    order; None: all the same. `num_graphs` 0: as many as there are to draw from.
+    """
+
+    weights: npt.ArrayLike | None = None
+    num_graphs: int = 0
+    with_replacement: bool = False
+
+    def to_proto(self) -> Any:
+        """This draw as a `packhouse.v1.Draw`."""
+        weights = () if self.weights is None else self.weights
+        return loader_pb2.Draw(
+            weights=np.ascontiguousarray(weights, "<f8").tobytes(),
+            num_graphs=self.num_graphs,
+            with_replacement=self.with_replacement,
+        )
+
+
+class EpochArguments(TypedDict, total=False):
+    """Which graphs, in which batches. `dataset` is needed, and one of the four ways to say limits:
+
+    - `limits` (one shape), `shapes` (several, the largest first), `device_profile` (the server
+      chooses), or `rank_groups` (ranks of unequal hardware).
+
+    The rest:
+    - `dataset`: the name of a sealed data set.
+    - `seed`: which order each epoch has; the same seed gives the same batches.
+    - `padding`, `derived`: see `Padding` and `DerivedTensor`.
+    - `sizes_only`: batches say which graphs belong together; their tensors stay here.
+    - `oversize`: what happens to graphs beyond the limits; see `OversizePolicy`.
+    - `in_order`: not shuffled, but in the data set's own order, packed within `look_ahead` graphs
+      (0: 64); every epoch is the same.
+    - `grouped`: groups are never split over batches; the data set must be grouped.
+    - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
+    - `draw`: see `Draw` (None: each graph once).
+    """
+
+    dataset: str
+    seed: int
+    limits: Mapping[str, int] | None
+    shapes: Sequence[Mapping[str, int]] | None
+    device_profile: DeviceProfile | None
+    rank_groups: Sequence[RankGroup] | None
+    padding: PaddingLike
+    derived: DerivedLike
+    sizes_only: bool
+    oversize: OversizePolicy | str
+    in_order: bool
+    look_ahead: int
+    grouped: bool
+    subset: GraphSubset | None
+    draw: Draw | None
+
+
+class EpochRequest:
+    """The epochs of a data set in some words. Constant."""
+
+    def __init__(self, arguments: Mapping[str, Any], job: str) -> None:
+        """`arguments` are EpochArguments. Raises ValueError or TypeError naming the argument."""
+        unknown = sorted(set(arguments) - set(EpochArguments.__annotations__))
+        if unknown:
+            raise TypeError(f"there is no argument {unknown[0]!r}")
+        if "dataset" not in arguments:
+            raise TypeError("the argument 'dataset' is missing")
+        given = arguments.get
+        self.job = job
+        self.rank_groups = _rank_groups_of(arguments)
+        padding = Padding.of(given("padding", Padding.NONE), "padding")
+        oversize = OversizePolicy.of(given("oversize", OversizePolicy.ERROR), "oversize")
+        derived = DerivedTensor.each_of(given("derived", ()), "derived")
+        subset, draw = given("subset"), given("draw")
+        # Of epoch 0.
+        self._spec = loader_pb2.EpochSpec(
+            dataset=given("dataset"),
+            job=job,
+            seed=given("seed", 0),
+            rank_groups=[group.to_proto() for group in self.rank_groups],
+            padding=int(padding),
+            derived=[int(tensor) for tensor in derived],
+            payload="PAYLOAD_SIZES" if given("sizes_only") else "PAYLOAD_UNSPECIFIED",
+            oversize_policy=int(oversize),
+            in_order=given("in_order", False),
+            look_ahead=given("look_ahead", 0),
+            grouped=given("grouped", False),
+            subset=None if subset is None else subset_to_proto(subset),
+            draw=None if draw is None else draw.to_proto(),
+        )
+
+    @property
+    def num_ranks(self) -> int:
+        """How many there are unless it is said otherwise."""
+        if len(self.rank_groups) == 1:
+            return 1
+        return sum(group.num_ranks for group in self.rank_groups)
+
+    def of_epoch(self, epoch: int) -> Any:
+        """The `packhouse.v1.EpochSpec`."""
+        spec = loader_pb2.EpochSpec()
+        spec.CopyFrom(self._spec)
+        spec.epoch = epoch
+        return spec
+
+
+def subset_to_proto(subset: GraphSubset) -> Any:
+    """The `packhouse.v1.Subset` for ids or ranges.
+
+    Raises ValueError for a range with a step, and for a mask.
+    """
+    ranges: Sequence[Any] = ()
+    if isinstance(subset, range):
+        ranges = (subset,)
+    elif isinstance(subset, Sequence) and subset and isinstance(subset[0], range):
+        ranges = subset
+    if not ranges:
+        if np.asarray(subset).dtype == np.bool_:
+            raise ValueError(
+                "subset is a mask; it must be graph ids: where graphs are numbered from 0, "
+                "np.flatnonzero(mask)"
+            )
+        ids = convert_exactly(subset, np.dtype("<u8"), "subset")
+        return loader_pb2.Subset(graph_ids=np.ascontiguousarray(ids).tobytes())
+    if any(part.step != 1 for part in ranges):
+        raise ValueError("subset: the ranges must have steps of 1")
+    return loader_pb2.Subset(
+        ranges=[loader_pb2.GraphIdRange(first=part.start, count=len(part)) for part in ranges]
+    )
+
+
+def _rank_groups_of(arguments: Mapping[str, Any]) -> tuple[RankGroup, ...]:
+    """By the one way that is given to say what a batch takes. Raises ValueError otherwise."""
+    ways = ("limits", "shapes", "device_profile", "rank_groups")
+    given = [name for name in ways if arguments.get(name) is not None]
+    if len(given) != 1:
+        raise ValueError(f"one of {', '.join(ways)} is needed; given: {given or 'none'}")
+    (way,) = given
+    value = arguments[way]
+    if way == "rank_groups":
+        return tuple(value)
+    if way == "device_profile":
+        return (RankGroup(device_profile=value),)
+    if way == "limits":
+        check_limits(value, "limits")
+        value = (value,)
+    return (RankGroup(tuple(value)),)

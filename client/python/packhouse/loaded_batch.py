@@ -1,0 +1,67 @@
+"""The batches of an epoch, as a loader gives them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from packhouse.acknowledging import Lease
+from packhouse.batch import Batch, fields_of, tensors_of
+from packhouse.batch_reader import ReceivedBatch
+from packhouse.schema import GraphSchema
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoadedBatch(Batch):
+    """A batch of an epoch, leased until it is acknowledged; can be sent to another process.
+
+    `shape` is the number of its rank group's shape. `generation` and `session` say to whom it was
+    given.
+    """
+
+    generation: int
+    session: int
+    is_padding: bool
+    is_redelivered: bool
+    graphs_of_step: int
+    shape: int
+
+    @staticmethod
+    def of(message: Any, schema: GraphSchema, generation: int, session: int) -> LoadedBatch:
+        """Views a `packhouse.v1.LoadedBatch`. Raises ValueError if it contradicts itself."""
+        parts = ReceivedBatch(message.batch, tensors_of(message.batch), message)
+        return LoadedBatch.of_loaded_parts(parts, schema, generation, session)
+
+    @staticmethod
+    def of_loaded_parts(
+        parts: ReceivedBatch, schema: GraphSchema, generation: int, session: int
+    ) -> LoadedBatch:
+        """Joins what a BatchReader of `Load` has read. Raises ValueError likewise."""
+        fields = fields_of(parts.head, parts.tensors, schema)
+        message = parts.loaded
+        fields["generation"] = generation
+        fields["session"] = session
+        fields["is_padding"] = message.is_padding
+        fields["is_redelivered"] = message.is_redelivered
+        fields["graphs_of_step"] = message.graphs_of_step
+        fields["shape"] = message.shape
+        return LoadedBatch._make(fields)
+
+    @property
+    def number(self) -> int:
+        """Its number in the epoch, the same however often the epoch is dealt anew."""
+        return self.id
+
+    @property
+    def lease(self) -> Lease:
+        """What acknowledging it needs to know; a collate function keeps it with what it makes."""
+        return Lease(self.epoch, self.generation, self.session, self.number, self.step)
+
+    @property
+    def loss_weight(self) -> float:
+        """Its share of the graphs of all ranks' batches of this step; 0 if it is padding only.
+
+        The sum over ranks of loss_weight * (mean loss of the batch) is the mean over the step's
+        graphs. 1 for dynamic workers, which have no steps in common.
+        """
+        return len(self) / self.graphs_of_step if self.graphs_of_step else 1.0

@@ -1,0 +1,115 @@
+"""What one worker process reads of an epoch. See `EpochReaders`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Iterator
+
+from packhouse.loaded_batch import LoadedBatch
+from packhouse.loader import Loader
+from packhouse.loader_settings import LoaderSettings, LoaderStart
+from packhouse.sharing import Dynamic, Ranked
+from packhouse.worker_processes import Orders, OrdersFile, is_worker_process
+
+
+class ReaderPass(Iterator[LoadedBatch]):
+    """This process's part of the epoch that the trainer has set.
+
+    Opens a stream with the first batch, or state, that it is asked for. Its state is what torchdata's
+    StatefulDataLoader keeps of a worker process: where the generation started, and the next step.
+    A pass that goes on from a state starts the generation again, and gives nothing out before that
+    step: these batches come once more, and are acknowledged here.
+    """
+
+    def __init__(self, settings: LoaderSettings, file: OrdersFile, number: int, count: int) -> None:
+        self._settings = settings
+        self._file = file
+        self._number = number
+        self._count = count
+        self._loader: Loader | None = None
+        self._ended = False
+        self._state: dict[str, Any] = {}
+        # The rank's step after the last one that was given out.
+        self._next_step = 0
+        # Steps before were done before the state that this goes on from.
+        self._first_step = 0
+
+    def __next__(self) -> LoadedBatch:
+        loader = self._open()
+        while not self._ended and loader is not None:
+            try:
+                batch = next(loader)
+            except StopIteration:
+                loader.close()
+                break
+            if batch.step >= self._first_step:
+                self._next_step = batch.step + 1
+                return batch
+            loader.acknowledge(batch)
+        self._ended = True
+        raise StopIteration
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values. Waits for the server if nothing has been read yet."""
+        loader = self._open()
+        if loader is None or isinstance(self._settings.sharing, Dynamic):
+            return {}
+        return {
+            "epoch": loader.epoch,
+            "cursor": loader.generation_cursor,
+            "next_step": self._next_step,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from there; before anything is read."""
+        self._state = dict(state)
+
+    def _open(self) -> Loader | None:
+        """The loader; None if there is nothing to read for this process."""
+        if self._loader is not None or self._ended:
+            return self._loader
+        orders = self._file.read()
+        if orders is None:
+            raise ValueError("no epoch is set: call set_epoch in the trainer before each epoch")
+        if not orders.is_acknowledged and is_worker_process():
+            raise ValueError(
+                "nothing acknowledges these batches, and the epoch would stop soon: iterate over "
+                "trained(data_loader) of this data set instead of data_loader, or give the loader "
+                'acknowledge="manual" and call acknowledge'
+            )
+        if orders.is_rest and self._number > 0:
+            self._ended = True
+            return None
+        self._loader = Loader.of_settings(self._settings_for(orders), self._start_for(orders))
+        return self._loader
+
+    def _settings_for(self, orders: Orders) -> LoaderSettings:
+        sharing = self._settings.sharing
+        if isinstance(sharing, Ranked):
+            first = 0 if self._goes_on_from_state(orders) else orders.next_step
+            sharing = sharing.of_reader(self._number, self._count, first)
+        else:
+            waits = orders.is_rest or not is_worker_process()
+            sharing = sharing.of_reader(self._number, self._count, waits)
+        # The trainer has looked at the epoch, and acknowledges.
+        return dataclasses.replace(
+            self._settings, sharing=sharing, manual=True, looks_at_epoch=False
+        )
+
+    def _start_for(self, orders: Orders) -> LoaderStart:
+        if self._goes_on_from_state(orders):
+            self._first_step = self._next_step = self._state["next_step"]
+            attempt = orders.attempt or orders.common
+            if isinstance(self._settings.sharing, Ranked) and self._settings.sharing.num_ranks > 1:
+                attempt = orders.attempt
+                if not attempt:
+                    raise ValueError("several ranks need an attempt to go on from a state")
+            return LoaderStart(orders.epoch, self._state["cursor"], attempt)
+        return LoaderStart(
+            orders.epoch, orders.cursor, orders.attempt, orders.generation or None
+        )
+
+    def _goes_on_from_state(self, orders: Orders) -> bool:
+        return self._state.get("epoch") == orders.epoch and isinstance(
+            self._settings.sharing, Ranked
+        )

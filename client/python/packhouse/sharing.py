@@ -1,0 +1,99 @@
+"""How the workers of a job share an epoch."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Union
+
+from packhouse.epoch_info import EpochInfo
+from packhouse.epoch_request import EpochRequest
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+    """Rank `rank` of `num_ranks`, all with the same number of steps.
+
+    `drop_last`: without the batches that do not suffice for one more step of all ranks, instead of
+    completing it with padding. Reader i of k gets steps i, i + k, ... of the rank's.
+    """
+
+    rank: int
+    num_ranks: int
+    drop_last: bool = False
+    reader: int = 0
+    num_readers: int = 1
+
+    def to_proto(self, request: Any) -> None:
+        """Says so in a `packhouse.v1.LoadRequest` or `Evaluation`."""
+        request.ranked.rank = self.rank
+        request.ranked.num_ranks = self.num_ranks
+        request.ranked.drop_last = self.drop_last
+        if self.num_readers > 1:
+            request.ranked.reader, request.ranked.num_readers = self.reader, self.num_readers
+
+    def num_steps(self, info: EpochInfo, request: EpochRequest) -> int:
+        """Steps of the rank in a whole epoch."""
+        return info.num_steps(request.rank_groups, self.num_ranks, self.drop_last)
+
+    def all_done(self, epoch: Any) -> bool:
+        """Whether nothing of a `packhouse.v1.Epoch` is left for anybody."""
+        left = epoch.num_batches - epoch.num_done
+        # Some of the last batches are dealt to nobody.
+        return bool(left == 0 or (self.drop_last and left < self.num_ranks))
+
+    def of_reader(self, number: int, count: int, next_step: int) -> Ranked:
+        """The part of a worker process; the first one gets the first step that is left."""
+        return dataclasses.replace(
+            self, reader=(number + next_step) % count, num_readers=count
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Dynamic:
+    """First come, first served: `worker` is this one's name, the same each time that it comes.
+
+    `rank_group` is the number of the one whose batches it takes. With `waits_for_others` it stays
+    until what is leased to others is done.
+    """
+
+    worker: str
+    rank_group: int = 0
+    waits_for_others: bool = True
+
+    def to_proto(self, request: Any) -> None:
+        """Says so in a `packhouse.v1.LoadRequest`."""
+        request.dynamic.worker = self.worker
+        request.dynamic.rank_group = self.rank_group
+        request.dynamic.end_when_all_leased = not self.waits_for_others
+
+    def num_steps(self, info: EpochInfo, request: EpochRequest) -> int:
+        """Batches of its rank group in a whole epoch."""
+        return info.rank_groups[self.rank_group].num_batches
+
+    def all_done(self, epoch: Any) -> bool:
+        """Whether nothing of a `packhouse.v1.Epoch` is left for anybody."""
+        return bool(epoch.num_batches == epoch.num_done)
+
+    def of_reader(self, number: int, count: int, waits_for_others: bool) -> Dynamic:
+        """A worker process, which is a worker of its own."""
+        worker = f"{self.worker}/{number}" if count > 1 else self.worker
+        return dataclasses.replace(self, worker=worker, waits_for_others=waits_for_others)
+
+
+Sharing = Union[Ranked, Dynamic]
+
+
+def sharing_of(
+    request: EpochRequest,
+    rank: int | None,
+    num_ranks: int | None,
+    drop_last: bool,
+    worker: str | None,
+    rank_group: int,
+) -> Sharing:
+    """What a loader's arguments say. Raises ValueError for both ways at once."""
+    if worker is None:
+        return Ranked(rank or 0, request.num_ranks if num_ranks is None else num_ranks, drop_last)
+    if rank is not None or num_ranks is not None or drop_last:
+        raise ValueError("worker is for dynamic workers, which have no rank: give one or other")
+    return Dynamic(worker, rank_group)
