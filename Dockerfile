@@ -18,6 +18,7 @@ RUN cmake --preset release -DPACKHOUSE_TESTS=OFF \
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="packhouse" \
       org.opencontainers.image.description="gRPC service that packs graphs into full, padded batches" \
+      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="0.1.0"
 RUN --mount=type=bind,source=deploy,target=/deploy \
     /deploy/install-packages.sh runtime && apt-get clean && rm -rf /var/lib/apt/lists/*

@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance demo asan tsan fuzz bench bench-planning bench-growth soak soak-drain soak-memory abuse lint clean
+.PHONY: help packages build test conformance demo asan tsan fuzz bench bench-planning bench-growth soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ lint: packages  ## clang-format and clang-tidy, warnings as errors
 	cmake --build --preset release
 	$(PYTHON) tests/structure/clang_format_test.py .
 	git ls-files 'service/*.cc' 'client/*.cc' | xargs -P 2 -n 4 clang-tidy --quiet -p build/release
+
+released-protos: packages  ## The protos of this release, with which `make test` compares later ones
+	$(PYTHON) -B tests/structure/buf_test.py --write-released .
 
 clean:  ## Remove all that was built
 	rm -rf build demo-output

@@ -476,6 +476,10 @@ def test_versions_agree() -> None:
         assert workload.container()["image"] == f"packhouse:{version()}"
     (label,) = (text for text in instructions("LABEL") if "image.version" in text)
     assert f'org.opencontainers.image.version="{version()}"' in label
+    for path in (ROOT / "Dockerfile", DEPLOY / "README.md"):
+        assert set(re.findall(r"packhouse:(\d[\w.]*)", path.read_text())) == {version()}
+    releases = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert releases[0] == version()
 
 
 def test_rules_use_metrics_that_are_served(page: MetricsPage) -> None:
