@@ -477,7 +477,7 @@ def test_versions_agree() -> None:
     (label,) = (text for text in instructions("LABEL") if "image.version" in text)
     assert f'org.opencontainers.image.version="{version()}"' in label
     for path in (ROOT / "Dockerfile", DEPLOY / "README.md"):
-        assert set(re.findall(r"packhouse:(\d[\w.]*)", path.read_text())) == {version()}
+        assert set(re.findall(r"packhouse:(\d+\.[\w.]+)", path.read_text())) == {version()}
     releases = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert releases[0] == version()
 
