@@ -68,11 +68,13 @@ fuzz: packages  ## Each fuzz target for FUZZ_SECONDS (600)
 # Real graphs where they are: as CMake has it for the tests, else beside this folder.
 SHARED_DATA = $(or $(PACKHOUSE_SHARED_DATA),$(shell sed -n 's/^PACKHOUSE_SHARED_DATA:PATH=//p' $(BUILD)/CMakeCache.txt 2>/dev/null),../shared/data)
 BENCH_FLAGS ?= --runs 5 --seconds 0.25
+# PAGE=docs/performance/MACHINE.md: a benchmark writes what it prints there.
+page = $(if $(PAGE),$(PYTHON) -B tests/benchmarks/performance_page.py '$(PAGE)' '$(1)' --)
 
-bench: packages  ## Servers of their own over TCP, beside what gRPC alone can do (some minutes); BENCH_FLAGS=--help
+bench: packages  ## Servers of their own over TCP, beside what gRPC alone can do (some minutes); BENCH_FLAGS=--help, PAGE=docs/performance/MACHINE.md
 	cmake --preset release
 	cmake --build --preset release --target packhoused packhouse-bench
-	build/release/client/bench/packhouse-bench --packhoused build/release/service/packhoused \
+	$(call page,make bench) build/release/client/bench/packhouse-bench --packhoused build/release/service/packhoused \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) \
 	  --json build/release/bench.json $(BENCH_FLAGS)
 
@@ -102,7 +104,7 @@ soak-drain: packages  ## Rolling restarts under load: SOAK_FLAGS='--seconds 20',
 soak-memory: packages  ## Slow readers for ten minutes, memory against the budget: SOAK_FLAGS='--minutes 2'
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse_python
-	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/memory_soak.py \
+	PYTHONPATH=build/release/python $(call page,memory_soak.py) $(PYTHON) -B tests/end_to_end/memory_soak.py \
 	  --packhoused build/release/service/packhoused $(SOAK_FLAGS)
 
 abuse: packages  ## Hostile clients against a server, some minutes: ABUSE_FLAGS='--only fairness', see abuse.py
@@ -114,7 +116,7 @@ abuse: packages  ## Hostile clients against a server, some minutes: ABUSE_FLAGS=
 bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or two); GROWTH_FLAGS=--help
 	cmake --preset release
 	cmake --build --preset release --target packhoused packhouse_python
-	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/growth.py \
+	PYTHONPATH=build/release/python $(call page,growth.py) $(PYTHON) -B tests/benchmarks/growth.py \
 	  --packhoused build/release/service/packhoused --plot build/release/growth.svg \
 	  $(patsubst %,--histogram '%',$(wildcard $(SHARED_DATA)/hist/molhiv_all.csv)) $(GROWTH_FLAGS)
 
