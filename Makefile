@@ -48,7 +48,7 @@ conformance: packages  ## The Python dialects beside the real frameworks, of pin
 	cmake --build --preset release --target packhoused packhouse_python
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
-	  tests/conformance/test_$(environment).py &&) true
+	  tests/conformance/test_$(environment).py tests/conformance/test_examples.py &&) true
 
 asan: packages  ## All tests with AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan

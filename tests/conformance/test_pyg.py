@@ -354,6 +354,26 @@ def test_a_model_says_the_same_of_padded_batches(
         torch.testing.assert_close(ours, theirs)
 
 
+def test_masked_batch_norm_of_no_row_uses_its_parameters() -> None:
+    """A rank that has nothing to do in a step must still give every gradient."""
+    norm = packhouse.pyg.MaskedBatchNorm(3)
+    before = norm.running_mean.clone()
+    for x, mask in (
+        (torch.ones(4, 3), torch.zeros(4, dtype=torch.bool)),
+        (torch.ones(0, 3), None),
+    ):
+        norm.zero_grad()
+        x.requires_grad_()
+        out = norm(x, mask)
+        out.sum().backward()
+        assert out.shape == x.shape and not out.any()
+        assert x.grad is not None
+        assert torch.equal(norm.weight.grad, torch.zeros(3))
+    assert torch.equal(norm.running_mean, before)
+    with pytest.raises(ValueError, match="more than 1 value"):
+        norm(torch.ones(2, 3), torch.tensor([True, False]))
+
+
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_the_sampler_goes_into_their_loader(server: LocalServer, num_workers: int) -> None:
     graphs = [data_of(graph) for graph in random_plain(8, 120)]

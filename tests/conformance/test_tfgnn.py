@@ -126,6 +126,7 @@ def packed(client: Client, table: GraphTable, padding: Padding) -> Iterator[Batc
 
 def assert_conforms(client: Client, graphs: list[Any]) -> None:
     table = packhouse.tfgnn.table(graphs)
+    assert packhouse.tfgnn.table([merged(graphs[:7]), *graphs[7:]]).equals(table)
     constraints = packhouse.tfgnn.size_constraints(table.schema, limits_of(table))
     spec = packhouse.tfgnn.graph_tensor_spec(table.schema, limits_of(table))
     num_seen = 0
@@ -280,8 +281,9 @@ def test_a_tf_data_set_of_one_shape(client: Client, server: LocalServer) -> None
         return tf.reduce_sum(graph.context["y"]), tf.reduce_sum(graph.node_sets["paper"]["x"])
 
     sums = np.zeros(2)
-    for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
+    for graph, mask in packhouse.tfgnn.to_dataset(lambda: loader, spec, with_mask=True):
         assert graph.spec == spec
+        assert mask.shape == (limits["graphs"],)
         sums += [float(part) for part in total(graph)]
     loader.close()
     assert num_traces == 1

@@ -14,17 +14,22 @@ class MaskedBatchNorm(torch.nn.BatchNorm1d):
         x = norm(x, data.node_mask)
 
     Takes x [rows, channels] and a bool mask [rows]; real rows become what BatchNorm1d makes of them
-    without the others, padding rows become 0. Without a mask it is BatchNorm1d. Parameters and
-    state are BatchNorm1d's: a checkpoint of one is one of the other. A batch without a real row
-    leaves the running statistics as they are.
+    without the others, padding rows become 0. Without a mask all rows are real. Parameters and
+    state are BatchNorm1d's: a checkpoint of one is one of the other.
+
+    Without any real row, as where a rank has no batch left in a step, the result is 0, the running
+    statistics stay, and gradients are 0 but there, so that DistributedDataParallel finds every
+    parameter used. A single real row has no variance: ValueError in training, as in BatchNorm1d.
     """
 
     def forward(self, x: Any, mask: Any = None) -> Any:
+        real = x if mask is None else x[mask]
+        if not len(real):
+            none = 0 * x
+            return none if self.weight is None else none + 0 * (self.weight + self.bias)
+        normed = super().forward(real)
         if mask is None:
-            return super().forward(x)
-        real = x[mask]
-        out = torch.zeros_like(x)
-        if len(real):
-            # One row has no variance: torch refuses it in training, as it does in BatchNorm1d.
-            out[mask] = super().forward(real)
+            return normed
+        out = normed.new_zeros(x.shape)
+        out[mask] = normed
         return out

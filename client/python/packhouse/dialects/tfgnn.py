@@ -102,11 +102,15 @@ def graph_tensor_spec(schema: GraphSchema, limits: Mapping[str, int] | None = No
     )
 
 
-def to_dataset(make_batches: Callable[[], Iterable[Batch]], spec: Any) -> Any:
+def to_dataset(
+    make_batches: Callable[[], Iterable[Batch]], spec: Any, *, with_mask: bool = False
+) -> Any:
     """A `tf.data.Dataset` of GraphTensors; each time that it is iterated over calls `make_batches`.
 
         dataset = to_dataset(lambda: loader, graph_tensor_spec(schema, limits))
 
+    With `with_mask` it is of pairs, as `tfgnn.pad_to_total_sizes` gives them: a GraphTensor, and
+    bool [components], True for real ones.
     `spec` is what `graph_tensor_spec` gives; a batch that is not of it is an error of TensorFlow's.
     A loader's batch counts as done when the next one is asked for, which `prefetch` does early: put
     none after it, or acknowledge by hand.
@@ -115,13 +119,19 @@ def to_dataset(make_batches: Callable[[], Iterable[Batch]], spec: Any) -> Any:
 
     def flat() -> Iterator[Any]:
         for batch in make_batches():
-            yield tuple(tf.nest.flatten(to_graph_tensor(batch), expand_composites=True))
+            parts = tf.nest.flatten(to_graph_tensor(batch), expand_composites=True)
+            yield (*parts, mask(batch)) if with_mask else tuple(parts)
 
     parts = tf.nest.flatten(spec, expand_composites=True)
+    if with_mask:
+        parts.append(tf.TensorSpec(spec.context_spec.sizes_spec.shape, tf.bool))
     signature = tuple(tf.TensorSpec(part.shape, part.dtype) for part in parts)
 
     def whole(*tensors: Any) -> Any:
-        return tf.nest.pack_sequence_as(spec, tensors, expand_composites=True)
+        if not with_mask:
+            return tf.nest.pack_sequence_as(spec, tensors, expand_composites=True)
+        *of_graph, real = tensors
+        return tf.nest.pack_sequence_as(spec, of_graph, expand_composites=True), real
 
     return tf.data.Dataset.from_generator(flat, output_signature=signature).map(whole)
 

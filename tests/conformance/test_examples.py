@@ -1,0 +1,81 @@
+"""The training examples of this environment's framework, on a small part of the molecules."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Callable
+
+import pytest
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "client" / "python" / "examples"
+
+
+def run(program: str, graphs: pathlib.Path, *arguments: str) -> str:
+    """Its output. Fails the test with all that it said."""
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    ran = subprocess.run(
+        [sys.executable, "-B", EXAMPLES / program, graphs, "--channels", "8", *arguments],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+if importlib.util.find_spec("torch_geometric"):
+
+    def weights(output: str) -> str:
+        (number,) = re.findall(r"packhouse: test .* after (\d+ steps, weights \S+)", output)
+        return str(number)
+
+    def test_pyg_side_by_side_and_resumed_in_the_middle(
+        shared_data: Callable[[str], pathlib.Path], tmp_path: pathlib.Path
+    ) -> None:
+        """Each graph once an epoch from either feed; what is resumed ends with the same weights."""
+        graphs = shared_data("graphs/molhiv.npz")
+        small = ("--most", "500", "--epochs", "2")
+        whole = run("train_pyg.py", graphs, *small, "--plot", str(tmp_path / "curves.svg"))
+        for feed in ("pyg", "packhouse"):
+            for epoch in (1, 2):
+                assert f"{feed} epoch {epoch}: 500 graphs on rank 0, valid ROC-AUC" in whole
+        part = (*small, "--feed", "packhouse", "--checkpoint", str(tmp_path / "saved.pt"))
+        part += ("--data-dir", str(tmp_path / "data"))
+        assert "stopped after 5 steps" in run("train_pyg.py", graphs, *part, "--stop-after", "5")
+        assert weights(run("train_pyg.py", graphs, *part, "--resume")) == weights(whole)
+
+    def test_pyg_in_two_processes_padded(shared_data: Callable[[str], pathlib.Path]) -> None:
+        arguments = ("--most", "300", "--epochs", "1", "--feed", "packhouse")
+        output = run(
+            "train_pyg.py", shared_data("graphs/molhiv.npz"), *arguments, "--ranks", "2", "--padded"
+        )
+        (graphs,) = re.findall(r"packhouse epoch 1: (\d+) graphs on rank 0", output)
+        assert 0 < int(graphs) < 300
+        (padded,) = re.findall(r"packhouse: ([\d,]+) of [\d,]+ node rows were padding", output)
+        assert padded != "0"
+
+
+if importlib.util.find_spec("jraph"):
+
+    def test_jraph_compiles_once(shared_data: Callable[[str], pathlib.Path]) -> None:
+        output = run(
+            "train_jraph.py", shared_data("graphs/molhiv.npz"), "--most", "400", "--epochs", "1"
+        )
+        assert "packhouse: compiled 1 times; 400 graphs" in output
+        assert "dynamically_batch: compiled 1 times; 400 graphs" in output
+        assert re.search(r"powers of two: compiled [2-9] times; 400 graphs", output), output
+
+
+if importlib.util.find_spec("tensorflow_gnn"):
+
+    def test_tfgnn_is_traced_once(shared_data: Callable[[str], pathlib.Path]) -> None:
+        output = run(
+            "train_tfgnn.py", shared_data("graphs/molhiv.npz"), "--most", "400", "--epochs", "2"
+        )
+        for epoch in (1, 2):
+            assert re.search(f"epoch {epoch}: 400 graphs, valid .* traced 1 times", output), output
