@@ -208,7 +208,7 @@ class PackStream(Iterator[Batch]):
     Iterate over it until it ends, or leave its `with` block (or drop it) to cancel the call.
     Iterating raises PackhouseError if the call fails, after all batches that preceded the error.
 
-    Memory is bounded both ways: the server holds two unsent batches (or 256 KiB) and stops reading,
+    Memory is bounded both ways: the server holds two unsent batches (or 512 KiB) and stops reading,
     and no more than a few messages wait on this side. Read from one thread; `send`, `flush` and
     `finish` may be called from another.
     """
