@@ -6,7 +6,7 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph dgl tfgnn
+CONFORMANCE ?= pyg jraph torchdata dgl tfgnn
 # Real graphs, where the folder of shared data is there.
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
@@ -43,12 +43,13 @@ test: packages  ## Build and run all tests, the gRPC-free ones under TSan too, e
 	cmake --build --preset fuzz
 	ctest --preset fuzz
 
-conformance: packages  ## The Python dialects beside the real frameworks, of pinned packages (gigabytes the first time)
+conformance: packages  ## Python beside the real frameworks, and wheels on every Python, of pinned packages (gigabytes the first time)
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse_python
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  tests/conformance/test_$(environment).py tests/conformance/test_examples.py &&) true
+	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 asan: packages  ## All tests with AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan

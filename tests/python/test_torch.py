@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -67,7 +68,7 @@ import collections, faulthandler
 faulthandler.dump_traceback_later(60, exit=True)
 limits = {"nodes": 128, "edges": 288, "graphs": 12}
 model, steps = None, collections.Counter()
-def train(tensors): steps["trained"] += len(tensors["x"]) > 0
+def train(x, mask): steps["trained"] += bool(len(x) == len(mask) > 0)
 def time_for_a_checkpoint(): return steps["trained"] % 7 == 0
 def save(model, state): steps["saved", state["epoch"]] += state["cursor"] != ""
 """
@@ -81,6 +82,48 @@ def save(model, state): steps["saved", state["epoch"]] += state["cursor"] != ""
     trained, *saved, length, done = map(int, ran.stdout.split())
     assert (trained, length, done) == (3 * num_steps, num_steps, num_steps)
     assert len(saved) == 3 and sum(saved) == trained // 7
+
+
+@pytest.mark.parametrize("program", ["evaluation", "transforms", "plain", "ahead"])
+def test_what_the_program_says(server: LocalServer, dataset: str, program: str) -> None:
+    """See torch_epochs.py."""
+    ran = subprocess.run(
+        [sys.executable, PROGRAM, program, server.address, dataset], capture_output=True, text=True
+    )
+    assert ran.returncode == 0 and ran.stdout == "ok\n", ran.stdout + ran.stderr
+
+
+def test_the_recipe_for_rows_runs(server: LocalServer) -> None:
+    """Word for word, but for the address."""
+    readme = (PROGRAM.parents[2] / "client" / "python" / "README.md").read_text()
+    (recipe,) = re.findall(
+        "## Rows of plain tensors\n\n```python\n(.*?)```", readme, flags=re.DOTALL
+    )
+    torch = pytest.importorskip("torch")
+    steps: list[int] = []
+    names = {
+        "X": torch.rand(300, 5),
+        "y": torch.arange(300),
+        "step": lambda x, target: steps.append(len(x)),
+    }
+    exec(recipe.replace("localhost:50051", server.address), names)
+    assert sum(steps) == 3000 and len(steps) == 50
+
+
+def test_ranks_of_torch_share_an_epoch_without_being_told(
+    server: LocalServer, dataset: str, tmp_path: pathlib.Path
+) -> None:
+    command = [sys.executable, PROGRAM, "rank", server.address, dataset, tmp_path / "meet"]
+    ranks = [
+        subprocess.Popen([*command, str(rank), "2"], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    told = [json.loads(rank.communicate()[0]) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    assert len(told[0]) == len(told[1])
+    assert sorted(graph for batches in told for batch in batches for graph in batch) == list(
+        range(GRAPHS)
+    )
 
 
 class Trainer:

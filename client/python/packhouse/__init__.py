@@ -22,6 +22,7 @@ from packhouse.epoch_request import Draw, EpochArguments, RankGroup
 from packhouse.epoch_readers import EpochReaders
 from packhouse.errors import EpochFinishedError, PackhouseError
 from packhouse.evaluation import Evaluation
+from packhouse.evaluation_readers import EvaluationReaders
 from packhouse.graphs import GraphTable
 from packhouse.histogram import Histogram
 from packhouse.job import Job, JobEpoch
@@ -51,6 +52,7 @@ from packhouse.planning import (
     PlacementRule,
     PriorityKind,
 )
+from packhouse.prefetching import prefetch
 from packhouse.process_tuning import (
     keep_forks_apart,
     read_messages_whole,
@@ -90,6 +92,7 @@ __all__ = [
     "EpochReaders",
     "EpochShape",
     "Evaluation",
+    "EvaluationReaders",
     "GraphSchema",
     "GraphTable",
     "Histogram",
@@ -132,6 +135,7 @@ __all__ = [
     "__version__",
     "keep_forks_apart",
     "next_fit",
+    "prefetch",
     "read_messages_whole",
     "tune_process_for_batches",
 ]

@@ -175,6 +175,12 @@ class Batch:
         columns = sum(tensor.nbytes for tensor in self.tensors.values())
         return self.graph_ids.nbytes + self.sizes.nbytes + columns
 
+    def without_tensors(self: _AnyBatch) -> _AnyBatch:
+        """All but the tensors: what is kept where they are converted. Holds no received message."""
+        fields = dict(self.__dict__)
+        fields.update(graph_ids=self.graph_ids.copy(), sizes=self.sizes.copy(), tensors={})
+        return type(self)._make(fields)
+
     def unbatch(self) -> GraphTable:
         """The real graphs in batch order, as they were sent: padding dropped, indices unshifted.
 

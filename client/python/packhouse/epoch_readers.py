@@ -76,6 +76,8 @@ class EpochReaders:
         self._common = ""
         self._calls = TrainerCalls(self._settings.connecting)
         self._has_ended_one = False
+        # Whether `trained` is at work.
+        self._is_trained = False
         self._forget_position()
 
     def _place(self, settings: LoaderSettings) -> LoaderSettings:
@@ -97,8 +99,6 @@ class EpochReaders:
         # The step after the last one that was acknowledged, and from where they came one by one.
         self._next_step = 0
         self._in_turn_from: int | None = None
-        # Whether `trained` is at work.
-        self._is_trained = False
 
     def __getstate__(self) -> dict[str, Any]:
         """For a worker process."""
@@ -230,6 +230,9 @@ class EpochReaders:
         """
         if not state or os.getpid() != self._owner:
             return
+        # By torchdata, when `trained` begins: perhaps a state of an epoch that has ended.
+        if self._is_trained and state["epoch"] != self._epoch:
+            return
         if attempt is None and isinstance(self._settings.sharing, Dynamic):
             raise ValueError("dynamic workers need an attempt to load a state")
         self._calls.reset()
@@ -240,6 +243,8 @@ class EpochReaders:
             self._attempt = uuid.uuid4().hex
         self._has_ended_one = False
         self._forget_position()
+        if self._is_trained:
+            self._prepare()
 
     def _prepare(self) -> None:
         """Looks whether there is anything to read, and tells the worker processes what."""

@@ -47,6 +47,12 @@ class LoadedBatch(Batch):
         fields["shape"] = message.shape
         return LoadedBatch._make(fields)
 
+    def of_step(self, step: int, graphs_of_step: int) -> LoadedBatch:
+        """The same batch, as another step of those of more or fewer ranks."""
+        fields = dict(self.__dict__)
+        fields.update(step=step, graphs_of_step=graphs_of_step)
+        return LoadedBatch._make(fields)
+
     @property
     def number(self) -> int:
         """Its number in the epoch, the same however often the epoch is dealt anew."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -262,6 +263,16 @@ class Loader(Iterator[LoadedBatch]):
                 connection.finish()
                 break
         self._end()
+
+    @contextlib.contextmanager
+    def acknowledged_by_hand(self) -> Iterator[Loader]:
+        """Iterating acknowledges nothing meanwhile, as if acknowledge="manual" had been said."""
+        settings = self._settings
+        self._settings = dataclasses.replace(settings, manual=True)
+        try:
+            yield self
+        finally:
+            self._settings = settings
 
     def acknowledge(self, batch: LoadedBatch) -> None:
         """This batch is done: will be sent soon. From any thread, and any process's loader.

@@ -2,8 +2,8 @@
 
     PACKHOUSED=build/release/service/packhoused python3 matrix.py [--folder DIR] [--python 3.12 ...]
 
-For each line of environments.json whose interpreter is at hand (`python3.12` on PATH, or pyenv's):
-a virtual environment with these packages, and the newest of what is not named; the wheel in it, or
+For each section packaging-PYTHON-NAME of environments.txt whose interpreter is at hand (`python3.12`
+on PATH, or pyenv's): a virtual environment with these packages, and the newest of what is not named; the wheel in it, or
 the sdist (by turns), built without protoc on PATH; then all of tests/python against a real server.
 Exit status 1 if one of them fails; what is left out for want of an interpreter is said.
 """
@@ -11,9 +11,9 @@ Exit status 1 if one of them fails; what is left out for want of an interpreter 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +24,10 @@ from typing import Any, Final
 REPOSITORY: Final = pathlib.Path(__file__).parents[3]
 SOURCES: Final = REPOSITORY / "client" / "python"
 TESTS: Final = REPOSITORY / "tests" / "python"
-ENVIRONMENTS: Final = pathlib.Path(__file__).with_name("environments.json")
+LIST: Final = pathlib.Path(__file__).parents[1] / "environments.txt"
 
 # Those that need torch have environments of their own; the other holds the sources against the sdist.
-LEFT_OUT: Final = ("test_torch.py", "test_package.py")
+LEFT_OUT: Final = ("test_torch.py", "test_torch_batches.py", "test_package.py")
 
 VERSIONS: Final = """
 import importlib.metadata, sys
@@ -114,6 +114,22 @@ def check(python: str, packages: list[str], package: pathlib.Path, home: pathlib
     return versions.stdout.strip()
 
 
+def environments() -> list[tuple[str, str, list[str]]]:
+    """Of each: its name, the version of Python, the packages."""
+    found: list[tuple[str, str, list[str]]] = []
+    packages: list[str] = []
+    for line in LIST.read_text().splitlines():
+        line = line.partition("#")[0].strip()
+        if line.startswith("["):
+            packages = []
+            section = re.fullmatch(r"\[packaging-([0-9.]+)-\w+\]", line)
+            if section is not None:
+                found.append((line.strip("[]"), section.group(1), packages))
+        elif line:
+            packages.append(line)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--folder", type=pathlib.Path, help="for the environments; default: drawn")
@@ -126,15 +142,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="packaging-") as name:
         folder = pathlib.Path(name)
         sdist, wheel = build(folder)
-        for number, environment in enumerate(json.loads(ENVIRONMENTS.read_text())):
-            version, packages = environment["python"], environment["packages"]
+        for number, (section, version, packages) in enumerate(environments()):
             if options.python and version not in options.python:
                 continue
-            what = f"Python {version}, {', '.join(packages) or 'the newest packages'}"
             python = interpreter(version)
             if python is None:
                 num_skipped += 1
-                print(f"SKIPPED {what}: no such interpreter", flush=True)
+                print(f"SKIPPED {section}: no such interpreter", flush=True)
                 continue
             started = time.monotonic()
             package = sdist if number % 2 else wheel
@@ -143,11 +157,11 @@ def main() -> int:
                 versions = check(python, packages, package, home)
             except RuntimeError as error:
                 num_failed += 1
-                print(f"FAILED {what}\n{error}", flush=True)
+                print(f"FAILED {section}\n{error}", flush=True)
             else:
                 num_passed += 1
                 seconds = time.monotonic() - started
-                print(f"passed {versions} ({package.suffix}, {seconds:.0f} s)", flush=True)
+                print(f"passed {section}: {versions} ({package.suffix}, {seconds:.0f} s)", flush=True)
             shutil.rmtree(home, ignore_errors=True)
     print(f"{num_passed} passed, {num_failed} failed, {num_skipped} skipped")
     return 1 if num_failed else 0

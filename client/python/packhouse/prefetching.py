@@ -1,0 +1,66 @@
+"""Batches that are on their way to a device before they are asked for."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Callable, Iterable, Iterator
+
+from packhouse.epoch_readers import Leased
+from packhouse.evaluation import Evaluation
+from packhouse.loader import Loader
+from packhouse.sharing import Dynamic
+
+
+def prefetch(
+    batches: Iterable[Any], move: Callable[[Any], Any], depth: int = 2
+) -> Iterator[Any]:
+    """What `move` makes of each of `batches`; it is called for `depth` of them ahead of their use.
+
+        for batch in prefetch(loader, lambda batch: jax.device_put(dict(batch))):
+            train(batch)
+
+    `move` should start a copy and not wait for it, as jax.device_put does; for torch there is
+    `packhouse.torch.prefetch_to`. Batches are acknowledged when they have been used, not when they
+    are fetched ahead: a loader's here, when the next one is asked for; with worker processes by
+    `trained`, which goes around this:
+
+        for batch in dataset.trained(prefetch(data_loader, move)):
+
+    `depth` must be below the loader's `max_in_flight`. Raises ValueError for a dynamic worker's
+    loader, whose epoch ends only when all is acknowledged.
+    """
+    if depth < 1:
+        raise ValueError(f"depth {depth} is below 1")
+    if isinstance(batches, Loader):
+        if isinstance(batches.settings.sharing, Dynamic):
+            raise ValueError("a dynamic worker's loader cannot be fetched ahead from")
+        return _acknowledged(batches, move, depth)
+    keeps_lease = not isinstance(batches, Evaluation)
+    return _ahead(batches, lambda item: _moved(item, move, keeps_lease), depth)
+
+
+def _ahead(batches: Iterable[Any], move: Callable[[Any], Any], depth: int) -> Iterator[Any]:
+    moved: deque[Any] = deque()
+    for item in batches:
+        moved.append(move(item))
+        if len(moved) > depth:
+            yield moved.popleft()
+    while moved:
+        yield moved.popleft()
+
+
+def _acknowledged(loader: Loader, move: Callable[[Any], Any], depth: int) -> Iterator[Any]:
+    with loader.acknowledged_by_hand() as batches:
+        for batch, moved in _ahead(batches, lambda batch: (batch, move(batch)), depth):
+            yield moved
+            loader.acknowledge(batch)
+        loader.flush()
+
+
+def _moved(item: Any, move: Callable[[Any], Any], keeps_lease: bool) -> Any:
+    if isinstance(item, Leased):
+        return Leased(move(item.item), item.lease)
+    moved = move(item)
+    if keeps_lease and hasattr(item, "lease") and not hasattr(moved, "lease"):
+        return Leased(moved, item.lease)
+    return moved

@@ -1,0 +1,291 @@
+"""Batches as torch's tensors, and rows of plain tensors."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Iterator
+
+import numpy as np
+import pytest
+from random_graphs import molecules, random_schema, random_table
+from reference_collation import batch_message
+
+from packhouse import (
+    Batch,
+    Client,
+    DerivedTensor,
+    DType,
+    Evaluation,
+    GraphTable,
+    LocalServer,
+    Padding,
+    prefetch,
+)
+from packhouse.graph_transform import transform_graphs
+
+torch = pytest.importorskip("torch")
+
+from packhouse.torch import TensorLoader, prefetch_to, to_torch  # noqa: E402
+
+LIMITS = {"nodes": 200, "edges": 400, "graphs": 9}
+
+
+def random_batch(seed: int, padding: Padding = Padding.MASKED) -> Batch:
+    rng = np.random.default_rng(seed)
+    graphs = random_table(rng, random_schema(rng), int(rng.integers(1, 7)))
+    limits = {name: graphs.rows(name) + 2 for name in graphs.schema.all_components}
+    message = batch_message(graphs, limits, padding, tuple(DerivedTensor))
+    return Batch.from_proto(message, graphs.schema)
+
+
+def batch_of_molecules() -> Batch:
+    graphs = molecules(np.random.default_rng(1), 5)
+    return Batch.from_proto(batch_message(graphs, LIMITS, Padding.GRAPH), graphs.schema)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tensors_hold_what_the_arrays_hold(seed: int) -> None:
+    batch = random_batch(seed)
+    converted = to_torch(batch)
+    assert list(converted.keys()) == list(batch.tensors)
+    types = {spec.name: spec.dtype for spec in batch.schema.tensors}
+    for name, array in batch.tensors.items():
+        tensor = converted[name]
+        assert tuple(tensor.shape) == array.shape
+        assert tensor.data_ptr() % 64 == 0 and tensor.is_contiguous()
+        if types.get(name) is DType.BFLOAT16:
+            assert tensor.dtype is torch.bfloat16
+            tensor = tensor.view(torch.int16).numpy().view(np.uint16)
+            assert tensor.tobytes() == array.tobytes()
+        elif array.dtype.kind == "u" and array.dtype.itemsize > 1:
+            assert tensor.numpy().astype(array.dtype).tobytes() == array.tobytes()
+        else:
+            assert tensor.numpy().tobytes() == array.tobytes()
+            assert tensor.numpy().dtype == array.dtype
+    assert converted.num_graphs == len(converted) == len(batch)
+    for name in batch.rows:
+        assert converted.mask(name).tolist() == batch.mask(name).tolist()
+
+
+def test_a_batch_of_torch_goes_to_another_process_in_one_piece() -> None:
+    converted = to_torch(batch_of_molecules())
+    storages = {tensor.storage().data_ptr() for tensor in converted.tensors.values()}
+    assert len(storages) == 1
+    copy = pickle.loads(pickle.dumps(converted))
+    assert all(torch.equal(copy[name], converted[name]) for name in converted.keys())
+    assert copy.real_rows == converted.real_rows and repr(copy) == repr(converted)
+    assert "x: int16[200, 9]" in repr(copy)
+    with pytest.raises(KeyError, match="no tensor 'z'"):
+        copy["z"]
+    with pytest.raises(AttributeError):
+        copy.no_such_thing
+
+
+def test_what_is_written_to_a_tensor_is_nobody_elses() -> None:
+    batch = batch_of_molecules()
+    before = batch["x"].copy()
+    to_torch(batch)["x"].fill_(7)
+    assert (batch["x"] == before).all()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_transform_of_graphs_sees_each_graph_as_it_was_stored(seed: int) -> None:
+    batch = random_batch(seed).writable()
+    graphs = batch.unbatch()
+    before = {name: array.copy() for name, array in batch.tensors.items()}
+    seen: list[dict[str, Any]] = []
+
+    def look(graph: dict[str, Any]) -> None:
+        seen.append({name: array.copy() for name, array in graph.items()})
+
+    transform_graphs(batch, look)
+    for position, graph in enumerate(seen):
+        expected = graphs.graph(position)
+        assert graph.keys() == expected.keys()
+        assert all(graph[name].tobytes() == expected[name].tobytes() for name in graph)
+    assert all(batch[name].tobytes() == before[name].tobytes() for name in before)
+
+
+def test_a_transform_of_graphs_changes_real_rows_alone() -> None:
+    batch = batch_of_molecules().writable()
+    graphs = batch.unbatch()
+    expected = graphs.tensors["x"] + 1
+
+    def add_one(graph: dict[str, Any]) -> dict[str, Any]:
+        return {"x": graph["x"] + 1, "senders": graph["receivers"], "receivers": graph["senders"]}
+
+    padding = batch["x"][batch.real_rows["nodes"] :].copy()
+    changed = transform_graphs(batch, add_one).unbatch()
+    assert (changed.tensors["x"] == expected).all()
+    assert (batch["x"][batch.real_rows["nodes"] :] == padding).all()
+
+
+def test_a_transform_that_changes_a_graphs_size_is_refused() -> None:
+    batch = batch_of_molecules().writable()
+    with pytest.raises(ValueError, match="graph 0: 'x' has shape .* a packed graph keeps its size"):
+        transform_graphs(batch, lambda graph: {"x": graph["x"][:-1]})
+    with pytest.raises(ValueError, match="graph 0: tensor 'z' is not in the schema"):
+        transform_graphs(batch, lambda graph: {"z": graph["x"]})
+
+
+@pytest.fixture(scope="module")
+def stored(client: Client) -> str:
+    table = molecules(np.random.default_rng(3), 100)
+    client.create_dataset("torch-batches", table.schema)
+    client.append("torch-batches", table)
+    client.seal_dataset("torch-batches")
+    return "torch-batches"
+
+
+def test_an_evaluation_is_fetched_ahead_in_order(server: LocalServer, stored: str) -> None:
+    evaluation = Evaluation(server.address, dataset=stored, limits={"graphs": 7})
+    expected = [batch.id for batch in evaluation]
+    asked: list[int] = []
+
+    def move(batch: Batch) -> int:
+        asked.append(batch.id)
+        return batch.id
+
+    for number, moved in enumerate(prefetch(evaluation, move, depth=3)):
+        assert moved == expected[number]
+        assert len(asked) == min(number + 4, len(expected))
+    moved_batches = list(prefetch_to(evaluation, "cpu"))
+    assert [batch.id for batch in moved_batches] == expected
+    assert moved_batches[0]["x"].dtype is torch.int16
+    with pytest.raises(ValueError, match="depth 0 is below 1"):
+        prefetch(evaluation, move, depth=0)
+
+
+# Rows of plain tensors.
+
+
+def rows_of(batches: Iterator[Any]) -> list[list[int]]:
+    return [batch.tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("rows", "batch_size"), [(1, 1), (64, 64), (65, 64), (1000, 7), (40000, 64)])
+def test_each_row_comes_once_an_epoch(
+    server: LocalServer, rows: int, batch_size: int, drop_last: bool
+) -> None:
+    y = torch.arange(rows)
+    loader = TensorLoader(
+        y, batch_size=batch_size, drop_last=drop_last, address=server.address, seed=3
+    )
+    epochs = [rows_of(loader) for _ in range(3)]
+    for batches in epochs:
+        assert len(batches) == len(loader)
+        assert all(len(batch) == batch_size for batch in batches[: rows // batch_size])
+        flat = [row for batch in batches for row in batch]
+        if drop_last:
+            assert len(set(flat)) == len(flat) == rows // batch_size * batch_size
+        else:
+            assert sorted(flat) == list(range(rows))
+    if rows > 100:
+        assert epochs[0] != epochs[1] != epochs[2]
+    again = TensorLoader(
+        y, batch_size=batch_size, drop_last=drop_last, address=server.address, seed=3
+    )
+    again.set_epoch(1)
+    assert rows_of(again) == epochs[1]
+
+
+def test_rows_of_all_tensors_stay_together(server: LocalServer) -> None:
+    rng = np.random.default_rng(0)
+    x, y, z = rng.random((500, 3)), np.arange(500), torch.arange(500) * 2
+    for x_batch, y_batch, z_batch in TensorLoader(x, y, z, address=server.address):
+        assert (x_batch.numpy() == x[y_batch]).all()
+        assert (z_batch == 2 * y_batch).all()
+
+
+def test_without_shuffling_rows_come_in_their_order(server: LocalServer) -> None:
+    loader = TensorLoader(
+        torch.arange(40_000), batch_size=48, shuffle=False, address=server.address
+    )
+    assert [row for batch in rows_of(loader) for row in batch] == list(range(40_000))
+
+
+@pytest.mark.parametrize("kind", ["int", "str"])
+def test_groups_are_never_split(server: LocalServer, kind: str) -> None:
+    groups = np.random.default_rng(0).integers(0, 300, 2000).astype(kind)
+    loader = TensorLoader(
+        torch.arange(2000), batch_size=64, group_id=groups, address=server.address
+    )
+    for _ in range(2):
+        batches = rows_of(loader)
+        assert len(batches) == len(loader)
+        assert max(map(len, batches)) <= 64
+        batch_of_group: dict[Any, int] = {}
+        for number, batch in enumerate(batches):
+            for row in batch:
+                assert batch_of_group.setdefault(groups[row], number) == number
+        assert sorted(row for batch in batches for row in batch) == list(range(2000))
+
+
+def test_ranks_have_as_many_batches_and_share_the_rows(server: LocalServer) -> None:
+    loaders = [
+        TensorLoader(torch.arange(1000), rank=rank, num_ranks=3, address=server.address)
+        for rank in range(3)
+    ]
+    read = [rows_of(loader) for loader in loaders]
+    assert [len(batches) for batches in read] == [len(loader) for loader in loaders] == [6] * 3
+    rows = [row for batches in read for batch in batches for row in batch]
+    assert sorted(rows) == list(range(1000))
+
+
+@pytest.mark.parametrize("options", [{}, {"group_id": np.arange(3000) // 5}])
+@pytest.mark.parametrize("step", [0, 1, 30, 46])
+def test_a_state_goes_on_exactly(server: LocalServer, step: int, options: dict[str, Any]) -> None:
+    def make() -> Any:
+        return TensorLoader(torch.arange(3000), address=server.address, **options)
+
+    loader = make()
+    loader.set_epoch(2)
+    batches = iter(loader)
+    for _ in range(step):
+        next(batches)
+    state = loader.state_dict()
+    rest = rows_of(batches)
+    other = make()
+    other.load_state_dict(state)
+    assert rows_of(other) == rest
+    assert other.state_dict() == {"epoch": 2, "next_step": len(loader)}
+
+
+def test_rows_may_be_those_of_a_data_set(server: LocalServer, client: Client) -> None:
+    from packhouse import GRAPHS, GraphSchema, TensorSpec
+
+    schema = GraphSchema((), (TensorSpec("x", "float32", GRAPHS, 3), TensorSpec("y", "int64", GRAPHS)))
+    x = np.random.default_rng(0).random((500, 3)).astype(np.float32)
+    client.create_dataset("table", schema)
+    client.append("table", GraphTable(schema, np.empty((500, 0)), {"x": x, "y": np.arange(500)}))
+    client.seal_dataset("table")
+    loader = TensorLoader("table", batch_size=64, address=server.address)
+    rows = []
+    for batch in loader:
+        assert (batch["x"].numpy() == x[batch["y"]]).all()
+        rows += batch["y"].tolist()
+    assert sorted(rows) == list(range(500)) and len(loader) == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((), {}, "a tensor is needed"),
+        ((torch.ones(3), torch.ones(4)), {}, "tensor 1 has 4 rows, the first has 3"),
+        ((torch.ones(3),), {"batch_size": 0}, "batch_size 0 is below 1"),
+        ((torch.ones(3),), {"group_id": [1, 2]}, r"group_id has shape \(2,\)"),
+        ((torch.ones(3),), {"group_id": [1, 2, 3], "drop_last": True}, "drop_last is not for groups"),
+        (("table", torch.ones(3)), {}, "a data set has its own tensors"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    server: LocalServer, arguments: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        TensorLoader(*arguments, address=server.address, **options)
+
+
+def test_a_server_of_its_own_ends_with_the_loader() -> None:
+    with TensorLoader(torch.arange(10), batch_size=4) as loader:
+        assert sorted(torch.cat(list(loader)).tolist()) == list(range(10))
