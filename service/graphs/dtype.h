@@ -9,7 +9,7 @@
 
 namespace packhouse {
 
-// Elements are little-endian and dense. packhouse does arithmetic on index tensors only.
+// Elements are little-endian and dense; packhouse only ever does arithmetic on index tensors.
 enum class DType {
   kBool,
   kInt8,
@@ -29,10 +29,10 @@ enum class DType {
 // Bytes of one element.
 size_t ElementBytes(DType dtype);
 
-// For example "int32".
+// "int32" and the like.
 absl::string_view DTypeName(DType dtype);
 
-// Whether it is a signed or unsigned integer, as an index tensor must be; bool is none.
+// Signed or unsigned integer, not bool: what an index tensor may be.
 bool IsInteger(DType dtype);
 
 // Largest value of an integer dtype.

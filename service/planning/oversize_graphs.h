@@ -1,4 +1,4 @@
-// Graphs that are too large for the limits of a device profile.
+// Graphs too large for the limits that a device profile allows.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OVERSIZE_GRAPHS_H_
 #define PACKHOUSE_SERVICE_PLANNING_OVERSIZE_GRAPHS_H_
 
@@ -11,25 +11,25 @@
 
 namespace packhouse {
 
-// Graphs that are left out when limits are chosen. These are the graphs that fit no allowed limits.
-// If no limits within the memory take all other graphs together, the graphs whose own batch needs
-// most memory are left out too, as few as possible.
+// Graphs that are left out when limits are chosen: those that no allowed limits take, and, if the
+// memory allows no limits that take all others at once, those of them whose own batch needs most
+// memory, as many as must be.
 struct OversizeGraphs {
   uint64_t num_graphs = 0;
-  // The lexicographically largest size.
+  // Lexicographically.
   SizeTuple largest;
-  // The least capacities that take all graphs of the histogram, with what padding keeps free, for
-  // each component, `graphs` last; 0 for a component without a limit.
+  // The least capacities that take all graphs of the histogram, per component, `graphs` last, with
+  // what padding keeps free; 0 where there is no limit.
   std::vector<uint64_t> needed_rows;
-  // Memory of a batch with these capacities; UINT64_MAX if it exceeds that.
+  // Memory of such a batch; UINT64_MAX if it is more than that.
   uint64_t needed_bytes = 0;
 };
 
-// The sizes of the left-out graphs, each once. Requires a checked profile with the histogram's
-// components. O(d * (l + log d)).
+// Their sizes, each once. Requires a checked profile with the histogram's components.
+// O(d * (l + log d)).
 std::vector<SizeTuple> FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile);
 
-// `tuples` must be sizes of the histogram.
+// `tuples` are of the histogram.
 OversizeGraphs DescribeOversize(absl::Span<const SizeTuple> tuples, const SizeHistogram& histogram,
                                 const DeviceProfile& profile);
 

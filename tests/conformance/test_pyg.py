@@ -294,6 +294,15 @@ def test_a_later_part_that_differs_is_named() -> None:
         list(packhouse.pyg.tables(graphs, graphs_per_table=4))
 
 
+def test_a_batch_of_torch_tensors_is_refused(client: Client) -> None:
+    from packhouse.torch import to_torch
+
+    table = packhouse.pyg.table([data_of(graph) for graph in random_plain(5, 8)])
+    (batch,) = client.pack([table], PackOptions({"graphs": 16}))
+    with pytest.raises(TypeError, match="TorchBatch is not packhouse's own batch: give"):
+        packhouse.pyg.to_batch(to_torch(batch))
+
+
 def test_padding_that_no_graph_holds_is_refused(client: Client) -> None:
     graphs = [data_of(graph) for graph in random_plain(5, 8)]
     table = packhouse.pyg.table(graphs)

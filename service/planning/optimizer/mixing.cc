@@ -10,25 +10,23 @@
 namespace packhouse {
 namespace {
 
-// If more mean items than this are missing, the first drawn item that fits is taken.
+// Above so many missing mean items the first drawn item that fits is taken.
 constexpr double kChooseBelow = 8;
-// Items are dealt instead of drawn if more mean items than this are missing, and more than one for
-// every kDealItems different items.
+// Above so many, and one for so many different items, items are dealt instead of drawn.
 constexpr double kDealAbove = 32;
 constexpr double kDealItems = 16;
 // Drawn items to choose from below kChooseBelow.
 constexpr int kChoices = 4;
-// After this many draws in vain the pack is finished.
+// Draws in vain after which the pack is finished.
 constexpr int kMaxMisses = 12;
-// The most graphs of a pack that are taken one by one. Beyond that, no more are drawn.
+// Graphs that are taken one by one, at most; more are not drawn where none are dealt.
 constexpr size_t kMostTaken = size_t{1} << 17;
-// Weights follow what is left: they are renewed when the number of packs that are left has shrunk
-// by 1 / this.
+// Weights follow what is left: renewed when the packs left have shrunk by 1 / this.
 constexpr uint64_t kRenewals = 4;
 // Share of a capacity below which slack counts as none.
 constexpr double kLeastSlack = 0.002;
 
-// The steps of a draw, and the additional steps if there are so many items that memory is slow.
+// What it costs, and what more where items are so many that memory is slow.
 constexpr uint64_t kDrawSteps = 20;
 constexpr uint64_t kItemsPerDrawStep = 8192;
 constexpr uint64_t kFitSteps = 40;
@@ -36,7 +34,7 @@ constexpr uint64_t kItemsPerFitStep = 1024;
 constexpr uint64_t kPackSteps = 200;
 constexpr uint64_t kSortSteps = 100;
 
-// Draws items in proportion to their counts. Counts only fall. Partial sums are in a tree (Fenwick
+// Draws items in proportion to their counts, which only fall: partial sums in a tree (Fenwick
 // 1994).
 class ItemUrn {
  public:
@@ -117,7 +115,7 @@ class MixingPacker {
       if (!budget_.HoldList(bytes)) return std::nullopt;
       packs += patterns.back().repeats;
     }
-    // The last pattern's repeats may exceed the packs that were known to be necessary.
+    // The last pattern may have more repeats than there had to be packs.
     if (packs >= options_.too_many) return std::nullopt;
     return patterns;
   }
@@ -148,7 +146,7 @@ class MixingPacker {
     return packs;
   }
 
-  // Scarce room costs more.
+  // Room that is left costs the more the scarcer it is.
   void RenewWeights() {
     const uint64_t packs = std::max(LeastPacksLeft(), packs_left_);
     renew_at_ = packs - packs / kRenewals;
@@ -225,7 +223,7 @@ class MixingPacker {
     return missing;
   }
 
-  // How badly mean items fill the room that is left after `item`.
+  // How far the room left after `item` is from being filled by mean items.
   double Misfit(uint32_t item) const {
     const auto sizes = problem_.sizes(item);
     double missing = 1e18;
@@ -250,7 +248,7 @@ class MixingPacker {
     return item;
   }
 
-  // The unused item with the highest score that fits.
+  // The unused item of highest score that fits.
   std::optional<uint32_t> BestSingle() {
     budget_.Spend(fit_steps_);
     const double most = ScoreOf(room_) * (1 + 1e-12);
@@ -284,8 +282,8 @@ class MixingPacker {
     return waste;
   }
 
-  // Takes about `graphs` graphs, at equal steps along the order of scores. This gives the same mix
-  // as that many draws, with less chance in it.
+  // Takes every so-manieth graph of what is left, about `graphs` in all, along the order of scores:
+  // the same mix as that many draws give, with less chance in it.
   void Deal(double graphs) {
     const double share = graphs / static_cast<double>(urn_.total());
     double due = static_cast<double>(random_.Below(uint64_t{1} << 32)) / 4294967296.0;
@@ -353,12 +351,12 @@ class MixingPacker {
   void Finish() {
     const size_t base = taken_.size();
     TakeAllThatFit();
-    // No item fits any more: only exchanges can still fill the pack.
+    // Nothing fits beside what is there: but for exchanges, that is that.
     double least = Waste();
     best_ = taken_;
     for (uint32_t attempt = 0; attempt < options_.attempts && least > 0 && budget_.remaining() != 0;
          ++attempt) {
-      // Back to the pack as it was, or to one item less.
+      // Back to the pack as it was, or one item less.
       while (taken_.size() > base) PutBack(taken_.size() - 1);
       std::optional<uint32_t> removed;
       if (attempt % 2 == 1 && base > 1) {
@@ -380,7 +378,7 @@ class MixingPacker {
         best_ = taken_;
       }
       if (removed) {
-        // Restores the base: the other items are at the front.
+        // Restore the base: everything but it is at the front.
         while (taken_.size() > base - 1) PutBack(taken_.size() - 1);
         Take(*removed);
       }
@@ -421,9 +419,9 @@ class MixingPacker {
   uint64_t fit_steps_ = 0;
   SeededRandom random_;
 
-  // Counts that are left.
+  // What is left.
   std::vector<uint64_t> left_;
-  std::vector<uint64_t> used_;  // How many of these are in the pack being filled.
+  std::vector<uint64_t> used_;  // Of it, in the pack being filled.
   ItemUrn urn_;
   std::vector<uint64_t> totals_;
   uint64_t packs_left_ = 0;
@@ -437,7 +435,7 @@ class MixingPacker {
   std::optional<FitIndex> index_;
   uint64_t renew_at_ = 0;
 
-  // The pack being filled. The seed is taken_[0]; dealt copies are in used_ only.
+  // The pack being filled; the seed is taken_[0], copies of what was dealt are in used_ alone.
   std::vector<uint32_t> dealt_;
   std::vector<uint32_t> taken_;
   std::vector<uint32_t> best_;

@@ -1,8 +1,7 @@
-// The strong planner: as few packs as it can find, with a lower bound that proves how good the plan
-// is.
+// The strong planner: as few packs as can be found, with the proof of how good that is.
 //
-// Parameters: a histogram, limits, a work budget, a seed, and optionally an earlier plan to start
-// from. Flow: first lower bounds; then planners from the cheapest to the most expensive (first-fit
+// Parameters: a histogram, limits, a work budget, a seed, and, if there is one, an earlier plan to
+// start from. Flow: lower bounds first; then planners from the cheapest to the dearest (first-fit
 // decreasing, mixing, column generation, reseeded improvement), until the bound is met or the
 // budget is used up. Any number of components; the number of graphs is one of them.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLAN_OPTIMIZER_H_
@@ -24,7 +23,7 @@
 
 namespace packhouse {
 
-// The planner that made the plan.
+// Who made the plan.
 enum class PlanMethod {
   kFirstFitDecreasing,
   kMixing,
@@ -39,18 +38,18 @@ absl::string_view PlanMethodName(PlanMethod method);
 struct OptimizerOptions {
   // About 100 ms on one core of 2020. The same number of steps gives the same plan on any machine.
   static constexpr uint64_t kDefaultSteps = 100'000'000;
-  // The steps for a histogram of this many distinct sizes: kDefaultSteps, plus 2 us for each size.
+  // What a histogram of so many distinct sizes should have: the same, and 2 us for each size.
   static uint64_t StepsFor(size_t num_distinct) { return kDefaultSteps + 2000 * num_distinct; }
 
-  // Bounds all work except one pass of first-fit decreasing, which always ends.
+  // Bounds all work but one pass of first-fit decreasing, which always ends.
   uint64_t steps = kDefaultSteps;
   uint64_t seed = 0;
-  // A plan for a similar histogram. Its patterns are used again as far as the counts allow. May be
-  // null.
+  // A plan of a histogram that was much like this one; its patterns are used again as far as the
+  // counts allow. May be null.
   const PackingPlan* warm_start = nullptr;
   // Asked now and then; may be empty.
   std::function<bool()> given_up;
-  // Reserves memory for patterns; null: there is room for all.
+  // What is asked for patterns; null: there is room for all.
   PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();
 };
@@ -59,7 +58,7 @@ struct OptimizerOptions {
 struct CertifiedPlan {
   PackingPlan plan;
   uint64_t packs = 0;
-  // No plan has fewer packs. If it equals `packs`, the plan is proved optimal.
+  // No plan has fewer packs; equal to `packs`: proved optimal.
   LowerBound bound;
   PlanMethod method = PlanMethod::kFirstFitDecreasing;
   uint64_t steps = 0;
@@ -67,19 +66,18 @@ struct CertifiedPlan {
   bool optimal() const { return packs == bound.packs; }
 };
 
-// Every graph is in exactly one pack, and no pack exceeds `limits`; the plan is verified
-// (VerifyPlan) before it is returned. The result depends on the arguments alone, not on the machine
-// or on time. With fewer steps it may have more packs; with no steps it is first-fit decreasing.
+// Every graph is in exactly one pack and no pack exceeds `limits`; verified (VerifyPlan) before it
+// is returned. The result depends on the arguments alone, not on the machine or on time; with fewer
+// steps it may have more packs, with none at all it is first-fit decreasing.
 //
-// Errors: CANCELLED if the caller gave up, or `memory` refused. Memory: PlannerBytes(), and what is
-// reserved from `memory`. Requires that each graph fits by itself (CheckEachGraphFits).
-// Thread-safe.
+// Errors: CANCELLED if the caller gave up, or `memory` refused. Memory: PlannerBytes(), and what
+// `memory` is asked for. Requires that each graph fits by itself
+// (CheckEachGraphFits). Thread-safe.
 absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,
                                            const OptimizerOptions& options);
 
-// Identifies the inputs of a plan, which give the same plan again: "v1-" and 32 hexadecimal digits,
-// a hash over the histogram, the limits, the version of the algorithm, steps, seed, and the warm
-// start.
+// By which a plan can be made again: "v1-" and 32 hexadecimal digits, a hash over the histogram,
+// the limits, the version of the algorithm, steps, seed, and the warm start.
 std::string PlanReceipt(const SizeHistogram& histogram, const Limits& limits,
                         const OptimizerOptions& options);
 

@@ -216,8 +216,14 @@ class Joined:
     def __init__(self, batch: Batch, *, padded: bool) -> None:
         """Raises ValueError for a padded batch whose spare rows are in no graph.
 
-        That is one of Padding.MASKED whose graphs are all real.
+        That is one of Padding.MASKED whose graphs are all real. Raises TypeError for what is no
+        batch of packhouse's own, as those whose tensors are torch's.
         """
+        if not isinstance(batch, Batch):
+            raise TypeError(
+                f"a {type(batch).__name__} is not packhouse's own batch: give the conversion to "
+                "EpochDataset as `transform`, which comes before torch's tensors are made"
+            )
         if not batch.tensors and batch.schema.tensors:
             raise ValueError("the batch has sizes only: ask for whole graphs")
         self.batch = batch
@@ -280,7 +286,8 @@ class Joined:
 
     def mask(self, component: str) -> npt.NDArray[np.bool_]:
         """bool [rows]: True for real rows, which come first."""
-        return np.arange(self.rows(component)) < self.batch.real_rows[component]
+        real = self.batch.mask(component)
+        return real if self.padded else real[: self.batch.real_rows[component]]
 
 
 def contiguous_ends(source: Array, target: Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
