@@ -22,14 +22,14 @@ class Clock {
 
   virtual absl::Time Now() const = 0;
 
-  // Runs `callback` once at `time` or soon after, on a thread of the clock's, which it must not
-  // hold up. `callback` must own what it needs.
+  // Runs `callback` once, at `time` or soon after, on a thread of the clock. It must return
+  // quickly, and must own everything that it needs.
   virtual void CallAt(absl::Time time, std::function<void()> callback) = 0;
 };
 
 // The machine's clock, with one thread for the callbacks. Now() is the wall time at the start plus
-// the time that has passed: it never steps back. Callbacks not yet due when it is destroyed are
-// dropped.
+// the time that has passed since: it never steps back. Callbacks that are not yet due when the
+// clock is destroyed are dropped.
 class SystemClock final : public Clock {
  public:
   SystemClock();

@@ -30,7 +30,7 @@ class Digest {
     EVP_DigestUpdate(context_, bytes.data(), bytes.size());
   }
 
-  // With its length: sequences of texts do not run into each other.
+  // Adds the length too, so that ("ab", "c") and ("a", "bc") differ.
   void Add(absl::string_view text) {
     Add(uint64_t{text.size()});
     EVP_DigestUpdate(context_, text.data(), text.size());

@@ -1,4 +1,4 @@
-// Names that somebody gave, for messages.
+// Names given by clients, for messages.
 #ifndef PACKHOUSE_SERVICE_BASE_QUOTED_H_
 #define PACKHOUSE_SERVICE_BASE_QUOTED_H_
 
@@ -13,9 +13,9 @@ namespace packhouse {
 
 inline constexpr size_t kMaxQuotedBytes = 128;
 
-// In quotes and in ASCII, with what is not printable escaped; what is longer than kMaxQuotedBytes
-// is cut, and says how long it was: "'abc... (1000000 bytes)'". For names that are not checked yet:
-// whatever a client calls something, a message about it stays short and is one line.
+// `name` in quotes and in ASCII, with unprintable characters escaped. A name longer than
+// kMaxQuotedBytes is cut, and its length is added: "'abc... (1000000 bytes)'". For names that are
+// not checked yet: a message about any such name stays short and is one line.
 inline std::string Quoted(absl::string_view name) {
   const std::string shown = absl::CHexEscape(name.substr(0, kMaxQuotedBytes));
   return name.size() <= kMaxQuotedBytes

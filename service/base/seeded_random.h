@@ -20,8 +20,8 @@ class SeededRandom {
     return z ^ (z >> 31);
   }
 
-  // In [0, bound), by the high half of a product (Lemire 2019); bound above 0. The bias, below
-  // bound / 2^64, does not matter to a heuristic.
+  // A number in [0, bound), by the high half of a product (Lemire 2019). `bound` must be above 0.
+  // The bias is below bound / 2^64, which does not matter to a heuristic.
   uint64_t Below(uint64_t bound) {
     return static_cast<uint64_t>((absl::uint128(Next()) * bound) >> 64);
   }

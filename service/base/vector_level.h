@@ -1,15 +1,15 @@
 // Which vector instructions the machine has, found out when the program runs.
 //
-// Kernels that profit come in one version a level and are picked by it. All versions compute the
-// same: whole numbers, or doubles element by element, so that a plan does not depend on the machine
-// it was made on. Tests hold them against each other.
+// A kernel that profits has one version for each level. All versions compute the same, in whole
+// numbers or in doubles element by element, so that a plan does not depend on the machine that made
+// it. Tests compare the versions.
 #ifndef PACKHOUSE_SERVICE_BASE_VECTOR_LEVEL_H_
 #define PACKHOUSE_SERVICE_BASE_VECTOR_LEVEL_H_
 
 #include "absl/strings/string_view.h"
 
-// Attributes of a function compiled for a level, on machines that have such levels. Only x86-64
-// has; elsewhere there is kPlain alone.
+// Attributes of a function that is compiled for a level. Only x86-64 has levels; other machines
+// have only kPlain.
 #if defined(__x86_64__)
 #define PACKHOUSE_TARGET_AVX2 [[gnu::target("avx2")]]
 #define PACKHOUSE_TARGET_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]

@@ -9,7 +9,7 @@
 
 namespace packhouse {
 
-// Elements are little-endian and dense; packhouse only ever does arithmetic on index tensors.
+// Elements are little-endian and dense. packhouse does arithmetic on index tensors only.
 enum class DType {
   kBool,
   kInt8,
@@ -29,10 +29,10 @@ enum class DType {
 // Bytes of one element.
 size_t ElementBytes(DType dtype);
 
-// "int32" and the like.
+// For example "int32".
 absl::string_view DTypeName(DType dtype);
 
-// Signed or unsigned integer, not bool: what an index tensor may be.
+// Whether it is a signed or unsigned integer, as an index tensor must be; bool is none.
 bool IsInteger(DType dtype);
 
 // Largest value of an integer dtype.

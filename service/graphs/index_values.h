@@ -1,4 +1,4 @@
-// Arithmetic on the values of index tensors, whatever their integer type.
+// Arithmetic on the values of index tensors, for every integer type.
 #ifndef PACKHOUSE_SERVICE_GRAPHS_INDEX_VALUES_H_
 #define PACKHOUSE_SERVICE_GRAPHS_INDEX_VALUES_H_
 
@@ -43,7 +43,7 @@ inline size_t FindIndexOutOfRange(DType dtype, absl::string_view data, uint64_t 
     for (size_t i = 0; i < n; ++i) {
       T value;
       std::memcpy(&value, data.data() + i * sizeof(T), sizeof(T));
-      // A negative value becomes huge by the conversion.
+      // The conversion makes a negative value huge.
       if (static_cast<uint64_t>(value) >= bound) return i;
     }
     return absl::string_view::npos;
@@ -65,7 +65,7 @@ inline void ShiftIndices(DType dtype, char* data, size_t bytes, uint64_t shift) 
   });
 }
 
-// Value number `i`, as it would print; for messages.
+// Value number `i` as text, for messages.
 inline int64_t IndexValueAt(DType dtype, absl::string_view data, size_t i) {
   return WithIndexType(dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -37,7 +37,7 @@ void DecayingHistogram::Advance(absl::Time now) {
   for (size_t row = 0; row < weights_.size();) {
     weights_[row] *= factor;
     if (weights_[row] < kNegligible) {
-      // The last row moves here, and has not been looked at.
+      // The last row moves here; it has not been visited yet.
       index_.Remove(row);
       weights_[row] = weights_.back();
       weights_.pop_back();

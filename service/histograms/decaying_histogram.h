@@ -1,4 +1,4 @@
-// A size histogram that forgets: an observation counts half after each half-life.
+// A size histogram that forgets: with each half-life, an observation counts half as much.
 #ifndef PACKHOUSE_SERVICE_HISTOGRAMS_DECAYING_HISTOGRAM_H_
 #define PACKHOUSE_SERVICE_HISTOGRAMS_DECAYING_HISTOGRAM_H_
 
@@ -15,24 +15,24 @@
 
 namespace packhouse {
 
-// Exponentially decaying counts by forward decay (Cormode et al. 2009): an observation is added
-// with a weight that grows with time since a landmark, so that nothing is touched as time passes;
-// reading divides by the growth up to now. Time comes from the caller; a time before the latest
-// one seen counts as the latest. Thread-compatible. Memory O(d * l): tuples whose weight fell
-// below 1/1024 are dropped whenever the landmark moves, at the latest after 32 half-lives.
+// Exponentially decaying counts by forward decay (Cormode et al. 2009): An observation is added
+// with a weight that grows with the time since a landmark. Nothing has to be touched as time
+// passes; reading divides by the growth up to now. Time comes from the caller; a time before the
+// latest time seen counts as the latest. Thread-compatible. Memory O(d * l). Tuples whose weight
+// fell below 1/1024 are dropped whenever the landmark moves, at the latest after 32 half-lives.
 class DecayingHistogram {
  public:
   // `half_life` must be positive and finite.
   DecayingHistogram(size_t num_components, absl::Duration half_life, absl::Time start);
 
-  // INVALID_ARGUMENT, and nothing is counted, if not everything has l counts. Expected O(l) a
-  // tuple.
+  // INVALID_ARGUMENT unless every tuple has l counts; then nothing is counted. Expected O(l) for
+  // each tuple.
   absl::Status Add(absl::Span<const uint32_t> tuple, uint64_t count, absl::Time now);
   absl::Status AddTable(const SizesView& table, absl::Time now);
   absl::Status Merge(const SizeHistogram& other, absl::Time now);
 
-  // Moves the landmark to `now` if it is 32 half-lives behind, and so drops what is forgotten;
-  // every change does so first. O(d) when the landmark moves, else O(1).
+  // Moves the landmark to `now` if it is 32 half-lives behind, and then drops forgotten tuples.
+  // Every change does so first. O(d) when the landmark moves, else O(1).
   void Advance(absl::Time now);
 
   // Counts decayed to `now`, rounded to the nearest integer; tuples that round to 0 are absent.
@@ -41,7 +41,8 @@ class DecayingHistogram {
 
   size_t num_components() const { return index_.num_components(); }
   size_t num_distinct() const { return weights_.size(); }
-  // What it takes, and at most what one of so many distinct tuples takes while it grows to them.
+  // Its memory; and the most memory that a histogram takes while it grows to this many distinct
+  // tuples.
   uint64_t bytes() const { return index_.bytes() + sizeof(double) * weights_.capacity(); }
   static uint64_t BytesFor(uint64_t num_distinct, size_t num_components) {
     return TupleIndex::BytesFor(num_distinct, num_components) + 3 * sizeof(double) * num_distinct;

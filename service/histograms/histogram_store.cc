@@ -35,7 +35,7 @@ bool Contains(const AnyHistogram& histogram, absl::Span<const uint32_t> tuple) {
   return std::get<DecayingHistogram>(histogram).Contains(tuple);
 }
 
-// What it takes, and at most while it grows to so many distinct sizes.
+// Its memory; and the most memory that it takes while it grows to this many distinct sizes.
 uint64_t BytesOf(const AnyHistogram& histogram) {
   return std::visit([](const auto& any) { return any.bytes(); }, histogram);
 }
@@ -44,8 +44,8 @@ uint64_t BytesFor(const AnyHistogram& histogram, uint64_t num_distinct) {
       [&](const auto& any) { return any.BytesFor(num_distinct, any.num_components()); }, histogram);
 }
 
-// Of an entry without sizes and producers, and of a producer, whose place exists twice while their
-// table grows.
+// Bytes of an entry without its sizes and producers, and of one producer. A producer's place exists
+// twice while their table grows.
 uint64_t BytesOfEntry(const SizeSchema& schema) {
   constexpr uint64_t kEntry = 1024;
   uint64_t names = 0;
@@ -153,7 +153,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entr
                        bounds_.max_producers));
     }
   }
-  // Before the bound on distinct sizes is looked at: forgotten ones must not count.
+  // Comes before the check of the bound on distinct sizes: forgotten sizes must not count.
   if (auto* decaying = std::get_if<DecayingHistogram>(&entry.histogram)) decaying->Advance(now);
   const bool is_new = producer && !entry.last_sequence.contains(producer->producer);
   const uint64_t besides = entry.bytes_besides + (is_new ? BytesOfProducer(producer->producer) : 0);
@@ -194,8 +194,8 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
     if (entry == nullptr) PH_RETURN_IF_ERROR(check_room());
   }
   if (entry == nullptr) {
-    // A new one is seen by others only when this change is in it: one that is refused leaves
-    // nothing to take back, which somebody else may have begun to count in.
+    // Others see a new histogram only after this change is in it. A refused change therefore leaves
+    // nothing to take back in which another call may have begun to count.
     const auto created = std::make_shared<Entry>(key, now);
     absl::StatusOr<CountedGraphs> counted =
         Apply(key.name, *created, num_graphs, producer, now, change);
@@ -208,7 +208,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
       return counted;
     }
   }
-  // It was there, or another call's was sooner.
+  // The histogram existed, or another call created it sooner.
   PH_RETURN_IF_ERROR(CheckMatches(key, *entry));
   return Apply(key.name, *entry, num_graphs, producer, now, change);
 }
@@ -223,7 +223,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Observe(
   }
   return ApplyTo(key, table.num_graphs(), producer, now,
                  [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
-                   // Only near the bounds is it worth telling new sizes from known ones.
+                   // Telling new sizes from known ones is worth its cost only near the bounds.
                    const size_t distinct = NumDistinct(histogram);
                    if (distinct + table.num_graphs() > bounds_.max_distinct ||
                        !hold(distinct + table.num_graphs()).ok()) {

@@ -24,18 +24,19 @@
 
 namespace packhouse {
 
-// Makes a retry harmless: what has a sequence number not above the largest counted for its
-// producer is not counted again.
+// Makes a retry harmless: a change is not counted again if its sequence number is not above the
+// largest one counted for its producer.
 struct ProducerSequence {
   std::string producer;
   uint64_t sequence = 0;
 };
 
-// Which histogram, and what it must be like; it is created so if it is not there.
+// Which histogram, and its properties. A missing histogram is created with these.
 struct HistogramKey {
   std::string name;
   SizeSchema schema;
-  // Infinite: observations count forever. Unset: as the histogram has it; a new one counts forever.
+  // Infinite: observations count forever. Unset: that of the histogram; in a new one, observations
+  // count forever.
   std::optional<absl::Duration> half_life = std::nullopt;
 };
 
@@ -43,17 +44,17 @@ struct HistogramSnapshot {
   SizeSchema schema;
   SizeHistogram histogram;
   absl::Duration half_life;
-  // What the copy takes.
+  // The memory of the copy.
   MemoryHold memory = {};
 };
 
-// What a change counted.
+// The effect of a change.
 struct CountedGraphs {
   uint64_t counted = 0;     // 0 for a repetition.
   uint64_t num_graphs = 0;  // In the histogram now.
 };
 
-// What histograms take is reserved from a budget before they grow, and given back when they are
+// Memory of histograms is reserved from a budget before they grow, and given back when they are
 // deleted. Thread-safe; histograms do not wait for each other. Time comes from the caller.
 class HistogramStore {
  public:
@@ -64,19 +65,20 @@ class HistogramStore {
   };
   static constexpr size_t kMaxNameLength = 128;
 
-  // `memory` must outlive the store and what Get() gives; null: without a bound.
+  // `memory` must outlive the store and every copy from Get(). Null: memory is not bounded.
   explicit HistogramStore(Bounds bounds, MemoryBudget* memory = nullptr)
       : bounds_(bounds), memory_(memory) {}
 
-  // Components of a histogram; nothing if there is none of this name.
+  // Components of a histogram; nullopt if there is none of this name.
   std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
 
-  // Counts a table. All of it is counted or, with an error, nothing, and no histogram is created.
+  // Counts a table: all of it or, with an error, nothing. With an error, no histogram is created
+  // either.
   //
   // INVALID_ARGUMENT for a bad name, half-life, producer name or table; FAILED_PRECONDITION if the
-  // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, naming it,
-  // --memory-budget among them, with the histogram, the bytes that it would need more, and those
-  // that are held. Only sizes that are new need more.
+  // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, which it
+  // names. For --memory-budget it also names the histogram, the bytes that it would need more, and
+  // the bytes that are held. Only new sizes need more memory.
   absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
                                         const std::optional<ProducerSequence>& producer,
                                         absl::Time now);
@@ -86,13 +88,13 @@ class HistogramStore {
                                       const std::optional<ProducerSequence>& producer,
                                       absl::Time now);
 
-  // Takes a histogram away. Errors as Observe; NOT_FOUND if there is none of this name;
-  // OUT_OF_RANGE if there are fewer graphs of some size; FAILED_PRECONDITION with a half-life.
+  // Subtracts a histogram. Errors as Observe; NOT_FOUND if there is none of this name; OUT_OF_RANGE
+  // if there are fewer graphs of some size; FAILED_PRECONDITION if the histogram has a half-life.
   absl::StatusOr<CountedGraphs> Subtract(const HistogramKey& key, const SizeHistogram& subtrahend,
                                          const std::optional<ProducerSequence>& producer,
                                          absl::Time now);
 
-  // A copy, decayed to `now`, for which memory is reserved as long as it holds it. NOT_FOUND;
+  // A copy, decayed to `now`. Its memory stays reserved as long as it lives. NOT_FOUND;
   // RESOURCE_EXHAUSTED as Observe.
   absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const;
 
@@ -110,22 +112,22 @@ class HistogramStore {
     mutable absl::Mutex mutex;
     std::variant<SizeHistogram, DecayingHistogram> histogram ABSL_GUARDED_BY(mutex);
     absl::flat_hash_map<std::string, uint64_t> last_sequence ABSL_GUARDED_BY(mutex);
-    // Of all but the sizes, and the hold for all.
+    // The bytes of everything except the sizes; the hold is for all.
     uint64_t bytes_besides ABSL_GUARDED_BY(mutex) = 0;
     MemoryHold memory ABSL_GUARDED_BY(mutex);
   };
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view name) const;
 
-  // Runs change(histogram variant, hold) once per (producer, sequence); hold(num_distinct) reserves
-  // what the histogram takes while it grows to so many sizes.
+  // Runs change(histogram variant, hold) once for each (producer, sequence). hold(num_distinct)
+  // reserves the histogram's memory while it grows to that many sizes.
   template <typename Change>
   absl::StatusOr<CountedGraphs> Apply(absl::string_view name, Entry& entry, uint64_t num_graphs,
                                       const std::optional<ProducerSequence>& producer,
                                       absl::Time now, Change change);
 
-  // The same on the histogram that `key` names, which is created if need be and the change is not
-  // refused. `change` may be run on a histogram that nobody will see, and then again.
+  // The same for the histogram that `key` names. A missing histogram is created, unless the change
+  // is refused. `change` may first run on a histogram that nobody sees, and then run again.
   template <typename Change>
   absl::StatusOr<CountedGraphs> ApplyTo(const HistogramKey& key, uint64_t num_graphs,
                                         const std::optional<ProducerSequence>& producer,
@@ -133,7 +135,7 @@ class HistogramStore {
 
   static absl::Status CheckMatches(const HistogramKey& key, const Entry& entry);
 
-  // Before an entry takes `bytes` in all. RESOURCE_EXHAUSTED naming it.
+  // Reserves memory before an entry takes `bytes` in all. RESOURCE_EXHAUSTED, naming the entry.
   absl::Status HoldAll(absl::string_view name, uint64_t bytes, MemoryHold& memory) const;
 
   const Bounds bounds_;

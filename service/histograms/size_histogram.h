@@ -1,4 +1,4 @@
-// How many graphs have which size: kept incrementally, mergeable.
+// The number of graphs of each size, kept incrementally and mergeable.
 #ifndef PACKHOUSE_SERVICE_HISTOGRAMS_SIZE_HISTOGRAM_H_
 #define PACKHOUSE_SERVICE_HISTOGRAMS_SIZE_HISTOGRAM_H_
 
@@ -18,7 +18,7 @@ namespace packhouse {
 
 using SizeTuple = absl::InlinedVector<uint32_t, 4>;
 
-// Lets hash tables of SizeTuple be searched by span.
+// Lets a hash table of SizeTuple be searched by span.
 struct SizeTupleHash {
   using is_transparent = void;
   size_t operator()(absl::Span<const uint32_t> tuple) const { return absl::HashOf(tuple); }
@@ -31,22 +31,22 @@ struct SizeTupleEq {
 };
 
 // A multiset of size tuples of l counts. Graphs, totals and maxima are kept with every change,
-// never recomputed; no sum wraps around: a change that would make one exceed 2^64 - 1 is refused
-// with RESOURCE_EXHAUSTED. Each mutation happens as a whole or, with an error, not at all.
+// never recomputed. No sum wraps around: a change that would make a sum exceed 2^64 - 1 is refused
+// with RESOURCE_EXHAUSTED. Each change happens as a whole or, with an error, not at all.
 //
 // Thread-compatible. Memory O(d * l) for d distinct tuples, d < 2^32.
 class SizeHistogram {
  public:
   explicit SizeHistogram(size_t num_components);
 
-  // Counts `count` more graphs of this size. Nothing happens for count 0. Expected O(l), O(l log d)
-  // for a tuple not there yet. `tuple` must have l counts.
+  // Adds `count` graphs of this size; 0 is no change. Expected O(l), or O(l log d) for a new tuple.
+  // `tuple` must have l counts.
   absl::Status Add(absl::Span<const uint32_t> tuple, uint64_t count = 1);
 
   // Counts every graph of a table, which must have l components.
   absl::Status AddTable(const SizesView& table);
 
-  // Takes away `count` graphs of this size. OUT_OF_RANGE, naming the size, if there are fewer.
+  // Removes `count` graphs of this size. OUT_OF_RANGE, naming the size, if there are fewer.
   absl::Status Remove(absl::Span<const uint32_t> tuple, uint64_t count = 1);
 
   // Adds all of `other`; INVALID_ARGUMENT if it has another number of components.
@@ -59,7 +59,8 @@ class SizeHistogram {
   uint64_t num_graphs() const { return num_graphs_; }
   // Number of tuples with a count above 0.
   size_t num_distinct() const { return index_.num_rows(); }
-  // What it takes, and at most what one of so many distinct tuples takes while it grows to them.
+  // Its memory; and the most memory that a histogram takes while it grows to this many distinct
+  // tuples.
   uint64_t bytes() const;
   static uint64_t BytesFor(uint64_t num_distinct, size_t num_components);
   // Sum of component k over all graphs.
@@ -69,8 +70,8 @@ class SizeHistogram {
     return tuples_with_[k].empty() ? 0 : tuples_with_[k].rbegin()->first;
   }
 
-  // Distinct tuple number `row`, 0 <= row < num_distinct(), in no particular order, and its count,
-  // which is never 0. Any mutation may renumber.
+  // The distinct tuple with number `row`, 0 <= row < num_distinct(), and its count, which is never
+  // 0. The order of rows is arbitrary, and any change may renumber them.
   absl::Span<const uint32_t> tuple(size_t row) const { return index_.tuple(row); }
   uint64_t count(size_t row) const { return counts_[row]; }
 
@@ -85,20 +86,20 @@ class SizeHistogram {
 
  private:
   absl::Status CheckRoom(absl::Span<const uint64_t> added_totals, uint64_t added_graphs) const;
-  // Of an entry of tuples_with_: nodes are half full at least.
+  // Bytes of an entry of tuples_with_: nodes are at least half full.
   static constexpr uint64_t kBytesOfValue = 3 * 2 * sizeof(uint32_t);
 
   void AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count);
   void RemoveUnchecked(uint32_t row, uint64_t count);
-  // Makes counts of 0 for rows that the index has now and counts_ not yet.
+  // Adds counts of 0 for rows that are in the index and not yet in counts_.
   void AddNewRows();
 
   TupleIndex index_;
   std::vector<uint64_t> counts_;
   uint64_t num_graphs_ = 0;
   std::vector<uint64_t> totals_;
-  // Per component: count value -> number of distinct tuples that have it. Keeps the maximum under
-  // removal; touched only when a distinct tuple comes or goes.
+  // For each component: the number of distinct tuples with each count value. Keeps the maximum
+  // under removal; touched only when a distinct tuple comes or goes.
   std::vector<absl::btree_map<uint32_t, uint32_t>> tuples_with_;
 };
 

@@ -96,7 +96,7 @@ void TupleIndex::FindOrInsertBlockOf(const uint32_t* tuples, absl::Span<uint32_t
     __builtin_prefetch(slots_.data() + slots[i]);
   }
   for (size_t i = 0; i < rows.size(); ++i) {
-    // For a free slot any row will do.
+    // For a free slot, any row is fine.
     const size_t row = std::max(slots_[slots[i]], uint32_t{1}) - 1;
     __builtin_prefetch(tuples_.data() + row * l);
   }
@@ -130,7 +130,8 @@ size_t TupleIndex::SlotHolding(uint32_t row) const {
 void TupleIndex::Remove(uint32_t row) {
   const size_t mask = slots_.size() - 1;
   size_t gap = SlotHolding(row);
-  // The gap would hide what was pushed beyond it: what may stand there moves into it.
+  // The gap would hide tuples that were pushed beyond it. So the next tuple that may stand in the
+  // gap moves into it.
   for (size_t slot = (gap + 1) & mask; slots_[slot] != 0; slot = (slot + 1) & mask) {
     const size_t home = HomeOf(slots_[slot] - 1);
     if (((slot - home) & mask) < ((slot - gap) & mask)) continue;

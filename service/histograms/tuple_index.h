@@ -1,4 +1,4 @@
-// Numbers the distinct size tuples that it is shown: what histograms count by.
+// Numbers distinct size tuples; histograms count by these numbers.
 #ifndef PACKHOUSE_SERVICE_HISTOGRAMS_TUPLE_INDEX_H_
 #define PACKHOUSE_SERVICE_HISTOGRAMS_TUPLE_INDEX_H_
 
@@ -13,19 +13,19 @@
 namespace packhouse {
 
 // A set of tuples of l counts, each with a row: the d tuples have the rows 0 to d - 1, d < 2^32.
-// Rows follow from the calls alone, in the order of insertion; they do not depend on the hash.
+// Rows depend only on the calls and their order, not on the hash.
 //
-// Tuples come from clients, so the hash is keyed anew in each process and whenever the table grows:
-// nobody can know which tuples collide. Thread-compatible. Memory 4 * l bytes a tuple and 8 to 16
-// for its place in the table.
+// Tuples come from clients. The hash therefore has a new key in each process and whenever the table
+// grows: nobody can know which tuples collide. Thread-compatible. Memory: 4 * l bytes for each
+// tuple, and 8 to 16 for its place in the table.
 class TupleIndex {
  public:
   explicit TupleIndex(size_t num_components) : num_components_(num_components) {}
 
   size_t num_components() const { return num_components_; }
   size_t num_rows() const { return num_rows_; }
-  // What it takes, and at most what one of so many tuples takes while it grows to them: lists have
-  // up to twice the room that they need, and exist twice for a moment.
+  // Its memory; and the most memory that an index takes while it grows to this many tuples. Lists
+  // have room for up to twice their tuples, and exist twice for a moment.
   uint64_t bytes() const { return sizeof(uint32_t) * (tuples_.capacity() + slots_.capacity()); }
   static uint64_t BytesFor(uint64_t num_tuples, size_t num_components) {
     return sizeof(uint32_t) * (3 * num_tuples * num_components + 6 * (num_tuples + kBlock));
@@ -44,9 +44,9 @@ class TupleIndex {
     return row;
   }
 
-  // The same for `num_tuples` tuples, row-major in `tuples`: calls on_rows(span) with the rows of
-  // some of them at a time, in order. Faster than one by one: while one tuple is fetched from
-  // memory, so are the next.
+  // The same for `num_tuples` tuples, row-major in `tuples`. Calls on_rows(span) in order, each
+  // time with the rows of some tuples. Faster than one call for each tuple: several tuples are
+  // fetched from memory at the same time.
   template <typename OnRows>
   void ForEachRow(absl::Span<const uint32_t> tuples, size_t num_tuples, OnRows on_rows) {
     uint32_t rows[kBlock];
@@ -57,15 +57,15 @@ class TupleIndex {
     }
   }
 
-  // The last row, if it is another, takes the number of the removed one. Expected O(l).
+  // The last row, if it is not the removed one, takes the removed row's number. Expected O(l).
   void Remove(uint32_t row);
 
  private:
   // How many tuples are looked up together.
   static constexpr size_t kBlock = 64;
 
-  // Calls lookup(constant), where `constant` is l as an integral_constant if l is 1 or 2, else 0:
-  // code that knows l is several times faster.
+  // Calls lookup(constant). `constant` is l as an integral_constant if l is 1 or 2, else 0: code
+  // that knows l is several times faster.
   template <typename Lookup>
   auto WithWidth(Lookup lookup) const;
   template <size_t kWidth>
@@ -76,14 +76,14 @@ class TupleIndex {
   void FindOrInsertBlock(const uint32_t* tuples, absl::Span<uint32_t> rows);
   template <size_t kWidth>
   void FindOrInsertBlockOf(const uint32_t* tuples, absl::Span<uint32_t> rows);
-  // Where a row's tuple belongs, and where it is.
+  // The slot where a row's tuple belongs, and the slot where it is.
   size_t HomeOf(uint32_t row) const;
   size_t SlotHolding(uint32_t row) const;
   // Makes room for `added` tuples: afterwards at most half of the slots are taken.
   void Reserve(size_t added);
 
   size_t num_components_;
-  size_t num_rows_ = 0;           // Needed if l is 0.
+  size_t num_rows_ = 0;           // Needed because l may be 0.
   std::vector<uint32_t> tuples_;  // Row-major.
   // Open addressing with linear probing: row + 1, or 0 for a free slot. A power of two, or none.
   std::vector<uint32_t> slots_;

@@ -11,7 +11,7 @@ namespace packhouse {
 namespace {
 
 absl::Status CheckComponent(const ComponentProfile& component, absl::string_view name) {
-  // Not (a number within the range): what is not a number is neither above nor below.
+  // Negated, because NaN is neither above nor below a bound.
   if (!(component.relative_cost >= 0 &&
         component.relative_cost <= ComponentProfile::kMaxRelativeCost)) {
     return absl::InvalidArgumentError(
@@ -125,7 +125,7 @@ uint64_t BytesOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> c
 bool FitsMemory(const DeviceProfile& profile, absl::Span<const uint64_t> capacities) {
   if (profile.memory_bytes == 0) return true;
   const uint64_t bytes = BytesOfShape(profile, capacities);
-  // UINT64_MAX may stand for more.
+  // UINT64_MAX may mean a larger sum.
   return bytes <= profile.memory_bytes && bytes != UINT64_MAX;
 }
 

@@ -1,4 +1,4 @@
-// What a client's hardware declares: the limits that may be chosen, and what a batch costs.
+// A client's hardware: the limits that may be chosen, and the cost of a batch.
 #ifndef PACKHOUSE_SERVICE_PLANNING_DEVICE_PROFILE_H_
 #define PACKHOUSE_SERVICE_PLANNING_DEVICE_PROFILE_H_
 
@@ -15,35 +15,36 @@ namespace packhouse {
 
 // One component, `graphs` included.
 struct ComponentProfile {
-  // Beyond that the cost of an epoch might be infinite.
+  // With a higher cost, the cost of an epoch might be infinite.
   static constexpr double kMaxRelativeCost = 1e200;
 
-  // Capacities to choose from: the multiples of `multiple_of` in [min_rows, max_rows], from 1 on.
-  // max_rows 0: the component stays without a limit (and then weighs nothing).
+  // Capacities to choose from: the multiples of `multiple_of` in [min_rows, max_rows], at least 1.
+  // max_rows 0: the component has no limit and no cost.
   uint64_t min_rows = 1;
   uint64_t max_rows = 0;
   uint64_t multiple_of = 1;
   // Memory of one row of a batch.
   uint64_t bytes_per_row = 0;
-  // Cost of one row of a batch, padding included, in any unit; 0 to kMaxRelativeCost. With 0, a
-  // larger capacity is never worse: the component takes the largest that the memory leaves it.
+  // Cost of one row of a batch, padding included, in any unit; 0 to kMaxRelativeCost. With cost 0 a
+  // larger capacity is never worse: the component takes the largest capacity that the memory
+  // allows.
   double relative_cost = 1;
-  // Rows of each batch that padding keeps free of real ones. What a client lays out (min_rows,
-  // max_rows, multiple_of, memory and cost) has them; a capacity in this room's searches is of real
-  // rows and has not. WithReserved() adds them.
+  // Rows of each batch that padding keeps free of real ones. The fields of a profile (min_rows,
+  // max_rows, multiple_of, memory and cost) include them. A capacity in this room's searches counts
+  // real rows only; WithReserved() adds these rows.
   uint64_t reserved_rows = 0;
-  // Nobody asked for a capacity of this component, but it must have one: it is lowered in the end
-  // to what the fullest pack holds. Ignored where relative_cost is above 0: there it is searched.
+  // No capacity was asked for, but the component must have one: it is lowered in the end to what
+  // the fullest pack needs. Ignored if relative_cost is above 0: then the capacity is searched.
   bool fits_packs = false;
 };
 
 struct DeviceProfile {
-  // Most shapes that the client's compiler cache takes.
+  // The most shapes that a client's compiler cache may take.
   static constexpr uint32_t kMaxDistinctShapes = 8;
 
   // l + 1 entries, `graphs` last.
   std::vector<ComponentProfile> components;
-  // A batch may take fixed_bytes + sum of bytes_per_row * capacity <= memory_bytes. 0: no bound.
+  // Bound: fixed_bytes + sum of bytes_per_row * capacity <= memory_bytes. 0: no bound.
   uint64_t memory_bytes = 0;
   uint64_t fixed_bytes = 0;
   // 1 to kMaxDistinctShapes.
@@ -57,24 +58,25 @@ struct DeviceProfile {
 // memory.
 absl::Status CheckDeviceProfile(const DeviceProfile& profile, const SizeSchema& schema);
 
-// The smallest and the largest capacity to choose from, and the smallest that holds `rows`, allowed
-// or not; without reserved rows. Requires that the profile is checked and that max_rows is not 0.
+// The smallest and the largest capacity to choose from; and the smallest capacity that holds
+// `rows`, allowed or not. All without reserved rows. Requires that the profile is checked and that
+// max_rows is not 0.
 uint64_t SmallestCapacity(const ComponentProfile& component);
 uint64_t LargestCapacity(const ComponentProfile& component);
 uint64_t CapacityFor(const ComponentProfile& component, uint64_t rows);
 
-// Capacities as they are laid out: with what padding keeps free. kUnlimited stays.
+// Capacities with the rows that padding keeps free. kUnlimited stays.
 std::vector<uint64_t> WithReserved(const DeviceProfile& profile,
                                    absl::Span<const uint64_t> capacities);
 
 // fixed_bytes + sum of bytes_per_row * (capacity + reserved_rows) over the components that have a
-// limit, UINT64_MAX if it is more than that.
+// limit; UINT64_MAX if the sum exceeds that.
 uint64_t BytesOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities);
-// Whether that is within memory_bytes.
+// Whether BytesOfShape is within memory_bytes.
 bool FitsMemory(const DeviceProfile& profile, absl::Span<const uint64_t> capacities);
 
-// Sum of relative_cost * (capacity + reserved_rows) over the components that have a limit: what one
-// batch costs.
+// The cost of one batch: sum of relative_cost * (capacity + reserved_rows) over the components that
+// have a limit.
 double CostOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities);
 
 }  // namespace packhouse

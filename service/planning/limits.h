@@ -1,4 +1,4 @@
-// What one batch can hold.
+// The capacities of one batch.
 #ifndef PACKHOUSE_SERVICE_PLANNING_LIMITS_H_
 #define PACKHOUSE_SERVICE_PLANNING_LIMITS_H_
 
@@ -20,15 +20,15 @@ namespace packhouse {
 // Capacity of a component without a limit.
 inline constexpr uint64_t kUnlimited = std::numeric_limits<uint64_t>::max();
 
-// Largest capacity of a component that is packed online or laid out; one without a limit counts as
-// this. Row numbers in a batch fit int32.
+// The largest capacity of a component that is packed online or laid out; a component without a
+// limit counts as having it. Row numbers in a batch fit int32.
 inline constexpr uint64_t kMaxCapacity = (uint64_t{1} << 31) - 1;
 
-// A capacity per component, `graphs` included as the last one. Immutable; thread-safe.
+// A capacity for each component; `graphs` is the last. Immutable; thread-safe.
 class Limits {
  public:
   // `capacities` has l + 1 entries, `graphs` last; kUnlimited where there is no limit.
-  // INVALID_ARGUMENT if none of them is limited, or if one is 0.
+  // INVALID_ARGUMENT if no component has a limit, or if a capacity is 0.
   static absl::StatusOr<Limits> Create(std::vector<uint64_t> capacities);
 
   // l, without `graphs`.

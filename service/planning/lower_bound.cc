@@ -38,12 +38,12 @@ LowerBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& limi
       for (size_t row = 0; row < histogram.num_distinct() && gcd != 1; ++row) {
         gcd = std::gcd(gcd, uint64_t{histogram.tuple(row)[k]});
       }
-      // gcd 0: every size is 0. A gcd above the capacity: no graph fits, which the caller has
-      // excluded, or a baseline ignores this limit.
+      // gcd 0 means that every size is 0. A gcd above the capacity means that no graph fits, and
+      // the caller has excluded that; or a baseline ignores this limit.
       if (gcd != 0) capacity = std::max(capacity - capacity % gcd, gcd);
     }
     const uint64_t packs = total / capacity + (total % capacity != 0);
-    // One pack is needed anyway; it, too, is put down to a component that has a limit.
+    // At least one pack is needed. Its bound, too, is attributed to a component with a limit.
     if (packs > bound.packs || !limits.has_limit(bound.component))
       bound = {packs, LowerBoundKind::kVolume, k};
   }
@@ -52,7 +52,7 @@ LowerBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& limi
 
 namespace {
 
-// Tables for which what fills a room best is found exactly: rooms, and rooms times items.
+// Largest tables for the exact search of what fills a room best: rooms, and rooms times items.
 constexpr uint64_t kMostRooms = uint64_t{1} << 18;
 constexpr uint64_t kMostCells = uint64_t{1} << 27;
 
@@ -61,8 +61,8 @@ bool IsLarge(const PackingProblem& problem, size_t i, size_t k) {
   return uint64_t{problem.sizes(i)[k]} * 2 > problem.capacity(k);
 }
 
-// How much of component k the items that are not large in component j can fill at most, in the room
-// beside one item.
+// The most of component k that items that are not large in component j can fill, in the room beside
+// one item.
 class Filling {
  public:
   Filling(const PackingProblem& problem, size_t k, size_t j, VectorLevel level, WorkBudget& budget)
@@ -80,7 +80,8 @@ class Filling {
       budget.Spend(exact_->LastSteps());
       return;
     }
-    // Rows of component k that come with one row of another one, at most: a fraction each.
+    // For each other component: the most rows of component k that come with one row of it, as a
+    // fraction.
     most_.resize(m);
     for (size_t i = 0; i < problem.num_items(); ++i) {
       if (problem.count(i) == 0 || IsLarge(problem, i, j)) continue;
@@ -102,7 +103,7 @@ class Filling {
     uint64_t filled = problem_.capacity(k_) - problem_.sizes(i)[k_];
     for (size_t other = 0; other < most_.size(); ++other) {
       const Ratio& most = most_[other];
-      if (most.denominator == 0) continue;  // Comes for nothing.
+      if (most.denominator == 0) continue;  // These rows cost nothing.
       const uint64_t room = problem_.capacity(other) - problem_.sizes(i)[other];
       const absl::uint128 by_ratio = absl::uint128{room} * most.numerator / most.denominator;
       if (by_ratio < filled) filled = static_cast<uint64_t>(by_ratio);

@@ -1,4 +1,4 @@
-// How few packs any plan must have.
+// Lower bounds on the packs of any plan.
 #ifndef PACKHOUSE_SERVICE_PLANNING_LOWER_BOUND_H_
 #define PACKHOUSE_SERVICE_PLANNING_LOWER_BOUND_H_
 
@@ -25,27 +25,28 @@ enum class LowerBoundKind {
 };
 
 struct LowerBound {
-  // No plan has fewer.
+  // No plan has fewer packs.
   uint64_t packs = 0;
   LowerBoundKind kind = LowerBoundKind::kVolume;
-  // The component that gives it; l is `graphs`. The first one in a tie. Not for kLinearProgram.
+  // The component that gives the bound; l is `graphs`. In a tie, the first. Not for kLinearProgram.
   size_t component = 0;
 };
 
 // "volume of nodes", "lifted volume of nodes", "linear program".
 std::string LowerBoundName(const LowerBound& bound, const SizeSchema& schema);
 
-// max over components of ceil(total / capacity), each capacity first floored to a multiple of the
-// gcd of the sizes in that component (with even edge counts a capacity of 1105 holds 1104). At
-// least 1 unless the histogram is empty. Requires that each graph fits by itself. O(d * l).
+// The maximum over components of ceil(total / capacity). Each capacity is first floored to a
+// multiple of the gcd of the sizes in that component (if all edge counts are even, a capacity of
+// 1105 holds 1104). At least 1 unless the histogram is empty. Requires that each graph fits by
+// itself. O(d * l).
 LowerBound ComputeVolumeBound(const SizeHistogram& histogram, const Limits& limits);
 
-// A bound not below the volume bound of any component that can bind: a graph that takes more than
-// half of a capacity shares its pack with no other such graph, so that it can be counted for all
-// the room in its pack that other graphs, as large as they like to be together, cannot fill. In the
-// language of the literature, volume bounds lifted by a dual feasible function.
+// A bound at least as high as the volume bound of each component that can bind. A pack holds at
+// most one graph that takes more than half of a capacity. Such a graph can be counted for all the
+// room in its pack that other graphs cannot fill, even if these may be as large together as they
+// like. In the literature: volume bounds lifted by a dual feasible function.
 //
-// What can be filled is found exactly where the rooms a pack can have are few (pattern_pricing.h),
+// The room that others can fill is found exactly if a pack can have few rooms (pattern_pricing.h),
 // else by ratios between components. 0 if `budget` ran out. O(n * m^2), or the cost of one pricing
 // for each two components.
 LowerBound ComputeLiftedVolumeBound(const PackingProblem& problem, VectorLevel level,

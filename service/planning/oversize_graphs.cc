@@ -9,7 +9,7 @@
 namespace packhouse {
 namespace {
 
-// The least capacities that take graphs of these sizes, whether they are allowed or not.
+// The least capacities that take graphs of these sizes, allowed or not.
 std::vector<uint64_t> CapacitiesFor(const SizeTuple& sizes, const DeviceProfile& profile) {
   std::vector<uint64_t> capacities;
   for (size_t k = 0; k < profile.components.size(); ++k) {

@@ -1,4 +1,4 @@
-// Graphs too large for the limits that a device profile allows.
+// Graphs that are too large for the limits of a device profile.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OVERSIZE_GRAPHS_H_
 #define PACKHOUSE_SERVICE_PLANNING_OVERSIZE_GRAPHS_H_
 
@@ -11,25 +11,25 @@
 
 namespace packhouse {
 
-// Graphs that are left out when limits are chosen: those that no allowed limits take, and, if the
-// memory allows no limits that take all others at once, those of them whose own batch needs most
-// memory, as many as must be.
+// Graphs that are left out when limits are chosen. These are the graphs that fit no allowed limits.
+// If no limits within the memory take all other graphs together, the graphs whose own batch needs
+// most memory are left out too, as few as possible.
 struct OversizeGraphs {
   uint64_t num_graphs = 0;
-  // Lexicographically.
+  // The lexicographically largest size.
   SizeTuple largest;
-  // The least capacities that take all graphs of the histogram, per component, `graphs` last, with
-  // what padding keeps free; 0 where there is no limit.
+  // The least capacities that take all graphs of the histogram, with what padding keeps free, for
+  // each component, `graphs` last; 0 for a component without a limit.
   std::vector<uint64_t> needed_rows;
-  // Memory of such a batch; UINT64_MAX if it is more than that.
+  // Memory of a batch with these capacities; UINT64_MAX if it exceeds that.
   uint64_t needed_bytes = 0;
 };
 
-// Their sizes, each once. Requires a checked profile with the histogram's components.
-// O(d * (l + log d)).
+// The sizes of the left-out graphs, each once. Requires a checked profile with the histogram's
+// components. O(d * (l + log d)).
 std::vector<SizeTuple> FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile);
 
-// `tuples` are of the histogram.
+// `tuples` must be sizes of the histogram.
 OversizeGraphs DescribeOversize(absl::Span<const SizeTuple> tuples, const SizeHistogram& histogram,
                                 const DeviceProfile& profile);
 

@@ -13,8 +13,8 @@ struct Column {
   uint64_t capacity = 0;  // In units of gcd.
 };
 
-// Whether `graphs` is full only after another component is: each graph takes 1 / limit of that one
-// at least.
+// Whether another component is always full before `graphs`: each graph takes at least 1 / limit of
+// that component.
 bool GraphsNeverBind(const SizeHistogram& histogram, const Limits& limits) {
   for (size_t k = 0; k < limits.num_components(); ++k) {
     if (!limits.has_limit(k)) continue;

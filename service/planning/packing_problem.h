@@ -1,4 +1,4 @@
-// A histogram and limits as the planners of this room see them: only what can bind is left.
+// A histogram and limits as this room's planners see them: reduced to the components that can bind.
 #ifndef PACKHOUSE_SERVICE_PLANNING_PACKING_PROBLEM_H_
 #define PACKHOUSE_SERVICE_PLANNING_PACKING_PROBLEM_H_
 
@@ -17,18 +17,18 @@ namespace packhouse {
 // n items with counts, to go into packs of m capacities. Items are numbered as a plan's tuples.
 //
 // A component is left out if no pack can exceed it: it has no limit, or its total is within the
-// capacity, or (for `graphs`) each other pack is full before. Sizes and capacities of the rest are
-// divided by the gcd of the sizes, capacities rounded down; a set of graphs fits exactly if it fits
-// so. Immutable; thread-safe.
+// capacity, or (for `graphs`) another component is always full first. Sizes and capacities of the
+// other components are divided by the gcd of the sizes; capacities are rounded down. A set of
+// graphs fits the reduced capacities exactly if it fits the original ones. Immutable; thread-safe.
 class PackingProblem {
  public:
   // Requires that each graph fits by itself. O(n log n + n * l).
   PackingProblem(const SizeHistogram& histogram, const Limits& limits);
-  // The same items and capacities with other counts, n of them, 0 allowed. O(n * m).
+  // The same items and capacities with n other counts; a count may be 0. O(n * m).
   PackingProblem(const PackingProblem& problem, std::vector<uint64_t> counts);
 
   size_t num_items() const { return counts_.size(); }
-  // m. May be 0: then one pack takes everything.
+  // m. It may be 0: then one pack takes everything.
   size_t num_components() const { return items_->capacities.size(); }
 
   // The m sizes of item i.
@@ -42,10 +42,10 @@ class PackingProblem {
   // Sum of component k over all items.
   uint64_t total(size_t k) const { return totals_[k]; }
   uint64_t num_graphs() const { return num_graphs_; }
-  // Which component of the histogram component k is; l is `graphs`.
+  // The number of component k in the histogram; l is `graphs`.
   size_t original(size_t k) const { return items_->originals[k]; }
 
-  // How many graphs of item i alone make a full pack; 2^32 - 1 if there is no end to them.
+  // How many graphs of item i fit into one pack; 2^32 - 1 if there is no bound.
   uint32_t MostCopies(size_t i) const;
   // Largest share of a capacity that item i takes, in [0, 1].
   double LargestShare(size_t i) const;
@@ -54,7 +54,7 @@ class PackingProblem {
   const PackingPlan& empty_plan() const { return items_->empty_plan; }
 
  private:
-  // What does not depend on the counts.
+  // The parts that do not depend on the counts.
   struct Items {
     PackingPlan empty_plan;
     std::vector<uint32_t> sizes;  // Row-major.

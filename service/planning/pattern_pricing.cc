@@ -37,7 +37,7 @@ PatternPricing::PatternPricing(const PackingProblem& problem, VectorLevel level)
     offsets_.push_back(offset);
     smallest_first_.push_back(static_cast<uint32_t>(i));
   }
-  // If a fits into b, a comes before b: rooms are numbered so.
+  // Rooms are numbered so that a comes before b if a fits into b.
   std::sort(smallest_first_.begin(), smallest_first_.end(), [&](uint32_t a, uint32_t b) {
     return offsets_[a] != offsets_[b] ? offsets_[a] < offsets_[b] : a < b;
   });
@@ -56,8 +56,8 @@ void PatternPricing::Solve(absl::Span<const int32_t> values) {
     const uint32_t* const sizes = sizes_.data() + item * m_;
     const size_t last = sizes[m_ - 1];
     const bool same_row = offsets_[item] == last;
-    // Every row of rooms, but for the last component, that takes the item; ascending, so that the
-    // room beside the item may hold it again.
+    // Every row of rooms (along the last component) that takes the item. Ascending, so that the
+    // room beside the item may hold the item again.
     for (size_t k = 0; k + 1 < m_; ++k) row[k] = sizes[k];
     size_t at = offsets_[item] - last;
     for (;;) {

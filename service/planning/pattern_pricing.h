@@ -14,32 +14,33 @@
 namespace packhouse {
 
 // For values v_i of the items, finds the multiset of items that fits a pack and is worth most, by
-// dynamic programming over every room that a pack can have (Gilmore and Gomory 1966). Copies are
-// not bounded by counts: what it gives is a bound for any counts. Thread-compatible.
+// dynamic programming over every room that a pack can have (Gilmore and Gomory 1966). Counts do not
+// bound the copies, so that the result is a bound for any counts. Thread-compatible.
 class PatternPricing {
  public:
-  // Rooms there are: product of capacity + 1; UINT64_MAX if more than that.
+  // The number of rooms: product of (capacity + 1) over the components; UINT64_MAX if it exceeds
+  // that.
   static uint64_t NumRooms(const PackingProblem& problem);
 
   // O(NumRooms) memory, 4 bytes each.
   PatternPricing(const PackingProblem& problem, VectorLevel level);
 
-  // Largest that the worth of any pattern may be.
+  // The largest worth that a pattern may have.
   static constexpr int32_t kMaxWorth = INT32_MAX / 2;
 
-  // Solves for `values`, one an item, not negative; no pattern may be worth more than kMaxWorth.
-  // O(NumRooms * n), less where items are dominated by others.
+  // Solves for `values`, one for each item, not negative. No pattern may be worth more than
+  // kMaxWorth. O(NumRooms * n), less if some items dominate others.
   void Solve(absl::Span<const int32_t> values);
 
-  // Of the last Solve: the worth of the best pattern.
+  // After Solve: the worth of the best pattern.
   int32_t Best() const { return worth_.back(); }
-  // Of the best pattern in the room beside item i.
+  // The worth of the best pattern in the room beside item i.
   int32_t WorthBeside(size_t i) const { return worth_[worth_.size() - 1 - offsets_[i]]; }
-  // Of the best one with item i.
+  // The worth of the best pattern with item i.
   int32_t BestWith(size_t i) const { return values_[i] + WorthBeside(i); }
-  // That pattern, items ascending; repeats 0. O(entries * n).
+  // The pattern of BestWith(i), items ascending; repeats is 0. O(entries * n).
   Pattern PatternWith(size_t i) const;
-  // Steps of the last Solve, in nanoseconds of 2020 or so.
+  // Steps of the last Solve, about a nanosecond each on a machine of 2020.
   uint64_t LastSteps() const { return steps_; }
 
  private:

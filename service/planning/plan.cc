@@ -14,7 +14,7 @@
 namespace packhouse {
 namespace {
 
-// Sizes that an error names.
+// The most sizes that an error names.
 constexpr size_t kNamedOversize = 8;
 
 // real / (packs * rows), in [0, 1] by definition where the limits are kept.

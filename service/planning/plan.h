@@ -1,4 +1,4 @@
-// A plan: which sizes share packs, and how good that is.
+// A plan: which sizes share packs, and how good the plan is.
 #ifndef PACKHOUSE_SERVICE_PLANNING_PLAN_H_
 #define PACKHOUSE_SERVICE_PLANNING_PLAN_H_
 
@@ -23,7 +23,7 @@ struct PatternEntry {
   friend bool operator==(const PatternEntry&, const PatternEntry&) = default;
 };
 
-// A multiset of size tuples that share a pack, and how many packs are like that.
+// A multiset of size tuples that share a pack, and the number of such packs.
 struct Pattern {
   std::vector<PatternEntry> entries;
   uint64_t repeats = 0;
@@ -31,7 +31,7 @@ struct Pattern {
   friend bool operator==(const Pattern&, const Pattern&) = default;
 };
 
-// Patterns that use up a histogram.
+// Patterns that together have every graph of a histogram exactly once.
 struct PackingPlan {
   size_t num_components = 0;
   // The distinct size tuples, row-major, ascending.
@@ -45,7 +45,7 @@ struct PackingPlan {
   uint64_t num_packs() const;
 };
 
-// What holds for one component over a whole plan. Efficiencies are in [0, 1]; 1 if no rows are laid
+// The figures of one component over a whole plan. Efficiencies are in [0, 1]; 1 if no rows are laid
 // out.
 struct ComponentEfficiency {
   uint64_t capacity = kUnlimited;
@@ -61,40 +61,42 @@ struct PlanQuality {
   uint64_t packs = 0;
   // No plan has fewer packs.
   uint64_t lower_bound = 0;
-  // Component whose volume gives the bound; l is `graphs`.
+  // The component whose volume gives the bound; l is `graphs`.
   size_t bounding_component = 0;
   // packs / lower_bound - 1; 0 for an empty plan.
   double gap = 0;
-  // One per component, `graphs` last.
+  // One for each component, `graphs` last.
   std::vector<ComponentEfficiency> components;
 };
 
-// The tuples of a histogram, ascending, as a plan's numbering, and the count of each.
+// The tuples of a histogram, ascending, as a plan numbers them, and the count of each.
 struct PlanItems {
   PackingPlan empty_plan;
   std::vector<uint64_t> counts;
 };
 PlanItems ItemsOf(const SizeHistogram& histogram);
 
-// OUT_OF_RANGE, naming the largest such sizes, their bound and the number of such graphs, if a
-// graph of the histogram alone exceeds the limits. `schema` gives the names for the message; so do
-// `capacities`, if they are given: of which the limits are what padding leaves.
+// OUT_OF_RANGE if a graph of the histogram alone exceeds the limits; names the largest such sizes,
+// their bound and the number of such graphs. `schema` gives names for the message. `capacities`, if
+// given, are for the message too: the batches' capacities, of which `limits` is what padding
+// leaves.
 absl::Status CheckEachGraphFits(const SizeHistogram& histogram, const Limits& limits,
                                 const SizeSchema& schema,
                                 absl::Span<const uint64_t> capacities = {});
 
-// Whether the plan uses exactly the graphs of `histogram`, each once, and no pack exceeds
-// `limits`. INTERNAL naming the first violation. Written to be obviously right and independent of
-// the planners: this is what vouches for them. O(size of the plan).
+// Checks that the plan uses exactly the graphs of `histogram`, each once, and that no pack exceeds
+// `limits`. INTERNAL naming the first violation. Written to be obviously right, and independent of
+// the planners, since it vouches for them. O(size of the plan).
 absl::Status VerifyPlan(const PackingPlan& plan, const SizeHistogram& histogram,
                         const Limits& limits);
 
-// Figures of a plan that uses up `histogram`. Limits need not be kept (baselines ignore them).
+// The figures of a plan that has every graph of `histogram` once. It may exceed the limits, as
+// baselines do.
 PlanQuality MeasurePlan(const PackingPlan& plan, const SizeHistogram& histogram,
                         const Limits& limits);
 
-// From figures of a plan under the limits that padding leaves to those of the batches as they are
-// laid out, `capacities` per component. An efficiency without a limit stays.
+// Turns the figures of a plan under the limits that padding leaves into figures of the batches,
+// whose `capacities` include the padding. An efficiency without a limit stays.
 void LayOutEfficiencies(absl::Span<const uint64_t> capacities,
                         std::vector<ComponentEfficiency>& components);
 

@@ -1,4 +1,4 @@
-// The memory that planners take, for callers that reserve it.
+// The memory of planners, for callers that reserve it.
 #ifndef PACKHOUSE_SERVICE_PLANNING_PLAN_MEMORY_H_
 #define PACKHOUSE_SERVICE_PLANNING_PLAN_MEMORY_H_
 
@@ -12,37 +12,38 @@
 
 namespace packhouse {
 
-// What a pattern takes in a list that grows: of the list, which has up to twice the room that it
-// needs and exists twice for a moment, and of its entries.
+// The memory of a pattern in a list that grows. It is that of the list, which has room for up to
+// twice its patterns and exists twice for a moment, and of the pattern's entries.
 inline uint64_t BytesInList(const Pattern& pattern) {
-  constexpr uint64_t kBlock = 16;  // What the allocator needs for a block of its own.
+  constexpr uint64_t kBlock = 16;  // The allocator's own bytes for each block.
   return 3 * sizeof(Pattern) + kBlock + pattern.entries.capacity() * sizeof(PatternEntry);
 }
 uint64_t BytesOfPatterns(absl::Span<const Pattern> patterns);
 
-// What planning asks before it takes more than PlannerBytes() (planning/optimizer/planner_bytes.h):
-// how many patterns there will be is not known before. Who is refused once gives up, as if the
-// caller had. Thread-compatible.
+// Planning asks it before it takes more memory than PlannerBytes()
+// (planning/optimizer/planner_bytes.h), since the number of patterns is not known before. A planner
+// that is refused once gives up, as if the caller had given up. Thread-compatible.
 class PlanMemory {
  public:
-  // Lists of patterns that exist at a time, of about the same length: the best one, those of
-  // first-fit decreasing twice, one that is being made, and what is made better or into a program.
+  // Lists of patterns, of about the same length, that exist at one time: the best one, two of
+  // first-fit decreasing, one that is being made, and those that are being improved or put into a
+  // program.
   static constexpr uint64_t kLists = 7;
 
-  // `hold(bytes)` says whether there is room for so many bytes more, and keeps it until planning
-  // has ended.
+  // `hold(bytes)` reserves this many bytes more until planning has ended, and says whether there
+  // was room.
   explicit PlanMemory(std::function<bool(uint64_t)> hold) : hold_(std::move(hold)) {}
   PlanMemory(const PlanMemory&) = delete;
   PlanMemory& operator=(const PlanMemory&) = delete;
 
-  // Whether a list of patterns may grow to so many bytes; false for ever after the first time.
+  // Whether a list of patterns may grow to this many bytes. After the first refusal, always false.
   bool HoldList(uint64_t bytes) {
     if (bytes <= longest_list_) return !refused_;
-    // By steps: a pattern asks for nothing mostly.
+    // Grows in large steps, so that most patterns reserve nothing.
     const uint64_t longest = bytes + bytes / 8 + kLeastBytes;
     return HoldMore(kLists * (longest - std::exchange(longest_list_, longest)));
   }
-  // Whether there may be so many bytes more besides, until planning ends.
+  // Whether there is room for this many bytes more, until planning ends.
   bool HoldMore(uint64_t bytes) {
     if (!refused_ && bytes > spare_) {
       const uint64_t more = std::max(bytes, kLeastBytes);

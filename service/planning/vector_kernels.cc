@@ -5,7 +5,7 @@
 namespace packhouse {
 namespace {
 
-// Written once; the compiler makes vector instructions of it for each level.
+// Written once; the compiler turns it into vector instructions for each level.
 [[gnu::always_inline]] inline void MaxPlusBody(int32_t* __restrict to,
                                                const int32_t* __restrict from, int32_t added,
                                                size_t n) {

@@ -1,4 +1,4 @@
-// Loops over arrays, one version a vector level, all with the same results.
+// Loops over arrays, with one version for each vector level and the same results.
 #ifndef PACKHOUSE_SERVICE_PLANNING_VECTOR_KERNELS_H_
 #define PACKHOUSE_SERVICE_PLANNING_VECTOR_KERNELS_H_
 
@@ -16,7 +16,7 @@ struct VectorKernels {
   void (*subtract_scaled)(double* to, const double* from, double factor, size_t n);
 };
 
-// Of a level that this machine has.
+// This machine must have `level`.
 VectorKernels VectorKernelsOf(VectorLevel level);
 
 }  // namespace packhouse

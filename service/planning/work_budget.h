@@ -1,4 +1,4 @@
-// A bound on how long planning may take, in steps, not in time.
+// A bound on the work of planning, in steps instead of time.
 #ifndef PACKHOUSE_SERVICE_PLANNING_WORK_BUDGET_H_
 #define PACKHOUSE_SERVICE_PLANNING_WORK_BUDGET_H_
 
@@ -12,9 +12,10 @@
 
 namespace packhouse {
 
-// Counts down the steps (open patterns looked at or moved) that an algorithm may still take: the
-// same input gives the same plan, or the same refusal, on a fast and on a slow machine. Besides,
-// asks now and then whether the caller gave up, and whether there is memory. Thread-compatible.
+// Counts down the steps (open patterns looked at or moved) that an algorithm may still take. The
+// same input therefore gives the same plan, or the same refusal, on a fast and on a slow machine.
+// It also asks now and then whether the caller gave up, and whether there is memory.
+// Thread-compatible.
 class WorkBudget {
  public:
   // About a second on one core of 2020.
@@ -25,10 +26,10 @@ class WorkBudget {
                       PlanMemory* memory = nullptr)
       : remaining_(steps), given_up_(std::move(given_up)), memory_(memory) {}
 
-  // Another, for what is done in any case unless the caller gives up.
+  // A budget without a bound, for work that is done unless the caller gives up.
   WorkBudget WithoutBound() const { return WorkBudget(UINT64_MAX, given_up_, memory_); }
 
-  // Uses up `steps`; false if there were not as many left, or if the caller gave up.
+  // Uses up `steps`; false if fewer were left, or if the caller gave up.
   bool Spend(uint64_t steps = 1) {
     if (steps > remaining_) {
       remaining_ = 0;
@@ -47,12 +48,12 @@ class WorkBudget {
     return !cancelled_;
   }
 
-  // Before a list of patterns grows to so many bytes, or anything else by so many; false if there
-  // is no room, which counts as given up.
+  // To be called before a list of patterns grows to this many bytes, or anything else by this many.
+  // False if there is no room; the budget then counts as given up.
   bool HoldList(uint64_t bytes) { return memory_ == nullptr || Held(memory_->HoldList(bytes)); }
   bool HoldMore(uint64_t bytes) { return memory_ == nullptr || Held(memory_->HoldMore(bytes)); }
 
-  // As if the caller had said so.
+  // From now on the budget behaves as if the caller had given up.
   void GiveUp() {
     cancelled_ = true;
     remaining_ = 0;

@@ -13,7 +13,7 @@
 
 namespace packhouse {
 
-// The implied last component, of which every graph has 1.
+// The implied last component; every graph has 1 of it.
 inline constexpr absl::string_view kGraphs = "graphs";
 inline constexpr size_t kMaxComponents = 16;
 inline constexpr size_t kMaxComponentNameLength = 64;
@@ -22,11 +22,11 @@ inline constexpr size_t kMaxComponentNameLength = 64;
 // Immutable; thread-safe.
 class SizeSchema {
  public:
-  // INVALID_ARGUMENT, naming the component, for a bad, repeated or reserved name or more than
-  // kMaxComponents. No component at all is fine.
+  // INVALID_ARGUMENT, naming the component, for a bad, repeated or reserved name, or for more than
+  // kMaxComponents. An empty list is valid.
   static absl::StatusOr<SizeSchema> Create(std::vector<std::string> components);
 
-  // Components `nodes`, `edges`.
+  // The components `nodes`, `edges`.
   static SizeSchema NodesAndEdges();
 
   // l, without `graphs`.
@@ -38,7 +38,7 @@ class SizeSchema {
     return k < components_.size() ? absl::string_view(components_[k]) : kGraphs;
   }
 
-  // Number of a component, l for `graphs`; nothing if there is no such component. O(l).
+  // Number of a component, l for `graphs`; nullopt if there is no such component. O(l).
   std::optional<size_t> IndexOf(absl::string_view name) const;
 
   friend bool operator==(const SizeSchema& a, const SizeSchema& b) {
@@ -51,7 +51,7 @@ class SizeSchema {
   std::vector<std::string> components_;
 };
 
-// Whether `name` has 1 to `max_length` characters, all of them letters, digits or in `punctuation`.
+// Whether `name` has 1 to `max_length` characters, each a letter, a digit or in `punctuation`.
 bool IsValidName(absl::string_view name, size_t max_length, absl::string_view punctuation);
 
 }  // namespace packhouse

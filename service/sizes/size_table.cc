@@ -43,7 +43,7 @@ absl::StatusOr<SizeTable> SizeTable::WithIds(size_t num_graphs, size_t num_compo
     return absl::InvalidArgumentError(
         absl::StrCat("sizes: ", graph_ids.size(), " graph ids for ", num_graphs, " graphs"));
   }
-  // Most often they ascend: then it is quickly seen that they differ.
+  // Ids usually ascend; then one pass shows that they differ.
   const auto not_ascending =
       std::adjacent_find(graph_ids.begin(), graph_ids.end(), std::greater_equal<uint64_t>());
   if (not_ascending == graph_ids.end()) {

@@ -18,13 +18,13 @@ class SizeTable {
   // An empty table.
   SizeTable() = default;
 
-  // Graph i has the id first_id + i. `counts` is row-major, n * l.
-  // INVALID_ARGUMENT if counts.size() != n * l or if the ids would pass 2^64 - 1.
+  // Graph i has the id first_id + i. `counts` is row-major, n * l. INVALID_ARGUMENT if
+  // counts.size() != n * l, or if an id would exceed 2^64 - 1.
   static absl::StatusOr<SizeTable> WithConsecutiveIds(size_t num_graphs, size_t num_components,
                                                       std::vector<uint32_t> counts,
                                                       uint64_t first_id);
 
-  // INVALID_ARGUMENT if the lengths disagree, or naming an id that occurs twice. O(n).
+  // INVALID_ARGUMENT if the lengths disagree, or for an id that occurs twice, which it names. O(n).
   static absl::StatusOr<SizeTable> WithIds(size_t num_graphs, size_t num_components,
                                            std::vector<uint32_t> counts,
                                            std::vector<uint64_t> graph_ids);
@@ -41,7 +41,7 @@ class SizeTable {
 
   uint64_t graph_id(size_t i) const { return graph_ids_.empty() ? first_id_ + i : graph_ids_[i]; }
 
-  // Asks for the memory of graph i's size and id, which will be looked at soon.
+  // Prefetches graph i's size and id.
   void Prefetch(size_t i) const {
     __builtin_prefetch(counts_.data() + i * num_components_);
     if (!graph_ids_.empty()) __builtin_prefetch(graph_ids_.data() + i);
@@ -63,15 +63,15 @@ class SizeTable {
   std::vector<uint64_t> graph_ids_;  // Empty: consecutive from first_id_.
 };
 
-// Size tuples without ids where they lie, in a table or a message, which must outlive the view.
-// Immutable; thread-safe.
+// A view of size tuples without ids, in a table or a message that must outlive it. Immutable;
+// thread-safe.
 class SizesView {
  public:
   // INVALID_ARGUMENT if counts.size() != n * l.
   static absl::StatusOr<SizesView> Create(size_t num_graphs, size_t num_components,
                                           absl::Span<const uint32_t> counts);
 
-  // NOLINTNEXTLINE(google-explicit-constructor): whatever takes sizes takes a table.
+  // NOLINTNEXTLINE(google-explicit-constructor): functions that take sizes take tables too.
   SizesView(const SizeTable& table)
       : SizesView(table.num_graphs(), table.num_components(), table.counts()) {}
 

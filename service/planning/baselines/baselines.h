@@ -12,12 +12,12 @@
 
 namespace packhouse {
 
-// One graph a pack. O(d).
+// One graph in each pack. O(d).
 PackingPlan PlanWithoutPacking(const SizeHistogram& histogram);
 
-// Packs by one component and the number of graphs, blind to the other limits, which the packs may
-// exceed: MeasurePlan's fullest_pack tells what capacity they would need (Krell et al. 2022,
-// section 4.1). Errors as PlanByTuplePacking.
+// Packs by one component and the number of graphs, and ignores the other limits (Krell et al. 2022,
+// section 4.1). Packs may exceed these; MeasurePlan's fullest_pack tells the capacity that they
+// would need. Errors as PlanByTuplePacking.
 absl::StatusOr<PackingPlan> PlanBySingleComponent(const SizeHistogram& histogram,
                                                   const Limits& limits, size_t component,
                                                   WorkBudget& budget);

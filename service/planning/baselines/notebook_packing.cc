@@ -45,8 +45,8 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
   const PriorityValue largest = function.Of(absl::MakeConstSpan(capacity));
   std::map<PriorityValue, std::vector<OpenPattern>> open;
 
-  // Patterns only become more. Each has a bucket of its own at worst, and grows one entry at a
-  // time.
+  // The number of patterns only grows. At worst each has a bucket of its own, and it grows one
+  // entry at a time.
   uint64_t bytes = 0;
   const auto hold = [&](const OpenPattern& pattern) {
     bytes += 2 * BytesInList(pattern.pattern) + 6 * sizeof(OpenPattern) +
@@ -83,7 +83,7 @@ absl::StatusOr<PackingPlan> PlanByNotebook(const SizeHistogram& histogram, const
             }
             return true;
           });
-      // Looks at those before, moves those behind.
+      // Looks at the patterns before it, and moves those behind it.
       if (!budget.Spend(patterns.size() + 1)) return budget.Refusal();
       if (found == patterns.end()) {
         search_from = bucket->first + 1;

@@ -12,10 +12,10 @@
 namespace packhouse {
 
 // Reproduces the published figures (Table 2 of Krell et al. 2022) to the last digit, by
-// MeasurePlan's efficiency_of_fullest. Where it departs from PlanByTuplePacking:
+// MeasurePlan's efficiency_of_fullest. It differs from PlanByTuplePacking:
 // - kMin computes a maximum;
 // - once a graph of a size was placed, packs whose room has exactly the size's own priority are
-//   passed over for the rest of that size: the search goes on one above;
+//   passed over for the other graphs of that size: the search continues one above;
 // - a pattern that is split goes to the end of its bucket;
 // - a pattern whose room has priority 0 is closed, though graphs without edges might still fit.
 //

@@ -20,7 +20,7 @@ std::vector<size_t> LimitedComponents(const Limits& limits) {
   return limited;
 }
 
-// Weights that make sizes comparable as shares of their capacities; empty if that makes no
+// Weights that make sizes comparable as shares of their capacities; empty if they make no
 // difference.
 std::vector<uint32_t> WeightsByCapacity(const Limits& limits, absl::Span<const size_t> limited) {
   uint64_t largest = 0;
@@ -46,7 +46,7 @@ std::vector<Priority> PlainPriorities(absl::Span<const size_t> limited) {
   return priorities;
 }
 
-// Plans by one heuristic and says in `outcome` what only that knows of the plan.
+// Plans by one heuristic, and sets the fields of `outcome` that only it knows.
 absl::StatusOr<PackingPlan> Run(const SizeHistogram& histogram, const Limits& limits,
                                 const ComparisonOptions& options, PlanOutcome& outcome) {
   const PlanHeuristic& heuristic = outcome.heuristic;
@@ -82,7 +82,7 @@ absl::StatusOr<PackingPlan> Run(const SizeHistogram& histogram, const Limits& li
   return absl::InternalError("plan: unknown algorithm");
 }
 
-// Holds all outcomes to one bound.
+// Measures all outcomes by one bound.
 void Certify(const LowerBound& bound, PlanComparison& comparison) {
   for (PlanOutcome& outcome : comparison.outcomes) {
     if (!outcome.finished) continue;

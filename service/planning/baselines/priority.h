@@ -29,12 +29,12 @@ struct Priority {
   friend bool operator==(const Priority&, const Priority&) = default;
 };
 
-// 126 bits; exact below that, and saturating: the order among larger values is lost, not wrong.
+// 126 bits: exact below 2^126, then saturating. Larger values count as equal.
 __extension__ typedef unsigned __int128 PriorityValue;
 
 // Evaluates a priority over the components that have a limit (`graphs` never counts). Monotone: if
-// a <= b in every component then Of(a) <= Of(b); so packs with too little priority left need not
-// be looked at. Immutable; thread-safe.
+// a <= b in every component then Of(a) <= Of(b); so the search can skip packs with too little
+// priority left. Immutable; thread-safe.
 class PriorityFunction {
  public:
   // INVALID_ARGUMENT for an unknown component, a component without a limit, a wrong number of

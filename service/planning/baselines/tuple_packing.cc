@@ -74,8 +74,8 @@ class TuplePacker {
   }
 
  private:
-  // Open patterns by the priority of their room; in a bucket in order of their opening. A pattern
-  // that is used up stays behind with 0 repeats until its bucket is compacted.
+  // Open patterns by the priority of their room; in a bucket in order of their opening. A used-up
+  // pattern stays with 0 repeats until its bucket is compacted.
   using Buckets = std::map<PriorityValue, std::vector<OpenPattern>>;
 
   void Spend(uint64_t steps) {
@@ -91,8 +91,8 @@ class TuplePacker {
     return open.graphs_left != 0;
   }
 
-  // Takes away `repeats` of `from`'s packs, the first ones, which get `copies` more graphs and are
-  // returned.
+  // Takes the first `repeats` packs away from `from`, adds `copies` graphs to each, and returns
+  // them.
   OpenPattern Extend(OpenPattern& from, uint32_t row, uint64_t repeats, uint32_t copies = 1) {
     OpenPattern extended;
     extended.opened = from.opened;
@@ -106,7 +106,7 @@ class TuplePacker {
       extended.pattern.entries = std::move(from.pattern.entries);
     } else {
       extended.pattern.entries = from.pattern.entries;
-      // Once more, with its room, in a bucket that may have twice the room that it needs.
+      // The pattern again, with its room, in a bucket that may have twice the room that it needs.
       bytes_ += BytesInList(extended.pattern) + 3 * sizeof(OpenPattern) +
                 extended.room.capacity() * sizeof(uint64_t);
     }
@@ -174,8 +174,8 @@ class TuplePacker {
                  bucket.end());
   }
 
-  // Adds graphs of size `row` to the packs of `from`, one each; and again to what has grown, while
-  // it has room and `again(its room)`. Gives the grown patterns to `grown`; returns how many of
+  // Adds one graph of size `row` to each pack of `from`, and again to the grown packs, while they
+  // have room and `again(room)` is true. Gives the grown patterns to `grown`; returns how many of
   // `wanted` graphs were placed.
   template <typename Again>
   uint64_t Grow(OpenPattern& from, uint32_t row, uint64_t wanted, Again again,
@@ -205,8 +205,8 @@ class TuplePacker {
       std::vector<OpenPattern>& bucket = it->second;
       for (size_t i = 0; i < bucket.size() && placed < wanted && !exhausted_; ++i) {
         if (!HasRoom(bucket[i], row)) continue;
-        // What has just been filled is the tightest that still has room: no pattern with less
-        // priority had any, so it goes on growing as long as it can.
+        // The pattern that has just grown is the tightest with room, since no pattern with less
+        // priority had room. So it goes on growing as long as it can.
         placed += Grow(
             bucket[i], row, wanted - placed, [](const Room&) { return true; }, grown);
       }
@@ -221,8 +221,8 @@ class TuplePacker {
     const uint64_t wanted = items_.counts[row];
     uint64_t placed = 0;
     while (placed < wanted && !exhausted_) {
-      // From the roomiest down; a grown pattern lands further down and is met again there, unless
-      // the size leaves its priority as it is: then it is still the first of the roomiest.
+      // From the roomiest pattern down. A grown pattern moves further down and is met again there.
+      // If the size does not change its priority, it is still the first of the roomiest.
       bool found = false;
       for (auto it = open_.end(); it != open_.begin() && !found && !exhausted_;) {
         --it;

@@ -14,22 +14,22 @@ namespace packhouse {
 enum class PlacementRule {
   // Into the pack with the least priority left that has room (longest-pack-first).
   kBestFit,
-  // Into the pack with the most (shortest-pack-first).
+  // Into the pack with the most priority left that has room (shortest-pack-first).
   kFirstFit,
 };
 
-// What graphs that find no room open.
+// What is opened for graphs that fit no open pack.
 enum class OpeningRule {
-  // A pack for each of them: the paper's rule. Graphs of one size share no new pack then.
+  // One pack for each graph: the paper's rule. Graphs of one size then share no new pack.
   kOneGraph,
-  // Packs of as many of them as fit: what placing them one after the other would give.
+  // Packs with as many of these graphs as fit, as if they were placed one after the other.
   kFill,
 };
 
-// Packs a histogram greedily: takes the sizes in descending priority and adds all graphs of a size
-// to open patterns that have room, split where their repeats differ; what finds no room opens new
-// packs (Krell et al. 2022, Listing 2, freed of its misprints; the notebook's quirks are in
-// notebook_packing.h).
+// Packs a histogram greedily: takes the sizes in descending priority, and adds all graphs of a size
+// to open patterns that have room. A pattern is split if only some of its packs get a graph. Graphs
+// without room open new packs (Krell et al. 2022, Listing 2, without its misprints; the notebook's
+// quirks are in notebook_packing.h).
 //
 // Every graph is in exactly one pack and no pack exceeds `limits`. The result depends on the
 // arguments alone: ties go to the lexicographically larger tuple and to the pattern opened first.

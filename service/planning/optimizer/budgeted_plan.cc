@@ -19,7 +19,7 @@ absl::StatusOr<CertifiedPlan> PlanWithinBudget(const SizeHistogram& histogram, c
   options.steps = std::min(options.steps, budget.remaining());
   absl::StatusOr<CertifiedPlan> plan = OptimizePlan(histogram, limits, options);
   if (!plan.ok()) return plan;
-  // If not as much is left, nothing is.
+  // If fewer steps are left, this uses up all of them.
   budget.Spend(plan->steps + LeastPlanSteps(histogram));
   if (budget.cancelled()) return budget.Refusal();
   return plan;

@@ -12,12 +12,12 @@
 
 namespace packhouse {
 
-// What a plan takes from a budget at least, for the work that it does not count: sorting, first-fit
-// decreasing, verification.
+// The least steps that a plan takes from a budget, for work that it does not count: sorting,
+// first-fit decreasing, verification.
 uint64_t LeastPlanSteps(const SizeHistogram& histogram);
 
-// OptimizePlan with at most the steps that `budget` has left, which pays for them and for
-// LeastPlanSteps. There is always a plan, however little is left. Errors: CANCELLED.
+// OptimizePlan with at most the steps that `budget` has left. `budget` pays for these steps and for
+// LeastPlanSteps. There is always a plan, even if no steps are left. Errors: CANCELLED.
 absl::StatusOr<CertifiedPlan> PlanWithinBudget(const SizeHistogram& histogram, const Limits& limits,
                                                OptimizerOptions options, WorkBudget& budget);
 

@@ -15,21 +15,22 @@ namespace {
 
 constexpr size_t kMostItems = 2048;
 constexpr uint64_t kMostRooms = uint64_t{1} << 20;
-// Steps it usually takes: some pivots an item, of n^2 / 16 each; some dozen pricings.
+// Usual steps: some pivots for each item, of n^2 / 16 each, and some dozen pricings.
 constexpr uint64_t kStepsOfPivots = 2;   // n^3 / this
 constexpr uint64_t kStepsOfPricing = 2;  // n * rooms * this
 // Patterns that join the pool after one pricing.
 constexpr size_t kMostNewPatterns = 48;
-// Pricings after which the program is taken as it is.
+// After this many pricings, the program is used as it is.
 constexpr int kMaxRounds = 200;
 // One pack in whole numbers, if no pattern is worth more than two.
 constexpr double kFullScale = double{uint32_t{1} << 29};
 constexpr double kTolerance = 1e-7;
-// Rounding: packs given back at most, tries for each number of them, ways to finish one pack.
+// Rounding: the most packs that are given back, tries for each number of them, ways to finish one
+// pack.
 constexpr uint64_t kMostGivenBack = 4;
 constexpr int kTries = 6;
 constexpr uint32_t kRestAttempts = 96;
-// How far from the nearest to a whole pack later dives may choose.
+// Later dives may choose patterns this much further from a whole pack than the nearest.
 constexpr double kNoise = 0.3;
 
 class ColumnGeneration {
@@ -67,17 +68,18 @@ class ColumnGeneration {
     return copies;
   }
 
-  // The duals in whole numbers such that no pattern is worth more than kMaxWorth.
+  // The duals in whole numbers, scaled so that no pattern is worth more than kMaxWorth.
   std::vector<int32_t> ScaledDuals(const PatternProgram& program, double& scale) const {
     const absl::Span<const double> duals = program.duals();
-    // The items of a pattern take each their largest share of some capacity, all in all no more
-    // than there are capacities.
+    // Each item of a pattern takes its largest share of some capacity. The sum of these shares is
+    // at most the number of capacities.
     double most = 0;
     for (size_t i = 0; i < problem_.num_items(); ++i) {
       if (problem_.count(i) != 0) most = std::max(most, duals[i] / problem_.LargestShare(i));
     }
     most *= static_cast<double>(problem_.num_components());
-    // No pattern is worth more than if all its room in component k were of the best item by k.
+    // No pattern is worth more than component k's room filled with the item that is worth most for
+    // each row of k.
     for (size_t k = 0; k < problem_.num_components(); ++k) {
       double best = 0;
       for (size_t i = 0; i < problem_.num_items(); ++i) {
@@ -96,14 +98,15 @@ class ColumnGeneration {
     return values;
   }
 
-  // A pricing. True if patterns that are worth more than a pack joined the pool.
+  // Does one pricing. True if patterns that are worth more than a pack joined the pool.
   bool Price() {
     double scale = 0;
     const std::vector<int32_t> values = ScaledDuals(program_, scale);
     if (scale < 1) return false;
     pricing_.Solve(values);
     budget_.Spend(pricing_.LastSteps());
-    // No pattern is worth more than the best: so many packs are needed for the worth of all items.
+    // No pattern is worth more than the best one. So the worth of all items needs at least this
+    // many packs.
     if (pricing_.Best() > 0) {
       absl::uint128 worth = 0;
       for (size_t i = 0; i < values.size(); ++i) {
@@ -135,8 +138,8 @@ class ColumnGeneration {
     return !added.empty();
   }
 
-  // The program over all patterns, or until its value, rounded up, cannot change any more.
-  // Leaves a share of the budget for rounding; false if it is used up nevertheless.
+  // Solves the program over all patterns, or until its value, rounded up, cannot change any more.
+  // Leaves a share of the budget for rounding; false if the budget is used up nevertheless.
   bool Solve() {
     const uint64_t reserve = budget_.remaining() / 4;
     for (int round = 0; round < kMaxRounds; ++round) {
@@ -144,14 +147,15 @@ class ColumnGeneration {
       if (static_cast<double>(result_.lower_bound) + kTolerance >= program_.Value()) return true;
       if (!Price()) return true;
       if (budget_.remaining() == 0) return false;
-      // Whole packs need their share; a program that is not at its optimum gives good ones, too.
+      // Whole packs need their share of the budget. A program that is not at its optimum gives good
+      // packs, too.
       if (budget_.remaining() < reserve) return program_.SolvePrimal(budget_);
     }
     return true;
   }
 
-  // Packs with the pattern, so many of them; copies that are not left are left out. Gives the packs
-  // that were not empty.
+  // Makes at most `wanted` packs with the pattern, without copies of used-up items. Returns the
+  // number of packs that were not empty.
   static uint64_t Emit(absl::Span<const PatternEntry> entries, uint64_t wanted,
                        std::vector<uint64_t>& left, std::vector<Pattern>& patterns) {
     uint64_t packs = 0;
@@ -172,9 +176,8 @@ class ColumnGeneration {
     return packs;
   }
 
-  // Completes packs that are decided with packs of the other planners for the rest. Before that, a
-  // few random ones of the decided packs are given back, or the rest may be too small to be
-  // flexible.
+  // Completes decided packs with packs of the other planners for the rest. Before that, a few
+  // random decided packs are given back, since otherwise the rest may be too small to be flexible.
   void Complete(std::vector<uint64_t> left, std::vector<Pattern> patterns, uint64_t packs,
                 uint64_t num_given_back) {
     for (uint64_t i = 0; i < num_given_back && !patterns.empty(); ++i) {
@@ -206,8 +209,8 @@ class ColumnGeneration {
     result_.packs = packs;
   }
 
-  // From the optimum of `program` to whole packs, one decision after the other; each time the rest
-  // is also tried at once. False if it cannot go on.
+  // Goes from the optimum of `program` to whole packs, one decision after the other. After each
+  // decision the rest is also tried at once. False if it cannot go on.
   bool Dive(PatternProgram program) {
     std::vector<uint64_t> left(problem_.counts().begin(), problem_.counts().end());
     std::vector<Pattern> patterns;
@@ -226,7 +229,7 @@ class ColumnGeneration {
       const PatternProgram::Use* chosen = nullptr;
       for (const PatternProgram::Use& use : uses) {
         const double whole = static_cast<double>(static_cast<uint64_t>(use.packs + kTolerance));
-        // The first dive takes what is nearest to a whole pack, later ones are free to differ.
+        // The first dive takes the pattern nearest to a whole pack; later dives may differ.
         const double noise = static_cast<double>(random_.Below(1024)) / 1024;
         const double fraction = use.packs - whole + (dives_ == 0 ? 0 : kNoise * noise);
         if (fraction > nearest) {
@@ -258,7 +261,7 @@ class ColumnGeneration {
 
 uint64_t ColumnGenerationBytes(uint64_t num_items) {
   if (num_items > kMostItems) return 0;
-  // The inverse of the basis, here and where the search dives, and the worth of all rooms.
+  // The inverse of the basis, for the program and for the dive, and the worth of all rooms.
   return 2 * sizeof(double) * num_items * num_items + sizeof(int32_t) * kMostRooms;
 }
 

@@ -1,10 +1,11 @@
-// Column generation: the linear program over all patterns there are, and whole packs from it.
+// Column generation: the linear program over all possible patterns, and whole packs from it.
 //
-// Flow: a pool of patterns from cheaper planners; the program over the pool; with its duals as
-// values, the patterns that are worth most (pattern_pricing.h) join the pool, until none is worth
-// more than a pack (Gilmore and Gomory 1961, 1963). The duals in whole numbers give a lower bound
-// that is exact whatever the rounding errors. Then whole packs: as many of each pattern as the
-// program uses, rounded down; one more of that which is nearest to one; solve again for the rest.
+// Flow: cheaper planners give a pool of patterns, and the linear program over the pool is solved.
+// With its duals as values, the patterns that are worth most (pattern_pricing.h) join the pool,
+// until no pattern is worth more than a pack (Gilmore and Gomory 1961, 1963). The duals in whole
+// numbers give a lower bound that is exact in spite of rounding errors. Then come whole packs: of
+// each pattern as many as the program uses, rounded down; then one more of the pattern that is
+// nearest to a whole pack; then the program is solved again for the rest.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_COLUMN_GENERATION_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_COLUMN_GENERATION_H_
 
@@ -20,31 +21,30 @@
 
 namespace packhouse {
 
-// At most what its tables take, of all items squared and of all rooms that a pack can have, where
-// SuitsColumnGeneration; but for patterns.
+// At most the bytes of its tables (of all items squared, and of all rooms that a pack can have), if
+// SuitsColumnGeneration; without patterns.
 uint64_t ColumnGenerationBytes(uint64_t num_items);
 
-// Whether its tables, of all items squared and of all rooms that a pack can have, are small enough,
-// and it is likely to be done in so many steps.
+// Whether its tables are small enough, and whether this many steps are likely to suffice.
 bool SuitsColumnGeneration(const PackingProblem& problem, uint64_t steps);
 
 struct ColumnGenerationResult {
-  // No plan has fewer packs. At least what was known.
+  // No plan has fewer packs. At least the bound that was known.
   uint64_t lower_bound = 0;
-  // Uses up all items; empty if the budget ended before.
+  // Patterns that have every item once; empty if the budget ended before.
   std::vector<Pattern> patterns;
   uint64_t packs = 0;
 };
 
 struct ColumnGenerationOptions {
-  // A bound that is known: the search ends when it is met.
+  // A known bound: the search ends when it is met.
   uint64_t lower_bound = 0;
   uint64_t seed = 0;
   VectorLevel vector_level = BestVectorLevel();
 };
 
-// `pool`: patterns to start from, entries ascending. Requires SuitsColumnGeneration, and that no
-// item is of size 0 in all components. Deterministic; thread-safe.
+// `pool`: patterns to start from, entries ascending. Requires SuitsColumnGeneration, and that every
+// item has a size above 0 in some component. Deterministic; thread-safe.
 ColumnGenerationResult PlanByColumnGeneration(const PackingProblem& problem,
                                               absl::Span<const Pattern> pool,
                                               const ColumnGenerationOptions& options,

@@ -8,9 +8,9 @@ namespace packhouse {
 
 namespace {
 
-// Of a work budget, for one pattern.
+// Steps of a work budget for one pattern.
 constexpr uint64_t kPatternSteps = 500;
-// As many as an entry takes, between two questions whether the caller gave up.
+// Steps of an entry, between two questions whether the caller gave up.
 constexpr uint64_t kEntrySteps = 64;
 
 }  // namespace
@@ -65,7 +65,7 @@ std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, Vec
         room[k] -= sizes[k] * copies;
         clipped[k] = static_cast<uint32_t>(std::min<uint64_t>(room[k], UINT32_MAX));
       }
-      // As long as at least so many are left, the next pack takes as many.
+      // The next pack takes the same copies while at least that many are left.
       repeats = std::min(repeats, left[item] / copies);
       pattern.entries.push_back({item, static_cast<uint32_t>(copies)});
       positions.push_back(position);

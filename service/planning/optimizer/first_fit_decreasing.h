@@ -16,12 +16,12 @@ namespace packhouse {
 // then the smaller number.
 std::vector<uint32_t> HardestFirst(const PackingProblem& problem);
 
-// Goes through the items in HardestFirst order for each pack and takes of each as many as fit, then
-// repeats that pack as often as it would come out the same. Gives the packs that first-fit
-// decreasing (Johnson 1973) gives with all packs open at once, in O(packs' patterns * (entries +
-// n / 64)) instead of O(graphs * packs).
+// Fills one pack at a time: goes through the items in HardestFirst order and takes of each as many
+// as fit. Then repeats that pack as often as it would come out the same. This gives the same packs
+// as first-fit decreasing (Johnson 1973) with all packs open at once, in O(patterns * (entries + n
+// / 64)) instead of O(graphs * packs).
 //
-// Every item is used up, unless a `budget` is given and refuses. Patterns have items ascending and
+// Every item is used up, unless `budget` is given and refuses. Patterns have items ascending and
 // may repeat one another. Thread-safe.
 std::vector<Pattern> PlanByFirstFitDecreasing(const PackingProblem& problem, VectorLevel level,
                                               WorkBudget* budget = nullptr);

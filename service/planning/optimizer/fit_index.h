@@ -1,4 +1,4 @@
-// Finds the first item, in an order of the caller's, that fits into the room that is left.
+// Finds the first item, in an order that the caller gives, that fits into the room of a pack.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_FIT_INDEX_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_FIT_INDEX_H_
 
@@ -13,9 +13,9 @@
 
 namespace packhouse {
 
-// Items in blocks of 64, with the smallest size of each component in each block: a block of which
-// not even the smallest fits is passed over. The blocks' smallest sizes are themselves in blocks.
-// Thread-compatible.
+// Items are in blocks of 64, and each block has the smallest size of each component. A block is
+// passed over if these smallest sizes do not fit. The smallest sizes are in blocks of 64
+// themselves. Thread-compatible.
 class FitIndex {
  public:
   // `order` lists items of `problem`; position p holds order[p]. O(n * m).
@@ -23,8 +23,8 @@ class FitIndex {
 
   size_t size() const { return num_positions_; }
 
-  // The first position >= from whose item fits, size() if there is none. `room` has m entries, each
-  // clipped to 2^32 - 1. O(size() / 64 * m) at worst, a few blocks in most cases.
+  // The first position >= from whose item fits; size() if there is none. `room` has m entries, each
+  // clipped to 2^32 - 1. At worst O(size() / 64 * m); usually a few blocks.
   size_t FirstFit(size_t from, const uint32_t* room) const {
     if (from >= num_positions_) return num_positions_;
     const size_t block = from / kFitBlock;
@@ -33,7 +33,7 @@ class FitIndex {
     return FirstFitAfter(block, room);
   }
 
-  // The item there fits nowhere any more. O(64 * m).
+  // From now on the item at this position is passed over. O(64 * m).
   void Remove(size_t position);
 
  private:
@@ -46,10 +46,10 @@ class FitIndex {
   size_t m_;
   size_t num_positions_;
   FitMaskFunction fit_mask_;
-  // Sizes, [block][component][64], and which of the 64 are there.
+  // Sizes, [block][component][64], and a bit for each of the 64 that is present.
   std::vector<uint32_t> items_;
   std::vector<uint64_t> present_;
-  // The same of the blocks: the smallest size of those present.
+  // The same for blocks: the smallest size of the present items.
   std::vector<uint32_t> smallest_;
   std::vector<uint64_t> present_blocks_;
 };

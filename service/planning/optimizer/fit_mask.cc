@@ -26,7 +26,7 @@ PACKHOUSE_TARGET_AVX2 uint64_t FitMaskAvx2(const uint32_t* block, const uint32_t
     uint64_t fits = 0;
     for (size_t i = 0; i < kFitBlock; i += 8) {
       const __m256i sizes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + i));
-      // Unsigned sizes <= bound, which AVX2 lacks.
+      // Compares unsigned sizes <= bound; AVX2 has no instruction for it.
       const __m256i within = _mm256_cmpeq_epi32(_mm256_min_epu32(sizes, bound), sizes);
       const int bits = _mm256_movemask_ps(_mm256_castsi256_ps(within));
       fits |= uint64_t{static_cast<uint32_t>(bits)} << i;

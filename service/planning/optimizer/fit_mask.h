@@ -1,4 +1,4 @@
-// Which of 64 items fit into the room that is left: the innermost loop of packing.
+// Which of 64 items fit into a pack's room: the innermost loop of packing.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_FIT_MASK_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_FIT_MASK_H_
 
@@ -12,11 +12,11 @@ namespace packhouse {
 // Items in a block.
 inline constexpr size_t kFitBlock = 64;
 
-// Bit i is set if item i fits: block[k * 64 + i] <= room[k] for all k < l. Sizes by component, each
-// a row of 64. No alignment needed. O(64 * l).
+// Bit i is set if item i fits: block[k * 64 + i] <= room[k] for all k < l. Each component is a row
+// of 64 sizes. No alignment is needed. O(64 * l).
 using FitMaskFunction = uint64_t (*)(const uint32_t* block, const uint32_t* room, size_t l);
 
-// Of a level that this machine has.
+// This machine must have `level`.
 FitMaskFunction FitMaskOf(VectorLevel level);
 
 }  // namespace packhouse

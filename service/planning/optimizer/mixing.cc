@@ -10,23 +10,25 @@
 namespace packhouse {
 namespace {
 
-// Above so many missing mean items the first drawn item that fits is taken.
+// If more mean items than this are missing, the first drawn item that fits is taken.
 constexpr double kChooseBelow = 8;
-// Above so many, and one for so many different items, items are dealt instead of drawn.
+// Items are dealt instead of drawn if more mean items than this are missing, and more than one for
+// every kDealItems different items.
 constexpr double kDealAbove = 32;
 constexpr double kDealItems = 16;
 // Drawn items to choose from below kChooseBelow.
 constexpr int kChoices = 4;
-// Draws in vain after which the pack is finished.
+// After this many draws in vain the pack is finished.
 constexpr int kMaxMisses = 12;
-// Graphs that are taken one by one, at most; more are not drawn where none are dealt.
+// The most graphs of a pack that are taken one by one. Beyond that, no more are drawn.
 constexpr size_t kMostTaken = size_t{1} << 17;
-// Weights follow what is left: renewed when the packs left have shrunk by 1 / this.
+// Weights follow what is left: they are renewed when the number of packs that are left has shrunk
+// by 1 / this.
 constexpr uint64_t kRenewals = 4;
 // Share of a capacity below which slack counts as none.
 constexpr double kLeastSlack = 0.002;
 
-// What it costs, and what more where items are so many that memory is slow.
+// The steps of a draw, and the additional steps if there are so many items that memory is slow.
 constexpr uint64_t kDrawSteps = 20;
 constexpr uint64_t kItemsPerDrawStep = 8192;
 constexpr uint64_t kFitSteps = 40;
@@ -34,7 +36,7 @@ constexpr uint64_t kItemsPerFitStep = 1024;
 constexpr uint64_t kPackSteps = 200;
 constexpr uint64_t kSortSteps = 100;
 
-// Draws items in proportion to their counts, which only fall: partial sums in a tree (Fenwick
+// Draws items in proportion to their counts. Counts only fall. Partial sums are in a tree (Fenwick
 // 1994).
 class ItemUrn {
  public:
@@ -115,7 +117,7 @@ class MixingPacker {
       if (!budget_.HoldList(bytes)) return std::nullopt;
       packs += patterns.back().repeats;
     }
-    // The last pattern may have more repeats than there had to be packs.
+    // The last pattern's repeats may exceed the packs that were known to be necessary.
     if (packs >= options_.too_many) return std::nullopt;
     return patterns;
   }
@@ -146,7 +148,7 @@ class MixingPacker {
     return packs;
   }
 
-  // Room that is left costs the more the scarcer it is.
+  // Scarce room costs more.
   void RenewWeights() {
     const uint64_t packs = std::max(LeastPacksLeft(), packs_left_);
     renew_at_ = packs - packs / kRenewals;
@@ -223,7 +225,7 @@ class MixingPacker {
     return missing;
   }
 
-  // How far the room left after `item` is from being filled by mean items.
+  // How badly mean items fill the room that is left after `item`.
   double Misfit(uint32_t item) const {
     const auto sizes = problem_.sizes(item);
     double missing = 1e18;
@@ -248,7 +250,7 @@ class MixingPacker {
     return item;
   }
 
-  // The unused item of highest score that fits.
+  // The unused item with the highest score that fits.
   std::optional<uint32_t> BestSingle() {
     budget_.Spend(fit_steps_);
     const double most = ScoreOf(room_) * (1 + 1e-12);
@@ -282,8 +284,8 @@ class MixingPacker {
     return waste;
   }
 
-  // Takes every so-manieth graph of what is left, about `graphs` in all, along the order of scores:
-  // the same mix as that many draws give, with less chance in it.
+  // Takes about `graphs` graphs, at equal steps along the order of scores. This gives the same mix
+  // as that many draws, with less chance in it.
   void Deal(double graphs) {
     const double share = graphs / static_cast<double>(urn_.total());
     double due = static_cast<double>(random_.Below(uint64_t{1} << 32)) / 4294967296.0;
@@ -351,12 +353,12 @@ class MixingPacker {
   void Finish() {
     const size_t base = taken_.size();
     TakeAllThatFit();
-    // Nothing fits beside what is there: but for exchanges, that is that.
+    // No item fits any more: only exchanges can still fill the pack.
     double least = Waste();
     best_ = taken_;
     for (uint32_t attempt = 0; attempt < options_.attempts && least > 0 && budget_.remaining() != 0;
          ++attempt) {
-      // Back to the pack as it was, or one item less.
+      // Back to the pack as it was, or to one item less.
       while (taken_.size() > base) PutBack(taken_.size() - 1);
       std::optional<uint32_t> removed;
       if (attempt % 2 == 1 && base > 1) {
@@ -378,7 +380,7 @@ class MixingPacker {
         best_ = taken_;
       }
       if (removed) {
-        // Restore the base: everything but it is at the front.
+        // Restores the base: the other items are at the front.
         while (taken_.size() > base - 1) PutBack(taken_.size() - 1);
         Take(*removed);
       }
@@ -419,9 +421,9 @@ class MixingPacker {
   uint64_t fit_steps_ = 0;
   SeededRandom random_;
 
-  // What is left.
+  // Counts that are left.
   std::vector<uint64_t> left_;
-  std::vector<uint64_t> used_;  // Of it, in the pack being filled.
+  std::vector<uint64_t> used_;  // How many of these are in the pack being filled.
   ItemUrn urn_;
   std::vector<uint64_t> totals_;
   uint64_t packs_left_ = 0;
@@ -435,7 +437,7 @@ class MixingPacker {
   std::optional<FitIndex> index_;
   uint64_t renew_at_ = 0;
 
-  // The pack being filled; the seed is taken_[0], copies of what was dealt are in used_ alone.
+  // The pack being filled. The seed is taken_[0]; dealt copies are in used_ only.
   std::vector<uint32_t> dealt_;
   std::vector<uint32_t> taken_;
   std::vector<uint32_t> best_;

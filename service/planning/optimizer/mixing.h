@@ -1,11 +1,12 @@
-// The mixing planner: packs whose mix of sizes is that of what is left.
+// The mixing planner: each pack has the mix of sizes of the items that are left.
 //
-// One pack at a time. It is seeded with the hardest item left; then items are drawn in proportion
-// to what is left, so that the small ones, which alone can fill a pack exactly, last as long as the
-// large ones; nearer to the end, of a few drawn ones that is taken which leaves room in the
-// proportions of the demand; when little more than an item is missing, drawn items, the best
-// partner of each, and exchanges of one item are tried until the pack is as full as the packs must
-// be on average. The pattern is used as often as the counts allow.
+// One pack is made at a time. It is seeded with the hardest item that is left. Then items are drawn
+// in proportion to what is left: only small items can fill a pack exactly, and in this way they
+// last as long as the large ones. Nearer to the end a few items are drawn, and the one is taken
+// that leaves room in the proportions of the demand. When little more than one item is missing,
+// three things are tried until the pack is as full as the packs must be on average: drawn items,
+// the best partner of each, and exchanges of one item. The pattern is used as often as the counts
+// allow.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_MIXING_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_MIXING_H_
 
@@ -23,21 +24,21 @@ namespace packhouse {
 
 struct MixingOptions {
   uint64_t seed = 0;
-  // Packs that would be few enough: below that the search is not made harder.
+  // A number of packs that is good enough: the planner does not try harder to get fewer.
   uint64_t target = 0;
-  // Stops, without a plan, as soon as there must be so many packs.
+  // Stops, without a plan, as soon as the plan must have this many packs.
   uint64_t too_many = UINT64_MAX;
-  // Ways to finish a pack that are tried at most.
+  // The most ways to finish a pack that are tried.
   uint32_t attempts = 48;
-  // A pack is finished exactly when fewer mean items than this are missing.
+  // The exact search for the end of a pack starts when fewer mean items than this are missing.
   double finish_at = 2.5;
   VectorLevel vector_level = BestVectorLevel();
 };
 
-// Uses up all items; nothing if there would be too many packs or the caller gave up. When `budget`
-// runs out, the rest is packed by first-fit decreasing. Patterns have items ascending and may
-// repeat one another. The same arguments give the same patterns. Thread-safe; one step of `budget`
-// is about a nanosecond.
+// Patterns that have every item once; nullopt if there would be too many packs or the caller gave
+// up. When `budget` runs out, the rest is packed by first-fit decreasing. Patterns have items
+// ascending and may repeat one another. The same arguments give the same patterns. Thread-safe; one
+// step of `budget` is about a nanosecond.
 std::optional<std::vector<Pattern>> PlanByMixing(const PackingProblem& problem,
                                                  const MixingOptions& options, WorkBudget& budget);
 

@@ -7,7 +7,7 @@
 namespace packhouse {
 namespace {
 
-// What counts as zero: reduced costs are of the size of 1, packs of that of the demand.
+// What counts as zero. Reduced costs are of the order of 1, packs of the order of the demand.
 constexpr double kCostTolerance = 1e-9;
 constexpr double kPacksTolerance = 1e-9;
 constexpr double kLeastPivot = 1e-7;
@@ -78,10 +78,10 @@ void PatternProgram::Pivot(size_t leaving, uint32_t entering, double reduced_cos
 }
 
 bool PatternProgram::SolvePrimal(WorkBudget& budget) {
-  // Far more than is ever needed; rounding errors could make it cycle.
+  // Far more pivots than are ever needed: rounding errors could make the method cycle.
   const size_t most_pivots = 40 * n_ + 1000;
-  // Columns that had a negative reduced cost when all were looked at last: only these are looked at
-  // until none of them is left (multiple pricing).
+  // Columns that had a negative reduced cost when all columns were last looked at. Only these are
+  // looked at until none is left (multiple pricing).
   std::vector<uint32_t> candidates;
   bool complete = false;
   for (size_t pivots = 0; pivots < most_pivots;) {

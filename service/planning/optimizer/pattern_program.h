@@ -1,4 +1,4 @@
-// The linear program over a pool of patterns: least packs, fractions allowed, that cover a demand.
+// The linear program over a pool of patterns: the least packs, in fractions, that cover a demand.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PATTERN_PROGRAM_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PATTERN_PROGRAM_H_
 
@@ -15,33 +15,33 @@ namespace packhouse {
 
 // min sum x_p  subject to  sum_p copies_pi * x_p >= demand_i for each item i, x >= 0.
 //
-// Revised simplex with the whole inverse of the basis, dense: right for some hundred items.
-// Doubles, so that values are close but not exact; nothing here proves anything. Thread-compatible.
+// Revised simplex with the whole inverse of the basis, dense: suitable for some hundred items.
+// Values are doubles, close but not exact: nothing here is a proof. Thread-compatible.
 class PatternProgram {
  public:
-  // Begins with patterns of one item each, of `most_copies`, as the basis. O(n^2) memory.
+  // Starts with one pattern for each item, with `most_copies` of it, as the basis. O(n^2) memory.
   PatternProgram(absl::Span<const double> demand, absl::Span<const uint32_t> most_copies,
                  VectorLevel level);
 
-  // Entries ascending, no more copies than 2^31.
+  // Entries must be ascending, with at most 2^31 copies each.
   void AddPattern(absl::Span<const PatternEntry> entries);
 
-  // Patterns of the pool, those of one item first.
+  // The patterns of the pool. The patterns of one item come first.
   size_t num_patterns() const { return starts_.size() - 1; }
   absl::Span<const PatternEntry> pattern(size_t p) const {
     return absl::MakeConstSpan(entries_).subspan(starts_[p], starts_[p + 1] - starts_[p]);
   }
 
-  // To the optimum over the pool, from a basis that covers the demand. False if `budget` ran out or
-  // rounding errors stopped it.
+  // Goes to the optimum over the pool, from a basis that covers the demand. False if `budget` ran
+  // out or rounding errors stopped it.
   bool SolvePrimal(WorkBudget& budget);
-  // To the optimum after a change of demand, from a basis that was optimal before.
+  // Goes to the optimum after a change of demand, from a basis that was optimal before.
   bool SolveDual(WorkBudget& budget);
   void SetDemand(absl::Span<const double> demand);
 
   // Packs.
   double Value() const;
-  // One an item, >= -1e-9.
+  // One for each item, >= -1e-9.
   absl::Span<const double> duals() const { return duals_; }
 
   struct Use {
@@ -61,7 +61,7 @@ class PatternProgram {
   std::vector<size_t> starts_;
   std::vector<PatternEntry> entries_;
 
-  // Columns: pattern p is p; the surplus of item i is kSurplus + i.
+  // Numbers of columns: p for pattern p, kSurplus + i for the surplus of item i.
   static constexpr uint32_t kSurplus = uint32_t{1} << 31;
   std::vector<uint32_t> basis_;      // [row] column
   std::vector<double> inverse_;      // [item][row]

@@ -11,9 +11,9 @@
 namespace packhouse {
 namespace {
 
-// More packs than this are not taken apart at once.
+// The most packs that are taken apart at once.
 constexpr uint64_t kMostPacks = 1500;
-// Packs taken apart for the sake of variety: up to so many beside each that wastes.
+// Random packs that are taken apart for variety: up to this many for each pack that wastes.
 constexpr uint64_t kMostRandomShare = 4;
 constexpr uint64_t kLeastRandom = 6;
 constexpr uint32_t kAttempts = 96;
@@ -44,8 +44,8 @@ class Improvement {
   }
 
  private:
-  // Share of the capacities that one pack leaves empty, each component weighed by how full the
-  // packs must be in it.
+  // The share of the capacities that one pack leaves empty. Each component is weighted by how full
+  // the packs must be in it.
   double WasteOf(const Pattern& pattern) const {
     double waste = 0;
     for (size_t k = 0; k < m_; ++k) {
@@ -62,7 +62,7 @@ class Improvement {
     return waste;
   }
 
-  // Whether so many packs might hold the items.
+  // Whether this many packs might hold the items.
   bool MightFit(const std::vector<uint64_t>& totals, uint64_t packs) const {
     for (size_t k = 0; k < m_; ++k) {
       if (totals[k] > absl::uint128{packs} * problem_.capacity(k)) return false;
@@ -138,7 +138,7 @@ class Improvement {
   SeededRandom random_;
   const size_t m_;
   uint64_t packs_ = 0;
-  std::vector<size_t> apart_;  // A pattern for each pack that was taken apart.
+  std::vector<size_t> apart_;  // The pattern of each pack that was taken apart.
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Takes a plan apart in part and puts it together with one pack less.
+// Takes a part of a plan apart and packs it again with one pack less.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLAN_IMPROVEMENT_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLAN_IMPROVEMENT_H_
 
@@ -13,18 +13,18 @@
 namespace packhouse {
 
 struct ImprovementOptions {
-  // Few enough packs: then it ends.
+  // Ends when the plan has this few packs.
   uint64_t target = 0;
   uint64_t seed = 0;
-  // Ends after so many tries in a row without a pack saved.
+  // Ends after this many tries in a row that saved no pack.
   uint32_t max_fruitless_tries = 400;
   VectorLevel vector_level = BestVectorLevel();
 };
 
-// Large neighbourhood search (Shaw 1998): the packs that waste most, until their waste adds up to a
-// pack, and some random ones beside are packed anew by the mixing planner; whatever is not worse is
-// kept. `patterns` must use up `problem`, and do so afterwards, with at most as many packs.
-// Deterministic; thread-safe. Returns the packs saved.
+// Large neighbourhood search (Shaw 1998). The mixing planner packs some packs anew: those that
+// waste most, until their waste adds up to a pack, and some random ones. The result is kept if it
+// is not worse. `patterns` must have every item of `problem` once; afterwards they still do, with
+// at most as many packs. Deterministic; thread-safe. Returns the number of packs saved.
 uint64_t ImprovePlan(const PackingProblem& problem, const ImprovementOptions& options,
                      std::vector<Pattern>& patterns, WorkBudget& budget);
 

@@ -19,11 +19,11 @@
 namespace packhouse {
 namespace {
 
-// Of what OptimizePlan does: another number whenever the same arguments may give another plan.
+// The version of OptimizePlan: changes whenever the same arguments may give another plan.
 constexpr uint64_t kAlgorithmVersion = 1;
-// Whole runs of the mixing planner before what it gave is improved in parts.
+// Whole runs of the mixing planner, before its best plan is improved in parts.
 constexpr uint64_t kMixingRuns = 4;
-// Steps of one attempt to finish a pack, roughly, and how many a pack gets at least.
+// About the steps of one attempt to finish a pack, and the least attempts for a pack.
 constexpr uint64_t kAttemptSteps = 100;
 constexpr uint64_t kLeastAttempts = 4;
 
@@ -63,7 +63,8 @@ class Optimizer {
   }
 
  private:
-  // Items of size 0 wherever it matters fit into any pack; all of them join one in the end.
+  // Items that have size 0 in every component of the problem fit into any pack; in the end all of
+  // them join one.
   static bool IsWeightless(const PackingProblem& problem, size_t i) {
     const auto sizes = problem.sizes(i);
     return std::all_of(sizes.begin(), sizes.end(), [](uint32_t size) { return size == 0; });
@@ -80,7 +81,7 @@ class Optimizer {
     for (uint32_t i = 0; i < whole_.num_items(); ++i) {
       if (!IsWeightless(whole_, i)) continue;
       uint64_t left = whole_.count(i);
-      // Far more than one pack can list have packs of their own.
+      // If there are far more than one pack can list, they get packs of their own.
       constexpr uint64_t kMostListed = uint64_t{UINT32_MAX} * 16;
       if (left > kMostListed) {
         const uint64_t repeats = (left - kMostListed) / UINT32_MAX;
@@ -130,7 +131,7 @@ class Optimizer {
     if (Done() || problem_.num_components() == 0) return;
     if (is_warm) {
       RaiseBound();
-      // Where column generation can run it makes better use of the patterns.
+      // If column generation can run, it makes better use of the patterns.
       if (!Done() && !SuitsColumnGeneration(problem_, budget_.remaining())) {
         Improve(kWarmTries, 2 * MixingSteps());
       }
@@ -140,7 +141,8 @@ class Optimizer {
     if (Done()) return;
     if (!is_warm) RaiseBound();
     if (Done()) return;
-    // Column generation comes first where it is quick, last where it may need all that is left.
+    // Column generation comes first if it is quick, and last if it may need all steps that are
+    // left.
     const bool is_quick = SuitsColumnGeneration(problem_, budget_.remaining() / kQuickShare);
     if (is_quick) GenerateColumns();
     for (uint64_t run = 1; run < kMixingRuns && !Done(); ++run) Mix(run);
@@ -158,7 +160,7 @@ class Optimizer {
   uint64_t LikelyPatterns() const {
     return std::min<uint64_t>(bound_.packs, 2 * problem_.num_items()) + 1;
   }
-  // What a run of the mixing planner takes, roughly.
+  // About the steps of one run of the mixing planner.
   uint64_t MixingSteps() const {
     return LikelyPatterns() * MixingOptions().attempts * kAttemptSteps;
   }
@@ -168,7 +170,7 @@ class Optimizer {
     mixing.seed = options_.seed * kMixingRuns + run;
     mixing.target = bound_.packs;
     mixing.too_many = best_packs_;
-    // So many that the budget is enough for all packs.
+    // As many as the budget allows for all packs.
     mixing.attempts = static_cast<uint32_t>(std::clamp<uint64_t>(
         budget_.remaining() / LikelyPatterns() / kAttemptSteps, kLeastAttempts, mixing.attempts));
     mixing.vector_level = options_.vector_level;
@@ -181,7 +183,7 @@ class Optimizer {
     generation.lower_bound = bound_.packs;
     generation.seed = options_.seed;
     generation.vector_level = options_.vector_level;
-    // What it leaves is for improvement.
+    // The rest is for improvement.
     const uint64_t share = budget_.remaining() - budget_.remaining() / 4;
     WorkBudget part(share, options_.given_up, options_.memory);
     ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool_, generation, part);
@@ -207,7 +209,8 @@ class Optimizer {
           method_ == PlanMethod::kWarmStart ? PlanMethod::kWarmStart : PlanMethod::kImprovement);
   }
 
-  // Patterns of an earlier plan as far as the counts allow; the rest by first-fit decreasing.
+  // Uses patterns of an earlier plan as far as the counts allow, and first-fit decreasing for the
+  // rest.
   void StartFrom(const PackingPlan& earlier) {
     std::vector<uint64_t> left(problem_.counts().begin(), problem_.counts().end());
     std::vector<Pattern> kept;
@@ -236,8 +239,8 @@ class Optimizer {
     Offer(std::move(plan), PlanMethod::kWarmStart);
   }
 
-  // The entries in this problem's numbers, sizes that there are no graphs of left out; false if
-  // they do not fit together here.
+  // The entries in this problem's numbers, without sizes that have no graphs; false if they do not
+  // fit together here.
   bool Translate(const PackingPlan& earlier, const Pattern& pattern,
                  std::vector<PatternEntry>& entries) const {
     const PackingPlan& now = whole_.empty_plan();
@@ -288,7 +291,8 @@ class Optimizer {
 
   static constexpr uint32_t kWarmTries = 60;
   static constexpr uint32_t kImprovementTries = 400;
-  // Of the budget: what column generation may need to come first, what improvement gets before it.
+  // Shares of the budget: what column generation may need to come first, and what improvement gets
+  // before it.
   static constexpr uint64_t kQuickShare = 2;
   static constexpr uint64_t kEarlyShare = 5;
 

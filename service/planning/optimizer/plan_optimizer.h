@@ -1,7 +1,8 @@
-// The strong planner: as few packs as can be found, with the proof of how good that is.
+// The strong planner: as few packs as it can find, with a lower bound that proves how good the plan
+// is.
 //
-// Parameters: a histogram, limits, a work budget, a seed, and, if there is one, an earlier plan to
-// start from. Flow: lower bounds first; then planners from the cheapest to the dearest (first-fit
+// Parameters: a histogram, limits, a work budget, a seed, and optionally an earlier plan to start
+// from. Flow: first lower bounds; then planners from the cheapest to the most expensive (first-fit
 // decreasing, mixing, column generation, reseeded improvement), until the bound is met or the
 // budget is used up. Any number of components; the number of graphs is one of them.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLAN_OPTIMIZER_H_
@@ -23,7 +24,7 @@
 
 namespace packhouse {
 
-// Who made the plan.
+// The planner that made the plan.
 enum class PlanMethod {
   kFirstFitDecreasing,
   kMixing,
@@ -38,18 +39,18 @@ absl::string_view PlanMethodName(PlanMethod method);
 struct OptimizerOptions {
   // About 100 ms on one core of 2020. The same number of steps gives the same plan on any machine.
   static constexpr uint64_t kDefaultSteps = 100'000'000;
-  // What a histogram of so many distinct sizes should have: the same, and 2 us for each size.
+  // The steps for a histogram of this many distinct sizes: kDefaultSteps, plus 2 us for each size.
   static uint64_t StepsFor(size_t num_distinct) { return kDefaultSteps + 2000 * num_distinct; }
 
-  // Bounds all work but one pass of first-fit decreasing, which always ends.
+  // Bounds all work except one pass of first-fit decreasing, which always ends.
   uint64_t steps = kDefaultSteps;
   uint64_t seed = 0;
-  // A plan of a histogram that was much like this one; its patterns are used again as far as the
-  // counts allow. May be null.
+  // A plan for a similar histogram. Its patterns are used again as far as the counts allow. May be
+  // null.
   const PackingPlan* warm_start = nullptr;
   // Asked now and then; may be empty.
   std::function<bool()> given_up;
-  // What is asked for patterns; null: there is room for all.
+  // Reserves memory for patterns; null: there is room for all.
   PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();
 };
@@ -58,7 +59,7 @@ struct OptimizerOptions {
 struct CertifiedPlan {
   PackingPlan plan;
   uint64_t packs = 0;
-  // No plan has fewer packs; equal to `packs`: proved optimal.
+  // No plan has fewer packs. If it equals `packs`, the plan is proved optimal.
   LowerBound bound;
   PlanMethod method = PlanMethod::kFirstFitDecreasing;
   uint64_t steps = 0;
@@ -66,18 +67,19 @@ struct CertifiedPlan {
   bool optimal() const { return packs == bound.packs; }
 };
 
-// Every graph is in exactly one pack and no pack exceeds `limits`; verified (VerifyPlan) before it
-// is returned. The result depends on the arguments alone, not on the machine or on time; with fewer
-// steps it may have more packs, with none at all it is first-fit decreasing.
+// Every graph is in exactly one pack, and no pack exceeds `limits`; the plan is verified
+// (VerifyPlan) before it is returned. The result depends on the arguments alone, not on the machine
+// or on time. With fewer steps it may have more packs; with no steps it is first-fit decreasing.
 //
-// Errors: CANCELLED if the caller gave up, or `memory` refused. Memory: PlannerBytes(), and what
-// `memory` is asked for. Requires that each graph fits by itself
-// (CheckEachGraphFits). Thread-safe.
+// Errors: CANCELLED if the caller gave up, or `memory` refused. Memory: PlannerBytes(), and what is
+// reserved from `memory`. Requires that each graph fits by itself (CheckEachGraphFits).
+// Thread-safe.
 absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,
                                            const OptimizerOptions& options);
 
-// By which a plan can be made again: "v1-" and 32 hexadecimal digits, a hash over the histogram,
-// the limits, the version of the algorithm, steps, seed, and the warm start.
+// Identifies the inputs of a plan, which give the same plan again: "v1-" and 32 hexadecimal digits,
+// a hash over the histogram, the limits, the version of the algorithm, steps, seed, and the warm
+// start.
 std::string PlanReceipt(const SizeHistogram& histogram, const Limits& limits,
                         const OptimizerOptions& options);
 

@@ -5,10 +5,11 @@
 namespace packhouse {
 
 uint64_t PlannerBytes(uint64_t num_distinct, size_t num_components) {
-  // Columns of 4 to 8 bytes a size: orders, scores, counts that are left and used, an urn, and
-  // indexes of what fits; several planners and a verification have some of them at a time.
+  // For each size, columns of 4 to 8 bytes: orders, scores, counts that are left and used, an urn,
+  // and indexes of what fits. Several planners and a verification have some of them at the same
+  // time.
   constexpr uint64_t kBytesOfSize = 320;
-  // Sizes as they are, in units, in blocks for each index, and as they are verified.
+  // The original sizes, in units, in blocks for each index, and for verification.
   constexpr uint64_t kCopiesOfSizes = 8;
   constexpr uint64_t kLeast = uint64_t{1} << 20;
   return kLeast +

@@ -1,4 +1,4 @@
-// The memory that a planner takes but for its patterns, for callers that reserve it.
+// The memory of a planner without its patterns, for callers that reserve it.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLANNER_BYTES_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLANNER_BYTES_H_
 
@@ -7,9 +7,9 @@
 
 namespace packhouse {
 
-// At most what a planner takes for a histogram of so many distinct sizes, whichever it is, but for
-// its patterns, and what verifying and measuring the plan takes: tables of sizes, counts and
-// orders, the histogram not among them.
+// At most the bytes that any planner takes for a histogram of this many distinct sizes: tables of
+// sizes, counts and orders, with those for verifying and measuring the plan. Without the planner's
+// patterns and the histogram.
 uint64_t PlannerBytes(uint64_t num_distinct, size_t num_components);
 
 }  // namespace packhouse

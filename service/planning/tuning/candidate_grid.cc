@@ -8,8 +8,8 @@ namespace {
 
 uint64_t DivideUp(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-// The first number in [low, high] of which `holds`, which is false up to some number and true from
-// there on; it is true of `high`.
+// The first number in [low, high] for which `holds` is true. `holds` must be false up to some
+// number, and true from there on; it is true for `high`.
 template <typename Predicate>
 uint64_t FirstThat(uint64_t low, uint64_t high, const Predicate& holds) {
   while (low < high) {
@@ -230,7 +230,7 @@ void CandidateGrid::FillFree(std::vector<uint64_t>& capacities) const {
     capacities[axis.component] = axis.capacities.capacity(axis.capacities.size() - 1);
   }
   if (FitsMemory(profile_, capacities)) return;
-  // First as the graphs need them, all in proportion; then what is left, in order.
+  // First all grow in proportion, as the graphs need them; then each, in order, takes what is left.
   SetFree(FirstThat(fewest_free_packs_, most_free_packs_,
                     [&](uint64_t packs) {
                       SetFree(packs, capacities);

@@ -1,13 +1,13 @@
-// The limits that a device profile leaves to choose from, and what each must cost at least.
-// Capacities are of real rows here: what padding keeps free only adds to what a batch costs.
+// The limits that a device profile allows, and a lower bound on the cost of each. Capacities here
+// count real rows only; rows that padding keeps free only add to the cost of a batch.
 //
-// A batch's cost is a weighted sum of its capacities, and so is the inverse of the harmonic mean of
-// the efficiencies (with weights 1 / total); both objectives are "packs * weighted sum of
-// capacities, as little as possible", and no plan has fewer packs than the volume bound. So among
-// all limits whose volume bound is P packs, the least capacities for P packs have the best bound:
-// one *balanced* candidate for each P, in a chain from the largest capacities to the smallest. All
-// others are reached from a balanced one by enlarging capacities as long as the volume bound stays
-// P. That makes best-first search possible without listing the grid (candidate_queue.h).
+// A batch's cost is a weighted sum of its capacities. So is the inverse of the harmonic mean of the
+// efficiencies (with weights 1 / total). Both objectives therefore minimise "packs * weighted sum
+// of capacities". No plan has fewer packs than the volume bound. So among all limits whose volume
+// bound is P packs, the least capacities for P packs have the best bound. This gives one *balanced*
+// candidate for each P, in a chain from the largest capacities to the smallest. All others are
+// reached from a balanced candidate by enlarging capacities as long as the volume bound stays P.
+// Best-first search is therefore possible without listing the grid (candidate_queue.h).
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_CANDIDATE_GRID_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_CANDIDATE_GRID_H_
 
@@ -23,19 +23,19 @@
 
 namespace packhouse {
 
-// What the graphs ask for, per component, `graphs` last.
+// What the graphs need, for each component, `graphs` last.
 struct Demand {
   std::vector<uint64_t> totals;
-  // Of the sizes; 0 if all are 0.
+  // The greatest common divisor of the sizes; 0 if all are 0.
   std::vector<uint64_t> divisors;
-  // The largest graph's; a capacity must not be smaller.
+  // The largest size; a capacity must not be smaller.
   std::vector<uint64_t> largest;
 };
 Demand DemandOf(const SizeHistogram& histogram);
 
-// The capacities of one component that matter. Of capacities that hold the same, for the divisor
-// of the sizes is the same number of times in them, only the smallest does; and none beyond the
-// first that holds everything. Immutable; thread-safe.
+// The capacities of one component that matter. Capacities hold the same if the divisor of the sizes
+// goes into them equally often; of these only the smallest matters. Capacities above the first that
+// holds everything do not matter. Immutable; thread-safe.
 class CapacityAxis {
  public:
   // Requires that the profile has a limit and allows a capacity of `largest`, which is not below
@@ -46,14 +46,15 @@ class CapacityAxis {
   uint64_t size() const { return size_; }
   // Ascending with `position` < size(). O(1).
   uint64_t capacity(uint64_t position) const;
-  // How few packs the total must have with that capacity; 0 if the total is 0. O(1).
+  // The least packs for the total with that capacity; 0 if the total is 0. O(1).
   uint64_t LeastPacks(uint64_t position) const;
-  // The first position of which LeastPacks is at most `packs`, if there is one. `packs` above 0.
+  // The first position whose LeastPacks is at most `packs`, if there is one. `packs` must be above
+  // 0.
   std::optional<uint64_t> FirstPosition(uint64_t packs) const;
 
  private:
   uint64_t multiple_;
-  // Capacities are a multiple less these.
+  // A capacity is a multiple minus these.
   uint64_t reserved_;
   uint64_t divisor_;
   uint64_t total_units_;
@@ -73,8 +74,8 @@ struct Candidate {
   double bound = 0;
 };
 
-// All candidates of a profile. Components without a cost take, together, the largest capacities
-// that the memory leaves them beside the others. Immutable; thread-safe.
+// All candidates of a profile. Components without a cost get, together, the largest capacities that
+// the memory allows beside the others. Immutable; thread-safe.
 class CandidateGrid {
  public:
   // `weights`: per component, `graphs` last; 0 where relative_cost is 0. Requires that the profile
@@ -99,22 +100,23 @@ class CandidateGrid {
   template <typename Visit>
   bool VisitBalanced(uint64_t most, const Visit& visit) const;
 
-  // Goes one position further on an axis. False, and nothing happens, if there is none, or if that
-  // needs too much memory, or if LeastCostedPacks would be less.
+  // Goes one position further on an axis. Returns false and changes nothing if there is no further
+  // position, if it needs too much memory, or if LeastCostedPacks would become less.
   bool Enlarge(size_t axis, GridPositions& positions) const;
 
   // The volume bound by the components that have a cost; at least 1.
   uint64_t LeastCostedPacks(const GridPositions& positions) const;
   // The volume bound.
   uint64_t LeastPacks(const GridPositions& positions) const;
-  // packs * weighted sum of capacities as they are laid out. Never less for larger arguments,
-  // rounding included.
+  // packs * weighted sum of capacities with reserved rows. Never less for larger arguments, even
+  // with rounding.
   double ValueOf(const GridPositions& positions, uint64_t packs) const;
   double ValueOfCapacities(absl::Span<const uint64_t> capacities, uint64_t packs) const;
   Candidate At(const GridPositions& positions) const;
 
-  // Any capacities that the profile allows, whether they matter or not, for the components that
-  // have a cost; the others are filled in. Nothing if the largest graph or the memory is exceeded.
+  // A candidate from any allowed capacities of the components with a cost, whether they matter or
+  // not; the other components are filled in. nullopt if the largest graph does not fit, or the
+  // memory is exceeded.
   std::optional<Candidate> Fill(std::vector<uint64_t> capacities) const;
 
  private:
@@ -124,7 +126,7 @@ class CandidateGrid {
   };
 
   std::vector<Axis> AxesOf(bool costed) const;
-  // Of a capacity and its reserve.
+  // The weight of a capacity with its reserved rows.
   double WeightOf(size_t component, uint64_t capacity) const;
   // With the least capacities of the components without a cost.
   std::vector<uint64_t> LeastCapacities(const GridPositions& positions) const;
@@ -154,7 +156,8 @@ bool CandidateGrid::VisitBalanced(uint64_t most, const Visit& visit) const {
     num_positions += std::min(axis.capacities.size(), UINT64_MAX - num_positions);
   }
   const bool all = std::min(most_packs_ - fewest_packs_, num_positions) <= most;
-  // 2^64 is less than e^45: so many steps of 1 + 45 / most lead from 1 to any number of packs.
+  // 2^64 is less than e^45. So `most` steps by the factor 1 + 45 / most lead from 1 to any number
+  // of packs.
   const uint64_t coarseness = std::max<uint64_t>(most / 45, 1);
   for (uint64_t packs = fewest_packs_;;) {
     const GridPositions positions = *Balanced(packs);

@@ -1,4 +1,4 @@
-// Candidates for limits by ascending bound, as few of them made as are asked for.
+// Candidates for limits by ascending bound, made only as they are asked for.
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_CANDIDATE_QUEUE_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_CANDIDATE_QUEUE_H_
 
@@ -12,27 +12,27 @@
 
 namespace packhouse {
 
-// Best-first enumeration of a CandidateGrid. Each balanced candidate is the root of those that have
-// its volume bound; each of these is reached on one path, axis after axis, on which bounds only
-// grow. Thread-compatible.
+// Best-first enumeration of a CandidateGrid. Each balanced candidate is the root of the candidates
+// that have its volume bound. Each of these is reached on exactly one path, axis after axis, and
+// bounds only grow along it. Thread-compatible.
 class CandidateQueue {
  public:
-  // Roots that are kept in memory; when they are used up, the chain is searched again for the next.
+  // The most roots in memory. When they are used up, the chain is searched again for the next ones.
   static constexpr size_t kMaxRoots = size_t{1} << 16;
   // Steps of a budget for one candidate of the chain.
   static constexpr uint64_t kStepsPerRoot = 50;
 
-  // Looks at about `most_roots` balanced candidates at most; `max_roots` is for tests. The grid and
-  // the budget must outlive the queue.
+  // Looks at no more than about `most_roots` balanced candidates; `max_roots` is for tests. The
+  // grid and the budget must outlive the queue.
   CandidateQueue(const CandidateGrid& grid, uint64_t most_roots, WorkBudget& budget,
                  size_t max_roots = kMaxRoots);
 
-  // The next candidate: by bound, then by weighted sum of capacities, then the smaller one. Nothing
-  // when there are no more, or no more that were found within the budget; there is always a first.
+  // The next candidate: by bound, then by weighted sum of capacities, then the smaller one. nullopt
+  // when there are no more, or no more were found within the budget. There is always a first.
   std::optional<Candidate> Next();
 
-  // Whether every candidate will have been returned when there are no more: the chain was neither
-  // too long nor was the budget used up.
+  // Whether all candidates have been returned when Next() has no more: the chain was not too long,
+  // and the budget was not used up.
   bool complete() const { return complete_; }
 
  private:
@@ -55,7 +55,7 @@ class CandidateQueue {
   WorkBudget& budget_;
   const size_t max_roots_;
   bool complete_ = true;
-  // The last of the roots that were collected so far; and whether there are more beyond it.
+  // The last root that was collected so far, and whether there are more after it.
   std::optional<Entry> last_root_;
   bool more_roots_ = true;
   size_t roots_in_queue_ = 0;

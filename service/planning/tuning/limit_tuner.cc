@@ -19,24 +19,24 @@
 namespace packhouse {
 namespace {
 
-// Balanced candidates of which the frontier's are picked.
+// Balanced candidates from which those of the frontier are picked.
 constexpr uint64_t kFrontierSample = uint64_t{1} << 14;
-// For a plan, at first: what the mixing planner needs to come close to the bound. It draws the
-// graphs of about as many different packs as there are sizes.
+// Steps for a plan, at first: what the mixing planner needs to come close to the bound. It draws
+// the graphs of about as many different packs as there are sizes.
 constexpr uint64_t kFirstSteps = 500'000;
 constexpr uint64_t kFirstStepsPerTuple = 4'000;
 constexpr uint64_t kFirstStepsPerDraw = 30;
-// Plans that a budget should suffice for.
+// A budget should suffice for this many plans.
 constexpr uint64_t kLeastPlans = 16;
-// Plans of sets of shapes that there should be steps for.
+// The steps should suffice for this many plans of sets of shapes.
 constexpr uint64_t kLeastShapePlans = 64;
-// Plans after which there should be more steps for each, and how many times as many.
+// After this many plans, each plan gets more steps; and the factor.
 constexpr uint64_t kPlansPerRound = 64;
 constexpr uint64_t kStepsGrowth = 4;
-// How many candidates are planned again, and how often.
+// How many candidates are planned again, and how many times.
 constexpr size_t kRetried = 2;
 constexpr uint64_t kRetries = 6;
-// Beyond that one pack is too little to look for.
+// With more packs than this, saving one pack is not worth the search.
 constexpr uint64_t kMostPacksToTighten = 4096;
 constexpr int kTightenings = 5;
 // For a cell that the search has not planned.
@@ -63,7 +63,7 @@ class LimitTuner {
         options_(options),
         graphs_(histogram),
         given_up_([this] {
-          // Some ask once only, and not all of those who ask can end.
+          // Remembered, since some callers ask only once, and not every caller can end at once.
           has_given_up_ = has_given_up_ || (options_.given_up && options_.given_up()) ||
                           (options_.memory != nullptr && options_.memory->refused());
           return has_given_up_;
@@ -77,7 +77,7 @@ class LimitTuner {
     PH_RETURN_IF_ERROR(LeaveOutOversize());
     demand_ = DemandOf(graphs_);
     grid_.emplace(demand_, profile_, Weights());
-    // What matters of the profile's choices.
+    // Only some of the profile's choices matter.
     facts_.excluded = facts_.candidates - std::min(facts_.candidates, grid_->num_candidates());
     Report();
     PH_RETURN_IF_ERROR(Search());
@@ -146,7 +146,7 @@ class LimitTuner {
     return absl::OkStatus();
   }
 
-  // Of a row of each component, in the objective.
+  // The weight of a row of each component in the objective.
   std::vector<double> Weights() const {
     std::vector<double> weights;
     for (size_t k = 0; k < profile_.components.size(); ++k) {
@@ -163,8 +163,8 @@ class LimitTuner {
     return weights;
   }
 
-  // Of the efficiencies of the components that have a cost and rows, if so many rows are laid
-  // out.
+  // The harmonic mean of the efficiencies of the components that have a cost and rows, if `rows`
+  // are laid out.
   double HarmonicMean(const SizeHistogram& graphs, absl::Span<const double> rows) const {
     double inverses = 0;
     double components = 0;
@@ -201,7 +201,7 @@ class LimitTuner {
     plan_options.vector_level = options_.vector_level;
     return plan_options;
   }
-  // Whether there are steps for another plan and, besides, for what comes after the search.
+  // Whether there are steps for another plan, and for what comes after the search.
   bool CanPlan(uint64_t steps, uint64_t reserve) const {
     const uint64_t left = budget_.remaining() - std::min(reserve, budget_.remaining());
     const uint64_t least = LeastPlanSteps(graphs_);
@@ -214,14 +214,14 @@ class LimitTuner {
     shape.packs = plan.packs;
     shape.lower_bound = plan.bound.packs;
     shape.harmonic_mean = HarmonicMean(graphs_, RowsOf(candidate.capacities, plan.packs));
-    // The capacities were allowed for a plan already.
+    // These capacities have already been planned, so they are valid limits.
     shape.components =
         MeasurePlan(plan.plan, graphs_, *Limits::Create(candidate.capacities)).components;
     FitToPacks(shape);
     FillCosts(shape);
     return shape;
   }
-  // Lowers the capacities that have nothing to do but hold the packs.
+  // Lowers the capacities that only have to hold the packs.
   void FitToPacks(TunedShape& shape) const {
     for (size_t k = 0; k < shape.capacities.size(); ++k) {
       const ComponentProfile& component = profile_.components[k];
@@ -231,7 +231,7 @@ class LimitTuner {
                                         SmallestCapacity(component)));
     }
   }
-  // From capacities of real rows to those that a client lays out.
+  // Adds reserved rows to capacities of real rows.
   void LayOut(TunedShape& shape) const {
     shape.capacities = WithReserved(profile_, shape.capacities);
     LayOutEfficiencies(shape.capacities, shape.components);
@@ -241,11 +241,11 @@ class LimitTuner {
     shape.batch_bytes = BytesOfShape(profile_, shape.capacities);
   }
 
-  // What the objective makes as little as possible.
+  // The value that the objective minimises.
   double ValueOf(const TunedShape& shape) const {
     return grid_->ValueOfCapacities(shape.capacities, shape.packs);
   }
-  // By the objective, then by the shape's cost, then by its capacities.
+  // Compares by the objective, then by the shape's cost, then by its capacities.
   bool IsBetter(const TunedShape& a, const TunedShape& b) const {
     const double value_a = ValueOf(a);
     const double value_b = ValueOf(b);
@@ -282,7 +282,7 @@ class LimitTuner {
     options_.progress(progress);
   }
 
-  // Steps that one part leaves to those after it.
+  // Steps that one part of the search leaves to the later parts.
   uint64_t ReserveForShapes() const {
     return profile_.max_distinct_shapes > 1 ? options_.steps / 2 : 0;
   }
@@ -319,7 +319,7 @@ class LimitTuner {
     return std::min(kFirstSteps + kFirstStepsPerTuple * sizes + kFirstStepsPerDraw * draws, most);
   }
 
-  // False if another round, with more steps for each plan, should come.
+  // False if another round should follow, with more steps for each plan.
   absl::StatusOr<bool> SearchRound(uint64_t most_plans, uint64_t reserve) {
     const uint64_t most_roots = options_.steps / 8 / CandidateQueue::kStepsPerRoot;
     CandidateQueue queue(*grid_, std::max<uint64_t>(most_roots, 1024), budget_);
@@ -347,7 +347,7 @@ class LimitTuner {
     return true;
   }
 
-  // Plans of few steps depend on the seed: another chance for those that came closest.
+  // Plans of few steps depend on the seed: the candidates that came closest get another chance.
   absl::Status Retry(uint64_t reserve) {
     std::erase_if(round_, [this](const Planned& planned) {
       return planned.candidate.bound >= ValueOf(*best_);
@@ -369,8 +369,8 @@ class LimitTuner {
     return absl::OkStatus();
   }
 
-  // Where packs are few, one more costs more than capacities that are a little larger: looks for
-  // the least with which there are no more than `packs`.
+  // If there are few packs, one more pack costs more than slightly larger capacities. Looks for the
+  // least capacities that need no more than `packs`.
   absl::Status Tighten(uint64_t packs, uint64_t reserve) {
     if (packs > kMostPacksToTighten || packs <= grid_->fewest_packs()) return absl::OkStatus();
     std::optional<GridPositions> low = grid_->Balanced(packs);
@@ -390,21 +390,21 @@ class LimitTuner {
     return absl::OkStatus();
   }
 
-  // Of a candidate that was planned: its capacities in the list of the round, which may have
-  // twice the room that it needs, and by their class.
+  // The bytes of a planned candidate: its capacities in the list of the round, which may have twice
+  // the room that it needs, and in the map by class.
   uint64_t BytesOfPlanned() const {
     constexpr uint64_t kNode = 128;
     return 3 * sizeof(Planned) + kNode + 2 * sizeof(uint64_t) * profile_.components.size();
   }
 
-  // Whether it was not planned before.
+  // Whether the candidate had not been planned before.
   bool NotePacks(const Candidate& candidate, uint64_t packs) {
     const auto [place, is_new] = packs_.emplace(PackingClass(candidate.capacities), packs);
     place->second = std::min(place->second, packs);
     return is_new;
   }
 
-  // The best-bounded candidate for each of a few shape costs.
+  // For each of a few shape costs, the candidate with the best bound.
   std::vector<Candidate> FrontierCandidates() {
     const auto cost_of = [this](const GridPositions& positions) {
       return CostOfShape(profile_, grid_->At(positions).capacities);
@@ -443,7 +443,7 @@ class LimitTuner {
       if (!CanPlan(steps, reserve)) break;
       PH_ASSIGN_OR_RETURN(const CertifiedPlan plan, Plan(candidate, steps));
       const double value = grid_->ValueOfCapacities(candidate.capacities, plan.packs);
-      // Only where the search was not exact can one be the best of all.
+      // A candidate can be the best of all only if the search was not exact.
       Offer(candidate, plan);
       if (!points.empty() && value >= best_value) continue;
       best_value = value;
@@ -483,7 +483,7 @@ class LimitTuner {
     const uint64_t least = LeastPlanSteps(graphs_);
     const uint64_t share = steps / facts_.candidates;
     const uint64_t steps_per_cell = std::min(kMostStepsPerCell, share - std::min(share, least));
-    // If not every cell can be planned, then those that can are spread evenly.
+    // If not every cell can be planned, the planned cells are spread evenly.
     const uint64_t stride = share >= least ? 1 : least / (share + 1) + 1;
     for (uint64_t number = 0;; ++number) {
       if (number % kCellsBetweenAsking == 0 && given_up_()) return Cancelled();
@@ -530,7 +530,7 @@ class LimitTuner {
     return absl::OkStatus();
   }
 
-  // What all plans together prove.
+  // Concludes what all plans together prove.
   void Conclude() {
     if (next_bound_) {
       facts_.possible_gain = std::max(0.0, 1 - *next_bound_ / ValueOf(*best_));
@@ -552,7 +552,7 @@ class LimitTuner {
       result_.least_cost +=
           profile_.components[k].relative_cost * static_cast<double>(demand_.totals[k]);
     }
-    // Not above by rounding.
+    // Rounding must not make it larger.
     result_.least_cost = std::min(result_.least_cost, result_.epoch_cost);
   }
 
@@ -583,7 +583,7 @@ class LimitTuner {
     }
     result_.harmonic_mean = HarmonicMean(graphs_, rows);
     result_.least_cost = std::min(result_.least_cost, result_.epoch_cost);
-    // A larger shape takes whatever a smaller one does.
+    // A larger shape takes every pack that a smaller one takes.
     for (size_t i = result_.shapes.size() - 1; i != 0; --i) {
       TunedShape& larger = result_.shapes[i - 1];
       for (size_t k = 0; k < larger.capacities.size(); ++k) {
@@ -598,7 +598,7 @@ class LimitTuner {
   const DeviceProfile& profile_;
   const SizeSchema& schema_;
   const TuneOptions& options_;
-  // Without those that are left out.
+  // Without left-out graphs.
   SizeHistogram graphs_;
   Demand demand_;
   std::optional<CandidateGrid> grid_;
@@ -608,14 +608,14 @@ class LimitTuner {
   TuningFacts facts_;
   uint64_t plans_since_report_ = 0;
   std::optional<TunedShape> best_;
-  // For each plan.
+  // Steps for each plan.
   uint64_t steps_per_plan_ = 0;
-  // Of the last round: what was planned, the bound of the next candidate if the budget ended
+  // The last round: its planned candidates, the bound of the next candidate if the budget ended
   // there, and whether there was a bound for every candidate.
   std::vector<Planned> round_;
   std::optional<double> next_bound_;
   bool chain_complete_ = false;
-  // Of what was planned, by PackingClass.
+  // Packs of the planned candidates, by PackingClass.
   std::map<std::vector<uint64_t>, uint64_t> packs_;
   TuneResult result_;
 };
@@ -623,10 +623,10 @@ class LimitTuner {
 }  // namespace
 
 uint64_t TunerBytes(uint64_t num_distinct, size_t num_components) {
-  // The graphs without those that are left out, and those of up to two sets of shapes, each with
-  // its own plan.
+  // Histograms that exist at a time: the graphs without those that are left out, and those of up to
+  // two sets of shapes, each with a plan of its own.
   constexpr uint64_t kHistograms = 4;
-  // Orders by hardness, totals and largest sizes from there on.
+  // For each size: its place in the order by hardness, and totals and largest sizes from there on.
   const uint64_t picking = 24 + 2 * sizeof(uint64_t) * (num_components + 1);
   constexpr uint64_t kLeast = uint64_t{16} << 20;
   return kLeast + kHistograms * SizeHistogram::BytesFor(num_distinct, num_components) +

@@ -1,12 +1,13 @@
-// Chooses limits: which capacities, among those a device profile allows, make an epoch cheapest.
+// Chooses limits: the capacities, among those that a device profile allows, with the least cost of
+// an epoch.
 //
-// Parameters: a histogram, a device profile, an objective, a work budget. Flow: graphs too large
-// for every candidate are left out; candidates come one after the other by ascending bound, for a
-// plan cannot have fewer packs than the volume bound says (candidate_grid.h, candidate_queue.h);
-// each is planned, until the next bound is not better than the best plan. So the answer is exact
-// for the planner used (plan_optimizer.h, with the steps for each plan) unless the budget ends
-// first. Then a few smaller shapes are planned for the frontier, and, if the client takes several
-// shapes, sets of shapes are tried (shape_sets.h).
+// Parameters: a histogram, a device profile, an objective, a work budget. Flow: graphs that fit no
+// candidate are left out. Candidates come by ascending bound, since no plan has fewer packs than
+// the volume bound (candidate_grid.h, candidate_queue.h). Each is planned, until the next bound is
+// not better than the best plan. The answer is therefore exact for the planner used
+// (plan_optimizer.h, with the steps for each plan), unless the budget ends first. Then a few
+// smaller shapes are planned for the frontier. If the client takes several shapes, sets of shapes
+// are tried too (shape_sets.h).
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_LIMIT_TUNER_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_LIMIT_TUNER_H_
 
@@ -29,17 +30,17 @@
 namespace packhouse {
 
 enum class TuneObjective {
-  // Least packs * CostOfShape, summed over the shapes.
+  // The least sum over the shapes of packs * CostOfShape.
   kEpochCost,
-  // Highest harmonic mean of the efficiencies of the components that have a cost and any rows
+  // The highest harmonic mean of the efficiencies of the components that have a cost and any rows
   // (Krell et al. 2022, Figure 5). For one shape.
   kHarmonicMean,
 };
 
-// Limits, and what the plan under them is like.
+// Limits, and the figures of the plan under them.
 struct TunedShape {
-  // l + 1 entries, `graphs` last; kUnlimited where the profile has no limit. As they are laid out:
-  // with what padding keeps free (ComponentProfile::reserved_rows).
+  // l + 1 entries, `graphs` last; kUnlimited where the profile has no limit. They include the rows
+  // that padding keeps free (ComponentProfile::reserved_rows).
   std::vector<uint64_t> capacities;
   uint64_t packs = 0;
   // No plan has fewer packs.
@@ -52,22 +53,23 @@ struct TunedShape {
   uint64_t batch_bytes = 0;
 };
 
-// One of the candidates that take every graph within the memory, for those who asked for all.
+// One candidate of the grid, for callers that asked for it. It takes every graph, within the
+// memory.
 struct TuneCell {
   std::vector<uint64_t> capacities;
-  // Of the plan; else bounds, a plan cannot be better.
+  // That of the plan; else a bound, which no plan can beat.
   double harmonic_mean = 0;
   double epoch_cost = 0;
   bool planned = false;
 };
 
-// How far the search is. Counts never fall.
+// Progress of the search. Counts never fall.
 struct TuneProgress {
   // Choices of capacities for the components that have a cost; UINT64_MAX if there are more.
   uint64_t candidates = 0;
   uint64_t planned = 0;
-  // Without a plan: too small for some graph, no better than a smaller one, or, counted at the end,
-  // by their bounds.
+  // Excluded without a plan: too small for some graph, no better than a smaller one, or (counted at
+  // the end) by their bounds.
   uint64_t excluded = 0;
   // The best so far; null before the first.
   const TunedShape* incumbent = nullptr;
@@ -78,23 +80,24 @@ struct TuneOptions {
   static constexpr uint64_t kDefaultSteps = 2'000'000'000;
 
   TuneObjective objective = TuneObjective::kEpochCost;
-  // For everything together.
+  // For all work together.
   uint64_t steps = kDefaultSteps;
   uint64_t seed = 0;
-  // Also list every candidate (TuneResult::cells), at most kMaxGridCells. What the search left
-  // unplanned gets a plan of few steps; if the budget does not suffice for all, every n-th does.
+  // Also list every candidate (TuneResult::cells), at most kMaxGridCells. Candidates that the
+  // search did not plan get a plan of few steps; if the budget does not suffice for all, every n-th
+  // one gets one.
   bool include_grid = false;
   // Called now and then, and when there is a better incumbent; may be empty.
   std::function<void(const TuneProgress&)> progress;
   // Asked now and then; may be empty.
   std::function<bool()> given_up;
-  // What is asked for all that grows on the way; null: there is room for all.
+  // Reserves memory for everything that grows during the search; null: there is room for all.
   PlanMemory* memory = nullptr;
   VectorLevel vector_level = BestVectorLevel();
-  // For each plan, of which each candidate gets one. 0: few at first, some thousand a distinct
-  // size; again from the start with more, up to OptimizerOptions::kDefaultSteps, if the plans are
-  // too far from their bounds for the search to end soon; and other seeds for the last few that
-  // came close.
+  // Steps for each plan; each candidate gets one plan. 0: at first few, some thousand for each
+  // distinct size. If these plans are too far from their bounds for the search to end soon, it
+  // starts again with more steps, up to OptimizerOptions::kDefaultSteps. Other seeds are then tried
+  // for the last few candidates that came close.
   uint64_t steps_per_plan = 0;
 };
 
@@ -102,10 +105,10 @@ struct TuneResult {
   // The largest first: no later one has more rows in any component. Each pack uses the smallest
   // shape that takes it.
   std::vector<TunedShape> shapes;
-  // What one shape alone would cost; equals shapes[0] if there is one shape.
+  // The best single shape; equals shapes[0] if there is one shape.
   TunedShape single_shape;
   double epoch_cost = 0;
-  // Of real rows: no limits can cost less.
+  // The cost of the real rows: no limits can cost less.
   double least_cost = 0;
   double harmonic_mean = 0;
   // No other candidate is better for the planner used. False if the profile allows several shapes.
@@ -113,25 +116,25 @@ struct TuneResult {
   // Sentences for people.
   std::vector<std::string> reasons;
   std::optional<OversizeGraphs> oversize;
-  // Single shapes by ascending CostOfShape, a sample of about kMaxFrontier: each is better by the
-  // objective than all before it, the last is single_shape.
+  // A sample of about kMaxFrontier single shapes by ascending CostOfShape. Each is better by the
+  // objective than all before it; the last is single_shape.
   std::vector<TunedShape> frontier;
   // By ascending capacities, the last component fastest.
   std::vector<TuneCell> cells;
 };
 
-// Most candidates of a grid that is listed.
+// The most candidates of a grid that is listed.
 inline constexpr uint64_t kMaxGridCells = uint64_t{1} << 20;
 inline constexpr size_t kMaxFrontier = 16;
 
-// At most what the tuner takes for a histogram of so many distinct sizes, whatever its profile, but
-// for patterns, and what grows with the number of plans and with a grid that is listed.
+// At most the bytes that the tuner takes for a histogram of this many distinct sizes, for any
+// profile. Without patterns, and without what grows with the number of plans or with a listed grid.
 uint64_t TunerBytes(uint64_t num_distinct, size_t num_components);
 
 // Errors: INVALID_ARGUMENT as CheckDeviceProfile, for a histogram of another number of components,
 // or for several shapes with kHarmonicMean; FAILED_PRECONDITION if no candidate takes any graph of
 // the histogram; RESOURCE_EXHAUSTED for a grid of more than kMaxGridCells; CANCELLED if the caller
-// gave up, or `memory` refused. Memory: TunerBytes(), and what `memory` is asked for. Same
+// gave up, or `memory` refused. Memory: TunerBytes(), and what is reserved from `memory`. Same
 // arguments, same result. Thread-safe.
 absl::StatusOr<TuneResult> TuneLimits(const SizeHistogram& histogram, const DeviceProfile& profile,
                                       const SizeSchema& schema, const TuneOptions& options);

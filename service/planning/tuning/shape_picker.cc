@@ -15,12 +15,12 @@ namespace {
 constexpr size_t kSingleThresholds = 12;
 // Thresholds per factor of two in hardness beyond those, in bits.
 constexpr int kThresholdBits = 2;
-// Sizes of a shape: balanced for this many 1 / kSizes of the packs.
+// A threshold's shapes are balanced for 1 / kSizes, 2 / kSizes, ... of the most packs.
 constexpr uint64_t kSizes = 16;
 constexpr size_t kMostAdditions = 8;
 
 double RoundUp(double packs) {
-  // Beyond that every double is whole. A part in 10^9 comes from rounding.
+  // Larger doubles are whole numbers. A difference of 10^-9 comes from rounding.
   if (packs >= 4e15) return packs;
   const auto whole = static_cast<double>(static_cast<uint64_t>(packs));
   return packs - whole > packs * 1e-9 ? whole + 1 : std::max(whole, 0.0);
@@ -84,7 +84,7 @@ std::vector<ShapeSet> ShapePicker::Additions(const ShapeSet& set) const {
     ShapeSet larger = With(set, option);
     if (!IsNested(larger)) continue;
     const double cost = CostOf(larger);
-    // All but the exponent's last bit: factors of four.
+    // The exponent without its last bit: factors of four.
     const uint64_t magnitude = std::bit_cast<uint64_t>(options_[option].cost) >> 53;
     const auto [place, is_new] = best.try_emplace(magnitude, cost, larger);
     if (!is_new && cost < place->second.first) place->second = {cost, std::move(larger)};
@@ -159,7 +159,7 @@ void ShapePicker::ListOptions() {
   for (const size_t first : thresholds_) {
     Demand demand = demand_;
     for (size_t k = 0; k <= l; ++k) {
-      // Some rows of each component, for the graphs that fill up packs.
+      // At least some rows of each component, for graphs that fill up packs.
       demand.largest[k] = std::max(largest_[first * (l + 1) + k], demand.divisors[k]);
     }
     const CandidateGrid grid(std::move(demand), profile_, weights);
@@ -265,7 +265,7 @@ std::vector<size_t> ShapePicker::NextTo(size_t option) const {
     next.push_back(option + 1);
   }
   if (option != 0 && options_[option - 1].first == first) next.push_back(option - 1);
-  // Of the next threshold on either side, the closest in cost.
+  // The closest in cost of the next threshold on either side.
   for (const bool harder : {true, false}) {
     std::optional<size_t> closest;
     for (size_t i = 0; i < options_.size(); ++i) {

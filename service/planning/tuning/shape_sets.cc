@@ -14,12 +14,12 @@
 namespace packhouse {
 namespace {
 
-// Sets that are planned again, and with how many times the steps.
+// How many sets are planned again, and the factor for their steps.
 constexpr size_t kSecondRound = 8;
 constexpr uint64_t kSecondSteps = 4;
-// A shape more is to be compiled; it should save as much.
+// A further shape has to be compiled, so it should save at least this share.
 constexpr double kLeastGain = 1e-3;
-// Numbers of shapes without such a gain after which no more are tried.
+// After this many numbers of shapes without such a gain, no more are tried.
 constexpr int kFruitlessSizes = 2;
 
 bool Takes(absl::Span<const uint64_t> capacities, absl::Span<const uint32_t> tuple) {
@@ -29,10 +29,10 @@ bool Takes(absl::Span<const uint64_t> capacities, absl::Span<const uint32_t> tup
   return true;
 }
 
-// Fills packs one after the other with what is left of some items, the hardest first.
+// Fills packs, one after the other, with the items that are left, the hardest first.
 class RoomFiller {
  public:
-  // `left`: graphs of each tuple of `plan`; those that are used are taken away.
+  // `left`: graphs of each tuple of `plan`; used graphs are subtracted.
   RoomFiller(const PackingPlan& plan, absl::Span<const uint64_t> capacities,
              std::vector<uint64_t>& left, WorkBudget& budget)
       : plan_(plan), capacities_(capacities), left_(left), budget_(budget) {
@@ -96,7 +96,7 @@ class RoomFiller {
         std::lower_bound(shares_.begin(), shares_.end(), most_share, std::greater<>()) -
         shares_.begin());
     for (; i < order_.size() && room[l] != 0; ++i) {
-      // Packs that stay as they are lose nothing but room.
+      // A pack that stays as it is wastes room and nothing else.
       if (!budget_.Spend(l + 1)) return;
       const uint32_t tuple = order_[i];
       const auto sizes = plan_.tuple(tuple);
@@ -118,8 +118,8 @@ class RoomFiller {
   std::vector<uint64_t>& left_;
   WorkBudget& budget_;
   uint64_t bytes_ = 0;  // Of the patterns that were filled.
-  // What is left at first, hardest first; its largest share of a capacity; and the smallest size of
-  // each component from there on.
+  // The items that are left at first, hardest first; the largest share of a capacity of each; and
+  // the smallest size of each component from there on.
   std::vector<uint32_t> order_;
   std::vector<double> shares_;
   std::vector<uint32_t> smallest_;
@@ -140,7 +140,7 @@ bool PatternFits(const PackingPlan& plan, const Pattern& pattern,
   return true;
 }
 
-// Each pack to the last shape that takes it.
+// Moves each pack to the last shape that takes it.
 void MoveToLastShapes(std::vector<ShapePacks>& shapes) {
   for (size_t s = 0; s + 1 < shapes.size(); ++s) {
     std::vector<Pattern> stay;
@@ -153,8 +153,8 @@ void MoveToLastShapes(std::vector<ShapePacks>& shapes) {
   }
 }
 
-// Fills in the graphs of each shape. Every graph must be in one pack, and every pack within its
-// shape.
+// Fills in the graphs of each shape. Checks that every graph is in one pack, and every pack within
+// its shape.
 absl::Status CountGraphs(const SizeHistogram& histogram, std::vector<ShapePacks>& shapes) {
   SizeHistogram sum(histogram.num_components());
   for (ShapePacks& shape : shapes) {
@@ -182,7 +182,7 @@ class ShapeChooser {
         budget_(budget),
         picker_(histogram, profile, budget) {}
 
-  // Those of the fewest shapes that are good enough; `most_cost` is that of one shape.
+  // The set with the fewest shapes that is good enough; `most_cost` is the cost of one shape.
   absl::StatusOr<std::vector<ShapePacks>> Choose(double most_cost) {
     std::vector<ShapePacks> chosen;
     ShapeSet picked = picker_.BestSingle();
@@ -210,16 +210,16 @@ class ShapeChooser {
   }
 
  private:
-  // Sets of one size: the best of them, and what can be reached from there by exchanges.
+  // Tries sets of one size, and then sets that the best of them reaches by exchanges.
   absl::Status TrySets(const std::vector<ShapeSet>& sets) {
     least_cost_.reset();
     best_.clear();
     costs_.clear();
-    // Half of the steps for the sizes to come.
+    // Keeps half of the steps for the later sizes.
     reserve_ = budget_.remaining() / 2;
     for (const ShapeSet& set : sets) PH_RETURN_IF_ERROR(Try(set, 1).status());
     PH_RETURN_IF_ERROR(Climb(1));
-    // Plans of few steps are uneven: the best sets again with more.
+    // Plans of few steps vary in quality: the best sets are planned again with more steps.
     std::vector<std::pair<double, ShapeSet>> ranking;
     for (const auto& [set, cost] : costs_) ranking.emplace_back(cost, set);
     std::sort(ranking.begin(), ranking.end());
@@ -240,7 +240,7 @@ class ShapeChooser {
     return absl::OkStatus();
   }
 
-  // Plans a set, if there are steps enough for it; whether it is the best of its size.
+  // Plans a set if there are enough steps. Returns whether it is the best of its size.
   absl::StatusOr<bool> Try(const ShapeSet& set, uint64_t steps_factor) {
     OptimizerOptions options = options_;
     options.steps *= steps_factor;
@@ -251,8 +251,8 @@ class ShapeChooser {
     shapes.reserve(set.size());
     for (const size_t option : set) {
       std::vector<uint64_t> capacities = picker_.option(option).capacities;
-      // Where size costs, the set is nested already. A smaller shape leaves more memory to what
-      // costs nothing, but the largest must take whatever the others take.
+      // In components with a cost the set is already nested. A smaller shape leaves more memory to
+      // components without a cost, but the largest shape must take everything that the others take.
       for (size_t k = 0; k < capacities.size() && !shapes.empty(); ++k) {
         capacities[k] = std::min(capacities[k], shapes.back()[k]);
       }
@@ -276,11 +276,11 @@ class ShapeChooser {
   WorkBudget& budget_;
   ShapePicker picker_;
   uint64_t reserve_ = 0;
-  // The best set of the size that is being tried; of the size before if there is none yet.
+  // The best set of the size that is being tried; if there is none yet, of the previous size.
   ShapeSet best_set_;
   std::optional<double> least_cost_;
   std::vector<ShapePacks> best_;
-  // Of the sets of that size that were planned with as many steps.
+  // Costs of the sets of that size that were planned with the same number of steps.
   std::map<ShapeSet, double> costs_;
 };
 

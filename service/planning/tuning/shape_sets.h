@@ -1,8 +1,8 @@
 // Several shapes for one histogram, for clients that can compile more than one.
 //
-// Large graphs force a large shape; if most packs cannot fill it in every component (the number of
-// graphs may be bounded, or one component of a few graphs be unusually large), smaller shapes for
-// the rest cost less.
+// Large graphs need a large shape. Often most packs cannot fill it in every component: the number
+// of graphs may be bounded, or one component of a few graphs may be unusually large. Then smaller
+// shapes for the other graphs cost less.
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_SHAPE_SETS_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_SHAPE_SETS_H_
 
@@ -29,13 +29,13 @@ struct ShapePacks {
   SizeHistogram graphs;
 };
 
-// Packs a histogram for shapes given the largest first, of which the first takes every graph. From
-// the first to the last: plans the graphs that do not fit the next shape, as few packs as possible,
-// and fills the room that they leave with smaller graphs, the hardest first. Then each pack goes to
-// the last shape that takes it.
+// Packs a histogram for several shapes, the largest first; the first must take every graph. From
+// the first shape to the last, it plans the graphs that do not fit the next shape with as few packs
+// as possible, and fills the room that is left with smaller graphs, the hardest first. Then each
+// pack goes to the last shape that takes it.
 //
 // Every graph is in exactly one pack of one shape, and no pack exceeds its shape; verified. A shape
-// may be without packs. `options` are for each plan, which takes no more steps than `budget` has
+// may have no packs. `options` are for each plan; a plan takes no more steps than `budget` has
 // left. Errors: CANCELLED. Thread-safe.
 absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
     const SizeHistogram& histogram, absl::Span<const std::vector<uint64_t>> shapes,
@@ -44,12 +44,12 @@ absl::StatusOr<std::vector<ShapePacks>> PlanForShapes(
 // Sum over the shapes of packs * CostOfShape.
 double CostOfShapePacks(const DeviceProfile& profile, absl::Span<const ShapePacks> shapes);
 
-// 2 to profile.max_distinct_shapes shapes, the largest first and none without packs, none with more
-// rows of any component than the one before it, whose packs
-// cost less in sum than `most_cost`, which is what one shape costs; empty if none were found. A
-// shape more saves at least 0.1 %. Shapes are picked by their volumes, as if graphs could be cut,
-// and then tried and improved with plans, as long as `budget` lasts. Errors: CANCELLED. Requires
-// what CandidateGrid requires. Thread-safe.
+// Chooses 2 to profile.max_distinct_shapes shapes, the largest first. Each has packs, and none has
+// more rows of any component than the one before it. Together their packs cost less than
+// `most_cost`, the cost of one shape. Empty if no such shapes were found. Each further shape saves
+// at least 0.1 %. Shapes are picked by their volumes, as if graphs could be cut, and then tried and
+// improved with plans, as long as `budget` lasts. Errors: CANCELLED. Requires what CandidateGrid
+// requires. Thread-safe.
 absl::StatusOr<std::vector<ShapePacks>> ChooseShapes(const SizeHistogram& histogram,
                                                      const DeviceProfile& profile, double most_cost,
                                                      const OptimizerOptions& options,

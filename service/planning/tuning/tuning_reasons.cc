@@ -13,7 +13,7 @@ namespace packhouse {
 namespace {
 
 std::string Percent(double share) { return absl::StrFormat("%.3g %%", 100 * share); }
-// Near 1, where the distance from 1 is what counts.
+// For shares near 1, where the distance from 1 counts.
 std::string PercentOfWhole(double share) { return absl::StrFormat("%.3f %%", 100 * share); }
 std::string Cost(double cost) {
   return cost < 1e15 ? absl::StrFormat("%.0f", cost) : absl::StrFormat("%.6g", cost);
@@ -117,7 +117,7 @@ class ReasonWriter {
     SayWhatBinds();
   }
 
-  // Packs that a component without a cost needs, but none that has a cost.
+  // Packs that are needed only because of a component without a cost.
   void SayWhatBinds() {
     uint64_t costed = 1;
     for (size_t k = 0; k < best_.capacities.size(); ++k) {
@@ -152,7 +152,7 @@ class ReasonWriter {
     }
   }
 
-  // Where a capacity could not be chosen freely.
+  // Names capacities that could not be chosen freely.
   void SayForced() {
     for (size_t k = 0; k < best_.capacities.size(); ++k) {
       if (!HasCost(k)) continue;
@@ -208,7 +208,7 @@ class ReasonWriter {
             : absl::StrCat(", which leave no room for more ", absl::StrJoin(bounded, " or "), "."));
   }
 
-  // What smaller limits would cost.
+  // Says what smaller limits would cost.
   void SaySmaller() {
     if (result_.frontier.size() < 2) return;
     const TunedShape& smallest = result_.frontier.front();

@@ -1,4 +1,4 @@
-// Says in sentences why limits were chosen.
+// Explains in sentences why limits were chosen.
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_TUNING_REASONS_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_TUNING_REASONS_H_
 
@@ -15,7 +15,7 @@
 
 namespace packhouse {
 
-// What a search knows beside its result.
+// Facts that a search knows besides its result.
 struct TuningFacts {
   // As in TuneProgress.
   uint64_t candidates = 0;
@@ -23,19 +23,19 @@ struct TuningFacts {
   uint64_t excluded = 0;
   // No candidate was passed over for lack of steps.
   bool all_looked_at = false;
-  // How much better than the best plan, at most, a candidate is that was not planned, as a share
-  // of its cost (or of the inverse of its mean); if the budget ended there.
+  // Set if the budget ended: the most that an unplanned candidate can be better than the best plan,
+  // as a share of its cost (or of the inverse of its mean).
   std::optional<double> possible_gain;
   // The name of the best shape's lower bound.
   std::string bound_name;
 };
 
-// One for each thing that decided. `graphs`: those that were packed.
+// One sentence for each deciding fact. `graphs`: those that were packed.
 std::vector<std::string> TuningReasons(const TuneResult& result, const DeviceProfile& profile,
                                        const SizeSchema& schema, const SizeHistogram& graphs,
                                        const TuneOptions& options, const TuningFacts& facts);
 
-// What was left out and what it would need.
+// Which graphs were left out, and what they would need.
 std::string OversizeReason(const OversizeGraphs& oversize, const DeviceProfile& profile,
                            const SizeSchema& schema);
 
