@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph torchdata dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance demo asan tsan fuzz bench bench-planning bench-growth soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo asan tsan fuzz bench bench-rows bench-planning bench-growth soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,15 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	  tests/conformance/test_docs.py &&) true
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
+# What users import, one page each.
+PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl channel datasets.npz datasets.size_files epoch_readers evaluation_readers graph_transform)
+
+docs: packages  ## Python's documentation from its docstrings, in build/docs/python
+	cmake --preset release
+	cmake --build --preset release --target packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/conformance/environments.py --module pdoc docs -- \
+	  --no-show-source -o build/docs/python $(PYTHON_PAGES)
+
 asan: packages  ## All tests with AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset asan
 	cmake --build --preset asan
@@ -84,6 +93,12 @@ bench-micro: packages  ## Microbenchmarks of packing, planning and collation
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_benchmarks
 	build/release/tests/benchmarks/packhouse_benchmarks
+
+bench-rows: packages  ## Rows of tensors in memory, beside an index loop and torch's DataLoader; ROWS_FLAGS=--help, PAGE=...
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(call page,make bench-rows) $(PYTHON) -B tests/benchmarks/tensor_loader.py \
+	  --packhoused build/release/service/packhoused $(ROWS_FLAGS)
 
 bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
 	cmake --preset release -DPACKHOUSE_TESTS=ON

@@ -1,6 +1,6 @@
 """Runs tests in a virtual environment of the packages that environments.txt lists for it.
 
-    environments.py [--folder build/environments] NAME -- pytest arguments
+    environments.py [--folder build/environments] [--module MODULE] NAME -- arguments of pytest
 
 The environment is made when it is not there or its list has changed. Exit status 77, which CTest
 counts as skipped, if packages cannot be fetched and --skip-without-packages is given.
@@ -68,16 +68,19 @@ def main() -> int:
     parser.add_argument("name", help="a section of environments.txt")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/environments"))
     parser.add_argument("--skip-without-packages", action="store_true")
-    parser.add_argument("pytest", nargs=argparse.REMAINDER, help="-- arguments of pytest")
+    parser.add_argument("--module", default="pytest", help="what is run in it")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="-- arguments of pytest, or of it")
     arguments = parser.parse_args()
     try:
         python = environment(arguments.name, arguments.folder)
     except subprocess.CalledProcessError as error:
         print(f"the environment {arguments.name!r} could not be made: {error}", file=sys.stderr)
         return SKIPPED if arguments.skip_without_packages else 1
-    words = [word for word in arguments.pytest if word != "--"]
+    words = [word for word in arguments.words if word != "--"]
+    if arguments.module == "pytest":
+        words = ["-q", "-rs", "-p", "no:cacheprovider", *words]
     return subprocess.run(
-        [python, "-B", "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", *words], check=False
+        [python, "-B", "-m", arguments.module, *words], check=False
     ).returncode
 
 

@@ -30,8 +30,6 @@ import os
 import pathlib
 import random
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -47,6 +45,7 @@ from packhouse import (
     GraphSchema,
     GraphTable,
     Loader,
+    LocalServer,
     PackhouseError,
     Padding,
     PackOptions,
@@ -88,12 +87,9 @@ class Server:
     """packhoused on free ports with a folder of its own, restarted now and then."""
 
     def __init__(self, options: argparse.Namespace, folder: str) -> None:
-        self._command = [
-            options.packhoused,
-            *("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--data-dir", folder),
-            *("--lame-duck", f"{options.lame_duck}s", "--drain-timeout", "10s"),
-            *("--log-level", "error"),
-        ]
+        self._program = options.packhoused
+        self._folder = folder
+        self._arguments = ("--lame-duck", f"{options.lame_duck}s", "--drain-timeout", "10s")
         self._lame_duck = options.lame_duck
         self.restarts: list[Away] = []
         self.slowest_end = 0.0
@@ -104,16 +100,20 @@ class Server:
         self._start()
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        words = self._process.stdout.readline().split()
-        self.address, self.http_address = (word.partition("=")[2] for word in words[1:])
+        self._server = LocalServer(
+            self._program,
+            data_dir=self._folder,
+            arguments=(*self._arguments, "--log-level", "error"),
+            stop_timeout=600.0,
+        )
+        self._server.start()
+        self.address, self.http_address = self._server.address, self._server.http_address
 
     def restart(self) -> None:
         """Returns when it is there again."""
         asked = time.monotonic()
-        self._process.send_signal(signal.SIGTERM)
-        status = self._process.wait()
+        self._server.stop()
+        status = self._server.returncode
         ended = time.monotonic()
         if status != 0:
             raise RuntimeError(f"a drained server ended with status {status}")
@@ -124,8 +124,7 @@ class Server:
 
     def kill(self) -> None:
         """At the end of everything."""
-        self._process.kill()
-        self._process.wait()
+        self._server.kill()
 
 
 class Proxy:

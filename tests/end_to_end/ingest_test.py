@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from packhouse import Batch, GraphSchema, GraphTable
+from packhouse import Batch, GraphSchema, GraphTable, LocalServer
 from packhouse.datasets import npz
 from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
 
@@ -99,25 +99,16 @@ def address_fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @contextlib.contextmanager
-def server_at(address: str, folder: pathlib.Path) -> Iterator[subprocess.Popen[str]]:
+def server_at(address: str, folder: pathlib.Path) -> Iterator[LocalServer]:
     """packhoused on this address; killed at the end."""
     if "PACKHOUSED" not in os.environ:
         pytest.skip("PACKHOUSED does not name a server program")
-    with subprocess.Popen(
-        [
-            os.environ["PACKHOUSED"],
-            *("--listen", address, "--http-listen", "", "--data-dir", str(folder)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        try:
-            assert process.stdout.readline().startswith("listening")
-            yield process
-        finally:
-            process.kill()
+    server = LocalServer(listen=address, data_dir=folder, log=subprocess.DEVNULL)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
 
 
 def num_graphs(address: str, name: str) -> int:
@@ -133,13 +124,14 @@ def num_graphs(address: str, name: str) -> int:
 
 
 def kill_at(
-    graphs: float, victim: subprocess.Popen[str], ingest: subprocess.Popen[str], address: str
+    graphs: float, victim: subprocess.Popen[str] | LocalServer, ingest: subprocess.Popen[str], address: str
 ) -> bool:
     """Kills `victim` when data set `r` has so many graphs; False if the ingest ended before."""
     while ingest.poll() is None:
         if num_graphs(address, "r") >= graphs:
             victim.kill()
-            victim.wait()
+            if not isinstance(victim, LocalServer):
+                victim.wait()
             return True
     return False
 

@@ -8,48 +8,31 @@ import re
 import subprocess
 import urllib.error
 import urllib.request
-from types import TracebackType
 from typing import IO
 
 import pytest
 
+from packhouse import LocalServer
 
-class ServerProcess:
-    """Runs packhoused on free ports; killed at the end of a `with` block if it still runs."""
+
+class ServerProcess(LocalServer):
+    """Runs packhoused on free ports from now on; killed at the end of a `with` block if it still runs."""
 
     # `log`: a file, or a descriptor, for what it writes to stderr.
     def __init__(self, *arguments: str, log: IO[str] | int = subprocess.DEVNULL) -> None:
         if "PACKHOUSED" not in os.environ:
             pytest.skip("PACKHOUSED does not name a server program")
-        self.process = subprocess.Popen(
-            [
-                os.environ["PACKHOUSED"],
-                *("--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"),
-                *(() if "--lame-duck" in arguments else ("--lame-duck", "0s")),
-                *arguments,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        ready = re.fullmatch(
-            r"listening grpc=(\S+) http=(\S+)\n", self.process.stdout.readline()
-        )
-        assert ready is not None
-        self.address, self.http_address = ready.groups()
+        super().__init__(arguments=arguments, log=log)
+        self.start()
+        assert self._process is not None
+        # Stays when it has ended.
+        self.process: subprocess.Popen[bytes] = self._process
 
     def __enter__(self) -> ServerProcess:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.process.kill()
-        self.process.wait()
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of an HTTP page."""

@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 
-from packhouse import Client, DType, GraphSchema, GraphTable, PackOptions, Padding, TensorSpec
+from packhouse import Client, GraphSchema, GraphTable, PackOptions, TensorSpec
 
 SCHEMA = GraphSchema(
     components=("nodes", "edges"),
     tensors=(
-        TensorSpec("x", DType.FLOAT32, "nodes"),
-        TensorSpec("edge_index", DType.INT32, "edges", (2,), index_into="nodes"),
+        TensorSpec("x", "float32", "nodes"),
+        TensorSpec("edge_index", "int32", "edges", 2, index_into="nodes"),
     ),
 )
 
@@ -23,11 +23,11 @@ def ring(nodes: int) -> dict[str, np.ndarray]:
 
 address = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
 rings = GraphTable.from_graphs(SCHEMA, [ring(3 + i % 40) for i in range(1000)])
-options = PackOptions({"nodes": 512, "edges": 1024, "graphs": 64}, Padding.GRAPH)
+options = PackOptions({"nodes": 512, "edges": 1024, "graphs": 64}, padding="graph")
 
 with Client(address) as client:
-    for batch in client.pack([rings], options):
+    for batch in client.pack(rings, options):
         nodes, rows = batch.real_rows["nodes"], batch.rows["nodes"]
         print(f"batch {batch.id}: {len(batch)} graphs, {nodes} of {rows} nodes")
-        assert batch.tensors["x"].shape == (512,)
+        assert batch["x"].shape == (512,)
         assert len(batch.unbatch()) == len(batch)

@@ -4,13 +4,13 @@ import sys
 
 import numpy as np
 
-from packhouse import Client, DType, GraphSchema, GraphTable, Loader, Padding, TensorSpec
+from packhouse import Client, GraphSchema, GraphTable, Loader, TensorSpec
 
 SCHEMA = GraphSchema(
     components=("nodes", "edges"),
     tensors=(
-        TensorSpec("x", DType.FLOAT32, "nodes"),
-        TensorSpec("edge_index", DType.INT32, "edges", (2,), index_into="nodes"),
+        TensorSpec("x", "float32", "nodes"),
+        TensorSpec("edge_index", "int32", "edges", 2, index_into="nodes"),
     ),
 )
 
@@ -25,13 +25,13 @@ address = sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"
 with Client(address) as client:
     client.create_dataset("rings", SCHEMA)
     rings = GraphTable.from_graphs(SCHEMA, [ring(3 + i % 40) for i in range(1000)])
-    print(client.append("rings", [rings]))
+    print(client.append("rings", rings))
     client.seal_dataset("rings")
 
 limits = {"nodes": 512, "edges": 1024, "graphs": 64}
-with Loader(address, dataset="rings", job="demo", limits=limits, padding=Padding.GRAPH) as loader:
+with Loader(address, dataset="rings", job="demo", limits=limits, padding="graph") as loader:
     for epoch in range(2):
         loader.set_epoch(epoch)
-        graphs = sum(len(batch) for batch in loader)  # Train on batch.tensors here.
+        graphs = sum(len(batch) for batch in loader)  # Train on batch["x"] here.
         checkpoint = loader.state_dict()  # What load_state_dict goes on from.
         print(f"epoch {epoch}: {graphs} graphs in {len(loader)} steps")

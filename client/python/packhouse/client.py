@@ -217,7 +217,12 @@ class Client:
         producer: str = "",
         sequence: int = 0,
     ) -> ObserveTotals:
-        """Adds a histogram to a named one, or takes it away. Errors: see `MergeHistogram`."""
+        """Adds a histogram to a named one, or takes it away: all of it or nothing.
+
+        With a `producer` and a `sequence` that rises, a call that is made again counts once. Errors:
+        NOT_FOUND if `subtract` names no histogram; OUT_OF_RANGE if it would take away more graphs
+        of some size than there are; FAILED_PRECONDITION if the components differ.
+        """
         request = histogram_pb2.MergeHistogramRequest(
             histogram=histogram, addend=addend.to_proto(), subtract=subtract
         )
@@ -250,8 +255,11 @@ class Client:
 
         `budget_steps` (0: the server's default; 10^9 are about a second), `seed` and `warm_start`,
         an earlier plan for much the same histogram, are for PlanAlgorithm.OPTIMIZED, which is what
-        is tried unless `heuristics` says otherwise. Errors: see
-        `packhouse.v1.PlanningService.Plan`; OUT_OF_RANGE if a graph alone exceeds `limits`.
+        is tried unless `heuristics` says otherwise.
+
+        Errors: NOT_FOUND; INVALID_ARGUMENT naming what makes no sense; OUT_OF_RANGE if a graph alone
+        exceeds `limits`; RESOURCE_EXHAUSTED if planning would take too much memory, or the answer is
+        too large (ask for `summaries_only`).
         """
         request = planning_pb2.PlanRequest(
             limits=limits_to_proto(limits),
@@ -284,8 +292,9 @@ class Client:
         """Chooses limits for a device: `tuning.shapes[0].limits` is what `pack` and `plan` take.
 
         `on_progress` is called now and then, on the calling thread; what it raises ends the search.
-        Errors: see `packhouse.v1.PlanningService.Tune`; DEADLINE_EXCEEDED after the client's
-        `timeout`.
+        Errors: NOT_FOUND; INVALID_ARGUMENT naming what makes no sense; FAILED_PRECONDITION if no
+        graph fits any allowed limits; RESOURCE_EXHAUSTED if the search would take too much memory;
+        DEADLINE_EXCEEDED after the client's `timeout`.
         """
         request = planning_pb2.TuneRequest(
             profile=profile.to_proto(),
@@ -354,7 +363,9 @@ class Client:
 
         A table makes at least one chunk, of at most about `chunk_bytes`; tables of some hundred
         kilobytes or more use the disk best. What `tables` raises is raised, after what was sent has
-        been stored. Errors: see `packhouse.v1.DatasetService.Append`.
+        been stored. Errors, after which what was answered stays: INVALID_ARGUMENT naming the graph
+        and the tensor; OUT_OF_RANGE for a graph above the data set's `max_rows`; NOT_FOUND;
+        FAILED_PRECONDITION if it is sealed; RESOURCE_EXHAUSTED if a quota or the disk is full.
         """
         if first_sequence < 1:
             raise ValueError(f"first_sequence {first_sequence} is below 1")

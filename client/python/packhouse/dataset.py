@@ -1,4 +1,4 @@
-"""Durable data sets of graphs. See `packhouse.v1.DatasetService`; get at them by `Client`."""
+"""Durable data sets of graphs; get at them by `Client`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from packhouse.schema import GraphSchema
 
 
 class DatasetState(Choice):
-    """See `packhouse.v1.DatasetState`."""
+    """OPEN takes graphs. SEALED never changes again, and can be loaded. Of a DAMAGED one the own
+    description fails its checksum; only `list_datasets` has it, with the name alone."""
 
     OPEN = 1
     SEALED = 2

@@ -69,7 +69,7 @@ class EpochRankGroup:
 
 @dataclasses.dataclass(frozen=True)
 class EpochInfo:
-    """What an epoch is like, and how far it is; see `packhouse.v1.Epoch`.
+    """What an epoch is like, and how far it is.
 
     Batches of padding only are not counted. `rejections` are the first 100 of the graphs (or
     groups) that are left out; `lower_bound` 0 means that none is known; `generation` 0 that nobody

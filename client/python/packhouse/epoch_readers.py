@@ -180,7 +180,7 @@ class EpochReaders:
         self._calls.flush()
 
     def epoch_info(self) -> EpochInfo:
-        """What the epoch is like, and how far it is now. Errors: see `packhouse.v1.GetEpoch`."""
+        """What the epoch is like, and how far it is now. Errors: as those of `Loader`."""
         return EpochInfo.from_proto(self._get_epoch())
 
     def __len__(self) -> int:

@@ -34,9 +34,14 @@ class Evaluation:
     whomever it is read, every graph comes once in each pass. Passes may run at the same time. If the
     server goes away, a pass goes on where it was, for `retry_timeout` seconds of failing in a row.
 
-    Errors are raised by iterating, as PackhouseError: see `packhouse.v1.LoaderService.Load`. A graph
-    beyond the limits is OUT_OF_RANGE, unless `oversize` says REJECT; then a warning gives their
-    number, once for this object.
+    A graph beyond the limits is an error, unless `oversize` says REJECT; then a warning gives their
+    number, once for this object. Errors are raised by iterating, as PackhouseError:
+    - NOT_FOUND: no such data set.
+    - INVALID_ARGUMENT: an argument that makes no sense; names it, the value and the bound.
+    - OUT_OF_RANGE: a graph that the limits do not take; names it.
+    - FAILED_PRECONDITION: the data set is not sealed.
+    - RESOURCE_EXHAUSTED: too many streams or bytes at the server now; names the bound.
+    - DATA_LOSS: a stored record fails its checksum; names it and its graphs.
 
     Each pass has a connection of its own, in the process that iterates; it may be made before a
     fork, and pickled. `len` and `epoch_info` connect for the time of the call.
@@ -89,7 +94,7 @@ class Evaluation:
         return other
 
     def epoch_info(self) -> EpochInfo:
-        """What it is like. Errors: see `packhouse.v1.GetEpoch`."""
+        """What it is like. Errors: as iterating."""
         connection = LoadConnection(self._connecting)
         try:
             request = loader_pb2.GetEpochRequest(epoch=self._request.of_epoch(self._epoch))

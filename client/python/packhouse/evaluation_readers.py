@@ -67,7 +67,7 @@ class EvaluationReaders:
         """Nothing to do."""
 
     def epoch_info(self) -> EpochInfo:
-        """What the epoch is like. Errors: see `packhouse.v1.GetEpoch`."""
+        """What the epoch is like. Errors: as those of `Evaluation`."""
         return self._evaluation.of(self._epoch, self._evaluation.sharing).epoch_info()
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What a server keeps of jobs: see `packhouse.v1.LoaderService`; get at it by `Client`."""
+"""What a server keeps of jobs; get at it by `Client`."""
 
 from __future__ import annotations
 

@@ -56,7 +56,14 @@ class Loader(Iterator[LoadedBatch]):
     If the connection breaks or the server restarts, the loader goes on by itself, for
     `retry_timeout` seconds of failing in a row; batches that come again because of that are not
     given out twice. If the trainer has been started anew elsewhere, or rolled back, iterating ends
-    with PackhouseError (FAILED_PRECONDITION). Other errors: see `packhouse.v1.LoaderService.Load`.
+    with PackhouseError (FAILED_PRECONDITION), as it does if the epoch was opened in other words, or a
+    state is of another epoch (names both). Other errors:
+    - NOT_FOUND: no such data set.
+    - INVALID_ARGUMENT: an argument that makes no sense; names it, the value and the bound.
+    - OUT_OF_RANGE: a graph that the limits do not take; names it.
+    - FAILED_PRECONDITION: the data set is not sealed.
+    - RESOURCE_EXHAUSTED: too many streams or bytes at the server now; names the bound.
+    - DATA_LOSS: a stored record fails its checksum; names it and its graphs.
 
     Connects when it is first asked for something, not when it is made. Use it from one thread, but
     for `acknowledge` and `flush`, which may be called from any. Worker processes that read for a
@@ -215,7 +222,7 @@ class Loader(Iterator[LoadedBatch]):
         self._forget_position()
 
     def epoch_info(self) -> EpochInfo:
-        """What the epoch is like, and how far it is now. Errors: see `packhouse.v1.GetEpoch`."""
+        """What the epoch is like, and how far it is now. Errors: as iterating."""
         request = loader_pb2.GetEpochRequest(epoch=self._settings.request.of_epoch(self.epoch))
         return EpochInfo.from_proto(self._connect().call("GetEpoch", request))
 
@@ -349,7 +356,8 @@ class Loader(Iterator[LoadedBatch]):
     def cursor_at_step(self, steps: int) -> str:
         """The cursor for when every rank has done this many steps of this generation, no more.
 
-        Errors: see `packhouse.v1.LoaderService.ReportStep`.
+        Errors: FAILED_PRECONDITION if another generation has started, or the worker is dynamic;
+        OUT_OF_RANGE beyond the epoch's steps.
         """
         request = loader_pb2.ReportStepRequest(
             job=self._settings.request.job,

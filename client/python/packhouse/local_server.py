@@ -8,7 +8,7 @@ import selectors
 import shutil
 import subprocess
 import time
-from typing import IO, Final, Sequence
+from typing import IO, Any, Final, Sequence
 
 _READY_LINE: Final = re.compile(r"listening grpc=(\S+) http=(\S+)")
 
@@ -29,13 +29,13 @@ class LocalServer:
         listen: str = "127.0.0.1:0",
         data_dir: str | os.PathLike[str] | None = None,
         arguments: Sequence[str] = (),
-        log: IO[bytes] | None = None,
+        log: IO[Any] | int | None = None,
         start_timeout: float = 20.0,
         stop_timeout: float = 40.0,
     ) -> None:
         """Without `binary`: the variable PACKHOUSED, else `packhoused` on PATH.
 
-        `listen` is HOST:PORT or unix:PATH; without `data_dir` there are no data sets. Raises
+        `log` is a file or a descriptor. `listen` is HOST:PORT or unix:PATH; without `data_dir` there are no data sets. Raises
         FileNotFoundError if there is no such program.
         """
         self._binary = find_server(binary)

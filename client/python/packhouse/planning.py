@@ -1,4 +1,4 @@
-"""Plans: how the graphs of a histogram share packs. See `packhouse.v1.PlanningService`."""
+"""Plans: how the graphs of a histogram share packs. See `Client.plan`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from packhouse.v1 import planning_pb2
 
 
 class PriorityKind(Choice):
-    """In which order sizes are placed; see `packhouse.v1.PriorityKind`."""
+    """In which order sizes are placed, by a function of the size s over the components with a limit.
+
+    PRODUCT of s_k ** weight_k, SUM, MAX or MIN of weight_k * s_k, or s_k of one COMPONENT.
+    """
 
     PRODUCT = 1
     SUM = 2
@@ -24,21 +27,28 @@ class PriorityKind(Choice):
 
 
 class PlacementRule(Choice):
-    """Which pack with room gets the next graph; see `packhouse.v1.PlacementRule`."""
+    """Which pack with room gets the next graph: the one with the least room, or with the most."""
 
     BEST_FIT = 1
     FIRST_FIT = 2
 
 
 class OpeningRule(Choice):
-    """What graphs that find no room open; see `packhouse.v1.OpeningRule`."""
+    """What graphs that find no room open: a pack each, or packs of as many of them as fit."""
 
     ONE_GRAPH = 1
     FILL = 2
 
 
 class PlanAlgorithm(Choice):
-    """How a plan is made; see `packhouse.v1.PlanAlgorithm`."""
+    """How a plan is made.
+
+    - OPTIMIZED: the strong planner, until its plan meets a lower bound or its budget is used up.
+    - TUPLE_PACKING: Krell et al. 2022, by priority, placement and opening; NOTEBOOK: as their
+      notebook computes it, with its quirks.
+    - Baselines: NO_PACKING has one graph a pack; SINGLE_COMPONENT looks at one component alone, and
+      ignores other limits; FIRST_FIT_DECREASING goes by each size's largest share of a limit.
+    """
 
     TUPLE_PACKING = 1
     NOTEBOOK = 2
@@ -49,7 +59,12 @@ class PlanAlgorithm(Choice):
 
 
 class LowerBoundKind(Choice):
-    """How a lower bound was found; see `packhouse.v1.LowerBoundKind`."""
+    """How a lower bound was found.
+
+    - VOLUME: the total of one component over its limit; LIFTED_VOLUME: with each large graph counted
+      for the room that nothing else can fill beside it.
+    - LINEAR_PROGRAM: over all patterns (Gilmore and Gomory 1961), in whole numbers.
+    """
 
     UNSPECIFIED = 0
     VOLUME = 1

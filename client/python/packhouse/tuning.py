@@ -1,4 +1,4 @@
-"""Limits that choose themselves. See `packhouse.v1.PlanningService.Tune`."""
+"""Limits that choose themselves. See `Client.tune`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from packhouse.v1 import planning_pb2
 
 
 class TuneObjective(Choice):
-    """What is best; see `packhouse.v1.TuneObjective`."""
+    """What is best.
+
+    - EPOCH_COST: the least sum over all packs of relative_cost * limit.
+    - HARMONIC_MEAN: the highest harmonic mean of the efficiencies of the components that have a cost
+      (Krell et al. 2022, figure 5). One shape.
+    """
 
     EPOCH_COST = 1
     HARMONIC_MEAN = 2
@@ -127,7 +132,7 @@ class Oversize(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """The shapes to use, the largest first; see `packhouse.v1.TuneRecommendation`.
+    """The shapes to use, the largest first, and why.
 
     `frontier` is by ascending size; `cells` is empty unless the grid was asked for.
     """

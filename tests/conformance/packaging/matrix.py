@@ -68,9 +68,14 @@ def run(*command: Any, **options: Any) -> None:
         raise RuntimeError(f"{' '.join(map(str, command))}\n{ran.stdout}")
 
 
+def without_tree() -> dict[str, str]:
+    """This process's environment, less the package's own tree."""
+    return {name: word for name, word in os.environ.items() if name != "PYTHONPATH"}
+
+
 def without_protoc() -> dict[str, str]:
-    """This process's environment, less the folders that have protoc and the package's own tree."""
-    environment = {name: word for name, word in os.environ.items() if name != "PYTHONPATH"}
+    """Less the folders that have protoc, too."""
+    environment = without_tree()
     folders = environment.get("PATH", "").split(os.pathsep)
     kept = [folder for folder in folders if not shutil.which("protoc", path=folder)]
     return environment | {"PATH": os.pathsep.join(kept)}
@@ -105,7 +110,7 @@ def check(python: str, packages: list[str], package: pathlib.Path, home: pathlib
     left_out = [f"--ignore={TESTS / name}" for name in LEFT_OUT]
     run(
         *(inside, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *left_out, TESTS),
-        env=without_protoc(),
+        env=without_tree(),
         cwd=home,
     )
     versions = subprocess.run(
