@@ -265,6 +265,38 @@ def test_a_data_set_in_memory_is_read_without_a_loop(
     assert np.array_equal(transformed.tensors["x"], 2 * packhouse.pyg.table(graphs).tensors["x"])
 
 
+def test_a_data_set_that_was_saved_is_read_as_before(tmp_path: pathlib.Path) -> None:
+    """As PyG saves processed data sets, and as OGB does, whose graphs say their number of nodes."""
+    graphs = [data_of(graph) for graph in random_plain(3, 40)]
+    InMemory.save(graphs, str(tmp_path / "pyg.pt"))
+    saved = InMemory(graphs[:2])
+    saved.load(str(tmp_path / "pyg.pt"))
+    torch.save(InMemory.collate(graphs), tmp_path / "ogb.pt")
+    ogb = InMemory(graphs[:2])
+    ogb.data, ogb.slices = torch.load(tmp_path / "ogb.pt")
+    for dataset in (saved, ogb):
+        assert len(dataset) == 40
+        assert packhouse.pyg.table(dataset).equals(packhouse.pyg.table(graphs))
+
+
+class Labelled(Data):
+    """Cannot be made without an argument, which PyG gives it None for."""
+
+    def __init__(self, label: Any, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        if label is not None:
+            self.label = label
+
+
+def test_a_class_with_arguments_of_its_own(client: Client) -> None:
+    graphs = [Labelled(torch.tensor([number]), x=torch.rand(number % 3, 1)) for number in range(40)]
+    table = packhouse.pyg.table(graphs)
+    for batch in packed(client, table, Padding.NONE):
+        ours = packhouse.pyg.to_batch(batch, data_class=Labelled)
+        # PyG itself cannot take such a batch apart.
+        assert_same_batch(ours, Batch.from_data_list([graphs[n] for n in batch.graph_ids]))
+
+
 def test_parts_are_the_whole() -> None:
     graphs = [data_of(graph) for graph in random_plain(2, 50)]
     parts = list(packhouse.pyg.tables(graphs, graphs_per_table=16))

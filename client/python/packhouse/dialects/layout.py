@@ -98,6 +98,8 @@ class Layout:
     edge_sets: Mapping[str, EdgeSet]
     attributes: Mapping[str, Attribute]
     graphs: RowSet
+    # What a dialect works out once for all batches of the schema, by its name.
+    plans: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
     def of(schema: GraphSchema) -> Layout:
@@ -232,6 +234,7 @@ class Joined:
         self.num_real = len(batch.graph_ids)
         self.num_graphs = batch.rows[GRAPHS] if padded else self.num_real
         self._counts: dict[str, npt.NDArray[np.int64]] = {}
+        self._offsets: dict[str, npt.NDArray[np.int64]] = {}
         if padded and self.num_graphs == self.num_real:
             for name, rows in batch.rows.items():
                 if rows > batch.real_rows[name]:
@@ -272,9 +275,12 @@ class Joined:
         return counts
 
     def offsets(self, component: str) -> npt.NDArray[np.int64]:
-        """int64 [num_graphs + 1]: the first row of each graph, then the end."""
-        offsets = np.zeros(self.num_graphs + 1, np.int64)
-        np.cumsum(self.counts(component), out=offsets[1:])
+        """int64 [num_graphs + 1]: each graph's first row, then the end; not to be written to."""
+        offsets = self._offsets.get(component)
+        if offsets is None:
+            offsets = np.zeros(self.num_graphs + 1, np.int64)
+            np.cumsum(self.counts(component), out=offsets[1:])
+            self._offsets[component] = offsets
         return offsets
 
     def graph_index(self, component: str) -> npt.NDArray[np.int64]:

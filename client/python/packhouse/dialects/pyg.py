@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Collection, NamedTuple
 
 import numpy as np
@@ -64,7 +65,7 @@ def to_batch(
     joined = Joined(batch, padded=padding)
     layout = joined.layout
     is_plain = layout.is_homogeneous
-    out = PygBatch(_base_cls=data_class or (Data if is_plain else HeteroData))
+    out = _new_batch(PygBatch, data_class or (Data if is_plain else HeteroData))
     writer = _Writer(out, joined, is_plain, follow_batch)
     writer.make_stores()
     for item in writer.items:
@@ -75,7 +76,7 @@ def to_batch(
             writer.write_num_nodes(component)
         if store.can_infer_num_nodes:
             store.batch = of_array(joined.graph_index(component))
-            store.ptr = of_array(joined.offsets(component))
+            store.ptr = of_array(joined.offsets(component).copy())
         if padding:
             store.node_mask = of_array(joined.mask(component))
     if padding:
@@ -92,6 +93,32 @@ def to_batch(
     return out
 
 
+_BATCH_CLASSES: dict[type[Any], type[Any]] = {}
+
+
+def _new_batch(pyg_batch: Any, data_class: type[Any]) -> Any:
+    """`Batch(_base_cls=data_class)`; PyG looks at signatures for it, each time anew."""
+    kept = _BATCH_CLASSES.get(data_class)
+    if kept is None:
+        made = pyg_batch(_base_cls=data_class)
+        if not _takes_nothing(data_class):
+            return made
+        _BATCH_CLASSES[data_class] = type(made)
+        return made
+    # Not by calling the class, which is what takes the time.
+    out: Any = object.__new__(kept)
+    out.__init__()
+    return out
+
+
+def _takes_nothing(data_class: type[Any]) -> bool:
+    parameters = list(inspect.signature(data_class.__init__).parameters.values())[1:]
+    return all(
+        each.default is not each.empty or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+        for each in parameters
+    )
+
+
 class _Writer:
     """Fills the stores of one PyG batch, and notes what taking it apart needs."""
 
@@ -102,12 +129,18 @@ class _Writer:
         self._joined = joined
         self._follow_batch = follow_batch
         self._plain = is_plain
-        self._keys: dict[str, Any] = {} if is_plain else _store_keys(joined.layout)
+        plan = joined.layout.plans.get("pyg")
+        if plan is None:
+            keys: dict[str, Any] = {} if is_plain else _store_keys(joined.layout)
+            plan = joined.layout.plans["pyg"] = (keys, _items(joined.layout, keys, is_plain))
+        self._keys: dict[str, Any]
+        self.items: list[_Item]
+        self._keys, self.items = plan
         # By store, and without that level for what belongs to no type: as PyG has them.
         self.slices: dict[Any, Any] = {}
         self.incs: dict[Any, Any] = {}
-        self.items = _items(joined.layout, self._keys, is_plain)
         self._offsets: dict[str, Any] = {}
+        self._no_incs: Any = None
 
     def make_stores(self) -> None:
         for key in self._keys.values():
@@ -146,7 +179,7 @@ class _Writer:
         if item.name in self._follow_batch:
             component = item.spec.component
             store[f"{item.name}_batch"] = of_array(joined.graph_index(component))
-            store[f"{item.name}_ptr"] = of_array(joined.offsets(component))
+            store[f"{item.name}_ptr"] = of_array(joined.offsets(component).copy())
 
     def write_num_nodes(self, component: str) -> None:
         counts = self._joined.counts(component)
@@ -168,13 +201,15 @@ class _Writer:
 
     def _incs(self, component: str | None) -> Any:
         if component is None:
-            return of_array(np.zeros(self._joined.num_graphs, np.int64))
+            if self._no_incs is None:
+                self._no_incs = of_array(np.zeros(self._joined.num_graphs, np.int64))
+            return self._no_incs
         return self._tensor_of_offsets(component)[:-1]
 
     def _ends_incs(self, edges: EdgeSet) -> Any:
-        source = self._joined.offsets(edges.source)[:-1]
         if self._plain:
-            return of_array(source)
+            return self._incs(edges.source)
+        source = self._joined.offsets(edges.source)[:-1]
         both: Array = np.stack([source, self._joined.offsets(edges.target)[:-1]], axis=1)
         return of_array(both[:, :, np.newaxis])
 

@@ -122,7 +122,7 @@ def _parts(
     dataset: Any, exclude_keys: Collection[str], graphs_per_table: int
 ) -> Iterator[Collated]:
     """The data set as PyG joins graphs; see Collated."""
-    from torch_geometric.data import InMemoryDataset
+    from torch_geometric.data import Batch, InMemoryDataset
     from torch_geometric.data.collate import collate
 
     if isinstance(dataset, InMemoryDataset) and _is_joined(dataset):
@@ -135,7 +135,7 @@ def _parts(
         if not part:
             return
         data, slices, _ = collate(
-            type(part[0]),
+            Batch,  # Which can also be made of a class whose own arguments are not known.
             part,
             increment=False,
             add_batch=False,
