@@ -46,7 +46,7 @@ void TuneAllocator() {
   mallopt(M_TOP_PAD, 16 << 20);
 }
 
-// What the kernel says of this process.
+// What the kernel reports of this process.
 MemoryReturn::Reading ReadProcess(const rpc::Server& server) {
   MemoryReturn::Reading reading;
   uint64_t pages = 0;
@@ -77,19 +77,19 @@ void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
   }).detach();
 }
 
-// For whoever reads the log to take the last lines.
+// Time for the reader of the log to take the last lines.
 constexpr absl::Duration kLastLines = absl::Seconds(1);
-// Between two reports of what the log has left out.
+// Time between two reports of left-out log lines.
 constexpr absl::Duration kReportInterval = absl::Seconds(10);
 
-// A store, and those who look after it. Without --data-dir there is none.
+// A store, with what watches it. Without --data-dir there is none.
 template <typename Store>
 struct Kept {
   std::unique_ptr<StoreWatch> watch;
   std::unique_ptr<Store> store;
   std::unique_ptr<StoreProber> prober;
 
-  // Of a store that is only read, no commits are expected.
+  // A store that is only read is not expected to commit.
   std::string why_not_ready() const {
     if (store == nullptr) return "";
     if (const absl::Status health = store->health(); !health.ok()) {
@@ -117,7 +117,7 @@ absl::StatusOr<Kept<Store>> Open(const char* name, typename Store::Options optio
       [watch = kept.watch.get(), tried = kept.store.get()] {
         return !tried->is_read_only() && !watch->failure().ok();
       },
-      // What comes of it, the watch is told.
+      // The watch is told of the result.
       [watch = kept.watch.get(), tried = kept.store.get()] {
         tried->TryCommit(watch->failed_bytes()).IgnoreError();
       });
@@ -147,11 +147,12 @@ absl::StatusOr<Kept<LmdbRecordLog>> OpenLedger(const Options& options, metrics::
                              log);
 }
 
-// Returns only if the service could not start, and why.
+// Returns only if the service could not start, with the reason.
 absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
                  LimitedLog& deletions, SpdlogLog& log) {
   metrics::Metrics metrics(kVersion);
-  // While it starts, what the libraries complain of is told by the one error it ends with.
+  // While the server starts, complaints of the libraries are debug lines: the final error says what
+  // failed.
   rpc::RouteLibraryLogs(&limited_log, LogLevel::kDebug);
   PH_ASSIGN_OR_RETURN(const auto datasets, OpenDatasets(options, metrics, limited_log));
   PH_ASSIGN_OR_RETURN(const auto ledger, OpenLedger(options, metrics, limited_log));
@@ -211,12 +212,12 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   report();
   log.Log(LogLevel::kInfo, "drained", {});
   log.Close(kLastLines);
-  // All calls have ended, and what they were answered is on the disk. Whoever logs from now on is
-  // another library's thread.
+  // All calls have ended, and what they were answered is on the disk. Only threads of libraries can
+  // still log.
   std::_Exit(0);
 }
 
-// One line in the log's form, whatever it is that cannot start, and whatever --log-level is.
+// Writes one line in the log's form, for every error at the start and at every --log-level.
 int Fail(absl::string_view event, const absl::Status& status, int exit_code) {
   SpdlogLog log("error");
   log.Log(LogLevel::kError, event, {LogField::Message(status.message())});
@@ -239,7 +240,7 @@ int main(int argc, char** argv) {
   packhouse::TuneAllocator();
   // Debian's abseil checks lock order at every lock, in release builds too.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // These outlive whatever the libraries' threads do.
+  // These outlive the libraries' threads.
   packhouse::SpdlogLog log(options.log_level);
   packhouse::SystemClock clock;
   const auto now = [&clock] { return clock.Now(); };

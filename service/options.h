@@ -14,7 +14,7 @@ namespace packhouse {
 
 struct Options {
   rpc::ServerOptions server;
-  // Where data sets and epochs are kept. Empty: nowhere, the server has none.
+  // The folder of data sets and epochs. Empty: the server has none.
   std::string data_dir;
   uint64_t max_store_bytes = uint64_t{64} << 30;
   std::string http_address;    // Empty: no HTTP.
@@ -24,8 +24,8 @@ struct Options {
   std::string log_level = "info";
 };
 
-// The options; or the exit code to end with after --help or --version, which have been printed; or
-// INVALID_ARGUMENT naming the flag, the value and the bound.
+// The options. Or an exit code, after --help or --version has been printed. Or INVALID_ARGUMENT
+// naming the flag, the value and the bound.
 std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv);
 
 }  // namespace packhouse

@@ -10,12 +10,12 @@
 
 namespace packhouse {
 
-// SIGTERM, SIGINT and SIGQUIT drain; SIGHUP, SIGUSR1 and SIGUSR2 are noticed and do nothing; a
-// connection that is gone (SIGPIPE) is an error of the call that writes to it.
+// SIGTERM, SIGINT and SIGQUIT drain; SIGHUP, SIGUSR1 and SIGUSR2 are noticed and do nothing;
+// SIGPIPE is ignored: a lost connection is an error of the call that writes to it.
 class Signals {
  public:
-  // To be called once, before there are any threads, which inherit it: signals are waited for, not
-  // handled. Those that come before AwaitDrain() are not lost.
+  // Must be called once, before there are threads, which inherit the mask: signals are waited for,
+  // not handled. Signals that come before AwaitDrain() are not lost.
   static void Block();
 
   // "SIGTERM".
@@ -24,11 +24,12 @@ class Signals {
   // `log` must outlive it.
   explicit Signals(LimitedLog* log) : log_(log) {}
 
-  // Waits for a signal that drains, and returns it. Every `interval` meanwhile calls `tick`.
+  // Waits for a signal that drains, and returns it. Meanwhile calls `tick` every `interval`.
   int AwaitDrain(absl::Duration interval, const std::function<void()>& tick) const;
 
-  // Waits for a signal that ends the process at once, and returns it: one that drains, a second or
-  // more after this was called. Who sends signals may send them twice; that says nothing new.
+  // Waits for a signal that ends the process at once, and returns it: a signal that drains, a
+  // second or more after this call. Earlier ones are repetitions, since supervisors may send a
+  // signal twice.
   int AwaitEnd() const;
 
  private:

@@ -37,7 +37,8 @@ SpdlogLog::SpdlogLog(const std::string& level)
           spdlog::async_overflow_policy::overrun_oldest)) {
   logger_->set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l",%v})");
   logger_->set_level(spdlog::level::from_str(level));
-  // Would be lines of another form. None is missed: its one error is to be used after Close().
+  // spdlog's own error lines would have another form. They are not needed: the only error is use
+  // after Close().
   logger_->set_error_handler([](const std::string&) {});
 }
 
@@ -51,7 +52,7 @@ void SpdlogLog::Log(LogLevel level, absl::string_view event, absl::Span<const Lo
 }
 
 void SpdlogLog::Close(absl::Duration timeout) {
-  // Its destructor waits for all lines, which can take for ever where nobody reads them.
+  // Its destructor waits for all lines; that never ends if nobody reads them.
   const auto written = std::make_shared<absl::Notification>();
   std::thread([written, writer = std::move(writer_)]() mutable {
     writer.reset();

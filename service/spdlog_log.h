@@ -19,18 +19,18 @@ class thread_pool;
 
 namespace packhouse {
 
-// One JSON object a line: "time", "level", "event", and the event's fields. A thread of its own
+// One JSON object per line: "time", "level", "event", and the event's fields. A separate thread
 // writes; while nobody reads stderr, the latest 1024 lines are kept and older ones dropped.
 class SpdlogLog final : public EventLog {
  public:
-  // `level`: "trace", "debug", "info", "warning", "error" or "off"; what is below is dropped.
+  // `level`: "trace", "debug", "info", "warning", "error" or "off"; lower levels are dropped.
   explicit SpdlogLog(const std::string& level);
   ~SpdlogLog() override;
 
   void Log(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) override;
 
-  // Returns when all lines are written, or after `timeout`. For the process's end: nothing is
-  // logged any more.
+  // Returns when all lines are written, or after `timeout`. For the end of the process: nothing is
+  // logged afterwards.
   void Close(absl::Duration timeout);
 
  private:

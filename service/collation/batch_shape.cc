@@ -18,7 +18,7 @@ absl::StatusOr<BatchShape> BatchShape::Resolve(const GraphSchema& schema,
     return absl::InvalidArgumentError(absl::StrCat("limits: ", requested.size(), " capacities for ",
                                                    schema.num_components() + 1, " components"));
   }
-  // As they were asked for: says so if there is no limit at all.
+  // Checks the capacities as requested, so that the error is right if there is no limit at all.
   PH_RETURN_IF_ERROR(Limits::Create(requested).status());
   for (size_t k = 0; k < requested.size(); ++k) {
     if (options.padding == Padding::kNone || requested[k] != kUnlimited) continue;

@@ -1,4 +1,4 @@
-// The shape of a batch, from what a client asks for and what a server can give.
+// The shape of a batch, from the client's request and the server's bounds.
 #ifndef PACKHOUSE_SERVICE_COLLATION_BATCH_SHAPE_H_
 #define PACKHOUSE_SERVICE_COLLATION_BATCH_SHAPE_H_
 
@@ -27,30 +27,31 @@ struct BatchShapeOptions {
 struct BatchShape {
   // Per component, `graphs` last; kUnlimited where there is none.
   std::vector<uint64_t> capacities;
-  // Most real rows: capacities less what the padding keeps free.
+  // The most real rows: capacities minus what the padding keeps free.
   Limits usable;
   BatchLayout layout;
 
-  // `capacities` as asked for; `graphs` is lowered to max_graphs_per_batch, and a component without
-  // a limit to what the dtypes of index tensors can number. `schema` must outlive the shape.
+  // `capacities` are the requested ones. `graphs` is lowered to max_graphs_per_batch, and a
+  // component without a limit to what the dtypes of index tensors can number. `schema` must outlive
+  // the shape.
   //
   // INVALID_ARGUMENT as Limits and BatchLayout, naming the component, for a wrong number of
-  // capacities, for one that is missing with padding, and if a padded batch would exceed
-  // max_batch_bytes.
+  // capacities, for a capacity that is missing although there is padding, and if a padded batch
+  // would exceed max_batch_bytes.
   static absl::StatusOr<BatchShape> Resolve(const GraphSchema& schema,
                                             const std::vector<uint64_t>& capacities,
                                             const BatchShapeOptions& options);
 
-  // Whether a batch with so many real rows per component (`graphs` last) has this shape's limits.
+  // Whether a batch with this many real rows per component (`graphs` last) fits this shape.
   bool Takes(absl::Span<const uint64_t> real_rows) const;
 };
 
-// A device's profile as the search for limits of padded batches must know it: with what `padding`
-// keeps free of each component, and with a bound for `graphs`, which a padded batch must have: the
-// fullest pack decides if the profile has none, and it is never above max_graphs_per_batch.
+// The profile with which limits of padded batches are searched. It has the rows of each component
+// that `padding` keeps free. It also has a bound for `graphs`, since a padded batch needs one: if
+// the profile has none, the fullest pack decides. The bound is never above max_graphs_per_batch.
 //
-// INVALID_ARGUMENT naming a component without max_rows that padding needs, or with more than a
-// padded batch may have.
+// INVALID_ARGUMENT naming a component that needs max_rows for padding and has none, or has more
+// than a padded batch may have.
 absl::StatusOr<DeviceProfile> ProfileForPadding(DeviceProfile profile, const GraphSchema& schema,
                                                 Padding padding, uint64_t max_graphs_per_batch);
 

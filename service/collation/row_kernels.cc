@@ -5,7 +5,7 @@
 namespace packhouse {
 namespace {
 
-// Written once; the compiler makes vector instructions of it for each level.
+// Written once; the compiler turns it into vector instructions for each level.
 template <typename T>
 [[gnu::always_inline]] inline void CopyShiftedBody(char* __restrict to, const char* __restrict from,
                                                    size_t bytes, uint64_t shift) {

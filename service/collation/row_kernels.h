@@ -1,4 +1,4 @@
-// Loops over the rows of a batch, one version a vector level, all with the same results.
+// Loops over the rows of a batch, with one version for each vector level and the same results.
 #ifndef PACKHOUSE_SERVICE_COLLATION_ROW_KERNELS_H_
 #define PACKHOUSE_SERVICE_COLLATION_ROW_KERNELS_H_
 
@@ -9,10 +9,10 @@
 
 namespace packhouse {
 
-// Rows begin at any address, whatever their elements.
+// Rows may begin at any address.
 struct RowKernels {
-  // Copies `bytes` bytes of integers and adds `shift` to each, modulo 2 to the number of their
-  // bits. No overlap.
+  // Copies `bytes` bytes of integers and adds `shift` to each, modulo 2^bits of the integer. No
+  // overlap.
   using CopyShifted = void (*)(char* to, const char* from, size_t bytes, uint64_t shift);
   CopyShifted copy_shifted_1;
   CopyShifted copy_shifted_2;
@@ -36,7 +36,7 @@ struct RowKernels {
   }
 };
 
-// Of a level that this machine has.
+// This machine must have `level`.
 RowKernels RowKernelsOf(VectorLevel level);
 
 }  // namespace packhouse

@@ -1,4 +1,4 @@
-// What stands before a tensor's data in the message that it leaves in.
+// The bytes before a tensor's data in the message that carries it.
 #ifndef PACKHOUSE_SERVICE_COLLATION_TENSOR_FRAMING_H_
 #define PACKHOUSE_SERVICE_COLLATION_TENSOR_FRAMING_H_
 

@@ -14,12 +14,12 @@ struct HostPort {
   uint16_t port = 0;
 };
 
-// "host:port", with an IPv6 host in brackets. INVALID_ARGUMENT saying what is missing or wrong, for
-// the caller to put behind the name of what it parses.
+// "host:port", with an IPv6 host in brackets. INVALID_ARGUMENT saying what is missing or wrong; the
+// caller puts the name of what it parses before it.
 absl::StatusOr<HostPort> ParseHostPort(const std::string& address);
 
-// Listens; the descriptor is the caller's. "[::]" takes IPv4 too. INVALID_ARGUMENT if the host is
-// not known, UNAVAILABLE, with the system's words, if no address of it can be listened on.
+// Listens; the caller owns the descriptor. "[::]" takes IPv4 too. INVALID_ARGUMENT if the host is
+// not known; UNAVAILABLE, with the system's message, if none of its addresses can be listened on.
 absl::StatusOr<int> Listen(const HostPort& address);
 
 }  // namespace packhouse::http

@@ -25,8 +25,8 @@
 namespace packhouse::http {
 namespace {
 
-// Connections that were told to close and have not yet: as many as the library accepts at a time,
-// and more.
+// The most connections that were told to close and have not closed yet: more than the library
+// accepts at a time.
 constexpr unsigned kClosing = 64;
 
 struct ResponseEnd {
@@ -44,7 +44,7 @@ Response ToResponse(const Page& page) {
   return response;
 }
 
-// Without the port: IPv4, whichever way it came, is one address.
+// The address without the port. An IPv4 address is the same whether it came by IPv4 or IPv6.
 std::string HostOf(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto* ipv4 = reinterpret_cast<const sockaddr_in*>(address);
@@ -66,7 +66,8 @@ uint16_t PortOf(int fd) {
 
 }  // namespace
 
-// What the server's thread runs, and all that only it touches. The library calls back on it.
+// What the server's thread runs, with all data that only it touches. The library calls back on this
+// thread.
 class HttpServer::Loop {
  public:
   Loop(std::vector<Route> routes, const HttpBounds& bounds) : bounds_(bounds) {
@@ -109,17 +110,17 @@ class HttpServer::Loop {
     while (true) {
       ::poll(polled, 2, PollMilliseconds());
       if (polled[0].revents != 0) return;
-      // What was rendered may be older than a request that comes now.
+      // A rendered page may be older than a request that comes now.
       for (Rendered& page : pages_) page.response.reset();
       MHD_run(daemon_);
       CloseExpired();
     }
   }
 
-  // By any thread.
+  // Any thread may call it.
   void Stop() const {
     const uint64_t one = 1;
-    // An eventfd takes it; there is nothing to do if not.
+    // Writing to an eventfd does not fail; if it did, nothing could be done.
     [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof(one));
   }
 
@@ -134,7 +135,7 @@ class HttpServer::Loop {
   struct Connection {
     int fd = -1;
     Hosts::iterator host;
-    absl::Time since;  // It was accepted or answered.
+    absl::Time since;  // When it was accepted or last answered.
     absl::Time expires;
   };
   using Connections = std::vector<std::unique_ptr<Connection>>;
@@ -158,13 +159,13 @@ class HttpServer::Loop {
     known->expires = known->since + static_cast<Loop*>(self)->bounds_.keep_alive;
   }
 
-  // Called when the head is there, for each piece of a body, and at the end.
+  // Called when the head has come, for each piece of a body, and at the end.
   static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* path,
                               const char* method, const char* /*version*/, const char* /*body*/,
                               size_t* body_bytes, void** request) {
     auto* const loop = static_cast<Loop*>(self);
     const absl::string_view name = method;
-    // Answered before its end, the connection ends with it: no body is read.
+    // An answer before the end of the request closes the connection: no body is read.
     if (name != "GET" && name != "HEAD") {
       return MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, loop->not_allowed_.get());
     }
@@ -229,7 +230,8 @@ class HttpServer::Loop {
     if (oldest != none) Close(oldest);
   }
 
-  // The library sees the end of it, and lets go of it soon; from now on it does not count.
+  // The library will see the end of the connection and let go of it soon. From now on it does not
+  // count.
   void Close(Connections::iterator connection) {
     ::shutdown((*connection)->fd, SHUT_RDWR);
     closing_.push_back(Take(connection));
@@ -238,7 +240,7 @@ class HttpServer::Loop {
   std::unique_ptr<Connection> Take(Connections::iterator connection) {
     std::unique_ptr<Connection> taken = std::move(*connection);
     if (--taken->host->second == 0) hosts_.erase(taken->host);
-    // The last one takes its place.
+    // The last connection takes its place.
     if (connection != connections_.end() - 1) *connection = std::move(connections_.back());
     connections_.pop_back();
     return taken;
@@ -260,7 +262,7 @@ class HttpServer::Loop {
     }
   }
 
-  // Until something is due; -1 for never.
+  // Milliseconds until something is due; -1 for never.
   int PollMilliseconds() const {
     const absl::Time now = absl::Now();
     std::optional<int64_t> least;
@@ -284,7 +286,8 @@ class HttpServer::Loop {
   Response not_allowed_;
   int stop_ = -1;
   MHD_Daemon* daemon_ = nullptr;
-  // Those that are served, and those that the library has yet to let go of. Few: searched through.
+  // Connections that are served, and those that the library has not let go of yet. They are few, so
+  // a linear search is fine.
   Connections connections_;
   Connections closing_;
   Hosts hosts_;  // Of connections_.

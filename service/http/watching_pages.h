@@ -1,4 +1,4 @@
-// The pages for those who watch a server: /metrics, /healthz, /readyz.
+// The pages for monitoring a server: /metrics, /healthz, /readyz.
 #ifndef PACKHOUSE_SERVICE_HTTP_WATCHING_PAGES_H_
 #define PACKHOUSE_SERVICE_HTTP_WATCHING_PAGES_H_
 
@@ -16,7 +16,7 @@ struct Watched {
   std::function<std::string()> exposition;
   // Why the process should be started anew; empty if that would not help.
   std::function<std::string()> why_not_healthy;
-  // Why nobody should send work here; empty if somebody should.
+  // Why no work should be sent here; empty if work is welcome.
   std::function<std::string()> why_not_ready;
 };
 

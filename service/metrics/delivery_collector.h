@@ -13,8 +13,8 @@
 
 namespace packhouse::metrics {
 
-// Clients name jobs: of more than so many that are loaded at once, the last ones by name share the
-// label "other". The label is not called `job`: that is what Prometheus calls the server's own.
+// Clients name jobs. If more than this many are loaded at the same time, the last ones by name
+// share the label "other". The label is not `job`, since Prometheus uses that for the server.
 inline constexpr size_t kMaxJobLabels = 100;
 
 // Thread-safe if `snapshot` is.

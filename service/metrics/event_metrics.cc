@@ -46,7 +46,7 @@ EventMetrics::Gauge EventMetrics::AddGauge(const std::string& name, const std::s
 EventMetrics::Histogram EventMetrics::AddHistogram(const std::string& name, const std::string& help,
                                                    absl::Span<const double> bounds,
                                                    const prometheus::Labels& labels) {
-  // A bucket more than there are bounds, and the sum.
+  // One bucket more than bounds, and the sum.
   const Metric added =
       Add(name, help, MetricType::Histogram, bounds.size() + 2, {labels, nullptr, 0, bounds});
   return {added.cells, added.cell, bounds};

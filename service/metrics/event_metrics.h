@@ -19,9 +19,9 @@
 
 namespace packhouse::metrics {
 
-// Metrics are added once; what is returned is a handle for events, cheap to copy, good as long as
-// the EventMetrics. An event takes a few ns and never waits, whatever other threads do; adding up
-// is left to Collect(). Thread-safe.
+// Each metric is added once. The returned handle counts events; it is cheap to copy, and valid as
+// long as the EventMetrics lives. An event takes a few ns and never waits for other threads;
+// Collect() does the adding up. Thread-safe.
 class EventMetrics final : public prometheus::Collectable {
  public:
   class Counter {
@@ -35,8 +35,8 @@ class EventMetrics final : public prometheus::Collectable {
     size_t cell_;
   };
 
-  // The sum of all changes. One that Collect() sees as negative, because it came between the two
-  // halves of something, counts as 0.
+  // The sum of all changes. Collect() may come between two changes that belong together; a sum that
+  // is then negative counts as 0.
   class Gauge {
    public:
     void Change(int64_t amount) { cells_->Add(cell_, static_cast<uint64_t>(amount)); }
@@ -48,11 +48,11 @@ class EventMetrics final : public prometheus::Collectable {
     size_t cell_;
   };
 
-  // Bucket i counts values up to `bounds[i]`, ascending, the last one all that are larger.
+  // Bucket i counts values up to `bounds[i]` (ascending); the last bucket counts all larger values.
   class Histogram {
    public:
     void Observe(double value) {
-      // All are compared: quicker than to guess where to stop.
+      // Comparing with all bounds is quicker than branching on where to stop.
       size_t bucket = 0;
       for (const double bound : bounds_) bucket += bound < value ? 1 : 0;
       cells_->Add(cell_ + bucket, 1);
@@ -64,12 +64,13 @@ class EventMetrics final : public prometheus::Collectable {
     Histogram(ThreadCells* cells, size_t cell, absl::Span<const double> bounds)
         : cells_(cells), cell_(cell), bounds_(bounds) {}
     ThreadCells* cells_;
-    size_t cell_;  // Of the first bucket; the sum of values is behind the last.
+    size_t cell_;  // The cell of the first bucket; the sum of values comes after the last bucket.
     absl::Span<const double> bounds_;
   };
 
-  // Those of the same name are of the same kind and have different labels; the first one's help
-  // counts. `bounds` must outlive the EventMetrics; at most ThreadCells::kNumCells - 2 of them.
+  // Metrics with the same name must be of the same kind and have different labels; the help of the
+  // first is used. `bounds` must outlive the EventMetrics; at most ThreadCells::kNumCells - 2 of
+  // them.
   Counter AddCounter(const std::string& name, const std::string& help,
                      const prometheus::Labels& labels = {});
   Gauge AddGauge(const std::string& name, const std::string& help,
@@ -77,7 +78,7 @@ class EventMetrics final : public prometheus::Collectable {
   Histogram AddHistogram(const std::string& name, const std::string& help,
                          absl::Span<const double> bounds, const prometheus::Labels& labels = {});
 
-  // Families in the order in which their names came.
+  // Families in the order in which their names were added.
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:

@@ -69,7 +69,7 @@ class Metrics::StreamObserver final : public PackObserver {
     metrics_->batches_.Increment();
     metrics_->graphs_.Increment(batch.real_rows.back());
     for (size_t k = 0; k < components_.size(); ++k) {
-      // A batch of sizes, or without padding, is laid out by the client: up to the capacity.
+      // The client lays out a batch of sizes or without padding, up to the capacity.
       const uint64_t rows = capacities[k] == kUnlimited ? batch.rows[k] : capacities[k];
       const uint64_t real = batch.real_rows[k];
       components_[k].real_rows.Increment(real);

@@ -1,9 +1,9 @@
 // Implements the rooms' observers with prometheus-cpp.
 //
 // Every family, and every label set that is known beforehand, is registered once; nothing is looked
-// up per batch or per call. The labels of a stream's components are looked up when it opens. What
-// happens once a call, a message or a batch is counted by each thread on its own (EventMetrics);
-// plans and commits are rare, and counted by prometheus-cpp.
+// up per batch or per call. The labels of a stream's components are looked up when it opens. Events
+// of each call, message or batch are counted by each thread on its own (EventMetrics). Plans and
+// commits are rare, and prometheus-cpp counts them.
 #ifndef PACKHOUSE_SERVICE_METRICS_METRICS_H_
 #define PACKHOUSE_SERVICE_METRICS_METRICS_H_
 
@@ -30,7 +30,8 @@
 
 namespace packhouse::metrics {
 
-// Component names come from clients: after so many different ones, others share the label "other".
+// Component names come from clients. After this many different names, further ones share the label
+// "other".
 inline constexpr size_t kMaxComponentLabels = 64;
 
 // Thread-safe. Outlives the streams and the stores that it observes.
@@ -42,12 +43,12 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
   // The page in Prometheus' text format.
   std::string Exposition() const;
 
-  // The observer of a store, whose name becomes the label `store`; each name once. `max_bytes` is
-  // what it may take.
+  // The observer of a store. The store's name becomes the label `store`; each name may be used
+  // once. `max_bytes`: the most bytes that the store may take.
   CommitObserver* AddStore(const std::string& name, uint64_t max_bytes);
 
-  // Where a page gets the numbers of delivery from; called by each Exposition(), at any time, from
-  // now until the Metrics go or another is set.
+  // Sets the source of delivery's numbers. Each Exposition() calls it, at any time, until the
+  // Metrics are destroyed or another source is set.
   void SetDelivery(DeliveryCollector::Snapshot snapshot);
 
   std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) override;
@@ -63,7 +64,7 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
     EventMetrics::Counter padding_rows;
     EventMetrics::Histogram efficiency;
   };
-  // Of a method whose calls are streams.
+  // The metrics of a method whose calls are streams.
   struct StreamMetrics {
     EventMetrics::Gauge open;
     EventMetrics::Gauge unsent_responses;
@@ -86,7 +87,7 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
   EventMetrics::Gauge pending_bytes_;
   prometheus::Histogram& plan_duration_;
   prometheus::Histogram& plan_gap_;
-  // Constant after construction; nothing for unary methods.
+  // Constant after construction; nullopt for unary methods.
   std::array<std::optional<StreamMetrics>, kNumMethods> streams_;
   std::vector<std::vector<EventMetrics::Counter>> rpcs_;  // By method and code.
   std::vector<EventMetrics::Histogram> rpc_duration_;     // By method.

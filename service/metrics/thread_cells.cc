@@ -47,7 +47,7 @@ struct ThreadCells::Shared {
 
   absl::Mutex mutex;
   std::vector<std::unique_ptr<Sheet>> sheets ABSL_GUARDED_BY(mutex);
-  std::vector<Cells*> free ABSL_GUARDED_BY(mutex);  // No living thread's.
+  std::vector<Cells*> free ABSL_GUARDED_BY(mutex);  // Of ended threads.
 };
 
 // All cells of a thread, given back when it ends.
@@ -65,14 +65,14 @@ struct ThreadCells::ThreadEnd {
     }
   }
 
-  // Forgets those of ThreadCells that are gone.
+  // Forgets the cells of ThreadCells that are gone.
   void Sweep() {
     absl::erase_if(held, [](const auto& entry) { return entry.second.shared.expired(); });
   }
 
   absl::flat_hash_map<uint64_t, Held> held;
-  // Whoever adds something still later, from another thread-local's destructor, takes cells for
-  // good.
+  // An addition that comes still later, from the destructor of another thread-local, takes cells
+  // for good.
   static inline constinit thread_local bool has_passed = false;
 };
 

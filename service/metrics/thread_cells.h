@@ -1,4 +1,4 @@
-// Numbers that many threads add to all the time, and that are seldom read.
+// Numbers that many threads add to all the time, and that are rarely read.
 #ifndef PACKHOUSE_SERVICE_METRICS_THREAD_CELLS_H_
 #define PACKHOUSE_SERVICE_METRICS_THREAD_CELLS_H_
 
@@ -17,10 +17,11 @@ namespace packhouse::metrics {
 // its own, in cache lines that nobody else writes: an addition is a load and a store, about 1 ns.
 // Reading sums the cells of all threads.
 //
-// Thread-safe. What is added while a sum is read may be in it or not, so that a sum of positive and
-// negative numbers may for a moment be what it never was; one of positive numbers only grows.
-// Memory: kNumCells * 8 bytes for each thread that was alive at the same time and added something;
-// what an ended thread leaves, a new one goes on with.
+// Thread-safe. An addition that happens while a sum is read may be in the sum or not. A sum of
+// positive and negative numbers may therefore briefly have a value that it never had; a sum of
+// positive numbers only grows. Memory: kNumCells * 8 bytes for each thread that added something,
+// for the most of them that were alive at the same time; a new thread goes on with the cells of an
+// ended one.
 class ThreadCells {
  public:
   static constexpr size_t kNumCells = 512;
@@ -51,7 +52,7 @@ class ThreadCells {
   struct Shared;
   struct ThreadEnd;
 
-  // The calling thread's cells of a few ThreadCells, those of each at its id modulo kNumKnown.
+  // The calling thread's cells of a few ThreadCells. Those of each are at its id modulo kNumKnown.
   struct Known {
     uint64_t id;  // 0: none.
     Cells* cells;
@@ -66,7 +67,7 @@ class ThreadCells {
 
   static inline constinit thread_local std::array<Known, kNumKnown> known_ = {};
 
-  const uint64_t id_;  // Of no other in this process, ever.
+  const uint64_t id_;  // Never used by another in this process.
   // Shared with the threads that hold cells, which may end later.
   const std::shared_ptr<Shared> shared_;
 };

@@ -8,36 +8,35 @@
 namespace packhouse {
 namespace {
 
-// Score of a pack that is full to the last row. The scores of two graphs, each at most this and
-// one, add up to no more than 2^31 - 1, whatever the rounding.
+// The score of a pack that is full to the last row. A graph's score is at most this plus one, so
+// that the scores of two graphs sum to at most 2^31 - 1, even with rounding.
 constexpr double kFullScore = (1 << 30) - 16;
-// The first graph of a pair is looked for among so many of the oldest slots; and so if it comes in
-// for another one.
+// The first graph of a pair is searched among this many of the oldest slots, also in an exchange.
 constexpr size_t kPairCandidates = 64;
 constexpr size_t kExchangeCandidates = 32;
-// Choices after which a pack is finished with whatever fits; exchanges; and how many of its latest
-// graphs they consider. Bounds on time, hardly ever met.
+// Bounds on time, rarely reached: after this many choices a pack is finished with any graph that
+// fits; the most exchanges; and how many of the pack's latest graphs they consider.
 constexpr int kMaxChoices = 8;
 constexpr int kMaxExchanges = 8;
 constexpr size_t kMaxRetractable = 16;
-// A pack that wastes 1 / this of itself, or 1 / (4 * look_ahead) if that is less, for with more to
-// choose from one can ask for more, needs no better choice; one that wastes up to so many times as
-// much is not worth an exchange.
+// A pack that wastes at most 1 / this of itself needs no better choice. If 1 / (4 * look_ahead) is
+// less, that is the bound, since a larger choice allows less waste. A pack that wastes at most this
+// many times as much is not worth an exchange.
 constexpr uint64_t kEnoughInverse = 1024;
 constexpr double kExchangeThreshold = 3;
 // A pack is finished when room for fewer than this many mean graphs is left.
 constexpr uint64_t kFinishGraphs = 2;
-// Weights are renewed after so many graphs, or a quarter of the look-ahead: often enough to follow
-// the pool, and rescoring it costs little.
+// Weights are renewed after this many graphs, or a quarter of the look-ahead: often enough to
+// follow the pool, and rarely enough that rescoring it costs little.
 constexpr uint64_t kLessonPeriod = 32;
 // Totals are halved at this many graphs, so that old graphs fade and sums stay small.
 constexpr uint64_t kFadePeriod = uint64_t{1} << 20;
-// Weights are loads to the power of 2^this: they are for the heaviest component, and for lighter
-// ones the less the lighter they are.
+// Weights are loads to the power of 2^this: large for the heaviest component, and much smaller for
+// lighter ones.
 constexpr int kPriceSquarings = 4;
 constexpr int kWasteSquarings = 6;
-// Mean waste above which lighter components count for more in waste, and over how many packs it is
-// taken.
+// The mean waste above which lighter components count for more, and the number of packs of that
+// mean.
 constexpr double kHighWaste = 1.0 / 1024;
 constexpr double kWastePeriod = 64;
 
@@ -81,7 +80,7 @@ OnlinePacker::OnlinePacker(const Limits& limits, const OnlinePackerOptions& opti
     : options_(options),
       scan_(&PoolScanOf(options.vector_level, limits.num_components())),
       enough_(kFullScore / std::max<uint64_t>(kEnoughInverse, 4 * options.look_ahead)),
-      // Twice the pool, so that Compact() is called once in as many pushes at most.
+      // Twice the pool, so that Compact() is called at most once in that many pushes.
       stride_(2 * options.look_ahead + 256) {
   if (options_.max_age == 0) options_.max_age = 4 * options_.look_ahead;
   for (const uint64_t capacity : limits.capacities()) {
@@ -103,7 +102,8 @@ OnlinePacker::OnlinePacker(const Limits& limits, const OnlinePackerOptions& opti
 
 void OnlinePacker::Learn() {
   const size_t n = capacity_.size();
-  // Loads, by the heaviest of the stream and of the pool; neither is 0, as a graph was just pushed.
+  // Loads, relative to the heaviest of the stream and of the pool. Neither is 0, since a graph was
+  // just pushed.
   double stream_load = 0;
   double pool_load = 0;
   for (size_t k = 0; k < n; ++k) {
@@ -141,7 +141,7 @@ void OnlinePacker::Learn() {
 }
 
 int32_t OnlinePacker::ScoreOf(size_t slot) const {
-  // Never 0: a graph that fits is better than none.
+  // Never 0: any graph that fits is better than no graph.
   double score = prices_.back() + 1;
   for (size_t k = 0; k < num_components(); ++k) score += prices_[k] * sizes(k)[slot];
   return static_cast<int32_t>(score);
@@ -195,7 +195,7 @@ void OnlinePacker::Append(absl::Span<const uint32_t> tuple, uint64_t handle, abs
     for (uint64_t& total : totals_) total /= 2;
   }
   if (num_pushed_ == next_lesson_) {
-    // A new stream is learnt at the first, second, fourth graph and so on.
+    // In a new stream, weights are renewed at the first, second, fourth graph and so on.
     next_lesson_ +=
         std::min(num_pushed_, std::max<uint64_t>(kLessonPeriod, options_.look_ahead / 4));
     Learn();
@@ -226,7 +226,7 @@ void OnlinePacker::Take(size_t slot) {
   --pool_totals_[l];
   scores()[slot] = 0;
   --num_waiting_;
-  // The first is the oldest of the pool, and nothing in the pool was there before it.
+  // The first graph is the oldest of the pool.
   if (open_.empty()) open_since_ = waiting_[slot].since;
   open_.push_back(waiting_[slot].handle);
   retractable_.push_back(slot);
@@ -271,7 +271,8 @@ void OnlinePacker::Close() {
   open_since_ = absl::InfiniteFuture();
   retractable_.clear();
   room_ = capacity_;
-  // Rather now than when half a pack is open, of which nothing could be put back any more.
+  // Compacts now rather than while a pack is half full: then its graphs could not be put back any
+  // more.
   if (stride_ - tail_ < 64 + options_.look_ahead / 2) Compact();
 }
 
@@ -360,14 +361,14 @@ bool OnlinePacker::Finish() {
     Take(choice);
     if (WasteOf(room_) <= kExchangeThreshold * enough_) break;
   }
-  // Without a choice there is nothing better to be had: with a look-ahead of 1 this is next-fit.
+  // Without a choice nothing can be better: a look-ahead of 1 is next-fit.
   if (options_.look_ahead > 1) {
     for (int i = 0; i < kMaxExchanges && WasteOf(room_) > kExchangeThreshold * enough_; ++i) {
       if (!Exchange()) break;
     }
   }
   TakeAllThatFit();
-  // The whole pool fitted: so may the next graph.
+  // The whole pool fitted, so the next graph may fit too.
   if (num_waiting_ == 0) return false;
   const double waste = static_cast<double>(room_[heaviest_]) / capacity_[heaviest_];
   mean_waste_ += (waste - mean_waste_) / kWastePeriod;
@@ -406,7 +407,7 @@ bool OnlinePacker::PackOverdue(absl::Time now) {
 }
 
 absl::Time OnlinePacker::NextDeadline() const {
-  // An open pack's first graph is older than all that wait.
+  // An open pack's first graph is older than all waiting graphs.
   if (!open_.empty()) return open_since_ + options_.max_delay;
   return num_waiting_ == 0 ? absl::InfiniteFuture() : waiting_[head_].since + options_.max_delay;
 }

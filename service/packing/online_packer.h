@@ -1,32 +1,32 @@
 // Packs graphs as they come, with bounded look-ahead and delay.
 //
 // How it works. Up to `look_ahead` graphs wait in a pool, in order of arrival. One pack is open at
-// a time; whatever it takes is replaced by the next graph of the stream, so that the choice stays
-// wide. A pack is made in three steps:
-// 1. It starts with the oldest graph and takes the oldest that fits, until there is room for fewer
-//    than two mean graphs. That keeps what waits as mixed as what comes.
-// 2. It is finished with the pair of graphs, or the single one, that fills it best.
-// 3. If that wastes too much, graphs that it has taken are exchanged, one after another, each for
-//    one or two others that together fill it better. What comes out waits on in its old place: it
-//    is carried over to a later pack.
-// The search ends as soon as a pack is full enough. So the stream decides: where the first few
-// pairs will do, as with molecules, that is all; where sizes have little to do with each other,
-// exchanges are what fills the packs.
+// a time. The next graph of the stream replaces each graph that the pack takes, so that the choice
+// stays wide. A pack is made in three steps:
+// 1. It starts with the oldest graph, and takes the oldest that fits until there is room for fewer
+//   than two mean graphs. This keeps the pool as mixed as the stream.
+// 2. The pair of graphs or the single graph that fills it best finishes it.
+// 3. If it still wastes too much, graphs of the pack are exchanged, one after another, each for one
+//   or two others that together fill it better. An exchanged graph keeps its old place in the pool,
+//   for a later pack.
+// The search ends as soon as a pack is full enough. So the work depends on the stream. For
+// molecules the first few pairs suffice. If the components of a size have little to do with each
+// other, exchanges fill the packs.
 //
 // "Best" and "enough" are learnt from the stream. The load of a component is the share of its
-// capacity that a mean graph takes; the heaviest one decides how many packs there must be. "Best"
-// weighs the components by their load in the stream and in the pool, half and half: what the packs
-// so far have left behind counts for more until it is gone. Room is wasted if it is in the
-// heaviest component or in one nearly as heavy, and more than is left there in any case; while
-// packs keep coming out with room in the heaviest one, lighter ones count for more.
+// capacity that a mean graph takes; the heaviest component decides how many packs are needed.
+// "Best" weighs the components by their load in the stream and in the pool, half and half: graphs
+// that earlier packs left behind count for more until they are gone. Room counts as wasted in the
+// heaviest component and in components nearly as heavy, as far as it is more than any pack leaves
+// there. While packs leave room in the heaviest component, lighter components count for more.
 //
 // Promises. Every graph pushed is in exactly one pack; no pack exceeds the limits. Age: if c packs
 // are complete when the Push returns that comes max_age pushes after a graph's own, then the graph
-// is in one of the first c + 2 packs; that is, in a complete one, in the open one, or in the next
-// (two graphs of that age need not fit together). No exchange takes a graph of that age out again,
-// nor the first one of a pack. With a `max_delay`, PackOverdue() hands out what has waited too
-// long. Without a max_delay the packs depend on the sequence of calls alone, neither on time nor
-// on the machine.
+// is in one of the first c + 2 packs; that is, in a complete pack, in the open pack, or in the next
+// (two graphs of that age need not fit together). An exchange never removes a graph of that age, or
+// the first graph of a pack. With a `max_delay`, PackOverdue() hands out graphs that have waited
+// too long. Without it the packs depend on the sequence of calls alone, and not on time or on the
+// machine.
 #ifndef PACKHOUSE_SERVICE_PACKING_ONLINE_PACKER_H_
 #define PACKHOUSE_SERVICE_PACKING_ONLINE_PACKER_H_
 
@@ -49,13 +49,13 @@ struct OnlinePackerOptions {
   static constexpr size_t kDefaultLookAhead = 64;
   static constexpr size_t kMaxLookAhead = 16384;
 
-  // Graphs to choose from, 1 to kMaxLookAhead. More packs tighter, costs time for each pack and
-  // delays each graph by about so many others. 1 is next-fit.
+  // Graphs to choose from, 1 to kMaxLookAhead. A larger number packs tighter, costs time for each
+  // pack, and delays each graph by about that many others. 1 is next-fit.
   size_t look_ahead = kDefaultLookAhead;
-  // Graphs pushed after a graph until it is taken next whatever fits. At least look_ahead;
-  // 0: 4 * look_ahead.
+  // After this many later pushes a graph is taken next, before graphs that fit better. At least
+  // look_ahead; 0: 4 * look_ahead.
   uint64_t max_age = 0;
-  // How long a graph may wait before PackOverdue() gives it out.
+  // How long a graph may wait before PackOverdue() hands it out.
   absl::Duration max_delay = absl::InfiniteDuration();
   // Instructions to use; the packs are the same with all of them.
   VectorLevel vector_level = BestVectorLevel();
@@ -71,18 +71,18 @@ class OnlinePacker {
   static absl::StatusOr<OnlinePacker> Create(const Limits& limits,
                                              const OnlinePackerOptions& options);
 
-  // Takes in one graph of l counts. `handle` is the caller's, and comes back in a pack. At most one
-  // pack is completed by it: then returns true, and TakePack() gives the pack, which must be done
-  // before the next call. `now` must not decrease.
+  // Takes in one graph of l counts. `handle` belongs to the caller, and comes back in a pack. A
+  // call completes at most one pack. It then returns true, and TakePack() gives the pack; call
+  // TakePack() before the next call. `now` must not decrease.
   //
-  // OUT_OF_RANGE if the graph alone exceeds the limits; then it was not taken in.
-  // O(l) while the oldest graphs fit. Otherwise, and to finish a pack, scans of the pool, each
-  // O(look_ahead * l): usually fewer than 20 a pack, some hundred where sizes are hard to fit
-  // together, at most 10,000.
+  // OUT_OF_RANGE if the graph alone exceeds the limits; it is then not taken in. O(l) while the
+  // oldest graphs fit. Otherwise, and to finish a pack, scans of the pool, each O(look_ahead * l):
+  // usually fewer than 20 for each pack, some hundred if sizes are hard to fit together, at most
+  // 10,000.
   absl::StatusOr<bool> Push(absl::Span<const uint32_t> tuple, uint64_t handle, absl::Time now);
 
-  // Packs pending graphs without waiting for more: each call completes one pack, false once
-  // nothing is pending.
+  // Packs pending graphs without waiting for more. Each call completes one pack; returns false once
+  // no graph is pending.
   bool PackPending();
 
   // Like PackPending, but only while some graph has waited for max_delay at `now`.
@@ -91,14 +91,14 @@ class OnlinePacker {
   // The pack that the last successful call completed.
   Pack TakePack() { return std::move(complete_); }
 
-  // As created, with max_age resolved.
+  // The options of Create(), with max_age resolved.
   const OnlinePackerOptions& options() const { return options_; }
 
   // Graphs pushed and not yet in a completed pack.
   size_t num_pending() const { return num_waiting_ + open_.size(); }
 
-  // When PackOverdue() will next have something to do; InfiniteFuture if nothing is pending or
-  // there is no max_delay.
+  // The next time at which PackOverdue() has something to do; InfiniteFuture if nothing is pending
+  // or there is no max_delay.
   absl::Time NextDeadline() const;
 
  private:
@@ -117,7 +117,7 @@ class OnlinePacker {
   OnlinePacker(const Limits& limits, const OnlinePackerOptions& options);
 
   size_t num_components() const { return capacity_.size() - 1; }
-  // Of component k < l by slot; then the scores.
+  // Sizes in component k < l by slot; for k = l the scores.
   int32_t* sizes(size_t k) { return columns_.data() + k * stride_; }
   const int32_t* sizes(size_t k) const { return columns_.data() + k * stride_; }
   int32_t* scores() { return sizes(num_components()); }
@@ -129,7 +129,7 @@ class OnlinePacker {
   bool OldestIsAged() const { return num_waiting_ != 0 && IsAged(head_); }
   bool Fits(size_t slot) const;
   bool NearlyFull() const;
-  // What a pack with so much room left wastes, as a score.
+  // The waste of a pack with this much room left, as a score.
   double WasteOf(const std::vector<int32_t>& room) const;
 
   void Append(absl::Span<const uint32_t> tuple, uint64_t handle, absl::Time now);
@@ -142,29 +142,30 @@ class OnlinePacker {
   // Closes the gaps that taken graphs have left.
   void Compact();
 
-  // Puts the graphs `choice` into `room`, which has room for them.
+  // Subtracts the graphs of `choice` from `room`, which must have room for them.
   void Subtract(const Choice& choice, std::vector<int32_t>& room) const;
-  // The choice of the highest score above `floor`; or the first one that leaves little enough room.
-  // The first graph of a pair is in one of the `candidates` first slots.
+  // The choice with the highest score above `floor`, or the first choice that leaves little enough
+  // room. The first graph of a pair is in one of the first `candidates` slots.
   Choice FindBest(const std::vector<int32_t>& room, size_t candidates, int32_t floor);
-  // Exchanges one graph of the open pack; false if that does not fill it better.
+  // Exchanges one graph of the open pack; false if no exchange fills it better.
   bool Exchange();
-  // Fills the open pack up from the pool; true if that completed it.
+  // Fills the open pack from the pool; true if this completed it.
   bool Finish();
-  // One step with the pool as it is: takes a graph or completes a pack (then true).
+  // One step with the present pool: takes a graph, or completes a pack and returns true.
   bool Step();
 
-  // Renews what was learnt of the stream, and all scores.
+  // Renews what the packer has learnt from the stream, and all scores.
   void Learn();
 
   OnlinePackerOptions options_;
   const PoolScan* scan_;
   std::vector<int32_t> capacity_;  // l + 1 entries, `graphs` last.
-  // Waste at which the search for something better ends, as a score.
+  // The waste at which the search ends, as a score.
   double enough_;
 
-  // The pool, a slot a graph, in order of arrival. All that waits is in [head_, tail_), and so are
-  // holes: slots of score 0 whose graphs were taken. head_ is no hole, unless the pool is empty.
+  // The pool, a slot for each graph, in order of arrival. All waiting graphs are in [head_, tail_).
+  // So are holes: slots with score 0, whose graphs were taken. head_ is a hole only if the pool is
+  // empty.
   size_t stride_;
   size_t head_ = 0;
   size_t tail_ = 0;
@@ -182,9 +183,9 @@ class OnlinePacker {
   std::vector<int32_t> rest_;   // The same, with a choice taken out, and scratch for scans.
   Pack complete_;
 
-  // What the stream was like so far; by component, `graphs` last.
+  // What was learnt from the stream; by component, `graphs` last.
   uint64_t num_pushed_ = 0;
-  uint64_t next_lesson_ = 1;  // Learn() when so many are pushed.
+  uint64_t next_lesson_ = 1;  // Learn() when this many are pushed.
   std::vector<uint64_t> totals_;
   size_t heaviest_ = 0;
   double mean_waste_ = 0;            // Of late, as a share of the heaviest component's capacity.

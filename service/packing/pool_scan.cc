@@ -35,7 +35,7 @@ size_t FirstPlain(const PoolColumns& pool, const int32_t* room, size_t begin, si
   return PoolScan::kNone;
 }
 
-// By blocks and columns, which leaves a compiler to use the vector instructions that it may.
+// Works in blocks and columns, so that the compiler can use vector instructions.
 size_t BestPlain(const PoolColumns& pool, const int32_t* room, size_t begin, size_t end,
                  int32_t floor) {
   constexpr size_t kBlock = 64;
@@ -75,8 +75,8 @@ constexpr PoolScan kPlainScan = {FirstPlain, BestPlain, PairPlain};
 
 #if PACKHOUSE_HAS_VECTOR_LEVELS
 
-// The kernels below are compiled for each of the usual numbers of components, which keeps the room
-// in registers, and once more for any number.
+// The kernels below are compiled once for each of the usual numbers of components, so that the room
+// stays in registers, and once for any number.
 constexpr size_t kUsualComponents = 8;
 constexpr size_t kAny = 0;
 
@@ -124,7 +124,7 @@ PACKHOUSE_TARGET_AVX2 inline size_t BestAvx2(const PoolColumns& pool, const int3
     highest = _mm256_max_epi32(highest, FittingScores8<kComponents>(pool, room, slot));
   }
   if (Bits8(_mm256_cmpgt_epi32(highest, floors)) == 0) return PoolScan::kNone;
-  // Rare; which slot it was is found out by a second scan.
+  // Rare: a second scan finds which slot it was.
   int32_t lanes[8];
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), highest);
   const __m256i best = _mm256_set1_epi32(*std::max_element(lanes, lanes + 8));

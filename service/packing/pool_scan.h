@@ -9,9 +9,10 @@
 
 namespace packhouse {
 
-// A pool's graphs by columns, a slot each. A slot with score 0 is a hole, whatever its sizes.
+// A pool's graphs in columns, with a slot for each graph. A slot with score 0 is a hole; its sizes
+// do not matter.
 struct PoolColumns {
-  // How far behind `end` a scan may read; those slots must be holes.
+  // How far beyond `end` a scan may read; those slots must be holes.
   static constexpr size_t kOverrun = 15;
 
   const int32_t* sizes;   // Component k of slot i: sizes[k * stride + i]; not negative.
@@ -33,20 +34,21 @@ struct PoolScan {
   // The first graph in [begin, end) that fits. O((end - begin) * l).
   size_t (*first)(const PoolColumns& pool, const int32_t* room, size_t begin, size_t end);
 
-  // Of the graphs in [begin, end) that fit the one with the highest score, if that is above
-  // `floor` >= 0; the first one in a tie. O((end - begin) * l).
+  // Of the graphs in [begin, end) that fit, the one with the highest score, if that is above
+  // `floor` >= 0; in a tie, the first. O((end - begin) * l).
   size_t (*best)(const PoolColumns& pool, const int32_t* room, size_t begin, size_t end,
                  int32_t floor);
 
-  // The first graph in [begin, limit), limit <= end, that has a later partner in [begin, end)
-  // beside which it fits with a score above `floor` >= 0 together, and of its partners the one with
-  // the highest score, the first one in a tie. kNone twice if there is no such pair. `rest` is room
-  // for l numbers. O((limit - begin) * (end - begin) * l).
+  // The first graph in [begin, limit), limit <= end, that has a partner: a later graph in [begin,
+  // end) that fits beside it, with a sum of scores above `floor` >= 0. Of its partners, the one
+  // with the highest score; in a tie, the first. Both kNone if there is no such pair. `rest` must
+  // have room for l numbers. O((limit - begin) * (end - begin) * l).
   PoolPair (*pair)(const PoolColumns& pool, const int32_t* room, size_t begin, size_t limit,
                    size_t end, int32_t floor, int32_t* rest);
 };
 
-// For pools of so many components, of a level that this machine has. All levels give the same.
+// The scans for pools of this many components. This machine must have `level`. All levels give the
+// same results.
 const PoolScan& PoolScanOf(VectorLevel level, size_t num_components);
 
 }  // namespace packhouse

@@ -12,7 +12,7 @@ class ByteQuota {
  public:
   explicit ByteQuota(uint64_t bound) : bound_(bound) {}
 
-  // False, and nothing is taken, if that would exceed the bound.
+  // Takes nothing and returns false if the bound would be exceeded.
   bool TryTake(uint64_t bytes) {
     uint64_t held = held_.load(std::memory_order_relaxed);
     do {
@@ -20,7 +20,7 @@ class ByteQuota {
     } while (!held_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
     return true;
   }
-  // Gives back what was taken.
+  // Gives back bytes that were taken.
   void Give(uint64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   uint64_t held() const { return held_.load(std::memory_order_relaxed); }

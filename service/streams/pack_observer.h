@@ -1,4 +1,4 @@
-// What the delivery room tells those who watch it.
+// What this room tells observers.
 #ifndef PACKHOUSE_SERVICE_STREAMS_PACK_OBSERVER_H_
 #define PACKHOUSE_SERVICE_STREAMS_PACK_OBSERVER_H_
 
@@ -11,8 +11,8 @@
 
 namespace packhouse {
 
-// Watches one stream. Calls come from one thread at a time and must be quick: one per batch or
-// chunk, none per graph.
+// Watches one stream. Calls come from one thread at a time and must be quick. There is one call for
+// each batch or chunk, and none for single graphs.
 class PackObserver {
  public:
   virtual ~PackObserver() = default;
@@ -20,11 +20,11 @@ class PackObserver {
   // `capacities`: per component, `graphs` last; kUnlimited where there is none.
   virtual void OnBatch(const Batch& batch, absl::Span<const uint64_t> capacities) = 0;
   virtual void OnRejectedTooLarge(uint64_t graphs) = 0;
-  // What the stream holds that is in no batch yet. The last call before destruction says 0, 0.
+  // What the stream holds that is in no batch yet. The last call before destruction has 0, 0.
   virtual void OnPending(uint64_t graphs, uint64_t bytes) = 0;
 };
 
-// Makes the observer of each new stream. Thread-safe.
+// Makes an observer for each new stream. Thread-safe.
 class PackObserverFactory {
  public:
   virtual ~PackObserverFactory() = default;

@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-// Whether a batch's bytes need a limit of their own: a padded batch's are known beforehand.
+// Whether a batch's bytes need a limit of their own. Those of a padded batch are known beforehand.
 bool LimitsBytes(const StreamPackerOptions& options) {
   return options.whole_graphs && options.padding == Padding::kNone;
 }
@@ -24,7 +24,7 @@ uint64_t BytesOf(const BatchLayout& layout, const GraphChunk& chunk, size_t i) {
   return layout.BatchBytes(rows).value_or(UINT64_MAX);
 }
 
-// What is kept beside a pending graph: id, offsets, place in the packer.
+// The bytes that are kept for each pending graph: id, offsets, place in the packer.
 uint64_t OverheadBytes(const SizeTable& sizes) {
   return sizes.num_graphs() * (64 + 12 * sizes.num_components());
 }
@@ -177,7 +177,7 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
     if (--graph.held->pending == 0) {
       pending_bytes_ -= graph.held->bytes;
       if (bounds_.quota != nullptr) bounds_.quota->Give(graph.held->bytes);
-      // All its graphs are packed; what may be left to feed was rejected.
+      // All its graphs are packed; graphs that are left to feed were rejected.
       if (feeding_ == graph.held) feeding_ = held_.end();
       held_.erase(graph.held);
     }

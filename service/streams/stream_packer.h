@@ -1,9 +1,9 @@
 // One stream of graphs: chunks in, padded batches out, nothing stored.
 //
-// Flow: Create() resolves limits and layout; then Offer() a chunk, call Next() until it gives
-// nothing and is_feeding() is false, offer the next chunk, and so on; Flush() makes Next() empty
-// what is pending. Batches are built only when Next() asks for them, so that whoever does not take
-// batches holds up the chunks: that is the back-pressure.
+// Flow: Create() resolves limits and layout. Offer() a chunk; call Next() until it gives nothing
+// and is_feeding() is false; then offer the next chunk, and so on. After Flush(), Next() packs
+// everything that is pending. Batches are built only when Next() asks for them. A caller that does
+// not take batches therefore holds up the chunks: that is the back-pressure.
 #ifndef PACKHOUSE_SERVICE_STREAMS_STREAM_PACKER_H_
 #define PACKHOUSE_SERVICE_STREAMS_STREAM_PACKER_H_
 
@@ -37,23 +37,23 @@ namespace packhouse {
 
 // What a server allows a stream.
 struct StreamBounds {
-  // Most graphs in a batch; lowers a larger limit. Keeps the open pack small if graphs can be
-  // empty.
+  // Most graphs in a batch; a larger limit is lowered to this. Keeps the open pack small if graphs
+  // can be empty.
   uint64_t max_graphs_per_batch = 65536;
   // Most bytes of a batch's tensors.
   uint64_t max_batch_bytes = uint64_t{48} << 20;
-  // Most bytes of chunks that hold pending graphs, and of what is kept beside each graph. Beyond,
-  // pending graphs are packed early, in part-filled batches if need be; a single chunk above this
-  // is refused.
+  // Most bytes of chunks with pending graphs, with what is kept for each graph. Above this, pending
+  // graphs are packed early, if necessary in part-filled batches. A single chunk above this is
+  // refused.
   uint64_t max_pending_bytes = uint64_t{256} << 20;
   // Shared by all streams of a server, if set; must outlive them.
   ByteQuota* quota = nullptr;
-  // Of batches as they leave; none if null. Must outlive them.
+  // The framing of batches; none if null. Must outlive all streams.
   const TensorFraming* framing = nullptr;
 };
 
 struct StreamPackerOptions {
-  // Capacity per component as asked for, `graphs` last; kUnlimited where there is none.
+  // The requested capacity of each component, `graphs` last; kUnlimited where there is none.
   std::vector<uint64_t> capacities;
   Padding padding = Padding::kNone;
   DerivedTensors derived;
@@ -65,10 +65,10 @@ struct StreamPackerOptions {
   StreamBounds bounds;
 };
 
-// A graph that is in no batch because it alone exceeds the usable capacity of a component, or, if
-// that is not enough to bound a batch, the bytes that a batch may have.
+// A graph that is in no batch. It alone exceeds the usable capacity of a component or, if
+// capacities do not bound a batch's bytes, the bytes that a batch may have.
 struct Rejection {
-  // In place of a component: the graph's tensors have too many bytes.
+  // Stands for a component if the graph's tensors have too many bytes.
   static constexpr size_t kBytes = SIZE_MAX;
 
   uint64_t graph_id;
@@ -93,20 +93,21 @@ class StreamPacker {
   StreamPacker& operator=(const StreamPacker&) = delete;
 
   // Accepts a chunk of the stream's schema, or refuses it whole. Returns the graphs that will be in
-  // no batch. May be called only when Next() has given nothing and not is_feeding().
+  // no batch. May be called only when Next() has given nothing and is_feeding() is false.
   //
-  // INVALID_ARGUMENT naming an id that is still pending (an id may come again once its batch is
+  // INVALID_ARGUMENT naming an id that is still pending (an id may be used again once its batch is
   // out), or for a chunk above bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a
   // graph beyond the limits if that is an error; RESOURCE_EXHAUSTED if the quota of all streams is
   // used up.
   //
-  // `owner_bytes` is what keeps the chunk's columns alive, if that is more than they are: all of it
-  // is pending until the chunk's last graph is in a batch.
+  // `owner_bytes`: the bytes of the object that keeps the chunk's columns alive, if it is larger
+  // than the columns. All of it is pending until the chunk's last graph is in a batch.
   absl::StatusOr<std::vector<Rejection>> Offer(GraphChunk chunk, uint64_t owner_bytes = 0);
 
-  // The next batch, or nothing until there is another chunk, a Flush(), or NextDeadline(). An error
-  // is INTERNAL, a bug. Feeds the packer `max_graphs` at most: if that is not enough for a batch,
-  // gives nothing, and is_feeding(). The batches are the same, however it is cut.
+  // The next batch, or nullopt until there is another chunk, a Flush(), or NextDeadline(). The only
+  // error is INTERNAL: a bug. Feeds at most `max_graphs` graphs to the packer; if they do not
+  // complete a batch, gives nullopt, and is_feeding() is true. `max_graphs` does not change the
+  // batches.
   absl::StatusOr<std::optional<Batch>> Next(absl::Time now, size_t max_graphs = SIZE_MAX);
 
   // Whether Next() has more to do without another chunk.
@@ -115,12 +116,12 @@ class StreamPacker {
   // Lets Next() pack everything that is pending, then go on as before.
   void Flush() { flushing_ = true; }
 
-  // When Next() has to be called even without input.
+  // The time at which Next() has to be called even without input.
   absl::Time NextDeadline() const { return packer_.NextDeadline(); }
 
   const GraphSchema& schema() const { return *schema_; }
-  // Shape of a batch, and most real rows in it; per component, `graphs` last. A component without a
-  // limit takes 2^31 - 1 rows all the same.
+  // The shape of a batch, and the most real rows in it; per component, `graphs` last. A component
+  // without a limit still takes at most 2^31 - 1 rows.
   absl::Span<const uint64_t> capacities() const { return shape_.capacities; }
   const Limits& usable() const { return shape_.usable; }
   const BatchLayout& layout() const { return shape_.layout; }
@@ -139,7 +140,7 @@ class StreamPacker {
   struct HeldChunk {
     GraphChunk chunk;
     uint64_t bytes;
-    size_t pending;  // Graphs of it in no batch yet and not rejected.
+    size_t pending;  // Its graphs that are in no batch yet and not rejected.
   };
   using HeldChunks = std::list<HeldChunk>;
   struct PendingGraph {
@@ -151,7 +152,7 @@ class StreamPacker {
                BatchShape shape, Limits packing_limits, OnlinePacker packer,
                std::unique_ptr<PackObserver> observer);
 
-  // What is packed: the size tuple, and the graph's bytes if they are a limit of their own.
+  // The tuple that is packed: the size tuple, and the graph's bytes if these have a limit.
   SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
 
   // Pushes graphs of the current chunk until a pack is complete, `max_graphs` at most.
@@ -162,7 +163,7 @@ class StreamPacker {
   const std::shared_ptr<const GraphSchema> schema_;
   const std::vector<uint64_t> requested_;
   const BatchShape shape_;
-  // Usable, with every component limited; a ragged batch has one more component, its bytes.
+  // Usable capacities, all limited; a ragged batch has its bytes as one more component.
   const Limits packing_limits_;
   const OnlinePackerOptions packing_;
   const bool whole_graphs_;
@@ -175,7 +176,7 @@ class StreamPacker {
   // The chunk being fed and its next graph; held_.end() if none.
   HeldChunks::iterator feeding_ = held_.end();
   size_t next_graph_ = 0;
-  // The packer's handles are places in here.
+  // The packer's handles are indexes into this.
   std::vector<PendingGraph> pending_;
   std::vector<uint64_t> free_handles_;
   absl::flat_hash_set<uint64_t> pending_ids_;
