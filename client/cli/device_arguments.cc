@@ -20,7 +20,7 @@ namespace {
 constexpr absl::string_view kRowsForm = "COMPONENT=ROWS with a whole number of at least 1";
 constexpr absl::string_view kBytesForm = "a whole number of bytes, as in 400, 64KiB or 16GiB";
 
-// Takes the values of one option; only components with a `--max` may have one.
+// Takes the values of one option; only components with a `--max` may have a value.
 using Profiles = std::map<std::string, v1::DeviceProfile::Component>;
 absl::Status TakeOption(
     absl::string_view option, absl::string_view form, const std::vector<std::string>& values,

@@ -13,7 +13,7 @@
 
 namespace packhouse::client {
 
-// As they stand on the command line.
+// The values as they stand on the command line.
 struct DeviceArguments {
   std::vector<std::string> max = {};
   std::vector<std::string> min = {};
@@ -27,16 +27,16 @@ struct DeviceArguments {
 
 void AddDeviceOptions(DeviceArguments& arguments, CLI::App& command);
 
-// The profile, its components in the order of `components`, then `graphs`; those without `--max`
-// left out.
+// The profile. Its components are in the order of `components`, then `graphs`, without those that
+// have no `--max`.
 //
-// Errors: INVALID_ARGUMENT naming option and value if one is malformed, or if it says something of
-// a component that has no `--max`; what the server checks is left to it.
+// Errors: INVALID_ARGUMENT naming option and value if a value is malformed, or if it is for a
+// component without `--max`. Other checks are left to the server.
 absl::StatusOr<v1::DeviceProfile> ParseDevice(const DeviceArguments& arguments,
                                               const std::vector<std::string>& components);
 
 // `400`, `64KiB`, `16GiB`, `16GB`: a whole number of bytes, with the units of 1024 (KiB to TiB) or
-// of 1000 (kB to TB). False if it is none or more than 2^64 - 1.
+// of 1000 (kB to TB). False if it is malformed or above 2^64 - 1.
 bool ParseBytes(absl::string_view text, uint64_t& bytes);
 
 // `16.0 GiB`; whole below 1 KiB.

@@ -17,7 +17,7 @@ namespace {
 // SizeTable's bound.
 constexpr uint64_t kMaxGraphsPerChunk = uint64_t{1} << 20;
 
-// What differs between the data set and what Ingest would create; empty: nothing.
+// The difference between the data set and the one that Ingest would create; empty: none.
 std::string Difference(const v1::Dataset& dataset, const v1::CreateDatasetRequest& wanted) {
   const v1::GraphSchema& there = dataset.schema();
   const v1::GraphSchema& ours = wanted.schema();
@@ -51,7 +51,7 @@ absl::StatusOr<v1::Dataset> GetOrCreate(const DatasetClient& client,
   if (absl::IsNotFound(found.status())) {
     absl::StatusOr<v1::Dataset> created = client.Create(wanted);
     if (!absl::IsAlreadyExists(created.status())) return created;
-    // By somebody else just now, or by a first try whose answer was lost.
+    // Created by another client just now, or by a first try whose answer was lost.
     found = client.Get(wanted.name(), false);
   }
   if (!found.ok()) return found.status();
@@ -85,7 +85,7 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
   IngestResult result;
   result.graphs_before = dataset->num_graphs();
 
-  // Of the chunks under way.
+  // Bytes of the chunks under way.
   std::deque<uint64_t> chunk_bytes;
   DatasetAppenderOptions append_options;
   append_options.dataset = options.dataset;
@@ -94,8 +94,9 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
       options.producer.empty() ? DefaultProducer(source, options.chunk_bytes) : options.producer;
   append_options.retry = options.retry;
   append_options.on_answer = [&](const AppendAnswer& answer) {
-    // Numbers ascend: behind a chunk that is new there are only new ones. Then, and when more would
-    // have been there than was, a repetition is of this run, and its first answer was lost.
+    // Numbers ascend, so all chunks after a new chunk are new. A repetition after a new chunk is
+    // therefore of this run: its first answer was lost. So is one that would exceed the graphs that
+    // were there before.
     const bool is_present =
         answer.is_repetition && result.totals.graphs_stored == 0 &&
         answer.num_graphs <= result.graphs_before - result.totals.graphs_present;

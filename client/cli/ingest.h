@@ -1,4 +1,5 @@
-// Brings the graphs of a source into a data set, once, however often it is begun.
+// Brings the graphs of a source into a data set. Each graph is stored once, even if an ingest is
+// repeated.
 #ifndef PACKHOUSE_CLIENT_CLI_INGEST_H_
 #define PACKHOUSE_CLIENT_CLI_INGEST_H_
 
@@ -15,7 +16,7 @@
 
 namespace packhouse::client {
 
-// How far an ingest is. What counts is durable.
+// Progress of an ingest. Only durable graphs count.
 struct IngestTotals {
   // By this run.
   uint64_t graphs_stored = 0;
@@ -29,35 +30,36 @@ struct IngestOptions {
   std::string dataset;
   // Empty: DefaultProducer. One ingest at a time may use a name.
   std::string producer;
-  // A chunk has as many graphs as fit into this, at least one. With another value the same source
-  // is cut otherwise, so that an ingest which was broken off cannot go on.
+  // A chunk has as many graphs as fit into this, at least one. Another value cuts the source into
+  // other chunks, so that an ingest that was broken off cannot go on.
   uint64_t chunk_bytes = uint64_t{1} << 20;
   // As CreateDatasetRequest.max_bytes.
   uint64_t max_bytes = 0;
   bool seal = false;
   RetryOptions retry;
-  // Called whenever there is more. May be null.
+  // Called whenever the totals grow. May be null.
   std::function<void(const IngestTotals&)> on_progress;
 };
 
 struct IngestResult {
   IngestTotals totals;
-  // In the data set before, from whatever source.
+  // Graphs that were in the data set before, from any source.
   uint64_t graphs_before = 0;
   // As it is now.
   v1::Dataset dataset;
 };
 
-// Names source and cut: the same graphs have the same producer wherever they lie.
+// Names the source and its chunks: the same graphs have the same producer, wherever the file lies.
 std::string DefaultProducer(const GraphSource& source, uint64_t chunk_bytes);
 
-// Creates the data set if need be, appends all graphs of `source` in chunks whose numbers depend on
-// the source alone, and seals the data set if asked to. What an earlier run has stored is sent
-// again, but not stored again. Goes on by itself after a broken connection or a restart of the
-// server.
+// Creates the data set if it is missing, appends all graphs of `source` in chunks, and seals the
+// data set if asked to. The chunks' numbers depend on the source alone: chunks that an earlier run
+// has stored are sent again, but not stored again. Goes on by itself after a broken connection or a
+// restart of the server.
 //
 // Errors: FAILED_PRECONDITION naming what differs if there is a data set of this name with another
-// schema or bound; the source's; the server's (see DatasetService). What was stored stays.
+// schema or bound; errors of the source; errors of the server (see DatasetService). Stored graphs
+// stay.
 absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
                                     const std::shared_ptr<grpc::Channel>& channel,
                                     GraphSource& source);

@@ -36,7 +36,7 @@ absl::StatusOr<TuneOutcome> RequestTune(
         recommended = true;
         break;
       case v1::TuneResponse::EVENT_NOT_SET:
-        // Of a newer server.
+        // An event of a newer server.
         break;
     }
   }

@@ -1,4 +1,4 @@
-// One call of Tune, from its request to all of its answer.
+// One call of Tune, from the request to the complete answer.
 #ifndef PACKHOUSE_CLIENT_CLI_TUNE_STREAM_H_
 #define PACKHOUSE_CLIENT_CLI_TUNE_STREAM_H_
 
@@ -18,8 +18,8 @@ struct TuneOutcome {
   v1::TuneRecommendation recommendation;
 };
 
-// Calls Tune and waits for the end of its answer; `on_progress` is called for each progress on the
-// way, in this thread.
+// Calls Tune and waits for the end of its answer. Calls `on_progress`, in this thread, for each
+// progress.
 //
 // Errors: the server's; INTERNAL if the answer ends without a recommendation.
 absl::StatusOr<TuneOutcome> RequestTune(

@@ -10,7 +10,7 @@ namespace {
 
 // The server's bound for one call.
 constexpr size_t kMaxBatches = 65536;
-// From one call to the next, for others to gather: a call costs as much as some batches.
+// The time between two calls, so that batches gather: a call costs as much as some batches.
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 
 }  // namespace

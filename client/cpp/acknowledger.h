@@ -1,4 +1,4 @@
-// Acknowledgements of batches, sent on a thread of their own.
+// Acknowledges batches on a thread of its own.
 #ifndef PACKHOUSE_CLIENT_CPP_ACKNOWLEDGER_H_
 #define PACKHOUSE_CLIENT_CPP_ACKNOWLEDGER_H_
 
@@ -22,7 +22,7 @@
 
 namespace packhouse::client {
 
-// A batch, and to whom it was given.
+// A batch, and the session that it was given to.
 struct BatchLease {
   uint64_t epoch = 0;
   uint64_t generation = 0;
@@ -30,13 +30,13 @@ struct BatchLease {
   uint64_t batch = 0;
 };
 
-// Each call has all that has gathered for one session. The first is sent at once. Those that come
-// within 10 ms of a call wait for each other: until that time is over, or `gather` have come, or
-// somebody hurries.
+// Each call has all batches that have gathered for one session. The first is sent at once. Batches
+// that come within 10 ms of a call wait for each other: until that time is over, or `gather`
+// batches have come, or Hurry() is called.
 //
-// A call that fails because the server is away is tried again as RetryOptions say. When it has
-// failed for good, sending stops until a caller has been told, by whichever function comes first;
-// what was not sent waits to be tried again. Thread-safe.
+// A call that fails because the server is away is retried as RetryOptions say. When it has failed
+// for good, sending stops until any function has returned the error to a caller. Batches that were
+// not sent wait for another try. Thread-safe.
 class Acknowledger {
  public:
   // Makes one call of LoaderService.Acknowledge.
@@ -45,38 +45,39 @@ class Acknowledger {
 
   struct Options {
     std::string job;
-    // Batches that do not wait for more.
+    // This many batches do not wait for more.
     size_t gather = 1;
     // Its `sleep` is not used.
     RetryOptions retry;
-    // Called on the thread that sends when sending stops. May be null.
+    // Called on the sending thread when sending stops. May be null.
     std::function<void()> on_failure;
   };
 
   Acknowledger(std::shared_ptr<grpc::Channel> channel, Send send, Options options);
   Acknowledger(const Acknowledger&) = delete;
   Acknowledger& operator=(const Acknowledger&) = delete;
-  // Tries once more to send what waits.
+  // Tries once more to send the waiting batches.
   ~Acknowledger();
 
-  // Will send it soon. Error: that with which sending has failed; then nothing is added.
+  // Queues a batch, which is sent soon. Error: the error of sending, if it has failed; then nothing
+  // is added.
   absl::Status Add(const BatchLease& lease);
-  // What was added is sent now, although more may come.
+  // Sends the added batches now, without waiting for more.
   void Hurry();
-  // Waits until all that was added is durable. Error: that with which sending has failed.
+  // Waits until all added batches are durable. Returns the error of sending, if it has failed.
   absl::Status Flush();
   // Error: that with which sending has failed.
   absl::Status Check();
-  // Forgets what has not been sent, and that sending has failed.
+  // Forgets unsent batches, and the error of sending.
   void Reset();
 
-  // What was done, by all workers, when the last acknowledgement became durable; empty before.
+  // The cursor of the last durable acknowledgement, with the batches of all workers; empty before.
   std::string cursor() const;
 
  private:
   void Run();
   absl::Status Deliver(const v1::AcknowledgeRequest& request, uint64_t round);
-  // The first that wait, of one session.
+  // The first waiting batches, of one session.
   v1::AcknowledgeRequest Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TakeFailure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -100,7 +101,7 @@ class Acknowledger {
   bool hurried_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  // What Reset() has made irrelevant is of an earlier round.
+  // Counts Reset(): calls of earlier rounds no longer matter.
   uint64_t round_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string cursor_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

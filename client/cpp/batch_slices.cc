@@ -23,7 +23,7 @@ absl::StatusOr<std::optional<BatchView>> View(const grpc::ByteBuffer& buffer, Pa
   }
   absl::InlinedVector<absl::string_view, 8> pieces;
   pieces.reserve(slices->size());
-  // Short slices hold their bytes themselves: what is viewed must not move any more.
+  // Short slices hold their bytes themselves, so viewed slices must not move any more.
   for (const grpc::Slice& slice : *slices) {
     pieces.emplace_back(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }

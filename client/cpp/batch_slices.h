@@ -1,4 +1,4 @@
-// Batches as gRPC received them, without a copy: what a generic stub's ByteBuffer holds.
+// Views batches in the ByteBuffers of a generic stub, without a copy.
 //
 //   grpc::GenericStub stub(channel);
 //   stub.PrepareBidiStreamingCall(&context, kLoadMethod, {}, reactor);   // reads ByteBuffers
@@ -7,7 +7,8 @@
 //   if (batch.ok() && batch->has_value()) Train((*batch)->tensors());
 //   else status = ParseMessage(buffer, response);   // opened, end_of_epoch
 //
-// A view holds the received slices until it goes: memory is then as much as the views kept.
+// A view holds the received slices until it is destroyed, so memory grows with the views that are
+// kept.
 #ifndef PACKHOUSE_CLIENT_CPP_BATCH_SLICES_H_
 #define PACKHOUSE_CLIENT_CPP_BATCH_SLICES_H_
 
@@ -21,16 +22,16 @@
 
 namespace packhouse::client {
 
-// The calls' names for a generic stub.
+// The names of the calls for a generic stub.
 inline constexpr char kPackMethod[] = "/packhouse.v1.PackingService/Pack";
 inline constexpr char kLoadMethod[] = "/packhouse.v1.LoaderService/Load";
 
-// As BatchView::OfPackResponse and OfLoadResponse, of a received message. `buffer` may go
-// afterwards. Thread-safe.
+// As BatchView::OfPackResponse and OfLoadResponse, for a received message. `buffer` may be
+// destroyed afterwards. Thread-safe.
 absl::StatusOr<std::optional<BatchView>> ViewPackResponse(const grpc::ByteBuffer& buffer);
 absl::StatusOr<std::optional<BatchView>> ViewLoadResponse(const grpc::ByteBuffer& buffer);
 
-// Any message, with protobuf. `buffer` keeps what it has. Errors: INVALID_ARGUMENT.
+// Parses any message with protobuf. `buffer` keeps its content. Errors: INVALID_ARGUMENT.
 absl::Status ParseMessage(const grpc::ByteBuffer& buffer, google::protobuf::Message& message);
 
 // The bytes of `message`, to be written by a generic stub.

@@ -14,7 +14,7 @@ absl::string_view RetryServiceConfig() { return kServiceConfig; }
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelOptions& options) {
   grpc::ChannelArguments arguments;
-  // First, for gRPC takes the first of a name.
+  // They come first, since gRPC takes the first argument of a name.
   for (const auto& [name, value] : options.arguments) {
     if (const int* number = std::get_if<int>(&value)) {
       arguments.SetInt(name, *number);
@@ -28,15 +28,15 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                    static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_time)));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                    static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_timeout)));
-  // Pings without a call would strike even a patient server.
+  // Even patient servers count pings without a call as strikes.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 0);
-  // A server that restarts is found again soon; the default grows to two minutes.
+  // Finds a restarted server soon; the default grows to two minutes.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   // Otherwise channels to one address share one connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
 
-  // A resolver that has a service config of its own for a name is not overruled.
+  // A service config that the resolver has for a name takes precedence.
   if (options.retries) arguments.SetServiceConfigJSON(kServiceConfig);
   if (!options.load_balancing_policy.empty()) {
     arguments.SetLoadBalancingPolicyName(options.load_balancing_policy);

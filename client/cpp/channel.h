@@ -16,54 +16,54 @@
 
 namespace packhouse::client {
 
-// Calls that are safe to retry (the protos say which) are retried by the channel itself if they end
-// with UNAVAILABLE, or with CANCELLED by a server that is going down: four times, after up to 0.1,
-// 0.2, 0.4 and 0.8 seconds, which is enough to find another server. Who waits for one to come back
-// has RetryOptions (dataset_retry.h). It is proto/packhouse/v1/service_config.json, which any gRPC
-// client can load.
+// The channel itself retries calls that are safe to retry (the protos say which) if they end with
+// UNAVAILABLE, or with CANCELLED by a server that is going down: four times, after up to 0.1, 0.2,
+// 0.4 and 0.8 seconds. This is enough to find another server; to wait for one to come back, use
+// RetryOptions (dataset_retry.h). The config is proto/packhouse/v1/service_config.json, which any
+// gRPC client can load.
 absl::string_view RetryServiceConfig();
 
 struct ChannelOptions {
   // Null: plain text, for a trusted network or a Unix socket.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
 
-  // A larger message from the server ends its call with RESOURCE_EXHAUSTED. gRPC's own default of
-  // 4 MiB is less than many a batch; PackOpened.batch_bytes tells what a stream needs, plus some
-  // hundred bytes a tensor. A message is wholly in memory while it is read.
+  // A larger message from the server ends its call with RESOURCE_EXHAUSTED. gRPC's own default of 4
+  // MiB is too small for many batches. A stream needs PackOpened.batch_bytes, plus some hundred
+  // bytes for each tensor. The whole message is in memory while it is read.
   int max_receive_bytes = 256 << 20;
   // Larger messages are refused before they are sent. The server has a bound of its own.
   int max_send_bytes = 64 << 20;
 
   // How long a silent connection waits before it asks whether the server is alive. gRPC servers
-  // answer pings more often than every five minutes by closing the connection
-  // (ENHANCE_YOUR_CALM), so go below six minutes only if the server's minimum was lowered.
+  // close a connection with pings more often than every five minutes (ENHANCE_YOUR_CALM), so go
+  // below six minutes only if the server's minimum was lowered.
   absl::Duration keepalive_time = absl::Minutes(6);
-  // A ping not answered within this time breaks the connection; its calls end with UNAVAILABLE.
+  // A ping that is not answered within this time breaks the connection; its calls end with
+  // UNAVAILABLE.
   absl::Duration keepalive_timeout = absl::Seconds(20);
 
-  // Which of a name's addresses a call goes to. Empty: gRPC's own choice, which is the first that
-  // can be connected to (pick_first), for all calls. "round_robin": all of them by turns, for
-  // several servers behind a name that resolves to each of them, such as a headless Kubernetes
-  // service.
+  // Which of a name's addresses a call goes to. Empty: gRPC's own choice (pick_first): all calls go
+  // to the first address that can be connected to. "round_robin": each address in turn, for several
+  // servers behind a name that resolves to all of them, such as a headless Kubernetes service.
   std::string load_balancing_policy = {};
 
-  // RetryServiceConfig(). False: every error is the caller's at once.
+  // Whether to use RetryServiceConfig(). False: every error reaches the caller at once.
   bool retries = true;
 
-  // Any other of gRPC's channel arguments, such as {"grpc.max_reconnect_backoff_ms", 5000}; they
-  // also replace what is set from the above.
+  // Any other channel arguments of gRPC, such as {"grpc.max_reconnect_backoff_ms", 5000}; they also
+  // override those that the fields above set.
   std::vector<std::pair<std::string, std::variant<int, std::string>>> arguments = {};
 };
 
-// Makes a channel to `address` (HOST:PORT, unix:PATH, or any other of gRPC's names) that connects
-// when it is first used. All channels of the clients are made here.
+// Makes a channel to `address` (HOST:PORT, unix:PATH, or any other name that gRPC takes) that
+// connects when it is first used. All channels of the clients are made here.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelOptions& options = {});
 
 // MakeChannel(), and waits until it is connected.
 //
-// Every call makes a connection of its own: streams that move much data do best on one channel
-// each. The channel may be used by any number of threads.
+// Every call of Connect makes a connection of its own. Streams that move much data are fastest with
+// one channel each. Any number of threads may use a channel.
 //
 // For batches of 256 KiB and more, put GRPC_EXPERIMENTS=-tcp_read_chunks into the environment
 // before gRPC is first used: messages then arrive in one or two pieces, not in dozens.

@@ -1,5 +1,5 @@
-// Appends graphs to a data set, whatever happens to the connection: nothing is lost, nothing is
-// stored twice.
+// Appends graphs to a data set. If the connection breaks, no graph is lost and none is stored
+// twice.
 #ifndef PACKHOUSE_CLIENT_CPP_DATASET_APPENDER_H_
 #define PACKHOUSE_CLIENT_CPP_DATASET_APPENDER_H_
 
@@ -22,36 +22,37 @@ namespace packhouse::client {
 // A chunk that is durable.
 struct AppendAnswer {
   uint64_t sequence = 0;
-  // Of the chunk.
+  // Graphs of the chunk.
   uint64_t num_graphs = 0;
-  // It had been stored before: by an earlier run, or by this one if the answer was lost.
+  // The chunk had been stored before: by an earlier run, or by this one if the answer was lost.
   bool is_repetition = false;
-  // In the data set now.
+  // Graphs in the data set now.
   uint64_t num_graphs_of_dataset = 0;
 };
 
 struct DatasetAppenderOptions {
   std::string dataset;
-  // Its Dataset.id, so that nothing gets into another data set of the same name; 0: whichever there
-  // is.
+  // Its Dataset.id, so that nothing gets into another data set of the same name; 0: the data set
+  // that has the name.
   uint64_t dataset_id = 0;
   // At most 128 bytes. One appender at a time may use the name.
   std::string producer;
-  // Chunks that have been sent but not answered, and so are kept for a retry, and their bytes (one
-  // chunk may be larger). Some chunks under way let the server write them together.
+  // The most chunks that have been sent and not answered, and their bytes (one chunk may be
+  // larger). They are kept for a retry. With several chunks under way the server can write them
+  // together.
   std::size_t max_unanswered = 16;
   std::size_t max_unanswered_bytes = std::size_t{64} << 20;
-  // A stream that lasts so long is ended and opened anew, so that a server that hangs is noticed:
-  // one that answered nothing all the while is DEADLINE_EXCEEDED.
+  // A stream is ended and opened anew after this time, so that a hanging server is noticed: if it
+  // answered nothing in all that time, the error is DEADLINE_EXCEEDED.
   absl::Duration stream_time = absl::Minutes(10);
   RetryOptions retry;
   // Called for each chunk, in order, from within Append and Finish. May be null.
   std::function<void(const AppendAnswer&)> on_answer;
 };
 
-// Use: Append each chunk, then Finish. Chunks count as appended when on_answer says so, all of them
-// when Finish returns OK. A program that was killed begins again with the first chunk, or with any
-// that was not answered yet, under the same producer and the same numbers.
+// Use: Append each chunk, then Finish. A chunk is appended when on_answer is called for it; all
+// chunks are when Finish returns OK. A program that was killed starts again with the first chunk,
+// or with any that was not answered yet, with the same producer and the same numbers.
 //
 // Not thread-safe. After an error every call returns it; chunks that were answered stay.
 class DatasetAppender {
@@ -59,14 +60,15 @@ class DatasetAppender {
   DatasetAppender(std::shared_ptr<grpc::Channel> channel, DatasetAppenderOptions options);
   DatasetAppender(const DatasetAppender&) = delete;
   DatasetAppender& operator=(const DatasetAppender&) = delete;
-  // Ends the stream; chunks that were not answered may be stored or not.
+  // Ends the stream. Unanswered chunks may be stored or not.
   ~DatasetAppender();
 
-  // Sends a chunk, after waiting for answers while too many are missing. `sequence` is at least 1
-  // and larger than before; `group_ids` as in AppendRequest.
+  // Sends a chunk. Waits for answers first if too many are missing. `sequence` is at least 1 and
+  // larger than before; `group_ids` as in AppendRequest.
   //
   // Errors: INVALID_ARGUMENT for a sequence that is not larger; the server's (see
-  // DatasetService.Append), once RetryOptions.patience is used up if they may pass.
+  // DatasetService.Append). Errors that may pass are returned once RetryOptions.patience is used
+  // up.
   absl::Status Append(uint64_t sequence, v1::GraphChunk graphs, std::string group_ids = "");
 
   // Waits for all answers, and ends the stream. Errors: as Append.
@@ -81,12 +83,12 @@ class DatasetAppender {
 
   bool IsFull() const;
   void OpenStream();
-  // Sends what has not been sent on this stream.
+  // Sends the chunks that have not been sent on this stream.
   absl::Status SendAll();
   // Waits for one answer, or for the end of a broken stream.
   absl::Status AwaitAnswer();
   absl::Status TakeAnswer(const v1::AppendResponse& response);
-  // Takes the answers that are left, then the stream's status; OK if there is to be a new stream.
+  // Takes the remaining answers, then the stream's status; OK if a new stream should follow.
   absl::Status EndStream();
   absl::Status Keep(absl::Status status);
 

@@ -1,4 +1,4 @@
-// The calls of DatasetService but for Append, which is DatasetAppender's.
+// The calls of DatasetService except Append; for Append there is DatasetAppender.
 #ifndef PACKHOUSE_CLIENT_CPP_DATASET_CLIENT_H_
 #define PACKHOUSE_CLIENT_CPP_DATASET_CLIENT_H_
 
@@ -18,32 +18,32 @@
 namespace packhouse::client {
 
 struct DatasetClientOptions {
-  // Of each try of a call, so that a server that hangs ends in DEADLINE_EXCEEDED.
+  // The time of each try of a call: a hanging server ends it with DEADLINE_EXCEEDED.
   absl::Duration call_timeout = absl::Minutes(1);
-  // Of a verification, which reads all of a data set.
+  // The time of a verification, which reads all of a data set.
   absl::Duration verify_timeout = absl::Hours(24);
-  // Every call is tried again as these say; what a retry of a call that had worked sees is taken
-  // for what the first try would have.
+  // How every call is retried. If the first try worked and its answer was lost, a retry gets an
+  // error such as NOT_FOUND; the result is then that of the first try.
   RetryOptions retry;
 };
 
-// Every call blocks. Errors are the server's, see DatasetService. Thread-safe, but for the
-// functions in RetryOptions, which must be so themselves then.
+// Every call blocks. Errors are the server's, see DatasetService. Thread-safe if the functions in
+// RetryOptions are.
 class DatasetClient {
  public:
   explicit DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClientOptions options = {});
 
-  // ALREADY_EXISTS may come of this very call, if its first try worked and the answer was lost: Get
-  // tells what is there.
+  // ALREADY_EXISTS may be caused by this very call, if its first try worked and the answer was
+  // lost. Get shows the existing data set.
   absl::StatusOr<v1::Dataset> Create(const v1::CreateDatasetRequest& request) const;
   absl::StatusOr<v1::Dataset> Seal(const std::string& name) const;
   absl::StatusOr<v1::GetDatasetResponse> Get(const std::string& name, bool include_histogram) const;
-  // All of them, in ascending order of names, page by page. Bounds memory by the server's number of
+  // All data sets in ascending order of names, read page by page. Memory grows with the number of
   // data sets.
   absl::StatusOr<std::vector<v1::Dataset>> List(uint32_t page_size = 0) const;
   absl::Status Delete(const std::string& name) const;
-  // Calls `progress` with each response but the last, which is the result: damage is in there, and
-  // no error. A verification that breaks off begins anew.
+  // Calls `progress` with each response except the last. The last is the result; it reports damage,
+  // which is not an error. A verification that breaks off starts anew.
   absl::StatusOr<v1::VerifyDatasetResponse> Verify(
       const std::string& name,
       absl::FunctionRef<void(const v1::VerifyDatasetResponse&)> progress) const;

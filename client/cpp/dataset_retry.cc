@@ -23,7 +23,7 @@ bool Retrier::WaitAfter(const absl::Status& status) {
   waited_ += wait;
   next_wait_ = std::min(2 * next_wait_, options_.longest_wait);
   grpc::experimental::ChannelResetConnectionBackoff(channel_.get());
-  // Without a connection the call that follows fails, and that is counted here too.
+  // Without a connection the next call fails, and that is counted here too.
   if (!channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + options_.connect_timeout))) {
     waited_ += options_.connect_timeout;
   }

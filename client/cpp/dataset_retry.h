@@ -1,4 +1,4 @@
-// When a call that failed is worth another try, and how long to wait before it.
+// Decides when a failed call is worth another try, and how long to wait before it.
 #ifndef PACKHOUSE_CLIENT_CPP_DATASET_RETRY_H_
 #define PACKHOUSE_CLIENT_CPP_DATASET_RETRY_H_
 
@@ -11,31 +11,33 @@
 
 namespace packhouse::client {
 
-// A server that restarts, drains, or cannot write for a while is waited for.
+// For waiting for a server that restarts, drains, or cannot write for a while.
 struct RetryOptions {
   // The first wait; each further one is twice as long, up to longest_wait.
   absl::Duration first_wait = absl::Milliseconds(100);
   absl::Duration longest_wait = absl::Seconds(5);
-  // Waits in a row may take so long together; then the error is the caller's. Zero: no retries.
+  // The most time of consecutive waits together; after it the caller gets the error. Zero: no
+  // retries.
   absl::Duration patience = absl::Minutes(5);
   // How long each try waits for the connection, after the wait.
   absl::Duration connect_timeout = absl::Seconds(1);
-  // Called with the error and the length of the wait before it, to tell the user. May be null.
+  // Called before each wait with the error and the length of the wait, to tell the user. May be
+  // null.
   std::function<void(const absl::Status& status, absl::Duration wait)> on_wait;
   // Waits. Null: absl::SleepFor.
   std::function<void(absl::Duration)> sleep;
 };
 
-// Counts the waits of calls that follow one another. Not thread-safe.
+// Counts the waits of consecutive calls. Not thread-safe.
 class Retrier {
  public:
   Retrier(std::shared_ptr<grpc::Channel> channel, RetryOptions options);
 
-  // Whether to try again after `status`: UNAVAILABLE, or CANCELLED by the other side. If so, has
-  // waited, and made the channel connect at once instead of after gRPC's own back-off, which grows
+  // Whether to try again after `status`: UNAVAILABLE, or CANCELLED by the other side. If so, waits
+  // first, and makes the channel connect at once instead of after gRPC's own back-off, which grows
   // to minutes.
   bool WaitAfter(const absl::Status& status);
-  // The server answered: the next wait is the first again.
+  // To be called when the server answered: the next wait is as short as the first again.
   void Reset();
 
  private:

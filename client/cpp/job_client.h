@@ -1,4 +1,4 @@
-// What a server keeps of jobs: LoaderService's ListJobs, GetJob and DeleteJob.
+// The jobs that a server knows: LoaderService's ListJobs, GetJob and DeleteJob.
 #ifndef PACKHOUSE_CLIENT_CPP_JOB_CLIENT_H_
 #define PACKHOUSE_CLIENT_CPP_JOB_CLIENT_H_
 
@@ -15,7 +15,7 @@
 
 namespace packhouse::client {
 
-// Every call blocks, for `call_timeout` at most, and is made once. Errors are the server's, see
+// Every call blocks, for at most `call_timeout`, and is made once. Errors are the server's, see
 // LoaderService. Thread-safe.
 class JobClient {
  public:
@@ -23,7 +23,7 @@ class JobClient {
                      absl::Duration call_timeout = absl::Minutes(1))
       : call_timeout_(call_timeout), stub_(v1::LoaderService::NewStub(channel)) {}
 
-  // All of them, in ascending order of names, page by page.
+  // All jobs in ascending order of names, read page by page.
   absl::StatusOr<std::vector<v1::Job>> List(uint32_t page_size = 0) const;
   absl::StatusOr<v1::Job> Get(const std::string& job) const;
   absl::Status Delete(const std::string& job) const;

@@ -13,7 +13,7 @@
 
 namespace packhouse::client {
 
-// Reverses the bytes of `value` where the host is big-endian; its own inverse.
+// Reverses the bytes of `value` if the host is big-endian; its own inverse.
 template <typename T>
 T SwapUnlessLittleEndian(T value) {
   static_assert(std::is_arithmetic_v<T>);

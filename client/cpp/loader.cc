@@ -18,8 +18,8 @@ constexpr uint32_t kDefaultInFlight = 16;
 
 }  // namespace
 
-// One call of Load, whose responses come as bytes. Each function but Cancel from one thread; the
-// next response is asked for as soon as the one before is taken.
+// One call of Load, whose responses come as bytes. Each function except Cancel must be called from
+// one thread. The next response is asked for as soon as the previous one is taken.
 class Loader::Stream {
  public:
   Stream(const std::shared_ptr<grpc::Channel>& channel, const v1::LoadRequest& request)
@@ -43,7 +43,7 @@ class Loader::Stream {
     }
   }
 
-  // The next response; nothing when the stream has ended, how Finish() tells.
+  // The next response; nullopt when the stream has ended. Finish() then has its status.
   std::optional<grpc::ByteBuffer> Take() {
     if (!is_open_) return std::nullopt;
     is_open_ = Wait();
@@ -54,7 +54,7 @@ class Loader::Stream {
     return response;
   }
 
-  // Requires that Take() gave nothing.
+  // Requires that Take() gave nullopt.
   absl::Status Finish() {
     if (!status_) {
       grpc::Status status;
@@ -101,7 +101,7 @@ Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
            std::max(1U,
                     (options_.max_in_flight == 0 ? kDefaultInFlight : options_.max_in_flight) / 4),
            options_.retry,
-           // A Next() that waits looks why nothing comes.
+           // Wakes a waiting Next(), which then sees the error.
            [this] {
              const absl::MutexLock lock(&mutex_);
              if (stream_ != nullptr) stream_->Cancel();
@@ -131,7 +131,7 @@ absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
 absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
   Retrier retrier(channel_, options_.retry);
   for (;;) {
-    // Else a worker that was rolled back might wait for ever.
+    // Otherwise a worker that was rolled back might wait for ever.
     if (absl::Status checked = acknowledger_.Check(); !checked.ok()) return checked;
     absl::StatusOr<BatchPointer> received = ReceiveOnce();
     if (received.ok()) return received;
@@ -217,7 +217,7 @@ absl::Status Loader::Open() {
 }
 
 void Loader::Leave() {
-  std::shared_ptr<Stream> left;  // Ends, if at all, without the lock.
+  std::shared_ptr<Stream> left;  // If it ends here, it ends without the lock.
   const absl::MutexLock lock(&mutex_);
   left.swap(stream_);
 }
@@ -259,7 +259,7 @@ absl::Status Loader::AcknowledgeCurrent() {
 }
 
 absl::Status Loader::Acknowledge(const LoadedBatch& batch) {
-  // Nobody waits for it.
+  // The server does not wait for it.
   if (options_.is_evaluation) return absl::OkStatus();
   return AcknowledgeLease(batch.lease);
 }
@@ -275,7 +275,7 @@ absl::Status Loader::AcknowledgeLease(const BatchLease& lease) {
     }
     is_last = held_.empty() && given_.size() >= num_left_;
   }
-  // The server waits for it, to say that this is the end.
+  // The server waits for it before it sends `end_of_epoch`.
   if (is_last) acknowledger_.Hurry();
   return absl::OkStatus();
 }

@@ -40,27 +40,27 @@
 namespace packhouse::client {
 
 struct LoaderOptions {
-  // The same for all workers of the job. Its `epoch` is where the loader begins.
+  // The same for all workers of the job. The loader begins with its `epoch`.
   v1::EpochSpec spec;
   // How workers share an epoch: by rank, all with the same number of steps; or, if `dynamic` is
   // set, first come, first served.
   v1::Ranked ranked = OneRank();
   std::optional<v1::Dynamic> dynamic;
-  // One pass of which the server keeps nothing, as for validation: `spec` names no job, nothing is
-  // acknowledged, there is no state. SetEpoch after the end goes back to the beginning. Not with
-  // `dynamic`.
+  // One pass of which the server keeps nothing, for example for validation. `spec` names no job,
+  // nothing is acknowledged, and there is no state. SetEpoch after the end goes back to the
+  // beginning. Not with `dynamic`.
   bool is_evaluation = false;
-  // Batches sent and not acknowledged, at most; 0: 16. It also bounds speed, as an acknowledgement
-  // waits for the server's disk: take 64 for thousands of batches a second.
+  // The most batches that are sent and not acknowledged; 0: 16. It also bounds the speed, since an
+  // acknowledgement waits for the server's disk: take 64 for thousands of batches a second.
   uint32_t max_in_flight = 0;
-  // Names one start of the trainer, for all of its workers the same, new after each restart. Needed
+  // Names one start of the trainer: the same for all of its workers, new after each restart. Needed
   // if several workers load states.
   std::string attempt;
-  // A batch is acknowledged when the next one is asked for. Else only by Acknowledge().
+  // True: a batch is acknowledged when the next one is asked for. False: only by Acknowledge().
   bool acknowledges_itself = true;
-  // Of each try of a unary call.
+  // The time of each try of a unary call.
   absl::Duration call_timeout = absl::Minutes(1);
-  // A server that is away is waited for.
+  // How to wait for a server that is away.
   RetryOptions retry;
 
   static v1::Ranked OneRank() {
@@ -70,7 +70,7 @@ struct LoaderOptions {
   }
 };
 
-// As it was received; views are valid while it lives.
+// A batch as it was received. Views are valid while it lives.
 struct LoadedBatch {
   BatchView view;
   BatchLease lease;
@@ -82,16 +82,16 @@ struct LoaderState {
   std::string cursor;
 };
 
-// What is not acknowledged comes again, to this worker or another, when this one has gone. Batches
-// that come again because the connection broke or the server restarted are not given out twice.
-// After an error Next() may be called again: it tries anew.
+// Batches that are not acknowledged come again when this worker has gone, to it or to another.
+// Batches that come again because the connection broke or the server restarted are not given out
+// twice. After an error Next() may be called again; it then tries anew.
 //
 // Threads: Acknowledge, Flush and Cancel from any thread; all other functions from one at a time.
-// The destructor needs the loader to itself, and tries to send what is acknowledged.
+// No other call may run during the destructor, which tries to send the acknowledgements.
 class Loader {
  public:
-  // Connects when it is first asked for something. Several loaders may share a channel, but each
-  // gets most from one of its own.
+  // Connects when it is first used. Several loaders may share a channel, but each is fastest with
+  // one of its own.
   Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -99,39 +99,39 @@ class Loader {
 
   // The next batch; null at the end of the epoch, when all acknowledgements are durable. Blocks.
   //
-  // Errors: the server's (see LoaderService.Load), those of the retries used up; of
-  // acknowledgements, see Acknowledge(); CANCELLED after Cancel().
+  // Errors: the server's (see LoaderService.Load), once retries are used up; those of
+  // Acknowledge(); CANCELLED after Cancel().
   absl::StatusOr<std::shared_ptr<const LoadedBatch>> Next();
 
-  // This batch is done: will be sent soon. Errors: those with which an earlier acknowledgement has
-  // failed: FAILED_PRECONDITION if the trainer was started anew elsewhere, or rolled back.
+  // Marks the batch as done; this is sent soon. Errors: those of earlier acknowledgements, such as
+  // FAILED_PRECONDITION if the trainer was started anew elsewhere, or rolled back.
   absl::Status Acknowledge(const LoadedBatch& batch);
   // Waits until all acknowledgements are durable. Errors: as Acknowledge.
   absl::Status Flush();
 
-  // Next() gives that epoch from now on, from where the job's workers have come to. Nothing happens
-  // if it is the present one and has not ended; else makes all acknowledgements durable first.
+  // From now on Next() gives that epoch, from where the job's workers are. Does nothing if it is
+  // the present epoch and has not ended. Otherwise first makes all acknowledgements durable.
   absl::Status SetEpoch(uint64_t epoch);
   uint64_t epoch() const { return options_.spec.epoch(); }
 
-  // What the server said when this worker came: steps, generation, schema. Loads if need be.
+  // The server's `opened` for this worker: steps, generation, schema. Loads first if necessary.
   absl::StatusOr<v1::LoadOpened> Opened();
-  // What the epoch is like, and how far it is now; loads nothing.
+  // The figures of the epoch and its progress; loads nothing.
   absl::StatusOr<v1::Epoch> Describe();
 
-  // Where the epoch is; to be called after a step has been done. The batch given out last counts as
-  // done, if the loader acknowledges by itself. With ranks the state is that after as many steps as
-  // this rank has done, which all ranks must have done: any one rank's state serves all. Else it is
-  // what all workers have done by now. FAILED_PRECONDITION if ranked steps were acknowledged out of
-  // order, and for an evaluation.
+  // The progress of the epoch, for a checkpoint. Call it after a step has been done: the batch that
+  // was given out last counts as done if the loader acknowledges by itself. With ranks, the state
+  // is that after the steps that this rank has done. All ranks must have done as many steps; then
+  // the state of any one rank is valid for all. Without ranks, it is what all workers have done by
+  // now. FAILED_PRECONDITION if ranked steps were acknowledged out of order, and for an evaluation.
   absl::StatusOr<LoaderState> State();
-  // Goes on exactly where the state was taken, even if the service went further since; what earlier
-  // workers do from now on is refused. `attempt` takes the place of the one in the options; empty:
-  // keeps it. INVALID_ARGUMENT if an attempt is needed: for dynamic workers, and if the present one
-  // has loaded already.
+  // Goes on exactly where the state was taken, even if the service went further since. From now on
+  // calls of earlier workers are refused. `attempt` replaces the one in the options; empty: keeps
+  // it. INVALID_ARGUMENT if `attempt` is empty and a new one is needed: for dynamic workers without
+  // one, and if the present attempt has loaded already.
   absl::Status LoadState(const LoaderState& state, const std::string& attempt = "");
 
-  // Lets a Next() that waits, and every later one, end with CANCELLED.
+  // Makes a waiting Next(), and every later one, end with CANCELLED.
   void Cancel();
 
  private:
@@ -139,16 +139,17 @@ class Loader {
   using BatchPointer = std::shared_ptr<const LoadedBatch>;
 
   v1::LoadRequest MakeRequest();
-  // A batch, or null if it was `opened` or the end, `is_last_given_` then.
+  // A batch; or null for `opened`, and for the end, which sets `is_last_given_`.
   absl::StatusOr<BatchPointer> Receive();
   absl::StatusOr<BatchPointer> ReceiveOnce();
   // Waits for `opened`, if it has not come.
   absl::Status Open();
   void Leave();
   void Forget();
-  // Whether the batch has not been given out yet; it is from now on.
+  // Marks the batch as given out; false if it was before.
   bool TakeUp(const BatchView& view);
-  // Whether waiting for the end would be waiting for the caller.
+  // Whether all batches have been given out, and the server's end waits only for the caller's
+  // acknowledgements.
   bool HasAll();
   absl::Status AcknowledgeCurrent();
   absl::Status AcknowledgeLease(const BatchLease& lease);
@@ -161,11 +162,11 @@ class Loader {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::LoaderService::Stub> stub_;
 
-  // Of the thread that calls Next().
+  // Used by the thread that calls Next().
   std::string start_cursor_;
   bool attempt_is_used_ = false;
   bool is_last_given_ = false;            // The server said so.
-  bool ended_ = false;                    // And all is durable.
+  bool ended_ = false;                    // And all acknowledgements are durable.
   std::optional<v1::LoadOpened> opened_;  // Of the first stream in this generation.
   uint64_t session_ = 0;
   std::optional<BatchLease> current_;  // Given out last, not acknowledged yet.
@@ -174,13 +175,13 @@ class Loader {
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   std::unordered_set<uint64_t> given_ ABSL_GUARDED_BY(mutex_);
-  // Steps of batches that were given out and are not acknowledged, by number.
+  // Steps of batches that were given out and are not acknowledged, by batch number.
   absl::btree_map<uint64_t, uint64_t> held_ ABSL_GUARDED_BY(mutex_);
-  uint64_t num_left_ ABSL_GUARDED_BY(mutex_) = 0;  // When this worker came.
+  uint64_t num_left_ ABSL_GUARDED_BY(mutex_) = 0;  // When this worker loaded.
   uint64_t next_given_step_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<uint64_t> last_acknowledged_step_ ABSL_GUARDED_BY(mutex_);
 
-  // Ends first: its thread looks at the stream.
+  // Destroyed first: its thread uses the stream.
   Acknowledger acknowledger_;
 };
 

@@ -15,7 +15,7 @@ namespace packhouse::client {
 struct PackStream::Call {
   grpc::ClientContext context;
   std::unique_ptr<grpc::ClientReaderWriterInterface<v1::PackRequest, v1::PackResponse>> stream;
-  // Until the answer to `open` or the end of the wait for it, whichever clears it first.
+  // True until the answer to `open` or the timer's end, whichever comes first.
   std::atomic<bool> opening = true;
 };
 
@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<PackStream>> PackStream::Open(
   auto stream = std::unique_ptr<PackStream>(new PackStream(call));
   v1::PackRequest request;
   *request.mutable_open() = open;
-  // If the write fails, the read does too and has the reason.
+  // If the write fails, the read fails too and has the reason.
   (void)stream->Write(request);
   absl::StatusOr<std::optional<v1::PackResponse>> response = stream->Next();
   const bool timed_out = !call->opening.exchange(false);

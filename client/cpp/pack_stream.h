@@ -15,8 +15,8 @@
 namespace packhouse::client {
 
 struct PackStreamOptions {
-  // How long Open waits for `opened`. A server at its bound of streams lets further ones wait
-  // silently, so do not make it infinite.
+  // How long Open waits for `opened`. A server may answer late when it is busy, so do not make it
+  // infinite.
   absl::Duration open_timeout = absl::Seconds(10);
   // When the whole stream ends with DEADLINE_EXCEEDED, whatever its state.
   absl::Time deadline = absl::InfiniteFuture();
@@ -27,8 +27,8 @@ struct PackStreamOptions {
 // read, so a program that first writes everything and then reads will hang.
 //
 // Threads: Send, SendSizes, Flush and HalfClose from one thread at a time; Next and Finish from one
-// thread at a time, which may be another; Cancel from any thread at any time. The destructor needs
-// the stream to itself; it cancels what has not ended.
+// thread at a time, which may be another; Cancel from any thread at any time. No other call may run
+// during the destructor, which cancels a stream that has not ended.
 //
 // Every graph sent comes back in exactly one Batch or one PackRejected, unless the stream fails:
 // then graphs not received in a batch must be sent again.
@@ -45,31 +45,31 @@ class PackStream {
   PackStream& operator=(const PackStream&) = delete;
   ~PackStream();
 
-  // What the server resolved: limits, padding, size of a batch. Constant.
+  // The server's answer: limits, padding, size of a batch. Constant.
   const v1::PackOpened& opened() const { return opened_; }
 
   // Each sends one message and blocks while the server reads nothing (its bound of unsent batches
   // is reached). OK says that the message is on its way, not that the server accepted it.
   //
-  // Errors: CANCELLED once the stream has ended or is half-closed; why, Next or Finish tells.
+  // Errors: CANCELLED once the stream has ended or is half-closed; Next or Finish has the reason.
   absl::Status Send(v1::GraphChunk chunk);
   absl::Status SendSizes(v1::SizeTable sizes);
-  // All pending graphs are packed now; `flushed` with the token follows their batches.
+  // Packs all pending graphs now; `flushed` with the token follows their batches.
   absl::Status Flush(uint64_t token);
   // Says that nothing more will be sent. The server packs what is left, then ends the stream.
   absl::Status HalfClose();
 
   // The next response: batch, rejected or flushed, in the server's order; nullopt when the stream
-  // has ended well. Blocks until there is one. After the end it keeps giving the same answer.
+  // has ended with OK. Blocks until there is one. After the end it gives the same answer again.
   //
   // Errors: the stream's status. Batches received before it are good.
   absl::StatusOr<std::optional<v1::PackResponse>> Next();
 
   // Skips all further responses and returns the stream's status, OK if every graph was delivered.
-  // Blocks until the stream has ended: half-close or cancel it before.
+  // Blocks until the stream has ended, so half-close or cancel it first.
   absl::Status Finish();
 
-  // Ends the stream with CANCELLED as soon as can be. Batches under way are lost.
+  // Ends the stream with CANCELLED as soon as possible. Batches under way are lost.
   void Cancel();
 
  private:

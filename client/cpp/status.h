@@ -7,7 +7,7 @@
 
 namespace packhouse::client {
 
-// Same code, same message. What each code asks of the caller is documented on each RPC.
+// Same code, same message. Each RPC documents what its codes mean for the caller.
 absl::Status ToAbslStatus(const grpc::Status& status);
 
 }  // namespace packhouse::client

@@ -41,7 +41,7 @@ absl::Status CheckAnswer(uint64_t counted, uint64_t sent) {
   return absl::InternalError(absl::StrCat("the server counted ", counted, " of ", sent, " graphs"));
 }
 
-// Streams one size per graph, each request awaiting its answer.
+// Streams one size for each graph, and waits for the answer to each request.
 absl::Status ObserveSizes(v1::HistogramService::StubInterface& stub, const std::string& name,
                           const GraphSizes& sizes) {
   grpc::ClientContext context;
@@ -95,7 +95,7 @@ absl::StatusOr<v1::Histogram> GetHistogram(v1::HistogramService::StubInterface& 
   return std::move(*response.mutable_histogram());
 }
 
-// Counts the file in a histogram of its own on the server, and removes that again.
+// Counts the file in a temporary histogram on the server.
 absl::StatusOr<v1::Histogram> CountFile(v1::HistogramService::StubInterface& stub,
                                         const GraphSizes& sizes) {
   std::random_device random;

@@ -26,20 +26,22 @@ struct NpzArray {
   NpyHeader header;
   // Place in the archive.
   uint64_t index = 0;
-  // Of the whole .npy file, as the archive's directory says; CheckArrays holds the content to it.
+  // Checksum of the whole .npy file, from the archive's directory; CheckArrays compares it with the
+  // content.
   uint32_t crc = 0;
 };
 
-// The elements of one array, in order. Not thread-safe, nor together with others of one archive.
+// The elements of one array, in order. Not thread-safe; streams of one archive must not be used at
+// the same time either.
 class NpzStream {
  public:
   NpzStream(NpzStream&&) noexcept;
   ~NpzStream();
 
-  // Reads exactly `size` bytes to the end of `bytes`.
+  // Reads exactly `size` bytes and appends them to `bytes`.
   //
-  // Errors: DATA_LOSS naming file and array if it ends before, or its compressed data is broken.
-  // Memory follows what there is, not what a header says.
+  // Errors: DATA_LOSS naming file and array if the array ends too early, or its compressed data is
+  // broken. Memory grows with the bytes that are there, not with what a header claims.
   absl::Status Append(uint64_t size, std::string& bytes);
   absl::Status Skip(uint64_t size);
 
@@ -62,9 +64,9 @@ class NpzArchive {
  public:
   // Opens a file and reads the header of each array.
   //
-  // Errors: NOT_FOUND if there is no such file; INVALID_ARGUMENT naming file and array if it is no
-  // zip archive, an entry is no .npy file (see ParseNpyHeader), a name comes twice, or an entry's
-  // length is not that of its header; DATA_LOSS if compressed data is broken.
+  // Errors: NOT_FOUND if there is no such file; INVALID_ARGUMENT naming file and array if the file
+  // is no zip archive, an entry is no .npy file (see ParseNpyHeader), a name comes twice, or an
+  // entry's length differs from its header's; DATA_LOSS if compressed data is broken.
   static absl::StatusOr<std::unique_ptr<NpzArchive>> Open(const std::string& path);
 
   NpzArchive(const NpzArchive&) = delete;
@@ -77,10 +79,11 @@ class NpzArchive {
   // Null if there is none.
   const NpzArray* Find(absl::string_view name) const;
 
-  // A stream of the array's elements. Any number of them may be open.
+  // A stream of the array's elements. Any number of streams may be open.
   absl::StatusOr<NpzStream> OpenStream(const NpzArray& array) const;
 
-  // Reads everything once: lengths and checksums. Errors: DATA_LOSS naming file and array.
+  // Reads everything once, and checks lengths and checksums. Errors: DATA_LOSS naming file and
+  // array.
   absl::Status CheckArrays() const;
 
   // `FILE: array 'NAME'`, for messages.

@@ -14,7 +14,7 @@ absl::Status WritePlanFile(const std::string& path, const v1::PlanResponse& resp
   v1::PlanResponse kept;
   *kept.mutable_best() = response.best();
   *kept.mutable_plan() = response.plan();
-  // How long it took is the one thing that differs each time.
+  // Only the elapsed time differs from run to run.
   kept.mutable_best()->clear_elapsed();
   std::ofstream file(path, std::ios::binary);
   kept.SerializeToOstream(&file);

@@ -1,7 +1,7 @@
 // Plans in files, so that a later plan can start from an earlier one.
 //
-// A file is a serialized packhouse.v1.PlanResponse with `best` and `plan`: any language that has
-// the protos reads it.
+// A file is a serialized packhouse.v1.PlanResponse with `best` and `plan`: any language with the
+// protos can read it.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_PLAN_FILE_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_PLAN_FILE_H_
 
@@ -17,11 +17,11 @@ namespace packhouse::client {
 // Errors: UNAVAILABLE naming the file if it cannot be written.
 absl::Status WritePlanFile(const std::string& path, const v1::PlanResponse& response);
 
-// The plan of a file that WritePlanFile wrote, for sizes with the same components in the same
+// Reads the plan of a file that WritePlanFile wrote, for sizes with the same components in the same
 // order.
 //
-// Errors: NOT_FOUND if it cannot be opened; INVALID_ARGUMENT naming the file if it is no plan, or
-// one of other components.
+// Errors: NOT_FOUND if it cannot be opened; INVALID_ARGUMENT naming the file if it is no plan, or a
+// plan of other components.
 absl::StatusOr<v1::PackingPlan> ReadPlanFile(const std::string& path,
                                              const std::vector<std::string>& components);
 

@@ -28,7 +28,7 @@ constexpr std::size_t kMaxComponents = 16;
 constexpr std::size_t kMaxNameLength = 64;
 constexpr std::size_t kShownValueLength = 40;
 
-// Lines of a file that zlib reads, which passes through what is not compressed.
+// Lines of a file, read by zlib, which passes uncompressed bytes through.
 class LineReader {
  public:
   LineReader(const std::string& path, gzFile file) : path_(path), file_(file) {}
@@ -51,7 +51,7 @@ class LineReader {
       const int read = gzread(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
       int error = Z_OK;
       const char* const message = gzerror(file_, &error);
-      // A file cut short gives what there is, then Z_BUF_ERROR.
+      // A truncated file gives the bytes that it has, then Z_BUF_ERROR.
       if (read < 0 || (error != Z_OK && error != Z_STREAM_END)) {
         return absl::DataLossError(absl::StrCat(path_, ": after line ", line_number_, ": ",
                                                 error == Z_ERRNO
@@ -136,7 +136,7 @@ absl::StatusOr<Header> ParseHeader(const std::string& path, absl::string_view li
   return header;
 }
 
-// Parses without leading signs, spaces inside or an exponent, all of which strtoul would take.
+// Refuses leading signs, spaces and exponents, which strtoul would accept.
 bool ParseWhole(absl::string_view text, uint64_t max, uint64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && value <= max;

@@ -1,8 +1,8 @@
 // Graph sizes in CSV files, plain or gzipped.
 //
 // The first line names the columns: `num_nodes,num_edges` or `nodes,edges`, any number of
-// components; a leading `num_` is dropped. One graph a row; or, if there is a column `count`, so
-// many graphs a row (a histogram). Values are whole numbers, sizes below 2^32.
+// components; a leading `num_` is dropped. Each row is one graph or, if there is a column `count`,
+// that many graphs (a histogram). Values are whole numbers, sizes below 2^32.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_SIZES_FILE_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_SIZES_FILE_H_
 
@@ -19,7 +19,7 @@
 namespace packhouse::client {
 
 struct GraphSizes {
-  // Column names without `num_`, in file order, `count` left out.
+  // Column names in file order, without `num_` and without `count`.
   std::vector<std::string> components;
   // num_rows * components.size() values, row by row.
   std::vector<uint32_t> values;
@@ -48,8 +48,8 @@ absl::StatusOr<GraphSizes> ReadSizesStdin();
 // Errors: OUT_OF_RANGE above `max_graphs` graphs.
 absl::StatusOr<GraphSizes> ExpandHistogram(GraphSizes sizes, uint64_t max_graphs);
 
-// Permutes the rows of expanded sizes at random: the same seed gives the same order everywhere.
-// Returns for each row the place it had before.
+// Permutes the rows of expanded sizes at random. The same seed gives the same order on every
+// machine. Returns the old place of each row.
 std::vector<uint64_t> ShuffleRows(uint64_t seed, GraphSizes& sizes);
 
 // Counts equal rows. The tuples of the result are distinct and ascending.
@@ -57,7 +57,7 @@ std::vector<uint64_t> ShuffleRows(uint64_t seed, GraphSizes& sizes);
 // Errors: OUT_OF_RANGE if counts overflow.
 absl::StatusOr<v1::Histogram> MakeHistogram(const GraphSizes& sizes);
 
-// The reverse: rows and counts of a histogram message.
+// The inverse: rows and counts of a histogram message.
 //
 // Errors: INVALID_ARGUMENT if its lengths disagree.
 absl::StatusOr<GraphSizes> SizesOf(const v1::Histogram& histogram);

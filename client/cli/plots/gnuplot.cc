@@ -60,7 +60,8 @@ bool WriteAll(int fd, absl::string_view text) {
   return lseek(fd, 0, SEEK_SET) == 0;
 }
 
-// The tic at factor * 10^exponent. Places are no whole numbers: gnuplot's are of 63 bits.
+// The tic at factor * 10^exponent. Places are not written as whole numbers, since gnuplot's whole
+// numbers have 63 bits.
 std::string PowerTic(int factor, int exponent) {
   const double at = factor * std::pow(10.0, exponent);
   return exponent < 0 ? absl::StrFormat("'%.*f' %g", -exponent, at, at)
@@ -94,7 +95,7 @@ absl::StatusOr<std::string> BeginPicture(const Picture& picture) {
         absl::StrFormat("svg size %d,%d dynamic background '#ffffff' font 'sans,15' noenhanced",
                         picture.width, picture.height);
   } else if (absl::EndsWith(picture.path, ".png")) {
-    // With fontscale, what is measured in characters grows too.
+    // fontscale also scales lengths that are measured in characters.
     terminal = absl::StrFormat(
         "pngcairo size %d,%d background '#ffffff' font 'sans,11' fontscale 1.5 linewidth 1.5 "
         "pointscale 1.5 noenhanced",
@@ -155,7 +156,7 @@ std::string LogarithmicTics(double low, double high) {
   for (int exponent = -9; exponent < 19; ++exponent) {
     for (const int factor : {1, 2, 5}) {
       const double at = factor * std::pow(10.0, exponent);
-      // A little slack, for powers below 1 are not exact.
+      // A little slack, since powers below 1 are not exact.
       if ((factor > 1 && !dense) || at < low * (1 - 1e-9) || at > high * (1 + 1e-9)) continue;
       tics.push_back(PowerTic(factor, exponent));
     }

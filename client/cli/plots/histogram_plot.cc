@@ -34,8 +34,8 @@ struct Axis {
   bool logarithmic = false;
   uint32_t min = 0;
   uint32_t max = 0;
-  // All values are min plus a multiple of it. Bins are whole strides, or data of even numbers,
-  // such as directed edges, would show stripes.
+  // All values are min plus a multiple of it. Bins are whole strides. Otherwise even numbers, such
+  // as counts of directed edges, would show stripes.
   uint64_t stride = 1;
   // Bin b holds the values in [edges[b], edges[b + 1]).
   std::vector<uint64_t> edges;
@@ -45,7 +45,7 @@ struct Axis {
                                     edges.begin()) -
            1;
   }
-  // Where the picture shows a bin's edge: values are in the middle of their strides.
+  // The place of a bin's edge in the picture. Values are in the middle of their strides.
   double Place(std::size_t edge) const {
     const double place = static_cast<double>(edges[edge]) - static_cast<double>(stride) / 2;
     if (!logarithmic || place >= kZeroHigh) return place;
@@ -62,7 +62,7 @@ struct Axis {
   }
 };
 
-// The largest value of the `share` of graphs that is smallest in this component.
+// The largest value among the smallest `share` of the graphs in this component.
 uint32_t Quantile(const std::map<uint32_t, uint64_t>& counts, double share) {
   double total = 0;
   for (const auto& [value, count] : counts) total += static_cast<double>(count);
@@ -79,7 +79,7 @@ void MakeBins(Axis& axis) {
   const auto edge_after = [&](uint64_t stride) { return axis.min + stride * axis.stride; };
   axis.edges = {axis.min};
   if (!axis.logarithmic || strides <= kMaxBins / 4) {
-    // Of the axis, not of the data, which may be a small part of it.
+    // The length of the axis; the data may be a small part of it.
     const uint64_t length = std::max<uint64_t>(strides, axis.limit / axis.stride);
     const uint64_t width = (length + kMaxBins - 1) / kMaxBins;
     for (uint64_t at = width; at < strides + width; at += width)
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<Axis>> MakeAxes(const HistogramView& view,
                   length > kCrowding * std::max(1.0, double{Quantile(counts, kCrowdedShare) * 1.0});
     axes.push_back(std::move(axis));
   }
-  // Both or none: a bent cloud would mislead.
+  // Both axes or neither: a distorted cloud would mislead.
   for (Axis& axis : axes) {
     axis.logarithmic = logarithmic;
     MakeBins(axis);
@@ -156,7 +156,7 @@ std::string LimitLine() {
 // A line across the panel at one limit.
 std::string LimitCommands(uint64_t limit, bool horizontal_axis) {
   if (limit == 0) return "";
-  // Not a whole number: gnuplot's are of 63 bits.
+  // Not a whole number, since gnuplot's whole numbers have 63 bits.
   const auto at = static_cast<double>(limit);
   const std::string text = absl::StrFormat("%s front textcolor rgb '%s'",
                                            GnuplotQuoted("limit " + Grouped(limit)), kMarkColour);
@@ -173,7 +173,7 @@ std::string LimitCommands(uint64_t limit, bool horizontal_axis) {
 }
 
 // The corner that a shape cuts out of the panel, up to the panel's end where it has no limit. Its
-// number stands where there is least data: at the foot of the corner, or at its left end.
+// number stands where data is sparse: at the foot of the corner, or at its left end.
 std::string CornerCommands(const std::vector<uint64_t>& shape, std::size_t number) {
   const auto place = [](uint64_t limit) {
     return limit == 0 ? std::string("graph 1")
@@ -240,7 +240,7 @@ std::string BarCommands(const Axis& axis, const std::vector<uint64_t>& bins) {
 
 std::string HeatCommands(const Frame& frame, const Axis& x, const Axis& y,
                          const std::map<std::pair<std::size_t, std::size_t>, uint64_t>& cells) {
-  // The scale spans a decade at least, for one of equal ends is none.
+  // The scale spans at least a decade, since equal ends make no scale.
   uint64_t highest = 10;
   for (const auto& [bins, count] : cells) highest = std::max(highest, count);
   std::string script =

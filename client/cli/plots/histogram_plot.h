@@ -17,22 +17,22 @@ struct HistogramView {
   // One of the histogram's components (bars), or two (a heat map, horizontal then vertical).
   std::vector<std::string> components;
   // Capacities in the order of `components`, 0 where there is none. A single shape is drawn as
-  // lines across the panel, several as corners.
+  // lines across the panel; several shapes are drawn as corners.
   std::vector<std::vector<uint64_t>> shapes;
   // Listed in the panel, by number, if there are several shapes; may be empty.
   std::vector<std::string> shape_names;
 };
 
-// The script of one panel (see gnuplot.h) that draws `histogram`, projected on the view's
+// The script of one panel (see gnuplot.h) that draws `histogram`, projected onto the view's
 // components.
 //
-// Wide ranges are binned. Axes are logarithmic where nearly all graphs would otherwise crowd into
-// a corner, be it for a few huge graphs or for limits far above all of them.
-// Errors: INVALID_ARGUMENT for an unknown component, a wrong number of them, or no graphs.
+// Wide ranges are binned. Axes are logarithmic if nearly all graphs would otherwise crowd into a
+// corner, because of a few huge graphs or of limits far above all graphs. Errors: INVALID_ARGUMENT
+// for an unknown component, a wrong number of them, or no graphs.
 absl::StatusOr<std::string> HistogramPanel(const HistogramView& view, const GraphSizes& histogram,
                                            const Frame& frame, absl::string_view title);
 
-// The script of a picture with nothing but this panel.
+// The script of a picture with only this panel.
 //
 // Errors: as HistogramPanel and BeginPicture.
 absl::StatusOr<std::string> HistogramPicture(absl::string_view path, absl::string_view title,

@@ -14,19 +14,19 @@
 namespace packhouse::client {
 namespace {
 
-// Entries of the key beside each other, the height of one, and how much of a name has room. The key
-// stands above the panel, where no curve is.
+// Columns of the key, the height of an entry, and the length of a name that fits. The key stands
+// above the panel, where there are no curves.
 constexpr std::size_t kKeyColumns = 2;
 constexpr double kKeyLine = 0.032;
 constexpr std::size_t kKeyName = 18;
 // Smaller differences in fill cannot be seen.
 constexpr uint64_t kVisibleShares = 1000;
-// Beyond so many packs the few that are not full need a logarithmic axis to be seen.
+// With more packs than this, the few that are not full are visible only on a logarithmic axis.
 constexpr uint64_t kManyPacks = 50;
 
 std::size_t KeyRows(std::size_t curves) { return (curves + kKeyColumns - 1) / kKeyColumns; }
 
-// One entry of the key: gnuplot's own does not keep to columns that are as wide as their panel.
+// One entry of the key. gnuplot's own key cannot have columns as wide as their panel.
 std::string KeyEntry(const FillCurve& curve, std::size_t i, std::size_t rows, const Frame& frame) {
   const std::size_t column = i / rows;
   const double x = frame.left + static_cast<double>(column) * (frame.right - frame.left) /
@@ -49,7 +49,7 @@ absl::StatusOr<std::vector<FillCurve>> FillCurves(const v1::PlanResponse& respon
                                                   const std::vector<std::string>& components) {
   const std::size_t width = components.size();
   const LittleEndianView<uint32_t> values(response.plan().tuples());
-  // Per component and then `graphs`: packs by rows.
+  // For each component, then `graphs`: packs by rows.
   std::vector<std::map<uint64_t, uint64_t>> packs(width + 1);
   for (const v1::Pattern& pattern : response.plan().patterns()) {
     std::vector<uint64_t> rows(width + 1);
@@ -113,7 +113,7 @@ std::string FillPanel(const std::vector<FillCurve>& curves, const Frame& frame) 
     absl::StrAppend(&script, "EOD\n");
     packs = std::max(packs, before);
     script += KeyEntry(curve, i, KeyRows(curves.size()), frame);
-    // Where curves coincide, the one below stays visible.
+    // Where curves coincide, the lower one stays visible.
     const double width = std::max(1.5, 5 - 1.25 * static_cast<double>(i));
     plots.push_back(absl::StrFormat("$fill%d with lines linewidth %g linecolor rgb '%s' notitle", i,
                                     width, LineColour(i)));

@@ -24,23 +24,23 @@ struct FillCurve {
   std::string component;
   uint64_t capacity = 0;
   double efficiency = 0;
-  // Ascending and distinct in rows; the packs add up to those of the plan.
+  // Ascending and distinct in rows. The packs add up to the packs of the plan.
   std::vector<Step> steps;
 };
 
-// One curve for each component that has a limit, in the order of `response.best().components()`,
-// of which `components` are all but `graphs`.
+// One curve for each component that has a limit, in the order of `response.best().components()`.
+// `components` must be all of these except `graphs`.
 //
-// Errors: INTERNAL if a pattern names a tuple that the plan has not.
-// Cost: O(entries of patterns * components + packs' distinct rows).
+// Errors: INTERNAL if a pattern names a tuple that the plan does not have. Cost: O(entries of
+// patterns * components + packs' distinct rows).
 absl::StatusOr<std::vector<FillCurve>> FillCurves(const v1::PlanResponse& response,
                                                   const std::vector<std::string>& components);
 
-// The script of a panel with all curves. A curve has so many steps at most that each is visible;
-// packs keep their place, within one such step, and rows within 0.1 % of the capacity.
+// The script of a panel with all curves. A curve has only so many steps that each is visible. Packs
+// keep their place to within one such step, and rows to within 0.1 % of the capacity.
 std::string FillPanel(const std::vector<FillCurve>& curves, const Frame& frame);
 
-// The script of the whole picture. `response` has the plan, not summaries alone.
+// The script of the whole picture. `response` must have the plan, not only summaries.
 //
 // Errors: as HistogramPanel, FillCurves and BeginPicture.
 absl::StatusOr<std::string> PlanPicture(absl::string_view path, absl::string_view title,

@@ -17,15 +17,15 @@
 namespace packhouse::client {
 namespace {
 
-// Cells along an axis of a grid that would have too many: they are planned for the picture alone.
+// Cells along an axis of a grid that would have too many cells. They are planned for the picture
+// alone.
 constexpr uint64_t kCoarseSide = 64;
-// The axis of the frontier is logarithmic if it is this many times as long as where it begins.
+// The axis of the frontier is logarithmic if its end is this many times its beginning.
 constexpr double kWideRange = 20;
-// By this share a cell reaches under its neighbours, or the background would shine through between
-// them.
+// A cell reaches under its neighbours by this share; otherwise the background would shine through.
 
 constexpr double kOverlap = 0.1;
-// Where an epoch without any padding is drawn, relative to the least padding that there is.
+// The place of an epoch without padding, relative to the least padding above 0.
 constexpr double kNoPadding = 0.5;
 
 // The capacity of `component` in `shape`; 0 if there is none.
@@ -36,15 +36,15 @@ uint64_t CapacityOf(const v1::TunedShape& shape, const std::string& component) {
   return 0;
 }
 
-// The best of one shape, which may be all that was recommended.
+// The best single shape, also if only one shape was recommended.
 const v1::TunedShape& SingleShape(const TuneOutcome& outcome) {
   const v1::TuneRecommendation& recommendation = outcome.recommendation;
   return recommendation.has_single_shape() ? recommendation.single_shape()
                                            : recommendation.shapes(0);
 }
 
-// The largest count per component of the graphs that fit into the profile's largest limits: the
-// others are left out of any plan.
+// The largest count in each component of the graphs that fit the profile's largest limits. Other
+// graphs are left out of every plan.
 std::vector<uint64_t> LargestFitting(const v1::DeviceProfile& profile,
                                      const GraphSizes& histogram) {
   std::vector<uint64_t> bounds(histogram.components.size(), std::numeric_limits<uint64_t>::max());
@@ -67,7 +67,7 @@ std::vector<uint64_t> LargestFitting(const v1::DeviceProfile& profile,
   return largest;
 }
 
-// Where cells around ascending values end: half-way to their neighbours.
+// The edges of the cells around ascending values: half-way to their neighbours.
 
 std::map<uint64_t, std::pair<double, double>> CellEdges(const std::vector<uint64_t>& values) {
   std::map<uint64_t, std::pair<double, double>> edges;
@@ -90,7 +90,7 @@ std::string GridAxis(absl::string_view letter, const std::string& component, dou
                          LinearTics(low, high));
 }
 
-// The gnuplot colour of what is marked, with its place in a key.
+// The gnuplot style of a mark, with its title in a key.
 std::string MarkStyle(absl::string_view title) {
   return absl::StrFormat(
       "with points pointtype 6 pointsize 2 linewidth 2.5 linecolor rgb '%s' title %s", kMarkColour,
@@ -134,7 +134,7 @@ std::optional<v1::TuneRequest> GridRequest(const v1::TuneRequest& request,
   if (along.size() != 2) return std::nullopt;
   const auto count = [&](std::size_t i) { return CountCapacities(*along[i]); };
   if (count(0) <= kMaxDrawnCells / count(1)) return grid;
-  // The shorter axis may leave the longer one more than its half.
+  // A short axis may leave the longer axis more than half of the cells.
   if (count(0) > count(1)) std::swap(along[0], along[1]);
   uint64_t room = kCoarseSide;
   for (const std::size_t i : {0, 1}) {
@@ -186,7 +186,7 @@ std::string GridPanel(const std::vector<v1::TuneCell>& cells,
   std::string boxes;
   std::string outline;
   double most = 0;
-  // A piece of the line around what was planned, unless the neighbour beyond it was planned too or
+  // A piece of the line around planned cells, unless the neighbour beyond it was planned too or
   // there is none.
   const auto add_side = [&](const std::vector<uint64_t>& along, uint64_t value, int step,
                             auto place_of, const std::string& side) {
@@ -213,7 +213,7 @@ std::string GridPanel(const std::vector<v1::TuneCell>& cells,
     add_side(values[1], y_at, -1, in_column, absl::StrFormat("%g %g", x_low, y_low) + right);
     add_side(values[1], y_at, +1, in_column, absl::StrFormat("%g %g", x_low, y_high) + right);
   }
-  // The scale spans a percent at least, for one of equal ends is none.
+  // The scale spans at least a percent, since equal ends make no scale.
   const double top = std::min(100.0, std::ceil(100 * most));
   std::string script =
       absl::StrCat(BeginPanel(frame, "efficiency of one shape over the grid of limits"),
@@ -260,7 +260,7 @@ std::string FrontierPanel(const TuneOutcome& outcome, absl::string_view batch_co
   const double together =
       100 * PaddingOverhead(recommendation.epoch_cost(), recommendation.least_cost());
 
-  // Ranges over all that is drawn; what has no padding needs a place on a logarithmic axis.
+  // Ranges over all points. Points without padding need a place on a logarithmic axis.
   std::vector<Point> all = points;
   all.push_back(chosen);
   all.push_back({.size = chosen.size, .overhead = together});

@@ -1,4 +1,4 @@
-// What a histogram of sizes adds up to.
+// Sums up a histogram of sizes.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_HISTOGRAM_SUMMARY_H_
 #define PACKHOUSE_CLIENT_CLI_REPORTS_HISTOGRAM_SUMMARY_H_
 

@@ -18,7 +18,7 @@ IngestProgress::IngestProgress(uint64_t graphs, uint64_t bytes, absl::Time start
 void IngestProgress::Update(const IngestTotals& totals, absl::Time now) {
   totals_ = totals;
   samples_.push_back({now, totals.bytes});
-  // The first one left is the last that is older than the window.
+  // The first sample that stays is the last one older than the window.
   while (samples_.size() > 2 && now - samples_[1].time >= kRateWindow) samples_.pop_front();
 }
 

@@ -1,4 +1,4 @@
-// How far an ingest is, in words and as a bar.
+// The progress of an ingest, in words and as a bar.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_INGEST_PROGRESS_H_
 #define PACKHOUSE_CLIENT_CLI_REPORTS_INGEST_PROGRESS_H_
 
@@ -11,11 +11,11 @@
 
 namespace packhouse::client {
 
-// The rate is that of the last seconds, so that what had been there does not promise too much.
+// The rate is that of the last seconds: graphs that were already there would make it too high.
 // Times must not go back. Not thread-safe.
 class IngestProgress {
  public:
-  // `graphs` and `bytes` are the source's.
+  // `graphs` and `bytes` are those of the source.
   IngestProgress(uint64_t graphs, uint64_t bytes, absl::Time start);
 
   void Update(const IngestTotals& totals, absl::Time now);
@@ -33,14 +33,14 @@ class IngestProgress {
 
   // In [0, 1].
   double Share() const;
-  // Bytes a second; 0 if it is not known yet.
+  // Bytes per second; 0 if not known yet.
   double Rate() const;
   std::string TimeLeft() const;
 
   const uint64_t graphs_;
   const uint64_t bytes_;
   IngestTotals totals_;
-  // Of the last seconds, at least one.
+  // Samples of the last seconds, at least one.
   std::deque<Sample> samples_;
 };
 

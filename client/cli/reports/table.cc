@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kGap = 2;
 
-// Bytes that begin a character; names and numbers here have no wide or combining ones.
+// Counts bytes that begin a character. Names and numbers here have no wide or combining characters.
 std::size_t DisplayWidth(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));

@@ -20,9 +20,9 @@ class TextTable {
 
   explicit TextTable(std::vector<Column> columns);
 
-  // Missing cells at the end are empty; requires no more cells than columns.
+  // Missing cells at the end are empty. There must not be more cells than columns.
   void AddRow(std::vector<std::string> cells);
-  // A line of its own across all columns, which it does not widen.
+  // A line across all columns; it does not widen them.
   void AddHeading(std::string text);
 
   // Lines that end in a newline and have no trailing spaces.
