@@ -24,8 +24,8 @@ RUN --mount=type=bind,source=deploy,target=/deploy \
     /deploy/install-packages.sh runtime && apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/release/service/packhoused \
                   /src/build/release/client/cli/packhouse /usr/local/bin/
-# For --data-dir=/data: an empty named volume that is mounted here takes over the owner. Not a VOLUME,
-# which would keep data sets in a nameless one that goes with the container; nothing else is written.
+# For --data-dir=/data: an empty named volume that is mounted here gets this owner. There is no VOLUME
+# instruction, since it would put data sets into an anonymous volume that is removed with the container.
 RUN install -d -o 65532 -g 65532 /data
 # A number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
@@ -33,7 +33,7 @@ USER 65532:65532
 EXPOSE 50051 9464
 # Drains. `docker stop` kills after 10 s unless told otherwise: give it more than --drain-timeout.
 STOPSIGNAL SIGTERM
-# Of the default --http-listen: with another one, run with another --health-cmd.
+# For the default --http-listen. With another one, set another --health-cmd.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["bash", "-c", \
   "exec 3<>/dev/tcp/127.0.0.1/9464 && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
 ENTRYPOINT ["packhoused"]
