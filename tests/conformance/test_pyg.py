@@ -7,6 +7,7 @@ import copy
 import pathlib
 from typing import Any, Callable, Iterator
 
+import grpc
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,16 @@ from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
 import packhouse.pyg
-from packhouse import Client, GraphTable, Loader, LocalServer, PackOptions, Padding
+from packhouse import (
+    Client,
+    GraphTable,
+    Loader,
+    LocalServer,
+    OversizeWarning,
+    PackhouseError,
+    PackOptions,
+    Padding,
+)
 from packhouse.batch import Batch as PackedBatch
 
 
@@ -321,6 +331,9 @@ def test_what_cannot_be_sent_is_named(attribute: dict[str, Any], words: str) -> 
 
 
 def test_a_later_part_that_differs_is_named() -> None:
+    some = [Data(x=torch.ones(3, 1), z=torch.ones(3)), Data(x=torch.ones(3, 1))]
+    with pytest.raises(ValueError, match="attribute 'z' of the first graph is missing in another"):
+        packhouse.pyg.table(some)
     graphs = [Data(x=torch.ones(3, 1))] * 4 + [Data(x=torch.ones(3, 1).double())]
     with pytest.raises(ValueError, match="attribute 'x': .* from graph 4 on as"):
         list(packhouse.pyg.tables(graphs, graphs_per_table=4))
@@ -423,6 +436,8 @@ def test_the_sampler_goes_into_their_loader(server: LocalServer, num_workers: in
     for number, data in enumerate(graphs):
         data.number = number
     loader = DataLoader(graphs, batch_sampler=sampler, num_workers=num_workers)
+    in_memory = packhouse.pyg.batch_sampler(server.address, InMemory(graphs), limits, seed=5)
+    assert list(in_memory) == list(sampler)
     epochs = []
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -435,6 +450,50 @@ def test_the_sampler_goes_into_their_loader(server: LocalServer, num_workers: in
     assert epochs[0] != epochs[1]
     sampler.set_epoch(1, first_batch=3)
     assert list(sampler) == list(_of_epoch(sampler, 1))[3:]
+
+
+def test_a_sampler_names_the_graph_that_is_too_large(server: LocalServer) -> None:
+    """By its number in the data set, whatever the order in which the sizes were sent."""
+    graphs = [data_of(graph) for graph in random_plain(8, 60)]
+    graphs[41] = Data(x=torch.ones(500, 3), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    limits = {"nodes": 60, "edges": 150, "graphs": 12}
+    with pytest.raises(PackhouseError, match="OUT_OF_RANGE: .*graph 41") as error:
+        len(packhouse.pyg.batch_sampler(server.address, graphs, limits))
+    assert error.value.code is grpc.StatusCode.OUT_OF_RANGE
+    sampler = packhouse.pyg.batch_sampler(server.address, graphs, limits, oversize="reject")
+    with pytest.warns(OversizeWarning, match="1 graphs .* graph 41: 500 rows of 'nodes'"):
+        numbers = [number for batch in sampler for number in batch]
+    assert sorted(numbers) == [number for number in range(60) if number != 41]
+    nowhere = packhouse.pyg.batch_sampler("127.0.0.1:1", graphs, limits, timeout=0.1)
+    with pytest.raises(PackhouseError, match="UNAVAILABLE: no server at 127.0.0.1:1"):
+        len(nowhere)
+
+
+def test_a_rank_without_graphs_gets_a_batch_of_none(client: Client, server: LocalServer) -> None:
+    """All ranks have as many steps; PyG itself has no batch of no graphs."""
+    graphs = [data_of(graph) for graph in random_plain(9, 10) if graph.num_nodes]
+    packhouse.pyg.ingest(client, "pyg/few", graphs)
+    limits = {"nodes": 200, "edges": 400, "graphs": 16}
+    for padding in ("none", "graph"):
+        counts = []
+        for rank in range(2):
+            with Loader(
+                server.address,
+                dataset="pyg/few",
+                job=f"few-{padding}",
+                limits=limits,
+                padding=padding,
+                rank=rank,
+                num_ranks=2,
+            ) as loader:
+                (batch,) = loader
+                data = packhouse.pyg.to_batch(batch)
+                counts.append(data.num_graphs)
+                assert len(data.to_data_list()) == data.num_graphs == len(data.ptr) - 1
+                if padding == "graph":
+                    padded = packhouse.pyg.to_batch(batch, padding=True)
+                    assert padded.num_nodes == 200 and int(padded.node_mask.sum()) == data.num_nodes
+        assert sorted(counts) == [0, len(graphs)]
 
 
 def _of_epoch(sampler: Any, epoch: int) -> Any:

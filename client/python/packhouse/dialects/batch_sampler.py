@@ -13,7 +13,9 @@ import numpy.typing as npt
 
 from packhouse.batch import Padding
 from packhouse.errors import PackhouseError
-from packhouse.packing import OversizePolicy, PackOptions
+from packhouse.graphs import GraphTable
+from packhouse.packing import OversizePolicy, PackOptions, Rejection, warn_of_oversize
+from packhouse.schema import GraphSchema
 
 _PROGRAM: Final = """
 import sys
@@ -24,9 +26,10 @@ serve()
 
 
 class _Question(NamedTuple):
-    """An epoch's sizes in the order in which they are sent, and how they are packed."""
+    """An epoch's graphs in the order in which they are sent, and how they are packed."""
 
     address: str
+    numbers: npt.NDArray[np.uint64]
     sizes: npt.NDArray[np.uint32]
     components: tuple[str, ...]
     options: PackOptions
@@ -111,7 +114,7 @@ class BatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         """Asks the server first. Raises PackhouseError: UNAVAILABLE; OUT_OF_RANGE naming a graph
-        beyond the limits, unless `oversize` says REJECT."""
+        beyond the limits, unless `oversize` says REJECT, which warns with OversizeWarning."""
         return iter(self._batches()[self._first_batch :])
 
     def _batches(self) -> list[list[int]]:
@@ -120,10 +123,18 @@ class BatchSampler:
             order = np.arange(len(self._sizes))
             if self._shuffle:
                 order = np.random.default_rng((self._seed, self._epoch)).permutation(order)
-            question = _Question(
-                self._address, self._sizes[order], self._components, self._options, self._timeout
+            batches, rejections = _ask(
+                _Question(
+                    self._address,
+                    order.astype(np.uint64),
+                    self._sizes[order],
+                    self._components,
+                    self._options,
+                    self._timeout,
+                )
             )
-            batches = [order[positions].tolist() for positions in _ask(question)]
+            if rejections:
+                warn_of_oversize(f"epoch {self._epoch}", len(rejections), rejections[0], 3)
             self._planned = (self._epoch, self._share(batches))
         return self._planned[1]
 
@@ -138,8 +149,8 @@ class BatchSampler:
         return batches[self._rank :: self._num_ranks]
 
 
-def _ask(question: _Question) -> list[npt.NDArray[np.int64]]:
-    """The positions of each batch's graphs. Raises PackhouseError."""
+def _ask(question: _Question) -> tuple[list[list[int]], list[Rejection]]:
+    """The numbers of each batch's graphs, and what is left out. Raises PackhouseError."""
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
         input=pickle.dumps(question),
@@ -154,7 +165,8 @@ def _ask(question: _Question) -> list[npt.NDArray[np.int64]]:
     if kind == "failed":
         code, words = content
         raise PackhouseError(grpc.StatusCode[code], words)
-    return list(content[0])
+    batches, rejections = content
+    return batches, rejections
 
 
 def serve() -> None:
@@ -165,8 +177,13 @@ def serve() -> None:
     question: Any = pickle.load(sys.stdin.buffer)
     try:
         with Client(question.address, connect_timeout=question.timeout) as client:
-            stream = client.pack_sizes([question.sizes], question.options, question.components)
-            answer: Any = ("ok", [batch.graph_ids.astype(np.int64) for batch in stream])
+            schema = GraphSchema(question.components)
+            table = GraphTable(schema, question.sizes, graph_ids=question.numbers)
+            rejections: list[Rejection] = []
+            rejects = question.options.oversize is OversizePolicy.REJECT
+            stream = client.pack([table], question.options, rejections.extend if rejects else None)
+            batches = [batch.graph_ids.tolist() for batch in stream]
+            answer: Any = ("ok", batches, rejections)
     except PackhouseError as error:
         answer = ("failed", error.code.name, error.message)
     pickle.dump(answer, sys.stdout.buffer)

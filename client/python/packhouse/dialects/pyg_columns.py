@@ -50,6 +50,14 @@ def columns_of(
     return reader.counts, reader.columns
 
 
+def component_of(store: Any) -> str:
+    """What a store of PyG's is called here."""
+    key = store._key
+    if key is None:
+        return GRAPHS
+    return str(key) if isinstance(key, str) else ".".join(key)
+
+
 class _Reader:
     """Reads one store after another."""
 
@@ -115,10 +123,7 @@ class _Reader:
             self._add(spec, array[:, column])
 
     def _component(self, store: Any) -> str:
-        key = store._key
-        if key is None:
-            return GRAPHS
-        return str(key) if isinstance(key, str) else ".".join(key)
+        return component_of(store)
 
     def _name(self, store: Any, key: str) -> str:
         return key if store._key is None else f"{self._component(store)}.{key}"

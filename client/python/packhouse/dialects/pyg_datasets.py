@@ -14,7 +14,7 @@ from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.dialects.layout import EDGES, NODES
 from packhouse.dialects.pyg import NUM_NODES
-from packhouse.dialects.pyg_columns import Collated, columns_of, counts_of
+from packhouse.dialects.pyg_columns import Collated, columns_of, component_of, counts_of
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
 
@@ -90,17 +90,31 @@ def batch_sampler(
 
 
 def sizes_of(dataset: Any) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """int64 [graphs, components], and the components: of the types of nodes and edges."""
-    rows = []
-    components: tuple[str, ...] = ()
-    for collated in _parts(dataset, (), DEFAULT_GRAPHS_PER_TABLE):
+    """int64 [graphs, components], and the components: of the types of nodes and edges.
+
+    Looks at nothing else, so that attributes which cannot be sent do not matter.
+    """
+    from torch_geometric.data import InMemoryDataset
+
+    if isinstance(dataset, InMemoryDataset) and _is_joined(dataset):
+        (collated,) = _parts(dataset, (), 0)
         counts = counts_of(collated)
-        components = tuple(counts)
-        part = np.stack([counts[name] for name in components], axis=1)
-        rows.append(part if collated.take is None else part[collated.take])
-    if not rows:
-        return np.zeros((0, 2), np.int64), (NODES, EDGES)
-    return np.concatenate(rows), components
+        if list(counts) == [NODES]:
+            counts[EDGES] = np.zeros_like(counts[NODES])
+        table = np.stack(list(counts.values()), axis=1)
+        return (table if collated.take is None else table[collated.take]), tuple(counts)
+    components: tuple[str, ...] = (NODES, EDGES)
+    rows: list[list[int]] = []
+    for data in _each(dataset):
+        if hasattr(data, "node_types"):
+            stores = (*data.node_stores, *data.edge_stores)
+            components = tuple(component_of(store) for store in stores)
+            row = [store.num_nodes for store in data.node_stores]
+            row += [store.num_edges for store in data.edge_stores]
+        else:
+            row = [data.num_nodes, data.num_edges]
+        rows.append(row)
+    return np.array(rows, np.int64).reshape(len(rows), len(components)), components
 
 
 def _table_of(collated: Collated, exclude_keys: Collection[str], first_id: int) -> GraphTable:
@@ -134,13 +148,19 @@ def _parts(
         part = list(itertools.islice(graphs, graphs_per_table or None))
         if not part:
             return
-        data, slices, _ = collate(
-            Batch,  # Which can also be made of a class whose own arguments are not known.
-            part,
-            increment=False,
-            add_batch=False,
-            exclude_keys=list(exclude_keys),
-        )
+        try:
+            data, slices, _ = collate(
+                Batch,  # Which can also be made of a class whose own arguments are not known.
+                part,
+                increment=False,
+                add_batch=False,
+                exclude_keys=list(exclude_keys),
+            )
+        except KeyError as error:
+            raise ValueError(
+                f"attribute {error.args[0]!r} of the first graph is missing in another one: "
+                "name it in exclude_keys, or give it to all"
+            ) from None
         yield Collated(data, slices, len(part), None)
 
 
