@@ -162,6 +162,20 @@ def test_a_data_set_is_stored_and_loaded(client: Client, server: LocalServer) ->
     assert num_graphs == 70
 
 
+def test_a_rank_without_graphs_gets_a_batch_of_none(client: Client, server: LocalServer) -> None:
+    packhouse.dgl.ingest(client, "dgl/few", [graph_of(graph) for graph in random_plain(9, 10)])
+    limits = {"nodes": 200, "edges": 400, "graphs": 16}
+    counts = []
+    for rank in range(2):
+        settings: dict[str, Any] = {"limits": limits, "rank": rank, "num_ranks": 2}
+        with Loader(server.address, dataset="dgl/few", job="few", **settings) as loader:
+            (batch,) = loader
+            graph, data = packhouse.dgl.to_batch(batch)
+            counts.append(len(data["label"]))
+            assert graph.batch_size == len(data["label"]) == len(batch)
+    assert sorted(counts) == [0, 10]
+
+
 def test_masked_batch_norm_is_that_of_the_real_nodes(client: Client) -> None:
     items = [graph_of(graph) for graph in random_plain(9, 12)]
     limits = {"nodes": 400, "edges": 800, "graphs": 16}

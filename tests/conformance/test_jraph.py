@@ -13,8 +13,17 @@ import pytest
 from graph_sources import PlainGraph, of_npz, random_plain
 
 import packhouse.jraph
-from packhouse import Client, DType, GraphSchema, GraphTable, LocalServer, PackOptions, Padding
-from packhouse import TensorSpec
+from packhouse import (
+    Client,
+    DType,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    LocalServer,
+    PackOptions,
+    Padding,
+    TensorSpec,
+)
 from packhouse.batch import Batch
 
 
@@ -194,6 +203,24 @@ def test_nests_are_refused_by_name() -> None:
         packhouse.jraph.table([nest])
     with pytest.raises(ValueError, match="no graph"):
         packhouse.jraph.table([])
+
+
+def test_a_rank_without_graphs_gets_padding_alone(client: Client, server: LocalServer) -> None:
+    """Of the one shape, so that nothing is compiled for it."""
+    graphs = [tuple_of(graph, False) for graph in random_plain(9, 10)]
+    packhouse.jraph.ingest(client, "jraph/few", graphs)
+    settings: dict[str, Any] = {"limits": {"nodes": 200, "edges": 400, "graphs": 16}}
+    settings.update(dataset="jraph/few", job="few", padding="graph", num_ranks=2)
+    counts = []
+    for rank in range(2):
+        with Loader(server.address, rank=rank, **settings) as loader:
+            (batch,) = loader
+            graph = packhouse.jraph.to_graphs_tuple(batch)
+            assert graph.nodes.shape == (200, 3) and len(graph.n_node) == 16
+            counts.append(int(packhouse.jraph.masks(batch).graphs.sum()))
+            if not counts[-1]:
+                assert graph.n_node.tolist() == [200] + 15 * [0]
+    assert sorted(counts) == [0, 10]
 
 
 def test_the_sampler_fits_what_is_padded_afterwards(server: LocalServer) -> None:

@@ -297,6 +297,21 @@ def test_a_tf_data_set_of_one_shape(client: Client, server: LocalServer) -> None
     )
 
 
+def test_a_rank_without_graphs_gets_fake_components(client: Client, server: LocalServer) -> None:
+    graphs = [tensor_of(graph) for graph in random_plain(9, 10)]
+    schema = packhouse.tfgnn.ingest(client, "tfgnn/few", graphs).schema
+    settings: dict[str, Any] = {"limits": {"nodes": 200, "edges": 400, "graphs": 16}}
+    spec = packhouse.tfgnn.graph_tensor_spec(schema, settings["limits"])
+    settings.update(dataset="tfgnn/few", job="few", padding="graph", num_ranks=2)
+    counts = []
+    for rank in range(2):
+        with Loader(server.address, rank=rank, **settings) as loader:
+            (batch,) = loader
+            assert packhouse.tfgnn.to_graph_tensor(batch).spec == spec
+            counts.append(int(packhouse.tfgnn.mask(batch).sum()))
+    assert sorted(counts) == [0, 10]
+
+
 def test_unpadded_batches_have_an_open_spec(client: Client) -> None:
     graphs = [tensor_of(graph) for graph in random_plain(3, 30)]
     table = packhouse.tfgnn.table(graphs)
