@@ -48,7 +48,7 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	cmake --build --preset release --target packhoused packhouse_python
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
-	  tests/conformance/test_$(environment).py tests/conformance/test_examples.py \
+	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
 	  tests/conformance/test_docs.py &&) true
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 

@@ -7,13 +7,11 @@ import copy
 import pathlib
 from typing import Any, Callable, Iterator
 
-import grpc
 import numpy as np
 import pytest
 import torch
 from graph_sources import PlainGraph, TypedGraph, of_npz, random_plain, random_typed
-from torch_geometric.data import Batch, Data, HeteroData, InMemoryDataset
-from torch_geometric.loader import DataLoader
+from torch_geometric.data import Batch, Data, HeteroData
 
 import packhouse.pyg
 from packhouse import (
@@ -21,8 +19,6 @@ from packhouse import (
     GraphTable,
     Loader,
     LocalServer,
-    OversizeWarning,
-    PackhouseError,
     PackOptions,
     Padding,
 )
@@ -52,14 +48,6 @@ def hetero_data_of(graph: TypedGraph) -> HeteroData:
     for feature, array in graph.whole.items():
         data[feature] = torch.from_numpy(array)
     return data
-
-
-class InMemory(InMemoryDataset):
-    """A data set of such graphs, without files."""
-
-    def __init__(self, graphs: list[Any], transform: Callable[[Any], Any] | None = None) -> None:
-        super().__init__(None, transform)
-        self.data, self.slices = self.collate(graphs)
 
 
 def packed(
@@ -246,49 +234,6 @@ def test_rings_have_as_many_edges_as_nodes(client: Client) -> None:
     assert_conforms(client, graphs)
 
 
-def test_nodes_that_only_edges_tell_of_are_counted_and_said(client: Client) -> None:
-    graphs = [Data(edge_index=torch.randint(0, 4, (2, 5)), y=torch.tensor([n])) for n in range(20)]
-    table = packhouse.pyg.table(graphs)
-    (batch,) = client.pack([table], PackOptions({"graphs": 32}))
-    ours = packhouse.pyg.to_batch(batch)
-    assert ours.ptr.diff().tolist() == [int(data.edge_index.max()) + 1 for data in graphs]
-    assert ours.num_nodes == int(ours.ptr[-1])
-
-
-def test_a_data_set_in_memory_is_read_without_a_loop(
-    client: Client, shared_data: Callable[[str], pathlib.Path]
-) -> None:
-    """The same table as graph by graph, for all of it, a part of it, and with a transform."""
-    graphs = [data_of(graph) for graph in of_npz(shared_data("graphs/molhiv.npz"), 200)]
-    dataset = InMemory(graphs)
-    assert packhouse.pyg.table(dataset).equals(packhouse.pyg.table(graphs))
-    part = dataset[torch.tensor([7, 3, 150, 3])]
-    chosen = [graphs[number] for number in (7, 3, 150, 3)]
-    assert packhouse.pyg.table(part).equals(packhouse.pyg.table(chosen))
-
-    def double(data: Data) -> Data:
-        data = copy.copy(data)
-        data.x = data.x * 2
-        return data
-
-    transformed = packhouse.pyg.table(InMemory(graphs, double))
-    assert np.array_equal(transformed.tensors["x"], 2 * packhouse.pyg.table(graphs).tensors["x"])
-
-
-def test_a_data_set_that_was_saved_is_read_as_before(tmp_path: pathlib.Path) -> None:
-    """As PyG saves processed data sets, and as OGB does, whose graphs say their number of nodes."""
-    graphs = [data_of(graph) for graph in random_plain(3, 40)]
-    InMemory.save(graphs, str(tmp_path / "pyg.pt"))
-    saved = InMemory(graphs[:2])
-    saved.load(str(tmp_path / "pyg.pt"))
-    torch.save(InMemory.collate(graphs), tmp_path / "ogb.pt")
-    ogb = InMemory(graphs[:2])
-    ogb.data, ogb.slices = torch.load(tmp_path / "ogb.pt")
-    for dataset in (saved, ogb):
-        assert len(dataset) == 40
-        assert packhouse.pyg.table(dataset).equals(packhouse.pyg.table(graphs))
-
-
 class Labelled(Data):
     """Cannot be made without an argument, which PyG gives it None for."""
 
@@ -305,38 +250,6 @@ def test_a_class_with_arguments_of_its_own(client: Client) -> None:
         ours = packhouse.pyg.to_batch(batch, data_class=Labelled)
         # PyG itself cannot take such a batch apart.
         assert_same_batch(ours, Batch.from_data_list([graphs[n] for n in batch.graph_ids]))
-
-
-def test_parts_are_the_whole() -> None:
-    graphs = [data_of(graph) for graph in random_plain(2, 50)]
-    parts = list(packhouse.pyg.tables(graphs, graphs_per_table=16))
-    assert [len(part) for part in parts] == [16, 16, 16, 2]
-    assert GraphTable.concatenate(parts).equals(packhouse.pyg.table(iter(graphs)))
-
-
-@pytest.mark.parametrize(
-    "attribute, words",
-    [
-        ({"smiles": "CCO"}, "'smiles' is no dense tensor but list"),
-        ({"x_batch": torch.tensor([0, 0, 1])}, "'x_batch': PyG adds its largest value"),
-        ({"adj": torch.eye(3).to_sparse()}, "'adj' is no dense tensor"),
-    ],
-)
-def test_what_cannot_be_sent_is_named(attribute: dict[str, Any], words: str) -> None:
-    graphs = [Data(x=torch.ones(3, 1), **attribute), Data(x=torch.ones(3, 1), **attribute)]
-    with pytest.raises(ValueError, match=words):
-        packhouse.pyg.table(graphs)
-    table = packhouse.pyg.table(graphs, exclude_keys=attribute)
-    assert [spec.name for spec in table.schema.tensors] == ["x"]
-
-
-def test_a_later_part_that_differs_is_named() -> None:
-    some = [Data(x=torch.ones(3, 1), z=torch.ones(3)), Data(x=torch.ones(3, 1))]
-    with pytest.raises(ValueError, match="attribute 'z' of the first graph is missing in another"):
-        packhouse.pyg.table(some)
-    graphs = [Data(x=torch.ones(3, 1))] * 4 + [Data(x=torch.ones(3, 1).double())]
-    with pytest.raises(ValueError, match="attribute 'x': .* from graph 4 on as"):
-        list(packhouse.pyg.tables(graphs, graphs_per_table=4))
 
 
 def test_a_batch_of_torch_tensors_is_refused(client: Client) -> None:
@@ -428,47 +341,6 @@ def test_masked_batch_norm_of_no_row_uses_its_parameters() -> None:
         norm(torch.ones(2, 3), torch.tensor([True, False]))
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_the_sampler_goes_into_their_loader(server: LocalServer, num_workers: int) -> None:
-    graphs = [data_of(graph) for graph in random_plain(8, 120)]
-    limits = {"nodes": 60, "edges": 150, "graphs": 12}
-    sampler = packhouse.pyg.batch_sampler(server.address, graphs, limits, seed=5)
-    for number, data in enumerate(graphs):
-        data.number = number
-    loader = DataLoader(graphs, batch_sampler=sampler, num_workers=num_workers)
-    in_memory = packhouse.pyg.batch_sampler(server.address, InMemory(graphs), limits, seed=5)
-    assert list(in_memory) == list(sampler)
-    epochs = []
-    for epoch in range(2):
-        sampler.set_epoch(epoch)
-        batches = list(loader)
-        assert len(batches) == len(loader)
-        for batch in batches:
-            assert batch.num_nodes <= 60 and batch.num_edges <= 150 and batch.num_graphs <= 12
-        epochs.append([number for batch in batches for number in batch.number.tolist()])
-        assert sorted(epochs[-1]) == list(range(120))
-    assert epochs[0] != epochs[1]
-    sampler.set_epoch(1, first_batch=3)
-    assert list(sampler) == list(_of_epoch(sampler, 1))[3:]
-
-
-def test_a_sampler_names_the_graph_that_is_too_large(server: LocalServer) -> None:
-    """By its number in the data set, whatever the order in which the sizes were sent."""
-    graphs = [data_of(graph) for graph in random_plain(8, 60)]
-    graphs[41] = Data(x=torch.ones(500, 3), edge_index=torch.zeros(2, 0, dtype=torch.long))
-    limits = {"nodes": 60, "edges": 150, "graphs": 12}
-    with pytest.raises(PackhouseError, match="OUT_OF_RANGE: .*graph 41") as error:
-        len(packhouse.pyg.batch_sampler(server.address, graphs, limits))
-    assert error.value.code is grpc.StatusCode.OUT_OF_RANGE
-    sampler = packhouse.pyg.batch_sampler(server.address, graphs, limits, oversize="reject")
-    with pytest.warns(OversizeWarning, match="1 graphs .* graph 41: 500 rows of 'nodes'"):
-        numbers = [number for batch in sampler for number in batch]
-    assert sorted(numbers) == [number for number in range(60) if number != 41]
-    nowhere = packhouse.pyg.batch_sampler("127.0.0.1:1", graphs, limits, timeout=0.1)
-    with pytest.raises(PackhouseError, match="UNAVAILABLE: no server at 127.0.0.1:1"):
-        len(nowhere)
-
-
 def test_a_rank_without_graphs_gets_a_batch_of_none(client: Client, server: LocalServer) -> None:
     """All ranks have as many steps; PyG itself has no batch of no graphs."""
     graphs = [data_of(graph) for graph in random_plain(9, 10) if graph.num_nodes]
@@ -494,20 +366,3 @@ def test_a_rank_without_graphs_gets_a_batch_of_none(client: Client, server: Loca
                     padded = packhouse.pyg.to_batch(batch, padding=True)
                     assert padded.num_nodes == 200 and int(padded.node_mask.sum()) == data.num_nodes
         assert sorted(counts) == [0, len(graphs)]
-
-
-def _of_epoch(sampler: Any, epoch: int) -> Any:
-    other = copy.copy(sampler)
-    other.set_epoch(epoch)
-    return other
-
-
-def test_ranks_share_an_epoch(server: LocalServer) -> None:
-    graphs = [hetero_data_of(graph) for graph in random_typed(4, 64)]
-    limits = {"paper": 40, "author.writes.paper": 80, "graphs": 7}
-    shares = [
-        list(packhouse.pyg.batch_sampler(server.address, graphs, limits, rank=rank, num_ranks=3))
-        for rank in range(3)
-    ]
-    assert len({len(share) for share in shares}) == 1
-    assert {number for share in shares for batch in share for number in batch} == set(range(64))

@@ -12,7 +12,7 @@ from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import ingest_tables
-from packhouse.dialects.layout import EDGES, NODES, EdgeSet, Joined, RowSet
+from packhouse.dialects.layout import EDGES, NODES, Joined, RowSet
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from packhouse.batch import Batch
 from packhouse.dialects.layout import (
-    EDGES,
     NODES,
     EdgeSet,
     Joined,

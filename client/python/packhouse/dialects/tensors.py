@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -52,8 +52,3 @@ def from_torch(tensor: Any) -> tuple[Array, DType]:
         return tensor.contiguous().view(torch.int16).numpy().view("<u2"), DType.BFLOAT16
     array = tensor.numpy()
     return array, DType.of(array.dtype)
-
-
-def padded_masks(joined: Any, components: Iterable[str]) -> Mapping[str, Any]:
-    """bool tensors, True for real rows, by component."""
-    return {name: of_array(joined.mask(name)) for name in components}
