@@ -88,6 +88,7 @@ class SdistWithGenerated(sdist):
         super().make_release_tree(base_dir, files)
         if _PROTOS:
             generate(base_dir)
+            shutil.copy(_REPOSITORY / "LICENSE", base_dir)
 
 
 if not _PROTOS and not _GENERATED.is_dir():

@@ -16,6 +16,8 @@ from random_graphs import molecules
 
 from packhouse import Client, Evaluation, Histogram, Loader, LocalServer, PackhouseError
 from packhouse.channel import make_channel, service_config
+from packhouse.connecting import Connecting
+from packhouse.load_connection import LoadConnection
 from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, loader_pb2
 
 Code = grpc.StatusCode
@@ -222,3 +224,30 @@ def test_calls_are_spread_over_servers_if_asked_to(server: LocalServer) -> None:
     address = f"ipv4:127.0.0.1:{port}"
     with Client(address, options=[("grpc.lb_policy_name", "round_robin")]) as client:
         assert list(client.list_datasets()) is not None
+
+
+def test_a_channel_is_not_closed_under_a_call_of_another_thread(failing: FailingServer) -> None:
+    class Answer:
+        """Comes when it is let go."""
+
+        def __init__(self) -> None:
+            self.is_asked, self.may_come = threading.Event(), threading.Event()
+
+        def SerializeToString(self) -> bytes:
+            self.is_asked.set()
+            assert self.may_come.wait(30)
+            return b""
+
+    slow = failing.answers["GetEpoch"] = Answer()
+    connection = LoadConnection(Connecting(failing.address))
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(connection.call, "GetEpoch", loader_pb2.GetEpochRequest())
+        assert slow.is_asked.wait(30)
+        # Has a channel of its own from the second try on.
+        failing.failures = [Code.UNAVAILABLE]
+        connection.call("ReportStep", loader_pb2.ReportStepRequest())
+        assert failing.calls["ReportStep"] == 2
+        slow.may_come.set()
+        asked.result(30)
+    assert failing.calls["GetEpoch"] == 1
+    connection.close()

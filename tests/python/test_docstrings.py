@@ -28,7 +28,7 @@ def public_things() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{member_name}", member
 
 
-@pytest.mark.parametrize(("name", "thing"), public_things())
+@pytest.mark.parametrize(("name", "thing"), list(public_things()))
 def test_what_is_public_is_explained(name: str, thing: Any) -> None:
     words = inspect.getdoc(thing)
     assert words, f"{name} has no docstring"

@@ -167,3 +167,10 @@ def ids_of(message: Any) -> list[int]:
         return list(range(message.first_id, message.first_id + message.num_graphs))
     ids: list[int] = np.frombuffer(message.graph_ids, "<u8").tolist()
     return ids
+
+
+def test_a_tensor_that_the_schema_does_not_have_is_refused() -> None:
+    schema = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
+    graph = {"x": [1.0]}
+    with pytest.raises(ValueError, match="^graph 1: tensor 'X' is not in the schema$"):
+        GraphTable.from_graphs(schema, [graph, {**graph, "X": [1.0]}])

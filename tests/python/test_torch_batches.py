@@ -25,7 +25,7 @@ from packhouse.graph_transform import transform_graphs
 
 torch = pytest.importorskip("torch")
 
-from packhouse.torch import TensorLoader, prefetch_to, to_torch  # noqa: E402
+from packhouse.torch import Leased, TensorLoader, prefetch_to, to_torch  # noqa: E402
 
 LIMITS = {"nodes": 200, "edges": 400, "graphs": 9}
 
@@ -154,6 +154,16 @@ def test_an_evaluation_is_fetched_ahead_in_order(server: LocalServer, stored: st
     assert moved_batches[0]["x"].dtype is torch.int16
     with pytest.raises(ValueError, match="depth 0 is below 1"):
         prefetch(evaluation, move, depth=0)
+
+
+def test_what_has_a_lease_keeps_it_on_its_way() -> None:
+    class Item:
+        lease = "its lease"
+
+    (leased,) = prefetch([Item()], lambda item: {"x": 1})
+    assert leased == Leased({"x": 1}, "its lease")
+    (leased,) = prefetch([Leased(3, "its lease")], lambda item: item + 1)
+    assert leased == Leased(4, "its lease")
 
 
 # Rows of plain tensors.

@@ -80,6 +80,8 @@ class LocalServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            # Then Python does not fork for it, where gRPC's handlers of forks may end the child.
+            close_fds=False,
         )
         line = self._read_line()
         ready = _READY_LINE.fullmatch(line)

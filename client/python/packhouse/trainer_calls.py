@@ -83,6 +83,8 @@ class TrainerCalls:
                 [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # As in local_server.py.
+                close_fds=False,
             )
             weakref.finalize(self, _end, self._process, os.getpid())
             message = (self._connecting, message)
