@@ -110,6 +110,37 @@ def test_the_recipe_for_rows_runs(server: LocalServer) -> None:
     assert sum(steps) == 3000 and len(steps) == 50
 
 
+def test_the_page_of_torch_runs(server: LocalServer, dataset: str) -> None:
+    """Word for word, but for names and the number of epochs; in a process that may fork."""
+    page = (PROGRAM.parents[2] / "docs" / "frameworks" / "torch.md").read_text()
+    snippets = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(snippets) == 5
+    program = "\n".join(snippets)
+    for word, instead in (
+        ("localhost:50051", server.address),
+        ('"molecules"', f'"{dataset}"'),
+        ('job="run-1"', 'job="page"'),
+        ("range(10)", "range(2)"),
+    ):
+        assert word in program
+        program = program.replace(word, instead)
+    around = """
+import collections, faulthandler
+import torch
+faulthandler.dump_traceback_later(60, exit=True)
+X, y, device = torch.rand(300, 5), torch.arange(300), "cpu"
+counts = collections.Counter()
+def train(x, senders, receivers, mask): counts["graphs"] += int(mask.sum())
+def step(x, target): counts["rows"] += len(x)
+"""
+    report = "\nprint(counts['graphs'], graphs, counts['rows'])"
+    ran = subprocess.run(
+        [sys.executable, "-c", around + program + report], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.split() == [str(3 * GRAPHS), str(GRAPHS), "600"]
+
+
 def test_ranks_of_torch_share_an_epoch_without_being_told(
     server: LocalServer, dataset: str, tmp_path: pathlib.Path
 ) -> None:

@@ -152,13 +152,14 @@ def run_evaluation(address: str, dataset: str) -> None:
     parts = json.loads(subprocess.run(reference, capture_output=True, check=True).stdout)
     for part in parts:
         evaluation = Evaluation(address, dataset=dataset, limits=LIMITS, seed=7, **part["of"])
-        for workers in (0, 1, 2, 3):
+        # Of all ranks' parts at once, and of one rank's with and without what is left over.
+        for workers in (0, 1, 2, 3) if not part["of"] else (3,) if part["of"]["rank"] else ():
             faulthandler.dump_traceback_later(PATIENCE, exit=True)
             epochs = EpochDataset(evaluation)
             data_loader: Any = DataLoader(
                 epochs, batch_size=None, num_workers=workers, persistent_workers=workers == 2
             )
-            for _ in range(2):
+            for _ in range(1 + (workers == 2)):
                 read = [[batch.step, batch.id, batch.is_padding] for batch in data_loader]
                 expect(read == part["batches"], part["of"], workers, read)
             # Trained from: the trainer alone knows where it is.
