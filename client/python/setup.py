@@ -5,11 +5,13 @@ that of the repository's CMakeLists.txt. An sdist carries what was generated, an
 neither protoc nor the repository is needed then.
 """
 
+import atexit
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -102,12 +104,16 @@ def find_packages():
     return [name for name in names if not (_PROTOS and name == "packhouse.v1")]
 
 
+# What a build leaves is not left beside the sources, where the next one would find it.
+_SCRATCH = tempfile.mkdtemp(prefix="packhouse-build-")
+atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
+
 setup(
     version=find_version(),
     packages=find_packages(),
     package_data={"packhouse": ["py.typed"], "packhouse.v1": ["service_config.json"]},
-    # Otherwise a build writes packhouse.egg-info beside the sources.
     include_package_data=False,
+    options={"build": {"build_base": _SCRATCH}, "egg_info": {"egg_base": _SCRATCH}},
     setup_requires=_PROTOC_PACKAGE if needs_protoc_package() else [],
     cmdclass={"build_py": BuildWithGenerated, "sdist": SdistWithGenerated},
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from random_graphs import random_schema
@@ -79,3 +81,19 @@ def test_a_bad_schema_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         GraphSchema(components, tensors)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_schema_survives_being_pickled(seed: int) -> None:
+    schema = random_schema(np.random.default_rng(seed))
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        copy = pickle.loads(pickle.dumps(schema, protocol))
+        assert copy == schema and copy.all_components == schema.all_components
+        assert copy.to_proto() == schema.to_proto()
+
+
+def test_schemas_that_differ_only_in_a_zeros_sign_are_not_mixed_up() -> None:
+    for zero in (0.0, -0.0, 0):
+        spec = TensorSpec("x", "float32", "nodes", padding_value=zero)
+        copy = pickle.loads(pickle.dumps(GraphSchema(("nodes",), (spec,))))
+        assert repr(copy.tensors[0].padding_value) == repr(zero)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import pickle
 import re
 from typing import TYPE_CHECKING, Any, Final, Sequence
 
@@ -231,10 +233,22 @@ class GraphSchema:
                 if component is not None and component not in self.all_components:
                     raise ValueError(f"tensor {tensor.name!r}: no component {component!r}")
 
-    @property
+    @functools.cached_property
     def all_components(self) -> tuple[str, ...]:
         """The components, then `graphs`: the order of `Batch.rows` and of resolved limits."""
         return (*self.components, GRAPHS)
+
+    @functools.cached_property
+    def _pickled(self) -> bytes:
+        specs = tuple(
+            tuple(getattr(spec, field.name) for field in dataclasses.fields(spec))
+            for spec in self.tensors
+        )
+        return pickle.dumps((self.components, specs))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Each batch that goes to another process has one, and they are all the same.
+        return _schema_of, (self._pickled,)
 
     def tensor(self, name: str) -> TensorSpec:
         """The tensor of that name. Raises KeyError."""
@@ -256,6 +270,12 @@ class GraphSchema:
             components=tuple(message.components),
             tensors=tuple(TensorSpec.from_proto(tensor) for tensor in message.tensors),
         )
+
+
+@functools.lru_cache(maxsize=64)
+def _schema_of(pickled: bytes) -> GraphSchema:
+    components, specs = pickle.loads(pickled)
+    return GraphSchema(components, tuple(TensorSpec(*spec) for spec in specs))
 
 
 def _refuse_duplicates(kind: str, names: Sequence[str]) -> None:
