@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph torchdata dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo asan tsan fuzz bench bench-rows bench-planning bench-growth soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-planning bench-growth soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,16 +32,26 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
 	  $(if $(DATASET),--dataset '$(DATASET)') $(DEMO_FLAGS)
 
+# Where CTest writes what tests printed, to tell which were skipped, and why.
+RESULTS = --output-junit tests.xml --test-output-size-passed 1000000
+
 test: packages  ## Build and run all tests, the gRPC-free ones under TSan too, each fuzz target for ten seconds
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release
-	ctest --preset release
+	ctest --preset release $(RESULTS)
 	cmake --preset tsan
 	cmake --build --preset tsan
-	ctest --preset tsan
+	ctest --preset tsan $(RESULTS)
 	cmake --preset fuzz -DPACKHOUSE_FUZZ_SECONDS=10
 	cmake --build --preset fuzz
-	ctest --preset fuzz
+	ctest --preset fuzz $(RESULTS)
+	@$(PYTHON) tests/report_skipped.py build/release/tests.xml build/tsan/tests.xml build/fuzz/tests.xml
+
+check: packages  ## The quick tests alone: no sanitizer, no programs from outside (less than 90 s after a build)
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release
+	ctest --preset release -L fast $(RESULTS)
+	@$(PYTHON) tests/report_skipped.py build/release/tests.xml
 
 conformance: packages  ## Python beside the real frameworks, and wheels on every Python, of pinned packages (gigabytes the first time)
 	cmake --preset release -DPACKHOUSE_TESTS=ON
@@ -138,10 +148,10 @@ bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or 
 	  $(patsubst %,--histogram '%',$(wildcard $(SHARED_DATA)/hist/molhiv_all.csv)) $(GROWTH_FLAGS)
 
 lint: packages  ## clang-format and clang-tidy, warnings as errors
-	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release
+	cmake --preset lint -DPACKHOUSE_TESTS=ON
+	cmake --build --preset lint --target packhouse_proto packhouse_grpc
 	$(PYTHON) tests/structure/clang_format_test.py .
-	git ls-files 'service/*.cc' 'client/*.cc' | xargs -P 2 -n 4 clang-tidy --quiet -p build/release
+	git ls-files 'service/*.cc' 'client/*.cc' | xargs -P 2 -n 4 clang-tidy --quiet -p build/lint
 
 released-protos: packages  ## The protos of this release, with which `make test` compares later ones
 	$(PYTHON) -B tests/structure/buf_test.py --write-released .

@@ -19,11 +19,13 @@
 #include "service/admission/limited_log.h"
 #include "service/admission/memory_return.h"
 #include "service/base/clock.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "service/datasets/store_prober.h"
 #include "service/datasets/store_watch.h"
 #include "service/http/watching_pages.h"
+#include "service/ledger/format_1_events.h"
 #include "service/ledger/lmdb/lmdb_record_log.h"
 #include "service/metrics/metrics.h"
 #include "service/options.h"
@@ -69,10 +71,12 @@ void StartMemoryReturn(const rpc::Server* server, EventLog* log) {
     for (;;) {
       absl::SleepFor(MemoryReturn::kInterval);
       const absl::Time start = absl::Now();
-      if (const auto bytes = memory->Tick(start)) {
-        log->Log(LogLevel::kDebug, "memory given back",
-                 {{"bytes", *bytes}, {"ms", absl::Now() - start}});
-      }
+      HasMemoryFor([&] {
+        if (const auto bytes = memory->Tick(start)) {
+          log->Log(LogLevel::kDebug, "memory given back",
+                   {{"bytes", *bytes}, {"ms", absl::Now() - start}});
+        }
+      });
     }
   }).detach();
 }
@@ -124,12 +128,23 @@ absl::StatusOr<Kept<Store>> Open(const char* name, typename Store::Options optio
   return kept;
 }
 
-absl::StatusOr<Kept<LmdbDatasetStore>> OpenDatasets(const Options& options,
-                                                    metrics::Metrics& metrics, LimitedLog& log) {
-  if (options.data_dir.empty()) return Kept<LmdbDatasetStore>();
+LmdbDatasetStore::Options DatasetsOf(const Options& options) {
   LmdbDatasetStore::Options store;
   store.folder = options.data_dir + "/datasets";
   store.max_bytes = options.max_store_bytes;
+  return store;
+}
+
+LmdbRecordLog::Options LedgerOf(const Options& options) {
+  LmdbRecordLog::Options ledger;
+  ledger.folder = options.data_dir + "/delivery";
+  return ledger;
+}
+
+absl::StatusOr<Kept<LmdbDatasetStore>> OpenDatasets(const Options& options,
+                                                    metrics::Metrics& metrics, LimitedLog& log) {
+  if (options.data_dir.empty()) return Kept<LmdbDatasetStore>();
+  const LmdbDatasetStore::Options store = DatasetsOf(options);
   auto kept =
       Open<LmdbDatasetStore>("datasets", store, metrics.AddStore("datasets", store.max_bytes), log);
   if (kept.ok() && kept->store->is_read_only()) {
@@ -141,10 +156,24 @@ absl::StatusOr<Kept<LmdbDatasetStore>> OpenDatasets(const Options& options,
 absl::StatusOr<Kept<LmdbRecordLog>> OpenLedger(const Options& options, metrics::Metrics& metrics,
                                                LimitedLog& log) {
   if (options.data_dir.empty()) return Kept<LmdbRecordLog>();
-  LmdbRecordLog::Options ledger;
-  ledger.folder = options.data_dir + "/delivery";
+  const LmdbRecordLog::Options ledger = LedgerOf(options);
   return Open<LmdbRecordLog>("delivery", ledger, metrics.AddStore("delivery", ledger.max_bytes),
                              log);
+}
+
+// Tells on stdout what became of each store. Each is converted as a whole or not at all: after an
+// error, or a crash, to run it again goes on.
+absl::Status UpgradeStores(const Options& options) {
+  const auto tell = [](const std::string& folder, bool converted) {
+    std::printf("%s: %s\n", folder.c_str(), converted ? "converted" : "nothing to convert");
+  };
+  const LmdbDatasetStore::Options datasets = DatasetsOf(options);
+  PH_ASSIGN_OR_RETURN(const bool of_datasets, LmdbDatasetStore::Upgrade(datasets));
+  tell(datasets.folder, of_datasets);
+  const LmdbRecordLog::Options ledger = LedgerOf(options);
+  PH_ASSIGN_OR_RETURN(const bool of_ledger, LmdbRecordLog::Upgrade(ledger, EventFromFormat1));
+  tell(ledger.folder, of_ledger);
+  return absl::OkStatus();
 }
 
 // Returns only if the service could not start, with the reason.
@@ -168,7 +197,16 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
     }
   }
   StartMemoryReturn(server.get(), &log);
-  metrics.SetDelivery([&server] { return server->delivery(); });
+  metrics.SetDelivery([&server] { return server->recent_delivery(); });
+  metrics.SetServer([&server] {
+    return metrics::ServerReading{
+        .pending = {server->pending_bytes(), server->max_pending_bytes()},
+        .unsent = {server->unsent_bytes(), server->max_unsent_bytes()},
+        .working = {server->working_bytes(), server->max_working_bytes()},
+        .num_connections = server->num_connections(),
+        .num_out_of_memory = NumOutOfMemory(),
+    };
+  });
 
   std::unique_ptr<http::HttpServer> http;
   if (!options.http_address.empty()) {
@@ -193,7 +231,11 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
           {{"grpc", server->address()}, {"http", http_address}, {"version", kVersion}});
 
   const Signals signals(&limited_log);
-  const auto report = [&limited_log, &deletions] {
+  auto report = [&limited_log, &deletions, reported = uint64_t{0}]() mutable {
+    if (const uint64_t count = NumOutOfMemory(); count != reported) {
+      limited_log.Log("out of memory", LogLevel::kError, "out of memory",
+                      {{"count", count - std::exchange(reported, count)}});
+    }
     limited_log.LogSuppressed();
     deletions.LogSuppressed();
   };
@@ -240,6 +282,10 @@ int main(int argc, char** argv) {
   packhouse::TuneAllocator();
   // Debian's abseil checks lock order at every lock, in release builds too.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (options.upgrade_store) {
+    const absl::Status upgraded = packhouse::UpgradeStores(options);
+    return upgraded.ok() ? 0 : packhouse::Fail("cannot convert", upgraded, 1);
+  }
   // These outlive the libraries' threads.
   packhouse::SpdlogLog log(options.log_level);
   packhouse::SystemClock clock;

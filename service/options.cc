@@ -62,12 +62,15 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   server.stream_threads = cores;
   server.call_threads = cores;
   server.plan_threads = cores;
+  // Longer than a fast disk's commits, and not felt by a worker that begins an epoch.
+  server.loader.gather_joins = absl::Milliseconds(10);
   std::string lame_duck = "5s";
   std::string drain_timeout = "30s";
   std::string max_connection_age = "0s";
   std::string max_connection_age_grace = "0s";
   std::string lease_duration = "5m";
   std::string stream_idle_timeout = "1h";
+  std::string connection_idle_timeout = "1h";
   std::string epoch_retention = "720h";
 
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
@@ -114,6 +117,9 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   app.add_option("--data-dir", options.data_dir,
                  "folder, on a local disk, of data sets and epochs; \"\" for none");
+  app.add_flag(
+      "--upgrade-store", options.upgrade_store,
+      "converts what an earlier release has stored in --data-dir, and ends; serves nothing");
   app.add_option("--max-store-bytes", options.max_store_bytes,
                  "most bytes of all data sets on the disk; a quarter more is mapped")
       ->check(CLI::Range(kMiB, uint64_t{1} << 45));
@@ -142,6 +148,20 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-calls-per-client", server.admission.max_calls_per_client,
                  "most unary calls of one client at once, half of which may plan; half of "
                  "--max-calls if not given")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-connections", server.max_connections,
+                 "most connections at once; the last eighth of them is for clients that have few")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option(
+         "--max-connections-per-client", server.max_connections_per_client,
+         "most connections of one client, told by its address; half of --max-connections if "
+         "not given; as many where all come through one proxy")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--connection-idle-timeout", connection_idle_timeout,
+                 "how long a connection may be open without a call; 0s for ever")
+      ->check(DurationFrom(absl::ZeroDuration()));
+  app.add_option("--max-health-watches", server.max_health_watches,
+                 "most streams of grpc.health.v1.Health.Watch at once, half of them of one client")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--stream-idle-timeout", stream_idle_timeout,
                  "how long a stream may be open without anything going either way; 0s for ever")
@@ -176,12 +196,16 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; packhoused --help lists the flags"));
   }
+  if (options.upgrade_store && options.data_dir.empty()) {
+    return absl::InvalidArgumentError("--upgrade-store: needs --data-dir");
+  }
   // Checked above.
   (void)absl::ParseDuration(lame_duck, &options.lame_duck);
   (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
   for (const auto& [text, duration] :
        {std::pair(&max_connection_age, &server.max_connection_age),
-        std::pair(&max_connection_age_grace, &server.max_connection_age_grace)}) {
+        std::pair(&max_connection_age_grace, &server.max_connection_age_grace),
+        std::pair(&connection_idle_timeout, &server.connection_idle_timeout)}) {
     absl::Duration parsed;
     (void)absl::ParseDuration(*text, &parsed);
     if (parsed != absl::ZeroDuration()) *duration = std::max(parsed, absl::Milliseconds(1));

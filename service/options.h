@@ -16,6 +16,8 @@ struct Options {
   rpc::ServerOptions server;
   // The folder of data sets and epochs. Empty: the server has none.
   std::string data_dir;
+  // Converts what an earlier release has stored there, and serves nothing.
+  bool upgrade_store = false;
   uint64_t max_store_bytes = uint64_t{64} << 30;
   std::string http_address;    // Empty: no HTTP.
   std::string tcp_congestion;  // Empty: the system's.

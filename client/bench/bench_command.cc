@@ -7,13 +7,18 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/bench/bench_report.h"
-#include "client/bench/bench_run.h"
+#include "client/bench/bench_setup.h"
 #include "client/bench/bench_sockets.h"
+#include "client/bench/measures/delivery.h"
+#include "client/bench/measures/observe.h"
+#include "client/bench/measures/plan.h"
+#include "client/bench/measures/tcp.h"
 #include "client/cli/device_arguments.h"
 #include "client/cli/reports/dataset_report.h"
 
@@ -37,44 +42,44 @@ struct BenchArguments {
   std::string json;
 };
 
-absl::Status Measure(const BenchArguments& arguments, BenchRunner& runner, BenchReport& report) {
-  const BenchSettings& settings = arguments.settings;
+absl::Status Measure(const BenchArguments& arguments, const BenchSetup& setup,
+                     BenchReport& report) {
+  const BenchSettings& settings = setup.settings();
   const auto wants = [&](const char* name) {
     return std::find(arguments.only.begin(), arguments.only.end(), name) != arguments.only.end();
   };
   if (wants("ceiling")) {
-    const absl::StatusOr<Runs> tcp = runner.MeasureTcp();
+    const absl::StatusOr<Runs> tcp = MeasureTcp(setup);
     if (!tcp.ok()) return tcp.status();
     std::cout << report.AddTcp(*tcp) << std::flush;
   }
   if (wants("pack") || wants("load") || wants("ceiling")) {
     for (const uint64_t streams : settings.streams) {
       for (const uint64_t payload : settings.payloads) {
-        const absl::StatusOr<BenchRunner::Delivery> delivery =
-            runner.MeasureDelivery(payload, streams, wants("load"), wants("pack"));
+        const absl::StatusOr<DeliveryFigures> delivery = MeasureDelivery(
+            setup, payload, streams, {.load = wants("load"), .pack = wants("pack")});
         if (!delivery.ok()) return delivery.status();
         std::cout << report.AddDelivery(*delivery) << std::flush;
       }
     }
   }
   if (wants("pack")) {
-    const absl::StatusOr<BenchRunner::Delivery> delivery =
-        runner.MeasureDelivery(kFairPayload, kFairStreams, false, true);
+    const absl::StatusOr<DeliveryFigures> delivery =
+        MeasureDelivery(setup, kFairPayload, kFairStreams, {.load = false, .pack = true});
     if (!delivery.ok()) return delivery.status();
     std::cout << report.AddFairness(*delivery) << std::flush;
   }
   if (wants("observe")) {
     for (const uint64_t tuples : kObservedChunks) {
       for (const uint32_t chunks : kChunksPerAnswer) {
-        const absl::StatusOr<BenchRunner::Observation> observation =
-            runner.MeasureObserve(tuples, chunks);
+        const absl::StatusOr<ObserveFigures> observation = MeasureObserve(setup, tuples, chunks);
         if (!observation.ok()) return observation.status();
         std::cout << report.AddObservation(*observation) << std::flush;
       }
     }
   }
   if (wants("plan")) {
-    const absl::StatusOr<std::vector<BenchRunner::Planning>> plans = runner.MeasurePlan();
+    const absl::StatusOr<std::vector<PlanFigures>> plans = MeasurePlan(setup);
     if (!plans.ok()) return plans.status();
     std::cout << report.AddPlanning(*plans) << std::flush;
   }
@@ -94,23 +99,23 @@ ExitCode RunBench(BenchArguments& arguments) {
     }
     settings.payloads.push_back(bytes);
   }
-  absl::StatusOr<std::unique_ptr<BenchRunner>> runner = BenchRunner::Create(settings);
-  if (!runner.ok()) return Fail(runner.status());
+  absl::StatusOr<std::unique_ptr<BenchSetup>> setup = BenchSetup::Create(settings);
+  if (!setup.ok()) return Fail(setup.status());
   const BenchMachine machine =
       ThisMachine(settings.congestion.empty() ? DefaultCongestionControl() : settings.congestion);
-  const BenchGraphs& graphs = (*runner)->graphs();
-  BenchReport report(machine, settings, graphs, (*runner)->dataset_graphs());
+  const BenchGraphs& graphs = (*setup)->graphs();
+  BenchReport report(machine, settings, graphs, (*setup)->dataset_graphs());
   std::cout << Describe(machine) << '\n'
             << absl::StrCat(graphs.num_graphs, " graphs of ", graphs.num_bytes / graphs.num_graphs,
-                            " bytes; data set of ", (*runner)->dataset_graphs(),
+                            " bytes; data set of ", (*setup)->dataset_graphs(),
                             "; median (min-max) of ", settings.runs, " runs of ",
                             absl::FormatDuration(settings.seconds), "\n")
             << std::flush;
-  const absl::Status status = Measure(arguments, **runner, report);
+  const absl::Status status = Measure(arguments, **setup, report);
   // What was measured before an error is not lost.
   if (!arguments.json.empty()) {
     std::ofstream file(arguments.json);
-    file << report.Json();
+    file << JsonText(report.ToJson());
     file.close();
     if (!file) {
       return Fail(absl::UnavailableError(

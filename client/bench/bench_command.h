@@ -1,6 +1,6 @@
 // packhouse-bench: what the service does on this machine, beside what gRPC alone does.
 //
-// Start with bench_run.h (what is measured and how), then bench_ceiling.h (against what).
+// Start with measures/ (what is measured and how), then bench_ceiling.h (against what).
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_COMMAND_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_COMMAND_H_
 

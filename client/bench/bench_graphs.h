@@ -15,7 +15,7 @@
 
 namespace packhouse::client {
 
-// Opens `path` (npz_graphs.h), or makes graphs if it is empty: 41,127 of them with the schema of
+// Opens `path` (npz_layout.h), or makes graphs if it is empty: 41,127 of them with the schema of
 // ogbg-molhiv and sizes much like its own (25 nodes, 55 edges in the mean, a thin tail to some
 // 200), always the same ones.
 //

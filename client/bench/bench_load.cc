@@ -1,114 +1,21 @@
 #include "client/bench/bench_load.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "client/cpp/batch_slices.h"
-#include "client/cpp/status.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/support/client_callback.h"
+#include "absl/status/statusor.h"
 
 namespace packhouse::client {
 
-struct LoadStream::Acknowledgement {
-  grpc::ClientContext context;
-  v1::AcknowledgeRequest request;
-  v1::AcknowledgeResponse response;
-};
+LoadStream::LoadStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
+    : loader_(std::move(channel), std::move(options)) {}
 
-// One epoch.
-class LoadStream::Call final : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
- public:
-  explicit Call(LoadStream* stream)
-      : stream_(stream),
-        first_(ToByteBuffer(stream->request_)),
-        acknowledge_at_(std::max(1U, stream->request_.max_in_flight() / 4)),
-        start_(MonotonicNanos()) {}
-
-  // Callbacks may come at once: not under the stream's mutex.
-  void Begin() {
-    stream_->stub_.PrepareBidiStreamingCall(&context_, kLoadMethod, {}, this);
-    StartRead(&response_);
-    StartWriteLast(&first_, {});
-    StartCall();
-  }
-
-  void Cancel() { context_.TryCancel(); }
-
- private:
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    read_status_ = Take();
-    if (!read_status_.ok()) {
-      context_.TryCancel();
-      return;
-    }
-    StartRead(&response_);
-  }
-
-  void OnDone(const grpc::Status& status) override {
-    // Takes this call away.
-    stream_->OnCallDone(read_status_.ok() ? ToAbslStatus(status) : read_status_);
-  }
-
-  absl::Status Take() {
-    const absl::StatusOr<std::optional<BatchView>> batch = ViewLoadResponse(response_);
-    if (!batch.ok()) return batch.status();
-    if (!batch->has_value()) {
-      v1::LoadResponse response;
-      if (absl::Status status = ParseMessage(response_, response); !status.ok()) return status;
-      if (response.has_opened()) {
-        opened_ = std::move(*response.mutable_opened());
-        num_left_ = opened_.num_steps() - opened_.num_steps_done();
-      }
-      return absl::OkStatus();
-    }
-    if (start_ != 0) stream_->opening_nanos_.push_back(MonotonicNanos() - start_);
-    start_ = 0;
-    stream_->Record(response_.Length(), (*batch)->graph_ids().size() / sizeof(uint64_t));
-    unacknowledged_.push_back((*batch)->id());
-    --num_left_;
-    if (unacknowledged_.size() < acknowledge_at_ && num_left_ > 0) return absl::OkStatus();
-    auto acknowledgement = std::make_unique<Acknowledgement>();
-    v1::AcknowledgeRequest& request = acknowledgement->request;
-    request.set_job(stream_->request_.epoch().job());
-    request.set_epoch(stream_->request_.epoch().epoch());
-    request.set_generation(opened_.generation());
-    request.set_session(opened_.session());
-    request.mutable_batches()->Add(unacknowledged_.begin(), unacknowledged_.end());
-    unacknowledged_.clear();
-    stream_->Acknowledge(std::move(acknowledgement));
-    return absl::OkStatus();
-  }
-
-  LoadStream* const stream_;
-  const grpc::ByteBuffer first_;
-  const std::size_t acknowledge_at_;
-  grpc::ClientContext context_;
-  grpc::ByteBuffer response_;
-  absl::Status read_status_;
-  // 0 once the first batch is there.
-  int64_t start_;
-  v1::LoadOpened opened_;
-  uint64_t num_left_ = 0;
-  std::vector<uint64_t> unacknowledged_;
-};
-
-LoadStream::LoadStream(std::shared_ptr<grpc::Channel> channel, v1::LoadRequest request)
-    : stub_(channel),
-      loader_(v1::LoaderService::NewStub(std::move(channel))),
-      request_(std::move(request)) {}
-
-LoadStream::~LoadStream() = default;
+LoadStream::~LoadStream() {
+  Cancel();
+  if (thread_.joinable()) thread_.join();
+}
 
 void LoadStream::Start() {
-  Call* call = nullptr;
-  {
-    const absl::MutexLock lock(&mutex_);
-    call_ = std::make_unique<Call>(this);
-    call = call_.get();
-  }
-  call->Begin();
+  thread_ = std::thread([this] { Run(); });
 }
 
 bool LoadStream::has_ended() {
@@ -117,53 +24,38 @@ bool LoadStream::has_ended() {
 }
 
 void LoadStream::Cancel() {
-  const absl::MutexLock lock(&mutex_);
-  is_cancelled_ = true;
-  if (call_ != nullptr) call_->Cancel();
+  {
+    const absl::MutexLock lock(&mutex_);
+    is_cancelled_ = true;
+  }
+  loader_.Cancel();
 }
 
 absl::Status LoadStream::Wait() {
   const absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
-      +[](LoadStream* stream) { return stream->IsOver(); }, this));
+      +[](std::optional<absl::Status>* status) { return status->has_value(); }, &status_));
   return *status_;
 }
 
-void LoadStream::OnCallDone(const absl::Status& status) {
-  std::unique_ptr<Call> done;
-  {
-    const absl::MutexLock lock(&mutex_);
-    done = std::move(call_);
-    if (!acknowledge_status_.ok()) {
-      status_ = acknowledge_status_;
-    } else if (is_cancelled_ && (status.ok() || absl::IsCancelled(status))) {
-      status_ = absl::OkStatus();
-    } else if (!status.ok()) {
-      status_ = status;
-    }
-    // Behind the lock, this may be gone.
-    if (status_.has_value()) return;
-    request_.mutable_epoch()->set_epoch(request_.epoch().epoch() + 1);
-  }
-  Start();
+void LoadStream::Run() {
+  absl::Status status;
+  while (status.ok()) status = LoadEpoch();
+  const absl::MutexLock lock(&mutex_);
+  status_ = is_cancelled_ && absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
-void LoadStream::Acknowledge(std::unique_ptr<Acknowledgement> acknowledgement) {
-  {
-    const absl::MutexLock lock(&mutex_);
-    ++num_acknowledging_;
+absl::Status LoadStream::LoadEpoch() {
+  const int64_t start = MonotonicNanos();
+  bool has_opened = false;
+  while (true) {
+    const absl::StatusOr<std::shared_ptr<const LoadedBatch>> batch = loader_.Next();
+    if (!batch.ok()) return batch.status();
+    if (*batch == nullptr) return loader_.SetEpoch(loader_.epoch() + 1);
+    if (!has_opened) RecordOpening(MonotonicNanos() - start);
+    has_opened = true;
+    Record((*batch)->view.response_bytes(), (*batch)->view.num_graphs());
   }
-  Acknowledgement* const call = acknowledgement.release();
-  loader_->async()->Acknowledge(&call->context, &call->request, &call->response,
-                                [this, call](const grpc::Status& status) {
-                                  const std::unique_ptr<Acknowledgement> owned(call);
-                                  const absl::MutexLock lock(&mutex_);
-                                  if (!status.ok() && !is_cancelled_) {
-                                    acknowledge_status_ = ToAbslStatus(status);
-                                    if (call_ != nullptr) call_->Cancel();
-                                  }
-                                  --num_acknowledging_;
-                                });
 }
 
 }  // namespace packhouse::client

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -12,7 +14,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/table.h"
 
 namespace packhouse::client {
@@ -47,12 +48,8 @@ uint64_t PeakBytes(const Runs& runs) {
   return peak;
 }
 
-std::string JsonOf(const Spread& spread) {
-  return JsonObject()
-      .Add("median", spread.median)
-      .Add("min", spread.low)
-      .Add("max", spread.high)
-      .Render();
+Json JsonOf(const Spread& spread) {
+  return {{"median", spread.median}, {"min", spread.low}, {"max", spread.high}};
 }
 
 double OpeningMedian(const Runs& runs) {
@@ -64,35 +61,33 @@ double OpeningMedian(const Runs& runs) {
   return SpreadOf(std::move(openings)).median;
 }
 
-void AddFigures(const Runs& runs, JsonObject& json) {
-  json.AddJson("gigabytes_per_second", JsonOf(SpreadOf(runs, kGigabytes)))
-      .AddJson("messages_per_second", JsonOf(SpreadOf(runs, kMessages)))
-      .AddJson("graphs_per_second", JsonOf(SpreadOf(runs, kGraphs)))
-      .AddJson("client_cpu_seconds_per_gigabyte", JsonOf(SpreadOf(runs, kClientCpu)))
-      .AddJson("server_cpu_seconds_per_gigabyte", JsonOf(SpreadOf(runs, kServerCpu)))
-      .AddJson("cpu_share_of_others", JsonOf(SpreadOf(runs, kOthers)))
-      .Add("gap_milliseconds_p50", GapQuantile(runs, 0.5))
-      .Add("gap_milliseconds_p99", GapQuantile(runs, 0.99))
-      .Add("server_peak_bytes", PeakBytes(runs));
+void AddFigures(const Runs& runs, Json& json) {
+  json["gigabytes_per_second"] = JsonOf(SpreadOf(runs, kGigabytes));
+  json["messages_per_second"] = JsonOf(SpreadOf(runs, kMessages));
+  json["graphs_per_second"] = JsonOf(SpreadOf(runs, kGraphs));
+  json["client_cpu_seconds_per_gigabyte"] = JsonOf(SpreadOf(runs, kClientCpu));
+  json["server_cpu_seconds_per_gigabyte"] = JsonOf(SpreadOf(runs, kServerCpu));
+  json["cpu_share_of_others"] = JsonOf(SpreadOf(runs, kOthers));
+  json["gap_milliseconds_p50"] = GapQuantile(runs, 0.5);
+  json["gap_milliseconds_p99"] = GapQuantile(runs, 0.99);
+  json["server_peak_bytes"] = PeakBytes(runs);
   const double opening = OpeningMedian(runs);
-  if (opening > 0) json.Add("opening_milliseconds", opening);
+  if (opening > 0) json["opening_milliseconds"] = opening;
 }
 
-std::string JsonOf(const std::string& measure, const BenchRunner::Delivery& delivery,
-                   const Runs& runs) {
-  JsonObject json;
-  json.Add("measure", measure)
-      .Add("payload_bytes", delivery.payload_bytes)
-      .Add("streams", uint64_t{delivery.streams});
+Json JsonOf(const std::string& measure, const DeliveryFigures& delivery, const Runs& runs) {
+  Json json = {{"measure", measure},
+               {"payload_bytes", delivery.payload_bytes},
+               {"streams", delivery.streams}};
   AddFigures(runs, json);
   if (&runs != &delivery.download) {
-    json.AddJson("ratio_to_download", JsonOf(RatioOf(runs, delivery.download, kGigabytes)));
+    json["ratio_to_download"] = JsonOf(RatioOf(runs, delivery.download, kGigabytes));
   }
   if (&runs == &delivery.pack) {
-    json.AddJson("ratio_to_exchange", JsonOf(RatioOf(runs, delivery.exchange, kGigabytes)));
+    json["ratio_to_exchange"] = JsonOf(RatioOf(runs, delivery.exchange, kGigabytes));
   }
-  json.AddJson("most_to_least_of_streams", JsonOf(UnfairnessOf(runs)));
-  return json.Render();
+  json["most_to_least_of_streams"] = JsonOf(UnfairnessOf(runs));
+  return json;
 }
 
 }  // namespace
@@ -122,19 +117,12 @@ std::string Describe(const BenchMachine& machine) {
 
 BenchReport::BenchReport(const BenchMachine& machine, const BenchSettings& settings,
                          const BenchGraphs& graphs, uint64_t dataset_graphs)
-    : machine_(JsonObject()
-                   .Add("processor", machine.processor)
-                   .Add("cores", uint64_t{machine.cores})
-                   .Add("kernel", machine.kernel)
-                   .Add("tcp_congestion", machine.congestion)
-                   .Add("date", machine.date)
-                   .Add("runs", static_cast<uint64_t>(settings.runs))
-                   .Add("seconds", absl::ToDoubleSeconds(settings.seconds))
-                   .Add("graphs", graphs.num_graphs)
-                   .Add("graphs_of_data_set", dataset_graphs)
-                   .Add("bytes_per_graph", static_cast<double>(graphs.num_bytes) /
-                                               static_cast<double>(graphs.num_graphs))
-                   .Render()) {}
+    : machine_(machine),
+      settings_(settings),
+      num_graphs_(graphs.num_graphs),
+      bytes_per_graph_(static_cast<double>(graphs.num_bytes) /
+                       static_cast<double>(graphs.num_graphs)),
+      dataset_graphs_(dataset_graphs) {}
 
 bool BenchReport::IsFirst(const std::string& kind) {
   if (std::find(kinds_.begin(), kinds_.end(), kind) != kinds_.end()) return false;
@@ -143,16 +131,14 @@ bool BenchReport::IsFirst(const std::string& kind) {
 }
 
 std::string BenchReport::AddTcp(const Runs& runs) {
-  JsonObject json;
-  json.Add("measure", "tcp");
+  Json& json = measures_.emplace_back(Json{{"measure", "tcp"}});
   AddFigures(runs, json);
-  measures_.push_back(json.Render());
   return absl::StrFormat("plain TCP: %s GB/s, CPU s/GB %.2f receiving, %.2f sending\n",
                          SpreadText(SpreadOf(runs, kGigabytes)), SpreadOf(runs, kClientCpu).median,
                          SpreadOf(runs, kServerCpu).median);
 }
 
-std::string BenchReport::AddDelivery(const BenchRunner::Delivery& delivery) {
+std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   // Rows come one by one, as they are measured: the widths are fixed.
   constexpr char kRow[] = "%-9s %-7s %7s %18s %15s %15s %9s %9s %15s %15s %6s %6s\n";
   std::string text;
@@ -191,7 +177,7 @@ std::string BenchReport::AddDelivery(const BenchRunner::Delivery& delivery) {
   return text;
 }
 
-std::string BenchReport::AddFairness(const BenchRunner::Delivery& delivery) {
+std::string BenchReport::AddFairness(const DeliveryFigures& delivery) {
   std::string text;
   for (const auto& [name, runs] :
        {std::pair("pack", &delivery.pack), std::pair("exchange", &delivery.exchange)}) {
@@ -208,21 +194,18 @@ std::string BenchReport::AddFairness(const BenchRunner::Delivery& delivery) {
   return text;
 }
 
-std::string BenchReport::AddObservation(const BenchRunner::Observation& observation) {
+std::string BenchReport::AddObservation(const ObserveFigures& observation) {
   constexpr char kRow[] = "%-9s %-7s %-8s %24s %24s %15s %15s\n";
   std::string text;
   if (IsFirst("observation")) {
     text = absl::StrFormat(kRow, "", "chunk", "answered", "million tuples/s", "opaque, the same",
                            "% of it", "server ns/tuple");
   }
-  JsonObject json;
-  json.Add("measure", "observe")
-      .Add("chunk_tuples", observation.chunk_tuples)
-      .Add("chunks_per_answer", uint64_t{observation.chunks_per_answer});
+  Json& json = measures_.emplace_back(Json{{"measure", "observe"},
+                                           {"chunk_tuples", observation.chunk_tuples},
+                                           {"chunks_per_answer", observation.chunks_per_answer}});
   AddFigures(observation.observe, json);
-  json.AddJson("ratio_to_upload",
-               JsonOf(RatioOf(observation.observe, observation.upload, kGraphs)));
-  measures_.push_back(json.Render());
+  json["ratio_to_upload"] = JsonOf(RatioOf(observation.observe, observation.upload, kGraphs));
   std::vector<double> nanos;
   for (const RunSample& run : observation.observe) {
     nanos.push_back(
@@ -237,16 +220,14 @@ std::string BenchReport::AddObservation(const BenchRunner::Observation& observat
   return text;
 }
 
-std::string BenchReport::AddPlanning(const std::vector<BenchRunner::Planning>& plans) {
+std::string BenchReport::AddPlanning(const std::vector<PlanFigures>& plans) {
   std::string text;
-  for (const BenchRunner::Planning& plan : plans) {
-    measures_.push_back(JsonObject()
-                            .Add("measure", "plan")
-                            .Add("heuristic", plan.name)
-                            .Add("calls", uint64_t{plan.milliseconds.size()})
-                            .Add("milliseconds_p50", Quantile(plan.milliseconds, 0.5))
-                            .Add("milliseconds_p99", Quantile(plan.milliseconds, 0.99))
-                            .Render());
+  for (const PlanFigures& plan : plans) {
+    measures_.push_back({{"measure", "plan"},
+                         {"heuristic", plan.name},
+                         {"calls", plan.milliseconds.size()},
+                         {"milliseconds_p50", Quantile(plan.milliseconds, 0.5)},
+                         {"milliseconds_p99", Quantile(plan.milliseconds, 0.99)}});
     absl::StrAppendFormat(&text, "plan, %s: p50 %.2f ms, p99 %.2f ms, %d calls\n", plan.name,
                           Quantile(plan.milliseconds, 0.5), Quantile(plan.milliseconds, 0.99),
                           plan.milliseconds.size());
@@ -254,12 +235,18 @@ std::string BenchReport::AddPlanning(const std::vector<BenchRunner::Planning>& p
   return text;
 }
 
-std::string BenchReport::Json() const {
-  return JsonObject()
-             .AddJson("machine", machine_)
-             .AddJson("measures", JsonLines(measures_))
-             .Render() +
-         "\n";
+Json BenchReport::ToJson() const {
+  Json machine = {{"processor", machine_.processor},
+                  {"cores", machine_.cores},
+                  {"kernel", machine_.kernel},
+                  {"tcp_congestion", machine_.congestion},
+                  {"date", machine_.date},
+                  {"runs", settings_.runs},
+                  {"seconds", absl::ToDoubleSeconds(settings_.seconds)},
+                  {"graphs", num_graphs_},
+                  {"graphs_of_data_set", dataset_graphs_},
+                  {"bytes_per_graph", bytes_per_graph_}};
+  return {{"machine", std::move(machine)}, {"measures", measures_}};
 }
 
 }  // namespace packhouse::client

@@ -6,8 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "client/bench/bench_run.h"
 #include "client/bench/bench_sample.h"
+#include "client/bench/bench_setup.h"
+#include "client/bench/measures/delivery.h"
+#include "client/bench/measures/observe.h"
+#include "client/bench/measures/plan.h"
+#include "client/cli/json.h"
 
 namespace packhouse::client {
 
@@ -32,20 +36,25 @@ class BenchReport {
 
   // Each returns its rows as lines to print now, the first of a kind with a heading.
   std::string AddTcp(const Runs& runs);
-  std::string AddDelivery(const BenchRunner::Delivery& delivery);
-  std::string AddFairness(const BenchRunner::Delivery& delivery);
-  std::string AddObservation(const BenchRunner::Observation& observation);
-  std::string AddPlanning(const std::vector<BenchRunner::Planning>& plans);
+  std::string AddDelivery(const DeliveryFigures& delivery);
+  std::string AddFairness(const DeliveryFigures& delivery);
+  std::string AddObservation(const ObserveFigures& observation);
+  std::string AddPlanning(const std::vector<PlanFigures>& plans);
 
-  std::string Json() const;
+  // All of it, with the machine.
+  Json ToJson() const;
 
  private:
   // `kind` has not come before.
   bool IsFirst(const std::string& kind);
 
   std::vector<std::string> kinds_;
-  std::string machine_;
-  std::vector<std::string> measures_;
+  const BenchMachine machine_;
+  const BenchSettings settings_;
+  const uint64_t num_graphs_;
+  const double bytes_per_graph_;
+  const uint64_t dataset_graphs_;
+  std::vector<Json> measures_;
 };
 
 }  // namespace packhouse::client

@@ -16,7 +16,7 @@
 namespace packhouse::client {
 namespace {
 
-int PortOf(const sockaddr_storage& address) {
+int PortIn(const sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     return ntohs(reinterpret_cast<const sockaddr_in&>(address).sin_port);
   }
@@ -35,7 +35,7 @@ bool ListensOnOrIsConnectedTo(int fd, int port) {
   auto* const general = reinterpret_cast<sockaddr*>(&address);
   const int got =
       is_listening != 0 ? getsockname(fd, general, &size) : getpeername(fd, general, &size);
-  return got == 0 && PortOf(address) == port;
+  return got == 0 && PortIn(address) == port;
 }
 
 }  // namespace

@@ -33,8 +33,9 @@ struct Arrival {
 
 // Now, as in Arrival.
 int64_t MonotonicNanos();
+inline constexpr double kNanosPerMillisecond = 1e6;
 
-// Start, Cancel, Wait, then arrivals.
+// Start, Cancel, Wait, then what has come.
 class BenchStream {
  public:
   virtual ~BenchStream() = default;
@@ -48,20 +49,27 @@ class BenchStream {
   virtual absl::Status Wait() = 0;
 
   const std::vector<Arrival>& arrivals() const { return arrivals_; }
+  // From the beginning of each epoch to its first batch; empty if there are no epochs.
+  const std::vector<int64_t>& opening_nanos() const { return opening_nanos_; }
 
  protected:
   BenchStream() { arrivals_.reserve(std::size_t{1} << 12); }
   // By one thread at a time.
   void Record(uint64_t bytes, uint64_t graphs);
+  void RecordOpening(int64_t nanos) { opening_nanos_.push_back(nanos); }
 
  private:
   std::vector<Arrival> arrivals_;
+  std::vector<int64_t> opening_nanos_;
   std::atomic<bool> has_begun_ = false;
 };
 
 // Graphs of a received message; nothing if the message does not count.
 using MessageReader =
     std::function<absl::StatusOr<std::optional<uint64_t>>(const grpc::ByteBuffer& message)>;
+
+// Of messages that count and have no graphs.
+absl::StatusOr<std::optional<uint64_t>> CountNothing(const grpc::ByteBuffer& message);
 
 // One call of bytes: a first message, then others again and again, as fast as they go.
 class CycleStream final : public BenchStream,

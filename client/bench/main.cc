@@ -3,6 +3,7 @@
 
 #include "client/bench/bench_ceiling.h"
 #include "client/bench/bench_command.h"
+#include "client/cli/command_line.h"
 #include "client/cpp/process_tuning.h"
 
 int main(int argc, char** argv) {
@@ -13,10 +14,5 @@ int main(int argc, char** argv) {
   packhouse::client::ExitCode code = packhouse::client::kExitOk;
   packhouse::client::AddBenchOptions(app, code);
   packhouse::client::AddBenchCeilingCommand(app, code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? packhouse::client::kExitOk : packhouse::client::kExitUsage;
-  }
-  return code;
+  return packhouse::client::RunCommandLine(app, argc, argv, code);
 }

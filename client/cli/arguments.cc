@@ -3,6 +3,7 @@
 // All of CLI11: its tables of virtual functions are wherever all of it is seen.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <iostream>
 #include <map>
@@ -23,13 +24,14 @@ constexpr std::chrono::minutes kCallTimeout{10};
 }  // namespace
 
 ExitCode Fail(const absl::Status& status) {
-  std::cerr << "packhouse: " << status.message() << " [" << absl::StatusCodeToString(status.code())
-            << "]\n";
+  std::cerr << program_invocation_short_name << ": " << status.message() << " ["
+            << absl::StatusCodeToString(status.code()) << "]\n";
   return kExitFailure;
 }
 
 ExitCode Misuse(const absl::Status& status) {
-  std::cerr << "packhouse: " << status.message() << "\nRun with --help for the options.\n";
+  std::cerr << program_invocation_short_name << ": " << status.message()
+            << "\nRun with --help for the options.\n";
   return kExitUsage;
 }
 

@@ -21,8 +21,9 @@ namespace packhouse::client {
 
 enum ExitCode { kExitOk = 0, kExitFailure = 1, kExitUsage = 2 };
 
-// Writes `packhouse: ...` to stderr and returns the code. A failure is of the world: a file, the
-// server, the sizes; a misuse is of the command line.
+// Writes `PROGRAM: ...` to stderr and returns the code; PROGRAM is the name by which this one was
+// started. A failure is of the world: a file, the server, the sizes; a misuse is of the command
+// line.
 ExitCode Fail(const absl::Status& status);
 ExitCode Misuse(const absl::Status& status);
 

@@ -1,42 +1,18 @@
-// Writes JSON, just as much as the reports need.
+// What `--json` prints.
 #ifndef PACKHOUSE_CLIENT_CLI_JSON_H_
 #define PACKHOUSE_CLIENT_CLI_JSON_H_
 
-#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
-
-#include "absl/strings/string_view.h"
 
 namespace packhouse::client {
 
-// Text in quotes; the text is UTF-8.
-std::string JsonString(absl::string_view text);
+// Members keep the order in which they were added.
+using Json = nlohmann::ordered_json;
 
-// With 17 digits, from which the same double is read; null if it is not finite, which JSON has not.
-std::string JsonReal(double value);
-
-// `[a, b]` of texts that are JSON themselves, on one line or one line for each.
-std::string JsonArray(const std::vector<std::string>& values);
-std::string JsonLines(const std::vector<std::string>& values);
-
-// `{"name": value, ...}` in the order of the calls. Not thread-safe.
-class JsonObject {
- public:
-  JsonObject& Add(absl::string_view name, absl::string_view text);
-  // Or a literal would be a boolean.
-  JsonObject& Add(absl::string_view name, const char* text);
-  JsonObject& Add(absl::string_view name, uint64_t value);
-  JsonObject& Add(absl::string_view name, double value);
-  JsonObject& Add(absl::string_view name, bool value);
-  // A value that is JSON itself.
-  JsonObject& AddJson(absl::string_view name, absl::string_view json);
-
-  std::string Render() const;
-
- private:
-  std::string fields_;
-};
+// Indented, with the end of a line. A number is written so that the same double is read; one that
+// is not finite, which JSON does not have, is null. What is not UTF-8 in a text becomes U+FFFD.
+std::string JsonText(const Json& value);
 
 }  // namespace packhouse::client
 

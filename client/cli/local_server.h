@@ -2,13 +2,12 @@
 #ifndef PACKHOUSE_CLIENT_CLI_LOCAL_SERVER_H_
 #define PACKHOUSE_CLIENT_CLI_LOCAL_SERVER_H_
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "client/cli/server_process.h"
 
 namespace packhouse::client {
 
@@ -34,6 +33,8 @@ class LocalServer {
 
  private:
   LocalServer();
+
+  std::unique_ptr<ServerProcess> process_;
 };
 
 // $PACKHOUSED if it is set; else packhoused beside this executable, then in ../../service from

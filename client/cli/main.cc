@@ -1,6 +1,7 @@
 // packhouse: the command line of the packing service. `packhouse --help` tells the rest.
 #include <CLI/CLI.hpp>
 
+#include "client/cli/command_line.h"
 #include "client/cli/commands/datasets_command.h"
 #include "client/cli/commands/histogram_command.h"
 #include "client/cli/commands/ingest_command.h"
@@ -23,11 +24,5 @@ int main(int argc, char** argv) {
   packhouse::client::AddIngestCommand(app, code);
   packhouse::client::AddDatasetsCommand(app, code);
   packhouse::client::AddJobsCommand(app, code);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    // CLI11 has an exit code for each kind of misuse, and throws for --help and --version too.
-    return app.exit(error) == 0 ? packhouse::client::kExitOk : packhouse::client::kExitUsage;
-  }
-  return code;
+  return packhouse::client::RunCommandLine(app, argc, argv, code);
 }

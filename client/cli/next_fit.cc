@@ -6,7 +6,7 @@
 namespace packhouse::client {
 namespace {
 
-bool Fits(const std::vector<uint64_t>& rows, const std::vector<uint64_t>& capacities) {
+bool Fits(absl::Span<const uint64_t> rows, absl::Span<const uint64_t> capacities) {
   for (std::size_t k = 0; k < rows.size(); ++k) {
     if (capacities[k] != 0 && rows[k] > capacities[k]) return false;
   }
@@ -15,32 +15,27 @@ bool Fits(const std::vector<uint64_t>& rows, const std::vector<uint64_t>& capaci
 
 }  // namespace
 
-PackingTotals NextFit(const GraphSizes& sizes, const std::vector<uint64_t>& capacities) {
-  const std::size_t width = sizes.components.size();
-  PackingTotals totals;
-  totals.rows.resize(width + 1);
+std::vector<uint64_t> NextFit(absl::Span<const uint32_t> sizes,
+                              absl::Span<const uint64_t> capacities) {
+  const std::size_t width = capacities.size() - 1;
+  std::vector<uint64_t> batches(sizes.size() / width, kNoBatch);
+  uint64_t num_batches = 0;
   std::vector<uint64_t> open(width + 1);
   std::vector<uint64_t> graph(width + 1, 1);
   std::vector<uint64_t> joined(width + 1);
-  for (std::size_t row = 0; row < sizes.num_rows; ++row) {
-    std::copy_n(sizes.Row(row).begin(), width, graph.begin());
-    if (!Fits(graph, capacities)) {
-      ++totals.rejected;
-      continue;
-    }
-    for (std::size_t k = 0; k <= width; ++k) {
-      joined[k] = open[k] + graph[k];
-      totals.rows[k] += graph[k];
-    }
-    const bool opens = open[width] == 0 || !Fits(joined, capacities);
-    if (opens) ++totals.batches;
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    std::copy_n(sizes.subspan(i * width).begin(), width, graph.begin());
+    if (!Fits(graph, capacities)) continue;
+    for (std::size_t k = 0; k <= width; ++k) joined[k] = open[k] + graph[k];
+    const bool opens = num_batches == 0 || !Fits(joined, capacities);
+    if (opens) ++num_batches;
     open = opens ? graph : joined;
-    ++totals.graphs;
+    batches[i] = num_batches - 1;
   }
-  return totals;
+  return batches;
 }
 
-uint64_t VolumeBound(const std::vector<uint64_t>& rows, const std::vector<uint64_t>& capacities) {
+uint64_t VolumeBound(absl::Span<const uint64_t> rows, absl::Span<const uint64_t> capacities) {
   uint64_t bound = 0;
   for (std::size_t k = 0; k < rows.size(); ++k) {
     if (capacities[k] == 0) continue;

@@ -1,31 +1,29 @@
-// What packing must beat: the simplest packer, and the bound no packer can beat.
+// What packing must beat: the simplest packer, which jraph, PyG and TF-GNN have; and the bound no
+// packer can beat. Knows neither files nor messages.
 #ifndef PACKHOUSE_CLIENT_CLI_NEXT_FIT_H_
 #define PACKHOUSE_CLIENT_CLI_NEXT_FIT_H_
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
-#include "client/cli/files/sizes_file.h"
+#include "absl/types/span.h"
 
 namespace packhouse::client {
 
-struct PackingTotals {
-  uint64_t batches = 0;
-  uint64_t graphs = 0;
-  // Graphs that exceed the capacities alone; they are in no batch and in no total.
-  uint64_t rejected = 0;
-  // Real rows per component, then graphs.
-  std::vector<uint64_t> rows;
-};
+// Of a graph that exceeds the capacities alone.
+inline constexpr uint64_t kNoBatch = std::numeric_limits<uint64_t>::max();
 
-// Fills one batch after the other in arrival order: a graph that does not fit the open batch closes
-// it. `capacities` has one bound per component, then one for graphs; 0 means no bound. `sizes` is
-// expanded, one row a graph.
-// Cost: O(values).
-PackingTotals NextFit(const GraphSizes& sizes, const std::vector<uint64_t>& capacities);
+// The batch of each graph, from 0 on, or kNoBatch. Fills one batch after the other in the order of
+// the graphs: one that does not fit the open batch closes it, one that fits none closes nothing.
+//
+// `capacities` has a bound for each of l > 0 components, then one for graphs; 0 means no bound.
+// `sizes` has l counts a graph, row by row. Cost: O(sizes).
+std::vector<uint64_t> NextFit(absl::Span<const uint32_t> sizes,
+                              absl::Span<const uint64_t> capacities);
 
 // No packer needs fewer batches for `rows`: the largest of rows / capacity, rounded up.
-uint64_t VolumeBound(const std::vector<uint64_t>& rows, const std::vector<uint64_t>& capacities);
+uint64_t VolumeBound(absl::Span<const uint64_t> rows, absl::Span<const uint64_t> capacities);
 
 }  // namespace packhouse::client
 

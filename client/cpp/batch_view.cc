@@ -58,6 +58,7 @@ class BatchViewReader {
       if (!ok) return Refusal();
     }
     if (!has_batch) return std::nullopt;
+    view_.response_bytes_ = size_;
     view_.owner_ = std::move(owner);
     return std::move(view_);
   }

@@ -62,6 +62,7 @@ class BatchView {
   uint64_t step() const { return step_; }
   // Little-endian uint64.
   absl::string_view graph_ids() const { return graph_ids_; }
+  uint64_t num_graphs() const { return graph_ids_.size() / sizeof(uint64_t); }
   // Little-endian uint32, as SizeTable.counts.
   absl::string_view sizes() const { return sizes_; }
   absl::Span<const uint64_t> real_rows() const { return real_rows_; }
@@ -74,6 +75,8 @@ class BatchView {
   uint64_t graphs_of_step() const { return graphs_of_step_; }
   uint32_t shape() const { return shape_; }
 
+  // Bytes of the response that this batch came in.
+  uint64_t response_bytes() const { return response_bytes_; }
   // Bytes of fields that were cut, and so copied.
   uint64_t copied_bytes() const { return copied_bytes_; }
 
@@ -94,6 +97,7 @@ class BatchView {
   uint64_t graphs_of_step_ = 0;
   uint32_t shape_ = 0;
 
+  uint64_t response_bytes_ = 0;
   std::shared_ptr<const void> owner_;
   std::vector<std::unique_ptr<char[]>> copies_;
   uint64_t copied_bytes_ = 0;

@@ -19,7 +19,11 @@ void ChunkBuilder::Begin() {
   chunk_.Clear();
   num_graphs_ = 0;
   byte_size_ = 0;
-  for (const TensorLayout& tensor : schema_.tensors) chunk_.add_tensors()->set_name(tensor.name);
+  later_planes_.clear();
+  for (const TensorLayout& tensor : schema_.tensors) {
+    chunk_.add_tensors()->set_name(tensor.name);
+    later_planes_.emplace_back(tensor.num_planes() - 1);
+  }
 }
 
 absl::Status ChunkBuilder::Add(absl::Span<const uint32_t> sizes,
@@ -56,9 +60,15 @@ absl::Status ChunkBuilder::Add(absl::Span<const uint32_t> sizes,
     byte_size_ += sizeof(uint64_t);
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::size_t plane_bytes = tensors[i].size() / schema_.tensors[i].num_planes();
     chunk_.mutable_tensors(static_cast<int>(i))
         ->mutable_data()
-        ->append(tensors[i].data(), tensors[i].size());
+        ->append(tensors[i].data(), plane_bytes);
+    const char* next = tensors[i].data() + plane_bytes;
+    for (std::string& plane : later_planes_[i]) {
+      plane.append(next, plane_bytes);
+      next += plane_bytes;
+    }
     byte_size_ += tensors[i].size();
   }
   table.set_num_graphs(++num_graphs_);
@@ -67,6 +77,10 @@ absl::Status ChunkBuilder::Add(absl::Span<const uint32_t> sizes,
 
 v1::GraphChunk ChunkBuilder::Build() {
   chunk_.mutable_sizes();
+  for (std::size_t i = 0; i < later_planes_.size(); ++i) {
+    std::string& data = *chunk_.mutable_tensors(static_cast<int>(i))->mutable_data();
+    for (const std::string& plane : later_planes_[i]) data.append(plane);
+  }
   v1::GraphChunk chunk = std::move(chunk_);
   Begin();
   return chunk;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,8 +32,9 @@ class ChunkBuilder {
   static absl::StatusOr<ChunkBuilder> Create(const v1::GraphSchema& schema);
 
   // Adds a graph. `sizes` has its count per component, in schema order without `graphs`;
-  // `tensors[i]` the bytes of all its rows of the schema's tensor i, dense, little-endian, index
-  // tensors local to the graph. All graphs of a chunk have an id, or none has.
+  // `tensors[i]` the bytes of all its rows of the schema's tensor i, dense, little-endian, laid out
+  // as its spec says (with LAYOUT_ROWS_LAST [row_shape..., rows]), index tensors local to the
+  // graph. All graphs of a chunk have an id, or none has.
   //
   // The bytes are copied. On an error nothing was added. Index values are for the server to check.
   // Errors: INVALID_ARGUMENT naming the tensor and both lengths if they disagree; or if an id is
@@ -53,6 +56,8 @@ class ChunkBuilder {
 
   SchemaLayout schema_;
   v1::GraphChunk chunk_;
+  // By tensor: its planes behind the first, which is in the chunk already.
+  std::vector<std::vector<std::string>> later_planes_;
   std::size_t num_graphs_ = 0;
   std::size_t byte_size_ = 0;
 };

@@ -9,6 +9,8 @@
 namespace packhouse::client {
 namespace {
 
+// Of a tensor with its rows last.
+constexpr std::size_t kMaxPlanes = 16;
 constexpr std::size_t kMaxRowBytes = std::size_t{16} << 20;
 
 bool IsInteger(v1::DataType dtype) {
@@ -84,6 +86,18 @@ absl::StatusOr<SchemaLayout> ResolveSchema(const v1::GraphSchema& schema) {
       tensor.row_shape.push_back(extent);
     }
     tensor.row_bytes = tensor.row_elements * element_bytes;
+    if (spec.layout() < v1::LAYOUT_UNSPECIFIED || spec.layout() > v1::LAYOUT_ROWS_LAST) {
+      return fail("has the unknown layout ", static_cast<int>(spec.layout()));
+    }
+    tensor.rows_last = spec.layout() == v1::LAYOUT_ROWS_LAST;
+    if (tensor.rows_last && tensor.row_shape.size() != 1) {
+      return fail("has its rows last, and a row shape of ", tensor.row_shape.size(),
+                  " extents, must be 1");
+    }
+    if (tensor.rows_last && tensor.row_elements > kMaxPlanes) {
+      return fail("has its rows last, and ", tensor.row_elements, " elements a row, at most ",
+                  kMaxPlanes);
+    }
 
     const std::optional<std::size_t> component = FindComponent(layout.components, spec.component());
     if (!component.has_value()) {

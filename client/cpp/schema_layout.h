@@ -20,6 +20,8 @@ struct TensorLayout {
   std::string name;
   v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
   std::vector<uint32_t> row_shape;
+  // v1::LAYOUT_ROWS_LAST: the number of rows is the last extent, not the first.
+  bool rows_last = false;
   // Elements of one row, and their bytes; both at least 1.
   std::size_t row_elements = 0;
   std::size_t row_bytes = 0;
@@ -28,6 +30,11 @@ struct TensorLayout {
   std::size_t component = 0;
   // For an index tensor, the component it points into, numbered likewise.
   std::optional<std::size_t> index_into;
+
+  // The tensor's bytes are planes, one behind the other, each with its part of every row: one
+  // plane, or, with rows last, one for each element of a row.
+  std::size_t num_planes() const { return rows_last ? row_elements : 1; }
+  std::size_t plane_row_bytes() const { return row_bytes / num_planes(); }
 };
 
 struct SchemaLayout {
@@ -42,8 +49,8 @@ struct SchemaLayout {
 //
 // Errors: INVALID_ARGUMENT naming the tensor or component: a name twice, `graphs` listed, an
 // unknown component or dtype, an extent of 0, a row of more than 16 MiB, an index tensor that is
-// not of an integer type.
-// Cost: O(components * tensors); thread-safe.
+// not of an integer type, an unknown layout, or rows last without a row shape of one extent of at
+// most 16. Cost: O(components * tensors); thread-safe.
 absl::StatusOr<SchemaLayout> ResolveSchema(const v1::GraphSchema& schema);
 
 // What the server takes an unset schema for: `nodes`, `edges`, no tensors.

@@ -33,14 +33,15 @@ class RealSizes {
   const std::size_t components_;
 };
 
-// Subtracts from every element of `rows` the first row of its graph in the component pointed into.
+// Subtracts from every element of a plane of `tensor`, which begins at `element`, the first row of
+// its graph in the component pointed into.
 template <typename T>
 absl::Status MakeIndicesLocal(const TensorLayout& tensor, const RealSizes& sizes,
-                              std::size_t num_graphs, std::string& rows) {
-  char* element = rows.data();
+                              std::size_t num_graphs, char* element) {
+  const std::size_t row_elements = tensor.row_elements / tensor.num_planes();
   uint64_t offset = 0;
   for (std::size_t graph = 0; graph < num_graphs; ++graph) {
-    const uint64_t elements = sizes.Rows(graph, tensor.component) * tensor.row_elements;
+    const uint64_t elements = sizes.Rows(graph, tensor.component) * row_elements;
     const uint64_t bound = sizes.Rows(graph, *tensor.index_into);
     for (uint64_t i = 0; i < elements; ++i, element += sizeof(T)) {
       const T index = LoadLittleEndian<T>(element);
@@ -60,24 +61,24 @@ absl::Status MakeIndicesLocal(const TensorLayout& tensor, const RealSizes& sizes
 }
 
 absl::Status MakeIndicesLocal(const TensorLayout& tensor, const RealSizes& sizes,
-                              std::size_t num_graphs, std::string& rows) {
+                              std::size_t num_graphs, char* plane) {
   switch (tensor.dtype) {
     case v1::DATA_TYPE_INT8:
-      return MakeIndicesLocal<int8_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<int8_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_INT16:
-      return MakeIndicesLocal<int16_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<int16_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_INT32:
-      return MakeIndicesLocal<int32_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<int32_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_INT64:
-      return MakeIndicesLocal<int64_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<int64_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_UINT8:
-      return MakeIndicesLocal<uint8_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<uint8_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_UINT16:
-      return MakeIndicesLocal<uint16_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<uint16_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_UINT32:
-      return MakeIndicesLocal<uint32_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<uint32_t>(tensor, sizes, num_graphs, plane);
     case v1::DATA_TYPE_UINT64:
-      return MakeIndicesLocal<uint64_t>(tensor, sizes, num_graphs, rows);
+      return MakeIndicesLocal<uint64_t>(tensor, sizes, num_graphs, plane);
     default:
       return Malformed("tensor '", tensor.name, "' holds indices, but its dtype is no integer");
   }
@@ -91,13 +92,16 @@ absl::Status CheckTensor(const TensorLayout& expected, uint64_t rows, const v1::
     return Malformed("tensor '", tensor.name(), "' has dtype ", static_cast<int>(tensor.dtype()),
                      ", in the schema it is ", static_cast<int>(expected.dtype));
   }
-  bool same_shape = static_cast<std::size_t>(tensor.shape_size()) == expected.row_shape.size() + 1;
-  if (same_shape && tensor.shape(0) != rows) {
-    return Malformed("tensor '", tensor.name(), "' has ", tensor.shape(0),
+  const std::size_t rank = expected.row_shape.size();
+  bool same_shape = static_cast<std::size_t>(tensor.shape_size()) == rank + 1;
+  const int rows_axis = expected.rows_last ? static_cast<int>(rank) : 0;
+  const int row_shape_begin = expected.rows_last ? 0 : 1;
+  if (same_shape && tensor.shape(rows_axis) != rows) {
+    return Malformed("tensor '", tensor.name(), "' has ", tensor.shape(rows_axis),
                      " rows, its component has ", rows);
   }
-  for (std::size_t i = 0; same_shape && i < expected.row_shape.size(); ++i) {
-    same_shape = tensor.shape(static_cast<int>(i) + 1) == expected.row_shape[i];
+  for (std::size_t i = 0; same_shape && i < rank; ++i) {
+    same_shape = tensor.shape(static_cast<int>(i) + row_shape_begin) == expected.row_shape[i];
   }
   if (!same_shape) {
     return Malformed("tensor '", tensor.name(), "' differs from the schema in its row shape");
@@ -173,9 +177,14 @@ absl::StatusOr<v1::GraphChunk> Unbatch(const SchemaLayout& schema, const v1::Bat
 
     v1::TensorData* data = chunk.add_tensors();
     data->set_name(layout.name);
-    data->set_data(tensor.data().data(), batch.real_rows(component) * layout.row_bytes);
-    if (layout.index_into.has_value()) {
-      status = MakeIndicesLocal(layout, sizes, *num_graphs, *data->mutable_data());
+    std::string& rows = *data->mutable_data();
+    const std::size_t plane_bytes = batch.rows(component) * layout.plane_row_bytes();
+    const std::size_t real_bytes = batch.real_rows(component) * layout.plane_row_bytes();
+    rows.reserve(real_bytes * layout.num_planes());
+    for (std::size_t plane = 0; plane < layout.num_planes(); ++plane) {
+      rows.append(tensor.data(), plane * plane_bytes, real_bytes);
+      if (!layout.index_into.has_value()) continue;
+      status = MakeIndicesLocal(layout, sizes, *num_graphs, rows.data() + plane * real_bytes);
       if (!status.ok()) return status;
     }
   }

@@ -7,12 +7,13 @@
 #include "absl/strings/string_view.h"
 #include "service/admission/call_log.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/fair_bound.h"
 #include "service/admission/gate.h"
+#include "service/admission/job_pool.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/planning_pool.h"
 #include "service/admission/rpc_observer.h"
 #include "service/admission/unsent_budget.h"
-#include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
 
 namespace packhouse {
@@ -20,12 +21,12 @@ namespace packhouse {
 // The pointees are thread-safe and outlive all calls.
 struct CallContext {
   Clock* clock = nullptr;
-  WorkerPool* stream_pool = nullptr;
-  WorkerPool* call_pool = nullptr;  // For unary calls that are quick, and to begin others.
+  JobPool* stream_pool = nullptr;
+  JobPool* call_pool = nullptr;  // For unary calls that are quick, and to begin others.
   PlanningPool* planning_pool = nullptr;
   // Apart, so that waiting for the disk holds up nobody else. What waits at the same time shares
   // one flush: as many appends, at most, as there are threads.
-  WorkerPool* append_pool = nullptr;
+  JobPool* append_pool = nullptr;
   Gate* gate = nullptr;
   size_t max_response_bytes = 0;
   RpcObserver* observer = nullptr;
@@ -35,6 +36,10 @@ struct CallContext {
   ClientId client;  // Whose call it is; empty until From().
   // What calls take while they are at work. Null: nothing is counted.
   MemoryBudget* working = nullptr;
+  // Calls and streams from their headers until they have gone, whatever the gate says of them: also
+  // those whose request has not come, that were refused, or whose answer is not read. Null: they
+  // are not counted.
+  FairBound* open_calls = nullptr;
 
   // For a call from `peer`, as gRPC names it.
   CallContext From(absl::string_view peer) const {

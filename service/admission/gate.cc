@@ -102,6 +102,18 @@ void Gate::LeaveCall(const ClientId& client, CallKind kind) {
   RemoveIfNone(client);
 }
 
+absl::Status Gate::EnterWaiting(const std::shared_ptr<Abortable>& call) {
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(CheckOpen());
+  waiting_.emplace(call.get(), call);
+  return absl::OkStatus();
+}
+
+void Gate::LeaveWaiting(const Abortable* call) {
+  absl::MutexLock lock(&mutex_);
+  waiting_.erase(call);
+}
+
 void Gate::Close() {
   absl::MutexLock lock(&mutex_);
   closed_ = true;
@@ -122,6 +134,9 @@ std::vector<std::shared_ptr<Abortable>> Gate::OpenStreams() const {
   absl::MutexLock lock(&mutex_);
   for (const auto& [key, entered] : streams_) {
     if (auto stream = entered.stream.lock()) open.push_back(std::move(stream));
+  }
+  for (const auto& [key, waiting] : waiting_) {
+    if (auto call = waiting.lock()) open.push_back(std::move(call));
   }
   return open;
 }

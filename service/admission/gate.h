@@ -52,6 +52,11 @@ class Gate {
   absl::Status EnterCall(const ClientId& client, CallKind kind);
   void LeaveCall(const ClientId& client, CallKind kind);
 
+  // A unary call whose request has not come yet: it is told to end as streams are. Bounded by its
+  // users (CallContext::open_calls). UNAVAILABLE once closed.
+  absl::Status EnterWaiting(const std::shared_ptr<Abortable>& call);
+  void LeaveWaiting(const Abortable* call);
+
   // Lets nobody in any more.
   void Close();
   bool is_closed() const;
@@ -59,8 +64,9 @@ class Gate {
   // Whether all have left by `deadline`. Blocks.
   bool WaitUntilEmpty(absl::Time deadline) const;
 
+  // And calls whose requests have not come.
   void AbortStreams(const absl::Status& status);
-  // EndIfIdleSince() for each that is open. O(streams).
+  // EndIfIdleSince() for each that is open, and for such calls. O(streams and calls).
   void EndIdleStreams(absl::Time since);
 
  private:
@@ -76,7 +82,7 @@ class Gate {
   };
 
   bool IsEmpty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return streams_.empty() && all_.calls == 0;
+    return streams_.empty() && waiting_.empty() && all_.calls == 0;
   }
   absl::Status CheckOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Counts CountsOf(const ClientId& client) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -92,6 +98,7 @@ class Gate {
   Counts all_ ABSL_GUARDED_BY(mutex_);  // But for streams, which streams_ tells.
   absl::flat_hash_map<ClientId, Counts> by_client_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<const Abortable*, Stream> streams_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<const Abortable*, std::weak_ptr<Abortable>> waiting_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "service/base/out_of_memory.h"
+
 namespace packhouse {
 namespace {
 
@@ -40,6 +42,12 @@ void LimitedLog::ForgetQuiet(absl::Time now) {
 
 void LimitedLog::Log(absl::string_view key, LogLevel level, absl::string_view event,
                      absl::Span<const LogField> fields) {
+  // Whoever has something to say has something to do, too.
+  HasMemoryFor([&] { LogIfThereIsMemory(key, level, event, fields); });
+}
+
+void LimitedLog::LogIfThereIsMemory(absl::string_view key, LogLevel level, absl::string_view event,
+                                    absl::Span<const LogField> fields) {
   const absl::Time now = now_();
   uint64_t suppressed = 0;
   {
@@ -65,6 +73,10 @@ void LimitedLog::Log(absl::string_view key, LogLevel level, absl::string_view ev
 }
 
 void LimitedLog::LogSuppressed() {
+  HasMemoryFor([this] { LogSuppressedIfThereIsMemory(); });
+}
+
+void LimitedLog::LogSuppressedIfThereIsMemory() {
   const absl::Time now = now_();
   std::vector<std::pair<std::string, uint64_t>> suppressed;
   {

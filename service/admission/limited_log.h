@@ -43,7 +43,7 @@ class LimitedLog {
       : log_(log), now_(std::move(now)), bounds_(bounds), total_(bounds.total_burst) {}
 
   // Events with one key are alike: of those, the first ones tell enough. If some were suppressed
-  // since the key's last event, a field "suppressed" says how many.
+  // since the key's last event, a field "suppressed" says how many. Left out if there is no memory.
   void Log(absl::string_view key, LogLevel level, absl::string_view event,
            absl::Span<const LogField> fields);
 
@@ -53,6 +53,10 @@ class LimitedLog {
   void LogSuppressed();
 
  private:
+  void LogSuppressedIfThereIsMemory();
+  void LogIfThereIsMemory(absl::string_view key, LogLevel level, absl::string_view event,
+                          absl::Span<const LogField> fields);
+
   // Fills with time up to its burst.
   struct Bucket {
     explicit Bucket(double burst) : tokens(burst) {}

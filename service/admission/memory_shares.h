@@ -26,9 +26,16 @@ struct MemoryShares {
   uint64_t working_bytes = 0;
 };
 
-// INVALID_ARGUMENT, naming --memory-budget, if it is below eight messages of the largest size.
+// What may be taken beside the budget for calls and connections as such.
+inline constexpr uint64_t kMostBytesBeside = uint64_t{96} << 20;
+
+// `beside_bytes`: what all calls and connections take for themselves, if they are as many as they
+// may be. What of it is above kMostBytesBeside is set apart before the rest is divided.
+//
+// INVALID_ARGUMENT, naming --memory-budget, if the rest is below eight messages of the largest
+// size.
 absl::StatusOr<MemoryShares> DivideMemory(uint64_t budget, size_t max_message_bytes,
-                                          size_t max_streams);
+                                          size_t max_streams, uint64_t beside_bytes);
 
 }  // namespace packhouse
 

@@ -6,6 +6,8 @@
 #include <system_error>
 #include <utility>
 
+#include "service/base/out_of_memory.h"
+
 namespace packhouse {
 namespace {
 
@@ -50,11 +52,15 @@ void PlanningPool::Submit(std::shared_ptr<PlanningTurn> turn, std::function<void
   {
     absl::MutexLock lock(&mutex_);
     if (!turn->cancelled()) {
+      Enqueue(turn);
       turn->job_ = std::move(job);
       turn->state_ = State::kQueued;
-      lanes_[turn->client_].queued.push_back(std::move(turn));
-      GiveTurns();
-      return;
+      // If there is no memory for it now, it is begun when another turn ends; if there is none, the
+      // job is not taken.
+      if (TryGiveTurns() || num_begun_ != 0) return;
+      Dequeue(*turn);
+      turn->state_ = State::kNew;
+      throw std::bad_alloc();
     }
     turn->state_ = State::kDone;
   }
@@ -67,15 +73,41 @@ void PlanningPool::Cancel(PlanningTurn& turn) {
     absl::MutexLock lock(&mutex_);
     turn.cancelled_.store(true, std::memory_order_relaxed);
     if (turn.state_ != State::kQueued) return;
-    const auto lane = lanes_.find(turn.client_);
-    auto& queued = lane->second.queued;
-    queued.erase(std::find_if(queued.begin(), queued.end(),
-                              [&turn](const auto& other) { return other.get() == &turn; }));
-    if (queued.empty() && lane->second.num_begun == 0) lanes_.erase(lane);
+    Dequeue(turn);
     turn.state_ = State::kDone;
     job = std::move(turn.job_);
   }
   job();
+}
+
+void PlanningPool::Enqueue(const std::shared_ptr<PlanningTurn>& turn) {
+  const auto [lane, is_new] = lanes_.try_emplace(turn->client_);
+  try {
+    lane->second.queued.push_back(turn);
+  } catch (...) {
+    if (is_new) lanes_.erase(lane);
+    throw;
+  }
+}
+
+void PlanningPool::Dequeue(const PlanningTurn& turn) {
+  const auto lane = lanes_.find(turn.client_);
+  auto& queued = lane->second.queued;
+  queued.erase(std::find_if(queued.begin(), queued.end(),
+                            [&turn](const auto& other) { return other.get() == &turn; }));
+  if (queued.empty() && lane->second.num_begun == 0) lanes_.erase(lane);
+}
+
+bool PlanningPool::TryGiveTurns() {
+  return HasMemoryFor([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { GiveTurns(); });
+}
+
+void PlanningPool::GiveTurnsWhenPossible() {
+  const auto never = [] { return false; };
+  // Those at work give them when they end theirs.
+  while (!TryGiveTurns() && num_at_work_ == 0) {
+    mutex_.AwaitWithTimeout(absl::Condition(&never), kRetry);
+  }
 }
 
 bool PlanningPool::Pause(PlanningTurn& turn) {
@@ -94,9 +126,9 @@ bool PlanningPool::Pause(PlanningTurn& turn) {
   }
   // To the end of its client's calls.
   Lane& lane = lanes_.find(turn.client_)->second;
-  turn.state_ = State::kParked;
   lane.parked.push_back(&turn);
-  GiveTurns();
+  turn.state_ = State::kParked;
+  GiveTurnsWhenPossible();
   const auto may_go_on = [&turn] { return turn.state_ == State::kAtWork || turn.cancelled(); };
   mutex_.Await(absl::Condition(&may_go_on));
   if (turn.state_ == State::kParked) {
@@ -112,7 +144,7 @@ bool PlanningPool::Rest(PlanningTurn& turn) {
     EndTurn(turn, State::kResting);
     // What others make may take long, and does not hold up this client's short plans.
     MarkLong(turn, lanes_.find(turn.client_)->second);
-    GiveTurns();
+    GiveTurnsWhenPossible();
   }
   return turn.cancelled();
 }
@@ -195,7 +227,7 @@ void PlanningPool::EndJob(PlanningTurn& turn) {
   --lane.num_begun;
   --num_begun_;
   if (lane.num_begun == 0 && lane.queued.empty()) lanes_.erase(found);
-  GiveTurns();
+  GiveTurnsWhenPossible();
 }
 
 bool PlanningPool::HaveThread() {
@@ -223,7 +255,8 @@ void PlanningPool::Run() {
       --num_idle_;
       job = std::move(turn->job_);
     }
-    job();
+    // It ends its call itself where it can; what gets here has ended nothing.
+    HasMemoryFor(job);
     job = nullptr;
     absl::MutexLock lock(&mutex_);
     ++num_idle_;

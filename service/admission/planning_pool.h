@@ -104,6 +104,9 @@ class PlanningPool {
   static constexpr size_t kMaxBegunByClient = 8;
   static constexpr size_t kMaxBegun = 64;
 
+  // Between two attempts to get memory.
+  static constexpr absl::Duration kRetry = absl::Milliseconds(10);
+
   // `num_turns` calls are at work at once.
   PlanningPool(Clock* clock, size_t num_turns);
   // Runs what is queued, then ends.
@@ -113,7 +116,7 @@ class PlanningPool {
   PlanningPool& operator=(const PlanningPool&) = delete;
 
   // Runs `job` once, when it is its turn, or at once, on this thread, if that was cancelled. To be
-  // called once for each turn.
+  // called once for each turn. If there is no memory for it, std::bad_alloc, and it does not run.
   void Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job);
 
  private:
@@ -139,8 +142,15 @@ class PlanningPool {
     return !lane.parked.empty() || MayBegin(lane);
   }
   bool AnyMayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the turns that are free.
+  // Nothing has changed if there is no memory (std::bad_alloc).
+  void Enqueue(const std::shared_ptr<PlanningTurn>& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Dequeue(const PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Gives the turns that are free. Those for which there is no memory (std::bad_alloc) stay free.
   void GiveTurns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False if there is no memory.
+  bool TryGiveTurns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The same, now or as soon as there is memory.
+  void GiveTurnsWhenPossible() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveTurn(Lane& lane, bool begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndTurn(PlanningTurn& turn, State next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkLong(PlanningTurn& turn, Lane& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

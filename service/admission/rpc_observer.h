@@ -34,11 +34,13 @@ enum class Method {
   kDeleteJob,
   kListJobs,
   kGetJob,
-  kServerReflectionInfo
+  kServerReflectionInfo,
+  kCheck,
+  kWatch
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 22> kMethodNames = {"Pack",
+inline constexpr std::array<absl::string_view, 24> kMethodNames = {"Pack",
                                                                    "Observe",
                                                                    "GetHistogram",
                                                                    "MergeHistogram",
@@ -59,8 +61,10 @@ inline constexpr std::array<absl::string_view, 22> kMethodNames = {"Pack",
                                                                    "DeleteJob",
                                                                    "ListJobs",
                                                                    "GetJob",
-                                                                   "ServerReflectionInfo"};
-static_assert(static_cast<size_t>(Method::kServerReflectionInfo) + 1 == kMethodNames.size());
+                                                                   "ServerReflectionInfo",
+                                                                   "Check",
+                                                                   "Watch"};
+static_assert(static_cast<size_t>(Method::kWatch) + 1 == kMethodNames.size());
 
 // Thread-safe; must be quick.
 class RpcObserver {

@@ -23,12 +23,15 @@ namespace packhouse {
 // Flow: Push(), Pop(), and Done() when what was popped has had its turn.
 //
 // Implementation: as start-time fair queueing (Goyal et al. 1996). A client's clock counts the time
-// that its turns took; the client whose clock is behind is next. Nothing is known any more of one
-// that comes again: it starts as if it had just had a turn before whoever is next, or else it would
-// be next each time.
+// that its turns took; the client whose clock is behind is next. A client that has nothing queued
+// any more is remembered until its clock is behind that of whoever is served, or nobody is: so one
+// that queues one item after another is charged their time, too. Nothing is known of one that comes
+// anew: it starts as if it had just had a turn before whoever is next, or else it would be next
+// each time.
 //
-// A client with nothing queued or having its turn leaves nothing behind. Costs O(log clients) an
-// item. Bounded by its users. Thread-compatible.
+// Once all have been served nothing is left behind. Costs O(log clients) an item. Bounded by its
+// users, and of clients that are remembered kMaxRemembered. Thread-compatible. If there is no
+// memory (std::bad_alloc), Push() and Pop() change nothing; Done() takes none.
 template <typename Item>
 class TurnQueue {
  public:
@@ -40,21 +43,40 @@ class TurnQueue {
     Item item;
   };
 
+  // Clients that have nothing queued and are ahead of others, at most.
+  static constexpr size_t kMaxRemembered = 1024;
+
   bool empty() const { return order_.empty(); }
   // With something queued or having a turn.
-  size_t num_clients() const { return lanes_.size(); }
+  size_t num_clients() const { return lanes_.size() - remembered_.size(); }
+  // Without, and not forgotten.
+  size_t num_remembered() const { return remembered_.size(); }
 
   void Push(const ClientId& client, Item item) {
-    const auto [lane, is_new] = lanes_.try_emplace(client);
-    lane->second.items.push_back(std::move(item));
-    if (lane->second.items.size() > 1) return;
+    const auto [found, is_new] = lanes_.try_emplace(client);
+    Lane& lane = found->second;
+    const ClientId& key = found->first;
+    try {
+      lane.items.push_back(std::move(item));
+      if (lane.items.size() > 1) return;
+      // One place for each lane that has items, or none and is remembered; it is kept in the lane
+      // while the client only has turns.
+      if (lane.place.empty() && !lane.is_remembered) {
+        std::set<Place> place;
+        lane.place = place.extract(place.insert({absl::ZeroDuration(), 0, &key}).first);
+      }
+    } catch (...) {
+      if (is_new) lanes_.erase(found);
+      throw;
+    }
+    if (lane.is_remembered) Recall(key, lane);
     absl::Duration start = now_;
     if (is_new) {
       if (!order_.empty()) start = std::max(start, order_.begin()->clock);
       start += kLeastTurn;
     }
-    lane->second.clock = std::max(lane->second.clock, start);
-    Enqueue(lane->first, lane->second);
+    lane.clock = std::max(lane.clock, start);
+    Enqueue(key, lane);
   }
 
   // The item whose turn it is, taken out. Not if empty.
@@ -62,13 +84,15 @@ class TurnQueue {
     const auto next = order_.begin();
     const ClientId& client = *next->client;
     Lane& lane = lanes_.find(client)->second;
-    now_ = std::max(now_, lane.clock);
-    order_.erase(next);
     Turn turn = {client, std::move(lane.items.front())};
+    now_ = std::max(now_, lane.clock);
+    lane.place = order_.extract(next);
     lane.items.pop_front();
     ++lane.num_having_turns;
+    ++num_having_turns_;
     lane.clock += kLeastTurn;
     if (!lane.items.empty()) Enqueue(client, lane);
+    ForgetBehind();
     return turn;
   }
 
@@ -77,23 +101,18 @@ class TurnQueue {
     const auto found = lanes_.find(client);
     Lane& lane = found->second;
     --lane.num_having_turns;
-    if (lane.items.empty() && lane.num_having_turns == 0) {
-      lanes_.erase(found);
-      return;
+    --num_having_turns_;
+    if (!lane.items.empty()) lane.place = order_.extract({lane.clock, lane.number, &found->first});
+    lane.clock += std::max(time, kLeastTurn) - kLeastTurn;
+    if (!lane.items.empty()) {
+      Enqueue(found->first, lane);
+    } else if (lane.num_having_turns == 0) {
+      Remember(found->first, lane);
     }
-    if (time <= kLeastTurn) return;
-    if (!lane.items.empty()) order_.erase({lane.clock, lane.number, &found->first});
-    lane.clock += time - kLeastTurn;
-    if (!lane.items.empty()) Enqueue(found->first, lane);
+    ForgetBehind();
   }
 
  private:
-  struct Lane {
-    std::deque<Item> items;
-    size_t num_having_turns = 0;
-    absl::Duration clock;
-    uint64_t number = 0;  // When it was enqueued last: the first of those whose clocks are equal.
-  };
   struct Place {
     absl::Duration clock;
     uint64_t number;
@@ -103,15 +122,47 @@ class TurnQueue {
       return std::pair(clock, number) < std::pair(other.clock, other.number);
     }
   };
+  struct Lane {
+    std::deque<Item> items;
+    size_t num_having_turns = 0;
+    absl::Duration clock;
+    bool is_remembered = false;
+    // Its place, while it is in neither of the orders: moving it takes no memory.
+    typename std::set<Place>::node_type place;
+    uint64_t number = 0;  // When it was enqueued last: the first of those whose clocks are equal.
+  };
 
   void Enqueue(const ClientId& client, Lane& lane) {
     lane.number = ++last_number_;
-    order_.insert({lane.clock, lane.number, &client});
+    lane.place.value() = {lane.clock, lane.number, &client};
+    order_.insert(std::move(lane.place));
+  }
+
+  void Remember(const ClientId& client, Lane& lane) {
+    lane.is_remembered = true;
+    lane.place.value() = {lane.clock, lane.number, &client};
+    remembered_.insert(std::move(lane.place));
+  }
+  void Recall(const ClientId& client, Lane& lane) {
+    lane.is_remembered = false;
+    lane.place = remembered_.extract({lane.clock, lane.number, &client});
+  }
+
+  void ForgetBehind() {
+    const bool is_idle = order_.empty() && num_having_turns_ == 0;
+    while (!remembered_.empty() &&
+           (is_idle || remembered_.begin()->clock <= now_ || remembered_.size() > kMaxRemembered)) {
+      const ClientId* const client = remembered_.begin()->client;
+      remembered_.erase(remembered_.begin());
+      lanes_.erase(lanes_.find(*client));
+    }
   }
 
   absl::node_hash_map<ClientId, Lane> lanes_;
-  std::set<Place> order_;  // Of clients with items.
-  absl::Duration now_;     // The clock of the client that was served last.
+  std::set<Place> order_;       // Of clients with items.
+  std::set<Place> remembered_;  // Of clients with nothing at all.
+  size_t num_having_turns_ = 0;
+  absl::Duration now_;  // The clock of the client that was served last.
   uint64_t last_number_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -58,9 +59,7 @@ class AnswerHold {
  public:
   // Null: nothing is counted. Must outlive this.
   explicit AnswerHold(UnsentBudget* budget) : budget_(budget) {}
-  ~AnswerHold() {
-    if (budget_ != nullptr) budget_->Give(bytes_);
-  }
+  ~AnswerHold() { Reset(); }
   AnswerHold(const AnswerHold&) = delete;
   AnswerHold& operator=(const AnswerHold&) = delete;
 
@@ -70,6 +69,9 @@ class AnswerHold {
     absl::Status reserved = budget_->Reserve(bytes, bytes);
     if (reserved.ok()) bytes_ = bytes;
     return reserved;
+  }
+  void Reset() {
+    if (budget_ != nullptr) budget_->Give(std::exchange(bytes_, 0));
   }
 
  private:

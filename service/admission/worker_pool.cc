@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "service/base/out_of_memory.h"
+
 namespace packhouse {
 
 WorkerPool::WorkerPool(const Clock* clock, size_t num_threads) : clock_(clock) {
@@ -28,15 +30,26 @@ void WorkerPool::Run() {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &WorkerPool::HasNews));
       if (jobs_.empty()) return;
-      turn = jobs_.Pop();
+      if (!HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { turn = jobs_.Pop(); })) {
+        WaitForMemory();
+        continue;
+      }
     }
     const absl::Time begun = clock_->Now();
-    turn.item();
+    for (int tries = 1; !HasMemoryFor(turn.item) && tries < kTries; ++tries) {
+      absl::MutexLock lock(&mutex_);
+      WaitForMemory();
+    }
     turn.item = nullptr;
     const absl::Duration time = clock_->Now() - begun;
     absl::MutexLock lock(&mutex_);
     jobs_.Done(turn.client, time);
   }
+}
+
+void WorkerPool::WaitForMemory() {
+  const auto never = [] { return false; };
+  mutex_.AwaitWithTimeout(absl::Condition(&never), kRetry);
 }
 
 }  // namespace packhouse

@@ -9,6 +9,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/admission/job_pool.h"
 #include "service/admission/turn_queue.h"
 #include "service/base/clock.h"
 
@@ -17,16 +19,25 @@ namespace packhouse {
 // Runs jobs of clients by turns (turn_queue.h): clients have the same time, whatever each submits.
 // The queue is bounded by its users: a stream has at most one job in it, a unary call one, and the
 // gate bounds both. Thread-safe.
-class WorkerPool {
+//
+// A job that has no memory for what it does (std::bad_alloc) is run again a little later, up to
+// kTries times: so it must be able to go on, or to begin again. After that it is given up, and
+// counted (base/out_of_memory.h). Calls do not come to that: they end (wire/allocation_failure.h).
+class WorkerPool final : public JobPool {
  public:
   WorkerPool(const Clock* clock, size_t num_threads);
   // Runs what is queued, then ends.
-  ~WorkerPool();
+  ~WorkerPool() override;
 
-  void Submit(const ClientId& client, std::function<void()> job);
+  static constexpr int kTries = 100;
+
+  void Submit(const ClientId& client, std::function<void()> job) override;
 
  private:
+  static constexpr absl::Duration kRetry = absl::Milliseconds(10);
+
   void Run();
+  void WaitForMemory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !jobs_.empty(); }
 
   const Clock* const clock_;

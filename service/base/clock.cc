@@ -1,6 +1,8 @@
 #include "service/base/clock.h"
 
-#include <vector>
+#include <utility>
+
+#include "service/base/out_of_memory.h"
 
 namespace packhouse {
 
@@ -26,21 +28,23 @@ void SystemClock::CallAt(absl::Time time, std::function<void()> callback) {
 }
 
 void SystemClock::Run() {
-  std::vector<std::function<void()>> callbacks;
   for (;;) {
+    decltype(due_)::node_type next;
     {
       absl::MutexLock lock(&mutex_);
-      const absl::Time next = due_.empty() ? absl::InfiniteFuture() : due_.begin()->first;
-      mutex_.AwaitWithTimeout(absl::Condition(this, &SystemClock::HasNews), next - Now());
-      news_ = false;
-      if (stop_) return;
-      const auto end = due_.upper_bound(Now());
-      for (auto it = due_.begin(); it != end; it = due_.erase(it)) {
-        callbacks.push_back(std::move(it->second));
+      const absl::Time time = due_.empty() ? absl::InfiniteFuture() : due_.begin()->first;
+      if (time > Now()) {
+        mutex_.AwaitWithTimeout(absl::Condition(this, &SystemClock::HasNews), time - Now());
+        news_ = false;
       }
+      if (stop_) return;
+      if (due_.empty() || due_.begin()->first > Now()) continue;
+      next = due_.extract(due_.begin());
     }
-    for (auto& callback : callbacks) callback();
-    callbacks.clear();
+    if (HasMemoryFor(next.mapped())) continue;
+    next.key() = Now() + kRetry;
+    absl::MutexLock lock(&mutex_);
+    due_.insert(std::move(next));
   }
 }
 

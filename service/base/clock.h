@@ -23,7 +23,8 @@ class Clock {
   virtual absl::Time Now() const = 0;
 
   // Runs `callback` once, at `time` or soon after, on a thread of the clock. It must return
-  // quickly, and must own everything that it needs.
+  // quickly, and must own everything that it needs. If it has no memory for that (std::bad_alloc),
+  // it is called again a little later, so it must be able to go on or to begin again.
   virtual void CallAt(absl::Time time, std::function<void()> callback) = 0;
 };
 
@@ -39,6 +40,9 @@ class SystemClock final : public Clock {
   void CallAt(absl::Time time, std::function<void()> callback) override;
 
  private:
+  // After a callback that had no memory.
+  static constexpr absl::Duration kRetry = absl::Milliseconds(100);
+
   void Run();
   // Whether the earliest callback changed or the clock is to stop.
   bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return news_; }

@@ -12,7 +12,8 @@
 
 namespace packhouse {
 
-// Dense, row-major, little-endian; shape[0] is the number of rows, padding included.
+// Dense, row-major, little-endian. The number of rows, padding included, comes first in the shape,
+// or last if the tensor is laid out so (Layout).
 struct BatchTensor {
   std::string name;
   DType dtype = DType::kFloat32;

@@ -32,6 +32,15 @@ std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding) {
   return reserved;
 }
 
+std::vector<uint64_t> BatchColumn::Shape(uint64_t rows) const {
+  std::vector<uint64_t> shape;
+  shape.reserve(1 + row_shape.size());
+  if (layout == Layout::kRowsFirst) shape.push_back(rows);
+  shape.insert(shape.end(), row_shape.begin(), row_shape.end());
+  if (layout == Layout::kRowsLast) shape.push_back(rows);
+  return shape;
+}
+
 absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
                                                 std::vector<uint64_t> capacities, Padding padding,
                                                 DerivedTensors derived) {
@@ -82,7 +91,8 @@ BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capaci
                         spec.dtype,
                         {spec.row_shape.begin(), spec.row_shape.end()},
                         schema->row_bytes(t),
-                        spec.component});
+                        spec.component,
+                        spec.layout});
   }
   const size_t l = schema->num_components();
   const auto add = [&](Source source, size_t k, absl::string_view suffix, size_t component) {

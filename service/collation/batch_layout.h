@@ -52,7 +52,10 @@ struct BatchColumn {
   uint64_t row_bytes;
   // It has a row for each row of this component, and for kRowOffsets one more.
   size_t component;
+  Layout layout = Layout::kRowsFirst;
 
+  // With so many rows.
+  std::vector<uint64_t> Shape(uint64_t rows) const;
   uint64_t RowsOf(absl::Span<const uint64_t> rows) const {
     return rows[component] + (source == Source::kRowOffsets ? 1 : 0);
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,22 @@ constexpr size_t kPiecesAhead = 16;  // Rows of a tensor.
 constexpr size_t kMaxBytesAhead = 1024;
 constexpr size_t kCacheLine = 64;
 
+// A plane of a tensor of the schema.
+struct Plane {
+  Plane(const GraphSchema& schema, size_t of_tensor, size_t plane)
+      : tensor(of_tensor),
+        number(plane),
+        component(schema.tensors()[of_tensor].component),
+        row_bytes(schema.plane_row_bytes(of_tensor)) {}
+
+  size_t tensor;
+  size_t number;
+  // The tensor grows along it.
+  size_t component;
+  // In this plane.
+  size_t row_bytes;
+};
+
 // Where the graphs of a batch have their rows.
 class RowExtents {
  public:
@@ -73,11 +90,14 @@ class RowExtents {
   uint64_t count(size_t g, size_t k) const {
     return k == num_components_ ? 1 : sizes_[g * num_components_ + k];
   }
-  // Where they begin in tensor t, which grows along k.
-  const char* begin(size_t g, size_t t, size_t k, size_t row_bytes) const {
-    const uint64_t first =
-        k == num_components_ ? graphs_[g].index : first_[g * num_components_ + k];
-    return graphs_[g].chunk->column(t).data() + first * row_bytes;
+  // Where they begin in a plane.
+  const char* begin(size_t g, const Plane& plane) const {
+    const uint64_t first = plane.component == num_components_
+                               ? graphs_[g].index
+                               : first_[g * num_components_ + plane.component];
+    const GraphChunk& chunk = *graphs_[g].chunk;
+    return chunk.column(plane.tensor).data() + chunk.plane_begin(plane.tensor, plane.number) +
+           first * plane.row_bytes;
   }
 
  private:
@@ -87,83 +107,82 @@ class RowExtents {
   std::vector<uint64_t> first_;
 };
 
-// Asks for the rows of one graph after the other, of one tensor after the other: in the order in
+// Asks for the rows of one graph after the other, of one plane after the other: in the order in
 // which they will be copied.
 class RowPrefetch {
  public:
   RowPrefetch(const BatchLayout& layout, const RowExtents& extents)
-      : layout_(layout), extents_(extents) {
-    if (extents.num_graphs() != 0) ChooseTensor(0);
+      : schema_(layout.schema()), extents_(extents) {
+    if (extents.num_graphs() != 0 && !schema_.tensors().empty()) plane_.emplace(schema_, 0, 0);
     for (size_t i = 0; i < kPiecesAhead; ++i) Next();
   }
 
   void Next() {
-    if (t_ == num_tensors_) return;
-    const char* const from = extents_.begin(g_, t_, component_, row_bytes_);
+    if (!plane_) return;
+    const char* const from = extents_.begin(g_, *plane_);
     const size_t bytes =
-        std::min<size_t>(extents_.count(g_, component_) * row_bytes_, kMaxBytesAhead);
+        std::min<size_t>(extents_.count(g_, plane_->component) * plane_->row_bytes, kMaxBytesAhead);
     for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
-    if (++g_ == extents_.num_graphs()) ChooseTensor(t_ + 1);
+    if (++g_ == extents_.num_graphs()) NextPlane();
   }
 
  private:
-  void ChooseTensor(size_t t) {
-    num_tensors_ = layout_.schema().tensors().size();
-    t_ = t;
+  void NextPlane() {
     g_ = 0;
-    if (t == num_tensors_) return;
-    component_ = layout_.schema().tensors()[t].component;
-    row_bytes_ = layout_.schema().row_bytes(t);
+    size_t t = plane_->tensor;
+    size_t number = plane_->number + 1;
+    if (number == schema_.num_planes(t)) {
+      ++t;
+      number = 0;
+    }
+    if (t == schema_.tensors().size()) {
+      plane_.reset();
+    } else {
+      plane_.emplace(schema_, t, number);
+    }
   }
 
-  const BatchLayout& layout_;
+  const GraphSchema& schema_;
   const RowExtents& extents_;
-  size_t num_tensors_ = 0;
-  size_t t_ = 0;
+  // None once all was asked for.
+  std::optional<Plane> plane_;
   size_t g_ = 0;
-  size_t component_ = 0;
-  size_t row_bytes_ = 0;
 };
 
-// Calls write(g, from, bytes) for the rows of each graph of tensor t.
+// Calls write(g, from, bytes) for the rows of each graph in a plane.
 template <typename Write>
-void ForEachGraph(const RowExtents& extents, RowPrefetch& prefetch, size_t t, size_t k,
-                  size_t row_bytes, Write write) {
+void ForEachGraph(const RowExtents& extents, RowPrefetch& prefetch, const Plane& plane,
+                  Write write) {
   for (size_t g = 0; g < extents.num_graphs(); ++g) {
     prefetch.Next();
-    const size_t bytes = extents.count(g, k) * row_bytes;
-    if (bytes != 0) write(g, extents.begin(g, t, k, row_bytes), bytes);
+    const size_t bytes = extents.count(g, plane.component) * plane.row_bytes;
+    if (bytes != 0) write(g, extents.begin(g, plane), bytes);
   }
 }
 
-// Writes tensor t of the schema. Every Write... fills the whole of a tensor, which may begin at
-// any address.
-void WriteRows(const BatchLayout& layout, size_t t, const RowExtents& extents, const Batch& batch,
-               RowPrefetch& prefetch, char* data) {
-  const TensorSpec& spec = layout.schema().tensors()[t];
-  const size_t row_bytes = layout.schema().row_bytes(t);
+// Writes a plane of a tensor of the schema: real rows, then padding. Every Write... fills the whole
+// of what it writes, which may begin at any address.
+void WritePlane(const BatchLayout& layout, const Plane& plane, const RowExtents& extents,
+                const Batch& batch, RowPrefetch& prefetch, char* data) {
+  const TensorSpec& spec = layout.schema().tensors()[plane.tensor];
   char* next = data;
   if (spec.index_into) {
     const RowKernels::CopyShifted copy = Kernels().CopyShiftedOf(ElementBytes(spec.dtype));
     uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
     size_t counted = 0;
-    ForEachGraph(extents, prefetch, t, spec.component, row_bytes,
-                 [&](size_t g, const char* from, size_t bytes) {
-                   for (; counted < g; ++counted) {
-                     target_rows += extents.count(counted, *spec.index_into);
-                   }
-                   copy(next, from, bytes, target_rows);
-                   next += bytes;
-                 });
+    ForEachGraph(extents, prefetch, plane, [&](size_t g, const char* from, size_t bytes) {
+      for (; counted < g; ++counted) target_rows += extents.count(counted, *spec.index_into);
+      copy(next, from, bytes, target_rows);
+      next += bytes;
+    });
   } else {
-    ForEachGraph(extents, prefetch, t, spec.component, row_bytes,
-                 [&](size_t /*g*/, const char* from, size_t bytes) {
-                   std::memcpy(next, from, bytes);
-                   next += bytes;
-                 });
+    ForEachGraph(extents, prefetch, plane, [&](size_t /*g*/, const char* from, size_t bytes) {
+      std::memcpy(next, from, bytes);
+      next += bytes;
+    });
   }
   const auto padding_bytes =
-      batch.rows[spec.component] * row_bytes - static_cast<uint64_t>(next - data);
+      batch.rows[plane.component] * plane.row_bytes - static_cast<uint64_t>(next - data);
   if (padding_bytes == 0) return;
   if (!spec.index_into) {
     Fill(next, padding_bytes, spec.padding_value);
@@ -172,6 +191,15 @@ void WriteRows(const BatchLayout& layout, size_t t, const RowExtents& extents, c
   const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
   Fill(next, padding_bytes,
        IndexElement(spec.dtype, std::min(batch.real_rows[*spec.index_into], last_row)));
+}
+
+void WriteRows(const BatchLayout& layout, size_t t, const RowExtents& extents, const Batch& batch,
+               RowPrefetch& prefetch, char* data) {
+  for (size_t number = 0; number < layout.schema().num_planes(t); ++number) {
+    const Plane plane(layout.schema(), t, number);
+    WritePlane(layout, plane, extents, batch, prefetch, data);
+    data += batch.rows[plane.component] * plane.row_bytes;
+  }
 }
 
 // Values of an int32 tensor, one behind the other.
@@ -289,9 +317,7 @@ std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TensorFraming* f
     BatchTensor& tensor = batch.tensors.emplace_back();
     tensor.name = column.name;
     tensor.dtype = column.dtype;
-    tensor.shape.reserve(1 + column.row_shape.size());
-    tensor.shape.push_back(rows);
-    tensor.shape.insert(tensor.shape.end(), column.row_shape.begin(), column.row_shape.end());
+    tensor.shape = column.Shape(rows);
     const uint64_t bytes = rows * column.row_bytes;
     if (framing != nullptr) {
       const size_t before = frames.size();

@@ -19,10 +19,10 @@ struct GraphRef {
   size_t index;
 };
 
-// Joins graphs in the given order: rows are concatenated, index tensors shifted by the rows that
-// come before, everything filled up to the layout's shape. Padding rows hold the tensor's padding
-// value; padding indices number the first padding row of their target, or its last row if it is
-// full (which never happens with Padding::kGraph).
+// Joins graphs in the given order: rows are concatenated along their axis (Layout), index tensors
+// shifted by the rows that come before, everything filled up to the layout's shape. Padding rows
+// hold the tensor's padding value; padding indices number the first padding row of their target, or
+// its last row if it is full (which never happens with Padding::kGraph).
 //
 // The chunks must have the layout's schema. RESOURCE_EXHAUSTED if an unlimited component grows
 // beyond what an index or derived tensor can number, or if the tensors would take more than

@@ -12,6 +12,24 @@
 #include "service/graphs/index_values.h"
 
 namespace packhouse {
+namespace {
+
+// Takes the rows that come before each graph off the values of a plane of index tensor t.
+void MakeLocal(const GraphSchema& schema, size_t t, const SizeTable& sizes, char* plane) {
+  const TensorSpec& spec = schema.tensors()[t];
+  uint64_t target_rows = 0;
+  for (size_t i = 0; i < sizes.num_graphs(); ++i) {
+    const auto count = [&](size_t k) {
+      return k == schema.num_components() ? uint64_t{1} : sizes.tuple(i)[k];
+    };
+    const uint64_t bytes = count(spec.component) * schema.plane_row_bytes(t);
+    ShiftIndices(spec.dtype, plane, bytes, -target_rows);
+    plane += bytes;
+    target_rows += count(*spec.index_into);
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& batch) {
   const size_t l = schema->num_components();
@@ -32,21 +50,18 @@ absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& bat
     const TensorSpec& spec = schema->tensors()[t];
     const auto real_bytes = CheckedMultiply(real_rows[spec.component], schema->row_bytes(t));
     const absl::string_view data = batch.tensors[t].data;
-    if (!real_bytes || data.size() < *real_bytes) {
+    const size_t num_planes = schema->num_planes(t);
+    if (!real_bytes || data.size() < *real_bytes || data.size() % num_planes != 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("batch: tensor '", spec.name, "' has ", data.size(), " bytes for ",
                        real_rows[spec.component], " real rows of ", schema->row_bytes(t)));
     }
-    std::string& column = owned->emplace_back(data.substr(0, *real_bytes));
-    if (!spec.index_into) continue;
-    uint64_t first_byte = 0;
-    uint64_t target_rows = 0;
-    for (size_t i = 0; i < n; ++i) {
-      const auto count = [&](size_t k) { return k == l ? uint64_t{1} : sizes.tuple(i)[k]; };
-      const uint64_t bytes = count(spec.component) * schema->row_bytes(t);
-      ShiftIndices(spec.dtype, column.data() + first_byte, bytes, -target_rows);
-      first_byte += bytes;
-      target_rows += count(*spec.index_into);
+    std::string& column = owned->emplace_back();
+    column.reserve(*real_bytes);
+    for (size_t plane = 0; plane < num_planes; ++plane) {
+      const size_t begin = column.size();
+      column.append(data.data() + data.size() / num_planes * plane, *real_bytes / num_planes);
+      if (spec.index_into) MakeLocal(*schema, t, sizes, column.data() + begin);
     }
   }
   std::vector<absl::string_view> columns(owned->begin(), owned->end());

@@ -13,7 +13,7 @@ namespace {
 bool SameTensor(const TensorSpec& a, const TensorSpec& b) {
   return a.name == b.name && a.dtype == b.dtype && a.row_shape == b.row_shape &&
          a.component == b.component && a.index_into == b.index_into &&
-         a.padding_value == b.padding_value;
+         a.padding_value == b.padding_value && a.layout == b.layout;
 }
 
 }  // namespace
@@ -85,7 +85,8 @@ absl::Status CheckSameSchema(absl::string_view name, const GraphSchema& stored,
                      "', is not as it was created: '", stored.tensors()[t].name, "', ",
                      DTypeName(stored.tensors()[t].dtype), " [",
                      absl::StrJoin(stored.tensors()[t].row_shape, ", "), "] along ",
-                     stored.sizes().name(stored.tensors()[t].component)));
+                     stored.sizes().name(stored.tensors()[t].component),
+                     stored.tensors()[t].layout == Layout::kRowsLast ? ", rows last" : ""));
   }
   if (stored.tensors().size() != given.tensors().size()) {
     return absl::FailedPreconditionError(

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "service/base/out_of_memory.h"
+
 namespace packhouse {
 
 StoreProber::StoreProber(std::function<bool()> is_failing, std::function<void()> try_commit,
@@ -9,7 +11,9 @@ StoreProber::StoreProber(std::function<bool()> is_failing, std::function<void()>
     : thread_(
           [this, is_failing = std::move(is_failing), try_commit = std::move(try_commit), interval] {
             while (!stop_.WaitForNotificationWithTimeout(interval)) {
-              if (is_failing()) try_commit();
+              HasMemoryFor([&] {
+                if (is_failing()) try_commit();
+              });
             }
           }) {}
 

@@ -1,50 +1,105 @@
 #include "service/delivery/cursor.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "packhouse/internal/stored.pb.h"
+#include "service/base/checksum.h"
 #include "service/base/status_macros.h"
-#include "service/epochs/record_codec.h"
+#include "service/ledger/format_1_events.h"
+#include "service/ledger/stored_epoch.h"
 
 namespace packhouse {
+namespace {
+
+constexpr size_t kChecksumBytes = sizeof(uint32_t);
+
+absl::Status Malformed(absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("cursor: ", why));
+}
+
+// Little-endian.
+std::string ChecksumOf(absl::string_view bytes) {
+  const uint32_t crc = Crc32c(bytes);
+  std::string checksum;
+  for (size_t i = 0; i < kChecksumBytes; ++i) {
+    checksum.push_back(static_cast<char>(crc >> (8 * i)));
+  }
+  return checksum;
+}
+
+std::string EncodeBytes(const Cursor& cursor) {
+  internal::Cursor stored;
+  WriteIdentity(cursor.identity, *stored.mutable_identity());
+  stored.set_generation(cursor.generation);
+  WriteBatches(cursor.done, *stored.mutable_done());
+  std::string bytes = stored.SerializeAsString();
+  return bytes + ChecksumOf(bytes);
+}
+
+absl::StatusOr<Cursor> DecodeBytes(absl::string_view bytes) {
+  if (bytes.size() < kChecksumBytes) return Malformed(absl::StrCat(bytes.size(), " bytes"));
+  const absl::string_view message = bytes.substr(0, bytes.size() - kChecksumBytes);
+  if (bytes.substr(message.size()) != ChecksumOf(message)) {
+    return Malformed("its checksum is wrong; the text was changed");
+  }
+  internal::Cursor stored;
+  if (!stored.ParseFromArray(message.data(), static_cast<int>(message.size()))) {
+    return Malformed("is no message of a cursor");
+  }
+  auto identity = ReadIdentity(stored.identity());
+  auto done = ReadBatches(stored.done());
+  if (!identity || !done) return Malformed("malformed");
+  Cursor cursor = {*std::move(identity), stored.generation(), *std::move(done)};
+  if (EncodeBytes(cursor) != bytes) {
+    return Malformed("malformed, or written by a later release of packhoused");
+  }
+  return cursor;
+}
+
+// As servers before format 2 wrote it.
+absl::StatusOr<Cursor> DecodeFormat1(absl::string_view bytes) {
+  auto reader = Format1Reader::Open(bytes);
+  if (!reader.ok()) return Malformed(reader.status().message());
+  if (reader->kind() != Format1Kind::kCursor) {
+    return Malformed(absl::StrCat("is a record of kind ", static_cast<int>(reader->kind())));
+  }
+  Cursor cursor;
+  cursor.identity = reader->Identity();
+  cursor.generation = reader->Number();
+  cursor.done = reader->Batches();
+  if (const absl::Status status = reader->Finish(); !status.ok()) {
+    return Malformed(status.message());
+  }
+  return cursor;
+}
+
+}  // namespace
 
 std::string EncodeCursor(const Cursor& cursor) {
-  RecordWriter writer(RecordKind::kCursor);
-  WriteIdentity(cursor.identity, writer);
-  writer.Number(cursor.generation);
-  writer.Batches(cursor.done);
-  return absl::WebSafeBase64Escape(std::move(writer).Seal());
+  return absl::WebSafeBase64Escape(EncodeBytes(cursor));
 }
 
 absl::StatusOr<Cursor> DecodeCursor(absl::string_view text) {
-  const auto malformed = [](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat("cursor: ", why));
-  };
+  if (text.size() > kMaxCursorLength) {
+    return Malformed(absl::StrCat(text.size(), " characters, at most ", kMaxCursorLength));
+  }
   std::string bytes;
   // The last character may have bits that say nothing; a cursor has one spelling all the same.
   if (!absl::WebSafeBase64Unescape(text, &bytes) || absl::WebSafeBase64Escape(bytes) != text) {
-    return malformed("is not base64url");
+    return Malformed("is not base64url");
   }
-  const auto reader = RecordReader::Open(bytes);
-  if (!reader.ok()) return malformed(reader.status().message());
-  if (reader->kind() != static_cast<uint8_t>(RecordKind::kCursor)) {
-    return malformed(absl::StrCat("is a record of kind ", reader->kind()));
-  }
-  RecordReader fields = *reader;
-  Cursor cursor;
-  cursor.identity = ReadIdentity(fields);
-  cursor.generation = fields.Number();
-  cursor.done = fields.Batches();
-  if (const absl::Status status = fields.Finish(); !status.ok()) {
-    return malformed(status.message());
-  }
+  // No message begins with this byte, which would be a field's of number 0.
+  const bool is_format_1 = !bytes.empty() && bytes.front() == kFormat1Version;
+  PH_ASSIGN_OR_RETURN(Cursor cursor, is_format_1 ? DecodeFormat1(bytes) : DecodeBytes(bytes));
   if (const absl::Status status = CheckIdentity(cursor.identity); !status.ok()) {
-    return malformed(status.message());
+    return Malformed(status.message());
   }
   if (cursor.done.end() > cursor.identity.num_batches()) {
-    return malformed(absl::StrCat("batch ", cursor.done.end() - 1, " is done, the epoch has ",
+    return Malformed(absl::StrCat("batch ", cursor.done.end() - 1, " is done, the epoch has ",
                                   cursor.identity.num_batches(), " batches"));
   }
   return cursor;

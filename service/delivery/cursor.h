@@ -6,6 +6,7 @@
 #ifndef PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_
 #define PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -27,12 +28,16 @@ struct Cursor {
   friend bool operator==(const Cursor&, const Cursor&) = default;
 };
 
-// base64url without padding of a record (record_codec.h). About 100 bytes, and 2 to 6 for each run
-// of batches that are done. O(runs).
+// base64url, without padding, of a packhouse.internal.Cursor and its CRC32C. About 100 bytes, and 2
+// to 6 for each run of batches that are done. O(runs).
 std::string EncodeCursor(const Cursor& cursor);
 
-// Reads any text. INVALID_ARGUMENT, saying why, for what is not a cursor or has a batch that its
-// epoch has not. Time and memory O(length), whatever it claims.
+// Longer texts are no cursors: a job has at most 65,536 runs of batches that are done.
+inline constexpr size_t kMaxCursorLength = size_t{2} << 20;
+
+// Reads any text; cursors of servers before format 2 too. INVALID_ARGUMENT, saying why, for what is
+// not a cursor, letter by letter, or has a batch that its epoch has not. Time O(length), memory at
+// most 24 times the length, whatever it claims.
 absl::StatusOr<Cursor> DecodeCursor(absl::string_view text);
 
 }  // namespace packhouse

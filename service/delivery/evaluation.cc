@@ -6,14 +6,23 @@
 namespace packhouse {
 
 absl::StatusOr<std::unique_ptr<Evaluation>> Evaluation::Open(
-    std::shared_ptr<const PreparedEpoch> epoch, EvaluationRequest request) {
+    std::shared_ptr<const PreparedEpoch> epoch, EvaluationRequest request, MemoryBudget* memory) {
   const size_t ranks = request.sharing.rank_group_of_rank.size();
   if (request.rank >= ranks) {
     return absl::InvalidArgumentError(
         absl::StrCat("evaluation: rank ", request.rank, ": there are ", ranks));
   }
-  PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(epoch->identity().first_batches(),
-                                                       BatchSet(), std::move(request.sharing)));
+  const EpochIdentity& identity = epoch->identity();
+  MemoryHold hold;
+  if (memory != nullptr) {
+    PH_ASSIGN_OR_RETURN(
+        hold, memory->Hold("how an epoch is dealt",
+                           Dealing::MostBytes(identity.num_batches(), identity.rank_groups.size(),
+                                              request.sharing)));
+  }
+  PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(identity.first_batches(), BatchSet(),
+                                                       std::move(request.sharing)));
+  dealing.Keep(std::move(hold));
   const uint64_t num_steps = dealing.lane_length(request.rank);
   if (request.first_step > num_steps) {
     return absl::OutOfRangeError(absl::StrCat("evaluation.first_step: ", request.first_step,

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "service/delivery/load_event.h"
 #include "service/epochs/dealing.h"
-#include "service/epochs/epoch_plan.h"
+#include "service/epochs/prepared_epoch.h"
 
 namespace packhouse {
 
@@ -25,9 +25,10 @@ struct EvaluationRequest {
 class Evaluation {
  public:
   // INVALID_ARGUMENT naming a rank that is not there, for dynamic sharing, or as Dealing;
-  // OUT_OF_RANGE naming a first step above the number of steps. O(batches).
+  // OUT_OF_RANGE naming a first step above the number of steps; RESOURCE_EXHAUSTED if `memory`,
+  // which may be null, has no room. O(batches).
   static absl::StatusOr<std::unique_ptr<Evaluation>> Open(
-      std::shared_ptr<const PreparedEpoch> epoch, EvaluationRequest request);
+      std::shared_ptr<const PreparedEpoch> epoch, EvaluationRequest request, MemoryBudget* memory);
 
   const PreparedEpoch& epoch() const { return *epoch_; }
   uint64_t num_steps() const { return dealing_.lane_length(rank_); }

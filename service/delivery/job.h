@@ -8,20 +8,17 @@
 // come at once take two appends: what came first, and all that came while that was written. The
 // mutex is never held while the disk, the log, or another job is waited for.
 //
-// Who wakes whom: LeaseTable::TakeWoken() says which sessions may go on after a change to leases,
-// and Job::TellWoken() passes it on; a table that goes wakes all that wait (Job::RetireTable()). A
-// session that waits for its join is woken when that is answered.
+// What a job has, and who wakes whom when it changes: job_state.h. The operations:
+// join_operation.h, acknowledge_operation.h, forget_operation.h.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOB_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -30,43 +27,18 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "service/admission/memory_budget.h"
+#include "service/delivery/acknowledge_operation.h"
 #include "service/delivery/delivery_snapshot.h"
-#include "service/delivery/epoch_quota.h"
+#include "service/delivery/job_operation.h"
+#include "service/delivery/job_session.h"
+#include "service/delivery/job_state.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/lease_table.h"
-#include "service/delivery/ledger_writer.h"
+#include "service/epochs/epoch_identity.h"
 #include "service/ledger/job_ledger.h"
+#include "service/ledger/kept_plan.h"
 
 namespace packhouse {
-
-// Runs work soon, on another thread or at once.
-using Executor = std::function<void(std::function<void()>)>;
-
-struct JoinResult {
-  uint64_t generation = 0;
-  // This worker is the first of the generation.
-  bool started = false;
-  // What was done when the generation started: to load the same again.
-  std::string cursor;
-};
-
-// What a worker learns when it comes.
-struct LoadStart {
-  JoinResult join;
-  SessionId session = 0;
-  EpochProgress progress;
-  // Of this worker in this generation, and how many of them are done.
-  uint64_t num_steps = 0;
-  uint64_t num_steps_done = 0;
-  std::shared_ptr<const Dealing> dealing;
-};
-
-struct AcknowledgeResult {
-  uint64_t num_new = 0;
-  // What is done now, by all workers.
-  std::string cursor;
-};
 
 // What a session gets.
 struct Offer : Lease {
@@ -77,39 +49,16 @@ struct Offer : Lease {
   uint64_t num_pending = 0;
 };
 
-// How an epoch of a job is doing, for people.
-struct EpochSummary {
-  EpochProgress progress;
-  std::string dataset;
-  uint64_t num_sessions = 0;
-  ClientId client;            // Empty: not known.
-  uint64_t used_seconds = 0;  // Since the Unix epoch; 0: not known.
-};
-
-// Thread-safe.
+// Thread-safe. Where there is no memory left, what is asked for fails with RESOURCE_EXHAUSTED, or
+// throws std::bad_alloc before anything has changed; nothing that is durable is lost.
 class Job : public std::enable_shared_from_this<Job> {
  public:
-  // What all jobs of a server have in common. The pointees outlive the jobs.
-  struct Environment {
-    LedgerWriter* writer = nullptr;
-    EpochQuota* quota = nullptr;
-    // For the ledger's part, and what is in memory of epochs that are loaded. May be null.
-    MemoryBudget* memory = nullptr;
-    // For commits that no caller waits for.
-    Executor executor;
-    // Dynamic workers that are silent for so long give their batches back.
-    absl::Duration lease_duration = absl::Minutes(5);
-    // So many finished epochs are remembered, for acknowledgements that come late.
-    size_t kept_finished_epochs = 8;
-    // Epochs that nobody has used for so long are forgotten.
-    absl::Duration epoch_retention = absl::InfiniteDuration();
-  };
-
-  // Runs of batches that are done, of an epoch: one for each batch that others have overtaken.
-  static constexpr size_t kMaxRuns = 65536;
-
+  using Environment = JobEnvironment;
   // One stream of one worker, from StartJoin() to Leave().
-  class Session;
+  using Session = JobSession;
+
+  // Runs of batches that are done, of an epoch.
+  static constexpr size_t kMaxRuns = AcknowledgeOperation::kMaxRuns;
 
   // `ledger` has nothing but epochs of this job, for each of which the quota has been taken. It is
   // there whatever the memory budget says; what comes to it later is reserved.
@@ -177,8 +126,12 @@ class Job : public std::enable_shared_from_this<Job> {
   void Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
-  // Nothing if it is not in the ledger.
-  std::optional<EpochIdentity> IdentityOf(uint64_t epoch) const;
+  // What an epoch was opened with. Nothing if it is not in the ledger.
+  struct Opened {
+    EpochIdentity identity;
+    std::shared_ptr<const KeptPlan> plan;  // Null if none is kept.
+  };
+  std::optional<Opened> OpenedAs(uint64_t epoch) const;
   // Of an epoch, which need not be there. FAILED_PRECONDITION if it is there and another one.
   absl::StatusOr<EpochProgress> ProgressOf(const EpochIdentity& identity) const;
   // By number, the highest first.
@@ -191,84 +144,35 @@ class Job : public std::enable_shared_from_this<Job> {
   bool IsForgotten() const;
 
  private:
-  struct Operation;
-  struct JoinOperation;
-  struct AcknowledgeOperation;
-  struct ForgetOperation;
-  // The ledger as the operations planned so far will leave it.
-  struct Pending;
-
-  using Wakes = std::vector<std::function<void()>>;
-
-  // What is in memory of an epoch that somebody loads: some bytes a batch.
-  struct OpenEpoch {
-    // Of the current generation, whose number it is.
-    uint64_t generation = 0;
-    std::unique_ptr<LeaseTable> table;
-    uint64_t table_bytes = 0;
-    LeaseCounters earlier;  // Of tables before it.
-    // That have joined, in this generation or an earlier one, and have not left.
-    std::map<SessionId, std::shared_ptr<Session>> sessions;
-    // Dynamic: the sessions of workers that ended while others worked; some may have gone.
-    std::map<std::string, SessionId> ended;
-    uint64_t used_seconds = 0;
-  };
-
-  // What is left of that when nobody loads it.
-  struct RestingEpoch {
-    uint64_t generation = 0;
-    BatchSet sent;  // And not done.
-    uint64_t used_seconds = 0;
-  };
-
   // Queues an operation and returns when it has been answered.
-  absl::Status Perform(const std::shared_ptr<Operation>& operation);
+  absl::Status Perform(const std::shared_ptr<JobOperation>& operation);
   // Commits what is in the queue. `committing_` has been set by the caller, and is unset here.
   void CommitQueued();
   void CommitIfNobodyDoes();
-  // True if the caller is to have CommitIfNobodyDoes() run.
+  void PlanAll(const std::vector<std::shared_ptr<JobOperation>>& operations,
+               PendingChanges& pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Has CommitIfNobodyDoes() run soon; here if there is no memory to have it run elsewhere.
+  void CallCommitter() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunAll(const Wakes& wakes) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Offer> NextOrLose(Session& session, absl::Time now, Wakes& wakes)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // True if the caller is to do CallCommitter().
   bool NeedsCommitter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EpochKey KeyOf(uint64_t epoch) const { return {name_, epoch}; }
-  // The leases of an epoch of the ledger. O(batches) for the first time.
-  absl::StatusOr<OpenEpoch*> Open(const EpochKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets go of what is in memory of an epoch, if nobody loads it, and nothing of it is leased.
-  void RestIfIdle(uint64_t epoch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  uint64_t UsedSeconds(const EpochState& state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Bytes of a table, at most.
-  static uint64_t TableBytes(const EpochState& state);
-  void SetTable(OpenEpoch& epoch, std::unique_ptr<LeaseTable> table, uint64_t bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of the memory budget, before they are allocated; what is not needed after all is given back.
-  absl::Status Reserve(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveBackUnused() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RetireTable(OpenEpoch& epoch, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of an epoch that the ledger does not have any more.
-  void Close(const EpochKey& key, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // To be called after each change to leases.
-  void TellWoken(OpenEpoch& epoch, Wakes& wakes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The epoch that a session has joined. FAILED_PRECONDITION or NOT_FOUND unless it may lease.
-  absl::StatusOr<OpenEpoch*> EpochOf(const Session& session) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string name_;
-  const Environment& environment_;
+  const JobEnvironment& environment_;
 
   mutable absl::Mutex mutex_;
-  // Replaced by whoever commits, and by nobody else.
-  JobLedger ledger_ ABSL_GUARDED_BY(mutex_);
-  // By number.
-  std::map<uint64_t, std::unique_ptr<OpenEpoch>> epochs_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, RestingEpoch> resting_ ABSL_GUARDED_BY(mutex_);
-  LeaseCounters closed_ ABSL_GUARDED_BY(mutex_);  // Of epochs that are not open any more.
-  uint64_t num_generations_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Its ledger is replaced by whoever commits, and by nobody else.
+  JobState state_ ABSL_GUARDED_BY(mutex_);
 
-  MemoryHold memory_ ABSL_GUARDED_BY(mutex_);
-  uint64_t open_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // Of the tables of epochs_.
-
-  std::vector<std::shared_ptr<Operation>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<JobOperation>> queue_ ABSL_GUARDED_BY(mutex_);
+  // What is being committed was planned against `state_`: nothing that is in memory goes meanwhile.
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;
   bool committer_called_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_gathering_ ABSL_GUARDED_BY(mutex_) = false;  // The committer that is called may wait.
 };
 
 }  // namespace packhouse

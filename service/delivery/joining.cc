@@ -158,6 +158,12 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
 
   JoinPlan plan;
   const std::string worker = WorkerName(request);
+  const auto keep_plan = [&] {
+    if (request.plan == nullptr || (state != nullptr && !state->plan.empty())) return;
+    const std::string& digest = request.plan->digest;
+    plan.events.emplace_back(
+        EpochPlanned{identity.key, digest, ledger.HasPlan(digest) ? nullptr : request.plan});
+  };
   if (!base) {
     if (!state->workers.contains(worker)) {
       if (state->workers.size() >= kMaxWorkers) {
@@ -168,6 +174,7 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
       plan.events.emplace_back(WorkerJoined{identity.key, state->generation, worker});
     }
     if (auto use = UseToWrite(*state, request.now)) plan.events.emplace_back(*std::move(use));
+    keep_plan();
     return plan;
   }
   // Dealt first: what cannot be dealt must not be in the log.
@@ -181,6 +188,7 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
       plan.events.emplace_back(EpochOwned{identity.key, request.client});
     }
   }
+  keep_plan();
   if (state == nullptr || UseToWrite(*state, request.now)) {
     plan.events.emplace_back(EpochUsed{identity.key, SecondsOf(request.now)});
   }

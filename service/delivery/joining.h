@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "service/epochs/dealing.h"
 #include "service/epochs/epoch_identity.h"
 #include "service/ledger/job_ledger.h"
+#include "service/ledger/kept_plan.h"
 
 namespace packhouse {
 
@@ -42,6 +44,8 @@ struct JoinRequest {
   std::optional<uint64_t> generation;
   // Of a trainer that has restarted from a checkpoint.
   std::optional<Cursor> cursor;
+  // What the planner found for the epoch: kept with it if none is kept yet. Null: nothing to keep.
+  std::shared_ptr<const KeptPlan> plan;
   // Who it is: whose epoch it is if this opens it. Empty: not known.
   ClientId client;
   // When it comes.

@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "service/admission/worker_pool.h"
+#include "service/admission/job_pool.h"
 #include "service/base/clock.h"
 #include "service/delivery/loader.h"
 
@@ -18,7 +18,7 @@ class LeaseTimer : public std::enable_shared_from_this<LeaseTimer> {
  public:
   // Leases are given back on `pool`, which outlives the timer: the clock's thread has others to
   // call, and must not wait for a job's mutex.
-  LeaseTimer(Clock* clock, WorkerPool* pool, Loader* loader)
+  LeaseTimer(Clock* clock, JobPool* pool, Loader* loader)
       : clock_(clock), pool_(pool), loader_(loader) {}
 
   // To be called when there is a new lease, with its end. As all leases are equally long, the time
@@ -33,7 +33,7 @@ class LeaseTimer : public std::enable_shared_from_this<LeaseTimer> {
   void ArmLocked(absl::Time expiry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Clock* const clock_;
-  WorkerPool* const pool_;
+  JobPool* const pool_;
   absl::Mutex mutex_;  // Taken before the loader's.
   Loader* loader_ ABSL_GUARDED_BY(mutex_);
   bool armed_ ABSL_GUARDED_BY(mutex_) = false;

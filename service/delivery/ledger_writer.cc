@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
+#include "service/base/out_of_memory.h"
+#include "service/ledger/event_codec.h"
 #include "service/ledger/ledger_event.h"
 
 namespace packhouse {
@@ -13,11 +16,13 @@ absl::Status LedgerWriter::Write(absl::Span<const std::string> records,
     mutex_.Await(absl::Condition(this, &LedgerWriter::IsOpen));
     ++num_at_sea_;
   }
+  const absl::Cleanup is_back = [&] {
+    absl::MutexLock lock(&mutex_);
+    --num_at_sea_;
+    num_records_ += records.size();
+  };
   absl::Status status = log_->Append(records);
   if (status.ok()) apply();
-  absl::MutexLock lock(&mutex_);
-  --num_at_sea_;
-  num_records_ += records.size();
   return status;
 }
 
@@ -36,9 +41,13 @@ void LedgerWriter::Compact(absl::FunctionRef<std::vector<std::string>()> snapsho
     compacting_ = true;
     mutex_.Await(absl::Condition(this, &LedgerWriter::IsCalm));
   }
-  std::vector<std::string> records = snapshot();
-  records.push_back(EncodeEvent(GenerationsUsed{"", last_generation()}));
-  const bool replaced = log_->Replace(records).ok();
+  std::vector<std::string> records;
+  bool replaced = false;
+  HasMemoryFor([&] {
+    records = snapshot();
+    records.push_back(EncodeEvent(GenerationsUsed{"", last_generation()}));
+    replaced = log_->Replace(records).ok();
+  });
   absl::MutexLock lock(&mutex_);
   compacting_ = false;
   num_records_ = replaced ? std::min(records.size(), max_records_ / 2) : max_records_ / 2;

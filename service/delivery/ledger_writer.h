@@ -48,7 +48,8 @@ class LedgerWriter {
   // Whether the log is so long that Compact() should be called. True once, until that.
   bool TakeDue();
   // Replaces the log by what `snapshot` gives, which is called when nothing is at sea, and the last
-  // generation. If the log refuses, it is as good as before; due again after as many records.
+  // generation. If the log refuses, or there is no memory for it, it is as good as before; due
+  // again after as many records.
   void Compact(absl::FunctionRef<std::vector<std::string>()> snapshot);
 
   // A number above all that were drawn, and above `named`, which a cursor has named: at most

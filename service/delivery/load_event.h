@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/epochs/dealing.h"
-#include "service/epochs/epoch_plan.h"
+#include "service/epochs/prepared_epoch.h"
 
 namespace packhouse {
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/ledger/kept_plan.h"
 
 namespace packhouse {
 
@@ -58,7 +59,8 @@ Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& optio
       quota_(options.max_epochs, options.max_epochs_per_client),
       environment_({&writer_, &quota_, memory,
                     [this](std::function<void()> work) { InBackground(std::move(work)); },
-                    options.lease_duration, options.kept_finished_epochs, options.epoch_retention}),
+                    options.lease_duration, options.kept_finished_epochs, options.gather_joins,
+                    options.epoch_retention}),
       next_session_(first_session) {
   for (const EpochKey& key : ledger.Epochs()) quota_.TakeAnyway(ledger.Find(key)->client);
   for (auto& [name, part] : std::move(ledger).SplitByJob()) {
@@ -131,23 +133,61 @@ std::vector<std::shared_ptr<Job>> Loader::Jobs() const {
 
 // --- Epochs.
 
-void Loader::AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest& request) {
-  std::optional<EpochIdentity> identity;
-  if (const auto job = Find(request.key.job)) identity = job->IdentityOf(request.key.epoch);
-  if (!identity && cursor) identity = cursor->identity;
-  if (!identity || identity->rank_groups.size() != request.rank_groups.size()) return;
-  for (size_t i = 0; i < request.rank_groups.size(); ++i) {
-    const uint64_t planned = identity->rank_groups[i].planned_ranks;
+namespace {
+
+// Reads a plan that the ledger keeps, with the memory that it takes.
+absl::StatusOr<std::shared_ptr<const PlannerResult>> ReadKept(const KeptPlan& plan,
+                                                              MemoryBudget* memory) {
+  struct Held {
+    MemoryHold memory;
+    PlannerResult planned;
+  };
+  const auto held = std::make_shared<Held>();
+  const std::string what = absl::StrCat("plan ", plan.receipt);
+  if (memory != nullptr) {
+    PH_ASSIGN_OR_RETURN(held->memory, memory->Hold(what, 0));
+  }
+  PH_ASSIGN_OR_RETURN(held->planned, ReadPlan(plan, [&](uint64_t bytes) {
+                        return memory == nullptr ? absl::OkStatus()
+                                                 : held->memory.Grow(what, bytes);
+                      }));
+  held->memory.ShrinkTo(held->planned.Bytes());
+  return std::shared_ptr<const PlannerResult>(held, &held->planned);
+}
+
+}  // namespace
+
+std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& cursor,
+                                               EpochRequest& request) {
+  std::optional<Job::Opened> opened;
+  if (const auto job = Find(request.key.job)) opened = job->OpenedAs(request.key.epoch);
+  if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr};
+  if (!opened) return std::nullopt;
+  const EpochIdentity& identity = opened->identity;
+  for (size_t i = 0;
+       identity.rank_groups.size() == request.rank_groups.size() && i < request.rank_groups.size();
+       ++i) {
+    const uint64_t planned = identity.rank_groups[i].planned_ranks;
     if (planned != 0 && planned <= Sharing::kMaxRanks) {
       request.rank_groups[i].num_ranks = static_cast<uint32_t>(planned);
     }
   }
+  // For a request in other words the plan is made, so that it can be told in which they differ.
+  if (opened->plan == nullptr || identity.dataset != request.dataset ||
+      identity.seed != request.seed ||
+      identity.options != EpochOptions(request, opened->plan->receipt)) {
+    return std::nullopt;
+  }
+  return KeptPlannerResult{
+      opened->plan->receipt, identity.dataset_version,
+      [plan = opened->plan, memory = environment_.memory] { return ReadKept(*plan, memory); }};
 }
 
-absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(const EpochRequest& request,
-                                                                     const GivenUp& given_up) {
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const PreparedEpoch> prepared,
-                      catalog_->Prepare(request, given_up));
+                      catalog_->Prepare(request, given_up, kept));
   const PreparedEpoch* const epoch = prepared.get();
   auto let_go = [this, prepared = std::move(prepared)](const PreparedEpoch* /*same*/) mutable {
     InBackground([held = std::move(prepared)] {});
@@ -157,8 +197,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(const Epoch
 
 absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
                                                      const GivenUp& given_up) {
-  AdoptPlannedRanks(std::nullopt, request);
-  PH_ASSIGN_OR_RETURN(auto epoch, Prepare(request, given_up));
+  const auto kept = Adopt(std::nullopt, request);
+  PH_ASSIGN_OR_RETURN(auto epoch, Prepare(request, given_up, kept));
   EpochProgress progress = {request.key, 0, 0, epoch->identity().num_batches()};
   if (const auto job = Find(request.key.job)) {
     PH_ASSIGN_OR_RETURN(progress, job->ProgressOf(epoch->identity()));
@@ -171,8 +211,9 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
                                                                size_t max_in_flight,
                                                                std::function<void()> wake,
                                                                const GivenUp& given_up) {
-  AdoptPlannedRanks(join.cursor, request);
-  PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
+  const auto kept = Adopt(join.cursor, request);
+  PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up, kept));
+  if (!kept) join.plan = KeepPlan(*prepared->plan().planned());
   std::shared_ptr<Job> job = FindOrCreate(request.key.job);
   const SessionId id = next_session_.fetch_add(1, std::memory_order_relaxed);
   auto seat = job->StartJoin(prepared->identity(), std::move(join), id, max_in_flight,
@@ -197,7 +238,7 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest&
                                                              EvaluationRequest evaluation,
                                                              const GivenUp& given_up) {
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
-  return Evaluation::Open(std::move(prepared), std::move(evaluation));
+  return Evaluation::Open(std::move(prepared), std::move(evaluation), environment_.memory);
 }
 
 absl::StatusOr<AcknowledgeResult> Loader::Acknowledge(const EpochKey& key, SessionId session,

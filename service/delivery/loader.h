@@ -36,9 +36,9 @@
 #include "service/delivery/ledger_writer.h"
 #include "service/delivery/load_event.h"
 #include "service/epochs/epoch_catalog.h"
-#include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/given_up.h"
+#include "service/epochs/prepared_epoch.h"
 #include "service/ledger/job_ledger.h"
 #include "service/ledger/record_log.h"
 
@@ -62,6 +62,8 @@ struct JobList {
 struct LoaderOptions {
   // Dynamic workers that are silent for so long give their batches back.
   absl::Duration lease_duration = absl::Minutes(5);
+  // How long workers that come together wait for each other (job.h); zero: not at all.
+  absl::Duration gather_joins = absl::ZeroDuration();
   // Epochs that are remembered: begun and not finished, or among a job's latest.
   size_t max_epochs = 4096;
   // Of these, those that one client has opened.
@@ -226,10 +228,13 @@ class Loader {
 
   // Whoever holds the epoch last lets go of it in the background: the last reader of a data set
   // that was deleted erases it from the disk.
-  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(const EpochRequest& request,
-                                                               const GivenUp& given_up);
-  // Ranks that rounds are planned for stay as they were when the epoch was first opened.
-  void AdoptPlannedRanks(const std::optional<Cursor>& cursor, EpochRequest& request);
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
+      const EpochRequest& request, const GivenUp& given_up,
+      const std::optional<KeptPlannerResult>& kept = std::nullopt);
+  // What stays as it was when the epoch was first opened: the ranks that rounds are planned for,
+  // which become the request's, and the plan. Nothing if none is kept for this request.
+  std::optional<KeptPlannerResult> Adopt(const std::optional<Cursor>& cursor,
+                                         EpochRequest& request);
   void InBackground(std::function<void()> work);
   void CompactIfDue();
 

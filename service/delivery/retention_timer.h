@@ -7,7 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "service/admission/worker_pool.h"
+#include "service/admission/job_pool.h"
 #include "service/base/clock.h"
 #include "service/delivery/loader.h"
 
@@ -17,7 +17,7 @@ namespace packhouse {
 class RetentionTimer : public std::enable_shared_from_this<RetentionTimer> {
  public:
   // The work waits for the disk, on `pool`, which outlives the timer.
-  RetentionTimer(Clock* clock, WorkerPool* pool, Loader* loader, absl::Duration retention)
+  RetentionTimer(Clock* clock, JobPool* pool, Loader* loader, absl::Duration retention)
       : clock_(clock), pool_(pool), retention_(retention), loader_(loader) {}
 
   // To be called once. Nothing happens without a loader.
@@ -34,7 +34,7 @@ class RetentionTimer : public std::enable_shared_from_this<RetentionTimer> {
   void SetTimer();
 
   Clock* const clock_;
-  WorkerPool* const pool_;
+  JobPool* const pool_;
   const absl::Duration retention_;
   absl::Mutex mutex_;  // Taken before the loader's.
   Loader* loader_ ABSL_GUARDED_BY(mutex_);

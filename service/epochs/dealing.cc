@@ -74,6 +74,15 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   return dealing;
 }
 
+uint64_t Dealing::MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing) {
+  // Three numbers of a rank, and its lane's length.
+  constexpr uint64_t kBytesPerRank = 3 * sizeof(uint32_t) + sizeof(uint64_t);
+  const bool may_drop = sharing.last_steps == LastSteps::kDropped;
+  return 512 + num_batches * (sizeof(uint32_t) + (may_drop ? sizeof(uint64_t) : 0)) +
+         num_rank_groups * (sizeof(RankGroup) + sizeof(uint64_t)) +
+         2 * sharing.rank_group_of_rank.size() * kBytesPerRank;
+}
+
 void Dealing::DealToRanks() {
   const bool padded = sharing_.last_steps == LastSteps::kPadded;
   uint64_t steps = padded ? 0 : std::numeric_limits<uint64_t>::max();

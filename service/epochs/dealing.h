@@ -11,12 +11,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
 #include "service/epochs/batch_set.h"
 
 namespace packhouse {
@@ -67,6 +69,12 @@ class Dealing {
   static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
                                         const BatchSet& done, Sharing sharing);
 
+  // Of what Create() makes, at most: before it is made.
+  static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
+
+  // Is held as long as the dealing, or a copy of it.
+  void Keep(MemoryHold memory) { memory_ = std::make_shared<const MemoryHold>(std::move(memory)); }
+
   const Sharing& sharing() const { return sharing_; }
   // Of the epoch, without padding.
   uint64_t num_batches() const { return num_batches_; }
@@ -110,6 +118,7 @@ class Dealing {
   std::vector<uint64_t> lane_lengths_;
   std::vector<uint32_t> rank_in_group_;  // By rank: how many of its rank group are before it.
   std::vector<uint64_t> dropped_;
+  std::shared_ptr<const MemoryHold> memory_;  // Null: nothing is counted.
 };
 
 // How much of a step's graphs a rank has, for weighting its loss: graphs_of_rank / graphs_of_step.

@@ -15,46 +15,6 @@
 namespace packhouse {
 namespace {
 
-// Asks `making` for each entry of a pattern: there may be as many as items.
-absl::Status CheckUsesUp(const SizeClasses& classes,
-                         absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
-                         const Making& making) {
-  size_t num_entries = 0;
-  std::vector<uint64_t> used(classes.num_classes(), 0);
-  for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
-    for (const Pattern& pattern : patterns) {
-      // Batches that hold nothing would not be bounded by the number of items.
-      if (pattern.entries.empty() || pattern.repeats == 0) {
-        return absl::InvalidArgumentError("plan: a pattern without graphs");
-      }
-      for (const auto& [tuple, copies] : pattern.entries) {
-        PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
-        if (tuple >= used.size() || copies == 0) {
-          return absl::InvalidArgumentError(absl::StrCat("plan: ", copies,
-                                                         " copies of size number ", tuple,
-                                                         ", there are ", used.size(), " sizes"));
-        }
-        const auto items = CheckedMultiply(copies, pattern.repeats);
-        const auto sum = items ? CheckedAdd(used[tuple], *items) : std::nullopt;
-        if (!sum) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("plan: the graphs of size number ", tuple, " exceed 2^64 - 1"));
-        }
-        used[tuple] = *sum;
-      }
-    }
-  }
-  for (size_t i = 0; i < used.size(); ++i) {
-    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
-    if (used[i] != classes.items(i).size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "plan: has places for ", used[i], " graphs of size (",
-          absl::StrJoin(classes.tuple(i), ", "), "), there are ", classes.items(i).size()));
-    }
-  }
-  return absl::OkStatus();
-}
-
 // A total order. By blocks (quicksort, Hoare 1962), so that a million items can be given up in the
 // midst: CANCELLED as `making`.
 template <typename Less>
@@ -97,6 +57,46 @@ absl::Status SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> i
 }
 
 }  // namespace
+
+// Asks `making` for each entry of a pattern: there may be as many as items.
+absl::Status CheckUsesUp(const SizeClasses& classes,
+                         absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
+                         const Making& making) {
+  size_t num_entries = 0;
+  std::vector<uint64_t> used(classes.num_classes(), 0);
+  for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
+    for (const Pattern& pattern : patterns) {
+      // Batches that hold nothing would not be bounded by the number of items.
+      if (pattern.entries.empty() || pattern.repeats == 0) {
+        return absl::InvalidArgumentError("plan: a pattern without graphs");
+      }
+      for (const auto& [tuple, copies] : pattern.entries) {
+        PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
+        if (tuple >= used.size() || copies == 0) {
+          return absl::InvalidArgumentError(absl::StrCat("plan: ", copies,
+                                                         " copies of size number ", tuple,
+                                                         ", there are ", used.size(), " sizes"));
+        }
+        const auto items = CheckedMultiply(copies, pattern.repeats);
+        const auto sum = items ? CheckedAdd(used[tuple], *items) : std::nullopt;
+        if (!sum) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("plan: the graphs of size number ", tuple, " exceed 2^64 - 1"));
+        }
+        used[tuple] = *sum;
+      }
+    }
+  }
+  for (size_t i = 0; i < used.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    if (used[i] != classes.items(i).size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "plan: has places for ", used[i], " graphs of size (",
+          absl::StrJoin(classes.tuple(i), ", "), "), there are ", classes.items(i).size()));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<EpochBatches> DrawEpoch(
     const SizeClasses& classes, absl::Span<const std::vector<Pattern>> patterns_by_rank_group,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/admission/memory_budget.h"
 #include "service/epochs/epoch_seed.h"
@@ -23,6 +24,10 @@
 #include "service/planning/plan.h"
 
 namespace packhouse {
+
+// Of the rules by which batches are drawn and packed in order; part of an epoch's identity, so that
+// another release never goes on with other batches.
+inline constexpr absl::string_view kRulesVersion = "v1";
 
 // Batches are numbered from 0 in the order in which they come. If an epoch has batches for several
 // rank groups (round_plan.h), those of one rank group are consecutive. Immutable; thread-safe. 4
@@ -63,6 +68,14 @@ class EpochBatches {
   std::vector<uint32_t> starts_;  // In items_, by batch, and their end.
   std::vector<uint64_t> first_batches_;
 };
+
+// OK if each item of `classes` has one place in the patterns, and none of these is empty.
+//
+// INVALID_ARGUMENT naming the size with its places and items; CANCELLED as `making`. O(entries); 8
+// bytes a size, which the caller has reserved.
+absl::Status CheckUsesUp(const SizeClasses& classes,
+                         absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
+                         const Making& making);
 
 // Fills the places of the patterns of each rank group; an ordinary epoch has one rank group, and
 // its patterns are those of its plan. Entries number tuples as `classes` does.

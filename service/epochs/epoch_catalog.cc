@@ -69,7 +69,8 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
-    const EpochRequest& request, const GivenUp& given_up) {
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, store_->Get(request.dataset));
   if (info.state != DatasetState::kSealed) {
     return absl::FailedPreconditionError(
@@ -87,6 +88,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
   const std::string epoch_words =
       absl::StrCat(" epoch ", request.key.epoch, " seed ", request.seed);
   if (request.draw) absl::StrAppend(&plan_key, epoch_words);
+  const bool uses_kept = kept && kept->dataset_version == info.version && !HasMade(plan_key, *kept);
+  if (uses_kept) absl::StrAppend(&plan_key, " as ", kept->receipt);
   const std::string epoch_key =
       absl::StrCat(plan_key, epoch_words, std::string(1, kSeparator), request.key.job);
 
@@ -108,7 +111,11 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     PH_ASSIGN_OR_RETURN(auto opened, readers_.Get(reader_key, gone, open_reader));
     // Used as long as the reader is.
     std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
-    return EpochPlan::Make(std::move(reader), request, bounds_, making);
+    std::shared_ptr<const PlannerResult> given;
+    if (uses_kept) {
+      PH_ASSIGN_OR_RETURN(given, kept->read());
+    }
+    return EpochPlan::Make(std::move(reader), request, bounds_, making, std::move(given));
   };
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
     PH_RETURN_IF_ERROR(making.StillWanted());
@@ -116,6 +123,13 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making);
   };
   return epochs_.Get(epoch_key, gone, prepare);
+}
+
+bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {
+  const std::shared_ptr<const EpochPlan> made = plans_.Find(plan_key);
+  // A receipt names the sizes, the limits and the planner. In order there is no planner, and limits
+  // for a device have none: then what is kept is used, which is little.
+  return made != nullptr && !made->planned()->patterns.empty() && made->receipt() == kept.receipt;
 }
 
 void EpochCatalog::Forget(absl::string_view dataset) {

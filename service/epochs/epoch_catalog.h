@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,6 +16,8 @@
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/given_up.h"
+#include "service/epochs/planner_result.h"
+#include "service/epochs/prepared_epoch.h"
 #include "service/epochs/shared_cache.h"
 
 namespace packhouse {
@@ -39,8 +42,14 @@ class EpochCatalog {
   // CANCELLED if `given_up` says that nobody waits: it is asked before anything is made, every
   // millisecond or so, and while another makes what is asked for. So what is ready is given in any
   // case, and quickly; else it may take seconds for the first epoch of a plan.
-  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(const EpochRequest& request,
-                                                               const GivenUp& given_up = {});
+  //
+  // `kept`, if there, is what a planner has found for this request before: the epoch is made of it,
+  // whatever the planner would find now (EpochPlan::Make()). It is ignored if it was found for
+  // another version of the data set, and read only if the catalog has not made the same plan
+  // itself.
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
+      const EpochRequest& request, const GivenUp& given_up = {},
+      const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
   // To be called when a data set was deleted: its space comes back when the last load has ended,
   // and what is being made of it meanwhile is not kept.
@@ -55,6 +64,8 @@ class EpochCatalog {
     std::shared_ptr<const DatasetReader> reader;
   };
 
+  // Whether there is the same plan, made here.
+  bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);
   // Lets go of what nobody uses.
   void Reclaim(uint64_t bytes);
 

@@ -87,38 +87,4 @@ absl::Status CheckBatchCounts(const EpochIdentity& identity) {
   return absl::OkStatus();
 }
 
-void WriteIdentity(const EpochIdentity& identity, RecordWriter& writer) {
-  writer.Text(identity.key.job);
-  writer.Number(identity.key.epoch);
-  writer.Text(identity.dataset);
-  writer.Number(identity.dataset_version);
-  writer.Number(identity.seed);
-  writer.Number(identity.rank_groups.size());
-  for (const IdentityRankGroup& rank_group : identity.rank_groups) {
-    writer.Number(rank_group.capacities.size());
-    for (const uint64_t capacity : rank_group.capacities) writer.Number(capacity);
-    writer.Number(rank_group.planned_ranks);
-    writer.Number(rank_group.num_batches);
-  }
-  writer.Text(identity.options);
-}
-
-EpochIdentity ReadIdentity(RecordReader& reader) {
-  EpochIdentity identity;
-  identity.key.job = reader.Text();
-  identity.key.epoch = reader.Number();
-  identity.dataset = reader.Text();
-  identity.dataset_version = reader.Number();
-  identity.seed = reader.Number();
-  for (size_t left = reader.Count(); left != 0; --left) {
-    IdentityRankGroup rank_group;
-    for (size_t k = reader.Count(); k != 0; --k) rank_group.capacities.push_back(reader.Number());
-    rank_group.planned_ranks = reader.Number();
-    rank_group.num_batches = reader.Number();
-    identity.rank_groups.push_back(std::move(rank_group));
-  }
-  identity.options = reader.Text();
-  return identity;
-}
-
 }  // namespace packhouse

@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "service/epochs/record_codec.h"
 
 namespace packhouse {
 
@@ -61,10 +60,6 @@ absl::Status CheckIdentity(const EpochIdentity& identity);
 // Of an epoch that may have no job. INVALID_ARGUMENT for no rank groups or more than 16, or 2^32
 // batches or more.
 absl::Status CheckBatchCounts(const EpochIdentity& identity);
-
-void WriteIdentity(const EpochIdentity& identity, RecordWriter& writer);
-// Fails as the reader does, or with CheckIdentity once the reader has finished.
-EpochIdentity ReadIdentity(RecordReader& reader);
 
 }  // namespace packhouse
 

@@ -18,6 +18,9 @@ namespace packhouse {
 
 // Limits of some of the ranks: either shapes or a device that they are chosen for.
 struct RankGroupRequest {
+  // Of one rank group; if there are several, each has one shape.
+  static constexpr size_t kMaxShapes = 8;
+
   // Capacities, `graphs` last, kUnlimited where there is none; the largest first.
   std::vector<std::vector<uint64_t>> shapes;
   std::optional<DeviceProfile> device;
@@ -70,6 +73,9 @@ struct EpochBounds {
   uint64_t max_graphs_per_batch = 65536;
   // Of its tensors.
   uint64_t max_batch_bytes = uint64_t{48} << 20;
+  // Steps of the planner; by default as many as the sizes need (OptimizerOptions::StepsFor()). With
+  // another number the planner is another: it finds other plans, with other receipts.
+  std::optional<uint64_t> planner_steps = std::nullopt;
   // Of batches as they leave; none if null. Must outlive the epochs.
   const TensorFraming* framing = nullptr;
 };

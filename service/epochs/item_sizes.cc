@@ -21,4 +21,10 @@ absl::StatusOr<ItemSizes> ItemSizes::Create(size_t num_items, size_t num_compone
   return ItemSizes(num_items, num_components, counts);
 }
 
+ItemSizes SizesOfGraphs(const DatasetReader& reader) {
+  return ItemSizes::Create(reader.num_graphs(), reader.info().schema->num_components(),
+                           reader.counts())
+      .value();
+}
+
 }  // namespace packhouse

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "service/datasets/dataset_store.h"
 
 namespace packhouse {
 
@@ -37,6 +38,16 @@ class ItemSizes {
   size_t num_components_;
   absl::Span<const uint32_t> counts_;
 };
+
+// Of the graphs of a reader that has at most kMaxItems. Valid as long as the reader.
+ItemSizes SizesOfGraphs(const DatasetReader& reader);
+
+// Adds the rows of `copies` items of this size to `rows`, which are per component, `graphs` last.
+// A group's tuple has its number of graphs; a graph counts as one.
+inline void AddRows(absl::Span<const uint32_t> tuple, uint64_t copies, absl::Span<uint64_t> rows) {
+  for (size_t k = 0; k < tuple.size(); ++k) rows[k] += copies * tuple[k];
+  if (tuple.size() < rows.size()) rows.back() += copies;
+}
 
 }  // namespace packhouse
 

@@ -68,6 +68,12 @@ class SharedCache {
     }
   }
 
+  // The value if there is one; null if there is none or it is being made.
+  Pointer Find(const std::string& key) {
+    Visit visit(core_, key);
+    return visit.Find() ? visit.Handle() : nullptr;
+  }
+
   // Forgets all values whose keys begin so, but for those who use them, and those that are being
   // made, but for those who wait for them.
   void Drop(absl::string_view prefix) {
@@ -189,6 +195,14 @@ class SharedCache {
       return true;
     }
 
+    // Whether there is a value; then a handle is counted.
+    bool Find(Slot& slot) {
+      absl::MutexLock lock(&mutex_);
+      if (slot.value == nullptr) return false;
+      CountHandle(slot);
+      return true;
+    }
+
     // The first value whose key begins so; false if there is none.
     bool DropFirst(absl::string_view prefix) {
       Pointer dropped;
@@ -250,6 +264,7 @@ class SharedCache {
       is_making_ = finding == Finding::kToMake;
       return finding;
     }
+    bool Find() const { return core_->Find(*slot_); }
     void EndWith(Pointer value, uint64_t bytes) {
       is_making_ = false;
       core_->EndMaking(*slot_, absl::OkStatus(), std::move(value), bytes);

@@ -9,6 +9,27 @@
 #include "service/graphs/index_values.h"
 
 namespace packhouse {
+namespace {
+
+// Of tensor t, which is an index tensor, in one of its planes.
+absl::Status CheckIndices(const GraphChunk& chunk, size_t t, size_t plane) {
+  const TensorSpec& tensor = chunk.schema().tensors()[t];
+  for (size_t i = 0; i < chunk.num_graphs(); ++i) {
+    const absl::string_view data = chunk.rows(i, t, plane);
+    const uint64_t bound = chunk.count(i, *tensor.index_into);
+    const size_t bad = FindIndexOutOfRange(tensor.dtype, data, bound);
+    if (bad == absl::string_view::npos) continue;
+    // In the graph's own tensor.
+    const size_t position = plane * chunk.count(i, tensor.component) + bad;
+    return absl::InvalidArgumentError(
+        absl::StrCat("chunk: graph ", chunk.sizes().graph_id(i), ": tensor '", tensor.name,
+                     "': index ", IndexValueAt(tensor.dtype, data, bad), " at position ", position,
+                     " is not in [0, ", bound, ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<GraphChunk> GraphChunk::CreateTrusted(const GraphSchema* schema, SizeTable sizes,
                                                      std::vector<absl::string_view> columns,
@@ -52,17 +73,9 @@ absl::StatusOr<GraphChunk> GraphChunk::Create(const GraphSchema* schema, SizeTab
   PH_ASSIGN_OR_RETURN(GraphChunk chunk, CreateTrusted(schema, std::move(sizes), std::move(columns),
                                                       std::move(owner)));
   for (size_t t = 0; t < chunk.columns_.size(); ++t) {
-    const TensorSpec& tensor = schema->tensors()[t];
-    if (!tensor.index_into || chunk.columns_[t].empty()) continue;
-    for (size_t i = 0; i < chunk.num_graphs(); ++i) {
-      const absl::string_view data = chunk.rows(i, t);
-      const uint64_t bound = chunk.count(i, *tensor.index_into);
-      const size_t bad = FindIndexOutOfRange(tensor.dtype, data, bound);
-      if (bad == absl::string_view::npos) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("chunk: graph ", chunk.sizes_.graph_id(i), ": tensor '", tensor.name,
-                       "': index ", IndexValueAt(tensor.dtype, data, bad), " at position ", bad,
-                       " is not in [0, ", bound, ")"));
+    if (!schema->tensors()[t].index_into || chunk.columns_[t].empty()) continue;
+    for (size_t plane = 0; plane < schema->num_planes(t); ++plane) {
+      PH_RETURN_IF_ERROR(CheckIndices(chunk, t, plane));
     }
   }
   return chunk;

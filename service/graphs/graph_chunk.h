@@ -18,7 +18,8 @@ namespace packhouse {
 // Views the rows of a chunk's graphs where they lie: nothing is copied. Immutable; thread-safe.
 class GraphChunk {
  public:
-  // `columns[t]` holds the rows of tensor t of all graphs, concatenated; it points into memory that
+  // `columns[t]` holds the rows of tensor t of all graphs, concatenated along the axis of rows
+  // (with Layout::kRowsLast: all rows of plane 0, then of plane 1); it points into memory that
   // `owner` keeps alive (usually the message as it was received), or that outlives the chunk.
   // `schema` must outlive the chunk.
   //
@@ -48,11 +49,13 @@ class GraphChunk {
   uint64_t count(size_t i, size_t k) const {
     return k == sizes_.num_components() ? 1 : sizes_.tuple(i)[k];
   }
-  // Rows of graph i of tensor t, dense. Not for OfSizes().
-  absl::string_view rows(size_t i, size_t t) const {
+  // Rows of graph i of tensor t, dense, in one of its planes (GraphSchema::num_planes). Not for
+  // OfSizes().
+  absl::string_view rows(size_t i, size_t t, size_t plane = 0) const {
     const size_t k = schema_->tensors()[t].component;
-    const size_t row_bytes = schema_->row_bytes(t);
-    return columns_[t].substr(first_row(i, k) * row_bytes, count(i, k) * row_bytes);
+    const size_t row_bytes = schema_->plane_row_bytes(t);
+    return columns_[t].substr(plane_begin(t, plane) + first_row(i, k) * row_bytes,
+                              count(i, k) * row_bytes);
   }
   // Rows of each component in the graphs before graph i, l of them; those of graph i + 1 follow.
   // 0 <= i < n. Not for OfSizes().
@@ -64,7 +67,11 @@ class GraphChunk {
     sizes_.Prefetch(i);
     if (!first_rows_.empty()) __builtin_prefetch(first_rows(i));
   }
-  // Rows of all graphs of tensor t, dense. Not for OfSizes().
+  // Where a plane begins in column(t).
+  size_t plane_begin(size_t t, size_t plane) const {
+    return plane == 0 ? 0 : columns_[t].size() / schema_->num_planes(t) * plane;
+  }
+  // Rows of all graphs of tensor t, dense, plane behind plane. Not for OfSizes().
   absl::string_view column(size_t t) const { return columns_[t]; }
   // As many as the schema has tensors, but 0 for OfSizes().
   size_t num_columns() const { return columns_.size(); }

@@ -5,8 +5,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
 
@@ -37,16 +39,32 @@ absl::StatusOr<size_t> RowBytes(const TensorSpec& tensor) {
   return bytes;
 }
 
+// Whether a batch may have a tensor of this name that is computed from the sizes.
+bool IsNameOfDerivedTensor(absl::string_view name, const SizeSchema& sizes) {
+  for (const absl::string_view suffix : {"/counts", "/graph", "/offsets", "/mask"}) {
+    if (absl::EndsWith(name, suffix) && sizes.IndexOf(absl::StripSuffix(name, suffix))) return true;
+  }
+  return false;
+}
+
 absl::Status Check(const TensorSpec& tensor, const SizeSchema& sizes) {
   const size_t l = sizes.num_components();
-  if (!IsValidName(tensor.name, GraphSchema::kMaxTensorNameLength, "_.#-")) {
+  if (!IsValidName(tensor.name, GraphSchema::kMaxTensorNameLength, "_.#/-")) {
     return Invalid(tensor, "the name is not 1 to ", GraphSchema::kMaxTensorNameLength,
-                   " characters of [A-Za-z0-9_.#-]");
+                   " characters of [A-Za-z0-9_.#/-]");
+  }
+  if (IsNameOfDerivedTensor(tensor.name, sizes)) {
+    return Invalid(tensor, "the name is that of a tensor derived from a component");
   }
   if (tensor.component > l) return Invalid(tensor, "there is no component ", tensor.component);
   if (!tensor.padding_value.empty() && tensor.padding_value.size() != ElementBytes(tensor.dtype)) {
     return Invalid(tensor, "padding_value has ", tensor.padding_value.size(), " bytes, ",
                    DTypeName(tensor.dtype), " has ", ElementBytes(tensor.dtype));
+  }
+  if (tensor.layout == Layout::kRowsLast &&
+      (tensor.row_shape.size() != 1 || tensor.row_shape[0] > GraphSchema::kMaxPlanes)) {
+    return Invalid(tensor, "layout: rows last needs a row_shape of one extent, at most ",
+                   GraphSchema::kMaxPlanes, ", not [", absl::StrJoin(tensor.row_shape, ", "), "]");
   }
   if (!tensor.index_into) return absl::OkStatus();
   if (*tensor.index_into > l) {

@@ -17,6 +17,12 @@
 
 namespace packhouse {
 
+// How a tensor lies in chunks, records and batches: which axis of its shape numbers the rows.
+enum class Layout : uint8_t {
+  kRowsFirst,  // [rows, row_shape...]: the elements of a row lie next to each other.
+  kRowsLast,   // [row_shape..., rows]: element j of all rows, then element j + 1 of all rows.
+};
+
 // One tensor of every graph: so many rows as the graph's count in `component`.
 struct TensorSpec {
   std::string name;
@@ -29,6 +35,7 @@ struct TensorSpec {
   std::optional<size_t> index_into;
   // One element that fills padding rows; empty: zero.
   std::string padding_value;
+  Layout layout = Layout::kRowsFirst;
 };
 
 // Components and tensors of a kind of graph. Immutable; thread-safe.
@@ -38,6 +45,8 @@ class GraphSchema {
   static constexpr size_t kMaxTensorNameLength = 128;
   static constexpr size_t kMaxRowBytes = size_t{16} << 20;
   static constexpr size_t kMaxRank = 8;  // Of a row.
+  // Most elements of a row of a tensor with Layout::kRowsLast.
+  static constexpr size_t kMaxPlanes = 16;
 
   // INVALID_ARGUMENT naming the tensor, the field and the value.
   static absl::StatusOr<GraphSchema> Create(SizeSchema sizes, std::vector<TensorSpec> tensors);
@@ -47,6 +56,16 @@ class GraphSchema {
   absl::Span<const TensorSpec> tensors() const { return tensors_; }
   // Bytes of one row of tensor t.
   size_t row_bytes(size_t t) const { return row_bytes_[t]; }
+  // A tensor lies in planes, one behind the other, each with its part of every row: one plane, or,
+  // with Layout::kRowsLast, one for each element of a row.
+  size_t num_planes(size_t t) const {
+    return tensors_[t].layout == Layout::kRowsLast ? tensors_[t].row_shape[0] : 1;
+  }
+  // Bytes of one row of tensor t in one plane.
+  size_t plane_row_bytes(size_t t) const {
+    return tensors_[t].layout == Layout::kRowsLast ? ElementBytes(tensors_[t].dtype)
+                                                   : row_bytes_[t];
+  }
   // Number of a tensor. O(tensors).
   std::optional<size_t> TensorIndex(absl::string_view name) const;
   // Whether some index tensor points into component k.

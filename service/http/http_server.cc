@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/http/host_port.h"
 
@@ -144,7 +145,13 @@ class HttpServer::Loop {
                            MHD_ConnectionNotificationCode code) {
     auto* const loop = static_cast<Loop*>(self);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-      *context = loop->Add(connection);
+      *context = nullptr;
+      HasMemoryFor([&] { *context = loop->Add(connection); });
+      if (*context == nullptr) {
+        ::shutdown(
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+            SHUT_RDWR);
+      }
     } else {
       loop->Remove(static_cast<Connection*>(*context));
     }
@@ -155,6 +162,7 @@ class HttpServer::Loop {
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK) return;
     auto* const known = static_cast<Connection*>(
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
+    if (known == nullptr) return;
     known->since = absl::Now();
     known->expires = known->since + static_cast<Loop*>(self)->bounds_.keep_alive;
   }
@@ -185,9 +193,11 @@ class HttpServer::Loop {
       return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, not_found_.get());
     }
     if (page->response == nullptr) {
-      const Page rendered = page->route.render();
-      page->response = ToResponse(rendered);
-      page->status = rendered.status;
+      HasMemoryFor([&] {
+        const Page rendered = page->route.render();
+        page->response = ToResponse(rendered);
+        page->status = rendered.status;
+      });
     }
     // MHD_NO closes the connection.
     if (page->response == nullptr) return MHD_NO;
@@ -201,10 +211,13 @@ class HttpServer::Loop {
     added->fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
     const sockaddr* const client =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    connections_.reserve(connections_.size() + 1);
+    closing_.reserve(closing_.size() + 1);
     added->host = hosts_.try_emplace(HostOf(client), 0).first;
     ++added->host->second;
     added->since = now;
     added->expires = now + bounds_.first_answer;
+    // From here on nothing takes memory.
     MakeRoomFor(*added);
     connections_.push_back(std::move(added));
     return connections_.back().get();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/ledger/event_codec.h"
 
 namespace packhouse {
 namespace {
@@ -21,7 +22,7 @@ std::string NameOf(const EpochKey& key) {
 uint64_t EpochState::Bytes() const {
   constexpr uint64_t kBytesPerWorker = 256;  // Names have up to 128.
   uint64_t bytes = sizeof(EpochState) + 512 + identity.options.size() + identity.dataset.size() +
-                   identity.key.job.size() + attempt.size() + client.size();
+                   identity.key.job.size() + attempt.size() + client.size() + plan.size();
   for (const IdentityRankGroup& rank_group : identity.rank_groups) {
     bytes += sizeof(rank_group) + rank_group.capacities.size() * sizeof(uint64_t);
   }
@@ -31,7 +32,11 @@ uint64_t EpochState::Bytes() const {
 }
 
 JobLedger::JobLedger(const JobLedger& other)
-    : expired_(other.expired_), last_generation_(other.last_generation_), bytes_(other.bytes_) {
+    : expired_(other.expired_),
+      plans_(other.plans_),
+      last_generation_(other.last_generation_),
+      bytes_(other.bytes_),
+      plan_bytes_(other.plan_bytes_) {
   for (const auto& [key, slot] : other.epochs_) {
     epochs_.emplace(key, Slot{std::make_shared<EpochState>(*slot.state)});
   }
@@ -64,6 +69,7 @@ std::map<std::string, JobLedger> JobLedger::SplitByJob() && {
   for (auto& [key, slot] : epochs_) {
     JobLedger& job = job_of(key);
     job.bytes_ += slot.state->Bytes();
+    if (!slot.state->plan.empty()) job.UsePlan(plans_.at(slot.state->plan).plan);
     job.epochs_.emplace(key, std::move(slot));
   }
   for (const auto& [key, expired] : expired_) job_of(key).expired_.emplace(key, expired);
@@ -77,6 +83,8 @@ JobLedger JobLedger::Fork() {
     fork.epochs_.emplace_hint(fork.epochs_.end(), key, slot);
   }
   fork.expired_ = expired_;
+  fork.plans_ = plans_;
+  fork.plan_bytes_ = plan_bytes_;
   fork.last_generation_ = last_generation_;
   fork.bytes_ = bytes_;
   return fork;
@@ -109,6 +117,54 @@ absl::Status JobLedger::ApplyOne(const EpochOpened& event) {
   found->second.state->identity = event.identity;
   expired_.erase(event.identity.key);
   return absl::OkStatus();
+}
+
+absl::Status JobLedger::ApplyOne(const EpochPlanned& event) {
+  const EpochState* const epoch = Find(event.epoch);
+  if (epoch == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(NameOf(event.epoch), ": is not open"));
+  }
+  if (!epoch->plan.empty()) {
+    if (epoch->plan == event.digest) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(event.epoch), ": has plan ", epoch->plan, ", not ", event.digest));
+  }
+  std::shared_ptr<const KeptPlan> plan = event.plan;
+  if (const auto found = plans_.find(event.digest); found != plans_.end()) {
+    plan = found->second.plan;
+  }
+  if (plan == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(NameOf(event.epoch), ": plan ", event.digest, " is not there"));
+  }
+  UsePlan(plan);
+  FindMutable(event.epoch)->plan = event.digest;
+  return absl::OkStatus();
+}
+
+void JobLedger::UsePlan(const std::shared_ptr<const KeptPlan>& plan) {
+  PlanInUse& used = plans_[plan->digest];
+  if (used.num_epochs++ != 0) return;
+  used.plan = plan;
+  plan_bytes_ += BytesOf(*plan);
+}
+
+void JobLedger::Erase(const EpochKey& key) {
+  const auto found = epochs_.find(key);
+  if (found == epochs_.end()) return;
+  if (const std::string& digest = found->second.state->plan; !digest.empty()) {
+    const auto used = plans_.find(digest);
+    if (--used->second.num_epochs == 0) {
+      plan_bytes_ -= BytesOf(*used->second.plan);
+      plans_.erase(used);
+    }
+  }
+  epochs_.erase(found);
+}
+
+std::shared_ptr<const KeptPlan> JobLedger::PlanOf(const EpochKey& key) const {
+  const EpochState* const epoch = Find(key);
+  return epoch == nullptr || epoch->plan.empty() ? nullptr : plans_.at(epoch->plan).plan;
 }
 
 uint64_t JobLedger::LastOf(const std::string& job) const {
@@ -176,7 +232,7 @@ absl::Status JobLedger::ApplyOne(const BatchesAcknowledged& event) {
 }
 
 absl::Status JobLedger::ApplyOne(const EpochForgotten& event) {
-  epochs_.erase(event.epoch);
+  Erase(event.epoch);
   expired_.erase(event.epoch);
   return absl::OkStatus();
 }
@@ -199,7 +255,7 @@ absl::Status JobLedger::ApplyOne(const EpochUsed& event) {
 }
 
 absl::Status JobLedger::ApplyOne(const EpochExpired& event) {
-  epochs_.erase(event.epoch);
+  Erase(event.epoch);
   expired_[event.epoch] = {event.generation, event.seconds};
   return absl::OkStatus();
 }
@@ -248,9 +304,15 @@ std::vector<std::string> JobLedger::EpochRecords() const {
   std::stable_sort(
       by_generation.begin(), by_generation.end(),
       [](const EpochState* a, const EpochState* b) { return a->generation < b->generation; });
+  absl::btree_set<std::string> written_plans;
   for (const EpochState* const epoch : by_generation) {
     const EpochKey& key = epoch->identity.key;
     records.push_back(EncodeEvent(EpochOpened{epoch->identity}));
+    if (!epoch->plan.empty()) {
+      const bool is_first = written_plans.insert(epoch->plan).second;
+      records.push_back(EncodeEvent(
+          EpochPlanned{key, epoch->plan, is_first ? plans_.at(epoch->plan).plan : nullptr}));
+    }
     if (!epoch->client.empty()) records.push_back(EncodeEvent(EpochOwned{key, epoch->client}));
     if (epoch->used_seconds != 0) {
       records.push_back(EncodeEvent(EpochUsed{key, epoch->used_seconds}));

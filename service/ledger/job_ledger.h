@@ -45,6 +45,8 @@ struct EpochState {
   absl::btree_set<std::string> workers;
   // Who opened it; empty if that is not known: an older server did not write it.
   ClientId client;
+  // The digest of its plan (JobLedger::PlanOf()); empty if none is kept.
+  std::string plan;
   // When it was last used, in seconds since the Unix epoch, about; 0 if that is not known.
   uint64_t used_seconds = 0;
 
@@ -69,7 +71,7 @@ struct ExpiredEpoch {
 };
 
 // Of all jobs, or of one. Thread-compatible. Memory O(runs of batches) for each epoch that is not
-// forgotten.
+// forgotten, and the bytes of each plan that is kept, once a job.
 class JobLedger {
  public:
   JobLedger() = default;
@@ -89,13 +91,18 @@ class JobLedger {
   // another thread.
   JobLedger Fork();
 
-  // FAILED_PRECONDITION for an epoch that is open with another identity, an epoch that is not open,
-  // or a generation that was used; INVALID_ARGUMENT for a base that the epoch has not. Then nothing
-  // happens. What belongs to a generation that is not the current one is ignored.
+  // FAILED_PRECONDITION for an epoch that is open with another identity or plan, an epoch that is
+  // not open, a plan that is not there, or a generation that was used; INVALID_ARGUMENT for a base
+  // that the epoch has not. Then nothing happens. What belongs to a generation that is not the
+  // current one is ignored.
   absl::Status Apply(const LedgerEvent& event);
 
   // Nothing if it is not open; valid until the epoch is changed.
   const EpochState* Find(const EpochKey& key) const;
+  // What the planner found for an open epoch. Null if that is not kept.
+  std::shared_ptr<const KeptPlan> PlanOf(const EpochKey& key) const;
+  // Whether an open epoch has the plan with this digest.
+  bool HasPlan(const std::string& digest) const { return plans_.contains(digest); }
   // Nothing unless it was forgotten because nobody used it, and not opened since.
   const ExpiredEpoch* FindExpired(const EpochKey& key) const;
   // Of all epochs, by job and number.
@@ -108,7 +115,9 @@ class JobLedger {
   // Of all that were ever applied. 0 if there was none.
   uint64_t last_generation() const { return last_generation_; }
   // What all of it takes in memory, about and at most. O(1).
-  uint64_t bytes() const { return bytes_ + expired_.size() * kBytesPerExpired; }
+  uint64_t bytes() const { return bytes_ + plan_bytes_ + expired_.size() * kBytesPerExpired; }
+  // What a plan takes that it has not yet.
+  static uint64_t BytesOf(const KeptPlan& plan) { return 512 + plan.bytes.size(); }
   // Neither epochs nor what expired ones leave.
   bool empty() const { return epochs_.empty() && expired_.empty(); }
 
@@ -130,6 +139,12 @@ class JobLedger {
     bool is_shared = false;
   };
 
+  // Plans are shared: all epochs of a job that are asked for in the same words have one.
+  struct PlanInUse {
+    std::shared_ptr<const KeptPlan> plan;
+    size_t num_epochs = 0;
+  };
+
   static constexpr uint64_t kBytesPerExpired = 512;
 
   static const EpochKey& KeyOf(const EpochOpened& event) { return event.identity.key; }
@@ -140,6 +155,7 @@ class JobLedger {
   uint64_t BytesOf(const EpochKey& key) const;
 
   absl::Status ApplyOne(const EpochOpened& event);
+  absl::Status ApplyOne(const EpochPlanned& event);
   absl::Status ApplyOne(const GenerationStarted& event);
   absl::Status ApplyOne(const WorkerJoined& event);
   absl::Status ApplyOne(const BatchesAcknowledged& event);
@@ -149,6 +165,9 @@ class JobLedger {
   absl::Status ApplyOne(const EpochUsed& event);
   absl::Status ApplyOne(const EpochExpired& event);
 
+  void UsePlan(const std::shared_ptr<const KeptPlan>& plan);
+  // With its plan, if it was the last that has it.
+  void Erase(const EpochKey& key);
   // To be changed. Null if it is not open.
   EpochState* FindMutable(const EpochKey& key);
   EpochState* FindCurrent(const EpochKey& key, uint64_t generation);
@@ -157,8 +176,10 @@ class JobLedger {
 
   std::map<EpochKey, Slot> epochs_;
   std::map<EpochKey, ExpiredEpoch> expired_;
+  std::map<std::string, PlanInUse> plans_;  // By digest.
   uint64_t last_generation_ = 0;
-  uint64_t bytes_ = 0;  // Of epochs_.
+  uint64_t bytes_ = 0;       // Of epochs_.
+  uint64_t plan_bytes_ = 0;  // Of plans_.
 };
 
 }  // namespace packhouse

@@ -1,17 +1,17 @@
-// What the ledger of a job remembers: the events, and their bytes (grammar: record_codec.h).
+// What the ledger of a job remembers: the events (event_codec.h: their bytes).
 #ifndef PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_
 #define PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "service/admission/client_identity.h"
 #include "service/epochs/batch_set.h"
 #include "service/epochs/dealing.h"
 #include "service/epochs/epoch_identity.h"
+#include "service/ledger/kept_plan.h"
 
 namespace packhouse {
 
@@ -20,6 +20,21 @@ struct EpochOpened {
   EpochIdentity identity;
 
   friend bool operator==(const EpochOpened&, const EpochOpened&) = default;
+};
+
+// What the planner found for an open epoch, so that it goes on with this plan whatever the planner
+// of a later release finds.
+struct EpochPlanned {
+  EpochKey epoch;
+  // Of the plan: KeptPlan::digest.
+  std::string digest;
+  // Null if another open epoch of the job has it already.
+  std::shared_ptr<const KeptPlan> plan;
+
+  friend bool operator==(const EpochPlanned& a, const EpochPlanned& b) {
+    return a.epoch == b.epoch && a.digest == b.digest &&
+           (a.plan == nullptr) == (b.plan == nullptr) && (a.plan == nullptr || *a.plan == *b.plan);
+  }
 };
 
 // An epoch is dealt, for the first time or anew; whatever came before does not count any more.
@@ -97,14 +112,8 @@ struct GenerationsUsed {
 };
 
 using LedgerEvent =
-    std::variant<EpochOpened, GenerationStarted, WorkerJoined, BatchesAcknowledged, EpochForgotten,
-                 GenerationsUsed, EpochOwned, EpochUsed, EpochExpired>;
-
-std::string EncodeEvent(const LedgerEvent& event);
-
-// Reads any bytes. INVALID_ARGUMENT, saying why, for what is not an event. Time and memory
-// O(length), and 256 KiB for ranks, whatever it claims.
-absl::StatusOr<LedgerEvent> DecodeEvent(absl::string_view record);
+    std::variant<EpochOpened, EpochPlanned, GenerationStarted, WorkerJoined, BatchesAcknowledged,
+                 EpochForgotten, GenerationsUsed, EpochOwned, EpochUsed, EpochExpired>;
 
 }  // namespace packhouse
 

@@ -37,6 +37,7 @@ bool IsStream(size_t method) {
     case Method::kVerifyDataset:
     case Method::kLoad:
     case Method::kServerReflectionInfo:
+    case Method::kWatch:
       return true;
     default:
       return false;
@@ -204,9 +205,11 @@ Metrics::~Metrics() = default;
 
 std::string Metrics::Exposition() const {
   std::shared_ptr<const DeliveryCollector> delivery;
+  std::shared_ptr<const ServerCollector> server;
   {
     absl::MutexLock lock(&mutex_);
     delivery = delivery_;
+    server = server_;
   }
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
   const auto add = [&](std::vector<prometheus::MetricFamily> added) {
@@ -215,6 +218,7 @@ std::string Metrics::Exposition() const {
   };
   add(events_.Collect());
   if (delivery != nullptr) add(delivery->Collect());
+  if (server != nullptr) add(server->Collect());
   return prometheus::TextSerializer().Serialize(families);
 }
 
@@ -230,6 +234,12 @@ void Metrics::SetDelivery(DeliveryCollector::Snapshot snapshot) {
   auto delivery = std::make_shared<const DeliveryCollector>(std::move(snapshot));
   absl::MutexLock lock(&mutex_);
   delivery_ = std::move(delivery);
+}
+
+void Metrics::SetServer(ServerCollector::Read read) {
+  auto server = std::make_shared<const ServerCollector>(std::move(read));
+  absl::MutexLock lock(&mutex_);
+  server_ = std::move(server);
 }
 
 Metrics::ComponentMetrics Metrics::ForComponent(absl::string_view name) {

@@ -26,6 +26,7 @@
 #include "service/datasets/commit_observer.h"
 #include "service/metrics/delivery_collector.h"
 #include "service/metrics/event_metrics.h"
+#include "service/metrics/server_collector.h"
 #include "service/streams/pack_observer.h"
 
 namespace packhouse::metrics {
@@ -50,6 +51,8 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
   // Sets the source of delivery's numbers. Each Exposition() calls it, at any time, until the
   // Metrics are destroyed or another source is set.
   void SetDelivery(DeliveryCollector::Snapshot snapshot);
+  // The same of what the server holds.
+  void SetServer(ServerCollector::Read read);
 
   std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) override;
 
@@ -95,7 +98,9 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, ComponentMetrics> components_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<StoreObserver>> stores_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const DeliveryCollector> delivery_ ABSL_GUARDED_BY(mutex_);  // May be null.
+  // May be null.
+  std::shared_ptr<const DeliveryCollector> delivery_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const ServerCollector> server_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse::metrics

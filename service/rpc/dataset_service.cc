@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "packhouse/v1/dataset.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/stream_reactor.h"
@@ -121,61 +122,66 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verif
 
 }  // namespace
 
-grpc::ServerUnaryReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call,
-                                                        const grpc::ByteBuffer* request,
-                                                        grpc::ByteBuffer* response) {
+DatasetService::DatasetService(const CallContext& context, DatasetStore* datasets,
+                               EpochCatalog* catalog)
+    : EarlyService(v1::DatasetService::service_full_name()),
+      context_(context),
+      append_context_(context.OnAppendPool()),
+      datasets_(datasets),
+      catalog_(catalog) {
+  Serve("CreateDataset", &DatasetService::CreateDataset);
+  Serve("Append", &DatasetService::Append);
+  Serve("SealDataset", &DatasetService::SealDataset);
+  Serve("GetDataset", &DatasetService::GetDataset);
+  Serve("ListDatasets", &DatasetService::ListDatasets);
+  Serve("DeleteDataset", &DatasetService::DeleteDataset);
+  Serve("VerifyDataset", &DatasetService::VerifyDataset);
+}
+
+CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::CreateDatasetRequest>(
-      append_context_, Method::kCreateDataset, call, request, response,
+      append_context_, Method::kCreateDataset, call,
       [this](const v1::CreateDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
         if (datasets_ == nullptr) return NoDataFolder();
         return Create(parsed, *datasets_);
       });
 }
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* DatasetService::Append(
-    grpc::CallbackServerContext* call) {
+CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
       append_context_, *call, Method::kAppend, std::make_unique<AppendHandler>(datasets_));
 }
 
-grpc::ServerUnaryReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call,
-                                                      const grpc::ByteBuffer* request,
-                                                      grpc::ByteBuffer* response) {
+CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::SealDatasetRequest>(
-      append_context_, Method::kSealDataset, call, request, response,
+      append_context_, Method::kSealDataset, call,
       [this](const v1::SealDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
         if (datasets_ == nullptr) return NoDataFolder();
         return Seal(parsed, *datasets_);
       });
 }
 
-grpc::ServerUnaryReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call,
-                                                     const grpc::ByteBuffer* request,
-                                                     grpc::ByteBuffer* response) {
+CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::GetDatasetRequest>(
-      context_, Method::kGetDataset, call, request, response,
+      context_, Method::kGetDataset, call,
       [this](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
         return Get(parsed, *datasets_);
       });
 }
 
-grpc::ServerUnaryReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call,
-                                                       const grpc::ByteBuffer* request,
-                                                       grpc::ByteBuffer* response) {
+CallReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ListDatasetsRequest>(
-      context_, Method::kListDatasets, call, request, response,
+      context_, Method::kListDatasets, call,
       [this](const v1::ListDatasetsRequest& parsed) -> absl::StatusOr<v1::ListDatasetsResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
         return List(parsed, *datasets_);
       });
 }
 
-grpc::ServerUnaryReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call,
-                                                        const grpc::ByteBuffer* request,
-                                                        grpc::ByteBuffer* response) {
+CallReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteDatasetRequest>(
-      append_context_, Method::kDeleteDataset, call, request, response,
+      append_context_, Method::kDeleteDataset, call,
       [this, client = append_context_.From(call->peer()).client](
           const v1::DeleteDatasetRequest& parsed) -> absl::StatusOr<v1::DeleteDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
@@ -186,11 +192,10 @@ grpc::ServerUnaryReactor* DatasetService::DeleteDataset(grpc::CallbackServerCont
       });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* DatasetService::VerifyDataset(
-    grpc::CallbackServerContext* call, const grpc::ByteBuffer* request) {
+CallReactor* DatasetService::VerifyDataset(grpc::CallbackServerContext* call) {
   using Call = ServerStreamingCall<v1::VerifyDatasetRequest, v1::VerifyDatasetResponse>;
   return Call::Start(
-      context_, *call, Method::kVerifyDataset, request,
+      context_, *call, Method::kVerifyDataset,
       [this](const v1::VerifyDatasetRequest& parsed, ProgressSink<v1::VerifyDatasetResponse>& sink)
           -> absl::StatusOr<std::unique_ptr<Call::Source>> {
         if (datasets_ == nullptr) return NoDataFolder();

@@ -2,54 +2,29 @@
 #ifndef PACKHOUSE_SERVICE_RPC_DATASET_SERVICE_H_
 #define PACKHOUSE_SERVICE_RPC_DATASET_SERVICE_H_
 
-#include "packhouse/v1/dataset.grpc.pb.h"
 #include "service/admission/call_context.h"
 #include "service/datasets/dataset_store.h"
 #include "service/epochs/epoch_catalog.h"
+#include "service/rpc/early_service.h"
 
 namespace packhouse::rpc {
 
-using RawDatasetService = v1::DatasetService::WithRawCallbackMethod_CreateDataset<
-    v1::DatasetService::WithRawCallbackMethod_Append<
-        v1::DatasetService::WithRawCallbackMethod_SealDataset<
-            v1::DatasetService::WithRawCallbackMethod_GetDataset<
-                v1::DatasetService::WithRawCallbackMethod_ListDatasets<
-                    v1::DatasetService::WithRawCallbackMethod_DeleteDataset<
-                        v1::DatasetService::WithRawCallbackMethod_VerifyDataset<
-                            v1::DatasetService::Service>>>>>>>;
-
 // What writes waits for the disk on the append pool; what reads is on the call pool. Thread-safe.
-class DatasetService final : public RawDatasetService {
+class DatasetService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without data sets every call is answered NoDataFolder().
   // The catalog, which may be null, is told of deletions.
-  DatasetService(const CallContext& context, DatasetStore* datasets, EpochCatalog* catalog)
-      : context_(context),
-        append_context_(context.OnAppendPool()),
-        datasets_(datasets),
-        catalog_(catalog) {}
-
-  grpc::ServerUnaryReactor* CreateDataset(grpc::CallbackServerContext* call,
-                                          const grpc::ByteBuffer* request,
-                                          grpc::ByteBuffer* response) override;
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Append(
-      grpc::CallbackServerContext* call) override;
-  grpc::ServerUnaryReactor* SealDataset(grpc::CallbackServerContext* call,
-                                        const grpc::ByteBuffer* request,
-                                        grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* GetDataset(grpc::CallbackServerContext* call,
-                                       const grpc::ByteBuffer* request,
-                                       grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* ListDatasets(grpc::CallbackServerContext* call,
-                                         const grpc::ByteBuffer* request,
-                                         grpc::ByteBuffer* response) override;
-  grpc::ServerUnaryReactor* DeleteDataset(grpc::CallbackServerContext* call,
-                                          const grpc::ByteBuffer* request,
-                                          grpc::ByteBuffer* response) override;
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* VerifyDataset(
-      grpc::CallbackServerContext* call, const grpc::ByteBuffer* request) override;
+  DatasetService(const CallContext& context, DatasetStore* datasets, EpochCatalog* catalog);
 
  private:
+  CallReactor* CreateDataset(grpc::CallbackServerContext* call);
+  CallReactor* Append(grpc::CallbackServerContext* call);
+  CallReactor* SealDataset(grpc::CallbackServerContext* call);
+  CallReactor* GetDataset(grpc::CallbackServerContext* call);
+  CallReactor* ListDatasets(grpc::CallbackServerContext* call);
+  CallReactor* DeleteDataset(grpc::CallbackServerContext* call);
+  CallReactor* VerifyDataset(grpc::CallbackServerContext* call);
+
   const CallContext context_;
   const CallContext append_context_;
   DatasetStore* const datasets_;

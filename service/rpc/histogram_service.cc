@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "packhouse/v1/histogram.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
 #include "service/rpc/stream_reactor.h"
@@ -55,39 +56,41 @@ absl::StatusOr<v1::MergeHistogramResponse> Merge(const v1::MergeHistogramRequest
 
 }  // namespace
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* HistogramService::Observe(
-    grpc::CallbackServerContext* call) {
+HistogramService::HistogramService(const CallContext& context, HistogramStore* histograms)
+    : EarlyService(v1::HistogramService::service_full_name()),
+      context_(context),
+      histograms_(histograms) {
+  Serve("Observe", &HistogramService::Observe);
+  Serve("GetHistogram", &HistogramService::GetHistogram);
+  Serve("MergeHistogram", &HistogramService::MergeHistogram);
+  Serve("DeleteHistogram", &HistogramService::DeleteHistogram);
+}
+
+CallReactor* HistogramService::Observe(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
       context_, *call, Method::kObserve,
       std::make_unique<ObserveHandler>(context_.clock, histograms_));
 }
 
-grpc::ServerUnaryReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call,
-                                                         const grpc::ByteBuffer* request,
-                                                         grpc::ByteBuffer* response) {
+CallReactor* HistogramService::GetHistogram(grpc::CallbackServerContext* call) {
   // Until the answer is written.
   auto answer = std::make_shared<MemoryHold>();
-  return RunUnary<v1::GetHistogramRequest>(context_, Method::kGetHistogram, call, request, response,
+  return RunUnary<v1::GetHistogramRequest>(context_, Method::kGetHistogram, call,
                                            [this, answer](const v1::GetHistogramRequest& parsed) {
                                              return Get(parsed, *histograms_, context_, *answer);
                                            });
 }
 
-grpc::ServerUnaryReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call,
-                                                           const grpc::ByteBuffer* request,
-                                                           grpc::ByteBuffer* response) {
-  return RunUnary<v1::MergeHistogramRequest>(context_, Method::kMergeHistogram, call, request,
-                                             response,
+CallReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call) {
+  return RunUnary<v1::MergeHistogramRequest>(context_, Method::kMergeHistogram, call,
                                              [this](const v1::MergeHistogramRequest& parsed) {
                                                return Merge(parsed, *histograms_, context_);
                                              });
 }
 
-grpc::ServerUnaryReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call,
-                                                            const grpc::ByteBuffer* request,
-                                                            grpc::ByteBuffer* response) {
+CallReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteHistogramRequest>(
-      context_, Method::kDeleteHistogram, call, request, response,
+      context_, Method::kDeleteHistogram, call,
       [this, client = context_.From(call->peer()).client](
           const v1::DeleteHistogramRequest& parsed) -> absl::StatusOr<v1::DeleteHistogramResponse> {
         PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "packhouse/v1/loader.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
 #include "service/rpc/planning_call.h"
@@ -95,7 +96,8 @@ absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& req
 
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
                              Loader* loader, PackObserverFactory* observers)
-    : context_(context),
+    : EarlyService(v1::LoaderService::service_full_name()),
+      context_(context),
       append_context_(context.OnAppendPool()),
       datasets_(datasets),
       loader_(loader),
@@ -105,6 +107,13 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
           context.clock, context.append_pool, loader,
           loader == nullptr ? absl::InfiniteDuration() : loader->epoch_retention())) {
   retention_->Start();
+  Serve("Load", &LoaderService::Load);
+  Serve("Acknowledge", &LoaderService::Acknowledge);
+  Serve("GetEpoch", &LoaderService::GetEpoch);
+  Serve("ReportStep", &LoaderService::ReportStep);
+  Serve("DeleteJob", &LoaderService::DeleteJob);
+  Serve("ListJobs", &LoaderService::ListJobs);
+  Serve("GetJob", &LoaderService::GetJob);
 }
 
 LoaderService::~LoaderService() {
@@ -112,8 +121,7 @@ LoaderService::~LoaderService() {
   retention_->Stop();
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackServerContext* call,
-                                                                const grpc::ByteBuffer* request) {
+CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
   const auto open = [this, client = context_.identity->Of(call->peer())](
                         const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink,
                         const GivenUp& given_up) -> absl::StatusOr<std::unique_ptr<Source>> {
@@ -137,7 +145,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackSe
         [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker());
   };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
-      context_, *call, Method::kLoad, request,
+      context_, *call, Method::kLoad,
       [open](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink) {
         return open(parsed, sink,
                     GivenUp([&sink] { return sink.given_up(); },
@@ -151,22 +159,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* LoaderService::Load(grpc::CallbackSe
       });
 }
 
-grpc::ServerUnaryReactor* LoaderService::Acknowledge(grpc::CallbackServerContext* call,
-                                                     const grpc::ByteBuffer* request,
-                                                     grpc::ByteBuffer* response) {
+CallReactor* LoaderService::Acknowledge(grpc::CallbackServerContext* call) {
   return RunUnary<v1::AcknowledgeRequest>(
-      append_context_, Method::kAcknowledge, call, request, response,
+      append_context_, Method::kAcknowledge, call,
       [this](const v1::AcknowledgeRequest& parsed) -> absl::StatusOr<v1::AcknowledgeResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         return Acknowledged(parsed, *loader_, context_.clock->Now());
       });
 }
 
-grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call,
-                                                  const grpc::ByteBuffer* request,
-                                                  grpc::ByteBuffer* response) {
+CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
   return PlanningCall<v1::GetEpochRequest, v1::Epoch>::Start(
-      context_, *call, Method::kGetEpoch, request, response,
+      context_, *call, Method::kGetEpoch,
       [this](const v1::GetEpochRequest& parsed, PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         if (loader_ == nullptr) return NoDataFolder();
         return Described(parsed, *datasets_, *loader_, context_.working,
@@ -181,22 +185,18 @@ grpc::ServerUnaryReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* c
       });
 }
 
-grpc::ServerUnaryReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call,
-                                                    const grpc::ByteBuffer* request,
-                                                    grpc::ByteBuffer* response) {
+CallReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ReportStepRequest>(
-      context_, Method::kReportStep, call, request, response,
+      context_, Method::kReportStep, call,
       [this](const v1::ReportStepRequest& parsed) -> absl::StatusOr<v1::ReportStepResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         return Reported(parsed, *loader_);
       });
 }
 
-grpc::ServerUnaryReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call,
-                                                   const grpc::ByteBuffer* request,
-                                                   grpc::ByteBuffer* response) {
+CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteJobRequest>(
-      append_context_, Method::kDeleteJob, call, request, response,
+      append_context_, Method::kDeleteJob, call,
       [this, client = append_context_.From(call->peer()).client](
           const v1::DeleteJobRequest& parsed) -> absl::StatusOr<v1::DeleteJobResponse> {
         if (loader_ == nullptr) return NoDataFolder();
@@ -206,11 +206,9 @@ grpc::ServerUnaryReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* 
       });
 }
 
-grpc::ServerUnaryReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call,
-                                                  const grpc::ByteBuffer* request,
-                                                  grpc::ByteBuffer* response) {
+CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ListJobsRequest>(
-      context_, Method::kListJobs, call, request, response,
+      context_, Method::kListJobs, call,
       [this](const v1::ListJobsRequest& parsed) -> absl::StatusOr<v1::ListJobsResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         if (!parsed.page_token().empty()) PH_RETURN_IF_ERROR(CheckPageToken(parsed.page_token()));
@@ -222,11 +220,9 @@ grpc::ServerUnaryReactor* LoaderService::ListJobs(grpc::CallbackServerContext* c
       });
 }
 
-grpc::ServerUnaryReactor* LoaderService::GetJob(grpc::CallbackServerContext* call,
-                                                const grpc::ByteBuffer* request,
-                                                grpc::ByteBuffer* response) {
+CallReactor* LoaderService::GetJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::GetJobRequest>(
-      context_, Method::kGetJob, call, request, response,
+      context_, Method::kGetJob, call,
       [this](const v1::GetJobRequest& parsed) -> absl::StatusOr<v1::Job> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(CheckJobName(parsed.job()));

@@ -2,13 +2,23 @@
 
 #include <memory>
 
+#include "packhouse/v1/packing.grpc.pb.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/wire/pack_handler.h"
 
 namespace packhouse::rpc {
 
-grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* PackingService::Pack(
-    grpc::CallbackServerContext* call) {
+PackingService::PackingService(const CallContext& context, const StreamBounds& bounds,
+                               HistogramStore* histograms, PackObserverFactory* observers)
+    : EarlyService(v1::PackingService::service_full_name()),
+      context_(context),
+      bounds_(bounds),
+      histograms_(histograms),
+      observers_(observers) {
+  Serve("Pack", &PackingService::Pack);
+}
+
+CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::PackRequest, PackReply>::Start(
       context_, *call, Method::kPack,
       std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_));

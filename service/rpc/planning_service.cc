@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "packhouse/v1/planning.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
 #include "service/epochs/planning_room.h"
@@ -120,22 +121,30 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
 
 }  // namespace
 
-grpc::ServerUnaryReactor* PlanningService::Plan(grpc::CallbackServerContext* call,
-                                                const grpc::ByteBuffer* request,
-                                                grpc::ByteBuffer* response) {
+PlanningService::PlanningService(const CallContext& context, const HistogramStore* histograms,
+                                 ByteQuota* quota, uint64_t max_graphs_per_batch)
+    : EarlyService(v1::PlanningService::service_full_name()),
+      context_(context),
+      histograms_(histograms),
+      quota_(quota),
+      max_graphs_per_batch_(max_graphs_per_batch) {
+  Serve("Plan", &PlanningService::Plan);
+  Serve("Tune", &PlanningService::Tune);
+}
+
+CallReactor* PlanningService::Plan(grpc::CallbackServerContext* call) {
   // Until the answer is sent.
   auto answer = std::make_shared<MemoryHold>();
   return PlanningCall<v1::PlanRequest, v1::PlanResponse>::Start(
-      context_, *call, Method::kPlan, request, response,
+      context_, *call, Method::kPlan,
       [this, answer](const v1::PlanRequest& parsed, PlanningTurn& turn) {
         return MakePlan(parsed, *histograms_, max_graphs_per_batch_, context_, turn, *answer);
       });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* PlanningService::Tune(grpc::CallbackServerContext* call,
-                                                                  const grpc::ByteBuffer* request) {
+CallReactor* PlanningService::Tune(grpc::CallbackServerContext* call) {
   return ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>::Start(
-      context_, *call, Method::kTune, request,
+      context_, *call, Method::kTune,
       [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
         return FindLimits(parsed, *histograms_, max_graphs_per_batch_, context_.clock->Now(),
                           context_.working, quota_, sink);

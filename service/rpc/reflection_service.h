@@ -9,10 +9,10 @@
 
 #include "grpc/reflection/v1/reflection.grpc.pb.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
-#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "service/admission/call_context.h"
 #include "service/admission/rpc_observer.h"
+#include "service/rpc/early_service.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/wire/reflection_handler.h"
 
@@ -21,19 +21,18 @@ namespace packhouse::rpc {
 // For one of the two names that the same protocol has. The context's pointees must outlive the
 // service. Thread-safe.
 template <typename ServerReflection>
-class ReflectionServiceOf final
-    : public ServerReflection::template WithRawCallbackMethod_ServerReflectionInfo<
-          typename ServerReflection::Service> {
+class ReflectionServiceOf final : public EarlyService {
  public:
   // `services` by their full names.
   ReflectionServiceOf(const CallContext& context, std::vector<std::string> services)
-      : context_(context), services_(std::move(services)) {}
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* ServerReflectionInfo(
-      grpc::CallbackServerContext* call) override {
-    return StreamReactor<ReflectionHandler::Request, ReflectionHandler::Response>::Start(
-        context_, *call, Method::kServerReflectionInfo,
-        std::make_unique<ReflectionHandler>(&services_));
+      : EarlyService(ServerReflection::service_full_name()),
+        context_(context),
+        services_(std::move(services)) {
+    Serve("ServerReflectionInfo", [this](grpc::CallbackServerContext* call) {
+      return StreamReactor<ReflectionHandler::Request, ReflectionHandler::Response>::Start(
+          context_, *call, Method::kServerReflectionInfo,
+          std::make_unique<ReflectionHandler>(&services_));
+    });
   }
 
  private:

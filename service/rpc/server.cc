@@ -5,14 +5,19 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "grpcpp/health_check_service_interface.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
+#include "packhouse/v1/histogram.grpc.pb.h"
+#include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/packing.grpc.pb.h"
+#include "packhouse/v1/planning.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/rpc/goaway.h"
-#include "service/rpc/listen_failure.h"
+#include "service/rpc/listening_sockets.h"
 #include "service/wire/batch_reply.h"
 
 namespace packhouse::rpc {
@@ -25,8 +30,19 @@ constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint
 // For clients to hear of a GOAWAY and to close their connections, once they have no calls.
 constexpr absl::Duration kGoawayGrace = absl::Seconds(1);
 constexpr absl::Duration kConnectionPoll = absl::Milliseconds(2);
-// Of one connection, beside what the gate lets in.
-constexpr int kHealthStreams = 64;
+// Calls that are open beside what the gate and health let in: that wait for their requests, were
+// refused, or whose answers are not read.
+constexpr size_t kSpareCalls = 256;
+// On one connection, so many more are told that they are too many, rather than waiting at the
+// client.
+constexpr size_t kRefusedStreams = 64;
+// A connection without a preface of HTTP/2 is none.
+constexpr int kHandshakeMs = 20'000;
+// What gRPC keeps of one, measured by tests/abuse, and some more.
+constexpr uint64_t kConnectionBytes = uint64_t{20} << 10;
+constexpr uint64_t kCallBytes = uint64_t{18} << 10;
+// Whoever watches waits no longer for locks.
+constexpr absl::Duration kLongestSample = absl::Milliseconds(100);
 // For statuses to get out before what is left is cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
@@ -41,9 +57,28 @@ StreamBounds StreamBoundsOf(const ServerOptions& options, ByteQuota* quota) {
   return bounds;
 }
 
+size_t HalfOf(size_t bound) { return std::max<size_t>(1, bound / 2); }
+
+FairBound::Bounds ConnectionsOf(const ServerOptions& options) {
+  return {options.max_connections,
+          options.max_connections_per_client.value_or(HalfOf(options.max_connections))};
+}
+
+FairBound::Bounds WatchesOf(const ServerOptions& options) {
+  return {options.max_health_watches, HalfOf(options.max_health_watches)};
+}
+
+FairBound::Bounds OpenCallsOf(const ServerOptions& options) {
+  const Gate::Bounds& gate = options.admission;
+  return {gate.max_streams + gate.max_calls + options.max_health_watches + kSpareCalls,
+          gate.max_streams_per_client.value_or(HalfOf(gate.max_streams)) +
+              gate.max_calls_per_client.value_or(HalfOf(gate.max_calls)) +
+              HalfOf(options.max_health_watches) + kSpareCalls / 2};
+}
+
 // As server reflection lists them.
 std::vector<std::string> ServiceNames() {
-  return {"grpc.health.v1.Health",
+  return {grpc::health::v1::Health::service_full_name(),
           v1::DatasetService::service_full_name(),
           v1::HistogramService::service_full_name(),
           v1::LoaderService::service_full_name(),
@@ -51,6 +86,15 @@ std::vector<std::string> ServiceNames() {
           v1::PlanningService::service_full_name(),
           grpc::reflection::v1::ServerReflection::service_full_name(),
           grpc::reflection::v1alpha::ServerReflection::service_full_name()};
+}
+
+// Which can do anything.
+absl::flat_hash_map<std::string, bool> ServedServices(bool has_data) {
+  absl::flat_hash_map<std::string, bool> served;
+  for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
+  served[v1::DatasetService::service_full_name()] = has_data;
+  served[v1::LoaderService::service_full_name()] = has_data;
+  return served;
 }
 
 // Session ids of this run of the server are above those of earlier ones.
@@ -68,11 +112,12 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       working_(std::move(working)),
       gate_(options.admission),
       histograms_(options.histograms, working_.get()),
+      unsent_(shares.unsent_bytes),
+      open_calls_("calls", "all that are open, whatever comes of them", OpenCallsOf(options)),
       stream_pool_(clock, options.stream_threads),
       call_pool_(clock, options.call_threads),
       planning_pool_(clock, options.plan_threads),
       append_pool_(clock, options.append_threads),
-      unsent_(shares.unsent_bytes),
       context_({clock,
                 &stream_pool_,
                 &call_pool_,
@@ -85,7 +130,8 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                 &identity_,
                 options.log,
                 {},
-                working_.get()}),
+                working_.get(),
+                &open_calls_}),
       quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
@@ -93,11 +139,17 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                 StreamBoundsOf(options, &quota_).max_graphs_per_batch),
       catalog_(std::move(catalog)),
       loader_(std::move(loader)),
+      recent_delivery_([this] { return delivery(); },
+                       [this](std::function<void()> read) {
+                         append_pool_.Submit(/*client=*/"", std::move(read));
+                       },
+                       kLongestSample),
       dataset_service_(context_, datasets, catalog_.get()),
       loader_service_(context_, datasets, loader_.get(), pack_observers),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
       reflection_(context_, ServiceNames()),
-      reflection_v1alpha_(context_, ServiceNames()) {
+      reflection_v1alpha_(context_, ServiceNames()),
+      health_(context_, ServedServices(loader_ != nullptr), WatchesOf(options)) {
   if (loader_ == nullptr) return;
   loader_->RunInBackground(
       [this](std::function<void()> work) { append_pool_.Submit(/*client=*/"", std::move(work)); });
@@ -113,15 +165,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   PH_ASSIGN_OR_RETURN(
       const MemoryShares shares,
-      DivideMemory(options.memory_budget, static_cast<size_t>(options.max_message_bytes),
-                   options.admission.max_streams));
+      DivideMemory(
+          options.memory_budget, static_cast<size_t>(options.max_message_bytes),
+          options.admission.max_streams,
+          OpenCallsOf(options).most * kCallBytes + options.max_connections * kConnectionBytes));
   auto working = std::make_unique<MemoryBudget>(shares.working_bytes);
   std::unique_ptr<EpochCatalog> catalog;
   std::unique_ptr<Loader> loader;
   if (datasets != nullptr && ledger != nullptr) {
     const StreamBounds bounds = StreamBoundsOf(options, nullptr);
     catalog = std::make_unique<EpochCatalog>(
-        datasets, EpochBounds{bounds.max_graphs_per_batch, bounds.max_batch_bytes, &WireFraming()},
+        datasets,
+        EpochBounds{.max_graphs_per_batch = bounds.max_graphs_per_batch,
+                    .max_batch_bytes = bounds.max_batch_bytes,
+                    .framing = &WireFraming()},
         working.get());
     PH_ASSIGN_OR_RETURN(loader, Loader::Open(catalog.get(), ledger, options.loader,
                                              FirstSession(*clock), working.get()));
@@ -130,12 +187,20 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                    pack_observers, datasets, std::move(working),
                                                    std::move(catalog), std::move(loader)));
 
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::ServerBuilder builder;
-  int port = 0;
   if (!options.address.empty()) {
-    builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(), &port);
+    PH_ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(options.address));
+    server->connections_ = std::make_unique<ConnectionAcceptor>(
+        std::move(sockets), ConnectionsOf(options), &server->identity_, options.log.failures);
+    server->address_ = server->connections_->address();
   }
+  grpc::ServerBuilder builder;
+  // By gRPC's own health service nothing is counted.
+  grpc::EnableDefaultHealthCheckService(false);
+  auto acceptor = options.address.empty()
+                      ? nullptr
+                      : builder.experimental().AddExternalConnectionAcceptor(
+                            grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+                            grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   // A small compressed message may become a huge one before its size is looked at.
@@ -143,8 +208,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  // Two servers on one port would share its connections by chance.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   // Notices clients that vanished without a word within two minutes, and lets clients ask as often
   // as every ten seconds.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
@@ -153,15 +217,14 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   for (const auto& [argument, duration] :
        {std::pair(GRPC_ARG_MAX_CONNECTION_AGE_MS, options.max_connection_age),
-        std::pair(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, options.max_connection_age_grace)}) {
+        std::pair(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, options.max_connection_age_grace),
+        std::pair(GRPC_ARG_MAX_CONNECTION_IDLE_MS, options.connection_idle_timeout)}) {
     if (duration == absl::InfiniteDuration()) continue;
     builder.AddChannelArgument(argument, static_cast<int>(absl::ToInt64Milliseconds(duration)));
   }
-  // The gate does not count health checks, which take memory too.
   builder.AddChannelArgument(
       GRPC_ARG_MAX_CONCURRENT_STREAMS,
-      static_cast<int>(options.admission.max_streams + options.admission.max_calls) +
-          kHealthStreams);
+      static_cast<int>(OpenCallsOf(options).most_of_client + kRefusedStreams));
   grpc::ResourceQuota received("received");
   received.Resize(shares.received_bytes);
   builder.SetResourceQuota(received);
@@ -173,32 +236,29 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->planning_);
   builder.RegisterService(&server->dataset_service_);
   builder.RegisterService(&server->loader_service_);
+  builder.RegisterService(&server->health_);
   if (options.reflection) {
     builder.RegisterService(&server->reflection_);
     builder.RegisterService(&server->reflection_v1alpha_);
   }
   server->idle_timer_->Arm();
   server->server_ = builder.BuildAndStart();
-  const bool is_unix = absl::StartsWith(options.address, "unix:");
-  if (server->server_ == nullptr || (!options.address.empty() && !is_unix && port == 0)) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen on '", options.address, "': ", WhyNotListen(options.address)));
+  if (server->server_ == nullptr) {
+    return absl::UnavailableError("gRPC cannot start a server, for a reason of its own");
   }
-  server->address_ = options.address;
-  if (const size_t colon = options.address.rfind(':'); port != 0 && !is_unix) {
-    server->address_ = absl::StrCat(options.address.substr(0, colon), ":", port);
-  }
+  if (server->connections_ != nullptr) server->connections_->Start(std::move(acceptor));
   return server;
 }
 
 Server::~Server() {
+  recent_delivery_.Stop();
   idle_timer_->Stop();
   if (server_ != nullptr) Drain(absl::ZeroDuration());
 }
 
 void Server::Drain(const DrainOptions& options) {
   is_draining_ = true;
-  if (auto* health = server_->GetHealthCheckService()) health->SetServingStatus(false);
+  health_.StopServing();
   if (options.lame_duck > absl::ZeroDuration()) {
     // The clock keeps it, should it be called late.
     const auto over = std::make_shared<absl::Notification>();
@@ -206,12 +266,14 @@ void Server::Drain(const DrainOptions& options) {
     over->WaitForNotification();
   }
   const absl::Time deadline = absl::Now() + options.timeout;
-  if (address_.empty()) {
+  if (connections_ == nullptr) {
     gate_.Close();
   } else {
+    connections_->Stop();
     // First, so that those whose streams end do not come back by the same connection.
     SendGoaway(*server_);
   }
+  health_.EndWatches(absl::UnavailableError("the server is draining: watch another"));
   loader_service_.EndLoads(absl::UnavailableError(
       "the server is draining: load again, from another or when it is back; what was not "
       "acknowledged comes again"));
@@ -234,7 +296,7 @@ void Server::Drain(const DrainOptions& options) {
 
 bool Server::WaitUntilLeft(absl::Time deadline) {
   if (!gate_.WaitUntilEmpty(deadline)) return false;
-  if (address_.empty()) return true;
+  if (connections_ == nullptr) return true;
   // Calls that were on their way may still arrive. gRPC tells nobody when a connection closes.
   const absl::Time enough = std::min(deadline, absl::Now() + kGoawayGrace);
   while (HasConnections(*server_) && absl::Now() < enough) {

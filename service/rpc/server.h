@@ -15,12 +15,14 @@
 #include "service/admission/call_context.h"
 #include "service/admission/call_log.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/fair_bound.h"
 #include "service/admission/gate.h"
 #include "service/admission/idle_timer.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/memory_shares.h"
 #include "service/admission/planning_pool.h"
 #include "service/admission/rpc_observer.h"
+#include "service/admission/sampler.h"
 #include "service/admission/unsent_budget.h"
 #include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
@@ -29,7 +31,9 @@
 #include "service/epochs/epoch_catalog.h"
 #include "service/histograms/histogram_store.h"
 #include "service/ledger/record_log.h"
+#include "service/rpc/connection_acceptor.h"
 #include "service/rpc/dataset_service.h"
+#include "service/rpc/health_service.h"
 #include "service/rpc/histogram_service.h"
 #include "service/rpc/loader_service.h"
 #include "service/rpc/packing_service.h"
@@ -55,6 +59,14 @@ struct ServerOptions {
   // flushes. They hold up neither streams nor other calls, and wait more than they work.
   size_t append_threads = 8;
   Gate::Bounds admission;
+  // Connections at once, of all clients and of one; not set: half of all. None in-process.
+  size_t max_connections = 2048;
+  std::optional<size_t> max_connections_per_client;
+  // Connections on which no call is open for so long, about, are closed.
+  absl::Duration connection_idle_timeout = absl::InfiniteDuration();
+  // Streams of Health.Watch at once, half of them of one client: beside what the gate lets in, and
+  // idle for as long as they like.
+  size_t max_health_watches = 512;
   // A stream on which nothing has gone either way for so long, or a quarter longer, ends; infinite:
   // none does.
   absl::Duration stream_idle_timeout = absl::InfiniteDuration();
@@ -92,7 +104,8 @@ struct DrainOptions {
 //
 // The order of the end:
 // 1. Lame duck: health says NOT_SERVING and is_draining() is true. Everything is served.
-// 2. No connection is taken any more. GOAWAY on each that there is (goaway.h): the next call of a
+// 2. No connection is taken any more, and streams of Health.Watch end. GOAWAY on each that there is
+// (goaway.h): the next call of a
 //    client goes to another server; calls that had been begun are served. At the same time Load
 //    streams end where they are, with UNAVAILABLE after what was made for them: their workers go on
 //    with another server, or with this one when it is back. Acknowledgements are taken until the
@@ -129,6 +142,11 @@ class Server {
   // From the beginning of its end on.
   bool is_draining() const { return is_draining_; }
 
+  // Open now; none in-process.
+  size_t num_connections() const {
+    return connections_ == nullptr ? 0 : connections_->num_connections();
+  }
+
   // What calls hold now of the budget, but for requests that are not received in full.
   uint64_t held_bytes() const { return quota_.held() + unsent_.taken() + working_->held(); }
 
@@ -136,10 +154,19 @@ class Server {
   uint64_t working_bytes() const { return working_->held(); }
   uint64_t max_working_bytes() const { return working_->bound(); }
 
+  // How many bytes are held of the shares for graphs that wait and for responses, and may be.
+  uint64_t pending_bytes() const { return quota_.held(); }
+  uint64_t max_pending_bytes() const { return quota_.bound(); }
+  uint64_t unsent_bytes() const { return unsent_.taken(); }
+  uint64_t max_unsent_bytes() const { return unsent_.bound(); }
+
   // Empty without a ledger.
   DeliverySnapshot delivery() const {
     return loader_ == nullptr ? DeliverySnapshot() : loader_->Snapshot();
   }
+  // The same without waiting for the loader's locks for long: then, as it was when it was asked for
+  // last.
+  DeliverySnapshot recent_delivery() { return recent_delivery_.Get(); }
 
  private:
   // Whether all calls have ended and all clients have disconnected by `deadline`, or a moment after
@@ -157,12 +184,14 @@ class Server {
   const std::unique_ptr<MemoryBudget> working_;
   Gate gate_;
   HistogramStore histograms_;
+  // What calls hold: jobs of the pools may have calls that are over.
+  UnsentBudget unsent_;
+  const PeerAddressIdentity identity_;
+  FairBound open_calls_;
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
   PlanningPool planning_pool_;
   WorkerPool append_pool_;
-  UnsentBudget unsent_;
-  const PeerAddressIdentity identity_;
   const CallContext context_;
   ByteQuota quota_;
   PackingService packing_;
@@ -170,13 +199,16 @@ class Server {
   PlanningService planning_;
   const std::unique_ptr<EpochCatalog> catalog_;
   const std::unique_ptr<Loader> loader_;
+  Sampler<DeliverySnapshot> recent_delivery_;
   DatasetService dataset_service_;
   LoaderService loader_service_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   ReflectionService reflection_;
   ReflectionServiceV1Alpha reflection_v1alpha_;
-  std::string address_;
-  std::unique_ptr<grpc::Server> server_;  // Ends before what it serves.
+  HealthService health_;
+  std::string address_;                              // Empty: in-process only.
+  std::unique_ptr<ConnectionAcceptor> connections_;  // Null without an address.
+  std::unique_ptr<grpc::Server> server_;             // Ends before what it serves.
 };
 
 }  // namespace packhouse::rpc

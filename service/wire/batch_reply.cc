@@ -81,6 +81,7 @@ MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply) {
   }
   const v1::Batch& batch = reply.message.batch();
   pieces.framed_tensors = reply.framed_tensors;
+  pieces.buffer = reply.buffer;
   AppendHead(v1::PackResponse::kBatchFieldNumber,
              batch.ByteSizeLong() + reply.framed_tensors.size(), pieces.head);
   batch.AppendToString(&pieces.head);
@@ -103,6 +104,7 @@ MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply) {
   others.AppendToString(&pieces.tail);
 
   pieces.framed_tensors = reply.framed_tensors;
+  pieces.buffer = reply.buffer;
   const uint64_t batch_bytes = loaded.batch().ByteSizeLong() + reply.framed_tensors.size();
   AppendHead(
       v1::LoadResponse::kBatchFieldNumber,

@@ -39,11 +39,13 @@ struct BatchReply {
   }
 };
 
-// The bytes of a message: `head`, `framed_tensors`, `tail`.
+// The bytes of a message: `head`, `framed_tensors`, `tail`. What has no tensors is all in `head`.
 struct MessagePieces {
   std::string head;
   absl::string_view framed_tensors;
   std::string tail;
+  // Holds framed_tensors.
+  std::shared_ptr<const void> buffer;
 
   size_t size() const { return head.size() + framed_tensors.size() + tail.size(); }
   std::string Join() const { return absl::StrCat(head, framed_tensors, tail); }

@@ -22,10 +22,6 @@ class ResponseSource {
   // Whether more may come after Next() has given nothing. Whoever brings it calls the call's Waker;
   // a wake-up while Next() runs is not lost.
   virtual bool IsWaiting() const { return false; }
-
-  // Whether Next() may have to wait, for the disk or the like: then it is not called on gRPC's
-  // threads, however quick it was so far. A guess, called before Next() by the same thread.
-  virtual bool MayBlock() const { return false; }
 };
 
 // For the work that comes before the first response: how far it is, and whether to go on.

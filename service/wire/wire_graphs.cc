@@ -4,19 +4,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/planning/limits.h"
 #include "service/wire/wire_sizes.h"
 
 namespace packhouse {
 namespace {
-
-// For messages: a hostile name may be megabytes long and unprintable.
-std::string Quoted(absl::string_view name) {
-  return absl::StrCat("'", absl::CHexEscape(name.substr(0, 64)), "'");
-}
 
 // DType and v1::DataType list the same types in the same order, the latter from 1.
 static_assert(static_cast<int>(DType::kBool) + 1 == v1::DATA_TYPE_BOOL);
@@ -46,6 +41,18 @@ absl::StatusOr<TensorSpec> TensorSpecFromWire(const v1::TensorSpec& wire, const 
     PH_ASSIGN_OR_RETURN(spec.index_into, component(wire.index_into(), "index_into"));
   }
   spec.padding_value = wire.padding_value();
+  switch (wire.layout()) {
+    case v1::LAYOUT_UNSPECIFIED:
+    case v1::LAYOUT_ROWS_FIRST:
+      break;
+    case v1::LAYOUT_ROWS_LAST:
+      spec.layout = Layout::kRowsLast;
+      break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("schema: tensor ", Quoted(wire.name()),
+                                                     ".layout: unknown value ",
+                                                     static_cast<int>(wire.layout())));
+  }
   return spec;
 }
 
@@ -84,6 +91,7 @@ void GraphSchemaToWire(const GraphSchema& schema, v1::GraphSchema& wire) {
       tensor.set_index_into(std::string(schema.sizes().name(*spec.index_into)));
     }
     tensor.set_padding_value(spec.padding_value);
+    if (spec.layout == Layout::kRowsLast) tensor.set_layout(v1::LAYOUT_ROWS_LAST);
   }
 }
 

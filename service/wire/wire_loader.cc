@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/delivery/cursor.h"
 #include "service/epochs/round_plan.h"
@@ -24,10 +24,6 @@ namespace {
 
 constexpr size_t kDefaultInFlight = 16;
 constexpr uint32_t kMaxReaders = 1024;
-
-std::string Quoted(absl::string_view text) {
-  return absl::StrCat("'", absl::CHexEscape(text.substr(0, kMaxJobNameLength)), "'");
-}
 
 absl::Status CheckLength(absl::string_view field, absl::string_view text) {
   if (text.size() <= kMaxJobNameLength) return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "service/delivery/loader.h"
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
+#include "service/epochs/prepared_epoch.h"
 #include "service/graphs/graph_schema.h"
 
 namespace packhouse {

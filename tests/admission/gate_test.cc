@@ -108,9 +108,11 @@ TEST(GateTest, ARefusedStreamLeavesNothing) {
   const auto stream = std::make_shared<RecordingStream>();
   const auto refused = std::make_shared<RecordingStream>();
   ASSERT_THAT(gate.EnterStream("a", stream), IsOk());
-  ASSERT_FALSE(gate.EnterStream("a", refused).ok());
+  ASSERT_THAT(gate.EnterStream("a", refused),
+              StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
   gate.LeaveStream(refused.get());
-  EXPECT_FALSE(gate.EnterStream("a", refused).ok());
+  EXPECT_THAT(gate.EnterStream("a", refused),
+              StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
   gate.LeaveStream(stream.get());
   EXPECT_THAT(gate.EnterStream("a", refused), IsOk());
 }
@@ -126,6 +128,25 @@ TEST(GateTest, AsksEveryOpenStreamWhetherItIsIdle) {
   gate.EndIdleStreams(since);
   EXPECT_EQ(open->idle_since, since);
   EXPECT_EQ(left->idle_since, std::nullopt);
+}
+
+// A client that sends headers and no request is neither a call nor a stream yet.
+TEST(GateTest, CallsWhoseRequestsHaveNotComeEndAsStreamsDo) {
+  Gate gate({.max_streams = 1, .max_calls = 1});
+  const auto call = std::make_shared<RecordingStream>();
+  ASSERT_THAT(gate.EnterWaiting(call), IsOk());
+  EXPECT_THAT(gate.EnterCall("a", kQuick), IsOk());
+  gate.LeaveCall("a", kQuick);
+  gate.EndIdleStreams(absl::UnixEpoch());
+  EXPECT_EQ(call->idle_since, absl::UnixEpoch());
+  gate.Close();
+  EXPECT_FALSE(gate.WaitUntilEmpty(absl::InfinitePast()));
+  gate.AbortStreams(absl::UnavailableError("late"));
+  EXPECT_EQ(call->aborted, absl::UnavailableError("late"));
+  gate.LeaveWaiting(call.get());
+  EXPECT_TRUE(gate.WaitUntilEmpty(absl::InfinitePast()));
+  EXPECT_THAT(gate.EnterWaiting(call),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("draining")));
 }
 
 }  // namespace

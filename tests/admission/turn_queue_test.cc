@@ -156,5 +156,39 @@ TEST(TurnQueueTest, WhoComesBackStartsAfresh) {
   EXPECT_EQ(turns, 50);
 }
 
+// A client that queues one item after another is charged their time, although it has nothing queued
+// between them.
+TEST(TurnQueueTest, OneItemAtATimeIsChargedItsTime) {
+  using Queue = TurnQueue<std::string>;
+  Queue queue;
+  queue.Push("one", "long");
+  for (int i = 0; i < 3; ++i) queue.Push("many", "short");
+  std::map<std::string, absl::Duration> times;
+  for (int turn = 0; turn < 10'000; ++turn) {
+    const auto next = queue.Pop();
+    const absl::Duration time = next.client == "one" ? 20 * Queue::kLeastTurn : Queue::kLeastTurn;
+    times[next.client] += time;
+    queue.Done(next.client, time);
+    queue.Push(next.client, next.item);
+  }
+  EXPECT_LE(times["one"], 1.1 * times["many"]);
+  EXPECT_LE(times["many"], 1.1 * times["one"]);
+}
+
+TEST(TurnQueueTest, NothingIsLeftOfClientsThatHaveGone) {
+  TurnQueue<int> queue;
+  for (int client = 0; client < 5'000; ++client) {
+    queue.Push(absl::StrCat(client), client);
+    queue.Push("busy", client);
+    for (int turn = 0; turn < 2; ++turn) {
+      const auto next = queue.Pop();
+      queue.Done(next.client, absl::Seconds(1 + client % 7));
+    }
+    EXPECT_LE(queue.num_remembered(), TurnQueue<int>::kMaxRemembered);
+  }
+  EXPECT_EQ(queue.num_clients(), 0U);
+  EXPECT_EQ(queue.num_remembered(), 0U);
+}
+
 }  // namespace
 }  // namespace packhouse

@@ -40,10 +40,11 @@ TEST(UnsentBudgetTest, RefusalNamesFlagValueAndBound) {
                              testing::HasSubstr("the 70 that"), testing::HasSubstr("at most 100")));
   EXPECT_EQ(budget.taken(), 70);
   EXPECT_THAT(budget.Reserve(30, 30), IsOk());
-  EXPECT_FALSE(budget.Reserve(1, 1).ok());
+  EXPECT_THAT(budget.Reserve(1, 1), StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
   budget.Give(100);
   EXPECT_EQ(budget.taken(), 0);
-  EXPECT_FALSE(budget.Reserve(~uint64_t{0}, 1).ok());
+  EXPECT_THAT(budget.Reserve(~uint64_t{0}, 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
 }
 
 TEST(UnsentBudgetTest, WhoeverReadsIsServedWhileOthersHoldAllTheyCan) {

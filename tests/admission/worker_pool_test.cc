@@ -4,6 +4,8 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -97,6 +99,28 @@ TEST(WorkerPoolTest, ClientsHaveTheSameTime) {
   done.wait();
   pool.reset();  // Nothing is submitted any more.
   EXPECT_LE(absl::AbsDuration(long_turns - short_turns), absl::Milliseconds(4 * 16));
+}
+
+// A job that has no memory goes on later, and the others go on.
+TEST(WorkerPoolTest, AJobWithoutMemoryIsRunAgain) {
+  SimulatedClock clock;
+  std::atomic<int> tries = 0;
+  std::atomic<int> hopeless = 0;
+  std::atomic<int> others = 0;
+  {
+    WorkerPool pool(&clock, 2);
+    pool.Submit("client", [&] {
+      if (++tries < 3) throw std::bad_alloc();
+    });
+    pool.Submit("other", [&] {
+      ++hopeless;
+      throw std::length_error("more than there can be");
+    });
+    for (int i = 0; i < 100; ++i) pool.Submit("client", [&] { ++others; });
+  }
+  EXPECT_EQ(tries, 3);
+  EXPECT_EQ(hopeless, WorkerPool::kTries);
+  EXPECT_EQ(others, 100);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ namespace packhouse {
 namespace {
 
 // Like molecules: 9 int64 a node, 3 an edge, about 25 nodes and 50 edges.
-const GraphSchema& MoleculeSchema() {
+const GraphSchema& AppendedSchema() {
   static const auto* const schema =
       new GraphSchema(GraphSchema::Create(SizeSchema::NodesAndEdges(),
                                           {{"x", DType::kInt64, {9}, 0, {}, {}},
@@ -41,7 +41,7 @@ const GraphSchema& MoleculeSchema() {
 
 GraphChunk MoleculeChunk(size_t num_graphs) {
   Random random(1);
-  return RandomChunk(random, &MoleculeSchema(), num_graphs, 50, 0);
+  return RandomChunk(random, &AppendedSchema(), num_graphs, 50, 0);
 }
 
 // What is shared by the threads of one run.
@@ -91,7 +91,7 @@ void BM_Append(benchmark::State& state) {
     LmdbDatasetStore::Options options;
     options.folder = run.folder->path();
     run.store = LmdbDatasetStore::Open(options).value();
-    run.store->Create("set", MoleculeSchema(), {}).status().IgnoreError();
+    run.store->Create("set", AppendedSchema(), {}).status().IgnoreError();
   }
   ProducerSequence producer = {absl::StrCat("p", state.thread_index()), 0};
   for (auto _ : state) {
@@ -114,7 +114,7 @@ void BM_OpenReader(benchmark::State& state) {
   LmdbDatasetStore::Options options;
   options.folder = folder.path();
   const auto store = LmdbDatasetStore::Open(options).value();
-  store->Create("set", MoleculeSchema(), {}).status().IgnoreError();
+  store->Create("set", AppendedSchema(), {}).status().IgnoreError();
   const GraphChunk chunk = MoleculeChunk(1000);
   for (int i = 0; i < state.range(0) / 1000; ++i) {
     store->Append("set", chunk, {}, std::nullopt).status().IgnoreError();
@@ -131,7 +131,7 @@ void BM_ReadGraphs(benchmark::State& state) {
   LmdbDatasetStore::Options options;
   options.folder = folder.path();
   const auto store = LmdbDatasetStore::Open(options).value();
-  store->Create("set", MoleculeSchema(), {}).status().IgnoreError();
+  store->Create("set", AppendedSchema(), {}).status().IgnoreError();
   const GraphChunk chunk = MoleculeChunk(1000);
   for (int i = 0; i < 20; ++i) {
     store->Append("set", chunk, {}, std::nullopt).status().IgnoreError();

@@ -160,5 +160,82 @@ void BM_CollateShuffled(benchmark::State& state) {
 }
 BENCHMARK(BM_CollateShuffled)->Arg(16)->Arg(64)->Arg(256)->Arg(1024)->UseManualTime();
 
+// Molecules whose edges are one tensor [edges, 2], or with its rows last [2, edges].
+absl::StatusOr<GraphSchema> JoinedEndsSchema(Layout layout) {
+  return GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                             {{"x", DType::kInt16, {9}, kNodes, {}, ""},
+                              {"edge_index", DType::kInt32, {2}, kEdges, kNodes, "", layout},
+                              {"edge_attr", DType::kInt8, {3}, kEdges, {}, ""},
+                              {"y", DType::kFloat32, {}, kGraphsComponent, {}, ""}});
+}
+
+// Everything but the sizes is zero.
+absl::StatusOr<GraphChunk> ZeroChunk(const GraphSchema& schema, size_t num_graphs) {
+  std::vector<uint32_t> sizes = MoleculeSizes(num_graphs, 0);
+  uint64_t rows[] = {0, 0, num_graphs};
+  for (size_t i = 0; i < sizes.size(); ++i) rows[i % 2] += sizes[i];
+  auto columns = std::make_shared<std::vector<std::string>>();
+  for (size_t t = 0; t < schema.tensors().size(); ++t) {
+    columns->emplace_back(rows[schema.tensors()[t].component] * schema.row_bytes(t), '\0');
+  }
+  const std::vector<absl::string_view> views(columns->begin(), columns->end());
+  absl::StatusOr<SizeTable> table =
+      SizeTable::WithConsecutiveIds(num_graphs, 2, std::move(sizes), 0);
+  if (!table.ok()) return table.status();
+  return GraphChunk::Create(&schema, *std::move(table), views, columns);
+}
+
+// The same shuffled batches with the rows of edge_index last, of the given number of graphs;
+// `rows_last_share` is the time that they take over that of rows first, batch by batch.
+void BM_CollateRowsLast(benchmark::State& state) {
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  constexpr size_t kGraphs = 200'000;
+  const size_t per_batch = state.range(0);
+  const absl::StatusOr<GraphSchema> schemas[] = {JoinedEndsSchema(Layout::kRowsFirst),
+                                                 JoinedEndsSchema(Layout::kRowsLast)};
+  std::vector<GraphChunk> chunks;
+  std::vector<BatchLayout> layouts;
+  for (const auto& schema : schemas) {
+    if (!schema.ok()) return state.SkipWithError("bad schema");
+    absl::StatusOr<GraphChunk> chunk = ZeroChunk(*schema, kGraphs);
+    absl::StatusOr<BatchLayout> layout =
+        BatchLayout::Create(&*schema, {400 + per_batch * 40, 900 + per_batch * 90, per_batch + 1},
+                            Padding::kGraph, {.row_counts = true, .graph_index = true});
+    if (!chunk.ok() || !layout.ok()) return state.SkipWithError("bad chunk or layout");
+    chunks.push_back(*std::move(chunk));
+    layouts.push_back(*std::move(layout));
+  }
+  std::vector<uint32_t> order(kGraphs);
+  for (size_t i = 0; i < kGraphs; ++i) order[i] = static_cast<uint32_t>(i);
+  Random random(7);
+  for (size_t i = kGraphs - 1; i > 0; --i) std::swap(order[i], order[random.Below(i + 1)]);
+  using Clock = std::chrono::steady_clock;
+  Clock::duration times[2] = {};
+  size_t first = 0;
+  for (auto unused : state) {
+    for (size_t layout = 0; layout < 2; ++layout) {
+      std::vector<GraphRef> graphs;
+      // Others than those that the other layout has just brought near.
+      for (size_t i = 0; i < per_batch; ++i) {
+        graphs.push_back({&chunks[layout], order[(first + i) % kGraphs]});
+      }
+      first += per_batch;
+      const Clock::time_point begin = Clock::now();
+      absl::StatusOr<Batch> batch = Collate(layouts[layout], graphs, UINT64_MAX);
+      if (!batch.ok()) return state.SkipWithError("no batch");
+      benchmark::DoNotOptimize(*batch);
+      const Clock::duration took = Clock::now() - begin;
+      times[layout] += took;
+      if (layout == 1) state.SetIterationTime(std::chrono::duration<double>(took).count());
+    }
+  }
+  state.SetBytesProcessed(
+      static_cast<int64_t>(state.iterations() * layouts[1].FixedBatchBytes().value_or(0)));
+  state.counters["rows_last_share"] =
+      static_cast<double>(times[1].count()) / static_cast<double>(times[0].count());
+}
+BENCHMARK(BM_CollateRowsLast)->Arg(16)->Arg(64)->Arg(256)->Arg(1024)->UseManualTime();
+
 }  // namespace
 }  // namespace packhouse

@@ -17,17 +17,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/bench/bench_ceiling.h"
-#include "client/bench/bench_run.h"
 #include "client/bench/bench_sample.h"
+#include "client/bench/bench_server.h"
 #include "client/bench/bench_sockets.h"
 #include "client/bench/bench_stream.h"
+#include "client/bench/bench_window.h"
 #include "client/cli/arguments.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/process_tuning.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "service/admission/worker_pool.h"
 #include "service/collation/collate.h"
+#include "service/rpc/early_service.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/wire/batch_reply.h"
 
@@ -65,17 +68,18 @@ class PrebuiltSource final : public ResponseSource<LoadReply> {
   LoadReply reply_;
 };
 
-class PrebuiltService final
-    : public v1::LoaderService::WithRawCallbackMethod_Load<v1::LoaderService::Service> {
+class PrebuiltService final : public rpc::EarlyService {
  public:
   PrebuiltService(const CallContext& context, const GraphSchema* schema)
-      : context_(context), schema_(schema) {}
+      : EarlyService(v1::LoaderService::service_full_name()), context_(context), schema_(schema) {
+    Serve("Load", [this](grpc::CallbackServerContext* call) { return Load(call); });
+  }
 
+ private:
   // `seed` is the number of bytes.
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Load(grpc::CallbackServerContext* call,
-                                                   const grpc::ByteBuffer* request) override {
+  rpc::CallReactor* Load(grpc::CallbackServerContext* call) {
     return rpc::ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
-        context_, *call, Method::kLoad, request,
+        context_, *call, Method::kLoad,
         [this](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& /*sink*/)
             -> absl::StatusOr<std::unique_ptr<ResponseSource<LoadReply>>> {
           absl::StatusOr<Batch> batch = BatchOf(*schema_, parsed.epoch().seed());
@@ -84,7 +88,6 @@ class PrebuiltService final
         });
   }
 
- private:
   const CallContext context_;
   const GraphSchema* const schema_;
 };
@@ -141,8 +144,6 @@ client::ExitCode Serve(const std::string& congestion) {
   return client::kExitOk;
 }
 
-absl::StatusOr<std::optional<uint64_t>> ReadOpaque(const grpc::ByteBuffer&) { return 0; }
-
 struct Settings {
   int runs = 5;
   double seconds = 0.5;
@@ -174,9 +175,9 @@ absl::Status MeasureRow(const Settings& settings, const std::string& self, uint6
     const auto measure = [&](const BenchServer& server, const char* method,
                              const grpc::ByteBuffer& first, Runs& runs) {
       absl::StatusOr<RunSample> sample =
-          RunStreams(server.process(), streams, absl::Seconds(settings.seconds), [&](size_t i) {
+          client::RunStreams(server.pid(), streams, absl::Seconds(settings.seconds), [&](size_t i) {
             return std::make_unique<client::CycleStream>(server.channel(i), method, first, nullptr,
-                                                         0, ReadOpaque);
+                                                         0, client::CountNothing);
           });
       if (sample.ok()) runs.push_back(*std::move(sample));
       return sample.status();

@@ -16,7 +16,7 @@
 namespace packhouse {
 namespace {
 
-const SizeHistogram& Molecules() {
+const SizeHistogram& MoleculeHistogram() {
   static const SizeHistogram* const histogram = [] {
     if (std::optional<SizeHistogram> real = ReadHistogram("molhiv_train")) {
       return new SizeHistogram(*std::move(real));
@@ -32,7 +32,7 @@ const SizeHistogram& Molecules() {
 }
 
 void RunHeuristic(benchmark::State& state, const PlanHeuristic& heuristic) {
-  const SizeHistogram& histogram = Molecules();
+  const SizeHistogram& histogram = MoleculeHistogram();
   const Limits limits = Limits::Create({222, 502, 256}).value();
   uint64_t packs = 0;
   for (auto unused : state) {

@@ -50,6 +50,26 @@ TEST(ChunkBuilderTest, RowsFollowEachOtherInGraphOrder) {
   EXPECT_EQ(chunk.tensors(1).data(), "ab");
 }
 
+// What PyG has of two graphs, (2, 1) and (2, 2), becomes (2, 3).
+TEST(ChunkBuilderTest, RowsLastAreJoinedAlongTheLastAxis) {
+  v1::GraphSchema schema = Schema();
+  v1::TensorSpec* const edge_index = schema.add_tensors();
+  edge_index->set_name("edge_index");
+  edge_index->set_dtype(v1::DATA_TYPE_INT8);
+  edge_index->add_row_shape(2);
+  edge_index->set_component("edges");
+  edge_index->set_index_into("nodes");
+  edge_index->set_layout(v1::LAYOUT_ROWS_LAST);
+  absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(schema);
+  ASSERT_TRUE(builder.ok());
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(builder->Add({0, 1}, {"", "y", "aA"}).ok());
+    ASSERT_TRUE(builder->Add({0, 2}, {"", "y", "bcBC"}).ok());
+    EXPECT_EQ(builder->byte_size(), 2 * (2 * 4 + 1) + 6);
+    EXPECT_EQ(builder->Build().tensors(2).data(), "abcABC");
+  }
+}
+
 TEST(ChunkBuilderTest, BuildBeginsANewChunk) {
   absl::StatusOr<ChunkBuilder> builder = ChunkBuilder::Create(Schema());
   ASSERT_TRUE(builder.ok());

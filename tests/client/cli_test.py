@@ -300,6 +300,10 @@ def test_the_own_server_is_found_or_missed_by_name(histogram_file: pathlib.Path)
     ("arguments", "code", "says"),
     [
         ((), 2, "subcommand"),
+        (("plna",), 2, "packhouse: there is no command 'plna'; did you mean 'plan'?\n"),
+        (("datasets", "lst"), 2, "did you mean 'datasets list'?"),
+        (("frobnicate",), 2, "there is no command 'frobnicate'; there are plan, tune, pack, "),
+        (("plan", "--size", "FILE"), 2, "there is no option '--size'; did you mean '--sizes'?"),
         (("plan",), 2, "--sizes"),
         (("plan", "--sizes", "FILE"), 2, "--limit"),
         (("plan", "--sizes", "FILE", "--limit", "nodes"), 2, "--limit 'nodes': must be"),

@@ -1,5 +1,6 @@
 #include "client/cli/reports/dataset_report.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "client/cpp/little_endian.h"
@@ -33,11 +34,13 @@ v1::GetDatasetResponse Molecules() {
   x.add_row_shape(9);
   x.set_component("nodes");
   x.set_padding_value(std::string("\xff\xff", 2));
-  v1::TensorSpec& senders = *dataset.mutable_schema()->add_tensors();
-  senders.set_name("senders");
-  senders.set_dtype(v1::DATA_TYPE_INT32);
-  senders.set_component("edges");
-  senders.set_index_into("nodes");
+  v1::TensorSpec& edge_index = *dataset.mutable_schema()->add_tensors();
+  edge_index.set_name("edges/edge_index");
+  edge_index.set_dtype(v1::DATA_TYPE_INT32);
+  edge_index.add_row_shape(2);
+  edge_index.set_component("edges");
+  edge_index.set_index_into("nodes");
+  edge_index.set_layout(v1::LAYOUT_ROWS_LAST);
   v1::Histogram& histogram = *response.mutable_histogram();
   histogram.add_components("nodes");
   histogram.add_components("edges");
@@ -69,7 +72,7 @@ TEST(DatasetTextTest, SaysAllThereIs) {
             "groups      none\n"
             "components  nodes, edges\n"
             "tensors     x: int16 [9] of nodes, padded with the bytes ffff\n"
-            "            senders: int32 of edges, into nodes\n"
+            "            edges/edge_index: int32 [2] of edges, into nodes, rows last\n"
             "sizes       2 distinct\n"
             "\n"
             "component  total  mean  max\n"
@@ -81,16 +84,18 @@ TEST(DatasetTextTest, SaysAllThereIs) {
 }
 
 TEST(DatasetJsonTest, HasTheSame) {
-  EXPECT_EQ(DatasetJson(Molecules()),
-            R"({"name": "molhiv", "state": "sealed", "version": "0000000000000abc", )"
-            R"("graphs": 41127, "records": 30, "bytes": 3145728, "max_bytes": 1073741824, )"
-            R"("max_rows": {"nodes": 1000}, "grouped": false, "components": ["nodes", "edges"], )"
-            R"("tensors": [{"name": "x", "dtype": "int16", "row_shape": [9], )"
-            R"("component": "nodes", "padding_value_hex": "ffff"}, {"name": "senders", )"
-            R"("dtype": "int32", "row_shape": [], "component": "edges", )"
-            R"("index_into": "nodes"}], "distinct_sizes": 2, )"
-            R"("totals": {"nodes": 82254, "edges": 41127}, )"
-            R"("maxima": {"nodes": 222, "edges": 502}})");
+  EXPECT_EQ(
+      DatasetJson(Molecules()),
+      Json::parse(
+          R"({"name": "molhiv", "state": "sealed", "version": "0000000000000abc", )"
+          R"("graphs": 41127, "records": 30, "bytes": 3145728, "max_bytes": 1073741824, )"
+          R"("max_rows": {"nodes": 1000}, "grouped": false, "components": ["nodes", "edges"], )"
+          R"("tensors": [{"name": "x", "dtype": "int16", "row_shape": [9], )"
+          R"("component": "nodes", "padding_value_hex": "ffff"}, {"name": "edges/edge_index", )"
+          R"("dtype": "int32", "row_shape": [2], "component": "edges", )"
+          R"("index_into": "nodes", "layout": "rows_last"}], "distinct_sizes": 2, )"
+          R"("totals": {"nodes": 82254, "edges": 41127}, )"
+          R"("maxima": {"nodes": 222, "edges": 502}})"));
 }
 
 TEST(VerifyTextTest, NoDamage) {
@@ -99,7 +104,7 @@ TEST(VerifyTextTest, NoDamage) {
   response.set_num_bytes(2048);
   EXPECT_TRUE(IsUndamaged(response));
   EXPECT_EQ(VerifyText("d", response), "d: 30 records, 2.0 KiB read: no damage\n");
-  EXPECT_THAT(VerifyJson("d", response), HasSubstr(R"("undamaged": true)"));
+  EXPECT_EQ(VerifyJson("d", response)["undamaged"], true);
 }
 
 TEST(VerifyTextTest, DamageIsListed) {
@@ -119,8 +124,7 @@ TEST(VerifyTextTest, DamageIsListed) {
             "the histogram counts 9 graphs, the records 10\n"
             "d: 30 records, 0 B read: 2 damaged records with more than 20 graphs, "
             "1 disagreements\n");
-  EXPECT_THAT(VerifyJson("d", response),
-              HasSubstr(R"("damaged": [{"record": 7, "first_graph": 100, "graphs": 20, )"));
+  EXPECT_EQ(VerifyJson("d", response)["damaged"][0]["first_graph"], 100);
   response.clear_damaged();
   response.set_num_damaged(0);
   EXPECT_FALSE(IsUndamaged(response));

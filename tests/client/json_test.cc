@@ -1,39 +1,32 @@
 #include "client/cli/json.h"
 
 #include <limits>
-#include <string>
+#include <nlohmann/json.hpp>
 
 #include "gtest/gtest.h"
 
 namespace packhouse::client {
 namespace {
 
-TEST(JsonTest, TextIsEscaped) {
-  EXPECT_EQ(JsonString("a\"b\\c\n\x01\xC3\xA9"), "\"a\\\"b\\\\c\\u000a\\u0001\xC3\xA9\"");
+TEST(JsonTextTest, MembersKeepTheOrder) {
+  EXPECT_EQ(JsonText({{"b", "text"}, {"a", uint64_t{7}}, {"c", Json::array({0.25, true})}}),
+            "{\n  \"b\": \"text\",\n  \"a\": 7,\n  \"c\": [\n    0.25,\n    true\n  ]\n}\n");
+  EXPECT_EQ(JsonText(Json::object()), "{}\n");
+  EXPECT_EQ(JsonText(Json::array()), "[]\n");
 }
 
-TEST(JsonTest, RealsComeBackAndOthersAreNull) {
-  EXPECT_EQ(JsonReal(0.5), "0.5");
-  EXPECT_EQ(std::stod(JsonReal(0.1)), 0.1);
-  EXPECT_EQ(JsonReal(std::numeric_limits<double>::infinity()), "null");
-  EXPECT_EQ(JsonReal(std::numeric_limits<double>::quiet_NaN()), "null");
+TEST(JsonTextTest, WhatIsNotUtf8IsReplaced) {
+  EXPECT_EQ(JsonText("a\"b\\c\n\x01\xC3\xA9"), "\"a\\\"b\\\\c\\n\\u0001\xC3\xA9\"\n");
+  EXPECT_EQ(JsonText("a\xFFz"), "\"a\xEF\xBF\xBDz\"\n");
 }
 
-TEST(JsonTest, ObjectsKeepTheOrder) {
-  EXPECT_EQ(JsonObject()
-                .Add("b", "text")
-                .Add("a", uint64_t{7})
-                .Add("c", 0.25)
-                .Add("d", true)
-                .AddJson("e", JsonArray({"1", "[]"}))
-                .Render(),
-            R"({"b": "text", "a": 7, "c": 0.25, "d": true, "e": [1, []]})");
-  EXPECT_EQ(JsonObject().Render(), "{}");
-}
-
-TEST(JsonTest, LinesAreAnArrayToo) {
-  EXPECT_EQ(JsonLines({}), "[]");
-  EXPECT_EQ(JsonLines({"1", "2"}), "[\n  1,\n  2]");
+TEST(JsonTextTest, RealsComeBackAndOthersAreNull) {
+  for (const double value : {0.1, 1.0 / 3, 1e300, 5e-324, 0.99975}) {
+    EXPECT_EQ(Json::parse(JsonText(value)).get<double>(), value);
+  }
+  EXPECT_EQ(JsonText(std::numeric_limits<double>::infinity()), "null\n");
+  EXPECT_EQ(JsonText(std::numeric_limits<double>::quiet_NaN()), "null\n");
+  EXPECT_EQ(JsonText(std::numeric_limits<uint64_t>::max()), "18446744073709551615\n");
 }
 
 }  // namespace

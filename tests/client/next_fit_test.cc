@@ -1,7 +1,5 @@
 #include "client/cli/next_fit.h"
 
-#include <vector>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -9,41 +7,30 @@ namespace packhouse::client {
 namespace {
 
 using ::testing::ElementsAre;
-
-GraphSizes Nodes(const std::vector<uint32_t>& nodes) {
-  return {.components = {"nodes"}, .values = nodes, .counts = {}, .num_rows = nodes.size()};
-}
+using ::testing::IsEmpty;
 
 TEST(NextFitTest, AGraphThatDoesNotFitClosesTheBatch) {
   // 4+4 | 4+2+2+2 | 9, at 10 rows: the batch of 8 is not gone back to.
-  const PackingTotals totals = NextFit(Nodes({4, 4, 4, 2, 2, 2, 9}), {10, 0});
-  EXPECT_EQ(totals.batches, 3);
-  EXPECT_EQ(totals.graphs, 7);
-  EXPECT_EQ(totals.rejected, 0);
-  EXPECT_THAT(totals.rows, ElementsAre(27, 7));
+  EXPECT_THAT(NextFit({4, 4, 4, 2, 2, 2, 9}, {10, 0}), ElementsAre(0, 0, 1, 1, 1, 1, 2));
 }
 
 TEST(NextFitTest, EachCapacityBinds) {
-  EXPECT_EQ(NextFit(Nodes({1, 1, 1, 1, 1}), {100, 2}).batches, 3);
-  const GraphSizes pairs = {
-      .components = {"nodes", "edges"}, .values = {1, 6, 1, 5, 9, 1}, .counts = {}, .num_rows = 3};
-  EXPECT_EQ(NextFit(pairs, {10, 10, 0}).batches, 2);
-  EXPECT_EQ(NextFit(pairs, {10, 0, 0}).batches, 2);
-  EXPECT_EQ(NextFit(pairs, {0, 12, 0}).batches, 1);
+  EXPECT_THAT(NextFit({1, 1, 1, 1, 1}, {100, 2}), ElementsAre(0, 0, 1, 1, 2));
+  // Nodes and edges of three graphs.
+  EXPECT_THAT(NextFit({1, 6, 1, 5, 9, 1}, {10, 10, 0}), ElementsAre(0, 1, 1));
+  EXPECT_THAT(NextFit({1, 6, 1, 5, 9, 1}, {10, 0, 0}), ElementsAre(0, 0, 1));
+  EXPECT_THAT(NextFit({1, 6, 1, 5, 9, 1}, {0, 12, 0}), ElementsAre(0, 0, 0));
 }
 
 TEST(NextFitTest, OversizeGraphsAreRejectedAndCloseNothing) {
-  const PackingTotals totals = NextFit(Nodes({4, 11, 4}), {10, 0});
-  EXPECT_EQ(totals.batches, 1);
-  EXPECT_EQ(totals.rejected, 1);
-  EXPECT_THAT(totals.rows, ElementsAre(8, 2));
+  EXPECT_THAT(NextFit({4, 11, 4}, {10, 0}), ElementsAre(0, kNoBatch, 0));
+  EXPECT_THAT(NextFit({11, 4}, {10, 0}), ElementsAre(kNoBatch, 0));
 }
 
 TEST(NextFitTest, NothingTakesNoBatch) {
-  EXPECT_EQ(NextFit(Nodes({}), {10, 0}).batches, 0);
-  EXPECT_EQ(NextFit(Nodes({11}), {10, 0}).batches, 0);
+  EXPECT_THAT(NextFit({}, {10, 0}), IsEmpty());
   // A graph of no rows is still a graph.
-  EXPECT_EQ(NextFit(Nodes({0}), {10, 0}).batches, 1);
+  EXPECT_THAT(NextFit({0}, {10, 0}), ElementsAre(0));
 }
 
 TEST(VolumeBoundTest, IsTheTightestComponentRoundedUp) {

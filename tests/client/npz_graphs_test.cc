@@ -245,6 +245,88 @@ TEST_F(NpzGraphsTest, FilesThatAreNoArchives) {
   EXPECT_FALSE(IsZipArchive(path_ + ".none"));
 }
 
+// Two graphs of papers and authors: 2 papers, 1 author, 2 writings; 1 paper, 2 authors, 1 writing.
+NpzEntries AuthorsAndPapers() {
+  return {
+      {"paper.offsets.npy", NpyFile<int64_t>("<i8", "(3,)", {0, 2, 3})},
+      {"author.offsets.npy", NpyFile<int32_t>("<i4", "(3,)", {0, 1, 3})},
+      {"author.writes.paper.offsets.npy", NpyFile<int64_t>("<i8", "(3,)", {0, 2, 3})},
+      {"author.writes.paper.edge_index.npy", NpyFile<int64_t>("<i8", "(2, 3)", {0, 0, 1, 1, 0, 0})},
+      {"author.writes.paper.year.npy", NpyFile<int16_t>("<i2", "(3,)", {1999, 2001, 2003})},
+      {"paper.x.npy", NpyFile<float>("<f4", "(3, 1)", {1.5f, 2.5f, 3.5f})},
+      {"y.npy", NpyFile<int8_t>("|i1", "(2,)", {7, 8})},
+  };
+}
+
+TEST_F(NpzGraphsTest, SeveralKindsOfNodesAndEdges) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto source, Open(AuthorsAndPapers()));
+  EXPECT_THAT(source->schema().components(), ElementsAre("paper", "author", "author.writes.paper"));
+  std::vector<std::string> tensors;
+  for (const v1::TensorSpec& spec : source->schema().tensors()) tensors.push_back(TensorText(spec));
+  EXPECT_THAT(tensors,
+              ElementsAre("author.writes.paper.source: int32 of author.writes.paper, into author",
+                          "author.writes.paper.target: int32 of author.writes.paper, into paper",
+                          "author.writes.paper.year: int16 of author.writes.paper",
+                          "paper.x: float32 [1] of paper", "y: int8 of graphs"));
+  PH_ASSERT_OK_AND_ASSIGN(const SourceChunk first, source->Next(1));
+  PH_ASSERT_OK_AND_ASSIGN(const SourceChunk second, source->Next(1));
+  EXPECT_THAT(Values<uint32_t>(first.graphs.sizes().counts()), ElementsAre(2, 1, 2));
+  EXPECT_THAT(Values<uint32_t>(second.graphs.sizes().counts()), ElementsAre(1, 2, 1));
+  EXPECT_THAT(Values<int32_t>(first.graphs.tensors(0).data()), ElementsAre(0, 0));
+  EXPECT_THAT(Values<int32_t>(first.graphs.tensors(1).data()), ElementsAre(1, 0));
+  EXPECT_THAT(Values<int32_t>(second.graphs.tensors(0).data()), ElementsAre(1));
+  EXPECT_THAT(Values<int32_t>(second.graphs.tensors(1).data()), ElementsAre(0));
+  EXPECT_THAT(Values<int16_t>(first.graphs.tensors(2).data()), ElementsAre(1999, 2001));
+  EXPECT_THAT(Values<float>(second.graphs.tensors(3).data()), ElementsAre(3.5f));
+  EXPECT_THAT(Values<int8_t>(second.graphs.tensors(4).data()), ElementsAre(8));
+  uint64_t bytes = second.graphs.sizes().counts().size();
+  for (const v1::TensorData& tensor : second.graphs.tensors()) bytes += tensor.data().size();
+  EXPECT_EQ(source->GraphBytes(1), bytes);
+}
+
+TEST_F(NpzGraphsTest, EdgesMayEndWhereTheyBegin) {
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto source,
+      Open({{"a.offsets.npy", NpyFile<int64_t>("<i8", "(2,)", {0, 2})},
+            {"a.b.offsets.npy", NpyFile<int64_t>("<i8", "(2,)", {0, 3})},
+            {"a.b.to.a.b.offsets.npy", NpyFile<int64_t>("<i8", "(2,)", {0, 1})},
+            {"a.b.to.a.b.edge_index.npy", NpyFile<int64_t>("<i8", "(2, 1)", {2, 0})}}));
+  EXPECT_EQ(TensorText(source->schema().tensors(0)),
+            "a.b.to.a.b.source: int32 of a.b.to.a.b, into a.b");
+  EXPECT_EQ(TensorText(source->schema().tensors(1)),
+            "a.b.to.a.b.target: int32 of a.b.to.a.b, into a.b");
+}
+
+TEST_F(NpzGraphsTest, BadArraysOfSeveralKindsAreRefused) {
+  struct Case {
+    std::string name;
+    std::string content;
+    std::string says;
+    absl::StatusCode code = absl::StatusCode::kInvalidArgument;
+  };
+  const std::vector<Case> cases = {
+      {"author.offsets.npy", NpyFile<int32_t>("<i4", "(2,)", {0, 3}),
+       "paper.offsets has 3 elements, author.offsets 2"},
+      {"paper.x.npy", NpyFile<float>("<f4", "(2,)", {1, 2}),
+       "array 'paper.x': has the shape [2]; must have one row for each of the 3 paper"},
+      {"y.npy", NpyFile<int8_t>("|i1", "(3,)", {7, 8, 9}),
+       "array 'y': has the shape [3]; must have one row for each of the 2 graphs"},
+      {"y.npy", NpyFile<int8_t>("|i1", "()", {7}), "array 'y': has the shape [], a single value"},
+      {"author.writes.paper.edge_index.npy", NpyFile<int64_t>("<i8", "(2, 3)", {0, 0, 1, 2, 0, 0}),
+       "edge 0 of graph 0 has the end 2, the graph has 2 paper", absl::StatusCode::kOutOfRange},
+      {"paper.edge_index.npy", NpyFile<int64_t>("<i8", "(2, 3)", {0, 0, 0, 0, 0, 0}),
+       "array 'paper.edge_index': 'paper' must be SOURCE.RELATION.TARGET"},
+  };
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.says);
+    NpzEntries entries = AuthorsAndPapers();
+    std::erase_if(entries, [&](const auto& entry) { return entry.first == c.name; });
+    entries.emplace_back(c.name, c.content);
+    EXPECT_THAT(Open(entries), StatusIs(c.code, HasSubstr(path_)));
+    EXPECT_THAT(Open(entries), StatusIs(c.code, HasSubstr(c.says)));
+  }
+}
+
 // The rows of all graphs, whatever the names.
 std::string AllRows(GraphSource& source) {
   const absl::StatusOr<SourceChunk> chunk = source.Next(source.num_graphs());
@@ -291,7 +373,9 @@ TEST_F(NpzGraphsTest, NoPrefixOfAFileIsOne) {
   PH_ASSERT_OK_AND_ASSIGN(const auto source, Open(ThreeGraphs()));
   for (auto size = std::filesystem::file_size(path_); size-- > 0;) {
     std::filesystem::resize_file(path_, size);
-    ASSERT_FALSE(NpzGraphs::Open(path_, "").ok()) << size;
+    ASSERT_THAT(NpzGraphs::Open(path_, ""),
+                StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_))
+        << size;
   }
 }
 

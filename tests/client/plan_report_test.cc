@@ -1,5 +1,6 @@
 #include "client/cli/reports/plan_report.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -121,21 +122,21 @@ TEST_F(PatternsTest, AreListed) {
 }
 
 TEST_F(PatternsTest, AreInTheJson) {
-  const std::string json = PlanJson(response_, {"nodes", "edges"}, 1);
-  const std::string summary =
+  const Json summary = Json::parse(
       R"({"name": "optimized", "section": "planner", "unfinished": false, "packs": 1000, )"
       R"("lower_bound": 1000, "lower_bound_name": "lifted volume of nodes", "gap": 0, )"
       R"("optimal": true, "keeps_limits": true, "num_patterns": 0, )"
       R"("elapsed_seconds": 0.5, "winner": "mixing", "steps": 1234567, )"
       R"("receipt": "v1-0123", "components": [{"component": "nodes", "capacity": 222, )"
-      R"("efficiency": 0.99975000000000003, "fullest_pack": 222, )"
-      R"("efficiency_of_fullest": 0.99975000000000003}, {"component": "graphs", "capacity": 0, )"
-      R"("efficiency": 1, "fullest_pack": 0, "efficiency_of_fullest": 0}]})";
-  EXPECT_EQ(json, "{\"best\": " + summary + ",\n \"summaries\": [\n  " + summary +
-                      "],\n \"patterns\": [\n"
-                      R"(  {"repeats": 990, "graphs": [{"nodes": 7, "edges": 8, "copies": 4}, )"
-                      R"({"nodes": 20, "edges": 44, "copies": 3}]}]})"
-                      "\n");
+      R"("efficiency": 0.99975, "fullest_pack": 222, )"
+      R"("efficiency_of_fullest": 0.99975}, {"component": "graphs", "capacity": 0, )"
+      R"("efficiency": 1, "fullest_pack": 0, "efficiency_of_fullest": 0}]})");
+  EXPECT_EQ(PlanJson(response_, {"nodes", "edges"}, 1),
+            Json({{"best", summary},
+                  {"summaries", Json::array({summary})},
+                  {"patterns", Json::parse(R"([{"repeats": 990, "graphs": [
+                      {"nodes": 7, "edges": 8, "copies": 4},
+                      {"nodes": 20, "edges": 44, "copies": 3}]}])")}}));
 }
 
 }  // namespace

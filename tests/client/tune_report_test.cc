@@ -1,6 +1,7 @@
 #include "client/cli/reports/tune_report.h"
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::vector<std::string>& Components() {
+const std::vector<std::string>& TunedComponents() {
   static const auto* const components = new std::vector<std::string>{"nodes", "edges"};
   return *components;
 }
@@ -52,7 +53,7 @@ TuneOutcome OneShape() {
 
 TEST(RecommendationTextTest, OneShape) {
   EXPECT_EQ(
-      RecommendationText(OneShape(), Components()),
+      RecommendationText(OneShape(), TunedComponents()),
       "recommended  nodes=381, edges=816: 2,181 packs, harmonic mean of efficiencies 99.996 %\n"
       "cost         2,610,657 an epoch; padding adds 0.0044 % to the 2,610,542 of real rows\n"
 
@@ -75,7 +76,7 @@ TEST(RecommendationTextTest, SeveralShapesShowTheirGainAndMemory) {
   recommendation.mutable_shapes(1)->set_batch_bytes(1 << 10);
   recommendation.set_epoch_cost(0.5 * recommendation.single_shape().epoch_cost());
   recommendation.set_exact(false);
-  const std::string text = RecommendationText(outcome, Components());
+  const std::string text = RecommendationText(outcome, TunedComponents());
   EXPECT_THAT(text, HasSubstr("recommended  2 shapes: 2,231 packs"));
   EXPECT_THAT(text,
               HasSubstr("search       the best set of shapes found; not every set was tried"));
@@ -91,7 +92,7 @@ TEST(RecommendationTextTest, AnEndedBudgetIsSaid) {
   outcome.progress.set_excluded(17);
   outcome.progress.set_candidates(std::numeric_limits<uint64_t>::max());
   EXPECT_THAT(
-      RecommendationText(outcome, Components()),
+      RecommendationText(outcome, TunedComponents()),
       HasSubstr("search       the best found; the budget ended before all others were "
                 "excluded (more than 2^64 candidates: 2 planned, 17 excluded by their bounds)\n"));
 }
@@ -105,12 +106,12 @@ TEST(RecommendationTextTest, OversizeGraphsComeWithTheLimitsThatWouldTakeThem) {
   oversize.add_needed_rows(47176);
   oversize.add_needed_rows(0);
   EXPECT_THAT(
-      RecommendationText(outcome, Components()),
+      RecommendationText(outcome, TunedComponents()),
       HasSubstr("too large    1 graph that no allowed limits take, left out; the largest has "
                 "nodes=47175, edges=47174; to take all: --max nodes=47176\n"));
-  EXPECT_THAT(TuneJson(outcome, Components()),
-              HasSubstr(R"("oversize": {"num_graphs": 1, "largest": {"nodes": 47175, )"
-                        R"("edges": 47174}, "needed_rows": {"nodes": 47176}})"));
+  EXPECT_EQ(TuneJson(outcome, TunedComponents())["oversize"],
+            Json::parse(R"({"num_graphs": 1, "largest": {"nodes": 47175, "edges": 47174},
+                            "needed_rows": {"nodes": 47176}})"));
 }
 
 TEST(FrontierTableTest, FewPointsAreAllShown) {
@@ -164,24 +165,27 @@ TEST(PaddingOverheadTest, NothingIsNone) {
 }
 
 TEST(TuneJsonTest, HasEverythingButCells) {
-  const std::string shape =
+  const Json shape = Json::parse(
       R"({"capacities": {"nodes": 381, "edges": 816}, "packs": 2181, "lower_bound": 2180, )"
-      R"("epoch_cost": 2610657, "harmonic_mean": 0.99995999999999996, "batch_bytes": 0, )"
+      R"("epoch_cost": 2610657, "harmonic_mean": 0.99996, "batch_bytes": 0, )"
       R"("components": [{"component": "nodes", "capacity": 381, )"
-      R"("efficiency": 0.99995999999999996, "fullest_pack": 0, "efficiency_of_fullest": 0}, )"
-      R"({"component": "edges", "capacity": 816, "efficiency": 0.99995999999999996, )"
+      R"("efficiency": 0.99996, "fullest_pack": 0, "efficiency_of_fullest": 0}, )"
+      R"({"component": "edges", "capacity": 816, "efficiency": 0.99996, )"
       R"("fullest_pack": 0, "efficiency_of_fullest": 0}, {"component": "graphs", "capacity": 0, )"
-      R"("efficiency": 1, "fullest_pack": 0, "efficiency_of_fullest": 0}]})";
+      R"("efficiency": 1, "fullest_pack": 0, "efficiency_of_fullest": 0}]})");
   TuneOutcome outcome = OneShape();
   outcome.frontier.erase(outcome.frontier.begin());
-  EXPECT_EQ(TuneJson(outcome, Components()),
-            "{\"shapes\": [\n  " + shape +
-                "],\n \"epoch_cost\": 2610657, \"least_cost\": 2610542, "
-                "\"harmonic_mean\": 0.99995999999999996, \"exact\": true,\n"
-                " \"candidates\": 589824, \"planned\": 2, \"excluded\": 589822,\n"
-                " \"reasons\": [\n  \"Because.\"],\n"
-                " \"single_shape\": " +
-                shape + ",\n \"frontier\": [\n  " + shape + "]}\n");
+  EXPECT_EQ(TuneJson(outcome, TunedComponents()), Json({{"shapes", Json::array({shape})},
+                                                        {"epoch_cost", 2610657},
+                                                        {"least_cost", 2610542},
+                                                        {"harmonic_mean", 0.99996},
+                                                        {"exact", true},
+                                                        {"candidates", 589824},
+                                                        {"planned", 2},
+                                                        {"excluded", 589822},
+                                                        {"reasons", {"Because."}},
+                                                        {"single_shape", shape},
+                                                        {"frontier", Json::array({shape})}}));
 }
 
 }  // namespace

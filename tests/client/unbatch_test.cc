@@ -36,7 +36,7 @@ void AddTensor(v1::GraphSchema& schema, const std::string& name, v1::DataType dt
 }
 
 // x: one int16 a node; edge_index: two int32 an edge; y: one float a graph.
-v1::GraphSchema Schema() {
+v1::GraphSchema BatchSchema() {
   v1::GraphSchema schema;
   schema.add_components("nodes");
   schema.add_components("edges");
@@ -58,7 +58,7 @@ void AddTensor(v1::Batch& batch, const v1::TensorSpec& spec, uint64_t rows, std:
 // Graphs 7 (2 nodes, 1 edge: 0-1) and 3 (3 nodes, 2 edges: 0-2, 2-1), padded to 6 nodes, 4 edges,
 // 3 graphs. Padding edges point at node 5, the first padding row.
 v1::Batch PaddedBatch() {
-  const v1::GraphSchema schema = Schema();
+  const v1::GraphSchema schema = BatchSchema();
   v1::Batch batch;
   batch.set_graph_ids(Bytes<uint64_t>({7, 3}));
   batch.set_sizes(Bytes<uint32_t>({2, 1, 3, 2}));
@@ -74,7 +74,7 @@ TEST(UnbatchTest, PaddingGoesAndIndicesBecomeLocal) {
   v1::Batch batch = PaddedBatch();
   // Derived tensors follow the schema's and are none of ours.
   batch.add_tensors()->set_name("nodes/mask");
-  const absl::StatusOr<v1::GraphChunk> chunk = Unbatch(Schema(), batch);
+  const absl::StatusOr<v1::GraphChunk> chunk = Unbatch(BatchSchema(), batch);
   ASSERT_TRUE(chunk.ok()) << chunk.status();
   EXPECT_EQ(chunk->sizes().num_graphs(), 2);
   EXPECT_EQ(chunk->sizes().counts(), Bytes<uint32_t>({2, 1, 3, 2}));
@@ -92,7 +92,7 @@ TEST(UnbatchTest, ABatchWithoutGraphsGivesAnEmptyChunk) {
     batch.add_real_rows(0);
     batch.add_rows(0);
   }
-  const v1::GraphSchema schema = Schema();
+  const v1::GraphSchema schema = BatchSchema();
   for (const v1::TensorSpec& spec : schema.tensors()) AddTensor(batch, spec, 0, "");
   const absl::StatusOr<v1::GraphChunk> chunk = Unbatch(schema, batch);
   ASSERT_TRUE(chunk.ok()) << chunk.status();
@@ -116,7 +116,7 @@ TEST(UnbatchTest, ABatchOfSizesWantsASchemaWithoutTensors) {
   v1::Batch batch = PaddedBatch();
   batch.clear_tensors();
   EXPECT_TRUE(Unbatch(DefaultSchema(), batch).ok());
-  EXPECT_EQ(Unbatch(Schema(), batch).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Unbatch(BatchSchema(), batch).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // Every disagreement within a batch is refused, with words that say where it is.
@@ -174,7 +174,7 @@ TEST(UnbatchTest, HostileBatchesAreRefused) {
     SCOPED_TRACE(c.says);
     v1::Batch batch = PaddedBatch();
     c.harm(batch);
-    const absl::Status status = Unbatch(Schema(), batch).status();
+    const absl::Status status = Unbatch(BatchSchema(), batch).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr(c.says));
   }
@@ -197,11 +197,20 @@ TEST(UnbatchTest, BadSchemasAreRefused) {
        }},
       {"grows along 'faces'", [](auto& s) { s.mutable_tensors(0)->set_component("faces"); }},
       {"points into 'faces'", [](auto& s) { s.mutable_tensors(1)->set_index_into("faces"); }},
+      {"unknown layout 9",
+       [](auto& s) { s.mutable_tensors(0)->set_layout(static_cast<v1::Layout>(9)); }},
+      {"rows last, and a row shape of 0 extents",
+       [](auto& s) { s.mutable_tensors(0)->set_layout(v1::LAYOUT_ROWS_LAST); }},
+      {"rows last, and 17 elements a row, at most 16",
+       [](auto& s) {
+         s.mutable_tensors(0)->set_layout(v1::LAYOUT_ROWS_LAST);
+         s.mutable_tensors(0)->add_row_shape(17);
+       }},
       {"no integer", [](auto& s) { s.mutable_tensors(2)->set_index_into("nodes"); }},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.says);
-    v1::GraphSchema schema = Schema();
+    v1::GraphSchema schema = BatchSchema();
     c.harm(schema);
     const absl::Status status = Unbatch(schema, PaddedBatch()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -251,6 +260,34 @@ v1::Batch Join(const SchemaLayout& schema, const v1::GraphChunk& chunk, uint64_t
     tensor->set_data(data + std::string(spare_rows * layout.row_bytes, '\xEE'));
   }
   return batch;
+}
+
+// The tensor with its rows last: row by row, element by element.
+std::string RowsLast(const std::string& rows_first, const TensorLayout& layout) {
+  const std::size_t rows = rows_first.size() / layout.row_bytes;
+  const std::size_t element_bytes = layout.row_bytes / layout.row_elements;
+  std::string data(rows_first.size(), '\0');
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t i = 0; i < layout.row_elements; ++i) {
+      data.replace((i * rows + row) * element_bytes, element_bytes, rows_first,
+                   (row * layout.row_elements + i) * element_bytes, element_bytes);
+    }
+  }
+  return data;
+}
+
+// Lays some tensors out with their rows last, in schema, chunk and batch alike.
+void LayOutRowsLast(const SchemaLayout& layout, const std::function<bool()>& toss,
+                    v1::GraphSchema& schema, v1::GraphChunk& chunk, v1::Batch& batch) {
+  for (std::size_t t = 0; t < layout.tensors.size(); ++t) {
+    const int i = static_cast<int>(t);
+    if (layout.tensors[t].row_shape.size() != 1 || !toss()) continue;
+    schema.mutable_tensors(i)->set_layout(v1::LAYOUT_ROWS_LAST);
+    chunk.mutable_tensors(i)->set_data(RowsLast(chunk.tensors(i).data(), layout.tensors[t]));
+    v1::Tensor& tensor = *batch.mutable_tensors(i);
+    tensor.set_data(RowsLast(tensor.data(), layout.tensors[t]));
+    tensor.mutable_shape()->SwapElements(0, 1);
+  }
 }
 
 // Taking apart undoes joining, whatever the schema, the sizes and the padding.
@@ -320,7 +357,9 @@ TEST(UnbatchTest, UndoesJoining) {
     }
     if (!possible) continue;
 
-    const v1::Batch batch = Join(*layout, chunk, below(4));
+    v1::Batch batch = Join(*layout, chunk, below(4));
+    LayOutRowsLast(
+        *layout, [&] { return below(2) == 0; }, schema, chunk, batch);
     const absl::StatusOr<v1::GraphChunk> apart = Unbatch(schema, batch);
     ASSERT_TRUE(apart.ok()) << apart.status();
     EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*apart, chunk));

@@ -181,12 +181,17 @@ TEST(CollateTest, UncollateIsTheInverse) {
       EXPECT_EQ(FindIndexOutOfRange(spec.dtype, batch.tensors[t].data, target_rows),
                 absl::string_view::npos);
       if (padding != Padding::kGraph) continue;
-      const size_t real_bytes = batch.real_rows[spec.component] * schema.row_bytes(t);
-      const absl::string_view padding_data =
-          absl::string_view(batch.tensors[t].data).substr(real_bytes);
-      for (size_t i = 0; i < padding_data.size() / ElementBytes(spec.dtype); ++i) {
-        EXPECT_GE(IndexValueAt(spec.dtype, padding_data, i),
-                  static_cast<int64_t>(batch.real_rows[*spec.index_into]));
+      const size_t row_bytes = schema.plane_row_bytes(t);
+      for (size_t plane = 0; plane < schema.num_planes(t); ++plane) {
+        const absl::string_view padding_data =
+            batch.tensors[t]
+                .data.substr(0, (plane + 1) * batch.rows[spec.component] * row_bytes)
+                .substr((plane * batch.rows[spec.component] + batch.real_rows[spec.component]) *
+                        row_bytes);
+        for (size_t i = 0; i < padding_data.size() / ElementBytes(spec.dtype); ++i) {
+          EXPECT_GE(IndexValueAt(spec.dtype, padding_data, i),
+                    static_cast<int64_t>(batch.real_rows[*spec.index_into]));
+        }
       }
     }
 
@@ -196,6 +201,42 @@ TEST(CollateTest, UncollateIsTheInverse) {
       EXPECT_TRUE(SameGraph(back, i, *graphs[i].chunk, graphs[i].index)) << "graph " << i;
     }
   }
+}
+
+// What PyG's Batch has: edge_index (2, E), sources of all edges, then targets, each with its
+// padding.
+TEST(CollateTest, RowsLastArePaddedPlaneByPlane) {
+  TensorSpec edge_index = {"edge_index", DType::kInt64, {2}, 1, 0, {}, Layout::kRowsLast};
+  TensorSpec weight = {"weight", DType::kInt8, {3}, 1, {}, "\x07", Layout::kRowsLast};
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {edge_index, weight}).value();
+  // Graphs of 2 nodes with edges 0-1, 1-0, and of 3 nodes with the edge 2-1.
+  const std::vector<int64_t> edges = {0, 1, 2, /*targets*/ 1, 0, 1};
+  const std::string weights =
+      "abc"
+      "def"
+      "ghi";
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphChunk chunk,
+      GraphChunk::Create(&schema, SizeTable::WithConsecutiveIds(2, 2, {2, 2, 3, 1}, 0).value(),
+                         {absl::string_view(reinterpret_cast<const char*>(edges.data()),
+                                            edges.size() * sizeof(edges[0])),
+                          weights},
+                         nullptr));
+  const BatchLayout layout = BatchLayout::Create(&schema, {6, 4, 3}, Padding::kGraph, {}).value();
+  // The other way round.
+  const std::vector<GraphRef> graphs = {{&chunk, 1}, {&chunk, 0}};
+  PH_ASSERT_OK_AND_ASSIGN(const Batch batch, Collate(layout, graphs, kNoBound));
+  EXPECT_THAT(batch.tensors[0].shape, ElementsAre(2, 4));
+  EXPECT_THAT(Values<int64_t>(batch.tensors[0]), ElementsAre(2, 3, 4, 5, /*targets*/ 1, 4, 3, 5));
+  EXPECT_THAT(batch.tensors[1].shape, ElementsAre(3, 4));
+  EXPECT_EQ(batch.tensors[1].data,
+            "cab\x07"
+            "fde\x07"
+            "igh\x07");
+  const BatchLayout ragged = BatchLayout::Create(&schema, {6, 4, 3}, Padding::kNone, {}).value();
+  PH_ASSERT_OK_AND_ASSIGN(const Batch unpadded, Collate(ragged, graphs, kNoBound));
+  EXPECT_THAT(Values<int64_t>(unpadded.tensors[0]), ElementsAre(2, 3, 4, /*targets*/ 1, 4, 3));
 }
 
 TEST(CollateTest, SameGraphsGiveTheSameBytes) {

@@ -282,6 +282,13 @@ TEST_P(DatasetStoreTest, AnotherSchemaIsNamed) {
   std::vector<TensorSpec> tensors(schema_.tensors().begin(), schema_.tensors().end());
   refuse(make(SizeSchema::Create({"edges", "nodes"}).value(), tensors),
          "components [edges, nodes]");
+  for (TensorSpec& tensor : tensors) {
+    if (tensor.row_shape.size() != 1) continue;
+    const Layout before = tensor.layout;
+    tensor.layout = Layout::kRowsLast;
+    refuse(make(SizeSchema::NodesAndEdges(), tensors), absl::StrCat("'", tensor.name, "', is not"));
+    tensor.layout = before;
+  }
   tensors[2].dtype = DType::kFloat64;
   refuse(make(SizeSchema::NodesAndEdges(), tensors), "tensor 2, 'y'");
   tensors.pop_back();

@@ -26,7 +26,7 @@ class EvaluationTest : public ::testing::Test {
     epoch.key.job.clear();
     auto prepared = catalog_.Prepare(epoch);
     if (!prepared.ok()) return prepared.status();
-    return Evaluation::Open(*std::move(prepared), std::move(request));
+    return Evaluation::Open(*std::move(prepared), std::move(request), /*memory=*/nullptr);
   }
 
   static std::vector<LoadEvent> All(Evaluation& evaluation) {

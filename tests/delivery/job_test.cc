@@ -327,7 +327,8 @@ TEST_F(JobTest, TogetherOrNotAtAll) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
   EXPECT_THAT(job().Started(*differs, false),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
-  EXPECT_FALSE(job().Started(*bad, false).ok());
+  EXPECT_THAT(job().Started(*bad, false),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk full")));
   // In the other words, as nobody has opened it.
   world_->is_deferring = false;
   EXPECT_THAT(world_->Join(other, Rank(1, 2)), IsOk());
@@ -481,7 +482,7 @@ TEST(JobMemoryTest, LedgerAndLeasesAreOfTheBudget) {
     const EpochIdentity epoch = IdentityOf({100'000});
     JoinRequest request;
     request.worker = "a";
-    PH_ASSERT_OK_AND_ASSIGN(const Seat seat, world.Join(epoch, request));
+    PH_ASSERT_OK_AND_ASSIGN(Seat seat, world.Join(epoch, request));
     EXPECT_GT(budget.held(), 400'000U);
     // Every second batch: as many runs as can be.
     uint64_t acknowledged = 0;
@@ -495,6 +496,8 @@ TEST(JobMemoryTest, LedgerAndLeasesAreOfTheBudget) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("of a job")));
     EXPECT_GT(acknowledged, 5000U);
     world.job().Leave(*seat.session);
+    // With how the epoch was dealt.
+    seat = Seat();
     held = budget.held();
     EXPECT_LT(held, 1'400'000U);
     // Nobody else's, nor one whose epoch is too large for what is left.
@@ -581,6 +584,56 @@ TEST_F(JobTest, Refuses) {
   other.rank_groups.clear();
   EXPECT_THAT(world_->Join(other, Worker("a")),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank groups")));
+}
+
+// A stream that nobody reads keeps its generation's dealing, whatever became of the epoch.
+TEST_F(JobTest, ADealingIsHeldOfTheBudgetAsLongAsSomebodyHasIt) {
+  constexpr uint64_t kBatches = 100'000;
+  MemoryBudget budget(uint64_t{1} << 30);
+  JobWorld world(&log_, absl::InfiniteDuration(), 1 << 20, &budget);
+  const uint64_t before = budget.held();
+  absl::StatusOr<Seat> seat = world.Join(IdentityOf({kBatches}), Rank(0, 2));
+  ASSERT_THAT(seat.status(), IsOk());
+  EXPECT_GE(budget.held(), before + 4 * kBatches);
+  world.job().Leave(*seat->session);
+  ASSERT_THAT(world.job().Forget(), IsOk());
+  EXPECT_GE(budget.held(), before + 4 * kBatches);
+  seat = absl::UnknownError("gone");
+  EXPECT_LE(budget.held(), before + 4096);
+}
+
+// The first is not held up. Those that come right after it share a commit, as long as nobody is in
+// a hurry.
+TEST_F(JobTest, JoinsThatComeTogetherShareACommit) {
+  world_->GatherJoins(absl::Hours(1));
+  world_->is_deferring = true;
+  JoinRequest first = Worker("first");
+  first.now = kStart;
+  const auto alone = world_->StartJoin(epoch_, first);
+  world_->RunDeferred();
+  EXPECT_EQ(log_.num_appends(), 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const auto start, job().Started(*alone, /*may_wait=*/false));
+  ASSERT_TRUE(start.has_value());
+
+  std::vector<std::shared_ptr<Job::Session>> sessions;
+  for (int i = 0; i < 5; ++i) {
+    JoinRequest request = Worker(absl::StrCat("w", i));
+    request.now = kStart + absl::Milliseconds(i);
+    sessions.push_back(world_->StartJoin(epoch_, request));
+  }
+  ASSERT_EQ(world_->deferred.size(), 1U);
+  // Waits for an hour, or until an acknowledgement takes them all along.
+  std::thread committer([this] { world_->RunDeferred(); });
+  EXPECT_THAT(Acknowledge(1, start->join.generation, {0}).status(), IsOk());
+  committer.join();
+  for (const auto& session : sessions) EXPECT_FALSE(job().WouldWait(*session));
+  EXPECT_LE(log_.num_appends(), 3U);
+  world_->is_deferring = false;
+
+  // Who comes later is alone again.
+  JoinRequest late = Worker("late");
+  late.now = kStart + absl::Hours(2);
+  EXPECT_THAT(Join(late).status(), IsOk());
 }
 
 }  // namespace

@@ -89,6 +89,8 @@ class JobWorld {
     writer_.Compact([this] { return Ledger().EpochRecords(); });
   }
 
+  void GatherJoins(absl::Duration longest) { environment_.gather_joins = longest; }
+
   void RunDeferred() {
     for (const auto& work : std::exchange(deferred, {})) work();
   }

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr absl::Time kLeaseStart = absl::UnixEpoch();
 constexpr absl::Duration kLease = absl::Seconds(10);
 constexpr size_t kMany = 100;
 
@@ -26,7 +26,7 @@ LeaseTable Table(uint64_t batches, Sharing sharing = Sharing::Dynamic(),
 }
 
 // The batch, or the outcome as a negative number.
-int64_t Next(LeaseTable& table, SessionId session, absl::Time now = kStart,
+int64_t Next(LeaseTable& table, SessionId session, absl::Time now = kLeaseStart,
              size_t max_in_flight = kMany) {
   const Lease lease = table.Next(session, max_in_flight, now);
   if (lease.outcome == LeaseOutcome::kLeased) return static_cast<int64_t>(lease.batch);
@@ -45,8 +45,8 @@ TEST(LeaseTableTest, FirstComeFirstServedUntilAllIsDone) {
   EXPECT_EQ(Next(table, 2), 2);
   EXPECT_EQ(Next(table, 1), kAllLeased);
   EXPECT_EQ(table.num_leased(), 3U);
-  EXPECT_EQ(table.Acknowledge(1, {0}, kStart), 1U);
-  EXPECT_EQ(table.Acknowledge(2, {1, 2}, kStart), 2U);
+  EXPECT_EQ(table.Acknowledge(1, {0}, kLeaseStart), 1U);
+  EXPECT_EQ(table.Acknowledge(2, {1, 2}, kLeaseStart), 2U);
   EXPECT_EQ(Next(table, 1), kFinished);
   EXPECT_TRUE(table.finished());
   EXPECT_EQ(table.num_leased(), 0U);
@@ -62,15 +62,15 @@ TEST(LeaseTableTest, AnEmptyEpochIsFinished) {
 TEST(LeaseTableTest, WhatIsInFlightIsBounded) {
   LeaseTable table = Table(5);
   ASSERT_THAT(table.Join(1, 0), IsOk());
-  EXPECT_EQ(Next(table, 1, kStart, 2), 0);
-  EXPECT_EQ(Next(table, 1, kStart, 2), 1);
-  EXPECT_EQ(Next(table, 1, kStart, 2), kTooMany);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 2), 0);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 2), 1);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 2), kTooMany);
   // Expired is still in flight: the session has it.
-  EXPECT_EQ(table.Expire(kStart + kLease), 2U);
-  EXPECT_EQ(Next(table, 1, kStart + kLease, 2), kTooMany);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease), 2U);
+  EXPECT_EQ(Next(table, 1, kLeaseStart + kLease, 2), kTooMany);
   EXPECT_THAT(table.InFlight(1), ElementsAre(0, 1));
-  table.Acknowledge(1, {0}, kStart + kLease);
-  EXPECT_EQ(Next(table, 1, kStart + kLease, 2), 2);
+  table.Acknowledge(1, {0}, kLeaseStart + kLease);
+  EXPECT_EQ(Next(table, 1, kLeaseStart + kLease, 2), 2);
 }
 
 TEST(LeaseTableTest, ExpiresAtItsTimeAndNotBefore) {
@@ -78,10 +78,10 @@ TEST(LeaseTableTest, ExpiresAtItsTimeAndNotBefore) {
   ASSERT_THAT(table.Join(1, 0), IsOk());
   EXPECT_EQ(table.NextExpiry(), absl::InfiniteFuture());
   EXPECT_EQ(Next(table, 1), 0);
-  EXPECT_EQ(table.NextExpiry(), kStart + kLease);
-  EXPECT_EQ(table.Expire(kStart + kLease - absl::Nanoseconds(1)), 0U);
-  EXPECT_EQ(table.Expire(kStart + kLease), 1U);
-  EXPECT_EQ(table.Expire(kStart + kLease), 0U);
+  EXPECT_EQ(table.NextExpiry(), kLeaseStart + kLease);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease - absl::Nanoseconds(1)), 0U);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease), 1U);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease), 0U);
   EXPECT_EQ(table.counters().expired, 1U);
 }
 
@@ -90,7 +90,7 @@ TEST(LeaseTableTest, AnotherSessionGetsWhatExpiredAndTheFirstAcknowledgementCoun
   ASSERT_THAT(table.Join(1, 0), IsOk());
   ASSERT_THAT(table.Join(2, 0), IsOk());
   EXPECT_EQ(Next(table, 1), 0);
-  const absl::Time later = kStart + kLease;
+  const absl::Time later = kLeaseStart + kLease;
   table.Expire(later);
   // Not to whom it was sent already.
   EXPECT_EQ(Next(table, 1, later), 1);
@@ -112,9 +112,9 @@ TEST(LeaseTableTest, AnAcknowledgementRenewsTheOtherLeases) {
   ASSERT_THAT(table.Join(1, 0), IsOk());
   Next(table, 1);
   Next(table, 1);
-  table.Acknowledge(1, {0}, kStart + absl::Seconds(9));
-  EXPECT_EQ(table.Expire(kStart + absl::Seconds(18)), 0U);
-  EXPECT_EQ(table.Expire(kStart + absl::Seconds(19)), 1U);
+  table.Acknowledge(1, {0}, kLeaseStart + absl::Seconds(9));
+  EXPECT_EQ(table.Expire(kLeaseStart + absl::Seconds(18)), 0U);
+  EXPECT_EQ(table.Expire(kLeaseStart + absl::Seconds(19)), 1U);
 }
 
 // Whoever sends it: those whose batches they are have shown that they are alive.
@@ -122,10 +122,10 @@ TEST(LeaseTableTest, AnAcknowledgementRenewsTheLeasesOfThoseWhoseBatchesTheyAre)
   LeaseTable table = Table(8);
   for (const SessionId session : {1, 2, 3}) ASSERT_THAT(table.Join(session, 0), IsOk());
   for (const SessionId session : {1, 2, 3, 1, 2, 3}) Next(table, session);
-  const absl::Time later = kStart + absl::Seconds(9);
+  const absl::Time later = kLeaseStart + absl::Seconds(9);
   // By somebody who has no session: batches of the first two.
   table.Acknowledge(0, {0, 1}, later);
-  EXPECT_EQ(table.Expire(kStart + kLease), 2U);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease), 2U);
   EXPECT_THAT(table.InFlight(3), ElementsAre(2, 5));
   EXPECT_EQ(table.num_leased(), 2U);
   EXPECT_EQ(table.NextExpiry(), later + kLease);
@@ -151,7 +151,7 @@ TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
                      kLease);
     const size_t lanes = table.dealing().num_lanes();
     const size_t max_in_flight = random.Between(1, 4);
-    absl::Time now = kStart;
+    absl::Time now = kLeaseStart;
     std::set<SessionId> gone;
     std::set<SessionId> told_to_wait;
     std::map<SessionId, std::vector<uint64_t>> sent;
@@ -239,9 +239,9 @@ TEST(LeaseTableTest, AGoneSessionsBatchesComeNextAndItMayStillAcknowledge) {
   EXPECT_EQ(table.counters().given_back, 2U);
   EXPECT_EQ(table.num_leased(), 1U);
   EXPECT_EQ(Next(table, 2), 0);
-  EXPECT_EQ(table.Acknowledge(1, {2}, kStart), 1U);
+  EXPECT_EQ(table.Acknowledge(1, {2}, kLeaseStart), 1U);
   EXPECT_EQ(Next(table, 2), 3);
-  EXPECT_EQ(table.Acknowledge(1, {0}, kStart), 1U);
+  EXPECT_EQ(table.Acknowledge(1, {0}, kLeaseStart), 1U);
   EXPECT_THAT(table.InFlight(2), ElementsAre(1, 3));
 }
 
@@ -252,7 +252,7 @@ TEST(LeaseTableTest, ARanksNewSessionTakesItsStepsOverInOrder) {
   EXPECT_EQ(Next(table, 1), 0);
   EXPECT_EQ(Next(table, 1), 2);
   EXPECT_EQ(Next(table, 1), 4);
-  EXPECT_EQ(table.Acknowledge(1, {2}, kStart), 1U);
+  EXPECT_EQ(table.Acknowledge(1, {2}, kLeaseStart), 1U);
   ASSERT_THAT(table.Join(3, 0), IsOk());
   EXPECT_FALSE(table.IsPresent(1));
   EXPECT_EQ(Next(table, 3), 0);
@@ -265,7 +265,7 @@ TEST(LeaseTableTest, ARanksNewSessionTakesItsStepsOverInOrder) {
   // The old stream ends late.
   table.SessionGone(1);
   EXPECT_THAT(table.InFlight(3), ElementsAre(0, 4, 6));
-  table.Acknowledge(3, {0, 4, 6}, kStart);
+  table.Acknowledge(3, {0, 4, 6}, kLeaseStart);
   EXPECT_EQ(Next(table, 3), kFinished);
   // Rank 1 gets padding as its last step.
   for (const int64_t batch : {1, 3, 5, 7}) EXPECT_EQ(Next(table, 2), batch);
@@ -279,7 +279,7 @@ TEST(LeaseTableTest, ReadersShareARanksStepsInTurn) {
     EXPECT_EQ(Next(table, 1), batch);
   for (const int64_t batch : {1, 3}) EXPECT_EQ(Next(table, 2), batch);
   // A reader ends when its share is done, whatever the others do.
-  table.Acknowledge(1, {0, 4, 6}, kStart);
+  table.Acknowledge(1, {0, 4, 6}, kLeaseStart);
   EXPECT_EQ(Next(table, 1), kFinished);
   // One that comes again gets its own share, in order.
   ASSERT_THAT(table.Join(3, 0, {1, 2}), IsOk());
@@ -301,7 +301,7 @@ TEST(LeaseTableTest, ReadersOfAnotherNumberTakeARankOverInOrder) {
       EXPECT_EQ(Next(table, 1), 0);
       EXPECT_EQ(Next(table, 1), before);
       EXPECT_EQ(Next(table, 1), 2 * before);
-      table.Acknowledge(1, {before}, kStart);
+      table.Acknowledge(1, {before}, kLeaseStart);
       std::vector<int64_t> received;
       for (uint32_t reader = 0; reader < after; ++reader) {
         ASSERT_THAT(table.Join(100 + reader, 0, {reader, after}), IsOk());
@@ -312,7 +312,7 @@ TEST(LeaseTableTest, ReadersOfAnotherNumberTakeARankOverInOrder) {
           EXPECT_EQ(batch % after, reader);
           last = batch;
           received.push_back(batch);
-          table.Acknowledge(100 + reader, {static_cast<uint64_t>(batch)}, kStart);
+          table.Acknowledge(100 + reader, {static_cast<uint64_t>(batch)}, kLeaseStart);
         }
       }
       EXPECT_EQ(received.size(), 11);
@@ -332,13 +332,13 @@ TEST(LeaseTableTest, WhatIsInFlightWhenASessionEndsStaysLeasedToIt) {
   EXPECT_FALSE(table.IsPresent(2));
   ASSERT_THAT(table.Join(3, 0), IsOk());
   EXPECT_EQ(Next(table, 3), kAllLeased);
-  EXPECT_EQ(table.Acknowledge(1, {0}, kStart + kLease / 2), 1U);
+  EXPECT_EQ(table.Acknowledge(1, {0}, kLeaseStart + kLease / 2), 1U);
   // Renewed.
-  EXPECT_EQ(table.Expire(kStart + kLease), 0U);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease), 0U);
   EXPECT_EQ(Next(table, 3), kAllLeased);
-  EXPECT_EQ(table.Expire(kStart + kLease + kLease / 2), 1U);
+  EXPECT_EQ(table.Expire(kLeaseStart + kLease + kLease / 2), 1U);
   EXPECT_EQ(Next(table, 3), 1);
-  EXPECT_EQ(table.Acknowledge(3, {1}, kStart), 1U);
+  EXPECT_EQ(table.Acknowledge(3, {1}, kLeaseStart), 1U);
   EXPECT_FALSE(table.IsPresent(1));
   EXPECT_EQ(Next(table, 3), kFinished);
 }
@@ -349,7 +349,7 @@ TEST(LeaseTableTest, GoesOnFromWhatWasDone) {
   ASSERT_THAT(table.Join(1, 0), IsOk());
   EXPECT_EQ(Next(table, 1), 2);
   // Sent by the server's earlier run.
-  EXPECT_EQ(table.Acknowledge(1, {3}, kStart), 1U);
+  EXPECT_EQ(table.Acknowledge(1, {3}, kLeaseStart), 1U);
   EXPECT_EQ(Next(table, 1), 5);
   EXPECT_EQ(table.counters().acknowledged, 1U);
 }

@@ -25,7 +25,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kLease = absl::Seconds(10);
+constexpr absl::Duration kLoaderLease = absl::Seconds(10);
 
 // As many threads as like may call it.
 class LockedLog final : public RecordLog {
@@ -65,13 +65,14 @@ class LoaderWorld {
 
   static LoaderOptions Options() {
     LoaderOptions options;
-    options.lease_duration = kLease;
+    options.lease_duration = kLoaderLease;
     return options;
   }
 
-  void Restart() {
+  // With the planner that `bounds` say.
+  void Restart(const EpochBounds& bounds = {}) {
     loader_ = nullptr;
-    catalog_ = std::make_unique<EpochCatalog>(&dataset_.store(), EpochBounds());
+    catalog_ = std::make_unique<EpochCatalog>(&dataset_.store(), bounds);
     auto loader = Loader::Open(catalog_.get(), &log_, options_, first_session_);
     first_session_ += 1000;
     ASSERT_THAT(loader, IsOk());
@@ -246,8 +247,8 @@ TEST(LoaderTest, AWorkerThatDoesNotWaitForOthersEndsAndKeepsItsLeases) {
   numbers.pop_back();
   ASSERT_THAT(world.loader().Acknowledge(key, session, generation, numbers, world.now), IsOk());
   EXPECT_EQ(other->Next(world.now)->kind, LoadEvent::Kind::kWait);
-  EXPECT_EQ(world.loader().NextExpiry(), world.now + kLease);
-  world.now += kLease;
+  EXPECT_EQ(world.loader().NextExpiry(), world.now + kLoaderLease);
+  world.now += kLoaderLease;
   world.loader().Expire(world.now);
   PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, other->Next(world.now));
   EXPECT_EQ(event.number, last);
@@ -298,6 +299,87 @@ TEST(LoaderTest, SharesOfAStepAddUp) {
   }
   for (const auto& [step, graphs] : graphs_of_step) {
     EXPECT_EQ(told[step], std::set<uint64_t>{graphs});
+  }
+}
+
+// An epoch goes on as it was begun, byte for byte, though the server came back with a planner that
+// finds another plan; epochs that are begun then have that one's.
+TEST(LoaderTest, AnEpochKeepsItsPlanWhateverThePlanner) {
+  EpochBounds old_planner;
+  old_planner.planner_steps = 0;
+  LoaderWorld world(200);
+  const auto request_of = [](uint64_t epoch, uint64_t kind) {
+    EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
+    request.key.job = absl::StrCat("kind/", kind);
+    if (kind == 1) request.rank_groups.push_back({{{12, 20, 4}}, std::nullopt, 1});
+    if (kind == 2) request.draw = DrawRequest{{}, 100, true};
+    return request;
+  };
+  // What is expected, from a catalog of its own.
+  const auto batches_of = [&](const EpochRequest& request, const EpochBounds& bounds) {
+    EpochCatalog catalog(&world.dataset().store(), bounds);
+    const auto epoch = catalog.Prepare(request).value();
+    std::vector<Batch> batches;
+    for (uint64_t i = 0; i < epoch->identity().num_batches(); ++i) {
+      batches.push_back(epoch->Build(i)->batch);
+    }
+    return batches;
+  };
+  for (uint64_t kind = 0; kind < 3; ++kind) {
+    SCOPED_TRACE(testing::Message() << "kind=" << kind);
+    JoinRequest join = LoaderWorld::Rank(0, 1);
+    if (kind == 1) join.sharing.rank_group_of_rank = {0, 1};
+    const std::vector<Batch> expected = batches_of(request_of(0, kind), old_planner);
+    world.Restart(old_planner);
+    std::set<uint64_t> done;
+    const auto take = [&](LoadSession& session, size_t most) {
+      while (done.size() < most) {
+        const auto event = session.Next(world.now);
+        ASSERT_THAT(event, IsOk());
+        if (event->kind != LoadEvent::Kind::kBatch) return;
+        if (!event->is_padding) {
+          EXPECT_TRUE(done.insert(event->number).second);
+          const Batch& batch = event->built.batch;
+          EXPECT_EQ(batch.graph_ids, expected[event->number].graph_ids);
+          for (size_t t = 0; t < batch.tensors.size(); ++t) {
+            EXPECT_EQ(batch.tensors[t].data, expected[event->number].tensors[t].data);
+          }
+        }
+        EXPECT_THAT(world.Acknowledge(session, {event->number}), IsOk());
+      }
+    };
+    std::string cursor;
+    {
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request_of(0, kind), join));
+      take(*session, 3);
+      // Later epochs share what is kept, unless they are drawn.
+      PH_ASSERT_OK_AND_ASSIGN(const auto later, world.Load(request_of(1, kind), join));
+      cursor = later->start().join.cursor;
+    }
+    // Twice: the second time from a log that was read and made short.
+    for (int restart = 0; restart < 2; ++restart) {
+      world.Restart();
+      PH_ASSERT_OK_AND_ASSIGN(const auto described, world.loader().Describe(request_of(0, kind)));
+      EXPECT_EQ(described.progress.num_done, done.size());
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request_of(0, kind), join));
+      take(*session, done.size() + 2);
+    }
+    {
+      JoinRequest back = join;
+      back.cursor = DecodeCursor(cursor).value();
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request_of(1, kind), back));
+      EXPECT_EQ(session->epoch().identity(), back.cursor->identity);
+    }
+    for (uint32_t lane = 0; lane <= (kind == 1 ? 1 : 0); ++lane) {
+      join.lane = lane;
+      PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request_of(0, kind), join));
+      take(*session, expected.size());
+    }
+    EXPECT_EQ(done.size(), expected.size());
+    // This server's own plan is another.
+    PH_ASSERT_OK_AND_ASSIGN(const auto old, world.loader().Describe(request_of(0, kind)));
+    PH_ASSERT_OK_AND_ASSIGN(const auto fresh, world.loader().Describe(request_of(9, kind)));
+    EXPECT_NE(fresh.epoch->plan().receipt(), old.epoch->plan().receipt());
   }
 }
 
@@ -473,8 +555,8 @@ TEST(LoaderTest, DynamicWorkersTakeOverWhatExpires) {
       const auto worker,
       world.Load(DatasetWorld::Request(), LoaderWorld::Dynamic("worker"), 4, [&] { ++woken; }));
   EXPECT_EQ(worker->Next(world.now)->kind, LoadEvent::Kind::kWait);
-  EXPECT_EQ(world.loader().NextExpiry(), world.now + kLease);
-  world.now += kLease;
+  EXPECT_EQ(world.loader().NextExpiry(), world.now + kLoaderLease);
+  world.now += kLoaderLease;
   world.loader().Expire(world.now);
   EXPECT_EQ(woken, 1);
   ExpectAllOnce(TakeAll(world, *worker), 60);

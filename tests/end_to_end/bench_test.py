@@ -61,10 +61,10 @@ def test_every_measure_is_in_table_and_json_and_nothing_stays(tmp_path: pathlib.
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("--payloads", "7"), 2, "packhouse: --payloads '7': must be a number of bytes from"),
+        (("--payloads", "7"), 2, "packhouse-bench: --payloads '7': must be a number of bytes from"),
         (("--only", "fame"), 2, "--only"),
-        (("--data", "/nonexistent.npz"), 1, "packhouse: /nonexistent.npz: "),
-        (("--packhoused", "/nonexistent"), 1, "packhouse: /nonexistent ended before it was ready"),
+        (("--data", "/nonexistent.npz"), 1, "packhouse-bench: /nonexistent.npz: "),
+        (("--packhoused", "/nonexistent"), 1, "packhouse-bench: /nonexistent ended before it was ready"),
         (("--tcp-congestion", "fame"), 1, "'fame'"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 
@@ -12,7 +13,7 @@ import grpc
 import pytest
 from server_process import ServerProcess
 
-from packhouse.v1 import dataset_pb2, dataset_pb2_grpc
+from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, loader_pb2, loader_pb2_grpc
 
 
 def append(address: str, nodes: int) -> int:
@@ -97,6 +98,35 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: pathli
     status, words = refused("--data-dir", str(tmp_path / "file"))
     assert status == 1
     assert f"--data-dir: store '{tmp_path}/file/datasets'" in words
+
+def test_what_an_earlier_release_stored_is_converted_once(tmp_path: pathlib.Path) -> None:
+    old = pathlib.Path(__file__).parents[1] / "support" / "format_1_store"
+    folder = str(shutil.copytree(old, tmp_path / "data"))
+    status, words = refused("--data-dir", folder)
+    assert status == 1
+    assert f"store '{folder}/datasets': format version 1" in words
+    assert "packhoused --upgrade-store" in words
+    for told in ("converted", "nothing to convert"):
+        status, words = refused("--data-dir", folder, "--upgrade-store")
+        assert (status, words) == (0, f"{folder}/datasets: {told}\n{folder}/delivery: {told}\n")
+    with ServerProcess("--data-dir", folder, "--epoch-retention", "0s") as server:
+        with grpc.insecure_channel(server.address) as channel:
+            datasets = dataset_pb2_grpc.DatasetServiceStub(channel)
+            listed = datasets.ListDatasets(dataset_pb2.ListDatasetsRequest()).datasets
+            job = loader_pb2_grpc.LoaderServiceStub(channel).GetJob(
+                loader_pb2.GetJobRequest(job="train")
+            )
+        assert [(each.name, each.num_graphs) for each in listed] == [
+            ("molecules", 18),
+            ("open/more", 1),
+        ]
+        assert [(each.num_done, each.num_batches) for each in job.epochs] == [(2, 6)]
+
+
+def test_converting_needs_a_folder() -> None:
+    status, words = refused("--upgrade-store")
+    assert status == 2
+    assert "--upgrade-store: needs --data-dir" in words
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,8 @@ def start_cli(*arguments: object, **options: Any) -> subprocess.Popen[str]:
 
 
 def run_cli(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The command line, run to its end."""
+    """The command line, run to its end; without a terminal, unless one is given as `stdin`."""
+    options.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run(
         [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
         capture_output=True,
@@ -76,6 +77,26 @@ def write_rings(path: pathlib.Path, graphs: int) -> pathlib.Path:
         edge_attr=generator.random(edges.sum(), np.float32),
         y=generator.random(graphs),
     )
+    return path
+
+
+def write_libraries(path: pathlib.Path, graphs: int) -> pathlib.Path:
+    """Papers, authors, who wrote and who cites; always the same, some with no row of a kind."""
+    generator = np.random.default_rng(5)
+    rows = {name: generator.integers(0, 9, graphs) for name in ("paper", "author")}
+    arrays = {"y": generator.random((graphs, 2))}
+    for source, relation, target in (("author", "writes", "paper"), ("paper", "cites", "paper")):
+        name = f"{source}.{relation}.{target}"
+        # No edges where there is nothing at one of their ends.
+        rows[name] = generator.integers(0, 20, graphs) * (rows[source] * rows[target] > 0)
+        arrays[f"{name}.edge_index"] = np.stack(
+            [generator.integers(0, np.repeat(rows[end], rows[name])) for end in (source, target)]
+        )
+        arrays[f"{name}.weight"] = generator.random(rows[name].sum(), np.float32)
+    arrays["paper.x"] = generator.integers(-99, 99, (rows["paper"].sum(), 3)).astype(np.int16)
+    for name, counts in rows.items():
+        arrays[f"{name}.offsets"] = np.concatenate([[0], np.cumsum(counts)])
+    np.savez_compressed(path, **arrays)
     return path
 
 
@@ -163,7 +184,7 @@ def assert_stored_once(address: str, dataset: str, source: pathlib.Path) -> None
     shown = json.loads(succeed("datasets", "show", dataset, "--json", "--server", address))
     assert shown["state"] == "sealed"
     assert shown["graphs"] == len(expected)
-    assert shown["totals"] == {name: expected.rows(name) for name in ("nodes", "edges")}
+    assert shown["totals"] == {name: expected.rows(name) for name in expected.schema.components}
     assert "no damage" in succeed("datasets", "verify", dataset, "--server", address)
     schema, graphs = load(address, dataset, len(expected))
     assert schema == expected.schema
@@ -181,6 +202,14 @@ def test_what_is_ingested_is_what_the_python_package_reads(
         assert_stored_once(address, "m", molecules)
         again = succeed("ingest", "--server", address, "--dataset", "m", "--seal", molecules)
         assert f"stored 0 graphs, {graphs} had been there" in again
+
+
+def test_several_kinds_of_nodes_and_edges_are_ingested(tmp_path: pathlib.Path) -> None:
+    libraries = write_libraries(tmp_path / "libraries.npz", 500)
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+        ingest = ("ingest", "--server", server.address, "--dataset", "r", "--seal")
+        assert "stored 500 graphs" in succeed(*ingest, *SLOWLY, libraries)
+        assert_stored_once(server.address, "r", libraries)
 
 
 def test_an_ingest_that_is_killed_goes_on(
@@ -251,8 +280,8 @@ def test_data_sets_are_listed_shown_and_deleted(
 ) -> None:
     with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
 
-        def datasets(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return run_cli("datasets", *arguments, "--server", server.address)
+        def datasets(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+            return run_cli("datasets", *arguments, "--server", server.address, **options)
 
         assert json.loads(datasets("list", "--json").stdout) == []
         for name in ("b", "a/1"):
@@ -264,22 +293,28 @@ def test_data_sets_are_listed_shown_and_deleted(
         assert "at most 1.0 GiB" in datasets("show", "b").stdout
         assert datasets("fsck", "b").returncode == 0
 
-        assert datasets("delete", "b").stdout == "b: deleted\n"
-        for action in ("show", "verify", "delete"):
-            missing = datasets(action, "b")
+        assert datasets("delete", "b", "--yes").stdout == "b: deleted\n"
+        for action in (("show",), ("verify",), ("delete",), ("delete", "--yes")):
+            missing = datasets(action[0], "b", *action[1:])
             assert missing.returncode == 1
             assert "NOT_FOUND" in missing.stderr
 
-        # On a terminal it wants to be sure.
-        terminal, inside = pty.openpty()
-        command = ("datasets", "delete", "a/1", "--server", server.address)
-        refused = run_cli(*command, stdin=inside)
+        # Where nobody can be asked, it is not done.
+        refused = datasets("delete", "a/1")
         assert refused.returncode == 2
-        assert re.search(r"to delete data set 'a/1' with [\d,]+ graphs, .*, add --yes",
-                         refused.stderr)
-        assert run_cli(*command, "--yes", stdin=inside).returncode == 0
-        os.close(inside)
-        os.close(terminal)
+        question = r"delete data set 'a/1' with [\d,]+ graphs, [^?]*"
+        assert re.search(f"to {question} where nobody can be asked, add --yes", refused.stderr)
+        # On a terminal it asks, and takes no answer for a no.
+        for answer, code, says in (("\n", 1, ""), ("n\n", 1, ""), ("\x04", 1, ""),
+                                   ("Yes\n", 0, "a/1: deleted\n")):
+            terminal, inside = pty.openpty()
+            os.write(terminal, answer.encode())
+            asked = datasets("delete", "a/1", stdin=inside)
+            os.close(inside)
+            os.close(terminal)
+            assert (asked.returncode, asked.stdout) == (code, says)
+            assert re.search(rf"{question}\? \[y/N\]", asked.stderr)
+            assert ("nothing was done" in asked.stderr) == (code == 1)
         assert json.loads(datasets("list", "--json").stdout) == []
 
 
@@ -319,8 +354,10 @@ def test_jobs_are_listed_shown_and_deleted(tmp_path: pathlib.Path, rings: pathli
             assert json.loads(jobs("list", "--json").stdout) == [shown]
             assert re.search(r"^a/1 +1 +0 +1 ", jobs("list").stdout, re.MULTILINE)
             assert "a/1: 1 epochs, 1 streams\n" in jobs("show", "a/1").stdout
-            # Not a terminal: no --yes is needed.
-            assert jobs("delete", "a/1").stdout == "a/1: deleted\n"
+            refused = jobs("delete", "a/1")
+            assert refused.returncode == 2
+            assert "delete job 'a/1' with 1 epochs, which 1 streams load" in refused.stderr
+            assert jobs("delete", "a/1", "--yes").stdout == "a/1: deleted\n"
             with pytest.raises(grpc.RpcError) as ended:
                 list(stream)
             assert ended.value.code() == grpc.StatusCode.NOT_FOUND

@@ -12,6 +12,7 @@
 #include "service/base/status_macros.h"
 #include "service/collation/uncollate.h"
 #include "service/epochs/epoch_catalog.h"
+#include "service/epochs/prepared_epoch.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/status_matchers.h"
 
@@ -507,6 +508,99 @@ TEST(EpochCatalogTest, WhatIsDeletedWhileItIsPlannedIsNotKept) {
     }
     EXPECT_TRUE(store.opened.expired());
   }
+}
+
+KeptPlannerResult Kept(const PreparedEpoch& epoch) {
+  const std::shared_ptr<const PlannerResult> planned = epoch.plan().planned();
+  return {planned->receipt, planned->dataset_version, [planned] { return planned; }};
+}
+
+// Whatever plans now, what was planned before gives the batches that it gave then.
+TEST(EpochPlanTest, AKeptPlanGivesTheSameBatchesWhateverThePlanner) {
+  const auto request_of = [](uint64_t kind) {
+    EpochRequest request = DatasetWorld::Request();
+    if (kind == 1) request.grouped = true;
+    if (kind == 2) request.draw = DrawRequest{{}, 40, true};
+    if (kind == 3) request.rank_groups.push_back({{{12, 20, 4}}, std::nullopt, 2});
+    if (kind == 4) request.rank_groups[0].shapes.push_back({12, 20, 4});
+    if (kind == 5) {
+      request.rank_groups[0].shapes.clear();
+      DeviceProfile device;
+      device.components = {{1, 128, 8, 4, 1}, {1, 256, 8, 8, 1}, {1, 16, 1, 0, 0}};
+      device.memory_bytes = 4096;
+      device.max_distinct_shapes = 2;
+      request.rank_groups[0].device = device;
+    }
+    if (kind == 6) request.in_order = true;
+    return request;
+  };
+  for (uint64_t kind = 0; kind < 7; ++kind) {
+    SCOPED_TRACE(testing::Message() << "kind=" << kind);
+    DatasetWorld world(90, 5, 9, /*num_groups=*/30);
+    world.Seal();
+    const EpochRequest request = request_of(kind);
+    EpochBounds other;
+    other.planner_steps = 0;
+    PH_ASSERT_OK_AND_ASSIGN(const auto before, PrepareFresh(world, request, other));
+    const auto batches = CheckedBatches(world, *before);
+    PH_ASSERT_OK_AND_ASSIGN(const auto now, PrepareFresh(world, request));
+    if (kind < 5) {
+      EXPECT_FALSE(now->identity() == before->identity());
+    }
+
+    EpochCatalog catalog(&world.store(), {});
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, catalog.Prepare(request, {}, Kept(*before)));
+    EXPECT_EQ(CheckedBatches(world, *again), batches);
+    EXPECT_EQ(again->identity(), before->identity());
+    EXPECT_EQ(again->plan().planned()->patterns, before->plan().planned()->patterns);
+    EXPECT_EQ(again->plan().lower_bound(), before->plan().lower_bound());
+    // Others are planned as ever.
+    PH_ASSERT_OK_AND_ASSIGN(const auto fresh, catalog.Prepare(request));
+    EXPECT_EQ(fresh->identity(), now->identity());
+    EXPECT_EQ(CheckedBatches(world, *fresh), CheckedBatches(world, *now));
+    if (kind == 6) continue;
+    // One that this catalog has made itself is not read.
+    KeptPlannerResult unread = Kept(*now);
+    unread.read = [] { return absl::InternalError("was read"); };
+    PH_ASSERT_OK_AND_ASSIGN(const auto same, catalog.Prepare(request, {}, unread));
+    EXPECT_EQ(same, fresh);
+  }
+}
+
+TEST(EpochPlanTest, AKeptPlanThatIsNotOfTheseGraphsIsRefused) {
+  DatasetWorld world(60);
+  world.Seal();
+  const EpochRequest request = DatasetWorld::Request();
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+  const auto expect_refused = [&](const std::function<void(PlannerResult&)>& change,
+                                  absl::string_view why) {
+    PlannerResult changed = *epoch->plan().planned();
+    change(changed);
+    EpochCatalog catalog(&world.store(), {});
+    const KeptPlannerResult kept = {changed.receipt, changed.dataset_version,
+                                    [&] { return std::make_shared<const PlannerResult>(changed); }};
+    EXPECT_THAT(catalog.Prepare(request, {}, kept),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr(changed.receipt), HasSubstr(std::string(why)))));
+  };
+  expect_refused([](PlannerResult& plan) { ++plan.tuples[0]; }, "other sizes");
+  expect_refused([](PlannerResult& plan) { plan.shapes.emplace_back(); }, "2 rank groups");
+  expect_refused([](PlannerResult& plan) { plan.shapes[0].clear(); }, "no shapes");
+  expect_refused([](PlannerResult& plan) { plan.patterns.clear(); }, "0 rank groups");
+  expect_refused([](PlannerResult& plan) { plan.patterns[0].pop_back(); }, "has places for");
+  expect_refused([](PlannerResult& plan) { plan.patterns[0][0].repeats = 0; }, "without graphs");
+  expect_refused([](PlannerResult& plan) { plan.patterns[0][0].repeats = ~uint64_t{0}; },
+                 "graphs of size");
+  expect_refused([](PlannerResult& plan) { plan.patterns[0][0].entries[0].tuple = 1 << 30; },
+                 "copies of size number 1073741824");
+  expect_refused([](PlannerResult& plan) { plan.shapes[0][0] = {9, 9, 1}; }, "at most");
+  // Of a data set that was replaced since: the plan is made anew, and the epoch is another.
+  PlannerResult older = *epoch->plan().planned();
+  ++older.dataset_version;
+  EpochCatalog catalog(&world.store(), {});
+  const KeptPlannerResult kept = {older.receipt, older.dataset_version,
+                                  [&] { return absl::InternalError("was read"); }};
+  EXPECT_THAT(catalog.Prepare(request, {}, kept), IsOk());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "service/epochs/epoch_batches.h"
 #include "service/epochs/epoch_identity.h"
+#include "service/epochs/planner_result.h"
 #include "service/epochs/size_classes.h"
 #include "service/planning/limits.h"
 #include "service/planning/optimizer/plan_optimizer.h"
@@ -66,6 +67,33 @@ inline EpochIdentity IdentityOf(std::vector<uint64_t> batches_by_rank_group, uin
   }
   identity.options = "shuffle";
   return identity;
+}
+
+// What no planner has found, of all forms that one could give.
+inline PlannerResult RandomPlannerResult(Random& random) {
+  PlannerResult planned;
+  planned.receipt = "v1-" + std::to_string(random.Next());
+  planned.dataset_version = random.Next();
+  planned.lower_bound = random.Below(100);
+  planned.num_components = random.Below(4);
+  for (uint64_t i = random.Below(20) * planned.num_components; i != 0; --i) {
+    planned.tuples.push_back(static_cast<uint32_t>(random.Next() >> random.Between(32, 63)));
+  }
+  for (uint64_t group = random.Between(1, 3); group != 0; --group) {
+    planned.shapes.emplace_back();
+    for (uint64_t shape = random.Between(1, 3); shape != 0; --shape) {
+      planned.shapes.back().push_back({random.Below(1000), kUnlimited, random.Next()});
+    }
+    planned.patterns.emplace_back(random.Below(6));
+    for (Pattern& pattern : planned.patterns.back()) {
+      pattern.repeats = random.Next() >> random.Below(64);
+      for (uint64_t entry = random.Below(5); entry != 0; --entry) {
+        pattern.entries.push_back({static_cast<uint32_t>(random.Below(300)),
+                                   static_cast<uint32_t>(random.Between(1, 9))});
+      }
+    }
+  }
+  return planned;
 }
 
 }  // namespace packhouse

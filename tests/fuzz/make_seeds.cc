@@ -19,7 +19,7 @@
 #include "packhouse/v1/planning.pb.h"
 #include "service/datasets/chunk_record.h"
 #include "service/delivery/cursor.h"
-#include "service/ledger/ledger_event.h"
+#include "service/ledger/event_codec.h"
 #include "tests/fuzz/sealed_record.h"
 
 namespace {
@@ -51,7 +51,8 @@ void Write(const std::string& path, const std::string& bytes) {
 constexpr char kSchema[] = R"(
     components: 'nodes' components: 'edges'
     tensors { name: 'x' dtype: DATA_TYPE_INT16 component: 'nodes' padding_value: "\1\2" }
-    tensors { name: 'e' dtype: DATA_TYPE_INT8 row_shape: 2 component: 'edges' index_into: 'nodes' }
+    tensors { name: 'e' dtype: DATA_TYPE_INT8 row_shape: 2 component: 'edges' index_into: 'nodes'
+              layout: LAYOUT_ROWS_LAST }
     tensors { name: 'y' dtype: DATA_TYPE_BOOL component: 'graphs' })";
 // Two graphs: 2 nodes and 1 edge, 1 node and no edge.
 constexpr char kSizes[] = R"(num_graphs: 2 counts: "\2\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0")";
@@ -89,14 +90,29 @@ packhouse::EpochIdentity Epoch(uint64_t epoch) {
   return identity;
 }
 
-// As ledger_fuzz reads them: with the seals that they have, or to be sealed.
-std::string Ledger(const std::vector<packhouse::LedgerEvent>& events, bool sealed) {
+// As ledger_fuzz reads them.
+std::string Ledger(const std::vector<packhouse::LedgerEvent>& events) {
   std::vector<std::string> records;
-  for (const auto& event : events) {
-    const std::string record = packhouse::EncodeEvent(event);
-    records.push_back(sealed ? record : packhouse::Unsealed(record));
-  }
-  return std::string(1, sealed ? '\0' : '\1') + Stream(records);
+  for (const auto& event : events) records.push_back(packhouse::EncodeEvent(event));
+  return std::string(1, '\0') + Stream(records);
+}
+
+// An epoch of a server before format 2, forgotten: "epoch opened" and "epoch forgotten", without
+// checksums.
+std::string OldLedger() {
+  return '\1' + Stream({std::string("\1\2\3job\7\1d\3\13\1\3\n\24\5\0\36\7shuffle", 26),
+                        std::string("\1\6\3job\7", 7)});
+}
+
+packhouse::PlannerResult Plan() {
+  packhouse::PlannerResult plan;
+  plan.receipt = "v1-0";
+  plan.dataset_version = 3;
+  plan.shapes = {{{222, 502, 64}}, {{100, 300, 64}, {10, 30, 6}}};
+  plan.num_components = 2;
+  plan.tuples = {3, 5, 20, 40};
+  plan.patterns = {{{{{0, 2}, {1, 1}}, 4}}, {{{{0, 3}}, 1}}};
+  return plan;
 }
 
 }  // namespace
@@ -161,8 +177,11 @@ int main(int argc, char** argv) {
   Write(folder + "cursor_fuzz-corpus/seed_text", std::string(1, '\0') + text);
   std::string record;
   if (!absl::WebSafeBase64Unescape(text, &record)) std::abort();
-  Write(folder + "cursor_fuzz-corpus/seed_fields", '\1' + packhouse::Unsealed(record));
+  Write(folder + "cursor_fuzz-corpus/seed_message", '\1' + packhouse::Unsealed(record));
+  Write(folder + "cursor_fuzz-corpus/seed_format_1",
+        '\2' + std::string("\1\1\3job\7\1d\3\13\1\3\n\24\5\0\36\7shuffle\2\1\0\5", 30));
   const packhouse::EpochKey key = Epoch(7).key;
+  const auto plan = packhouse::KeepPlan(Plan());
   const std::vector<packhouse::LedgerEvent> events = {
       packhouse::EpochOpened{Epoch(7)},
       packhouse::GenerationStarted{key, 3, "first", packhouse::Sharing::Ranked(2),
@@ -170,11 +189,13 @@ int main(int argc, char** argv) {
       packhouse::WorkerJoined{key, 3, "worker"},
       packhouse::BatchesAcknowledged{key, 3, packhouse::BatchSet::Of({0, 2, 3, 39})},
       packhouse::EpochOpened{Epoch(8)},
+      packhouse::EpochPlanned{Epoch(8).key, plan->digest, plan},
+      packhouse::EpochPlanned{key, plan->digest, nullptr},
       packhouse::GenerationStarted{Epoch(8).key, 4, "", {}, {}},
       packhouse::EpochForgotten{key},
       packhouse::GenerationsUsed{"job", 9}};
-  Write(folder + "ledger_fuzz-corpus/seed_sealed", Ledger(events, true));
-  Write(folder + "ledger_fuzz-corpus/seed_fields", Ledger(events, false));
+  Write(folder + "ledger_fuzz-corpus/seed", Ledger(events));
+  Write(folder + "ledger_fuzz-corpus/seed_format_1", OldLedger());
   const std::string append = Bytes<v1::AppendRequest>(
       "dataset: 'd' producer_sequence { producer: 'p' sequence: 1 } graphs { sizes {" + sizes +
       R"(} tensors { name: 'x' data: "abcdef" } tensors { name: 'e' data: "\0\1" }

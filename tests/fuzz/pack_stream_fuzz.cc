@@ -16,7 +16,6 @@
 
 namespace {
 
-using Uint64sFromWire;
 namespace v1 = packhouse::v1;
 
 // Empties the handler; counts the graphs that come out.

@@ -1,5 +1,5 @@
-// Puts the checksum to what a fuzzer made of a sealed record (record_codec.h), so that what lies
-// behind the checksum is reached.
+// Puts the checksum to what a fuzzer made of a cursor's bytes (cursor.h), so that what lies behind
+// the checksum is reached.
 #ifndef PACKHOUSE_TESTS_FUZZ_SEALED_RECORD_H_
 #define PACKHOUSE_TESTS_FUZZ_SEALED_RECORD_H_
 
@@ -7,21 +7,30 @@
 #include <cstdint>
 #include <string>
 
+#include "service/base/checksum.h"
+
 namespace packhouse {
 
-inline constexpr size_t kSealBytes = 8;
+inline constexpr size_t kSealBytes = 4;
 
 inline std::string Sealed(std::string content) {
+  const uint32_t crc = Crc32c(content);
+  for (size_t i = 0; i < kSealBytes; ++i) content.push_back(static_cast<char>(crc >> (8 * i)));
+  return content;
+}
+
+inline std::string Unsealed(const std::string& bytes) {
+  return bytes.substr(0, bytes.size() - kSealBytes);
+}
+
+// The same of a server before format 2 (format_1_events.h).
+inline std::string SealedAsFormat1(std::string content) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char byte : content) {
     hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3;
   }
-  for (size_t i = 0; i < kSealBytes; ++i) content.push_back(static_cast<char>(hash >> (8 * i)));
+  for (size_t i = 0; i < 8; ++i) content.push_back(static_cast<char>(hash >> (8 * i)));
   return content;
-}
-
-inline std::string Unsealed(const std::string& record) {
-  return record.substr(0, record.size() - kSealBytes);
 }
 
 }  // namespace packhouse

@@ -34,7 +34,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   size_t bytes = 0;
   for (size_t i = 0; i < graphs->num_graphs(); ++i) {
-    for (size_t t = 0; t < schema->tensors().size(); ++t) bytes += graphs->rows(i, t).size();
+    for (size_t t = 0; t < schema->tensors().size(); ++t) {
+      for (size_t plane = 0; plane < schema->num_planes(t); ++plane) {
+        bytes += graphs->rows(i, t, plane).size();
+      }
+    }
   }
   if (bytes != graphs->num_bytes()) std::abort();
   return 0;

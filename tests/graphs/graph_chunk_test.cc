@@ -84,6 +84,34 @@ TEST_F(GraphChunkTest, TrustSkipsTheValuesOfIndicesButNotTheLengths) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'edge_index' has 0 bytes")));
 }
 
+// The same graphs with edge_index [2, edges]: sources of all edges, then targets of all edges.
+TEST_F(GraphChunkTest, RowsLastLieInPlanes) {
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(),
+                          {{"edge_index", DType::kInt32, {2}, 1, 0, {}, Layout::kRowsLast}})
+          .value();
+  const auto create = [&](const std::vector<int32_t>& edges) {
+    return GraphChunk::Create(
+        &schema, sizes_,
+        {absl::string_view(reinterpret_cast<const char*>(edges.data()), edges.size() * 4)},
+        nullptr);
+  };
+  const std::vector<int32_t> edges = {0, 0, 0, /*targets*/ 1, 0, 0};
+  PH_ASSERT_OK_AND_ASSIGN(const GraphChunk chunk, create(edges));
+  EXPECT_EQ(chunk.rows(0, 0, 0).data(), reinterpret_cast<const char*>(&edges[0]));
+  EXPECT_EQ(chunk.rows(0, 0, 1).data(), reinterpret_cast<const char*>(&edges[3]));
+  EXPECT_EQ(chunk.rows(1, 0, 0).data(), reinterpret_cast<const char*>(&edges[1]));
+  EXPECT_EQ(chunk.rows(1, 0, 1).data(), reinterpret_cast<const char*>(&edges[4]));
+  EXPECT_EQ(chunk.rows(1, 0, 1).size(), 8U);
+  // Positions are those of the graph's own [2, 2].
+  EXPECT_THAT(create({0, 0, 0, 1, 0, 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("graph 71: tensor 'edge_index': index 1 at position 3 is not in "
+                                 "[0, 1)")));
+  EXPECT_THAT(create({0, 0, 0, 1, 0}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has 20 bytes")));
+}
+
 TEST_F(GraphChunkTest, AnEmptyChunkIsFine) {
   EXPECT_THAT(GraphChunk::Create(&schema_, SizeTable(), {"", ""}, nullptr), IsOk());
 }
@@ -113,7 +141,9 @@ TEST(GraphChunkRandomTest, RandomChunksAreValid) {
     const GraphChunk chunk = RandomChunk(random, &schema, random.Below(10), 5, 0);
     size_t bytes = 0;
     for (size_t i = 0; i < chunk.num_graphs(); ++i) {
-      for (size_t t = 0; t < schema.tensors().size(); ++t) bytes += chunk.rows(i, t).size();
+      for (size_t t = 0; t < schema.tensors().size(); ++t) {
+        bytes += schema.num_planes(t) * chunk.rows(i, t).size();
+      }
     }
     EXPECT_EQ(bytes, chunk.num_bytes()) << "seed=" << seed;
   }

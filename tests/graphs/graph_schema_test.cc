@@ -25,6 +25,34 @@ TEST(GraphSchemaTest, KnowsRowBytesOfEveryDType) {
   }
 }
 
+// As TF-GNN calls them: sets have slashes and dots in their names.
+TEST(GraphSchemaTest, NamesMayHaveSlashesAndDots) {
+  PH_ASSERT_OK_AND_ASSIGN(const SizeSchema sizes,
+                          SizeSchema::Create({"nodes/paper.v2", "edges/cites"}));
+  TensorSpec spec = NodeFeature();
+  for (const absl::string_view name : {"nodes/paper.v2.feat", "edges/cites.#source", "a/b/c", "/",
+                                       "counts", "paper/counts", "edges/cites/weight"}) {
+    spec.name = std::string(name);
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, GraphSchema::Create(sizes, {spec}));
+    EXPECT_EQ(schema.TensorIndex(name), 0U);
+  }
+  spec.name = "edges/cites/counts";
+  EXPECT_THAT(GraphSchema::Create(sizes, {spec}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("derived")));
+}
+
+TEST(GraphSchemaTest, RowsLastHaveAPlaneForEachElement) {
+  TensorSpec spec = NodeFeature();
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema first, CreateWith(spec));
+  EXPECT_EQ(first.num_planes(0), 1U);
+  EXPECT_EQ(first.plane_row_bytes(0), 12U);
+  spec.layout = Layout::kRowsLast;
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema last, CreateWith(spec));
+  EXPECT_EQ(last.row_bytes(0), 12U);
+  EXPECT_EQ(last.num_planes(0), 3U);
+  EXPECT_EQ(last.plane_row_bytes(0), 4U);
+}
+
 TEST(GraphSchemaTest, KnowsWhatIsPointedInto) {
   PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
                           CreateWith({"edge_index", DType::kInt32, {2}, 1, 0, {}}));
@@ -40,9 +68,14 @@ TEST(GraphSchemaTest, RefusesBadTensorsNamingTheField) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
   };
   TensorSpec spec = NodeFeature();
-  spec.name = "a/b";
-  expect_refused(spec, "'a/b'");
+  spec.name = "a b";
+  expect_refused(spec, "'a b'");
   spec = NodeFeature();
+  for (const absl::string_view name :
+       {"nodes/counts", "edges/graph", "nodes/offsets", "edges/mask", "graphs/mask"}) {
+    spec.name = std::string(name);
+    expect_refused(spec, "the name is that of a tensor derived from a component");
+  }
   spec.name = "";
   expect_refused(spec, "1 to 128 characters");
   spec = NodeFeature();
@@ -54,6 +87,13 @@ TEST(GraphSchemaTest, RefusesBadTensorsNamingTheField) {
   spec = NodeFeature();
   spec.row_shape.assign(9, 1);
   expect_refused(spec, "row_shape has 9 extents, at most 8");
+  spec = NodeFeature();
+  spec.layout = Layout::kRowsLast;
+  for (const std::vector<uint32_t>& row_shape :
+       {std::vector<uint32_t>{}, {2, 3}, {GraphSchema::kMaxPlanes + 1}}) {
+    spec.row_shape = row_shape;
+    expect_refused(spec, "layout: rows last needs a row_shape of one extent, at most 16, not [");
+  }
   spec = NodeFeature();
   spec.component = 3;
   expect_refused(spec, "no component 3");

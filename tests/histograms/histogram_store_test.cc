@@ -113,7 +113,8 @@ TEST(HistogramStoreLawTest, ARefusedCallIsNeverSeen) {
   std::atomic<bool> is_done = false;
   std::thread refused([&] {
     for (int i = 0; i < 2000; ++i) {
-      EXPECT_FALSE(store.Observe(Key("a"), TableOf({1, 1}), From("worker", 0), kNow).ok());
+      EXPECT_THAT(store.Observe(Key("a"), TableOf({1, 1}), From("worker", 0), kNow),
+                  StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
     }
     is_done = true;
   });

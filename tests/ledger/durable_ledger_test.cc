@@ -66,6 +66,10 @@ class Server {
       request.attempt = random.Below(5) == 0 ? "again" : "first";
       request.client = random.Below(2) == 0 ? "10.0.0.1" : "";
       request.now = kStart + absl::Hours(random.Below(50));
+      if (random.Below(3) != 0) {
+        Random of_plan(number % 3);
+        request.plan = KeepPlan(RandomPlannerResult(of_plan));
+      }
       if (number % 2 == 1) {
         request.sharing = Sharing::Ranked(1 + random.Below(2));
       } else {

@@ -121,7 +121,7 @@ TEST_F(CheckDeviceProfileTest, TheSmallestCapacitiesMustFitTheMemory) {
   EXPECT_THAT(Check(), IsInvalid("profile: the smallest capacities take 18446744073709551615 "
                                  "bytes, memory_bytes is 200"));
   profile_.memory_bytes = UINT64_MAX;
-  EXPECT_FALSE(Check().ok());
+  EXPECT_THAT(Check(), StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
   profile_.memory_bytes = 0;
   EXPECT_THAT(Check(), IsOk());
 }

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from packhouse import GRAPHS, DType, GraphSchema, GraphTable, TensorSpec
+from packhouse import GRAPHS, DType, GraphSchema, GraphTable, Layout, TensorSpec
 
-_NAMES = ("nodes", "edges", "triplets", "set.A-1", "tokens")
+_NAMES = ("nodes", "edges", "triplets", "sets/A-1.b", "tokens")
 
 
 def random_schema(rng: np.random.Generator) -> GraphSchema:
@@ -22,14 +22,17 @@ def random_schema(rng: np.random.Generator) -> GraphSchema:
         if dtype.is_integer and dtype.numpy.itemsize > 1:
             targets += [*components, GRAPHS]
         target = targets[int(rng.integers(0, len(targets)))]
+        row_shape = tuple(int(n) for n in rng.integers(1, 4, int(rng.integers(0, 3))))
+        rows_last = len(row_shape) == 1 and rng.integers(0, 2) == 0
         tensors.append(
             TensorSpec(
-                name=f"tensor_{number}#{dtype.name}",
+                name=f"sets/tensor_{number}#{dtype.name}",
                 dtype=dtype,
                 component=[*components, GRAPHS][int(rng.integers(0, len(components) + 1))],
-                row_shape=tuple(int(n) for n in rng.integers(1, 4, int(rng.integers(0, 3)))),
+                row_shape=row_shape,
                 index_into=target,
                 padding_value=0 if target else int(rng.integers(0, 2)),
+                layout=Layout.ROWS_LAST if rows_last else Layout.ROWS_FIRST,
             )
         )
     return GraphSchema(components, tensors)
@@ -49,12 +52,14 @@ def random_table(
     tensors: dict[str, Any] = {}
     for spec in schema.tensors:
         rows = shapes.rows(spec.component)
-        shape = (rows, *spec.row_shape)
+        shape = spec.array_shape(rows)
         if spec.index_into is None:
             tensors[spec.name] = _random_elements(rng, spec.dtype, shape)
         else:
             bounds = np.repeat(shapes.counts(spec.index_into), shapes.counts(spec.component))
-            drawn = rng.random(shape) * bounds.reshape(-1, *(1 for _ in spec.row_shape))
+            if spec.layout is Layout.ROWS_FIRST:
+                bounds = bounds.reshape(-1, *(1 for _ in spec.row_shape))
+            drawn = rng.random(shape) * bounds
             tensors[spec.name] = drawn.astype(np.int64)
     ids = rng.permutation(10 * count)[:count] if rng.integers(2) else np.arange(count) + 7
     return GraphTable(schema, sizes, tensors, ids)

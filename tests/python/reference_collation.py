@@ -26,19 +26,21 @@ def collate(
 
     tensors: dict[str, np.ndarray[Any, Any]] = {}
     for spec in schema.tensors:
-        joined = np.empty((rows[spec.component], *spec.row_shape), spec.dtype.numpy)
+        joined = np.empty(spec.array_shape(rows[spec.component]), spec.dtype.numpy)
+        # The same array, seen row by row.
+        by_row = np.moveaxis(joined, spec.rows_axis, 0)
         row = 0
         for position in range(len(graphs)):
             shift = 0
             if spec.index_into is not None:
                 shift = sum(int(graphs.counts(spec.index_into)[p]) for p in range(position))
-            for values in graphs.graph(position)[spec.name]:
-                joined[row] = values + shift if spec.index_into is not None else values
+            for values in np.moveaxis(graphs.graph(position)[spec.name], spec.rows_axis, 0):
+                by_row[row] = values + shift if spec.index_into is not None else values
                 row += 1
         if spec.index_into is None:
-            joined[row:] = spec.padding_value
-        elif row < len(joined):
-            joined[row:] = min(real[spec.index_into], rows[spec.index_into] - 1)
+            by_row[row:] = spec.padding_value
+        elif row < len(by_row):
+            by_row[row:] = min(real[spec.index_into], rows[spec.index_into] - 1)
         tensors[spec.name] = joined
 
     for kind in DerivedTensor:

@@ -115,12 +115,46 @@ def test_molecule_files_are_read(tmp_path: pathlib.Path) -> None:
     assert second["x"].tolist() == arrays["x"][2:].tolist()
     assert second["y"].tolist() == [-1]
 
-    np.savez(tmp_path / "odd.npz", **arrays, weights=np.zeros(2))
-    with pytest.raises(ValueError, match="unknown array 'weights'"):
+    # By its length, or its name.
+    np.savez(tmp_path / "more.npz", **arrays, weights=np.zeros(2), edge_mask=np.ones(3, bool))
+    schema = npz.load(tmp_path / "more.npz").schema
+    assert [spec.component for spec in schema.tensors[-2:]] == ["graphs", "edges"]
+    np.savez(tmp_path / "odd.npz", **arrays, weights=np.zeros(7))
+    with pytest.raises(ValueError, match=r"odd.npz: array 'weights' has shape \(7,\); there are 5"):
         npz.load(tmp_path / "odd.npz")
     np.savez(tmp_path / "bare.npz", node_offsets=arrays["node_offsets"])
     with pytest.raises(ValueError, match="no array 'edge_offsets'"):
         npz.load(tmp_path / "bare.npz")
+
+
+def test_several_kinds_of_nodes_and_edges_are_read(tmp_path: pathlib.Path) -> None:
+    arrays = {
+        "paper.offsets": np.array([0, 2, 3]),
+        "author.offsets": np.array([0, 1, 3]),
+        "author.writes.paper.offsets": np.array([0, 2, 3]),
+        "author.writes.paper.edge_index": np.array([[0, 0, 1], [1, 0, 0]]),
+        "paper.x": np.array([[1.5], [2.5], [3.5]], np.float32),
+        "y": np.array([7, 8], np.int8),
+    }
+    np.savez(tmp_path / "graphs.npz", **arrays)
+    table = npz.load(tmp_path / "graphs.npz")
+    assert table.schema.components == ("paper", "author", "author.writes.paper")
+    assert table.sizes.tolist() == [[2, 1, 2], [1, 2, 1]]
+    source, target, x, y = table.schema.tensors
+    assert (source.name, source.index_into) == ("author.writes.paper.source", "author")
+    assert (target.name, target.index_into) == ("author.writes.paper.target", "paper")
+    assert (x.component, y.component) == ("paper", "graphs")
+    assert table.graph(1)[source.name].tolist() == [1]
+
+    for name, array, says in (
+        ("paper.edge_index", np.zeros((2, 3), int), "must be SOURCE.RELATION.TARGET"),
+        ("paper.x", np.zeros(2), "needs one row for each of the 3 paper"),
+        ("y", np.zeros(3), "needs one row for each of the 2 graphs"),
+        ("author.offsets", np.array([0, 3]), "the offsets differ in length"),
+    ):
+        np.savez(tmp_path / "odd.npz", **{**arrays, name: array})
+        with pytest.raises(ValueError, match=says):
+            npz.load(tmp_path / "odd.npz")
 
 
 def test_size_files_are_read_plain_and_gzipped(tmp_path: pathlib.Path) -> None:

@@ -67,6 +67,17 @@ def test_ends_have_the_names_that_are_usual(ends: tuple[str, str]) -> None:
     assert not layout.edge_sets["edges"].features
 
 
+def test_joined_ends_are_found_in_either_layout() -> None:
+    ends = np.array([[0, 1, 2], [3, 4, 5]])
+    for layout in ("rows_first", "rows_last"):
+        spec = TensorSpec("edge_index", DType.INT32, "edges", (2,), "nodes", layout=layout)
+        (edges,) = Layout.of(GraphSchema(("nodes", "edges"), (spec,))).edge_sets.values()
+        column = ends if layout == "rows_last" else ends.T
+        source, target = edges.ends.of({"edge_index": column})
+        assert source.tolist() == [0, 1, 2] and target.tolist() == [3, 4, 5]
+        assert np.shares_memory(source, ends)
+
+
 def test_two_tensors_of_one_meaning_are_refused() -> None:
     specs = [TensorSpec(name, DType.INT8, "nodes") for name in ("x", "nodes.x")]
     with pytest.raises(ValueError, match="'x' and 'nodes.x' have one meaning"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -47,11 +48,45 @@ def test_one_changed_byte_is_found_in_its_graph_alone(seed: int) -> None:
         row = int(np.random.default_rng(seed).integers(0, rows))
         owner = int(np.searchsorted(table.offsets(spec.component), row, side="right")) - 1
         changed = table.tensors[spec.name].copy()
-        changed.view(np.uint8).reshape(rows, -1)[row, -1] ^= 1
+        # The last byte of the last element of a row.
+        elements = changed.view(np.uint8).reshape(*changed.shape, -1)
+        by_row = np.moveaxis(elements, spec.rows_axis % changed.ndim, 0)
+        by_row[row].reshape(-1, by_row.shape[-1])[-1, -1] ^= 1
         other = GraphTable(
             table.schema, table.sizes, table.tensors | {spec.name: changed}, table.graph_ids
         )
         assert np.flatnonzero(table.differing(other)).tolist() == [owner]
+
+
+def test_what_pyg_has_goes_in_and_out_as_it_is() -> None:
+    """(2, E) of each graph: joined along the last axis, in memory and on the wire."""
+    edge_index = TensorSpec("edge_index", DType.INT64, "edges", (2,), "nodes", layout="rows_last")
+    schema = GraphSchema(("nodes", "edges"), (TensorSpec("x", DType.INT8, "nodes"), edge_index))
+    edges = [np.array([[0, 1], [1, 0]]), np.array([[2], [1]]), np.empty((2, 0), np.int64)]
+    table = GraphTable.from_graphs(
+        schema,
+        [
+            {"x": np.zeros(nodes, np.int8), "edge_index": ends}
+            for nodes, ends in zip((2, 3, 1), edges)
+        ],
+    )
+    assert table.sizes.tolist() == [[2, 2], [3, 1], [1, 0]]
+    assert np.array_equal(table.tensors["edge_index"], np.concatenate(edges, axis=1))
+    for position, ends in enumerate(edges):
+        assert np.array_equal(table.graph(position)["edge_index"], ends)
+    (chunk,) = table.slice(0, 2).to_chunks()
+    sent = {tensor.name: tensor.data for tensor in chunk.tensors}
+    assert np.frombuffer(sent["edge_index"], "<i8").tolist() == [0, 1, 2, 1, 0, 1]
+    with pytest.raises(ValueError, match=r"has shape \(2, 3\), needs \(3, 2\)"):
+        GraphTable(
+            GraphSchema(schema.components, (dataclasses.replace(edge_index, layout="rows_first"),)),
+            table.sizes,
+            {"edge_index": table.tensors["edge_index"]},
+        )
+    with pytest.raises(ValueError, match="graph 0: 'edge_index' has shape .2, 3, 1., its rows need"):
+        GraphTable.from_graphs(
+            schema, [{"x": np.zeros(1, np.int8), "edge_index": np.zeros((2, 3, 1), np.int64)}]
+        )
 
 
 def test_changed_sizes_and_ids_differ() -> None:
@@ -130,7 +165,7 @@ def test_lists_become_the_schemas_types() -> None:
     ("graph", "message"),
     [
         ({"x": [1.0]}, "'to' is missing"),
-        ({"x": [[1.0, 2.0]], "to": [0]}, "rows of 'x'"),
+        ({"x": [[1.0, 2.0]], "to": [0]}, "'x' has shape"),
         ({"x": [1.0], "to": [70000]}, "70000"),
         ({"x": [1.0], "to": [0.5]}, "float64"),
         ({"x": [1.0], "to": [0], "from": [0, 0]}, "'from' has 2 rows"),

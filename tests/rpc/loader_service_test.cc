@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 constexpr uint64_t kFirstId = 1000;
 
-GraphSchema Schema() {
+GraphSchema LoadedSchema() {
   return GraphSchema::Create(
              SizeSchema::NodesAndEdges(),
              {{"x", DType::kFloat32, {3}, 0, {}, {}}, {"edge_index", DType::kInt32, {2}, 1, 0, {}}})
@@ -85,7 +85,7 @@ class LoaderServiceTest : public ServerTest {
     options_ = options;
     num_graphs_ = num_graphs;
     OpenDatasets();
-    const GraphSchema schema = Schema();
+    const GraphSchema schema = LoadedSchema();
     Random random(5);
     ASSERT_THAT(datasets_->Create("graphs", schema, DatasetOptions()), IsOk());
     for (size_t i = 0; i < num_graphs; i += 10) {
@@ -592,7 +592,7 @@ TEST_P(LoaderServiceTest, DrainingEndsWhoWaits) {
 
 TEST_P(LoaderServiceTest, SaysWhatIsWrong) {
   Start();
-  ASSERT_THAT(datasets_->Create("open", Schema(), DatasetOptions()), IsOk());
+  ASSERT_THAT(datasets_->Create("open", LoadedSchema(), DatasetOptions()), IsOk());
   const auto refused = [this](const v1::LoadRequest& request, absl::StatusCode code,
                               const std::string& why) {
     EXPECT_THAT(StatusOfLoad(request), StatusIs(code, HasSubstr(why)));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "service/rpc/early_service.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
 #include "tests/rpc/server_fixture.h"
@@ -115,28 +116,24 @@ class ScriptedHandler final : public StreamHandler<v1::ObserveRequest, v1::Obser
   bool has_request_ = false;
 };
 
-class ScriptedService final
-    : public v1::HistogramService::WithRawCallbackMethod_Observe<
-          v1::HistogramService::WithRawCallbackMethod_GetHistogram<v1::HistogramService::Service>> {
+class ScriptedService final : public EarlyService {
  public:
-  explicit ScriptedService(const CallContext& context) : context_(context) {}
-
-  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Observe(
-      grpc::CallbackServerContext* call) override {
-    return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
-        context_, *call, Method::kObserve, std::make_unique<ScriptedHandler>(accept, next));
-  }
-  grpc::ServerUnaryReactor* GetHistogram(grpc::CallbackServerContext* call,
-                                         const grpc::ByteBuffer* request,
-                                         grpc::ByteBuffer* answer) override {
-    return RunUnary<v1::GetHistogramRequest>(
-        context_, Method::kGetHistogram, call, request, answer,
-        [this](const v1::GetHistogramRequest&) -> absl::StatusOr<v1::GetHistogramResponse> {
-          PH_RETURN_IF_ERROR(accept({}));
-          v1::GetHistogramResponse response;
-          response.mutable_histogram()->set_tuples(std::string(answer_bytes, 'a'));
-          return response;
-        });
+  explicit ScriptedService(const CallContext& context)
+      : EarlyService(v1::HistogramService::service_full_name()), context_(context) {
+    Serve("Observe", [this](grpc::CallbackServerContext* call) {
+      return StreamReactor<v1::ObserveRequest, v1::ObserveResponse>::Start(
+          context_, *call, Method::kObserve, std::make_unique<ScriptedHandler>(accept, next));
+    });
+    Serve("GetHistogram", [this](grpc::CallbackServerContext* call) {
+      return RunUnary<v1::GetHistogramRequest>(
+          context_, Method::kGetHistogram, call,
+          [this](const v1::GetHistogramRequest&) -> absl::StatusOr<v1::GetHistogramResponse> {
+            PH_RETURN_IF_ERROR(accept({}));
+            v1::GetHistogramResponse response;
+            response.mutable_histogram()->set_tuples(std::string(answer_bytes, 'a'));
+            return response;
+          });
+    });
   }
 
   Script accept;

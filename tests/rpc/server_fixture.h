@@ -45,6 +45,10 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
     ++finished_[{method, code}];
   }
   void OnPlanned(absl::Duration, double) override {}
+  void OnUnsent(Method, int64_t responses, int64_t) override {
+    absl::MutexLock lock(&mutex_);
+    unsent_ += responses;
+  }
 
   uint64_t batches() {
     absl::MutexLock lock(&mutex_);
@@ -62,6 +66,12 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
     const auto started = [this, method] { return open_[method] > 0; };
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&started));
+  }
+  // Until the server knows of all responses that they have gone.
+  void AwaitAllSent() {
+    const auto all_sent = [this] { return unsent_ == 0; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&all_sent));
   }
   void AwaitBatches(uint64_t n) {
     const auto enough = [this, n] { return batches_ >= n; };
@@ -94,6 +104,7 @@ class CountingObserver final : public RpcObserver, public PackObserverFactory {
 
   absl::Mutex mutex_;
   uint64_t batches_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t unsent_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t most_pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<Method, int> open_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<Method, absl::StatusCode>, int> finished_ ABSL_GUARDED_BY(mutex_);

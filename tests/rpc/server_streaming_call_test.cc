@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "service/rpc/early_service.h"
 #include "tests/rpc/server_fixture.h"
 
 namespace packhouse::rpc {
@@ -78,14 +79,13 @@ CountingSource::Give CellsUpTo(uint64_t n) {
   };
 }
 
-class ScriptedService final
-    : public v1::PlanningService::WithRawCallbackMethod_Tune<v1::PlanningService::Service> {
+class ScriptedLoadService final : public EarlyService {
  public:
-  explicit ScriptedService(const CallContext& context) : context_(context) {}
-
-  grpc::ServerWriteReactor<grpc::ByteBuffer>* Tune(grpc::CallbackServerContext* call,
-                                                   const grpc::ByteBuffer* request) override {
-    return Call::Start(context_, *call, Method::kTune, request, work);
+  explicit ScriptedLoadService(const CallContext& context)
+      : EarlyService(v1::PlanningService::service_full_name()), context_(context) {
+    Serve("Tune", [this](grpc::CallbackServerContext* call) {
+      return Call::Start(context_, *call, Method::kTune, work);
+    });
   }
 
   Call::Work work;
@@ -156,7 +156,7 @@ class ServerStreamingCallTest : public ::testing::TestWithParam<Transport> {
   WorkerPool stream_pool_{&clock_, 1};
   WorkerPool call_pool_{&clock_, 1};
   PlanningPool planning_pool_{&clock_, 1};
-  ScriptedService service_;
+  ScriptedLoadService service_;
   std::unique_ptr<grpc::Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::PlanningService::Stub> stub_;
@@ -458,6 +458,8 @@ TEST_P(ServerStreamingCallTest, OnlyAnIdleCallIsEndedForIt) {
   const auto stream = Start(context);
   v1::TuneResponse response;
   ASSERT_TRUE(stream->Read(&response));
+  // A call whose response has not gone is cut off.
+  observer_.AwaitAllSent();
   // Something has gone since.
   for (int i = 0; i < 100; ++i) gate_.EndIdleStreams(begin - absl::Seconds(1));
   std::atomic<bool> ended = false;

@@ -30,6 +30,7 @@ inline GraphSchema RandomSchema(Random& random) {
     spec.component = random.Below(l + 1);
     const size_t rank = random.Below(3);
     for (size_t i = 0; i < rank; ++i) spec.row_shape.push_back(random.Between(1, 3));
+    if (rank == 1 && random.Below(2) == 0) spec.layout = Layout::kRowsLast;
     // int8 and uint8 cannot number large batches.
     if (IsInteger(spec.dtype) && ElementBytes(spec.dtype) > 1 && random.Below(2) == 0) {
       spec.index_into = random.Below(l + 1);
@@ -75,11 +76,11 @@ inline GraphChunk RandomChunk(Random& random, const GraphSchema* schema, size_t 
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];
     std::string& column = columns->emplace_back();
-    for (size_t i = 0; i < num_graphs; ++i) {
+    for (size_t piece = 0; piece < schema->num_planes(t) * num_graphs; ++piece) {
+      const size_t i = piece % num_graphs;
       const auto count = [&](size_t k) { return k == l ? 1 : counts[i * l + k]; };
-      const size_t bytes = count(spec.component) * schema->row_bytes(t);
       const size_t begin = column.size();
-      column.resize(begin + bytes, '\0');
+      column.resize(begin + count(spec.component) * schema->plane_row_bytes(t), '\0');
       const size_t element = ElementBytes(spec.dtype);
       for (size_t at = begin; at < column.size(); at += element) {
         if (spec.index_into) {
@@ -101,7 +102,9 @@ inline GraphChunk RandomChunk(Random& random, const GraphSchema* schema, size_t 
 inline bool SameRows(const GraphChunk& a, size_t i, const GraphChunk& b, size_t j) {
   if (a.sizes().tuple(i) != b.sizes().tuple(j)) return false;
   for (size_t t = 0; t < a.schema().tensors().size(); ++t) {
-    if (a.rows(i, t) != b.rows(j, t)) return false;
+    for (size_t plane = 0; plane < a.schema().num_planes(t); ++plane) {
+      if (a.rows(i, t, plane) != b.rows(j, t, plane)) return false;
+    }
   }
   return true;
 }

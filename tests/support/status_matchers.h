@@ -23,6 +23,12 @@ MATCHER(IsOk, "is OK") {
   return arg.ok();
 }
 
+// EXPECT_THAT(CountThem(), IsOkAndHolds(3));
+MATCHER_P(IsOkAndHolds, value, "is OK and holds " + ::testing::PrintToString(value)) {
+  *result_listener << StatusOf(arg).ToString();
+  return arg.ok() && *arg == value;
+}
+
 // EXPECT_THAT(DoIt(), StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("nodes 7")));
 MATCHER_P2(StatusIs, code, message_matcher,
            "has code " + absl::StatusCodeToString(code) + " and a message that " +

@@ -277,7 +277,8 @@ TEST_F(ObserveHandlerTest, GraphIdsAreIgnored) {
 }
 
 TEST_F(ObserveHandlerTest, ARefusedChangeLeavesNoHistogramBehind) {
-  EXPECT_FALSE(Accept("histogram: 'h' producer_sequence { sequence: 3 }").ok());
+  EXPECT_THAT(Accept("histogram: 'h' producer_sequence { sequence: 3 }"),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
   EXPECT_EQ(histograms_.num_histograms(), 0U);
 }
 

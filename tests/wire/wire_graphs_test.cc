@@ -35,6 +35,22 @@ TEST(GraphSchemaFromWireTest, RoundTripsRandomSchemas) {
   }
 }
 
+TEST(GraphSchemaFromWireTest, RowsAreFirstUnlessSaidOtherwise) {
+  v1::GraphSchema wire = FromText<v1::GraphSchema>(
+      "tensors { name: 'x' dtype: DATA_TYPE_INT8 row_shape: 2 component: 'graphs' }");
+  for (const auto& [layout, expected] : {std::pair(v1::LAYOUT_UNSPECIFIED, Layout::kRowsFirst),
+                                         {v1::LAYOUT_ROWS_FIRST, Layout::kRowsFirst},
+                                         {v1::LAYOUT_ROWS_LAST, Layout::kRowsLast}}) {
+    wire.mutable_tensors(0)->set_layout(layout);
+    PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, GraphSchemaFromWire(true, wire));
+    EXPECT_EQ(schema.tensors()[0].layout, expected);
+  }
+  wire.mutable_tensors(0)->set_layout(static_cast<v1::Layout>(7));
+  EXPECT_THAT(GraphSchemaFromWire(true, wire),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tensor 'x'.layout: unknown value 7")));
+}
+
 TEST(GraphSchemaFromWireTest, UnsetMeansNodesAndEdges) {
   PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, GraphSchemaFromWire(false, {}));
   EXPECT_THAT(schema.sizes().components(), ElementsAre("nodes", "edges"));

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 template <typename Message>
-Message Parse(const std::string& text) {
+Message PlanText(const std::string& text) {
   Message message;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
   return message;
@@ -29,7 +29,7 @@ constexpr char kLimits[] = R"(limits { capacities { component: 'nodes' rows: 100
                                        capacities { component: 'edges' rows: 200 } } )";
 
 absl::StatusOr<PlanTask> TaskOf(const std::string& text) {
-  return PlanTaskFromWire(Parse<v1::PlanRequest>(kLimits + text),
+  return PlanTaskFromWire(PlanText<v1::PlanRequest>(kLimits + text),
                           {SizeSchema::NodesAndEdges(), SizeHistogram(2)}, 65536);
 }
 
@@ -152,7 +152,7 @@ TEST(PlanFromWireTest, RoundTrips) {
 }
 
 void ExpectRefused(const std::string& text, size_t num_components, const std::string& message) {
-  EXPECT_THAT(PlanFromWire(Parse<v1::PackingPlan>(text), num_components, "warm_start"),
+  EXPECT_THAT(PlanFromWire(PlanText<v1::PackingPlan>(text), num_components, "warm_start"),
               StatusIs(absl::StatusCode::kInvalidArgument, message))
       << text;
 }

@@ -4,13 +4,15 @@
 
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/cli/confirm.h"
 #include "client/cli/device_arguments.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/dataset_report.h"
 #include "client/cli/reports/table.h"
 #include "client/cpp/dataset_client.h"
@@ -32,9 +34,9 @@ ExitCode RunList(const DatasetsArguments& arguments, const DatasetClient& client
     std::cout << DatasetTable(*datasets);
     return kExitOk;
   }
-  std::vector<std::string> objects;
+  Json objects = Json::array();
   for (const v1::Dataset& dataset : *datasets) objects.push_back(DatasetJson(dataset));
-  std::cout << JsonLines(objects) << '\n';
+  std::cout << JsonText(objects);
   return kExitOk;
 }
 
@@ -42,7 +44,7 @@ ExitCode RunShow(const DatasetsArguments& arguments, const DatasetClient& client
   const absl::StatusOr<v1::GetDatasetResponse> response = client.Get(arguments.name, true);
   if (!response.ok()) return Fail(response.status());
   if (arguments.json) {
-    std::cout << DatasetJson(*response) << '\n';
+    std::cout << JsonText(DatasetJson(*response));
     return kExitOk;
   }
   const absl::StatusOr<std::string> text = DatasetText(*response);
@@ -52,18 +54,18 @@ ExitCode RunShow(const DatasetsArguments& arguments, const DatasetClient& client
 }
 
 ExitCode RunDelete(const DatasetsArguments& arguments, const DatasetClient& client) {
-  if (isatty(STDIN_FILENO) != 0 && !arguments.yes) {
-    const absl::StatusOr<v1::GetDatasetResponse> response = client.Get(arguments.name, false);
-    if (absl::IsNotFound(response.status())) return Fail(response.status());
-    std::string what;
-    if (response.ok()) {
-      const v1::Dataset& dataset = response->dataset();
-      what = absl::StrCat(" with ", Grouped(dataset.num_graphs()), " graphs, ",
-                          BytesText(dataset.num_bytes()));
-    }
-    return Misuse(absl::InvalidArgumentError(
-        absl::StrCat("to delete data set '", arguments.name, "'", what, ", add --yes")));
-  }
+  const std::optional<ExitCode> refusal =
+      RefusalToDo(arguments.yes, [&]() -> absl::StatusOr<std::string> {
+        const absl::StatusOr<v1::GetDatasetResponse> response = client.Get(arguments.name, false);
+        if (absl::IsNotFound(response.status())) return response.status();
+        // What is damaged can be deleted, although nothing is known of it.
+        if (!response.ok()) return absl::StrCat("delete data set '", arguments.name, "'");
+        const v1::Dataset& dataset = response->dataset();
+        return absl::StrCat("delete data set '", arguments.name, "' with ",
+                            Grouped(dataset.num_graphs()), " graphs, ",
+                            BytesText(dataset.num_bytes()));
+      });
+  if (refusal.has_value()) return *refusal;
   if (absl::Status status = client.Delete(arguments.name); !status.ok()) return Fail(status);
   std::cout << arguments.name << ": deleted\n";
   return kExitOk;
@@ -78,7 +80,7 @@ ExitCode RunVerify(const DatasetsArguments& arguments, const DatasetClient& clie
   if (on_terminal) std::cerr << "\r\x1b[K" << std::flush;
   if (!result.ok()) return Fail(result.status());
   if (arguments.json) {
-    std::cout << VerifyJson(arguments.name, *result) << '\n';
+    std::cout << JsonText(VerifyJson(arguments.name, *result));
   } else {
     std::cout << VerifyText(arguments.name, *result);
   }
@@ -130,7 +132,7 @@ void AddDatasetsCommand(CLI::App& app, ExitCode& code) {
   CLI::App* const remove =
       AddAction(*command, arguments, code, "delete", "Delete a data set and its graphs", RunDelete);
   AddName(arguments, *remove);
-  remove->add_flag("--yes", arguments->yes, "Needed on a terminal");
+  remove->add_flag("--yes", arguments->yes, "Do not ask; needed where stdin is no terminal");
 
   CLI::App* const verify = AddAction(
       *command, arguments, code, "verify",

@@ -151,7 +151,9 @@ void AddIngestCommand(CLI::App& app, ExitCode& code) {
       "stores nothing twice");
   command
       ->add_option("source", arguments->source,
-                   "FILE.npz of graphs (node_offsets, edge_offsets, edge_index, x, ...), or CSV of "
+                   "FILE.npz of graphs (node_offsets, edge_offsets, edge_index, x, ...; or, of "
+                   "several kinds of nodes and edges, paper.offsets, paper.x, "
+                   "author.writes.paper.offsets, author.writes.paper.edge_index, ...), or CSV of "
                    "sizes (num_nodes,num_edges,...), .gz is fine; - reads sizes from stdin")
       ->required()
       ->type_name("SOURCE");

@@ -1,14 +1,14 @@
 #include "client/cli/commands/jobs_command.h"
 
-#include <unistd.h>
-
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/cli/json.h"
+#include "client/cli/confirm.h"
 #include "client/cli/reports/job_report.h"
 #include "client/cli/reports/table.h"
 #include "client/cpp/job_client.h"
@@ -30,31 +30,29 @@ ExitCode RunList(const JobsArguments& arguments, const JobClient& client) {
     std::cout << JobTable(*jobs);
     return kExitOk;
   }
-  std::vector<std::string> objects;
+  Json objects = Json::array();
   for (const v1::Job& job : *jobs) objects.push_back(JobJson(job));
-  std::cout << JsonLines(objects) << '\n';
+  std::cout << JsonText(objects);
   return kExitOk;
 }
 
 ExitCode RunShow(const JobsArguments& arguments, const JobClient& client) {
   const absl::StatusOr<v1::Job> job = client.Get(arguments.job);
   if (!job.ok()) return Fail(job.status());
-  std::cout << (arguments.json ? absl::StrCat(JobJson(*job), "\n") : JobText(*job));
+  std::cout << (arguments.json ? JsonText(JobJson(*job)) : JobText(*job));
   return kExitOk;
 }
 
 ExitCode RunDelete(const JobsArguments& arguments, const JobClient& client) {
-  if (isatty(STDIN_FILENO) != 0 && !arguments.yes) {
-    const absl::StatusOr<v1::Job> job = client.Get(arguments.job);
-    if (absl::IsNotFound(job.status())) return Fail(job.status());
-    std::string what;
-    if (job.ok()) {
-      what = absl::StrCat(" with ", Grouped(job->num_epochs()), " epochs, which ",
-                          Grouped(job->num_sessions()), " streams load");
-    }
-    return Misuse(absl::InvalidArgumentError(
-        absl::StrCat("to delete job '", arguments.job, "'", what, ", add --yes")));
-  }
+  const std::optional<ExitCode> refusal =
+      RefusalToDo(arguments.yes, [&]() -> absl::StatusOr<std::string> {
+        const absl::StatusOr<v1::Job> job = client.Get(arguments.job);
+        if (absl::IsNotFound(job.status())) return job.status();
+        if (!job.ok()) return absl::StrCat("delete job '", arguments.job, "'");
+        return absl::StrCat("delete job '", arguments.job, "' with ", Grouped(job->num_epochs()),
+                            " epochs, which ", Grouped(job->num_sessions()), " streams load");
+      });
+  if (refusal.has_value()) return *refusal;
   if (absl::Status status = client.Delete(arguments.job); !status.ok()) return Fail(status);
   std::cout << arguments.job << ": deleted\n";
   return kExitOk;
@@ -104,7 +102,7 @@ void AddJobsCommand(CLI::App& app, ExitCode& code) {
       AddAction(*command, arguments, code, "delete",
                 "Forget a job's epochs and what was done of them; its loads end", RunDelete);
   AddName(arguments, *remove);
-  remove->add_flag("--yes", arguments->yes, "Needed on a terminal");
+  remove->add_flag("--yes", arguments->yes, "Do not ask; needed where stdin is no terminal");
 }
 
 }  // namespace packhouse::client

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,7 +29,6 @@ namespace {
 constexpr uint64_t kMaxGraphs = uint64_t{1} << 28;
 // At this size of a message the cost of the message itself no longer matters.
 constexpr std::size_t kGraphsPerChunk = 8192;
-constexpr uint64_t kNoBatch = std::numeric_limits<uint64_t>::max();
 
 struct PackArguments {
   std::string server;
@@ -41,6 +39,15 @@ struct PackArguments {
   v1::Padding padding = v1::PADDING_NONE;
   std::optional<uint64_t> shuffle_seed;
   std::string output;
+};
+
+struct PackingTotals {
+  uint64_t batches = 0;
+  uint64_t graphs = 0;
+  // Graphs that exceed the capacities alone; they are in no batch and in no total.
+  uint64_t rejected = 0;
+  // Real rows per component, then graphs.
+  std::vector<uint64_t> rows;
 };
 
 struct PackResult {
@@ -143,6 +150,25 @@ absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const v1::L
   return result;
 }
 
+// What next-fit makes of the same graphs.
+PackingTotals NextFitTotals(const GraphSizes& sizes, const std::vector<uint64_t>& capacities) {
+  const std::size_t width = sizes.components.size();
+  const std::vector<uint64_t> batches = NextFit(sizes.values, capacities);
+  PackingTotals totals;
+  totals.rows.resize(width + 1);
+  for (std::size_t row = 0; row < sizes.num_rows; ++row) {
+    if (batches[row] == kNoBatch) {
+      ++totals.rejected;
+      continue;
+    }
+    totals.batches = batches[row] + 1;
+    ++totals.graphs;
+    for (std::size_t k = 0; k < width; ++k) totals.rows[k] += sizes.Row(row)[k];
+  }
+  totals.rows[width] = totals.graphs;
+  return totals;
+}
+
 void Report(const PackArguments& arguments, const v1::Limits& limits, const GraphSizes& sizes,
             const PackResult& result) {
   std::vector<std::string> components = sizes.components;
@@ -190,7 +216,7 @@ void Report(const PackArguments& arguments, const v1::Limits& limits, const Grap
     table.AddRow(std::move(cells));
   };
   add("packhouse", result.totals);
-  add("next-fit, in this order", NextFit(sizes, usable));
+  add("next-fit, in this order", NextFitTotals(sizes, usable));
   add("no fewer batches than", {.batches = bound,
                                 .graphs = result.totals.graphs,
                                 .rejected = result.totals.rejected,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -226,7 +227,7 @@ ExitCode RunPlan(const PlanArguments& arguments) {
   const absl::StatusOr<v1::PlanResponse> response = RequestPlan(arguments.server, request);
   if (!response.ok()) return Fail(response.status());
   if (arguments.json) {
-    std::cout << PlanJson(*response, sizes->components, arguments.patterns);
+    std::cout << JsonText(PlanJson(*response, sizes->components, arguments.patterns));
   } else {
     uint64_t graphs = 0;
     const LittleEndianView<uint64_t> counts(request.histogram().counts());

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,12 +41,12 @@ struct TuneArguments {
 };
 
 // Shows progress on one line of a terminal, and takes it away at the end; elsewhere does nothing.
-class ProgressDisplay {
+class TuneProgressDisplay {
  public:
-  ProgressDisplay() : shown_(isatty(STDERR_FILENO) != 0) {}
-  ProgressDisplay(const ProgressDisplay&) = delete;
-  ProgressDisplay& operator=(const ProgressDisplay&) = delete;
-  ~ProgressDisplay() {
+  TuneProgressDisplay() : shown_(isatty(STDERR_FILENO) != 0) {}
+  TuneProgressDisplay(const TuneProgressDisplay&) = delete;
+  TuneProgressDisplay& operator=(const TuneProgressDisplay&) = delete;
+  ~TuneProgressDisplay() {
     if (shown_) std::cerr << "\r\x1b[K" << std::flush;
   }
 
@@ -110,7 +111,7 @@ absl::StatusOr<TuneFindings> FindLimits(const TuneArguments& arguments,
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return connection.status();
   const auto stub = v1::PlanningService::NewStub(connection->channel);
-  const ProgressDisplay display;
+  const TuneProgressDisplay display;
   const auto show = [&](const v1::TuneProgress& progress) { display.Show(progress); };
   absl::StatusOr<TuneOutcome> outcome = RequestTune(*stub, request, show);
   if (!outcome.ok()) return outcome.status();
@@ -161,7 +162,7 @@ ExitCode RunTune(const TuneArguments& arguments) {
   const TuneOutcome& outcome = findings->outcome;
 
   if (arguments.json) {
-    std::cout << TuneJson(outcome, sizes->components);
+    std::cout << JsonText(TuneJson(outcome, sizes->components));
   } else {
     uint64_t graphs = 0;
     for (const uint64_t count : counted->counts) graphs += count;

@@ -46,7 +46,7 @@ class GraphSource {
 // Errors: OUT_OF_RANGE if a histogram has more than 2^28 graphs.
 absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes);
 
-// Opens `path`: a .npz archive of graphs (npz_graphs.h), recognised by its content; anything else
+// Opens `path`: a .npz archive of graphs (npz_layout.h), recognised by its content; anything else
 // is a file of sizes (sizes_file.h), read from stdin if `path` is `-`. `groups` names the array
 // with each graph's group id; empty: none.
 //

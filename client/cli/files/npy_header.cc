@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/schema_layout.h"
@@ -175,6 +176,10 @@ uint64_t NpyHeader::RowElements() const {
   uint64_t elements = 1;
   for (std::size_t i = 1; i < shape.size(); ++i) elements *= shape[i];
   return elements;
+}
+
+std::string ShapeText(const NpyHeader& header) {
+  return absl::StrCat("[", absl::StrJoin(header.shape, ", "), "]");
 }
 
 absl::StatusOr<std::size_t> NpyHeaderBytes(absl::string_view prefix) {

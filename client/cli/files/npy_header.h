@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,9 @@ struct NpyHeader {
   // Elements per row; rows are numbered by the first extent. Requires a dimension.
   uint64_t RowElements() const;
 };
+
+// `[5, 2]`.
+std::string ShapeText(const NpyHeader& header);
 
 // How long the header is that begins with `prefix`, of kNpyPrefixBytes.
 //

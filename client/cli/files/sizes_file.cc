@@ -81,7 +81,7 @@ class LineReader {
   std::size_t line_number_ = 0;
 };
 
-absl::string_view Shown(absl::string_view value) { return value.substr(0, kShownValueLength); }
+absl::string_view ShownValue(absl::string_view value) { return value.substr(0, kShownValueLength); }
 
 bool IsComponentName(absl::string_view name) {
   constexpr absl::string_view kAllowed =
@@ -104,7 +104,7 @@ absl::StatusOr<Header> ParseHeader(const std::string& path, absl::string_view li
     const absl::string_view name = absl::StripPrefix(column, "num_");
     const auto fail = [&](absl::string_view what) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ":1: column '", Shown(column), "' ", what));
+          absl::StrCat(path, ":1: column '", ShownValue(column), "' ", what));
     };
     if (column == "count") {
       if (header.count_column.has_value()) return fail("is there twice");
@@ -173,7 +173,7 @@ absl::StatusOr<GraphSizes> ReadSizes(const std::string& path, gzFile file) {
       const bool last = column + 1 == header->columns.size();
       if (last != (comma == absl::string_view::npos)) {
         return absl::InvalidArgumentError(
-            absl::StrCat(path, ":", lines.line_number(), ": '", Shown(**line), "' has ",
+            absl::StrCat(path, ":", lines.line_number(), ": '", ShownValue(**line), "' has ",
                          std::count((*line)->begin(), (*line)->end(), ',') + 1,
                          " values, the header has ", header->columns.size(), " columns"));
       }
@@ -185,7 +185,7 @@ absl::StatusOr<GraphSizes> ReadSizes(const std::string& path, gzFile file) {
       if (!ParseWhole(text, max, value)) {
         return absl::InvalidArgumentError(
             absl::StrCat(path, ":", lines.line_number(), ": ", header->columns[column], " is '",
-                         Shown(text), "', not a whole number from 0 to ", max));
+                         ShownValue(text), "', not a whole number from 0 to ", max));
       }
       if (is_count) {
         sizes.counts.push_back(value);

@@ -27,12 +27,12 @@
 namespace packhouse::client {
 namespace {
 
-class FileDescriptor {
+class TemporaryFile {
  public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  ~FileDescriptor() {
+  explicit TemporaryFile(int fd) : fd_(fd) {}
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
     if (fd_ >= 0) close(fd_);
   }
   int get() const { return fd_; }
@@ -166,13 +166,13 @@ std::string LogarithmicTics(double low, double high) {
 
 absl::Status DrawWithGnuplot(absl::string_view script, const std::string& path) {
   // Files in memory rather than pipes: neither side can block the other.
-  const FileDescriptor input(memfd_create("gnuplot-script", MFD_CLOEXEC));
-  const FileDescriptor errors(memfd_create("gnuplot-errors", MFD_CLOEXEC));
+  const TemporaryFile input(memfd_create("gnuplot-script", MFD_CLOEXEC));
+  const TemporaryFile errors(memfd_create("gnuplot-errors", MFD_CLOEXEC));
   if (input.get() < 0 || errors.get() < 0 || !WriteAll(input.get(), script)) {
     return absl::UnavailableError(
         absl::StrCat("cannot make a file in memory: ", std::strerror(errno)));
   }
-  const FileDescriptor output(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  const TemporaryFile output(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (output.get() < 0) {
     return absl::UnavailableError(absl::StrCat(path, ": cannot write: ", std::strerror(errno)));
   }

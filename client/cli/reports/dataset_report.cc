@@ -1,5 +1,6 @@
 #include "client/cli/reports/dataset_report.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -9,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/cli/device_arguments.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/histogram_summary.h"
 #include "client/cli/reports/table.h"
 
@@ -38,43 +38,6 @@ std::string BoundsText(const v1::Dataset& dataset) {
   return bounds.empty() ? "none of its own" : absl::StrCat("at most ", absl::StrJoin(bounds, ", "));
 }
 
-JsonObject DatasetFields(const v1::Dataset& dataset) {
-  std::vector<std::string> components;
-  for (const std::string& component : dataset.schema().components()) {
-    components.push_back(JsonString(component));
-  }
-  std::vector<std::string> tensors;
-  for (const v1::TensorSpec& spec : dataset.schema().tensors()) {
-    JsonObject tensor;
-    tensor.Add("name", spec.name()).Add("dtype", DataTypeText(spec.dtype()));
-    std::vector<std::string> extents;
-    for (const uint32_t extent : spec.row_shape()) extents.push_back(absl::StrCat(extent));
-    tensor.AddJson("row_shape", JsonArray(extents)).Add("component", spec.component());
-    if (!spec.index_into().empty()) tensor.Add("index_into", spec.index_into());
-    if (!spec.padding_value().empty()) {
-      tensor.Add("padding_value_hex", absl::BytesToHexString(spec.padding_value()));
-    }
-    tensors.push_back(tensor.Render());
-  }
-  JsonObject max_rows;
-  for (const v1::Capacity& capacity : dataset.max_rows()) {
-    max_rows.Add(capacity.component(), uint64_t{capacity.rows()});
-  }
-  JsonObject fields;
-  fields.Add("name", dataset.name())
-      .Add("state", StateText(dataset.state()))
-      .Add("version", VersionText(dataset))
-      .Add("graphs", uint64_t{dataset.num_graphs()})
-      .Add("records", uint64_t{dataset.num_records()})
-      .Add("bytes", uint64_t{dataset.num_bytes()})
-      .Add("max_bytes", uint64_t{dataset.max_bytes()})
-      .AddJson("max_rows", max_rows.Render())
-      .Add("grouped", dataset.grouped())
-      .AddJson("components", JsonArray(components))
-      .AddJson("tensors", JsonArray(tensors));
-  return fields;
-}
-
 }  // namespace
 
 std::string TensorText(const v1::TensorSpec& spec) {
@@ -84,6 +47,7 @@ std::string TensorText(const v1::TensorSpec& spec) {
   }
   absl::StrAppend(&text, " of ", spec.component());
   if (!spec.index_into().empty()) absl::StrAppend(&text, ", into ", spec.index_into());
+  if (spec.layout() == v1::LAYOUT_ROWS_LAST) absl::StrAppend(&text, ", rows last");
   if (!spec.padding_value().empty()) {
     absl::StrAppend(&text, ", padded with the bytes ",
                     absl::BytesToHexString(spec.padding_value()));
@@ -143,26 +107,56 @@ absl::StatusOr<std::string> DatasetText(const v1::GetDatasetResponse& response) 
   return text;
 }
 
-std::string DatasetJson(const v1::Dataset& dataset) { return DatasetFields(dataset).Render(); }
-
-std::string DatasetJson(const v1::GetDatasetResponse& response) {
-  JsonObject fields = DatasetFields(response.dataset());
-  if (response.has_histogram()) {
-    const v1::Histogram& histogram = response.histogram();
-    fields.Add("distinct_sizes", uint64_t{histogram.counts().size() / sizeof(uint64_t)});
-    JsonObject totals;
-    JsonObject maxima;
-    for (int k = 0; k < histogram.components_size(); ++k) {
-      if (k < histogram.component_totals_size()) {
-        totals.Add(histogram.components(k), uint64_t{histogram.component_totals(k)});
-      }
-      if (k < histogram.component_maxima_size()) {
-        maxima.Add(histogram.components(k), uint64_t{histogram.component_maxima(k)});
-      }
-    }
-    fields.AddJson("totals", totals.Render()).AddJson("maxima", maxima.Render());
+Json DatasetJson(const v1::Dataset& dataset) {
+  Json components = Json::array();
+  for (const std::string& component : dataset.schema().components()) {
+    components.push_back(component);
   }
-  return fields.Render();
+  Json tensors = Json::array();
+  for (const v1::TensorSpec& spec : dataset.schema().tensors()) {
+    Json row_shape = Json::array();
+    for (const uint32_t extent : spec.row_shape()) row_shape.push_back(extent);
+    Json tensor = {{"name", spec.name()},
+                   {"dtype", DataTypeText(spec.dtype())},
+                   {"row_shape", std::move(row_shape)},
+                   {"component", spec.component()}};
+    if (!spec.index_into().empty()) tensor["index_into"] = spec.index_into();
+    if (spec.layout() == v1::LAYOUT_ROWS_LAST) tensor["layout"] = "rows_last";
+    if (!spec.padding_value().empty()) {
+      tensor["padding_value_hex"] = absl::BytesToHexString(spec.padding_value());
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  Json max_rows = Json::object();
+  for (const v1::Capacity& capacity : dataset.max_rows()) {
+    max_rows[capacity.component()] = capacity.rows();
+  }
+  return {{"name", dataset.name()},           {"state", StateText(dataset.state())},
+          {"version", VersionText(dataset)},  {"graphs", dataset.num_graphs()},
+          {"records", dataset.num_records()}, {"bytes", dataset.num_bytes()},
+          {"max_bytes", dataset.max_bytes()}, {"max_rows", std::move(max_rows)},
+          {"grouped", dataset.grouped()},     {"components", std::move(components)},
+          {"tensors", std::move(tensors)}};
+}
+
+Json DatasetJson(const v1::GetDatasetResponse& response) {
+  Json json = DatasetJson(response.dataset());
+  if (!response.has_histogram()) return json;
+  const v1::Histogram& histogram = response.histogram();
+  Json totals = Json::object();
+  Json maxima = Json::object();
+  for (int k = 0; k < histogram.components_size(); ++k) {
+    if (k < histogram.component_totals_size()) {
+      totals[histogram.components(k)] = histogram.component_totals(k);
+    }
+    if (k < histogram.component_maxima_size()) {
+      maxima[histogram.components(k)] = histogram.component_maxima(k);
+    }
+  }
+  json["distinct_sizes"] = histogram.counts().size() / sizeof(uint64_t);
+  json["totals"] = std::move(totals);
+  json["maxima"] = std::move(maxima);
+  return json;
 }
 
 std::string VerifyProgressLine(const v1::VerifyDatasetResponse& response) {
@@ -204,29 +198,23 @@ std::string VerifyText(const std::string& name, const v1::VerifyDatasetResponse&
   return text;
 }
 
-std::string VerifyJson(const std::string& name, const v1::VerifyDatasetResponse& response) {
-  std::vector<std::string> damaged;
+Json VerifyJson(const std::string& name, const v1::VerifyDatasetResponse& response) {
+  Json damaged = Json::array();
   for (const v1::DamagedRecord& record : response.damaged()) {
-    damaged.push_back(JsonObject()
-                          .Add("record", uint64_t{record.record()})
-                          .Add("first_graph", uint64_t{record.first_graph()})
-                          .Add("graphs", uint64_t{record.num_graphs()})
-                          .Add("message", record.message())
-                          .Render());
+    damaged.push_back({{"record", record.record()},
+                       {"first_graph", record.first_graph()},
+                       {"graphs", record.num_graphs()},
+                       {"message", record.message()}});
   }
-  std::vector<std::string> disagreements;
-  for (const std::string& text : response.disagreements()) {
-    disagreements.push_back(JsonString(text));
-  }
-  return JsonObject()
-      .Add("name", name)
-      .Add("undamaged", IsUndamaged(response))
-      .Add("records", uint64_t{response.num_records()})
-      .Add("bytes", uint64_t{response.num_bytes()})
-      .Add("damaged_records", uint64_t{response.num_damaged()})
-      .AddJson("damaged", JsonArray(damaged))
-      .AddJson("disagreements", JsonArray(disagreements))
-      .Render();
+  Json disagreements = Json::array();
+  for (const std::string& text : response.disagreements()) disagreements.push_back(text);
+  return {{"name", name},
+          {"undamaged", IsUndamaged(response)},
+          {"records", response.num_records()},
+          {"bytes", response.num_bytes()},
+          {"damaged_records", response.num_damaged()},
+          {"damaged", std::move(damaged)},
+          {"disagreements", std::move(disagreements)}};
 }
 
 }  // namespace packhouse::client

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "client/cli/json.h"
 #include "packhouse/v1/dataset.pb.h"
 
 namespace packhouse::client {
@@ -27,8 +28,8 @@ std::string DatasetTable(const std::vector<v1::Dataset>& datasets);
 absl::StatusOr<std::string> DatasetText(const v1::GetDatasetResponse& response);
 
 // As JSON objects. A version is a text: JSON's numbers do not hold 64 bits.
-std::string DatasetJson(const v1::Dataset& dataset);
-std::string DatasetJson(const v1::GetDatasetResponse& response);
+Json DatasetJson(const v1::Dataset& dataset);
+Json DatasetJson(const v1::GetDatasetResponse& response);
 
 // One line for a terminal, without its end: how far a verification is.
 std::string VerifyProgressLine(const v1::VerifyDatasetResponse& response);
@@ -38,7 +39,7 @@ bool IsUndamaged(const v1::VerifyDatasetResponse& response);
 
 // What a verification found.
 std::string VerifyText(const std::string& name, const v1::VerifyDatasetResponse& response);
-std::string VerifyJson(const std::string& name, const v1::VerifyDatasetResponse& response);
+Json VerifyJson(const std::string& name, const v1::VerifyDatasetResponse& response);
 
 }  // namespace packhouse::client
 

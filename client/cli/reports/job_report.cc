@@ -1,10 +1,10 @@
 #include "client/cli/reports/job_report.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/table.h"
 
 namespace packhouse::client {
@@ -23,7 +23,7 @@ constexpr absl::string_view kForPrograms = "%Y-%m-%dT%H:%M:%SZ";
 
 bool IsFinished(const v1::JobEpoch& epoch) { return epoch.num_done() == epoch.num_batches(); }
 
-std::string JsonOrNull(const std::string& text) { return text.empty() ? "null" : JsonString(text); }
+Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace
 
@@ -66,27 +66,23 @@ std::string JobText(const v1::Job& job) {
   return text;
 }
 
-std::string JobJson(const v1::Job& job) {
-  std::vector<std::string> epochs;
+Json JobJson(const v1::Job& job) {
+  Json epochs = Json::array();
   for (const v1::JobEpoch& epoch : job.epochs()) {
-    epochs.push_back(JsonObject()
-                         .Add("epoch", uint64_t{epoch.epoch()})
-                         .Add("generation", uint64_t{epoch.generation()})
-                         .Add("done", uint64_t{epoch.num_done()})
-                         .Add("batches", uint64_t{epoch.num_batches()})
-                         .Add("dataset", epoch.dataset())
-                         .Add("streams", uint64_t{epoch.num_sessions()})
-                         .AddJson("client", JsonOrNull(epoch.client()))
-                         .AddJson("last_used", JsonOrNull(LastUsed(epoch, kForPrograms)))
-                         .Render());
+    epochs.push_back({{"epoch", epoch.epoch()},
+                      {"generation", epoch.generation()},
+                      {"done", epoch.num_done()},
+                      {"batches", epoch.num_batches()},
+                      {"dataset", epoch.dataset()},
+                      {"streams", epoch.num_sessions()},
+                      {"client", TextOrNull(epoch.client())},
+                      {"last_used", TextOrNull(LastUsed(epoch, kForPrograms))}});
   }
-  return JsonObject()
-      .Add("job", job.job())
-      .Add("num_epochs", uint64_t{job.num_epochs()})
-      .Add("streams", uint64_t{job.num_sessions()})
-      .AddJson("last_used", JsonOrNull(LastUsed(job, kForPrograms)))
-      .AddJson("epochs", JsonArray(epochs))
-      .Render();
+  return {{"job", job.job()},
+          {"num_epochs", job.num_epochs()},
+          {"streams", job.num_sessions()},
+          {"last_used", TextOrNull(LastUsed(job, kForPrograms))},
+          {"epochs", std::move(epochs)}};
 }
 
 }  // namespace packhouse::client

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/json.h"
 #include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
@@ -18,7 +19,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs);
 std::string JobText(const v1::Job& job);
 
 // As a JSON object. Times are in UTC, as "2026-03-01T12:00:00Z"; null if they are not known.
-std::string JobJson(const v1::Job& job);
+Json JobJson(const v1::Job& job);
 
 }  // namespace packhouse::client
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/table.h"
 #include "client/cpp/little_endian.h"
 
@@ -33,7 +33,7 @@ Section SectionOf(const v1::PlanSummary& summary) {
   }
 }
 
-absl::string_view SectionName(Section section) {
+std::string SectionName(Section section) {
   switch (section) {
     case Section::kPlanners:
       return "planner";
@@ -68,26 +68,26 @@ std::vector<uint32_t> TupleAt(const v1::PackingPlan& plan, std::size_t width, ui
   return tuple;
 }
 
-std::string SummaryJson(const v1::PlanSummary& summary) {
-  JsonObject json;
-  json.Add("name", summary.name())
-      .Add("section", SectionName(SectionOf(summary)))
-      .Add("unfinished", summary.unfinished());
-  if (summary.unfinished()) return json.Render();
-  json.Add("packs", uint64_t{summary.packs()})
-      .Add("lower_bound", uint64_t{summary.lower_bound()})
-      .Add("lower_bound_name", summary.lower_bound_name())
-      .Add("gap", summary.gap())
-      .Add("optimal", summary.optimal())
-      .Add("keeps_limits", summary.keeps_limits())
-      .Add("num_patterns", uint64_t{summary.num_patterns()})
-      .Add("elapsed_seconds", Seconds(summary));
+Json SummaryJson(const v1::PlanSummary& summary) {
+  Json json = {{"name", summary.name()},
+               {"section", SectionName(SectionOf(summary))},
+               {"unfinished", summary.unfinished()}};
+  if (summary.unfinished()) return json;
+  json["packs"] = summary.packs();
+  json["lower_bound"] = summary.lower_bound();
+  json["lower_bound_name"] = summary.lower_bound_name();
+  json["gap"] = summary.gap();
+  json["optimal"] = summary.optimal();
+  json["keeps_limits"] = summary.keeps_limits();
+  json["num_patterns"] = summary.num_patterns();
+  json["elapsed_seconds"] = Seconds(summary);
   if (summary.heuristic().algorithm() == v1::PLAN_ALGORITHM_OPTIMIZED) {
-    json.Add("winner", summary.winner())
-        .Add("steps", uint64_t{summary.steps()})
-        .Add("receipt", summary.receipt());
+    json["winner"] = summary.winner();
+    json["steps"] = summary.steps();
+    json["receipt"] = summary.receipt();
   }
-  return json.AddJson("components", EfficienciesJson(summary.components())).Render();
+  json["components"] = EfficienciesJson(summary.components());
+  return json;
 }
 
 }  // namespace
@@ -188,51 +188,43 @@ std::string PatternList(const v1::PlanResponse& response,
   return text;
 }
 
-std::string PlanJson(const v1::PlanResponse& response, const std::vector<std::string>& components,
-                     uint64_t count) {
-  std::vector<std::string> summaries;
+Json PlanJson(const v1::PlanResponse& response, const std::vector<std::string>& components,
+              uint64_t count) {
+  Json summaries = Json::array();
   for (const v1::PlanSummary& summary : response.summaries()) {
     summaries.push_back(SummaryJson(summary));
   }
-  std::string json = absl::StrCat("{\"best\": ", SummaryJson(response.best()),
-                                  ",\n \"summaries\": ", JsonLines(summaries));
-  if (count > 0) {
-    std::vector<std::string> patterns;
-    for (const v1::Pattern& pattern : response.plan().patterns()) {
-      if (patterns.size() == count) break;
-      std::vector<std::string> graphs;
-      for (const v1::PatternEntry& entry : pattern.entries()) {
-        const std::vector<uint32_t> tuple =
-            TupleAt(response.plan(), components.size(), entry.tuple());
-        JsonObject graph;
-        for (std::size_t k = 0; k < components.size(); ++k) {
-          graph.Add(components[k], uint64_t{tuple[k]});
-        }
-        graphs.push_back(graph.Add("copies", uint64_t{entry.copies()}).Render());
-      }
-      patterns.push_back(JsonObject()
-                             .Add("repeats", uint64_t{pattern.repeats()})
-                             .AddJson("graphs", JsonArray(graphs))
-                             .Render());
+  Json json = {{"best", SummaryJson(response.best())}, {"summaries", std::move(summaries)}};
+  if (count == 0) return json;
+  Json patterns = Json::array();
+  for (const v1::Pattern& pattern : response.plan().patterns()) {
+    if (patterns.size() == count) break;
+    Json graphs = Json::array();
+    for (const v1::PatternEntry& entry : pattern.entries()) {
+      const std::vector<uint32_t> tuple =
+          TupleAt(response.plan(), components.size(), entry.tuple());
+      Json graph = Json::object();
+      for (std::size_t k = 0; k < components.size(); ++k) graph[components[k]] = tuple[k];
+      graph["copies"] = entry.copies();
+      graphs.push_back(std::move(graph));
     }
-    absl::StrAppend(&json, ",\n \"patterns\": ", JsonLines(patterns));
+    patterns.push_back({{"repeats", pattern.repeats()}, {"graphs", std::move(graphs)}});
   }
-  return json + "}\n";
+  json["patterns"] = std::move(patterns);
+  return json;
 }
 
-std::string EfficienciesJson(
+Json EfficienciesJson(
     const google::protobuf::RepeatedPtrField<v1::ComponentEfficiency>& components) {
-  std::vector<std::string> efficiencies;
+  Json efficiencies = Json::array();
   for (const v1::ComponentEfficiency& component : components) {
-    efficiencies.push_back(JsonObject()
-                               .Add("component", component.component())
-                               .Add("capacity", uint64_t{component.capacity()})
-                               .Add("efficiency", component.efficiency())
-                               .Add("fullest_pack", uint64_t{component.fullest_pack()})
-                               .Add("efficiency_of_fullest", component.efficiency_of_fullest())
-                               .Render());
+    efficiencies.push_back({{"component", component.component()},
+                            {"capacity", component.capacity()},
+                            {"efficiency", component.efficiency()},
+                            {"fullest_pack", component.fullest_pack()},
+                            {"efficiency_of_fullest", component.efficiency_of_fullest()}});
   }
-  return JsonArray(efficiencies);
+  return efficiencies;
 }
 
 }  // namespace packhouse::client

@@ -1,6 +1,6 @@
 // What `packhouse plan` prints: the best plan's certificate, all summaries, patterns; or JSON.
 //
-// Pure functions of the server's answer; every text ends in a newline.
+// Pure functions of the server's answer; texts end in a newline.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_PLAN_REPORT_H_
 #define PACKHOUSE_CLIENT_CLI_REPORTS_PLAN_REPORT_H_
 
@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/json.h"
 #include "packhouse/v1/planning.pb.h"
 
 namespace packhouse::client {
@@ -26,11 +27,11 @@ std::string PatternList(const v1::PlanResponse& response,
 
 // The same as one JSON object: `best`, `summaries` and, unless `count` is 0, `patterns`. Ratios are
 // in [0, 1], times in seconds.
-std::string PlanJson(const v1::PlanResponse& response, const std::vector<std::string>& components,
-                     uint64_t count);
+Json PlanJson(const v1::PlanResponse& response, const std::vector<std::string>& components,
+              uint64_t count);
 
 // The efficiencies of a plan or shape as a JSON array.
-std::string EfficienciesJson(
+Json EfficienciesJson(
     const google::protobuf::RepeatedPtrField<v1::ComponentEfficiency>& components);
 
 }  // namespace packhouse::client

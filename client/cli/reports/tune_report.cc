@@ -3,13 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/device_arguments.h"
-#include "client/cli/json.h"
 #include "client/cli/reports/plan_report.h"
 #include "client/cli/reports/table.h"
 
@@ -104,22 +104,33 @@ std::string SearchText(const TuneOutcome& outcome) {
   return text;
 }
 
-std::string ShapeJson(const v1::TunedShape& shape) {
-  JsonObject capacities;
+Json ShapeJson(const v1::TunedShape& shape) {
+  Json capacities = Json::object();
   for (const v1::ComponentEfficiency& component : shape.components()) {
-    if (component.capacity() != 0) {
-      capacities.Add(component.component(), uint64_t{component.capacity()});
+    if (component.capacity() != 0) capacities[component.component()] = component.capacity();
+  }
+  return {{"capacities", std::move(capacities)},
+          {"packs", shape.packs()},
+          {"lower_bound", shape.lower_bound()},
+          {"epoch_cost", shape.epoch_cost()},
+          {"harmonic_mean", shape.harmonic_mean()},
+          {"batch_bytes", shape.batch_bytes()},
+          {"components", EfficienciesJson(shape.components())}};
+}
+
+Json OversizeJson(const v1::Oversize& oversize, const std::vector<std::string>& components) {
+  Json largest = Json::object();
+  Json needed = Json::object();
+  for (int k = 0; k < static_cast<int>(components.size()); ++k) {
+    const std::string& component = components[static_cast<std::size_t>(k)];
+    if (k < oversize.largest_size()) largest[component] = oversize.largest(k);
+    if (k < oversize.needed_rows_size() && oversize.needed_rows(k) != 0) {
+      needed[component] = oversize.needed_rows(k);
     }
   }
-  return JsonObject()
-      .AddJson("capacities", capacities.Render())
-      .Add("packs", uint64_t{shape.packs()})
-      .Add("lower_bound", uint64_t{shape.lower_bound()})
-      .Add("epoch_cost", shape.epoch_cost())
-      .Add("harmonic_mean", shape.harmonic_mean())
-      .Add("batch_bytes", uint64_t{shape.batch_bytes()})
-      .AddJson("components", EfficienciesJson(shape.components()))
-      .Render();
+  return {{"num_graphs", oversize.num_graphs()},
+          {"largest", std::move(largest)},
+          {"needed_rows", std::move(needed)}};
 }
 
 }  // namespace
@@ -235,46 +246,32 @@ std::string FrontierTable(const TuneOutcome& outcome) {
       "\n", table.Render());
 }
 
-std::string TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& components) {
+Json TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& components) {
   const v1::TuneRecommendation& recommendation = outcome.recommendation;
-  std::vector<std::string> shapes;
+  Json shapes = Json::array();
   for (const v1::TunedShape& shape : recommendation.shapes()) shapes.push_back(ShapeJson(shape));
-  std::vector<std::string> reasons;
-  for (const std::string& reason : recommendation.reasons()) reasons.push_back(JsonString(reason));
-  std::vector<std::string> frontier;
+  Json reasons = Json::array();
+  for (const std::string& reason : recommendation.reasons()) reasons.push_back(reason);
+  Json frontier = Json::array();
   for (const v1::TunedShape& shape : outcome.frontier) frontier.push_back(ShapeJson(shape));
 
-  std::string json = absl::StrCat("{\"shapes\": ", JsonLines(shapes),
-                                  ",\n \"epoch_cost\": ", JsonReal(recommendation.epoch_cost()),
-                                  ", \"least_cost\": ", JsonReal(recommendation.least_cost()),
-                                  ", \"harmonic_mean\": ", JsonReal(recommendation.harmonic_mean()),
-                                  ", \"exact\": ", recommendation.exact() ? "true" : "false",
-                                  ",\n \"candidates\": ", outcome.progress.candidates(),
-                                  ", \"planned\": ", outcome.progress.planned(),
-                                  ", \"excluded\": ", outcome.progress.excluded(),
-                                  ",\n \"reasons\": ", JsonLines(reasons));
+  Json json = {{"shapes", std::move(shapes)},
+               {"epoch_cost", recommendation.epoch_cost()},
+               {"least_cost", recommendation.least_cost()},
+               {"harmonic_mean", recommendation.harmonic_mean()},
+               {"exact", recommendation.exact()},
+               {"candidates", outcome.progress.candidates()},
+               {"planned", outcome.progress.planned()},
+               {"excluded", outcome.progress.excluded()},
+               {"reasons", std::move(reasons)}};
   if (recommendation.has_single_shape()) {
-    absl::StrAppend(&json, ",\n \"single_shape\": ", ShapeJson(recommendation.single_shape()));
+    json["single_shape"] = ShapeJson(recommendation.single_shape());
   }
   if (recommendation.has_oversize()) {
-    JsonObject largest;
-    JsonObject needed;
-    const v1::Oversize& oversize = recommendation.oversize();
-    for (int k = 0; k < static_cast<int>(components.size()); ++k) {
-      const std::string& component = components[static_cast<std::size_t>(k)];
-      if (k < oversize.largest_size()) largest.Add(component, uint64_t{oversize.largest(k)});
-      if (k < oversize.needed_rows_size() && oversize.needed_rows(k) != 0) {
-        needed.Add(component, uint64_t{oversize.needed_rows(k)});
-      }
-    }
-    absl::StrAppend(&json, ",\n \"oversize\": ",
-                    JsonObject()
-                        .Add("num_graphs", uint64_t{oversize.num_graphs()})
-                        .AddJson("largest", largest.Render())
-                        .AddJson("needed_rows", needed.Render())
-                        .Render());
+    json["oversize"] = OversizeJson(recommendation.oversize(), components);
   }
-  return absl::StrCat(json, ",\n \"frontier\": ", JsonLines(frontier), "}\n");
+  json["frontier"] = std::move(frontier);
+  return json;
 }
 
 }  // namespace packhouse::client

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "client/cli/json.h"
 #include "client/cli/tune_stream.h"
 #include "packhouse/v1/planning.pb.h"
 
@@ -35,7 +36,7 @@ std::vector<v1::TunedShape> FrontierSteps(const std::vector<v1::TunedShape>& fro
                                           double least_cost);
 
 // Everything but the cells as one JSON object; ratios are in [0, 1].
-std::string TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& components);
+Json TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& components);
 
 }  // namespace packhouse::client
 

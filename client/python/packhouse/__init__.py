@@ -58,7 +58,7 @@ from packhouse.process_tuning import (
     read_messages_whole,
     tune_process_for_batches,
 )
-from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
+from packhouse.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
 from packhouse.tuning import (
     ComponentProfile,
     DeviceProfile,
@@ -98,6 +98,7 @@ __all__ = [
     "Histogram",
     "Job",
     "JobEpoch",
+    "Layout",
     "LoadedBatch",
     "Loader",
     "LoaderState",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from packhouse.aligned import aligned_copies
 from packhouse.batch_reader import ReceivedBatch
 from packhouse.choices import Choice
-from packhouse.graphs import Array, GraphTable, shift_of_rows
+from packhouse.graphs import Array, GraphTable, rows_of, shift_of_rows
 from packhouse.schema import DType, GraphSchema
 
 _GRAPH_IDS: Final = np.dtype("<u8")
@@ -192,7 +192,7 @@ class Batch:
             )
         columns: dict[str, Array] = {}
         for spec in self.schema.tensors:
-            rows = self.tensors[spec.name][: self.real_rows[spec.component]]
+            rows = rows_of(self.tensors[spec.name], spec, 0, self.real_rows[spec.component])
             if spec.index_into is not None:
                 rows = rows - shift_of_rows(self.schema, self.sizes, spec).astype(rows.dtype)
             columns[spec.name] = rows

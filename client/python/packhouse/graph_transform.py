@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.batch import Batch
-from packhouse.graphs import Array, row_offsets, shift_of_rows
+from packhouse.graphs import Array, row_offsets, rows_of, shift_of_rows
 
 # Takes a graph's tensors; may change them, or return those that take their place.
 GraphTransform = Callable[[dict[str, Array]], Optional[Mapping[str, npt.ArrayLike]]]
@@ -32,14 +32,20 @@ def transform_graphs(batch: _AnyBatch, transform: GraphTransform) -> _AnyBatch:
         for spec in schema.tensors
         if spec.index_into is not None
     }
-    rows = {spec.name: batch[spec.name][: offsets[spec.component][-1]] for spec in schema.tensors}
+    rows = {
+        spec.name: rows_of(batch[spec.name], spec, 0, int(offsets[spec.component][-1]))
+        for spec in schema.tensors
+    }
     for name, shift in shifts.items():
         rows[name] -= shift
     for position, graph_id in enumerate(batch.graph_ids):
         graph = {
-            spec.name: rows[spec.name][
-                offsets[spec.component][position] : offsets[spec.component][position + 1]
-            ]
+            spec.name: rows_of(
+                rows[spec.name],
+                spec,
+                int(offsets[spec.component][position]),
+                int(offsets[spec.component][position + 1]),
+            )
             for spec in schema.tensors
         }
         given = dict(graph)

@@ -8,7 +8,7 @@ from typing import Any, Final, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.schema import GRAPHS, GraphSchema, TensorSpec
+from packhouse.schema import GRAPHS, GraphSchema, Layout, TensorSpec
 from packhouse.v1 import graphs_pb2, sizes_pb2
 
 Array = npt.NDArray[Any]
@@ -21,8 +21,8 @@ class GraphTable:
     """n graphs of one schema.
 
     `sizes` is uint32 [n, l], one size tuple a graph; `graph_ids` is uint64 [n]; `tensors` maps each
-    name to the rows of all graphs concatenated, [rows, *row_shape]. Index tensors number rows
-    within their own graph. Arrays of the right type are kept, not copied; treat a table as
+    name to the rows of all graphs concatenated, [rows, *row_shape], or [*row_shape, rows] if its
+    spec's layout has rows last. Index tensors number rows within their own graph. Arrays of the right type are kept, not copied; treat a table as
     immutable. Constant, therefore safe to read from many threads.
     """
 
@@ -56,13 +56,16 @@ class GraphTable:
         for spec in schema.tensors:
             if spec.name not in given:
                 raise ValueError(f"tensor {spec.name!r} is missing")
-            shape = (self.rows(spec.component), *spec.row_shape)
+            shape = spec.array_shape(self.rows(spec.component))
             column = convert_exactly(given.pop(spec.name), spec.dtype.numpy, spec.name)
             if column.size == 0 and 0 in shape:
                 column = column.reshape(shape)
             if column.shape != shape:
                 raise ValueError(f"tensor {spec.name!r} has shape {column.shape}, needs {shape}")
-            self.tensors[spec.name] = np.ascontiguousarray(column)
+            # With rows last a part of a table is no run of bytes: it stays a view.
+            if spec.layout is Layout.ROWS_FIRST:
+                column = np.ascontiguousarray(column)
+            self.tensors[spec.name] = column
         if given:
             raise ValueError(f"tensor {next(iter(given))!r} is not in the schema")
 
@@ -93,17 +96,18 @@ class GraphTable:
                     graph[spec.name], spec.dtype.numpy, f"{spec.name} of graph {position}"
                 )
                 if rows.shape == spec.row_shape and spec.component == GRAPHS:
-                    rows = rows.reshape(1, *spec.row_shape)
+                    rows = rows.reshape(spec.array_shape(1))
                 if rows.size == 0:
-                    rows = rows.reshape(0, *spec.row_shape)
-                if rows.shape[1:] != spec.row_shape:
+                    rows = rows.reshape(spec.array_shape(0))
+                count = rows.shape[spec.rows_axis] if rows.ndim else 0
+                if rows.shape != spec.array_shape(count):
                     raise ValueError(
-                        f"graph {position}: rows of {spec.name!r} have shape {rows.shape[1:]}, "
-                        f"need {spec.row_shape}"
+                        f"graph {position}: {spec.name!r} has shape {rows.shape}, its rows need "
+                        f"{spec.row_shape}, {spec.layout.name.lower().replace('_', ' ')}"
                     )
-                if counts.setdefault(spec.component, len(rows)) != len(rows):
+                if counts.setdefault(spec.component, count) != count:
                     raise ValueError(
-                        f"graph {position}: {spec.name!r} has {len(rows)} rows, "
+                        f"graph {position}: {spec.name!r} has {count} rows, "
                         f"{spec.component!r} has {counts[spec.component]}"
                     )
                 columns[spec.name].append(rows)
@@ -115,7 +119,8 @@ class GraphTable:
             sizes = np.array(tuples, np.int64).reshape(len(tuples), len(schema.components))
         joined = {
             spec.name: np.concatenate(
-                [np.empty((0, *spec.row_shape), spec.dtype.numpy), *columns[spec.name]]
+                [np.empty(spec.array_shape(0), spec.dtype.numpy), *columns[spec.name]],
+                axis=spec.rows_axis,
             )
             for spec in schema.tensors
         }
@@ -133,7 +138,9 @@ class GraphTable:
             schema,
             np.concatenate([table.sizes for table in tables]),
             {
-                spec.name: np.concatenate([table.tensors[spec.name] for table in tables])
+                spec.name: np.concatenate(
+                    [table.tensors[spec.name] for table in tables], axis=spec.rows_axis
+                )
                 for spec in schema.tensors
             },
             np.concatenate([table.graph_ids for table in tables]),
@@ -178,9 +185,12 @@ class GraphTable:
         start, stop, _ = slice(start, stop).indices(len(self))
         stop = max(start, stop)
         tensors = {
-            spec.name: self.tensors[spec.name][
-                self.offsets(spec.component)[start] : self.offsets(spec.component)[stop]
-            ]
+            spec.name: rows_of(
+                self.tensors[spec.name],
+                spec,
+                int(self.offsets(spec.component)[start]),
+                int(self.offsets(spec.component)[stop]),
+            )
             for spec in self.schema.tensors
         }
         return GraphTable(self.schema, self.sizes[start:stop], tensors, self.graph_ids[start:stop])
@@ -197,7 +207,9 @@ class GraphTable:
                 shift = self.offsets(spec.component)[chosen] - (np.cumsum(counts) - counts)
                 rows = np.arange(int(counts.sum()), dtype=np.int64)
                 gathers[spec.component] = np.repeat(shift, counts) + rows
-            tensors[spec.name] = self.tensors[spec.name][gathers[spec.component]]
+            tensors[spec.name] = np.take(
+                self.tensors[spec.name], gathers[spec.component], axis=spec.rows_axis
+            )
         return GraphTable(self.schema, self.sizes[chosen], tensors, self.graph_ids[chosen])
 
     def differing(self, other: GraphTable) -> npt.NDArray[np.bool_]:
@@ -215,7 +227,8 @@ class GraphTable:
             differs[same] = self.take(same).differing(other.take(same))
             return differs
         for spec in self.schema.tensors:
-            mine, theirs = _row_bytes(self.tensors[spec.name]), _row_bytes(other.tensors[spec.name])
+            mine = _row_bytes(self.tensors[spec.name], spec)
+            theirs = _row_bytes(other.tensors[spec.name], spec)
             if not np.array_equal(mine, theirs):
                 rows = np.flatnonzero((mine != theirs).any(axis=1))
                 owners = np.searchsorted(self.offsets(spec.component), rows, side="right") - 1
@@ -297,12 +310,20 @@ def row_offsets(
 def shift_of_rows(
     schema: GraphSchema, sizes: npt.NDArray[np.uint32], spec: TensorSpec
 ) -> npt.NDArray[np.int64]:
-    """int64 [rows, 1, ...]: what joining graphs adds to each row of an index tensor."""
+    """int64 [rows, 1, ...], [rows] with rows last: what joining graphs adds to an index tensor."""
     if spec.index_into is None:
         raise ValueError(f"tensor {spec.name!r} is no index tensor")
     starts = row_offsets(schema, sizes, spec.index_into)[:-1]
     counts = np.diff(row_offsets(schema, sizes, spec.component))
-    return np.repeat(starts, counts).reshape(-1, *(1 for _ in spec.row_shape))
+    shift = np.repeat(starts, counts)
+    if spec.layout is Layout.ROWS_LAST:
+        return shift
+    return shift.reshape(-1, *(1 for _ in spec.row_shape))
+
+
+def rows_of(column: Array, spec: TensorSpec, start: int, stop: int) -> Array:
+    """Rows [start, stop) of a tensor's array, as a view."""
+    return column[..., start:stop] if spec.layout is Layout.ROWS_LAST else column[start:stop]
 
 
 def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> Array:
@@ -336,6 +357,7 @@ def as_sizes(sizes: npt.ArrayLike, components: int) -> npt.NDArray[np.uint32]:
     return np.ascontiguousarray(table)
 
 
-def _row_bytes(column: Array) -> npt.NDArray[np.uint8]:
+def _row_bytes(column: Array, spec: TensorSpec) -> npt.NDArray[np.uint8]:
+    column = np.moveaxis(column, spec.rows_axis, 0)
     width = math.prod(column.shape[1:]) * column.itemsize
     return np.ascontiguousarray(column).view(np.uint8).reshape(len(column), width)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Sequence
 
 import numpy as np
 
+from packhouse.choices import Choice
 from packhouse.v1 import graphs_pb2
 
 # The component that every graph has exactly one row of; never listed in a schema.
@@ -18,10 +19,14 @@ GRAPHS: Final = "graphs"
 
 MAX_COMPONENTS: Final = 16
 MAX_TENSORS: Final = 256
+# Most elements of a row of a tensor with Layout.ROWS_LAST.
+MAX_PLANES: Final = 16
 MAX_ROW_BYTES: Final = 16 << 20
 
-_COMPONENT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_TENSOR_NAME = re.compile(r"[A-Za-z0-9_.#-]{1,128}")
+_COMPONENT_NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
+_TENSOR_NAME = re.compile(r"[A-Za-z0-9_.#/-]{1,128}")
+# What derived tensors of a component are called, behind its name.
+_DERIVED = ("/counts", "/graph", "/offsets", "/mask")
 
 
 class DType(enum.Enum):
@@ -96,6 +101,20 @@ _NUMPY_TYPES: Final = {
 }
 
 
+class Layout(Choice):
+    """Which axis of a tensor's array numbers its rows; "rows_first" and "rows_last" do as well.
+
+    - ROWS_FIRST: [rows, *row_shape].
+    - ROWS_LAST: [*row_shape, rows], for a row_shape of one extent. PyG's `edge_index`, (2, edges):
+      `TensorSpec("edge_index", "int64", "edges", (2,), "nodes", layout="rows_last")`.
+
+    It holds for tables, chunks, what is stored, and batches alike: nothing is ever transposed.
+    """
+
+    ROWS_FIRST = 1
+    ROWS_LAST = 2
+
+
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
     """One tensor of every graph.
@@ -114,6 +133,7 @@ class TensorSpec:
     row_shape: tuple[int, ...] = ()
     index_into: str | None = None
     padding_value: int | float = 0
+    layout: Layout = Layout.ROWS_FIRST
 
     if TYPE_CHECKING:
 
@@ -125,6 +145,7 @@ class TensorSpec:
             row_shape: int | Sequence[int] = (),
             index_into: str | None = None,
             padding_value: int | float = 0,
+            layout: Layout | str = Layout.ROWS_FIRST,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -137,10 +158,19 @@ class TensorSpec:
             row_shape = (row_shape,)
         object.__setattr__(self, "row_shape", tuple(int(extent) for extent in row_shape))
         if not _TENSOR_NAME.fullmatch(self.name):
-            raise ValueError(f"tensor name {self.name!r} is not 1 to 128 of [A-Za-z0-9_.#-]")
+            raise ValueError(f"tensor name {self.name!r} is not 1 to 128 of [A-Za-z0-9_.#/-]")
         for extent in self.row_shape:
             if extent < 1:
                 raise ValueError(f"tensor {self.name!r}: extent {extent} of row_shape is below 1")
+        layout = Layout.of(self.layout, f"layout of tensor {self.name!r}")
+        object.__setattr__(self, "layout", layout)
+        if layout is Layout.ROWS_LAST and (
+            len(self.row_shape) != 1 or self.row_shape[0] > MAX_PLANES
+        ):
+            raise ValueError(
+                f"tensor {self.name!r}: rows last needs a row_shape of one extent, at most "
+                f"{MAX_PLANES}, not {self.row_shape}"
+            )
         if self.row_bytes > MAX_ROW_BYTES:
             raise ValueError(
                 f"tensor {self.name!r}: a row has {self.row_bytes} bytes, more than {MAX_ROW_BYTES}"
@@ -160,6 +190,17 @@ class TensorSpec:
                     f"tensor {self.name!r}: padding_value {self.padding_value} "
                     f"is no {self.dtype.name}"
                 )
+
+    @property
+    def rows_axis(self) -> int:
+        """The axis of its arrays that numbers rows: 0, or -1 with Layout.ROWS_LAST."""
+        return -1 if self.layout is Layout.ROWS_LAST else 0
+
+    def array_shape(self, rows: int) -> tuple[int, ...]:
+        """The shape of an array of so many rows."""
+        if self.layout is Layout.ROWS_LAST:
+            return (*self.row_shape, rows)
+        return (rows, *self.row_shape)
 
     @property
     def row_elements(self) -> int:
@@ -185,6 +226,7 @@ class TensorSpec:
             component=self.component,
             index_into=self.index_into or "",
             padding_value=padding if any(padding) else b"",
+            layout=self.layout.value if self.layout is Layout.ROWS_LAST else 0,
         )
 
     @staticmethod
@@ -201,6 +243,7 @@ class TensorSpec:
             row_shape=tuple(message.row_shape),
             index_into=message.index_into or None,
             padding_value=padding,
+            layout=Layout(message.layout or Layout.ROWS_FIRST),
         )
 
 
@@ -223,12 +266,17 @@ class GraphSchema:
             raise ValueError(f"{len(self.tensors)} tensors, more than {MAX_TENSORS}")
         for name in self.components:
             if not _COMPONENT_NAME.fullmatch(name):
-                raise ValueError(f"component name {name!r} is not 1 to 64 of [A-Za-z0-9_.-]")
+                raise ValueError(f"component name {name!r} is not 1 to 64 of [A-Za-z0-9_./-]")
             if name == GRAPHS:
                 raise ValueError(f"component {GRAPHS!r} is implied and must not be listed")
         _refuse_duplicates("component", self.components)
         _refuse_duplicates("tensor", [tensor.name for tensor in self.tensors])
+        derived = {f"{name}{suffix}" for name in self.all_components for suffix in _DERIVED}
         for tensor in self.tensors:
+            if tensor.name in derived:
+                raise ValueError(
+                    f"tensor name {tensor.name!r} is that of a tensor derived from a component"
+                )
             for component in (tensor.component, tensor.index_into):
                 if component is not None and component not in self.all_components:
                     raise ValueError(f"tensor {tensor.name!r}: no component {component!r}")

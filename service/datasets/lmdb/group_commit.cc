@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -68,9 +70,12 @@ absl::Status GroupCommit::RunBehind(Change change) {
 }
 
 void GroupCommit::Commit(Waiter* last) {
-  std::vector<Waiter*> group;
+  // Without memory for more than these, they go alone.
+  absl::InlinedVector<Waiter*, 2> group;
+  size_t most = std::min(queue_.size(), kMaxChanges);
+  if (!HasMemoryFor([&] { group.reserve(most + 1); })) most = std::min<size_t>(most, 1);
   uint64_t group_bytes = 0;
-  while (!queue_.empty() && group.size() < kMaxChanges &&
+  while (!queue_.empty() && group.size() < most &&
          (group.empty() || group_bytes + queue_.front()->num_bytes <= kMaxBytes)) {
     group.push_back(queue_.front());
     group_bytes += queue_.front()->num_bytes;
@@ -81,7 +86,7 @@ void GroupCommit::Commit(Waiter* last) {
   Disk disk = {failure_, std::nullopt};
   is_committing_ = true;
   mutex_.Unlock();
-  CommitTogether(group, totals, disk);
+  CommitTogether(absl::MakeSpan(group), totals, disk);
   mutex_.Lock();
   is_committing_ = false;
   totals_ = totals;
@@ -89,13 +94,13 @@ void GroupCommit::Commit(Waiter* last) {
   for (Waiter* const waiter : group) waiter->is_done = true;
 }
 
-void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals,
+void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& totals,
                                  Disk& disk) const {
   if (!disk.failure.ok()) {
     for (Waiter* const waiter : group) waiter->status = disk.failure;
     return;
   }
-  if (observer_ != nullptr) observer_->OnCommitBegin();
+  if (observer_ != nullptr) HasMemoryFor([&] { observer_->OnCommitBegin(); });
   const uint64_t bytes_before = totals.num_bytes;
   CommitSummary summary;
   // A change that fails after it has begun to write, or a commit that fails, takes the whole
@@ -116,13 +121,18 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
     totals = changed;
     return absl::OkStatus();
   };
-  const absl::Status status = together();
+  // A change that has no memory for what it writes takes the others with it, too.
+  absl::Status status = OutOfMemory();
+  HasMemoryFor([&] { status = together(); });
   if (!status.ok()) {
     for (Waiter* const waiter : group) {
       if (!disk.failure.ok()) {
         waiter->status = disk.failure;
       } else {
-        waiter->status = group.size() == 1 ? status : CommitAlone(*waiter, totals, disk);
+        waiter->status = status;
+        if (group.size() == 1) continue;
+        waiter->status = OutOfMemory();
+        HasMemoryFor([&] { waiter->status = CommitAlone(*waiter, totals, disk); });
       }
     }
   }
@@ -140,8 +150,10 @@ void GroupCommit::CommitTogether(const std::vector<Waiter*>& group, StoreTotals&
     ++summary.num_changes;
     summary.num_bytes += waiter->num_bytes;
   }
-  observer_->OnCommitEnd(summary);
-  if (totals.num_bytes != bytes_before) observer_->OnStoreBytes(totals.num_bytes);
+  HasMemoryFor([&] { observer_->OnCommitEnd(summary); });
+  if (totals.num_bytes != bytes_before) {
+    HasMemoryFor([&] { observer_->OnStoreBytes(totals.num_bytes); });
+  }
 }
 
 absl::Status GroupCommit::CommitAlone(Waiter& waiter, StoreTotals& totals, Disk& disk) const {
@@ -167,12 +179,14 @@ absl::Status GroupCommit::Commit(LmdbTransaction& transaction, Disk& disk) const
       after_disk_failure_ == AfterDiskFailure::kTryAgain) {
     return status;
   }
-  disk.failure = environment_->failure();
-  if (disk.failure.ok()) {
-    disk.failure = absl::Status(
-        status.code(),
-        absl::StrCat(status.message(), "; nothing more is done until it is opened anew"));
-  }
+  // It stands, also if there is no memory to say more of it.
+  disk.failure = status;
+  const absl::Status of_environment = environment_->failure();
+  disk.failure = !of_environment.ok()
+                     ? of_environment
+                     : absl::Status(status.code(),
+                                    absl::StrCat(status.message(),
+                                                 "; nothing more is done until it is opened anew"));
   return disk.failure;
 }
 

@@ -6,15 +6,16 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "service/datasets/commit_observer.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
 
 namespace packhouse {
 
@@ -61,7 +62,8 @@ class GroupCommit {
   // Changes that wait for a commit to end, which they are not part of.
   size_t num_waiting() const;
 
-  // Blocks until the change is durable or has failed. `num_bytes`: about what it writes.
+  // Blocks until the change is durable or has failed. `num_bytes`: about what it writes. One that
+  // has no memory for what it does (std::bad_alloc) has failed: RESOURCE_EXHAUSTED.
   absl::Status Run(Change change, uint64_t num_bytes);
 
   // The same for a change that nobody waits for; one thread at a time. It is run on this thread
@@ -88,7 +90,7 @@ class GroupCommit {
   // Takes what waits, and `last` unless it is null, and commits it.
   void Commit(Waiter* last) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Outside the lock, by the one thread that has set is_committing_.
-  void CommitTogether(const std::vector<Waiter*>& group, StoreTotals& totals, Disk& disk) const;
+  void CommitTogether(absl::Span<Waiter* const> group, StoreTotals& totals, Disk& disk) const;
   absl::Status CommitAlone(Waiter& waiter, StoreTotals& totals, Disk& disk) const;
   absl::StatusOr<LmdbTransaction> Begin(Disk& disk) const;
   absl::Status Commit(LmdbTransaction& transaction, Disk& disk) const;

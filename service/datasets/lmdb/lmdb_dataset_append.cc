@@ -7,6 +7,7 @@
 #include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/lmdb/lmdb_dataset_values.h"
+#include "service/datasets/lmdb/stored_keys.h"
 #include "service/datasets/lmdb/stored_values.h"
 
 namespace packhouse {
@@ -80,8 +81,9 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
     const auto last = transaction.Get(producer_key);
     if (!last.ok()) return WithDatasetName(name, last.status());
     if (*last) {
-      PH_ASSIGN_OR_RETURN(const uint64_t sequence, DecodeNumber(**last));
-      if (append.producer->sequence <= sequence) {
+      const auto sequence = DecodeProducer(**last);
+      if (!sequence.ok()) return WrongValue(transaction, name, sequence.status());
+      if (append.producer->sequence <= *sequence) {
         result.is_repetition = true;
         return result;
       }
@@ -146,7 +148,7 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
     result.num_graphs = state.num_graphs;
   }
   if (append.producer) {
-    PH_RETURN_IF_ERROR(transaction.Put(producer_key, EncodeNumber(append.producer->sequence)));
+    PH_RETURN_IF_ERROR(transaction.Put(producer_key, EncodeProducer(append.producer->sequence)));
   }
   PH_RETURN_IF_ERROR(transaction.Put(StateKey(dataset), EncodeState(state)));
   return result;

@@ -13,6 +13,7 @@
 #include "service/datasets/dataset_store.h"
 #include "service/datasets/lmdb/group_commit.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/histograms/size_histogram.h"
 

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/lmdb_dataset_values.h"
+#include "service/datasets/lmdb/stored_keys.h"
 #include "service/datasets/lmdb/stored_values.h"
 
 namespace packhouse {
@@ -91,7 +94,8 @@ void LmdbDatasetEraser::Run() {
     }
     // Nobody else erases it meanwhile, and no one can open it any more: who pins it now sees that
     // its name is gone, and lets go.
-    const absl::StatusOr<bool> is_all = EraseSome(dataset);
+    absl::StatusOr<bool> is_all = OutOfMemory();
+    HasMemoryFor([&] { is_all = EraseSome(dataset); });
     absl::MutexLock lock(&mutex_);
     if (!is_all.ok()) {
       refusal_ = is_all.status();

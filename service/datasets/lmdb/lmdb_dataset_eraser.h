@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "service/datasets/lmdb/group_commit.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
 
 namespace packhouse {
 

@@ -9,29 +9,21 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/chunk_record.h"
+#include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/group_commit.h"
 #include "service/datasets/lmdb/lmdb_dataset_append.h"
-#include "service/datasets/lmdb/lmdb_dataset_eraser.h"
 #include "service/datasets/lmdb/lmdb_dataset_reader.h"
 #include "service/datasets/lmdb/lmdb_dataset_values.h"
+#include "service/datasets/lmdb/lmdb_dataset_verify.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_shared_store.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
+#include "service/datasets/lmdb/store_format.h"
+#include "service/datasets/lmdb/stored_keys.h"
 #include "service/datasets/lmdb/stored_values.h"
 
 namespace packhouse {
 namespace {
-
-using Kind = LmdbTransaction::Kind;
-
-// About what a change writes besides records.
-constexpr uint64_t kSmallChangeBytes = 4096;
-
-// Room in the map for what is not counted as records.
-uint64_t MapBytes(uint64_t max_bytes) {
-  constexpr uint64_t kRoom = uint64_t{256} << 20;
-  constexpr uint64_t kMost = uint64_t{1} << 46;  // Of 47 bits of address space.
-  const uint64_t bytes = std::min(max_bytes, kMost / 2);
-  return (bytes + bytes / 4 + kRoom) / kRoom * kRoom;
-}
 
 // For ids and versions: two of one would be taken for one another; 2^-64 is seldom enough.
 uint64_t DrawUnique() {
@@ -41,163 +33,20 @@ uint64_t DrawUnique() {
   return drawn;
 }
 
-// What OpenReader() and Verify() start from.
-struct OpenedDataset {
-  StoredDataset dataset;
-  StoredState state;
-  absl::StatusOr<SizeHistogram> histogram;
-  absl::Status producers;
-  std::shared_ptr<const void> owner;
-};
-
-// Everything about one record; its sizes are added to `recount`.
-absl::Status VerifyRecord(const StoredDataset& dataset, const StoredRecord& record,
-                          SizeHistogram& recount) {
-  PH_ASSIGN_OR_RETURN(const ChunkRecordView view, dataset.View(record));
-  const auto check = [&]() -> absl::Status {
-    const GraphSchema& schema = *dataset.info.schema;
-    PH_RETURN_IF_ERROR(view.CheckColumns());
-    PH_ASSIGN_OR_RETURN(const GraphChunk chunk, view.ToChunk(&schema, nullptr));
-    std::vector<absl::string_view> columns;
-    for (size_t t = 0; t < chunk.num_columns(); ++t) columns.push_back(chunk.column(t));
-    const auto checked = GraphChunk::Create(&schema, chunk.sizes(), std::move(columns), nullptr);
-    if (!checked.ok()) return absl::DataLossError(checked.status().message());
-    return recount.AddTable(chunk.sizes());
-  };
-  const absl::Status status = check();
-  return status.ok() ? status : dataset.Named(record, status);
-}
-
 }  // namespace
 
-// What outlives the store as long as somebody reads from it.
-class LmdbDatasetStore::Shared {
- public:
-  Shared(std::unique_ptr<LmdbEnvironment> environment, CommitObserver* observer)
-      : environment_(std::move(environment)),
-        commits_(environment_.get(), observer),
-        eraser_(environment_.get(), &commits_) {}
-
-  const LmdbEnvironment& environment() const { return *environment_; }
-  GroupCommit& commits() { return commits_; }
-  LmdbDatasetEraser& eraser() { return eraser_; }
-
-  // What was read is worth something only if the store's file was there throughout.
-  template <typename T>
-  absl::StatusOr<T> IfIntact(absl::StatusOr<T> read) const {
-    PH_RETURN_IF_ERROR(environment_->CheckFiles());
-    return read;
-  }
-
-  absl::StatusOr<LmdbTransaction> Read() const {
-    return LmdbTransaction::Begin(*environment_, Kind::kRead);
-  }
-
-  // Makes a change durable. Where there is no room for it, and it says that this is what it needs,
-  // waits for what was deleted before and can be erased.
-  absl::Status CommitWithRoom(GroupCommit::Change change, uint64_t num_bytes,
-                              const bool& may_need_room) {
-    while (true) {
-      const uint64_t num_steps = eraser_.num_steps();
-      absl::Status status = commits_.Run(change, num_bytes);
-      if (!absl::IsResourceExhausted(status) || !may_need_room || !eraser_.WaitForStep(num_steps)) {
-        return status;
-      }
-    }
-  }
-
-  // Until the returned owner goes, nothing of the data set is erased.
-  static std::shared_ptr<const void> Pin(const std::shared_ptr<Shared>& shared, uint64_t dataset) {
-    shared->eraser_.Pin(dataset);
-    return std::shared_ptr<const void>(
-        shared.get(), [shared, dataset](const void*) { shared->eraser_.Unpin(dataset); });
-  }
-
-  // What is stored of a data set, which stays until the owner goes.
-  static absl::StatusOr<OpenedDataset> OpenDataset(const std::shared_ptr<Shared>& shared,
-                                                   absl::string_view name) {
-    OpenedDataset opened;
-    // A pin helps only if the data set is still there once it is in place: a deletion that came
-    // first may already be erasing.
-    PH_ASSIGN_OR_RETURN(const StoredDefinition pinned, shared->Definition(name));
-    const uint64_t dataset = pinned.dataset;
-    opened.dataset.id = dataset;
-    opened.owner = Pin(shared, dataset);
-    PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, shared->Read());
-    PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
-    // Deleted and made again just now.
-    if (definition.dataset != dataset) return NoSuchDataset(name);
-    PH_ASSIGN_OR_RETURN(opened.state, ReadState(transaction, name, dataset));
-    PH_ASSIGN_OR_RETURN(opened.dataset.info, InfoOf(name, definition, opened.state));
-    opened.histogram = ReadHistogram(transaction, name, dataset, opened.state, nullptr);
-    opened.producers = CheckProducers(transaction, name, dataset, opened.state);
-    PH_RETURN_IF_ERROR(ForEachKey(
-        transaction, RecordPrefix(dataset), [&](absl::string_view key, absl::string_view value) {
-          opened.dataset.Add(NumberAtEnd(key).value_or(UINT64_MAX), value);
-          return true;
-        }));
-    opened.dataset.End();
-    PH_RETURN_IF_ERROR(shared->environment_->CheckFiles());
-    return opened;
-  }
-
-  // Reads what the store is made of, and what was deleted before.
-  absl::Status Load() {
-    PH_ASSIGN_OR_RETURN(const bool has_format,
-                        CheckFormat(*environment_, FormatKey(), kStoreFormatVersion));
-    if (!environment_->is_read_only() && !has_format) {
-      PH_RETURN_IF_ERROR(commits_.Run(
-          [](LmdbTransaction& transaction, StoreTotals&) {
-            return transaction.Put(FormatKey(), EncodeNumber(kStoreFormatVersion));
-          },
-          kSmallChangeBytes));
-    }
-    StoreTotals totals;
-    PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, Read());
-    PH_RETURN_IF_ERROR(
-        ForEachKey(transaction, kNamePrefix, [&](absl::string_view, absl::string_view) {
-          ++totals.num_entries;
-          return true;
-        }));
-    PH_RETURN_IF_ERROR(
-        ForEachKey(transaction, kStatePrefix, [&](absl::string_view key, absl::string_view value) {
-          const auto dataset = NumberAtEnd(key);
-          if (dataset) totals.next_number = std::max(totals.next_number, *dataset + 1);
-          const auto payload = CheckedPayload(key, value);
-          if (!payload.ok()) return true;
-          const auto state = DecodeState(*payload);
-          if (state.ok()) totals.num_bytes += state->num_bytes;
-          return true;
-        }));
-    PH_RETURN_IF_ERROR(ForEachKey(
-        transaction, kTombstonePrefix, [&](absl::string_view key, absl::string_view value) {
-          const auto dataset = NumberAtEnd(key);
-          // A damaged one might be of a data set that is there.
-          if (dataset && CheckedPayload(key, value).ok()) {
-            totals.next_number = std::max(totals.next_number, *dataset + 1);
-            eraser_.Add(*dataset);
-          }
-          return true;
-        }));
-    commits_.SetTotals(totals);
-    return absl::OkStatus();
-  }
-
- private:
-  absl::StatusOr<StoredDefinition> Definition(absl::string_view name) const {
-    PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, Read());
-    return ReadDefinition(transaction, name);
-  }
-
-  const std::unique_ptr<LmdbEnvironment> environment_;
-  GroupCommit commits_;
-  LmdbDatasetEraser eraser_;
-};
+// Room in the map for what is not counted as records.
+uint64_t LmdbDatasetStore::MapBytes(uint64_t max_bytes) {
+  constexpr uint64_t kRoom = uint64_t{256} << 20;
+  constexpr uint64_t kMost = uint64_t{1} << 46;  // Of 47 bits of address space.
+  const uint64_t bytes = std::min(max_bytes, kMost / 2);
+  return (bytes + bytes / 4 + kRoom) / kRoom * kRoom;
+}
 
 absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> LmdbDatasetStore::Open(const Options& options) {
   PH_ASSIGN_OR_RETURN(std::unique_ptr<LmdbEnvironment> environment,
                       LmdbEnvironment::Open(options.folder, MapBytes(options.max_bytes)));
-  auto shared = std::make_shared<Shared>(std::move(environment), options.observer);
+  auto shared = std::make_shared<LmdbSharedStore>(std::move(environment), options.observer);
   PH_RETURN_IF_ERROR(shared->Load());
   if (options.observer != nullptr) {
     options.observer->OnStoreBytes(shared->commits().totals().num_bytes);
@@ -333,7 +182,7 @@ absl::Status LmdbDatasetStore::Delete(absl::string_view name) {
     PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
     dataset = definition.dataset;
     --totals.num_entries;
-    PH_RETURN_IF_ERROR(transaction.Put(TombstoneKey(dataset), std::string(name)));
+    PH_RETURN_IF_ERROR(transaction.Put(TombstoneKey(dataset), EncodeTombstone(name)));
     return transaction.Erase(NameKey(name));
   };
   PH_RETURN_IF_ERROR(shared_->CommitWithRoom(erase, kSmallChangeBytes, true));
@@ -343,62 +192,13 @@ absl::Status LmdbDatasetStore::Delete(absl::string_view name) {
 
 absl::StatusOr<VerifyReport> LmdbDatasetStore::Verify(
     absl::string_view name, absl::FunctionRef<bool(const VerifyProgress&)> progress) const {
-  PH_ASSIGN_OR_RETURN(const OpenedDataset opened, Shared::OpenDataset(shared_, name));
-  const StoredDataset& dataset = opened.dataset;
-  const DatasetInfo& info = dataset.info;
-  SizeHistogram recount(info.schema->num_components());
-  VerifyReport report;
-  VerifyProgress done;
-  done.num_records_total = dataset.records.size();
-  done.num_bytes_total = info.num_bytes;
-  for (const StoredRecord& record : dataset.records) {
-    absl::Status status = VerifyRecord(dataset, record, recount);
-    ++report.num_records;
-    report.num_graphs += record.end_graph - record.first_graph;
-    report.num_bytes += shared_->environment().BytesOnDisk(record.bytes.size());
-    if (!status.ok()) {
-      ++report.num_damaged;
-      if (report.damaged.size() < VerifyReport::kMaxListed) {
-        report.damaged.push_back({record.number, record.first_graph,
-                                  record.end_graph - record.first_graph, std::move(status)});
-      }
-    }
-    done.num_records = report.num_records;
-    done.num_bytes = report.num_bytes;
-    if (!progress(done)) {
-      return absl::CancelledError(absl::StrCat("data set '", name, "': given up after ",
-                                               done.num_records, " of ", done.num_records_total,
-                                               " records"));
-    }
-  }
-
-  if (absl::Status lost = shared_->environment().CheckFiles(); !lost.ok()) {
-    report.disagreements.push_back(std::move(lost));
-  }
-  const auto disagree = [&](absl::string_view what, uint64_t found, uint64_t expected) {
-    if (found == expected) return;
-    report.disagreements.push_back(absl::DataLossError(absl::StrCat(
-        "data set '", name, "': there are ", found, " ", what, ", should be ", expected)));
-  };
-  disagree("records", report.num_records, info.num_records);
-  disagree("records that belong nowhere", dataset.num_stray_records, 0);
-  disagree("bytes of records", report.num_bytes, info.num_bytes);
-  if (!opened.producers.ok()) report.disagreements.push_back(opened.producers);
-  if (!opened.histogram.ok()) {
-    report.disagreements.push_back(opened.histogram.status());
-  } else if (report.num_damaged == 0 && !(recount == *opened.histogram)) {
-    report.disagreements.push_back(absl::DataLossError(
-        absl::StrCat("data set '", name, "': its histogram is not that of its records")));
-  }
-  for (size_t k = 0; report.num_damaged == 0 && k < opened.state.totals.size(); ++k) {
-    disagree(info.schema->sizes().name(k), recount.total(k), opened.state.totals[k]);
-  }
-  return report;
+  PH_ASSIGN_OR_RETURN(const OpenedDataset opened, LmdbSharedStore::OpenDataset(shared_, name));
+  return VerifyDataset(opened, shared_->environment(), progress);
 }
 
 absl::StatusOr<std::shared_ptr<const DatasetReader>> LmdbDatasetStore::OpenReader(
     absl::string_view name) const {
-  PH_ASSIGN_OR_RETURN(OpenedDataset opened, Shared::OpenDataset(shared_, name));
+  PH_ASSIGN_OR_RETURN(OpenedDataset opened, LmdbSharedStore::OpenDataset(shared_, name));
   std::optional<SizeHistogram> histogram;
   if (opened.histogram.ok()) histogram = *std::move(opened.histogram);
   auto reader =

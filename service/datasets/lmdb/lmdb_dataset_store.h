@@ -18,6 +18,8 @@
 
 namespace packhouse {
 
+class LmdbSharedStore;
+
 // One process has the folder at a time; the file system must be local (LMDB maps the file) and keep
 // what fdatasync() has said it keeps. docs/storage-format.md says what is in the folder.
 //
@@ -41,11 +43,18 @@ class LmdbDatasetStore final : public DatasetStore {
   // Opens a folder, creates it if need be, and goes on with the erasing of deleted data sets.
   //
   // FAILED_PRECONDITION if it is open already, naming the process, or has another format, naming
-  // both versions; DATA_LOSS if its page structure is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if
-  // the file system is read-only and nothing is there: else it is opened for reading, and whatever
-  // writes is UNAVAILABLE. O(data sets + records); for a million records 0.8 s if the file is in
-  // memory, some 5 s if it is read from the disk (docs/storage-format.md).
+  // both versions, and for an older one the flag that converts it; DATA_LOSS if its page structure
+  // is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if the file system is read-only and nothing is
+  // there: else it is opened for reading, and whatever writes is UNAVAILABLE. O(data sets +
+  // records); for a million records 0.8 s if the file is in memory, some 5 s if it is read from the
+  // disk (docs/storage-format.md).
   static absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> Open(const Options& options);
+
+  // Converts a folder that a server before format 2 wrote, in one transaction: after a crash at any
+  // moment it is as it was, or converted. Records are not touched; a value that is damaged stays as
+  // it is. False if there was nothing to convert. Errors as Open(), but for an older format.
+  // O(small values), each twice on the disk until it ends.
+  static absl::StatusOr<bool> Upgrade(const Options& options);
 
   // Waits for a commit that erases. Readers may go on; the folder is closed with the last one.
   ~LmdbDatasetStore() override;
@@ -83,13 +92,13 @@ class LmdbDatasetStore final : public DatasetStore {
   bool is_read_only() const;
 
  private:
-  // What readers share with the store.
-  class Shared;
+  // Of address space, for so many bytes of data sets.
+  static uint64_t MapBytes(uint64_t max_bytes);
 
-  LmdbDatasetStore(std::shared_ptr<Shared> shared, const Options& options)
+  LmdbDatasetStore(std::shared_ptr<LmdbSharedStore> shared, const Options& options)
       : shared_(std::move(shared)), options_(options) {}
 
-  const std::shared_ptr<Shared> shared_;
+  const std::shared_ptr<LmdbSharedStore> shared_;
   const Options options_;
 };
 

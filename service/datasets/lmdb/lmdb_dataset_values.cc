@@ -7,11 +7,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/datasets/lmdb/checked_value.h"
+#include "service/datasets/lmdb/stored_keys.h"
 
 namespace packhouse {
 absl::Status WithDatasetName(absl::string_view name, const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("data set '", name, "': ", status.message()));
+}
+
+absl::Status WrongValue(const LmdbTransaction& transaction, absl::string_view name,
+                        const absl::Status& status) {
+  PH_RETURN_IF_ERROR(transaction.failure());
+  return WithDatasetName(name, status);
 }
 
 absl::Status NoSuchDataset(absl::string_view name) {
@@ -28,7 +36,7 @@ absl::StatusOr<StoredDefinition> ReadDefinition(const LmdbTransaction& transacti
   if (!payload.ok()) return WithDatasetName(name, payload.status());
   if (!*payload) return NoSuchDataset(name);
   auto definition = DecodeDefinition(**payload);
-  if (!definition.ok()) return WithDatasetName(name, definition.status());
+  if (!definition.ok()) return WrongValue(transaction, name, definition.status());
   return definition;
 }
 
@@ -38,7 +46,7 @@ absl::StatusOr<StoredState> ReadState(const LmdbTransaction& transaction, absl::
   if (!payload.ok()) return WithDatasetName(name, payload.status());
   if (!*payload) return WithDatasetName(name, absl::DataLossError("its state is missing"));
   auto state = DecodeState(**payload);
-  if (!state.ok()) return WithDatasetName(name, state.status());
+  if (!state.ok()) return WrongValue(transaction, name, state.status());
   return state;
 }
 
@@ -74,8 +82,10 @@ absl::StatusOr<SizeHistogram> ReadHistogram(const LmdbTransaction& transaction,
   PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, prefix));
   while (cursor.valid() && absl::StartsWith(cursor.key(), prefix)) {
     const auto payload = CheckedPayload(cursor.key(), cursor.raw_value());
-    if (!payload.ok()) return WithDatasetName(name, payload.status());
-    PH_RETURN_IF_ERROR(WithDatasetName(name, AddRun(*payload, histogram)));
+    if (!payload.ok()) return WrongValue(transaction, name, payload.status());
+    if (const absl::Status added = AddRun(*payload, histogram); !added.ok()) {
+      return WrongValue(transaction, name, added);
+    }
     if (keys != nullptr) keys->emplace_back(cursor.key());
     PH_RETURN_IF_ERROR(cursor.Next());
   }

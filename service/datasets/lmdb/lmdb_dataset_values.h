@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "service/datasets/dataset_store.h"
-#include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
 #include "service/datasets/lmdb/stored_values.h"
 #include "service/histograms/size_histogram.h"
 
@@ -22,6 +22,11 @@ namespace packhouse {
 absl::Status NoSuchDataset(absl::string_view name);
 // The same status, naming the data set.
 absl::Status WithDatasetName(absl::string_view name, const absl::Status& status);
+
+// The same for a value that was read and is wrong; or that the file has been lost, from which zeros
+// are read.
+absl::Status WrongValue(const LmdbTransaction& transaction, absl::string_view name,
+                        const absl::Status& status);
 
 // NOT_FOUND, for a name that no data set can have too.
 absl::StatusOr<StoredDefinition> ReadDefinition(const LmdbTransaction& transaction,

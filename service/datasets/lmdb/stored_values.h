@@ -1,11 +1,9 @@
-// Keys and small values of the embedded store and of the record log; docs/storage-format.md has
-// their grammar. What the graphs themselves are stored as is in chunk_record.h.
+// Small values of the embedded store: to their stored messages (packhouse/internal/stored.proto)
+// and back. What the graphs themselves are stored as is in chunk_record.h.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_STORED_VALUES_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_STORED_VALUES_H_
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,37 +16,8 @@
 
 namespace packhouse {
 
-inline constexpr uint32_t kStoreFormatVersion = 1;
-inline constexpr uint32_t kLogFormatVersion = 1;
-
-// A key is a letter, a big-endian number or two, or a name: LMDB orders keys by their bytes, so
-// that names come in order and a data set's records in the order of their graphs.
-std::string FormatKey();
-std::string NameKey(absl::string_view name);
-std::string StateKey(uint64_t dataset);
-std::string RecordKey(uint64_t dataset, uint64_t first_graph);
-std::string HistogramKeyOf(uint64_t dataset, uint64_t first_graph);
-std::string ProducerKey(uint64_t dataset, absl::string_view producer);
-std::string TombstoneKey(uint64_t dataset);
-// Of a record log, which has an environment of its own.
-std::string LogFormatKey();
-std::string LogBeginKey();
-std::string LogRecordKey(uint64_t sequence);
-// What all keys of a kind begin with.
-std::string RecordPrefix(uint64_t dataset);
-std::string HistogramPrefix(uint64_t dataset);
-std::string ProducerPrefix(uint64_t dataset);
-inline constexpr absl::string_view kNamePrefix = "n";
-inline constexpr absl::string_view kStatePrefix = "s";
-inline constexpr absl::string_view kTombstonePrefix = "x";
-// The big-endian number in which a key of a record, a run, a state or a tombstone ends.
-std::optional<uint64_t> NumberAtEnd(absl::string_view key);
-
-// Every small value ends in the CRC32C of its key and itself, so that a value under another's key
-// is noticed too. CheckedPayload() is the value without it, or DATA_LOSS.
-inline constexpr size_t kChecksumBytes = sizeof(uint32_t);
-std::string WithChecksum(absl::string_view key, std::string payload);
-absl::StatusOr<absl::string_view> CheckedPayload(absl::string_view key, absl::string_view value);
+// All that decode read any bytes: DATA_LOSS for what was not encoded so, byte for byte. Time and
+// memory O(bytes).
 
 // Equal schemas have equal encodings.
 std::string EncodeSchema(const GraphSchema& schema);
@@ -85,8 +54,12 @@ std::string EncodeRun(const SizeHistogram& histogram);
 // Adds a run. DATA_LOSS if it has not the histogram's number of components.
 absl::Status AddRun(absl::string_view payload, SizeHistogram& histogram);
 
-std::string EncodeNumber(uint64_t number);
-absl::StatusOr<uint64_t> DecodeNumber(absl::string_view payload);
+// Of a producer: the last sequence number that was appended.
+std::string EncodeProducer(uint64_t last_sequence);
+absl::StatusOr<uint64_t> DecodeProducer(absl::string_view payload);
+
+// Of a deleted data set.
+std::string EncodeTombstone(absl::string_view name);
 
 }  // namespace packhouse
 

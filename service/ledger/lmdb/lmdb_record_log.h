@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/datasets/commit_observer.h"
 #include "service/datasets/lmdb/group_commit.h"
@@ -49,10 +51,19 @@ class LmdbRecordLog final : public RecordLog {
   // Opens a folder, creates it if need be. O(records); reads their keys, not what they hold.
   //
   // FAILED_PRECONDITION if it is open already, naming the process, or has another format, naming
-  // both versions; DATA_LOSS if its page structure is damaged, or a record is missing;
-  // RESOURCE_EXHAUSTED; UNAVAILABLE if the file system is read-only and nothing is there: else it
-  // is opened for reading, and whatever writes is UNAVAILABLE.
+  // both versions, and for an older one the flag that converts it; DATA_LOSS if its page structure
+  // is damaged, or a record is missing; RESOURCE_EXHAUSTED; UNAVAILABLE if the file system is
+  // read-only and nothing is there: else it is opened for reading, and whatever writes is
+  // UNAVAILABLE.
   static absl::StatusOr<std::unique_ptr<LmdbRecordLog>> Open(const Options& options);
+
+  // Converts a folder that a server before format 2 wrote, each record by `convert`, in one
+  // transaction: after a crash at any moment it is as it was, or converted. False if there was
+  // nothing to convert. DATA_LOSS naming a record that cannot be read or that `convert` refuses;
+  // other errors as Open(), but for an older format. O(bytes).
+  static absl::StatusOr<bool> Upgrade(
+      const Options& options,
+      absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view record)> convert);
 
   // INVALID_ARGUMENT for a record above kMaxRecordBytes. O(bytes).
   absl::Status Append(absl::Span<const std::string> records) override;

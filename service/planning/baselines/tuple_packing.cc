@@ -15,7 +15,7 @@ namespace {
 
 using Room = absl::InlinedVector<uint64_t, 4>;
 
-struct OpenPattern {
+struct OpenPack {
   Pattern pattern;
   Room room;  // Per component, without `graphs`.
   uint64_t graphs_left;
@@ -66,7 +66,7 @@ class TuplePacker {
     PackingPlan plan = std::move(items_.empty_plan);
     plan.patterns = std::move(closed_);
     for (auto& [priority, bucket] : open_) {
-      for (OpenPattern& open : bucket) {
+      for (OpenPack& open : bucket) {
         if (open.pattern.repeats != 0) plan.patterns.push_back(std::move(open.pattern));
       }
     }
@@ -76,13 +76,13 @@ class TuplePacker {
  private:
   // Open patterns by the priority of their room; in a bucket in order of their opening. A used-up
   // pattern stays with 0 repeats until its bucket is compacted.
-  using Buckets = std::map<PriorityValue, std::vector<OpenPattern>>;
+  using Buckets = std::map<PriorityValue, std::vector<OpenPack>>;
 
   void Spend(uint64_t steps) {
     if (!budget_.Spend(steps)) exhausted_ = true;
   }
 
-  bool HasRoom(const OpenPattern& open, uint32_t row) {
+  bool HasRoom(const OpenPack& open, uint32_t row) {
     Spend(1);
     const auto tuple = items_.empty_plan.tuple(row);
     for (size_t k = 0; k < tuple.size(); ++k) {
@@ -93,8 +93,8 @@ class TuplePacker {
 
   // Takes the first `repeats` packs away from `from`, adds `copies` graphs to each, and returns
   // them.
-  OpenPattern Extend(OpenPattern& from, uint32_t row, uint64_t repeats, uint32_t copies = 1) {
-    OpenPattern extended;
+  OpenPack Extend(OpenPack& from, uint32_t row, uint64_t repeats, uint32_t copies = 1) {
+    OpenPack extended;
     extended.opened = from.opened;
     extended.room = from.room;
     extended.graphs_left = from.graphs_left;
@@ -107,7 +107,7 @@ class TuplePacker {
     } else {
       extended.pattern.entries = from.pattern.entries;
       // The pattern again, with its room, in a bucket that may have twice the room that it needs.
-      bytes_ += BytesInList(extended.pattern) + 3 * sizeof(OpenPattern) +
+      bytes_ += BytesInList(extended.pattern) + 3 * sizeof(OpenPack) +
                 extended.room.capacity() * sizeof(uint64_t);
     }
     if (!budget_.HoldList(bytes_)) exhausted_ = true;
@@ -126,17 +126,17 @@ class TuplePacker {
   }
 
   // Keeps a pattern open if some graph of the histogram might still fit.
-  void Store(OpenPattern open) {
+  void Store(OpenPack open) {
     bool can_grow = open.graphs_left != 0;
     for (size_t k = 0; k < smallest_.size(); ++k) can_grow &= smallest_[k] <= open.room[k];
     if (!can_grow) {
       closed_.push_back(std::move(open.pattern));
       return;
     }
-    std::vector<OpenPattern>& bucket = open_[priority_.Of(absl::MakeConstSpan(open.room))];
+    std::vector<OpenPack>& bucket = open_[priority_.Of(absl::MakeConstSpan(open.room))];
     const auto behind = std::upper_bound(
         bucket.begin(), bucket.end(), open.opened,
-        [](uint64_t opened, const OpenPattern& other) { return opened < other.opened; });
+        [](uint64_t opened, const OpenPack& other) { return opened < other.opened; });
     Spend(bucket.end() - behind);
     bucket.insert(behind, std::move(open));
   }
@@ -155,7 +155,7 @@ class TuplePacker {
   void Open(uint32_t row, uint64_t graphs) {
     const uint32_t copies = opening_ == OpeningRule::kFill ? CopiesThatFit(row, graphs) : 1;
     const auto open = [&](uint64_t repeats, uint32_t copies_each) {
-      OpenPattern fresh;
+      OpenPack fresh;
       fresh.pattern.repeats = repeats;
       fresh.opened = num_opened_;
       num_opened_ += repeats;
@@ -167,10 +167,10 @@ class TuplePacker {
     if (graphs % copies != 0) open(1, graphs % copies);
   }
 
-  void Compact(std::vector<OpenPattern>& bucket) {
+  void Compact(std::vector<OpenPack>& bucket) {
     Spend(bucket.size());
     bucket.erase(std::remove_if(bucket.begin(), bucket.end(),
-                                [](const OpenPattern& open) { return open.pattern.repeats == 0; }),
+                                [](const OpenPack& open) { return open.pattern.repeats == 0; }),
                  bucket.end());
   }
 
@@ -178,14 +178,14 @@ class TuplePacker {
   // have room and `again(room)` is true. Gives the grown patterns to `grown`; returns how many of
   // `wanted` graphs were placed.
   template <typename Again>
-  uint64_t Grow(OpenPattern& from, uint32_t row, uint64_t wanted, Again again,
-                std::vector<OpenPattern>& grown) {
+  uint64_t Grow(OpenPack& from, uint32_t row, uint64_t wanted, Again again,
+                std::vector<OpenPack>& grown) {
     uint64_t repeats = std::min(wanted, from.pattern.repeats);
-    OpenPattern current = Extend(from, row, repeats);
+    OpenPack current = Extend(from, row, repeats);
     uint64_t placed = repeats;
     while (placed < wanted && !exhausted_ && again(current.room) && HasRoom(current, row)) {
       repeats = std::min(wanted - placed, current.pattern.repeats);
-      OpenPattern next = Extend(current, row, repeats);
+      OpenPack next = Extend(current, row, repeats);
       placed += repeats;
       if (current.pattern.repeats != 0) grown.push_back(std::move(current));
       current = std::move(next);
@@ -199,10 +199,10 @@ class TuplePacker {
   uint64_t PlaceInTightest(uint32_t row, PriorityValue priority) {
     const uint64_t wanted = items_.counts[row];
     uint64_t placed = 0;
-    std::vector<OpenPattern> grown;
+    std::vector<OpenPack> grown;
     auto it = open_.lower_bound(priority);
     while (it != open_.end() && placed < wanted && !exhausted_) {
-      std::vector<OpenPattern>& bucket = it->second;
+      std::vector<OpenPack>& bucket = it->second;
       for (size_t i = 0; i < bucket.size() && placed < wanted && !exhausted_; ++i) {
         if (!HasRoom(bucket[i], row)) continue;
         // The pattern that has just grown is the tightest with room, since no pattern with less
@@ -213,7 +213,7 @@ class TuplePacker {
       Compact(bucket);
       it = bucket.empty() ? open_.erase(it) : std::next(it);
     }
-    for (OpenPattern& open : grown) Store(std::move(open));
+    for (OpenPack& open : grown) Store(std::move(open));
     return placed;
   }
 
@@ -227,8 +227,8 @@ class TuplePacker {
       for (auto it = open_.end(); it != open_.begin() && !found && !exhausted_;) {
         --it;
         if (it->first < priority) break;
-        std::vector<OpenPattern>& bucket = it->second;
-        std::vector<OpenPattern> grown;
+        std::vector<OpenPack>& bucket = it->second;
+        std::vector<OpenPack> grown;
         for (size_t i = 0; i < bucket.size() && placed < wanted && !exhausted_; ++i) {
           if (!HasRoom(bucket[i], row)) continue;
           placed += Grow(
@@ -242,7 +242,7 @@ class TuplePacker {
         found = true;
         Compact(bucket);
         if (bucket.empty()) open_.erase(it);
-        for (OpenPattern& open : grown) Store(std::move(open));
+        for (OpenPack& open : grown) Store(std::move(open));
       }
       if (!found) break;
     }

@@ -21,6 +21,7 @@ from hostile import (
     own_channel,
     raw_unary,
 )
+from hostile_http2 import PREFACE, HalfMessage, frame, headers
 
 from packhouse.v1 import batch_pb2, dataset_pb2, graphs_pb2, histogram_pb2, packing_pb2, sizes_pb2
 
@@ -293,30 +294,6 @@ def list_datasets(address: str, ended: threading.Event) -> None:
                 )
 
 
-_PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """A frame of HTTP/2."""
-    head = struct.pack(">I", len(payload))[1:] + bytes([kind, flags])
-    return head + struct.pack(">I", stream) + payload
-
-
-def _headers(method: str) -> bytes:
-    """What a call of "package.Service/Method" begins with, not compressed."""
-    return b"".join(
-        b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
-        for name, value in (
-            (b":method", b"POST"),
-            (b":scheme", b"http"),
-            (b":path", f"/{method}".encode()),
-            (b":authority", b"hostile"),
-            (b"content-type", b"application/grpc"),
-            (b"te", b"trailers"),
-        )
-    )
-
-
 def take_no_answers(calls: int, size: int) -> Attack:
     """Unary calls with answers of `size` bytes, on a connection that lets the server send none."""
 
@@ -336,86 +313,18 @@ def take_no_answers(calls: int, size: int) -> Attack:
                 )
         with socket.create_connection(address_of(address)) as connection:
             no_window = struct.pack(">HI", 4, 0)
-            connection.sendall(_PREFACE + _frame(4, 0, 0, no_window))
+            connection.sendall(PREFACE + frame(4, 0, 0, no_window))
             for call in range(calls):
                 stream = 2 * call + 1
                 with contextlib.suppress(OSError):
                     connection.sendall(
-                        _frame(1, 4, stream, _headers(get)) + _frame(0, 1, stream, message)
+                        frame(1, 4, stream, headers(get)) + frame(0, 1, stream, message)
                     )
                 if ended.wait(0.02):
                     return
             ended.wait()
 
     return attack
-
-
-class HalfMessage:
-    """A connection that announces a message and sends a part of it, by hand."""
-
-    def __init__(self, address: str, announced: int) -> None:
-        self._socket = socket.create_connection(address_of(address))
-        self._received = b""
-        # What the server lets this stream, and the connection, send.
-        self._windows = {0: 65535, 1: 65535}
-        self._initial = 65535
-        self._is_stuck = False
-        start = b"\0" + struct.pack(">I", announced)
-        self._socket.sendall(
-            _PREFACE
-            + _frame(4, 0, 0, b"")
-            + _frame(1, 4, 1, _headers(_PACK))
-            + _frame(0, 0, 1, start)
-        )
-        for stream in self._windows:
-            self._windows[stream] -= len(start)
-        self._socket.setblocking(False)
-
-    def send_some(self) -> None:
-        """As much as the server takes now; nothing once it has ended the connection."""
-        if self._is_stuck:
-            return
-        self._is_stuck = True
-        with contextlib.suppress(OSError):
-            with contextlib.suppress(BlockingIOError):
-                while read := self._socket.recv(65536):
-                    self._received += read
-            self._take_frames()
-            window = min(self._windows.values())
-            while window > 0:
-                size = min(window, 16384)
-                # A server that does not read may have this connection wait for ever.
-                self._socket.settimeout(0.5)
-                self._socket.sendall(_frame(0, 0, 1, bytes(size)))
-                self._socket.setblocking(False)
-                window -= size
-                for stream in self._windows:
-                    self._windows[stream] -= size
-            self._is_stuck = False
-
-    def _take_frames(self) -> None:
-        while len(self._received) >= 9:
-            length = int.from_bytes(self._received[:3], "big")
-            if len(self._received) < 9 + length:
-                return
-            kind, flags = self._received[3:5]
-            stream = int.from_bytes(self._received[5:9], "big")
-            payload = self._received[9 : 9 + length]
-            self._received = self._received[9 + length :]
-            if kind == 8 and stream in self._windows:
-                self._windows[stream] += int.from_bytes(payload, "big")
-            elif kind == 4 and not flags & 1:
-                for at in range(0, length, 6):
-                    name, value = struct.unpack(">HI", payload[at : at + 6])
-                    if name == 4:
-                        self._windows[1] += value - self._initial
-                        self._initial = value
-                self._socket.sendall(_frame(4, 1, 0, b""))
-            elif kind == 6 and not flags & 1:
-                self._socket.sendall(_frame(6, 1, 0, payload))
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 def send_half_messages(connections: int, announced: int) -> Attack:
@@ -426,7 +335,7 @@ def send_half_messages(connections: int, announced: int) -> Attack:
             halves = []
             for _ in range(connections):
                 with contextlib.suppress(OSError):
-                    halves.append(HalfMessage(address, announced))
+                    halves.append(HalfMessage(address, _PACK, announced))
                     stack.callback(halves[-1].close)
                 if ended.is_set():
                     return
@@ -465,7 +374,7 @@ def _one_request_until(ended: threading.Event, request: bytes) -> Iterator[bytes
     ended.wait()
 
 
-def _run_attacks(address: str, attacks: Sequence[Attack], seconds: float) -> None:
+def run_attacks(address: str, attacks: Sequence[Attack], seconds: float) -> None:
     ended = threading.Event()
     threads = [
         threading.Thread(target=attack, args=(address, ended), daemon=True) for attack in attacks
@@ -478,14 +387,14 @@ def _run_attacks(address: str, attacks: Sequence[Attack], seconds: float) -> Non
         thread.join(60)
 
 
-def _with_files(wanted: int) -> int:
+def with_files(wanted: int) -> int:
     """So many connections, or fewer if this process may not open so many files."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return min(wanted, most // 4)
 
 
-def _await_return(pid: int, first: int) -> tuple[int, float]:
+def await_return(pid: int, first: int) -> tuple[int, float]:
     """Memory once it is back, or after all the time that it has, and how long that took."""
     start = time.monotonic()
     while True:
@@ -511,7 +420,7 @@ def _attacks(abuse: Abuse) -> dict[str, Sequence[Attack]]:
         "packed integers": [send_packed_integers(largest)] * 3,
         "unknown fields": [send_unknown_fields(4 * _MIB)] * 3,
         "pending graphs": [send_pending_graphs(_MIB)] * 2 + [send_pending_graphs(15 * _MIB)] * 2,
-        "half-sent messages": [send_half_messages(_with_files(2000), 60 * _MIB)],
+        "half-sent messages": [send_half_messages(with_files(2000), 60 * _MIB)],
         "readers that read nothing": [read_nothing(24, 4 * _MIB), read_nothing(24, _MIB)],
         "answers that nobody reads": [take_no_answers(400, 2 * _MIB)],
         "observed sizes": [observe_much(32 * _MIB), observe_much(2 * _MIB)],
@@ -536,7 +445,7 @@ def budget(abuse: Abuse) -> Iterator[Row]:
             start = anonymous_bytes(pid)
             for kind, attacks in kinds.items():
                 with MemorySampler(pid) as memory:
-                    _run_attacks(server.address, attacks, abuse.seconds / len(kinds))
+                    run_attacks(server.address, attacks, abuse.seconds / len(kinds))
                 alive = server.process.poll() is None
                 yield law(
                     f"{size} MiB: {kind}",
@@ -546,7 +455,7 @@ def budget(abuse: Abuse) -> Iterator[Row]:
                 )
                 if not alive:
                     return
-            now, passed = _await_return(pid, start)
+            now, passed = await_return(pid, start)
             yield figure(
                 f"{size} MiB: after all have gone",
                 f"{now >> 20} MiB, {start >> 20} at the start, after {passed:.1f} s",

@@ -19,9 +19,11 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/lmdb_dataset_eraser.h"
 #include "service/datasets/lmdb/lmdb_page_check.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/lmdb/store_format.h"
+#include "service/datasets/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/small_disk.h"
@@ -187,16 +189,17 @@ TEST_F(LmdbDatasetStoreTest, AFolderThatIsNotThereIsMade) {
   EXPECT_THAT(OpenStore(nested), IsOk());
   EXPECT_TRUE(std::filesystem::exists(DataFile(nested)));
   WriteFile(folder_.path() + "/file", "x");
-  EXPECT_FALSE(OpenStore(folder_.path() + "/file").ok());
+  EXPECT_THAT(OpenStore(folder_.path() + "/file"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("cannot create the folder")));
 }
 
 TEST_F(LmdbDatasetStoreTest, AnotherFormatVersionIsNamed) {
   BuildWorld(folder_.path(), schema_, world_);
-  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(0)));
+  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(3)));
   EXPECT_THAT(OpenStore(folder_.path()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("format version 0, this packhoused reads version 1")));
-  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(1)));
+                       HasSubstr("format version 3, this packhoused reads version 2")));
+  PutRaw(folder_.path(), FormatKey(), WithChecksum(FormatKey(), EncodeNumber(kStoreFormatVersion)));
   PH_ASSERT_OK_AND_ASSIGN(const auto store, OpenStore(folder_.path()));
   EXPECT_EQ(ExpectRightOrLost(*store, world_), 0U);
 }
@@ -500,6 +503,28 @@ TEST_F(LmdbDatasetStoreTest, FlagsOfPagesInMemoryAreFound) {
   }
   // Of the root, the leaves and the newer meta page at least.
   EXPECT_GE(num_refused, 4 * 12U);
+}
+
+// The number of a commit may change to one that fits that of the other meta page, too: by one flip
+// for some numbers. LMDB would go back to the commit before.
+TEST_F(LmdbDatasetStoreTest, NobodyGoesBackByACommit) {
+  constexpr size_t kTransactionAt = 16 + 128;
+  BuildWorld(folder_.path(), schema_, world_);
+  for (uint64_t commit = 0; commit < 8; ++commit) {
+    Append(*OpenStore(folder_.path()).value(), world_, schema_, "b", 99 + commit, 10);
+    const std::string good = ReadFile(DataFile(folder_.path()));
+    for (const size_t page : {0, 1}) {
+      for (int bit = 0; bit < 16; ++bit) {
+        SCOPED_TRACE(testing::Message() << commit << ", page " << page << ", bit " << bit);
+        std::string bad = good;
+        char& byte = bad[page * kPage + kTransactionAt + bit / 8];
+        byte = static_cast<char>(byte ^ (1 << (bit % 8)));
+        TemporaryFolder folder(TemporaryFolder::InMemory());
+        WriteFile(DataFile(folder.path()), bad);
+        EXPECT_THAT(OpenStore(folder.path()), StatusIs(absl::StatusCode::kDataLoss, _));
+      }
+    }
+  }
 }
 
 // Flips bits anywhere in the file; every second time in the pages of LMDB's trees, which are few.

@@ -20,6 +20,7 @@
 #include "gtest/gtest.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
 #include "service/ledger/lmdb/lmdb_record_log.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/support/random_graphs.h"

@@ -14,8 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
+#include "service/datasets/lmdb/store_format.h"
+#include "service/datasets/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
 #include "tests/support/random.h"
 #include "tests/support/small_disk.h"
@@ -163,7 +167,7 @@ TEST_F(LmdbRecordLogTest, TheFormatIsAsDescribed) {
     ASSERT_THAT(cursor.Next(), IsOk());
   }
   EXPECT_THAT(found, ElementsAre(testing::Pair("62", "0100000000000000d6d19d24"),
-                                 testing::Pair("6c", "0100000000000000133bb0af"),
+                                 testing::Pair("6c", "02000000000000007abcf474"),
                                  testing::Pair("720000000000000001", "ac0273326d07")));
 }
 
@@ -199,8 +203,9 @@ TEST_F(LmdbRecordLogTest, AnotherFormatVersionIsNamed) {
   PutRaw(folder_.path(), LogFormatKey(), WithChecksum(LogFormatKey(), EncodeNumber(7)));
   EXPECT_THAT(OpenLog(folder_.path()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("format version 7, this packhoused reads version 1")));
-  PutRaw(folder_.path(), LogFormatKey(), WithChecksum(LogFormatKey(), EncodeNumber(1)));
+                       HasSubstr("format version 7, this packhoused reads version 2")));
+  PutRaw(folder_.path(), LogFormatKey(),
+         WithChecksum(LogFormatKey(), EncodeNumber(kLogFormatVersion)));
   PH_ASSERT_OK_AND_ASSIGN(const auto log, OpenLog(folder_.path()));
   EXPECT_EQ(log->ReadAll().value(), records);
 }

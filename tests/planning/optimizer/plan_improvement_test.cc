@@ -18,7 +18,7 @@
 namespace packhouse {
 namespace {
 
-constexpr uint64_t kSteps = 300'000;
+constexpr uint64_t kImprovementSteps = 300'000;
 
 // As bad as a plan can be.
 std::vector<Pattern> OneGraphAPack(const PackingProblem& problem) {
@@ -46,7 +46,7 @@ TEST(PlanImprovementTest, APlanStaysAPlanAndSavesWhatItSays) {
     options.target = random.Below(2) == 0 ? bound : 0;
     options.seed = seed;
     options.max_fruitless_tries = 20;
-    WorkBudget budget(kSteps);
+    WorkBudget budget(kImprovementSteps);
     const uint64_t saved = ImprovePlan(problem, options, patterns, budget);
     const PackingPlan plan = PlanOf(problem, patterns);
     EXPECT_THAT(VerifyPlan(plan, histogram, limits), IsOk());
@@ -73,7 +73,7 @@ TEST(PlanImprovementTest, NoTryCostsAPack) {
     for (int i = 0; i < 60; ++i) {
       options.seed = random.Next();
       const uint64_t before = PlanOf(problem, patterns).num_packs();
-      WorkBudget budget(kSteps);
+      WorkBudget budget(kImprovementSteps);
       const uint64_t saved = ImprovePlan(problem, options, patterns, budget);
       ASSERT_LE(PlanOf(problem, patterns).num_packs(), before);
       ASSERT_EQ(PlanOf(problem, patterns).num_packs() + saved, before);
@@ -94,12 +94,12 @@ TEST(PlanImprovementTest, SameArgumentsSamePlan) {
     options.max_fruitless_tries = 20;
     options.vector_level = VectorLevel::kPlain;
     std::vector<Pattern> expected = OneGraphAPack(problem);
-    WorkBudget budget(kSteps);
+    WorkBudget budget(kImprovementSteps);
     const uint64_t saved = ImprovePlan(problem, options, expected, budget);
     for (const VectorLevel level : VectorLevelsHere()) {
       options.vector_level = level;
       std::vector<Pattern> patterns = OneGraphAPack(problem);
-      WorkBudget again(kSteps);
+      WorkBudget again(kImprovementSteps);
       EXPECT_EQ(ImprovePlan(problem, options, patterns, again), saved) << VectorLevelName(level);
       EXPECT_EQ(patterns, expected) << VectorLevelName(level);
       EXPECT_EQ(again.remaining(), budget.remaining());
@@ -118,10 +118,10 @@ TEST(PlanImprovementTest, NothingIsTouchedWhereNothingIsToBeDone) {
     std::vector<Pattern> patterns = before;
     ImprovementOptions few_enough;
     few_enough.target = histogram.num_graphs();
-    WorkBudget budget(kSteps);
+    WorkBudget budget(kImprovementSteps);
     EXPECT_EQ(ImprovePlan(problem, few_enough, patterns, budget), 0);
     EXPECT_EQ(patterns, before);
-    EXPECT_EQ(budget.remaining(), kSteps);
+    EXPECT_EQ(budget.remaining(), kImprovementSteps);
     ImprovementOptions no_tries;
     no_tries.max_fruitless_tries = 0;
     EXPECT_EQ(ImprovePlan(problem, no_tries, patterns, budget), 0);
@@ -168,7 +168,7 @@ TEST(PlanImprovementTest, FindsTheOptimumOfASmallWorld) {
 TEST(PlanImprovementTest, AnEmptyPlan) {
   const PackingProblem problem(SizeHistogram(1), Limits::Create({10, kUnlimited}).value());
   std::vector<Pattern> patterns;
-  WorkBudget budget(kSteps);
+  WorkBudget budget(kImprovementSteps);
   EXPECT_EQ(ImprovePlan(problem, {}, patterns, budget), 0);
   EXPECT_TRUE(patterns.empty());
 }

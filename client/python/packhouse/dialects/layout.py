@@ -28,6 +28,7 @@ import numpy.typing as npt
 from packhouse.batch import Batch
 from packhouse.graphs import Array
 from packhouse.schema import GRAPHS, GraphSchema, TensorSpec
+from packhouse.schema import Layout as TensorLayout
 
 NODES: Final = "nodes"
 EDGES: Final = "edges"
@@ -57,8 +58,8 @@ class Ends:
     def of(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
         """[rows] of source and of target, as views of those columns."""
         if self.are_joined:
-            joined = columns[self.source.name]
-            return joined[:, 0], joined[:, 1]
+            joined = np.moveaxis(columns[self.source.name], self.source.rows_axis, -1)
+            return joined[0], joined[1]
         return columns[self.source.name], columns[self.target.name]
 
 
@@ -248,8 +249,8 @@ class Joined:
         return (self.batch.rows if self.padded else self.batch.real_rows)[component]
 
     def column(self, spec: TensorSpec) -> Array:
-        """[rows, *row_shape], a view."""
-        column = self.batch.tensors[spec.name]
+        """[rows, *row_shape], a view, whatever the layout."""
+        column = np.moveaxis(self.batch.tensors[spec.name], spec.rows_axis, 0)
         return column if self.padded else column[: self.batch.real_rows[spec.component]]
 
     def ends(self, edges: EdgeSet) -> tuple[Array, Array]:
@@ -257,6 +258,14 @@ class Joined:
         stop = self.rows(edges.component)
         source, target = edges.ends.of(self.batch.tensors)
         return source[:stop], target[:stop]
+
+    def joined_ends(self, edges: EdgeSet, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """[2, rows] of that type, source first: a view if the batch has them so, else a copy."""
+        spec = edges.ends.source
+        if edges.ends.are_joined and spec.layout is TensorLayout.ROWS_LAST:
+            stop = self.rows(edges.component)
+            return self.batch.tensors[spec.name][:, :stop].astype(dtype, copy=False)
+        return contiguous_ends(*self.ends(edges), dtype)
 
     def counts(self, component: str) -> npt.NDArray[np.int64]:
         """int64 [num_graphs]: rows of each graph."""

@@ -13,7 +13,6 @@ from packhouse.dialects.layout import (
     EdgeSet,
     Joined,
     Layout,
-    contiguous_ends,
     feature_name,
 )
 from packhouse.dialects.tensors import of_array, to_torch
@@ -165,8 +164,7 @@ class _Writer:
         store = self._store(item.store)
         joined = self._joined
         if item.edges is not None:
-            ends = contiguous_ends(*joined.ends(item.edges), np.int64)
-            store[item.name] = of_array(ends)
+            store[item.name] = of_array(joined.joined_ends(item.edges, np.int64))
             self._note(item, self._ends_incs(item.edges))
         else:
             value = to_torch(joined.column(item.spec), item.spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from typing import Any, Collection, Mapping, NamedTuple
 
@@ -12,7 +13,7 @@ from packhouse.dialects.layout import EDGES, NODES
 from packhouse.dialects.pyg import NUM_NODES
 from packhouse.dialects.tensors import from_torch
 from packhouse.graphs import Array
-from packhouse.schema import GRAPHS, DType, TensorSpec
+from packhouse.schema import GRAPHS, MAX_PLANES, DType, Layout, TensorSpec
 
 Counts = npt.NDArray[np.int64]
 
@@ -103,6 +104,11 @@ class _Reader:
             dtype = DType.INT32
         component = self._component_for(store, key)
         spec = TensorSpec(name, dtype, component, array.shape[1:], index_into)
+        if self._has_rows_last(store, key) and len(spec.row_shape) == 1:
+            if spec.row_elements <= MAX_PLANES:
+                # As PyG has it, (3, faces): no element changes its place.
+                spec = dataclasses.replace(spec, layout=Layout.ROWS_LAST)
+                array = array.T
         self._add(spec, array)
 
     def _add(self, spec: TensorSpec, column: Array) -> None:
@@ -113,8 +119,10 @@ class _Reader:
         if not dtype.is_integer:
             raise ValueError(f"edge_index has dtype {dtype.name}")
         if self._is_plain:
-            spec = TensorSpec("edge_index", DType.INT32, EDGES, (2,), index_into=NODES)
-            self._add(spec, array)
+            spec = TensorSpec(
+                "edge_index", DType.INT32, EDGES, (2,), index_into=NODES, layout=Layout.ROWS_LAST
+            )
+            self._add(spec, array.T)
             return
         component = self._component(store)
         source, _, target = store._key
@@ -150,6 +158,10 @@ class _Reader:
         if cat_dim and value.dim() > 1:
             value = value.movedim(cat_dim, 0)
         return value
+
+    def _has_rows_last(self, store: Any, key: str) -> bool:
+        value = store[key]
+        return bool(self._data.__cat_dim__(key, value, store)) and value.dim() > 1
 
     def _component_for(self, store: Any, key: str) -> str:
         """Along which component an attribute grows, by its numbers of rows."""

@@ -27,7 +27,8 @@ def table(dataset: Any, *, exclude_keys: Collection[str] = ()) -> GraphTable:
     `dataset` is an `InMemoryDataset` (OGB's included), any other PyG `Dataset`, or an iterable of
     `Data` or `HeteroData`. Attributes become tensors along `nodes`, `edges` or `graphs` by the rows
     they have; one that has other numbers of rows gets a component of its own name. `edge_index`
-    becomes an int32 index tensor, as do other attributes to which PyG adds the number of nodes.
+    becomes an int32 index tensor, (2, edges) as it is (`Layout.ROWS_LAST`), as do other attributes
+    to which PyG adds the number of nodes.
     Types of nodes and edges become components: `paper`, `author.writes.paper`, with tensors
     `paper.x`; an edge type's ends are its tensors `source` and `target`.
 

@@ -1,0 +1,105 @@
+#include "client/bench/bench_setup.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/bench/bench_ceiling.h"
+#include "client/bench/bench_window.h"
+#include "client/cli/ingest.h"
+#include "client/cli/local_server.h"
+
+namespace packhouse::client {
+namespace {
+
+// Of the data set, if a run lasts a second; less if it is shorter.
+constexpr double kDatasetBytes = 256 << 20;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BenchSetup>> BenchSetup::Create(const BenchSettings& settings) {
+  std::unique_ptr<BenchSetup> setup(new BenchSetup(settings));
+  setup->server_program_ = settings.packhoused;
+  if (setup->server_program_.empty()) {
+    absl::StatusOr<std::string> found = FindServerProgram();
+    if (!found.ok()) return found.status();
+    setup->server_program_ = *std::move(found);
+  }
+  absl::StatusOr<BenchGraphs> graphs = ReadBenchGraphs(settings.data);
+  if (!graphs.ok()) return graphs.status();
+  setup->graphs_ = *std::move(graphs);
+  const char* const base = std::getenv("TMPDIR");
+  std::string pattern = absl::StrCat(base != nullptr ? base : "/tmp", "/packhouse-bench-XXXXXX");
+  if (mkdtemp(pattern.data()) == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot create ", pattern, ": ", std::strerror(errno)));
+  }
+  setup->folder_ = pattern;
+  if (absl::Status status = setup->FillDataset(); !status.ok()) return status;
+  return setup;
+}
+
+BenchSetup::~BenchSetup() {
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+absl::StatusOr<std::unique_ptr<BenchServer>> BenchSetup::StartPackhoused(
+    std::size_t num_channels) const {
+  std::vector<std::string> command = {
+      server_program_, "--listen", "127.0.0.1:0", "--http-listen", "",
+      "--data-dir",    folder_,    "--log-level", "error"};
+  if (!settings_.congestion.empty()) {
+    command.insert(command.end(), {"--tcp-congestion", settings_.congestion});
+  }
+  return BenchServer::Start(std::move(command), num_channels, settings_.congestion);
+}
+
+absl::StatusOr<std::unique_ptr<BenchServer>> BenchSetup::StartCeiling(
+    std::size_t num_channels) const {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError("cannot find this program");
+  return BenchServer::Start(
+      {self.string(), kCeilingCommand, "--tcp-congestion", settings_.congestion}, num_channels,
+      settings_.congestion);
+}
+
+absl::Status BenchSetup::AddRun(Runs& runs,
+                                absl::FunctionRef<absl::StatusOr<RunSample>()> run) const {
+  absl::StatusOr<RunSample> sample =
+      RunQuietly(settings_.max_others, settings_.patience / settings_.runs, run);
+  if (!sample.ok()) return sample.status();
+  runs.push_back(*std::move(sample));
+  return absl::OkStatus();
+}
+
+absl::Status BenchSetup::FillDataset() {
+  const absl::StatusOr<std::unique_ptr<BenchServer>> server = StartPackhoused(1);
+  if (!server.ok()) return server.status();
+  const double wanted = kDatasetBytes * std::min(1.0, absl::ToDoubleSeconds(settings_.seconds));
+  const int copies =
+      std::max(1, static_cast<int>(std::lround(wanted / static_cast<double>(graphs_.num_bytes))));
+  for (int copy = 0; copy < copies; ++copy) {
+    absl::StatusOr<std::unique_ptr<GraphSource>> source = OpenBenchGraphs(settings_.data);
+    if (!source.ok()) return source.status();
+    IngestOptions options;
+    options.dataset = kDataset;
+    options.producer = absl::StrCat("copy-", copy);
+    options.seal = copy == copies - 1;
+    const absl::StatusOr<IngestResult> result = Ingest(options, (*server)->channel(0), **source);
+    if (!result.ok()) return result.status();
+    dataset_graphs_ = result->dataset.num_graphs();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse::client

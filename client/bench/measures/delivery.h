@@ -1,0 +1,37 @@
+// How fast batches come: Load and Pack beside opaque bytes.
+#ifndef PACKHOUSE_CLIENT_BENCH_MEASURES_DELIVERY_H_
+#define PACKHOUSE_CLIENT_BENCH_MEASURES_DELIVERY_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "client/bench/bench_sample.h"
+#include "client/bench/bench_setup.h"
+
+namespace packhouse::client {
+
+// Batches of one shape over `streams` connections. What was not asked for has no runs.
+struct DeliveryFigures {
+  uint64_t payload_bytes = 0;
+  std::size_t streams = 0;
+  // As many opaque bytes as a batch has: down alone, and up and down as Pack has them.
+  Runs download;
+  Runs exchange;
+  Runs load;
+  Runs pack;
+};
+
+struct DeliveryWishes {
+  bool load = false;
+  // Pack, and the exchange beside it.
+  bool pack = false;
+};
+
+// Errors: those of the servers and of the streams.
+absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_t payload_bytes,
+                                                std::size_t streams, DeliveryWishes wishes);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_BENCH_MEASURES_DELIVERY_H_

@@ -1,0 +1,113 @@
+#include "client/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace packhouse::client {
+namespace {
+
+// Letters to change, add, leave out or swap with the next, to make `b` of `a`. O(a * b).
+std::size_t Distance(absl::string_view a, absl::string_view b) {
+  std::vector<std::vector<std::size_t>> distance(a.size() + 1,
+                                                 std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        distance[i][j] = i + j;
+        continue;
+      }
+      distance[i][j] = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                                 distance[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return distance[a.size()][b.size()];
+}
+
+// The name that was likely meant; empty if none is near.
+std::string Nearest(absl::string_view word, const std::vector<std::string>& names) {
+  std::string nearest;
+  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& name : names) {
+    // Who types half a name means it, however long the rest is.
+    const std::size_t distance =
+        word.size() > 1 && absl::StartsWith(name, word) ? 1 : Distance(word, name);
+    if (distance >= least) continue;
+    least = distance;
+    nearest = name;
+  }
+  return nearest;
+}
+
+std::vector<std::string> CommandsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : app.get_subcommands({})) {
+    // A hidden one has no group.
+    if (!command->get_group().empty()) names.push_back(command->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* const option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(absl::StrCat("--", name));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string MistypedName(const CLI::App& app) {
+  // `datasets lst`: what was taken of it, and where the rest is looked for.
+  std::string taken;
+  const CLI::App* at = &app;
+  for (auto commands = at->get_subcommands(); !commands.empty(); commands = at->get_subcommands()) {
+    at = commands.back();
+    absl::StrAppend(&taken, at->get_name(), " ");
+  }
+  for (const std::string& word : at->remaining()) {
+    if (absl::StartsWith(word, "--")) {
+      const std::string name = word.substr(0, word.find('='));
+      const std::string nearest = Nearest(name, OptionsOf(*at));
+      if (nearest.empty()) continue;
+      return absl::StrCat("there is no option '", name, "'; did you mean '", nearest, "'?");
+    }
+    const std::vector<std::string> commands = CommandsOf(*at);
+    if (commands.empty()) continue;
+    const std::string nearest = Nearest(word, commands);
+    return absl::StrCat("there is no command '", taken, word, "'; ",
+                        nearest.empty() ? absl::StrCat("there are ", absl::StrJoin(commands, ", "))
+                                        : absl::StrCat("did you mean '", taken, nearest, "'?"));
+  }
+  return "";
+}
+
+ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 has an exit code for each kind of misuse, and throws for --help and --version too.
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      return kExitOk;
+    }
+    const std::string mistyped = MistypedName(app);
+    if (!mistyped.empty()) return Misuse(absl::InvalidArgumentError(mistyped));
+    app.exit(error);
+    return kExitUsage;
+  }
+  return code;
+}
+
+}  // namespace packhouse::client

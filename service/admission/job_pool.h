@@ -1,0 +1,22 @@
+// Where jobs of clients run.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_JOB_POOL_H_
+#define PACKHOUSE_SERVICE_ADMISSION_JOB_POOL_H_
+
+#include <functional>
+
+#include "service/admission/client_identity.h"
+
+namespace packhouse {
+
+// Thread-safe.
+class JobPool {
+ public:
+  virtual ~JobPool() = default;
+
+  // Runs `job` once, soon, on a thread of the pool's; never on this one. Never blocks.
+  virtual void Submit(const ClientId& client, std::function<void()> job) = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_JOB_POOL_H_

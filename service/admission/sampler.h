@@ -1,0 +1,83 @@
+// What is found out under locks, for those who may not wait for them.
+#ifndef PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
+#define PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace packhouse {
+
+// Reads a value elsewhere, and gives the one that was read last if that takes long. Thread-safe.
+template <typename Value>
+class Sampler {
+ public:
+  using Read = std::function<Value()>;
+  using Submit = std::function<void(std::function<void()>)>;
+
+  // `read` is run by jobs given to `submit`, one at a time, until Stop().
+  Sampler(Read read, Submit submit, absl::Duration longest_wait)
+      : state_(std::make_shared<State>(std::move(read))),
+        submit_(std::move(submit)),
+        longest_wait_(longest_wait) {}
+  ~Sampler() { Stop(); }
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  // As it is now, or as it was when it was last read; Value() if it never was.
+  Value Get() {
+    State& state = *state_;
+    bool begins = false;
+    {
+      absl::MutexLock lock(&state.mutex);
+      begins = !std::exchange(state.is_reading, true);
+    }
+    if (begins) {
+      submit_([shared = state_] { shared->ReadOnce(); });
+    }
+    absl::MutexLock lock(&state.mutex);
+    state.mutex.AwaitWithTimeout(absl::Condition(&state, &State::IsRead), longest_wait_);
+    return state.value;
+  }
+
+  // Nothing is read any more; waits until nothing is.
+  void Stop() {
+    absl::MutexLock lock(&state_->read_mutex);
+    state_->read = nullptr;
+  }
+
+ private:
+  struct State {
+    explicit State(Read reads) : read(std::move(reads)) {}
+
+    void ReadOnce() {
+      Value now;
+      {
+        absl::MutexLock lock(&read_mutex);
+        if (read) now = read();
+      }
+      absl::MutexLock lock(&mutex);
+      value = std::move(now);
+      is_reading = false;
+    }
+    bool IsRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_reading; }
+
+    absl::Mutex read_mutex;  // Held while it is read.
+    Read read ABSL_GUARDED_BY(read_mutex);
+    absl::Mutex mutex;
+    bool is_reading ABSL_GUARDED_BY(mutex) = false;
+    Value value ABSL_GUARDED_BY(mutex) = Value();
+  };
+
+  const std::shared_ptr<State> state_;
+  const Submit submit_;
+  const absl::Duration longest_wait_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_

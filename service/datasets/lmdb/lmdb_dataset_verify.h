@@ -1,0 +1,22 @@
+// Holds everything that is stored of a data set against everything else.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VERIFY_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VERIFY_H_
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "service/datasets/dataset_store.h"
+#include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_shared_store.h"
+
+namespace packhouse {
+
+// Every record, its checksums and values, what records say together, and what the state, the
+// histogram and the producers say of them. CANCELLED, naming how far it came, if `progress`, which
+// is called after each record, says so. O(bytes).
+absl::StatusOr<VerifyReport> VerifyDataset(const OpenedDataset& opened,
+                                           const LmdbEnvironment& environment,
+                                           absl::FunctionRef<bool(const VerifyProgress&)> progress);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VERIFY_H_

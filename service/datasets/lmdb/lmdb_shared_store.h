@@ -1,0 +1,85 @@
+// What a store of data sets and its readers share: the environment, commits, erasing.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_SHARED_STORE_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_SHARED_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/datasets/commit_observer.h"
+#include "service/datasets/lmdb/group_commit.h"
+#include "service/datasets/lmdb/lmdb_dataset_eraser.h"
+#include "service/datasets/lmdb/lmdb_dataset_reader.h"
+#include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
+#include "service/datasets/lmdb/stored_values.h"
+#include "service/histograms/size_histogram.h"
+
+namespace packhouse {
+
+// What a small change, or a change beside its records, writes about.
+inline constexpr uint64_t kSmallChangeBytes = 4096;
+
+// What is stored of a data set, which stays until the owner goes.
+struct OpenedDataset {
+  StoredDataset dataset;
+  StoredState state;
+  absl::StatusOr<SizeHistogram> histogram;
+  absl::Status producers;
+  std::shared_ptr<const void> owner;
+};
+
+// Outlives the store as long as somebody reads from it. Thread-safe once it is loaded.
+class LmdbSharedStore {
+ public:
+  LmdbSharedStore(std::unique_ptr<LmdbEnvironment> environment, CommitObserver* observer)
+      : environment_(std::move(environment)),
+        commits_(environment_.get(), observer),
+        eraser_(environment_.get(), &commits_) {}
+
+  // Reads what the store is made of, and what was deleted before. FAILED_PRECONDITION as
+  // CheckFormat(). O(data sets).
+  absl::Status Load();
+
+  const LmdbEnvironment& environment() const { return *environment_; }
+  GroupCommit& commits() { return commits_; }
+  LmdbDatasetEraser& eraser() { return eraser_; }
+
+  absl::StatusOr<LmdbTransaction> Read() const {
+    return LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kRead);
+  }
+  // What was read is worth something only if the store's file was there throughout.
+  template <typename T>
+  absl::StatusOr<T> IfIntact(absl::StatusOr<T> read) const {
+    const absl::Status files = environment_->CheckFiles();
+    if (!files.ok()) return files;
+    return read;
+  }
+
+  // Makes a change durable. Where there is no room for it, and it says that this is what it needs,
+  // waits for what was deleted before and can be erased.
+  absl::Status CommitWithRoom(GroupCommit::Change change, uint64_t num_bytes,
+                              const bool& may_need_room);
+
+  // Errors as ReadDefinition(), ReadState() and InfoOf(). O(records).
+  static absl::StatusOr<OpenedDataset> OpenDataset(const std::shared_ptr<LmdbSharedStore>& shared,
+                                                   absl::string_view name);
+
+ private:
+  absl::Status WriteFormatIfNew();
+  absl::StatusOr<StoredDefinition> Definition(absl::string_view name) const;
+  // Until the returned owner goes, nothing of the data set is erased.
+  static std::shared_ptr<const void> Pin(const std::shared_ptr<LmdbSharedStore>& shared,
+                                         uint64_t dataset);
+
+  const std::unique_ptr<LmdbEnvironment> environment_;
+  GroupCommit commits_;
+  LmdbDatasetEraser eraser_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_SHARED_STORE_H_

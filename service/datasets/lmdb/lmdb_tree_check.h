@@ -1,0 +1,76 @@
+// Walks a tree of an LMDB file and holds it against what its meta page says.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TREE_CHECK_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TREE_CHECK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "service/datasets/lmdb/lmdb_meta_pages.h"
+#include "service/datasets/lmdb/lmdb_page_layout.h"
+#include "service/datasets/lmdb/lmdb_tree_page.h"
+#include "service/datasets/lmdb/page_file.h"
+
+namespace packhouse {
+
+// Each page of a file has one use at most. A bit a page.
+class PageUse {
+ public:
+  explicit PageUse(uint64_t last_page) : last_page_(last_page), is_used_(last_page + 1, false) {}
+
+  // DATA_LOSS naming the page, and the use, if one of them is outside of the file or has a use
+  // already.
+  absl::Status Use(uint64_t first, uint64_t count, absl::string_view as);
+
+ private:
+  const uint64_t last_page_;
+  std::vector<bool> is_used_;
+};
+
+// One walk of one tree. `file`, `meta` and `use` must outlive it.
+class LmdbTreeCheck {
+ public:
+  enum class Kind { kData, kFreePages };
+
+  LmdbTreeCheck(const PageFile* file, const CommitMeta* meta, Kind kind, PageUse* use)
+      : file_(*file),
+        meta_(*meta),
+        tree_(meta->meta.trees[kind == Kind::kData ? 1 : 0]),
+        lists_free_pages_(kind == Kind::kFreePages),
+        use_(*use) {}
+
+  // DATA_LOSS naming the page and what is wrong. To be called once. O(pages of the tree).
+  absl::Status Run();
+
+  // After that, of the tree of free pages: the last commit that has freed one; 0 if none has.
+  uint64_t last_freeing() const;
+
+ private:
+  // `bound`: the key that the parent has for this page; no key in it may be less.
+  absl::Status Walk(uint64_t number, size_t depth, const std::optional<std::string>& bound);
+  absl::Status CheckLeafNode(const LmdbTreePage::Node& node);
+  absl::Status CheckBigValue(uint64_t number, uint64_t bytes);
+  // Uses the pages of one list.
+  absl::Status CheckFreePages(absl::string_view list);
+  // Of a key that counts, in a leaf (with a bound) or a branch.
+  bool IsInOrder(absl::string_view key, const std::string* bound) const;
+  // Whether a < b as LMDB orders the keys of this tree.
+  bool Less(absl::string_view a, absl::string_view b) const;
+
+  const PageFile& file_;
+  const CommitMeta& meta_;
+  const lmdb_layout::Tree& tree_;
+  const bool lists_free_pages_;
+  PageUse& use_;
+
+  std::optional<std::string> last_key_;
+  lmdb_layout::Tree found_ = {};
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TREE_CHECK_H_

@@ -1,0 +1,48 @@
+// Epochs that are forgotten, in their job's commit queue.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_FORGET_OPERATION_H_
+#define PACKHOUSE_SERVICE_DELIVERY_FORGET_OPERATION_H_
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "service/admission/client_identity.h"
+#include "service/delivery/job_operation.h"
+#include "service/delivery/job_state.h"
+#include "service/epochs/epoch_identity.h"
+
+namespace packhouse {
+
+// Epochs of the job are forgotten: all, or those that nobody has used for long.
+class ForgetOperation final : public JobOperation {
+ public:
+  // All; NOT_FOUND if there are none.
+  ForgetOperation() : JobOperation(/*somebody_waits=*/true) {}
+  // Those that nobody has used for as long as the environment says. One of which it is not known
+  // when it was used counts as used now.
+  explicit ForgetOperation(absl::Time now) : JobOperation(/*somebody_waits=*/true), now_(now) {}
+
+  absl::Status Plan(JobState& job, PendingChanges& pending) override;
+  void Apply(JobState& job, Wakes& wakes) override;
+  void Lose(JobState& job) override;
+
+  size_t num_forgotten() const { return forgotten_.size(); }
+
+ private:
+  absl::Status PlanAll(PendingChanges& pending);
+  absl::Status PlanUnused(JobState& job, PendingChanges& pending, absl::Time now);
+  template <typename Event>
+  absl::Status Forget(PendingChanges& pending, const Event& event);
+
+  const std::optional<absl::Time> now_;
+  // And whose they were.
+  std::vector<std::pair<EpochKey, ClientId>> forgotten_;
+  size_t num_closed_ = 0;  // Of these.
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_FORGET_OPERATION_H_

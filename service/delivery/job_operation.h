@@ -1,0 +1,73 @@
+// What waits in a job's commit queue (job.h): join_operation.h, acknowledge_operation.h,
+// forget_operation.h.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_OPERATION_H_
+#define PACKHOUSE_SERVICE_DELIVERY_JOB_OPERATION_H_
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "service/delivery/job_state.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/ledger/event_codec.h"
+#include "service/ledger/job_ledger.h"
+#include "service/ledger/ledger_event.h"
+
+namespace packhouse {
+
+// The ledger as the operations planned so far will leave it.
+struct PendingChanges {
+  JobLedger ledger;
+  std::vector<std::string> records;
+  bool changed = false;
+  // Epochs that somebody joins, and those of which somebody starts a generation.
+  std::set<EpochKey> joined;
+  std::set<EpochKey> started;
+
+  // Events that were planned against `ledger` fit it: an error is a defect.
+  absl::Status Add(const LedgerEvent& event) {
+    const absl::Status status = ledger.Apply(event);
+    if (!status.ok()) {
+      return absl::InternalError(absl::StrCat("planned, and does not fit: ", status.message()));
+    }
+    records.push_back(EncodeEvent(event));
+    changed = true;
+    return absl::OkStatus();
+  }
+};
+
+// Something that changes a job's ledger. All but `status` after the end is touched by the thread
+// that commits, with the job's mutex.
+class JobOperation {
+ public:
+  explicit JobOperation(bool somebody_waits) : is_awaited(somebody_waits) {}
+  virtual ~JobOperation() = default;
+
+  // Adds what is to be made durable to `pending`. An error: it does not happen.
+  virtual absl::Status Plan(JobState& job, PendingChanges& pending) = 0;
+  // Once it is in the ledger.
+  virtual void Apply(JobState& job, Wakes& wakes) = 0;
+  // Planned, all of it or a part, but it does not happen.
+  virtual void Undo(JobState& /*job*/) {}
+  // It is in the ledger, but there was no memory for Apply(), which may have begun.
+  virtual void Lose(JobState& /*job*/) {}
+  // With its status, after all else. Takes no memory.
+  virtual void Answer() {}
+  // Whom to wake then; null for nobody.
+  virtual const std::function<void()>* Answered() { return nullptr; }
+
+  // Whether a thread waits for it in Perform(), and would commit it.
+  const bool is_awaited;
+  // Whether its status rests on changes that are not durable yet.
+  bool is_tentative = false;
+  bool is_planned = false;  // Plan() has begun.
+  bool done = false;        // Guarded by the job's mutex.
+  absl::Status status;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_JOB_OPERATION_H_

@@ -1,0 +1,78 @@
+// One stream of one worker, as its job knows it.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_
+#define PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "service/delivery/joining.h"
+#include "service/delivery/lease_table.h"
+#include "service/epochs/dealing.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/ledger/job_ledger.h"
+
+namespace packhouse {
+
+struct JoinResult {
+  uint64_t generation = 0;
+  // This worker is the first of the generation.
+  bool started = false;
+  // What was done when the generation started: to load the same again.
+  std::string cursor;
+};
+
+// What a worker learns when it comes.
+struct LoadStart {
+  JoinResult join;
+  SessionId session = 0;
+  EpochProgress progress;
+  // Of this worker in this generation, and how many of them are done.
+  uint64_t num_steps = 0;
+  uint64_t num_steps_done = 0;
+  std::shared_ptr<const Dealing> dealing;
+};
+
+// From Job::StartJoin() to Job::Leave().
+class JobSession {
+ public:
+  JobSession(EpochKey of_epoch, SessionId number, const JoinRequest& request, size_t most_in_flight,
+             std::function<void()> to_wake, std::shared_ptr<const void> pinned)
+      : key(std::move(of_epoch)),
+        id(number),
+        lane(request.lane),
+        reader(request.reader),
+        worker(request.worker),
+        ends_when_all_leased(request.ends_when_all_leased),
+        max_in_flight(most_in_flight),
+        wake(std::move(to_wake)),
+        pin(std::move(pinned)) {}
+
+  const EpochKey key;
+  const SessionId id;
+  const uint32_t lane;
+  const Reader reader;
+  const std::string worker;
+  const bool ends_when_all_leased;
+  const size_t max_in_flight;
+  const std::function<void()> wake;
+  const std::shared_ptr<const void> pin;
+
+  // Guarded by the job's mutex.
+  enum class State { kJoining, kJoined, kRefused };
+  State state = State::kJoining;
+  bool has_left = false;
+  bool has_ended = false;
+  bool waits_for_join = false;
+  bool is_lost = false;  // There was no memory for its epoch.
+  absl::Status refusal;  // kRefused.
+  LoadStart start;       // kJoined.
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_

@@ -1,0 +1,68 @@
+// A worker that joins, in its job's commit queue.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_JOIN_OPERATION_H_
+#define PACKHOUSE_SERVICE_DELIVERY_JOIN_OPERATION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "service/admission/client_identity.h"
+#include "service/delivery/job_operation.h"
+#include "service/delivery/job_session.h"
+#include "service/delivery/job_state.h"
+#include "service/delivery/joining.h"
+#include "service/epochs/epoch_identity.h"
+
+namespace packhouse {
+
+// A worker joins an epoch: what PlanJoin() (joining.h) says, and a place in the epoch's table.
+class JoinOperation final : public JobOperation {
+ public:
+  JoinOperation(EpochIdentity identity, JoinRequest request, std::shared_ptr<JobSession> session)
+      : JobOperation(/*somebody_waits=*/false),
+        identity_(std::move(identity)),
+        request_(std::move(request)),
+        session_(std::move(session)) {}
+
+  absl::Status Plan(JobState& job, PendingChanges& pending) override;
+  void Apply(JobState& job, Wakes& wakes) override;
+  void Undo(JobState& job) override;
+  void Lose(JobState& job) override;
+  // Tells the session.
+  void Answer() override;
+  const std::function<void()>* Answered() override {
+    return wakes_session_ ? &session_->wake : nullptr;
+  }
+
+  // When the worker came.
+  absl::Time now() const { return request_.now; }
+
+ private:
+  // Finished epochs beyond those that are kept make room.
+  absl::Status TakeQuota(JobState& job, const PendingChanges& pending);
+
+  const EpochIdentity identity_;
+  const JoinRequest request_;
+  const std::shared_ptr<JobSession> session_;
+
+  JoinPlan plan_;
+  // Finished epochs that are forgotten to make room, and whose they were.
+  std::vector<EpochKey> forgotten_;
+  std::vector<ClientId> given_back_;
+  bool has_quota_ = false;
+  // Later epochs that are forgotten, and whose they are.
+  std::vector<std::pair<EpochKey, ClientId>> rolled_back_;
+  size_t num_rolled_back_ = 0;  // Of these that are.
+  uint64_t table_bytes_ = 0;
+  LoadStart start_;
+  bool wakes_session_ = false;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_JOIN_OPERATION_H_

@@ -1,0 +1,81 @@
+// Fourth step of a plan: what its batches are made of.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_ITEMS_H_
+#define PACKHOUSE_SERVICE_EPOCHS_EPOCH_ITEMS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
+#include "service/datasets/dataset_store.h"
+#include "service/epochs/epoch_request.h"
+#include "service/epochs/epoch_seed.h"
+#include "service/epochs/graph_selection.h"
+#include "service/epochs/group_items.h"
+#include "service/epochs/making.h"
+#include "service/planning/limits.h"
+
+namespace packhouse {
+
+// A graph, or a group of graphs, that no batch can hold.
+struct OversizeItem {
+  // Of the graph, or of the group.
+  uint64_t id = 0;
+  // Component l is `graphs`.
+  size_t component = 0;
+  uint64_t value = 0;
+  uint64_t bound = 0;
+
+  friend bool operator==(const OversizeItem&, const OversizeItem&) = default;
+};
+
+// What is left out because no batch can hold it.
+struct Oversize {
+  static constexpr size_t kMaxListed = 100;
+
+  uint64_t num_graphs = 0;
+  // The first of the items that they are.
+  std::vector<OversizeItem> items;
+};
+
+// Graphs, or groups of graphs, each of which a batch can hold.
+struct EpochItems {
+  // Of `numbers`.
+  MemoryHold memory;
+  // Of graphs their places in the data set, ascending, or as they were drawn; of groups their
+  // numbers in `groups`.
+  std::vector<uint32_t> numbers;
+  // If the items are groups.
+  std::optional<GroupItems> groups;
+  Oversize oversize;
+};
+
+// The selected graphs that one of `limits` takes.
+//
+// OUT_OF_RANGE naming the first that none takes, if that is an error, its rows and the bound;
+// RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs).
+absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader,
+                                         const GraphSelection& selection,
+                                         absl::Span<const Limits> limits, bool oversize_is_error,
+                                         const Making& making);
+
+// The same for groups of the selected graphs, of a data set that is grouped.
+absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,
+                                         const GraphSelection& selection, const Limits& limits,
+                                         bool oversize_is_error, const Making& making);
+
+// Replaces `items`, graphs of `selection` in ascending order, by those that are drawn from them.
+//
+// Errors: INVALID_ARGUMENT for more than ItemSizes::kMaxItems, for weights of another number than
+// there are selected graphs, naming both, as IntegerWeights(), or, without replacement, for more
+// than there are; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs).
+absl::Status DrawItems(const DrawRequest& draw, const EpochSeed& seed,
+                       const GraphSelection& selection, const Making& making, EpochItems& items);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_EPOCH_ITEMS_H_

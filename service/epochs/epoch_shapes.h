@@ -1,0 +1,63 @@
+// Third step of a plan: the shapes that batches may have.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_SHAPES_H_
+#define PACKHOUSE_SERVICE_EPOCHS_EPOCH_SHAPES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/collation/batch_shape.h"
+#include "service/epochs/epoch_request.h"
+#include "service/epochs/item_sizes.h"
+#include "service/epochs/making.h"
+#include "service/graphs/graph_schema.h"
+#include "service/planning/limits.h"
+
+namespace packhouse {
+
+// Of each rank group one shape or more, the largest first. Immutable once all rank groups are
+// added, and then thread-safe.
+class EpochShapes {
+ public:
+  // One more rank group, with shapes of these capacities. `schema` must outlive this.
+  //
+  // INVALID_ARGUMENT as BatchShape::Resolve, or unless the first shape takes whatever the others
+  // take, naming the shape and the component.
+  absl::Status AddRankGroup(const GraphSchema& schema,
+                            const std::vector<std::vector<uint64_t>>& shapes,
+                            const BatchShapeOptions& options);
+
+  size_t num_rank_groups() const { return by_rank_group_.size(); }
+  absl::Span<const BatchShape> rank_group(size_t number) const { return by_rank_group_[number]; }
+
+  // The number of the last shape, which is the smallest, that takes so many rows per component
+  // (`graphs` last); 0 if none does.
+  size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const;
+
+  // What packs of graphs must keep, by rank group and shape.
+  std::vector<std::vector<Limits>> Usable() const;
+  // By rank group and shape: AddRankGroup() of these gives the same shapes again.
+  std::vector<std::vector<std::vector<uint64_t>>> Capacities() const;
+
+ private:
+  std::vector<std::vector<BatchShape>> by_rank_group_;
+};
+
+// The shapes that each rank group names, or those that the tuner finds for its device and `sizes`,
+// of all graphs or of those that are selected; one if there are several rank groups.
+//
+// Errors as AddRankGroup() and TuneLimits(); RESOURCE_EXHAUSTED and CANCELLED as `making`. For a
+// device O(graphs) and the tuner's budget (limit_tuner.h).
+absl::StatusOr<EpochShapes> ChooseShapes(absl::Span<const RankGroupRequest> rank_groups,
+                                         const GraphSchema& schema,
+                                         const BatchShapeOptions& options, const ItemSizes& sizes,
+                                         std::optional<absl::Span<const uint32_t>> selection,
+                                         const Making& making);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_EPOCH_SHAPES_H_

@@ -1,0 +1,43 @@
+// Fifth step of a plan: which sizes go together.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_PATTERN_PLANNING_H_
+#define PACKHOUSE_SERVICE_EPOCHS_PATTERN_PLANNING_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
+#include "service/epochs/making.h"
+#include "service/epochs/planner_result.h"
+#include "service/epochs/size_classes.h"
+#include "service/planning/limits.h"
+
+namespace packhouse {
+
+// Limits by rank group and shape, the largest shape first. Several rank groups have one shape each.
+using ShapeLimits = std::vector<std::vector<Limits>>;
+
+// Fills in what a planner finds: each item of `classes` has one place. Several rank groups, of so
+// many ranks, are planned as round_plan.h says, one of one shape as plan_optimizer.h does, one of
+// several shapes as shape_sets.h does. `steps` are the planner's, by default as many as the sizes
+// need. Returns what is reserved for `result`.
+//
+// The planners' errors; RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: the planner's budget.
+absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeLimits& limits,
+                                        absl::Span<const uint32_t> num_ranks,
+                                        std::optional<uint64_t> steps, const Making& making,
+                                        PlannerResult& result);
+
+// Whether what a planner has found before is a plan of these classes within these limits.
+//
+// DATA_LOSS naming the plan and what differs; RESOURCE_EXHAUSTED and CANCELLED as `making`.
+// O(entries).
+absl::Status CheckGiven(const PlannerResult& given, const SizeClasses& classes,
+                        const ShapeLimits& limits, const Making& making);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_PATTERN_PLANNING_H_

@@ -1,0 +1,101 @@
+#include "service/epochs/prepared_epoch.h"
+
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+#include "service/collation/collate.h"
+#include "service/epochs/group_items.h"
+#include "service/epochs/item_sizes.h"
+
+namespace packhouse {
+
+std::string EpochOptions(const EpochRequest& request, absl::string_view receipt) {
+  return absl::StrCat(request.Words(), "; plan ", receipt, "; rules ", kRulesVersion);
+}
+
+absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
+    std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
+    const Making& making) {
+  PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
+                      plan->BatchesOf({request.seed, request.key.epoch}, making));
+  EpochIdentity identity = {
+      request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}};
+  for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
+    identity.rank_groups.push_back(
+        {plan->shapes(i)[0].capacities,
+         plan->num_rank_groups() > 1 ? request.rank_groups[i].num_ranks : 0, plan->num_batches(i)});
+  }
+  identity.options = EpochOptions(request, plan->receipt());
+  PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
+  return std::shared_ptr<const PreparedEpoch>(new PreparedEpoch(
+      std::move(plan), std::move(batches), std::move(identity), bounds, request.whole_graphs));
+}
+
+uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }
+
+uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
+  const auto items = batches_->batch(number);
+  if (!plan_->groups()) return items.size();
+  uint64_t sum = 0;
+  for (const uint32_t group : items) sum += plan_->groups()->graphs(group).size();
+  return sum;
+}
+
+size_t PreparedEpoch::RankGroupOf(uint64_t number) const {
+  size_t rank_group = 0;
+  for (uint64_t end = 0; rank_group < identity_.rank_groups.size(); ++rank_group) {
+    end += identity_.rank_groups[rank_group].num_batches;
+    if (number < end) break;
+  }
+  return rank_group;
+}
+
+absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
+  const auto items = batches_->batch(number);
+  const size_t rank_group = RankGroupOf(number);
+  std::vector<uint64_t> rows(plan_->schema().num_components() + 1);
+  const ItemSizes sizes = plan_->items();
+  // Items lie anywhere; each is asked for so long before it is looked at.
+  constexpr size_t kItemsAhead = 16;
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (i + kItemsAhead < items.size()) {
+      __builtin_prefetch(sizes.tuple(items[i + kItemsAhead]).data());
+    }
+    AddRows(sizes.tuple(items[i]), 1, absl::MakeSpan(rows));
+  }
+  const size_t shape = plan_->ShapeFor(rank_group, rows);
+  const BatchShape& of_shape = plan_->shapes(rank_group)[shape];
+  if (plan_->groups()) {
+    PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, plan_->groups()->GraphsOf(items)));
+    return BuiltBatch{std::move(batch), shape};
+  }
+  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, items));
+  return BuiltBatch{std::move(batch), shape};
+}
+
+absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t rank_group) const {
+  // The smallest: it costs least.
+  const size_t shape = plan_->shapes(rank_group).size() - 1;
+  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(plan_->shapes(rank_group)[shape], {}));
+  return BuiltBatch{std::move(batch), shape};
+}
+
+absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,
+                                                   absl::Span<const uint32_t> graphs) const {
+  std::vector<GraphRef> refs;
+  refs.reserve(graphs.size());
+  for (const uint32_t graph : graphs) {
+    PH_ASSIGN_OR_RETURN(const StoredGraph stored, plan_->reader().Graph(graph));
+    refs.push_back({stored.chunk, stored.index});
+  }
+  absl::StatusOr<Batch> batch =
+      whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
+                    : CollateSizes(shape.layout, refs);
+  // The rows were copied from where they are stored, which may have been lost meanwhile.
+  PH_RETURN_IF_ERROR(plan_->reader().CheckIntact());
+  return batch;
+}
+
+}  // namespace packhouse

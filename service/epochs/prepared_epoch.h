@@ -1,0 +1,82 @@
+// One epoch of a plan, and its batches.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_PREPARED_EPOCH_H_
+#define PACKHOUSE_SERVICE_EPOCHS_PREPARED_EPOCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "service/collation/batch.h"
+#include "service/collation/batch_shape.h"
+#include "service/epochs/epoch_batches.h"
+#include "service/epochs/epoch_identity.h"
+#include "service/epochs/epoch_plan.h"
+#include "service/epochs/epoch_request.h"
+#include "service/epochs/making.h"
+
+namespace packhouse {
+
+// EpochIdentity::options of an epoch that is asked for so, with a plan of this receipt.
+std::string EpochOptions(const EpochRequest& request, absl::string_view receipt);
+
+// A batch as it leaves.
+struct BuiltBatch {
+  Batch batch;
+  // Which of the rank group's shapes it has.
+  size_t shape = 0;
+};
+
+// Prepare() once an epoch: draws which graphs fill the plan's places. Build() once a batch: reads
+// the graphs and collates them. Immutable; thread-safe. 4 bytes a graph and 4 a batch, besides the
+// plan, reserved as long as it lives.
+class PreparedEpoch {
+ public:
+  // `request` as the plan was made for. Same request, same batches. RESOURCE_EXHAUSTED and
+  // CANCELLED as `making`. O(graphs).
+  static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
+      std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
+      const Making& making = {});
+
+  // What it takes, and its plan with it.
+  uint64_t bytes() const;
+
+  const EpochPlan& plan() const { return *plan_; }
+  const EpochIdentity& identity() const { return identity_; }
+
+  // Of batch `number` < identity().num_batches().
+  uint64_t NumGraphs(uint64_t number) const;
+
+  // The same bytes each time. DATA_LOSS naming the record that fails its checksum. O(bytes of the
+  // batch).
+  absl::StatusOr<BuiltBatch> Build(uint64_t number) const;
+  // A batch of padding only; without padding, an empty one.
+  absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const;
+
+ private:
+  PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
+                EpochIdentity identity, const EpochBounds& bounds, bool whole_graphs)
+      : plan_(std::move(plan)),
+        batches_(std::move(batches)),
+        identity_(std::move(identity)),
+        bounds_(bounds),
+        whole_graphs_(whole_graphs) {}
+
+  size_t RankGroupOf(uint64_t number) const;
+  absl::StatusOr<Batch> CollateGraphs(const BatchShape& shape,
+                                      absl::Span<const uint32_t> graphs) const;
+
+  const std::shared_ptr<const EpochPlan> plan_;
+  const std::shared_ptr<const EpochBatches> batches_;
+  const EpochIdentity identity_;
+  const EpochBounds bounds_;
+  const bool whole_graphs_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_PREPARED_EPOCH_H_

@@ -1,0 +1,51 @@
+// Last step of a plan: how full its batches are.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_
+#define PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/epochs/epoch_batches.h"
+#include "service/epochs/epoch_shapes.h"
+#include "service/epochs/item_sizes.h"
+#include "service/epochs/making.h"
+#include "service/epochs/size_classes.h"
+#include "service/planning/plan.h"
+
+namespace packhouse {
+
+// Batches of one shape.
+struct ShapeSummary {
+  uint64_t num_batches = 0;
+  // `graphs` last.
+  std::vector<ComponentEfficiency> components;
+};
+
+struct EpochFigures {
+  // By rank group, as EpochShapes.
+  std::vector<std::vector<ShapeSummary>> shapes;
+  // In all batches.
+  uint64_t num_graphs = 0;
+};
+
+// Of batches that a plan's patterns give, each in the smallest shape that takes it.
+//
+// INVALID_ARGUMENT if a batch without padding would have more bytes than `max_batch_bytes`, if that
+// is given: batches are of sizes only, without it. CANCELLED as `making`. O(entries).
+absl::StatusOr<EpochFigures> FiguresOfPatterns(
+    const EpochShapes& shapes, const SizeClasses& classes,
+    absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
+    std::optional<uint64_t> max_batch_bytes, const Making& making);
+
+// The same of batches whose items are known. O(items).
+absl::StatusOr<EpochFigures> FiguresOfBatches(const EpochShapes& shapes, const ItemSizes& sizes,
+                                              const EpochBatches& batches,
+                                              std::optional<uint64_t> max_batch_bytes,
+                                              const Making& making);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_

@@ -1,0 +1,30 @@
+// What events and cursors have in common: to the stored messages and back.
+#ifndef PACKHOUSE_SERVICE_LEDGER_STORED_EPOCH_H_
+#define PACKHOUSE_SERVICE_LEDGER_STORED_EPOCH_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "packhouse/internal/stored.pb.h"
+#include "service/epochs/batch_set.h"
+#include "service/epochs/epoch_identity.h"
+
+namespace packhouse {
+
+void WriteEpochKey(const EpochKey& key, internal::EpochKey& stored);
+EpochKey ReadEpochKey(const internal::EpochKey& stored);
+
+void WriteIdentity(const EpochIdentity& identity, internal::EpochIdentity& stored);
+// Nothing if its lists do not fit each other. What they say is not checked (CheckIdentity()).
+std::optional<EpochIdentity> ReadIdentity(const internal::EpochIdentity& stored);
+
+// Each run by its distance from the end of the one before, and its length.
+void WriteBatches(const BatchSet& batches, google::protobuf::RepeatedField<uint64_t>& stored);
+// Nothing unless the runs are neither empty nor touching, and below 2^64.
+std::optional<BatchSet> ReadBatches(const google::protobuf::RepeatedField<uint64_t>& stored);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_LEDGER_STORED_EPOCH_H_

@@ -1,0 +1,45 @@
+// What the server holds, read when Prometheus scrapes.
+#ifndef PACKHOUSE_SERVICE_METRICS_SERVER_COLLECTOR_H_
+#define PACKHOUSE_SERVICE_METRICS_SERVER_COLLECTOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "prometheus/collectable.h"
+#include "prometheus/metric_family.h"
+
+namespace packhouse::metrics {
+
+struct ServerReading {
+  // Bytes of each share of --memory-budget (admission/memory_shares.h) that are held, and how many
+  // may be. What gRPC has received and not handed over, nobody tells.
+  struct Share {
+    uint64_t held_bytes = 0;
+    uint64_t most_bytes = 0;
+  };
+  Share pending;
+  Share unsent;
+  Share working;
+  uint64_t num_connections = 0;
+  // base/out_of_memory.h.
+  uint64_t num_out_of_memory = 0;
+};
+
+// Thread-safe if `read` is.
+class ServerCollector final : public prometheus::Collectable {
+ public:
+  using Read = std::function<ServerReading()>;
+
+  explicit ServerCollector(Read read) : read_(std::move(read)) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const Read read_;
+};
+
+}  // namespace packhouse::metrics
+
+#endif  // PACKHOUSE_SERVICE_METRICS_SERVER_COLLECTOR_H_

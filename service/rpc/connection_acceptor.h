@@ -1,0 +1,85 @@
+// Who may connect: accepts connections and hands them to gRPC, as many as may be.
+#ifndef PACKHOUSE_SERVICE_RPC_CONNECTION_ACCEPTOR_H_
+#define PACKHOUSE_SERVICE_RPC_CONNECTION_ACCEPTOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/server_builder.h"
+#include "service/admission/client_identity.h"
+#include "service/admission/fair_bound.h"
+#include "service/admission/limited_log.h"
+#include "service/rpc/listening_sockets.h"
+
+namespace packhouse::rpc {
+
+// gRPC accepts whoever connects, until there are no file descriptors left; a connection takes some
+// 19 KB, whatever comes over it. Here a connection beyond a bound is closed at once, before gRPC
+// has heard of it, and its client tries again with growing delays.
+//
+// gRPC tells nobody when it closes a connection. So where there seem to be too many, those that
+// there were are looked at again: a descriptor that is not the same socket any more was closed.
+//
+// Thread-safe.
+class ConnectionAcceptor {
+ public:
+  // The pointees must outlive this; the log may be null.
+  ConnectionAcceptor(ListeningSockets sockets, const FairBound::Bounds& bounds,
+                     const ClientIdentity* identity, LimitedLog* log);
+  // Stops.
+  ~ConnectionAcceptor();
+
+  const std::string& address() const { return sockets_.address(); }
+
+  // Accepts on a thread of its own from now on; the server must have started. May be called once.
+  void Start(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor);
+
+  // Accepts no more. To be called before gRPC's server stops listening or ends.
+  void Stop();
+
+  // Open now.
+  size_t num_connections();
+
+ private:
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+
+  struct Connection {
+    int descriptor = -1;
+    uint64_t socket = 0;  // Its inode.
+    FairBound::Place place;
+  };
+
+  void Run();
+  // False if nobody waits to be accepted.
+  bool AcceptOne(int listener);
+  // Whether the connection may be; if not, who it comes from has been logged.
+  bool Admit(int descriptor);
+  absl::Status Enter(int descriptor, const ClientId& client) ABSL_LOCKS_EXCLUDED(mutex_);
+  void DropClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void LogRefusal(const ClientId& client, const absl::Status& refusal);
+
+  ListeningSockets sockets_;  // Touched by the thread while there is one.
+  const ClientIdentity* const identity_;
+  LimitedLog* const log_;
+  FairBound bound_;
+  std::unique_ptr<Acceptor> acceptor_;
+  int wake_ = -1;  // An eventfd: readable once it is to stop.
+  std::thread thread_;
+
+  absl::Mutex mutex_;
+  // Looking at all takes time: it is a tenth of it at most.
+  absl::Time next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  std::vector<Connection> connections_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_CONNECTION_ACCEPTOR_H_

@@ -1,0 +1,74 @@
+// grpc.health.v1.Health (proto/grpc/health/v1/health.proto).
+//
+// gRPC's own answers any number of calls: each Watch is a stream of some 17 KB, for as long as its
+// client likes. Here Watch has bounds of its own, beside the gate's: a client that watches is idle
+// by nature, and takes no stream away from others.
+#ifndef PACKHOUSE_SERVICE_RPC_HEALTH_SERVICE_H_
+#define PACKHOUSE_SERVICE_RPC_HEALTH_SERVICE_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "grpc/health/v1/health.pb.h"
+#include "service/admission/call_context.h"
+#include "service/admission/fair_bound.h"
+#include "service/rpc/early_service.h"
+
+namespace packhouse::rpc {
+
+class HealthWatch;
+
+// Answers at once, on gRPC's thread. Thread-safe.
+class HealthService final : public EarlyService {
+ public:
+  using Status = grpc::health::v1::HealthCheckResponse::ServingStatus;
+
+  // Longest name that may be asked for.
+  static constexpr size_t kMaxNameLength = 1024;
+
+  // `services`: which are served, by their full names, and whether they can do anything. The
+  // context's pointees must outlive the service.
+  HealthService(const CallContext& context, absl::flat_hash_map<std::string, bool> services,
+                const FairBound::Bounds& watches);
+
+  // Of "" the whole server's; nothing for a name that is not known.
+  std::optional<Status> StatusOf(absl::string_view service) const;
+
+  // From now on nothing is served, and those that watch are told so. May be called once.
+  void StopServing();
+
+  // Every Watch ends with `status`, new ones at once. Check is answered as ever. May be called
+  // once.
+  void EndWatches(const absl::Status& status);
+
+ private:
+  friend class HealthWatch;
+
+  CallReactor* Check(grpc::CallbackServerContext* call);
+  CallReactor* Watch(grpc::CallbackServerContext* call);
+
+  // What a Watch that begins is to end with; OK if it may go on, and then it is told of changes.
+  absl::Status AddWatch(const std::shared_ptr<HealthWatch>& watch);
+  void RemoveWatch(const std::shared_ptr<HealthWatch>& watch);
+  absl::flat_hash_set<std::shared_ptr<HealthWatch>> watching() const;
+
+  const CallContext context_;
+  const absl::flat_hash_map<std::string, bool> services_;
+  FairBound watches_;
+
+  mutable absl::Mutex mutex_;
+  bool is_serving_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Status end_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::shared_ptr<HealthWatch>> watching_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_HEALTH_SERVICE_H_

@@ -1,0 +1,151 @@
+#include "service/rpc/listening_sockets.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace packhouse::rpc {
+namespace {
+
+constexpr absl::string_view kUnix = "unix:";
+constexpr int kBacklog = 4096;
+// What is sent and not taken note of for so long has no client any more.
+constexpr int kUserTimeoutMs = 20'000;
+
+absl::Status CannotListen(const std::string& address, absl::string_view why) {
+  return absl::UnavailableError(absl::StrCat("cannot listen on '", address, "': ", why));
+}
+
+// The socket, or -1 and errno. Connections inherit what is set here.
+int Listen(int family, const sockaddr* address, socklen_t size) {
+  const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket < 0) return -1;
+  const int on = 1;
+  const int off = 0;
+  if (family != AF_UNIX) {
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
+  }
+  if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (::bind(socket, address, size) == 0 && ::listen(socket, kBacklog) == 0) return socket;
+  const int error = errno;
+  ::close(socket);
+  errno = error;
+  return -1;
+}
+
+uint16_t PortOf(int socket) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+void SetPort(sockaddr* address, uint16_t port) {
+  if (address->sa_family == AF_INET6) {
+    reinterpret_cast<sockaddr_in6*>(address)->sin6_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in*>(address)->sin_port = htons(port);
+  }
+}
+
+// The sockets, at least one, of the host's addresses.
+absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const std::string& host,
+                                              const std::string& port_text) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), port_text.c_str(), &hints, &found);
+      error != 0) {
+    return CannotListen(address, absl::StrCat("the host is not known: ", ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  std::vector<int> sockets;
+  uint32_t port = 0;
+  (void)absl::SimpleAtoi(port_text, &port);
+  int error = 0;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    if (each->ai_family != AF_INET && each->ai_family != AF_INET6) continue;
+    SetPort(each->ai_addr, static_cast<uint16_t>(port));
+    const int socket = Listen(each->ai_family, each->ai_addr, each->ai_addrlen);
+    if (socket < 0) {
+      error = errno;
+      continue;
+    }
+    sockets.push_back(socket);
+    port = PortOf(socket);
+  }
+  if (sockets.empty()) return CannotListen(address, std::strerror(error));
+  return sockets;
+}
+
+}  // namespace
+
+absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& address) {
+  ListeningSockets opened(address);
+  if (absl::StartsWith(address, kUnix)) {
+    const std::string path = address.substr(kUnix.size());
+    sockaddr_un local = {};
+    local.sun_family = AF_UNIX;
+    if (path.size() >= sizeof(local.sun_path)) {
+      return CannotListen(address, absl::StrCat("its path has ", path.size(), " bytes, at most ",
+                                                sizeof(local.sun_path) - 1));
+    }
+    path.copy(local.sun_path, path.size());
+    struct stat there = {};
+    if (::lstat(path.c_str(), &there) == 0 && S_ISSOCK(there.st_mode)) ::unlink(path.c_str());
+    const int socket = Listen(AF_UNIX, reinterpret_cast<const sockaddr*>(&local), sizeof(local));
+    if (socket < 0) return CannotListen(address, std::strerror(errno));
+    opened.sockets_ = {socket};
+    opened.path_ = path;
+    return opened;
+  }
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return CannotListen(address, "the port is missing");
+  const std::string host_text = address.substr(0, colon);
+  const std::string port_text = address.substr(colon + 1);
+  std::string host = host_text;
+  if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  absl::StatusOr<std::vector<int>> sockets = absl::UnavailableError("");
+  // A socket of IPv6 takes both kinds, where there is IPv6.
+  if (host == "0.0.0.0") sockets = ListenOnHost(address, "::", port_text);
+  if (!sockets.ok()) sockets = ListenOnHost(address, host, port_text);
+  if (!sockets.ok()) return sockets.status();
+  opened.sockets_ = *std::move(sockets);
+  opened.address_ = absl::StrCat(host_text, ":", PortOf(opened.sockets_.front()));
+  return opened;
+}
+
+ListeningSockets::ListeningSockets(ListeningSockets&& other) noexcept
+    : address_(std::move(other.address_)),
+      sockets_(std::exchange(other.sockets_, {})),
+      path_(std::exchange(other.path_, {})) {}
+
+ListeningSockets::~ListeningSockets() { Close(); }
+
+void ListeningSockets::Close() {
+  for (const int socket : std::exchange(sockets_, {})) ::close(socket);
+  if (const std::string path = std::exchange(path_, {}); !path.empty()) ::unlink(path.c_str());
+}
+
+}  // namespace packhouse::rpc

@@ -1,0 +1,132 @@
+// What a streaming call does: makes responses, and takes requests if it has any.
+//
+// StreamWork does it by a StreamHandler, SourceWork by a ResponseSource: they turn messages into
+// bytes and back, so that who runs when (streaming_call.h) knows nothing of messages.
+#ifndef PACKHOUSE_SERVICE_WIRE_CALL_WORK_H_
+#define PACKHOUSE_SERVICE_WIRE_CALL_WORK_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "service/admission/call_context.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/status_macros.h"
+#include "service/wire/batch_reply.h"
+#include "service/wire/message_pieces.h"
+#include "service/wire/request_bytes.h"
+#include "service/wire/response_source.h"
+#include "service/wire/stream_handler.h"
+
+namespace packhouse {
+
+// Called by one thread at a time. Any of it may throw what an allocation throws.
+class CallWork {
+ public:
+  // What it needs to give more, when Next() has given nothing.
+  enum class Need {
+    kTurn,     // To be asked again: it stopped so that others have their turn.
+    kRequest,  // A request, the time NextDeadline(), or Close().
+    kWake,     // The call's Waker, or Close().
+    kNothing,  // It has given all.
+  };
+
+  virtual ~CallWork() = default;
+
+  // Whether requests are to be read for it.
+  virtual bool takes_requests() const = 0;
+
+  // Whether Next() or Accept() may wait, for the disk or the like: then they are not called on
+  // gRPC's threads, however quick they were so far.
+  virtual bool MayBlock() const { return false; }
+
+  // An error ends the call once what was given before has been sent.
+  virtual absl::StatusOr<std::optional<MessagePieces>> Next() = 0;
+  virtual Need need() const = 0;
+  virtual absl::Time NextDeadline() const { return absl::InfiniteFuture(); }
+
+  // Takes the request out. An error ends the call, after Close() and what was owed before. If there
+  // is no room to take it now, RESOURCE_EXHAUSTED, and it is left where it is.
+  virtual absl::Status Accept(std::unique_ptr<RequestBytes>& /*request*/) {
+    return absl::OkStatus();
+  }
+
+  // Nothing will follow that it could need: Next() gives what it owes, and its need is kTurn or
+  // anything else at the end. May be called once.
+  virtual void Close() = 0;
+};
+
+template <typename Request, typename Response>
+class StreamWork final : public CallWork {
+ public:
+  using Handler = StreamHandler<Request, Response>;
+
+  // The context's pointees must outlive it.
+  StreamWork(const CallContext& context, std::unique_ptr<Handler> handler)
+      : working_(context.working),
+        max_response_bytes_(context.max_response_bytes),
+        handler_(std::move(handler)) {}
+
+  bool takes_requests() const override { return true; }
+  bool MayBlock() const override { return handler_->MayBlock(); }
+
+  absl::StatusOr<std::optional<MessagePieces>> Next() override {
+    PH_ASSIGN_OR_RETURN(const std::optional<Response> response, handler_->Next());
+    if (!response) return std::nullopt;
+    return PiecesWithin(*response, max_response_bytes_);
+  }
+  Need need() const override { return handler_->IsBusy() ? Need::kTurn : Need::kRequest; }
+  absl::Time NextDeadline() const override { return handler_->NextDeadline(); }
+
+  absl::Status Accept(std::unique_ptr<RequestBytes>& bytes) override {
+    auto request = std::make_unique<Request>();
+    const absl::StatusOr<MemoryHold> hold = ParseRequest(*bytes, working_, request.get());
+    if (absl::IsResourceExhausted(hold.status())) return hold.status();
+    bytes.reset();
+    PH_RETURN_IF_ERROR(hold.status());
+    return handler_->Accept(std::move(request));
+  }
+
+  void Close() override { handler_->HalfClose(); }
+
+ private:
+  MemoryBudget* const working_;
+  const size_t max_response_bytes_;
+  const std::unique_ptr<Handler> handler_;
+};
+
+template <typename Response>
+class SourceWork final : public CallWork {
+ public:
+  using Source = ResponseSource<Response>;
+
+  SourceWork(const CallContext& context, std::unique_ptr<Source> source)
+      : max_response_bytes_(context.max_response_bytes), source_(std::move(source)) {}
+
+  bool takes_requests() const override { return false; }
+
+  absl::StatusOr<std::optional<MessagePieces>> Next() override {
+    if (is_closed_) return std::nullopt;
+    PH_ASSIGN_OR_RETURN(const std::optional<Response> response, source_->Next());
+    if (!response) return std::nullopt;
+    return PiecesWithin(*response, max_response_bytes_);
+  }
+  Need need() const override {
+    return !is_closed_ && source_->IsWaiting() ? Need::kWake : Need::kNothing;
+  }
+
+  void Close() override { is_closed_ = true; }
+
+ private:
+  const size_t max_response_bytes_;
+  const std::unique_ptr<Source> source_;
+  bool is_closed_ = false;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_CALL_WORK_H_

@@ -1,0 +1,83 @@
+// The bytes of a request, and how they become a message.
+//
+// The services are raw on both ends: gRPC would turn a request that does not parse into the end of
+// a stream, or into UNIMPLEMENTED for a unary call; here it becomes INVALID_ARGUMENT.
+#ifndef PACKHOUSE_SERVICE_WIRE_REQUEST_BYTES_H_
+#define PACKHOUSE_SERVICE_WIRE_REQUEST_BYTES_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/io/zero_copy_stream.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/status_macros.h"
+#include "service/wire/wire_footprint.h"
+
+namespace packhouse {
+
+// As they were received; only the connection knows how they lie in memory. Thread-compatible.
+class RequestBytes {
+ public:
+  virtual ~RequestBytes() = default;
+
+  virtual size_t size() const = 0;
+  // Calls `read` once with a stream of all bytes, which lives until it returns.
+  virtual void Read(
+      absl::FunctionRef<void(google::protobuf::io::ZeroCopyInputStream& stream)> read) const = 0;
+};
+
+// Parses the bytes into `message`, which is empty. The result holds what the message takes of
+// `working` (null: nothing is counted), and is to be kept as long as the message. Fields that the
+// service does not know are dropped.
+//
+// INVALID_ARGUMENT if the bytes are not a message of this type, or one that would take more than
+// MostFootprint() in memory, naming the field that takes most; RESOURCE_EXHAUSTED if there is no
+// room for it now. Then nothing was parsed. A message alone in the budget always has room.
+template <typename Message>
+absl::StatusOr<MemoryHold> ParseRequest(const RequestBytes& bytes, MemoryBudget* working,
+                                        Message* message) {
+  using Stream = google::protobuf::io::ZeroCopyInputStream;
+  const size_t size = bytes.size();
+  const FootprintTable& table = FootprintTableOf<Message>();
+  const uint64_t most = MostFootprint(size, kFootprintTimesOf<Message>);
+  const auto malformed = [&] {
+    return absl::InvalidArgumentError(absl::StrCat("the request of ", size, " bytes is not a ",
+                                                   message->GetTypeName(),
+                                                   ": truncated or malformed"));
+  };
+  absl::StatusOr<WireFootprint> measured;
+  bytes.Read([&](Stream& stream) { measured = table.Measure(&stream, size, most); });
+  if (!measured.ok()) return malformed();
+  if (measured->bytes > most) {
+    std::string largest;
+    bytes.Read([&](Stream& stream) { largest = table.LargestField(&stream, size, most); });
+    return absl::InvalidArgumentError(absl::StrCat("the request ", message->GetTypeName(), " of ",
+                                                   size, " bytes would take more than the ", most,
+                                                   " bytes of memory that it may: ", largest));
+  }
+  MemoryHold hold;
+  if (working != nullptr) {
+    const bool is_usual = measured->bytes <= MostFootprint(size);
+    PH_ASSIGN_OR_RETURN(hold, working->Hold("a request while it is at work",
+                                            is_usual ? std::min(measured->bytes, working->bound())
+                                                     : measured->bytes));
+  }
+  bool is_parsed = false;
+  bytes.Read([&](Stream& stream) { is_parsed = message->ParseFromZeroCopyStream(&stream); });
+  if (!is_parsed) return malformed();
+  if (measured->unknown_bytes != 0) {
+    message->DiscardUnknownFields();
+    hold.ShrinkTo(measured->bytes - measured->unknown_bytes);
+  }
+  return hold;
+}
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_REQUEST_BYTES_H_

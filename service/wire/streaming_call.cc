@@ -1,0 +1,178 @@
+#include "service/wire/streaming_call.h"
+
+#include <utility>
+
+#include "service/admission/call_log.h"
+
+namespace packhouse {
+
+StreamingCall::StreamingCall(const CallContext& context, Method method, CallLink* link,
+                             std::function<void()> give_up)
+    : context_(context),
+      method_(method),
+      link_(link),
+      give_up_(std::move(give_up)),
+      started_(context_.clock->Now()),
+      pace_(context_.clock),
+      outbox_(context_, method),
+      last_moved_(started_) {
+  context_.observer->OnStarted(method_);
+}
+
+bool StreamingCall::Enter() {
+  const absl::Status admitted = Admit();
+  if (admitted.ok()) return true;
+  absl::MutexLock lock(&mutex_);
+  working_ = false;
+  FinishLocked(admitted);
+  return false;
+}
+
+absl::Status StreamingCall::Admit() {
+  if (context_.open_calls != nullptr) {
+    absl::StatusOr<FairBound::Place> place = context_.open_calls->Enter(context_.client);
+    if (!place.ok()) {
+      // Nothing of it may stay until its client has read why.
+      link_->Cancel();
+      return place.status();
+    }
+    absl::MutexLock lock(&mutex_);
+    place_ = *std::move(place);
+  }
+  return context_.gate->EnterStream(context_.client, shared_from_this());
+}
+
+void StreamingCall::Receive(std::function<void(std::unique_ptr<RequestBytes>)> then) {
+  absl::MutexLock lock(&mutex_);
+  receive_ = std::move(then);
+  link_->StartRead();
+  if (stop_) link_->Cancel();
+}
+
+void StreamingCall::Begin(absl::StatusOr<std::unique_ptr<CallWork>> work) {
+  if (work.ok()) {
+    work_ = *std::move(work);
+  } else {
+    EndWith(work.status());
+  }
+  const bool reads = !is_drained_ && work_->takes_requests();
+  {
+    absl::MutexLock lock(&mutex_);
+    MovedLocked();
+    if (reads) {
+      link_->StartRead();
+      // Nothing can be made without a request.
+      working_ = false;
+      if (std::exchange(news_, false)) WakeLocked();
+      return;
+    }
+  }
+  QueueTurn();
+}
+
+void StreamingCall::Report(MessagePieces progress) {
+  absl::MutexLock lock(&mutex_);
+  if (outbox_.Replace(std::move(progress)).ok()) WriteLocked(Outbox::More::kNone);
+}
+
+void StreamingCall::Wake() {
+  absl::MutexLock lock(&mutex_);
+  WakeLocked();
+}
+
+std::function<void()> StreamingCall::Waker() {
+  return [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Wake();
+  };
+}
+
+void StreamingCall::OnRead(std::unique_ptr<RequestBytes> request) {
+  std::function<void(std::unique_ptr<RequestBytes>)> receive;
+  {
+    absl::MutexLock lock(&mutex_);
+    MovedLocked();
+    receive = std::exchange(receive_, nullptr);
+    if (receive == nullptr) {
+      if (request == nullptr) peer_done_ = true;
+      received_ = std::move(request);
+      if (!MayAnswerHereLocked()) {
+        WakeLocked();
+        return;
+      }
+      working_ = true;
+    }
+  }
+  if (receive != nullptr) {
+    receive(std::move(request));
+  } else {
+    TakeTurn(Place::kLink);
+  }
+}
+
+void StreamingCall::OnWritten(bool ok) {
+  absl::MutexLock lock(&mutex_);
+  outbox_.End();
+  MovedLocked();
+  if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
+  WriteLocked(Outbox::More::kNone);
+  if (stop_ || (needs_room_ && !outbox_.is_half_full())) WakeLocked();
+}
+
+void StreamingCall::OnCancel() { Stop(absl::CancelledError("the client cancelled or is gone")); }
+
+void StreamingCall::OnDone() {
+  absl::Status status;
+  {
+    // The thread that asked for Finish() is about to leave the call.
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(this, &StreamingCall::IsFree));
+    outbox_.Abandon();
+    received_.reset();
+    place_.Reset();
+    status = final_;
+  }
+  // While what it points to is sure to be there; without the lock, since it may wake other calls.
+  request_.reset();
+  work_.reset();
+  const absl::Duration elapsed = context_.clock->Now() - started_;
+  context_.observer->OnFinished(method_, status.code(), elapsed);
+  LogCall(context_.log, context_.client, method_, status, elapsed);
+  context_.gate->LeaveStream(this);
+}
+
+void StreamingCall::EndIfIdleSince(absl::Time since) {
+  absl::MutexLock lock(&mutex_);
+  if (receive_ != nullptr && last_moved_ <= since) link_->Cancel();
+  if (working_ || finished_ || stop_ || last_moved_ > since) return;
+  // Not again at once: what it owes is to be sent first.
+  last_moved_ = context_.clock->Now();
+  is_idle_ = true;
+  WakeLocked();
+}
+
+void StreamingCall::Stop(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!stop_) stop_ = status;
+    if (receive_ != nullptr) link_->Cancel();
+    WakeLocked();
+  }
+  if (give_up_) give_up_();
+}
+
+void StreamingCall::WakeLocked() {
+  if (finished_) return;
+  if (working_) {
+    news_ = true;
+    return;
+  }
+  working_ = true;
+  QueueTurn();
+}
+
+void StreamingCall::QueueTurn() {
+  context_.stream_pool->Submit(context_.client,
+                               [self = shared_from_this()] { self->TakeTurn(Place::kPool); });
+}
+
+}  // namespace packhouse

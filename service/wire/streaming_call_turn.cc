@@ -1,0 +1,193 @@
+// What the thread does that is at work on a streaming call; who that is, and when, is in
+// streaming_call.cc.
+#include <algorithm>
+#include <utility>
+
+#include "service/base/status_macros.h"
+#include "service/wire/allocation_failure.h"
+#include "service/wire/streaming_call.h"
+
+namespace packhouse {
+
+void StreamingCall::TakeTurn(Place place) {
+  // The call may be done as soon as nobody is at work on it.
+  const std::shared_ptr<StreamingCall> self = shared_from_this();
+  if (place == Place::kPool) EndIfIdle();
+  const absl::Time end = context_.clock->Now() + (place == Place::kPool ? kTurn : kTurnOnLink);
+  for (int steps = 0; steps < kStepsPerTurn; ++steps) {
+    if (steps != 0 && context_.clock->Now() >= end) break;
+    if (Step(place)) continue;
+    absl::MutexLock lock(&mutex_);
+    if (std::exchange(news_, false)) continue;
+    working_ = false;
+    return;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    WriteLocked(Outbox::More::kNone);
+  }
+  QueueTurn();
+}
+
+void StreamingCall::EndIfIdle() {
+  bool is_sending = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!std::exchange(is_idle_, false)) return;
+    is_sending = outbox_.is_sending();
+  }
+  if (is_sending) {
+    // The client takes nothing, so a status would not reach it either.
+    link_->Cancel();
+    return;
+  }
+  Close(absl::UnavailableError(
+      "nothing has gone either way for as long as --stream-idle-timeout says; open another"));
+}
+
+bool StreamingCall::Step(Place place) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (IsStoppedLocked()) return false;
+    if (is_drained_ && outbox_.is_idle()) {
+      FinishLocked(end_);
+      return false;
+    }
+    needs_room_ = is_drained_ || !outbox_.has_room();
+    if (needs_room_) {
+      WriteLocked(Outbox::More::kNone);
+      return false;
+    }
+  }
+  const absl::StatusOr<bool> made = EndOnAllocationFailure([this] { return MakeResponse(); });
+  if (!made.ok()) {
+    EndWith(made.status());
+    return true;
+  }
+  if (*made) return true;
+  const CallWork::Need need = work_->need();
+  if (need == CallWork::Need::kTurn) return true;
+  if (is_closed_ || need == CallWork::Need::kNothing) {
+    is_drained_ = true;
+    return true;
+  }
+  if (need == CallWork::Need::kRequest) return TakeRequest(place);
+  absl::MutexLock lock(&mutex_);
+  WriteLocked(Outbox::More::kNone);
+  return false;
+}
+
+absl::StatusOr<bool> StreamingCall::MakeResponse() {
+  PH_ASSIGN_OR_RETURN(std::optional<MessagePieces> response, work_->Next());
+  if (!response) return false;
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(outbox_.Add(*std::move(response)));
+  WriteLocked(Outbox::More::kComing);
+  return true;
+}
+
+bool StreamingCall::TakeRequest(Place place) {
+  pace_.End();
+  bool reads_next = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    WriteLocked(Outbox::More::kNone);
+    if (request_ == nullptr && received_ != nullptr) {
+      request_ = std::move(received_);
+      // The next one may arrive while this one is at work. On the link's thread it would only wake
+      // another thread, to find this one busy.
+      reads_next = place == Place::kLink;
+      if (!reads_next) link_->StartRead();
+    }
+    if (request_ == nullptr && !peer_done_) {
+      ArmLocked(work_->NextDeadline());
+      return false;
+    }
+  }
+  if (request_ == nullptr) {
+    Close(absl::OkStatus());
+    return true;
+  }
+  pace_.Begin();
+  const bool is_taken = AcceptRequest();
+  if (reads_next) {
+    absl::MutexLock lock(&mutex_);
+    link_->StartRead();
+  }
+  return is_taken;
+}
+
+bool StreamingCall::AcceptRequest() {
+  bool is_broken = false;
+  const absl::Status accepted =
+      EndOnAllocationFailure([this] { return work_->Accept(request_); }, &is_broken);
+  if (request_ != nullptr && !is_broken && absl::IsResourceExhausted(accepted)) {
+    // The stream goes on once others have finished theirs, and ends only if none did for long.
+    const absl::Time now = context_.clock->Now();
+    no_room_since_ = std::min(no_room_since_, now);
+    if (now - no_room_since_ < kLongestWithoutRoom) {
+      absl::MutexLock lock(&mutex_);
+      ArmLocked(now + kRoomRetry);
+      return false;
+    }
+  }
+  no_room_since_ = absl::InfiniteFuture();
+  request_.reset();
+  if (is_broken) {
+    EndWith(accepted);
+  } else if (!accepted.ok()) {
+    Close(accepted);
+  }
+  return true;
+}
+
+void StreamingCall::ArmLocked(absl::Time time) {
+  if (time >= armed_for_) return;
+  context_.clock->CallAt(time, [weak = weak_from_this(), time] {
+    if (const auto self = weak.lock()) self->OnTimer(time);
+  });
+  armed_for_ = time;
+}
+
+void StreamingCall::OnTimer(absl::Time time) {
+  absl::MutexLock lock(&mutex_);
+  if (armed_for_ == time) armed_for_ = absl::InfiniteFuture();
+  WakeLocked();
+}
+
+void StreamingCall::Close(const absl::Status& status) {
+  if (is_closed_ || is_drained_) return;
+  end_ = status;
+  is_closed_ = true;
+  const absl::Status closed = EndOnAllocationFailure([this] {
+    work_->Close();
+    return absl::OkStatus();
+  });
+  if (!closed.ok()) EndWith(closed);
+}
+
+void StreamingCall::EndWith(const absl::Status& status) {
+  end_ = status;
+  is_drained_ = true;
+}
+
+void StreamingCall::WriteLocked(Outbox::More more) {
+  if (stop_ || finished_) return;
+  std::optional<MessagePieces> response = outbox_.Begin(more);
+  if (!response) return;
+  MovedLocked();
+  link_->StartWrite(*std::move(response));
+}
+
+bool StreamingCall::IsStoppedLocked() {
+  if (stop_ && !finished_ && !outbox_.is_sending()) FinishLocked(*stop_);
+  return finished_ || stop_;
+}
+
+void StreamingCall::FinishLocked(const absl::Status& status) {
+  finished_ = true;
+  final_ = status;
+  link_->Finish(status);
+}
+
+}  // namespace packhouse

@@ -1,0 +1,113 @@
+"""Connections and calls by the thousands, which say nothing, take what they may and no more."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pathlib
+import subprocess
+import sys
+import threading
+from typing import Final, Iterator
+
+import grpc
+from abuse import Abuse, Row, figure, law, scenario
+from hostile import Forwarder, MemorySampler, anonymous_bytes, own_channel, raw_unary
+
+from scenarios.memory import await_return
+
+_HOSTILE_CALLS: Final = pathlib.Path(__file__).resolve().parents[1] / "hostile_calls.py"
+_MIB: Final = 1 << 20
+_BUDGET: Final = 512 * _MIB
+_BOUND: Final = int(_BUDGET * 1.15) + 128 * _MIB
+_LEFT: Final = 64 * _MIB
+
+_GET: Final = "packhouse.v1.HistogramService/GetHistogram"
+_CHECK: Final = "grpc.health.v1.Health/Check"
+
+
+@contextlib.contextmanager
+def _hostile(address: str, kind: str, connections: int, calls: int) -> Iterator[None]:
+    """Until its end all connections are held."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, str(_HOSTILE_CALLS), address, kind),
+            *("--connections", str(connections), "--calls", str(calls)),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        assert process.stdout.readline() == "going\n"
+        yield
+        assert process.stdout.readline() == "done\n"
+    finally:
+        process.stdin.close()
+        process.wait()
+        process.stdout.close()
+
+
+def _probe(address: str, ended: threading.Event, codes: list[grpc.StatusCode]) -> None:
+    """What another client is told, who asks for the server's health and for something else."""
+    for number in itertools.count():
+        with own_channel(address, number) as channel:
+            for method in (_CHECK, _GET):
+                try:
+                    raw_unary(channel, method)(b"", timeout=60)
+                    codes.append(grpc.StatusCode.OK)
+                except grpc.RpcError as error:
+                    codes.append(error.code())
+        if ended.wait(0.2):
+            return
+
+
+@scenario
+def calls_and_connections(abuse: Abuse) -> Iterator[Row]:
+    """RssAnon keeps to the law, others are served meanwhile, and memory comes back."""
+    many, some, calls = (40, 40, 20) if abuse.is_short else (4000, 400, 1000)
+    kinds = {
+        f"{many} silent connections": ("silent", many),
+        f"{many} idle connections": ("idle", many),
+        f"{some} connections of {calls} watches": ("watch", some),
+        f"{some} connections of {calls} calls without requests": ("begun", some),
+        f"{some} connections of {calls} answers that are not read": ("unread", some),
+    }
+    with abuse.server("--memory-budget", str(_BUDGET)) as server:
+        pid = server.process.pid
+        start = anonymous_bytes(pid)
+        with Forwarder(server.address, 2) as other:
+            for name, (kind, connections) in kinds.items():
+                ended = threading.Event()
+                codes: list[grpc.StatusCode] = []
+                prober = threading.Thread(target=_probe, args=(other.address, ended, codes))
+                with MemorySampler(pid) as memory:
+                    with _hostile(server.address, kind, connections, calls):
+                        prober.start()
+                        ended.wait(abuse.seconds / len(kinds))
+                    ended.set()
+                    prober.join()
+                alive = server.process.poll() is None
+                yield law(
+                    name,
+                    f"peak {memory.peak >> 20} MiB" if alive else "the process has ended",
+                    f"{_BOUND >> 20} MiB",
+                    alive and memory.peak <= _BOUND,
+                )
+                answered = {grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND}
+                yield law(
+                    f"{name}: another client's {len(codes)} calls",
+                    ", ".join(sorted({code.name for code in codes})),
+                    "answered",
+                    len(codes) >= 2 and set(codes) <= answered,
+                )
+                if not alive:
+                    return
+        now, passed = await_return(pid, start)
+        yield figure(
+            "after all have gone",
+            f"{now >> 20} MiB, {start >> 20} at the start, after {passed:.1f} s",
+            f"{(start + _LEFT) >> 20} MiB",
+            now <= start + _LEFT,
+        )

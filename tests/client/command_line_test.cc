@@ -1,0 +1,63 @@
+#include "client/cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace packhouse::client {
+namespace {
+
+// What is said of these words, to a program with the commands plan, histogram, pack, hidden, and
+// `datasets list` and `datasets delete`.
+std::string Said(std::vector<std::string> words) {
+  CLI::App app;
+  app.require_subcommand(1);
+  std::string limit;
+  app.add_subcommand("plan")->add_option("--limit", limit)->required();
+  app.add_subcommand("histogram");
+  app.add_subcommand("pack");
+  app.add_subcommand("hidden")->group("");
+  CLI::App* const datasets = app.add_subcommand("datasets");
+  datasets->require_subcommand(1);
+  datasets->add_subcommand("list");
+  datasets->add_subcommand("delete");
+  // From the last to the first, as CLI11 takes them.
+  std::reverse(words.begin(), words.end());
+  EXPECT_THROW(app.parse(words), CLI::ParseError);
+  return MistypedName(app);
+}
+
+TEST(MistypedNameTest, TheNearestCommandIsSuggested) {
+  EXPECT_EQ(Said({"plna"}), "there is no command 'plna'; did you mean 'plan'?");
+  EXPECT_EQ(Said({"pakc", "--limit", "5"}), "there is no command 'pakc'; did you mean 'pack'?");
+  EXPECT_EQ(Said({"histograms"}), "there is no command 'histograms'; did you mean 'histogram'?");
+  EXPECT_EQ(Said({"hist"}), "there is no command 'hist'; did you mean 'histogram'?");
+  EXPECT_EQ(Said({"datasets", "lst"}),
+            "there is no command 'datasets lst'; did you mean 'datasets list'?");
+}
+
+TEST(MistypedNameTest, WhereNoneIsNearAllAreNamed) {
+  EXPECT_EQ(Said({"frobnicate"}),
+            "there is no command 'frobnicate'; there are plan, histogram, pack, datasets");
+  EXPECT_EQ(Said({"hiden"}),
+            "there is no command 'hiden'; there are plan, histogram, pack, datasets");
+  EXPECT_EQ(Said({"datasets", "x"}), "there is no command 'datasets x'; there are list, delete");
+}
+
+TEST(MistypedNameTest, OptionsToo) {
+  EXPECT_EQ(Said({"plan", "--limt", "5"}), "there is no option '--limt'; did you mean '--limit'?");
+  EXPECT_EQ(Said({"plan", "--limits=5"}), "there is no option '--limits'; did you mean '--limit'?");
+}
+
+TEST(MistypedNameTest, WhatIsMissingIsNotMistyped) {
+  EXPECT_EQ(Said({}), "");
+  EXPECT_EQ(Said({"plan"}), "");
+  EXPECT_EQ(Said({"datasets"}), "");
+  EXPECT_EQ(Said({"plan", "--limit", "5", "--colour"}), "");
+}
+
+}  // namespace
+}  // namespace packhouse::client

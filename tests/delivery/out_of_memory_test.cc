@@ -1,0 +1,220 @@
+// Whichever allocation fails, nothing ends, nothing hangs, and what was answered with OK is there.
+#include "service/base/out_of_memory.h"
+
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/delivery/job.h"
+#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "tests/delivery/job_worlds.h"
+#include "tests/epochs/epoch_worlds.h"
+#include "tests/support/failing_new.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+constexpr absl::Time kStart = absl::UnixEpoch();
+constexpr uint64_t kBatches = 6;
+
+// Keeps all of the records of an append, or none.
+class SteadyLog final : public RecordLog {
+ public:
+  absl::Status Append(absl::Span<const std::string> records) override {
+    std::vector<std::string> added(records.begin(), records.end());
+    records_.reserve(records_.size() + added.size());
+    for (std::string& record : added) records_.push_back(std::move(record));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<std::string>> ReadAll() override { return records_; }
+  absl::Status Replace(absl::Span<const std::string> records) override {
+    records_.assign(records.begin(), records.end());
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::string> records_;
+};
+
+JoinRequest Worker(const std::string& name) {
+  JoinRequest request;
+  request.worker = name;
+  return request;
+}
+
+// What `work` returns, or RESOURCE_EXHAUSTED if an allocation failed that it could not do without:
+// then its caller is the call, which ends.
+template <typename Work>
+auto AsCall(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
+}
+
+// Two workers, of whom one waits for the other's batches, and somebody who forgets what is old: as
+// far as they come.
+class Script {
+ public:
+  explicit Script(JobWorld& world) : job_(world.job()) {
+    // Nothing of the test's own may fail.
+    leased_.reserve(2 * kBatches);
+    acknowledged_.reserve(2);
+    batches_.reserve(2);
+    first_ = AsCall([&] { return world.Join(epoch_, Worker("a")); });
+  }
+
+  void Run(JobWorld& world) {
+    if (first_.ok()) Lease(*first_);
+    second_ = AsCall([&] {
+      return world.Join(epoch_, Worker("b"), /*max_in_flight=*/100, [this] { ++num_wakes_; });
+    });
+    if (second_.ok()) {
+      const auto offer = AsCall([&] { return job_.Next(*second_->session, kStart); });
+      waits_ = offer.ok() && offer->outcome == LeaseOutcome::kAllLeased;
+    }
+    if (first_.ok() && leased_.size() == kBatches) {
+      batches_.assign(leased_.begin(), leased_.begin() + 2);
+      Acknowledge();
+      // Gives the rest back: the other one may go on.
+      job_.Leave(*first_->session);
+    } else if (first_.ok()) {
+      job_.Leave(*first_->session);
+    }
+    job_.Expire(kStart + absl::Hours(1));
+    AsCall([&] { return job_.ForgetUnused(kStart).status(); }).IgnoreError();
+  }
+
+  // Once there is memory again: whoever may go on has been told.
+  void Finish() {
+    if (!second_.ok()) return;
+    if (waits_ && !job_.WouldWait(*second_->session)) {
+      EXPECT_GT(num_wakes_, 0);
+    }
+    job_.Leave(*second_->session);
+  }
+
+  const std::vector<uint64_t>& acknowledged() const { return acknowledged_; }
+
+ private:
+  void Lease(const Seat& seat) {
+    for (;;) {
+      const auto offer = AsCall([&] { return job_.Next(*seat.session, kStart); });
+      if (!offer.ok() || offer->outcome != LeaseOutcome::kLeased) return;
+      leased_.push_back(offer->batch);
+    }
+  }
+
+  void Acknowledge() {
+    const auto done = AsCall([&] {
+      return job_.Acknowledge(epoch_.key.epoch, /*session=*/1, first_->start.join.generation,
+                              batches_, kStart);
+    });
+    if (done.ok()) acknowledged_ = batches_;
+  }
+
+  const EpochIdentity epoch_ = IdentityOf({kBatches});
+  Job& job_;
+  absl::StatusOr<Seat> first_ = absl::UnknownError("");
+  absl::StatusOr<Seat> second_ = absl::UnknownError("");
+  bool waits_ = false;
+  std::vector<uint64_t> leased_;
+  std::vector<uint64_t> batches_;
+  std::vector<uint64_t> acknowledged_;
+  int num_wakes_ = 0;
+};
+
+// Once there is memory again, a new worker does what is left. Each batch that is acknowledged
+// counts once.
+void FinishEpoch(JobWorld& world, const std::vector<uint64_t>& acknowledged) {
+  const EpochIdentity epoch = IdentityOf({kBatches});
+  PH_ASSERT_OK_AND_ASSIGN(const Seat seat, world.Join(epoch, Worker("late")));
+  uint64_t num_new = 0;
+  std::map<uint64_t, int> given;
+  for (;;) {
+    PH_ASSERT_OK_AND_ASSIGN(const Offer offer, world.job().Next(*seat.session, kStart));
+    if (offer.outcome != LeaseOutcome::kLeased) {
+      EXPECT_EQ(offer.outcome, LeaseOutcome::kFinished);
+      break;
+    }
+    ++given[offer.batch];
+    const std::vector<uint64_t> one = {offer.batch};
+    PH_ASSERT_OK_AND_ASSIGN(
+        const AcknowledgeResult done,
+        world.job().Acknowledge(epoch.key.epoch, 1000, seat.start.join.generation, one, kStart));
+    num_new += done.num_new;
+  }
+  for (const uint64_t batch : acknowledged) EXPECT_EQ(given.count(batch), 0U) << batch;
+  PH_ASSERT_OK_AND_ASSIGN(const EpochProgress progress, world.job().ProgressOf(epoch));
+  EXPECT_EQ(progress.num_done, kBatches);
+  world.job().Leave(*seat.session);
+}
+
+TEST(OutOfMemoryTest, AJobGoesOnWhicheverAllocationFails) {
+  for (const uint64_t count : {uint64_t{1}, uint64_t{3}, uint64_t{1} << 40}) {
+    bool has_failed = true;
+    for (uint64_t first = 0; has_failed; ++first) {
+      SCOPED_TRACE(testing::Message() << "first=" << first << " count=" << count);
+      SteadyLog log;
+      JobWorld world(&log);
+      Script script(world);
+      {
+        FailingNew failing(first, count);
+        script.Run(world);
+        has_failed = failing.num_failed() != 0;
+      }
+      script.Finish();
+      FinishEpoch(world, script.acknowledged());
+      // What is on the disk is what is in memory.
+      PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> records, log.ReadAll());
+      JobWorld restarted(&log);
+      EXPECT_EQ(restarted.Ledger().EpochRecords(), world.Ledger().EpochRecords());
+      ASSERT_LT(first, 100'000U);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// The store's own commits, in the thread that has them to do.
+TEST(OutOfMemoryTest, AnAppendIsThereOrIsNot) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  LmdbRecordLog::Options options;
+  options.folder = folder.path();
+  PH_ASSERT_OK_AND_ASSIGN(const auto log, LmdbRecordLog::Open(options));
+  std::vector<std::string> expected;
+  const auto append = [&](uint64_t number) {
+    const std::vector<std::string> records = {absl::StrCat("record ", number),
+                                              std::string(5000, 'r')};
+    const absl::Status status = AsCall([&] { return log->Append(records); });
+    if (status.ok()) expected.insert(expected.end(), records.begin(), records.end());
+    return status;
+  };
+  bool has_failed = true;
+  for (uint64_t first = 0; has_failed; ++first) {
+    SCOPED_TRACE(testing::Message() << "first=" << first);
+    const std::vector<std::string> records = {absl::StrCat("failing ", first),
+                                              std::string(5000, 'f')};
+    absl::Status status;
+    {
+      FailingNew failing(first, 1);
+      status = AsCall([&] { return log->Append(records); });
+      has_failed = failing.num_failed() != 0;
+    }
+    if (status.ok()) expected.insert(expected.end(), records.begin(), records.end());
+    // The next one is not held up by it.
+    ASSERT_THAT(append(first), IsOk());
+    ASSERT_LT(first, 10'000U);
+  }
+  EXPECT_EQ(log->ReadAll().value(), expected);
+}
+
+}  // namespace
+}  // namespace packhouse

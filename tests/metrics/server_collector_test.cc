@@ -1,0 +1,39 @@
+#include "service/metrics/server_collector.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/metrics/metrics.h"
+
+namespace packhouse::metrics {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Every number has a name of its own: none is taken for another.
+TEST(ServerCollectorTest, TellsEveryNumber) {
+  Metrics metrics("");
+  EXPECT_THAT(metrics.Exposition(), Not(HasSubstr("packhouse_memory_held_bytes")));
+  metrics.SetServer([] {
+    return ServerReading{.pending = {11, 111},
+                         .unsent = {22, 222},
+                         .working = {33, 333},
+                         .num_connections = 44,
+                         .num_out_of_memory = 55};
+  });
+  const std::string page = metrics.Exposition();
+  for (const char* line : {"packhouse_memory_held_bytes{share=\"pending\"} 11\n",
+                           "packhouse_memory_held_bytes{share=\"unsent\"} 22\n",
+                           "packhouse_memory_held_bytes{share=\"working\"} 33\n",
+                           "packhouse_memory_bound_bytes{share=\"pending\"} 111\n",
+                           "packhouse_memory_bound_bytes{share=\"unsent\"} 222\n",
+                           "packhouse_memory_bound_bytes{share=\"working\"} 333\n",
+                           "packhouse_connections 44\n", "packhouse_out_of_memory_total 55\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::metrics

@@ -1,0 +1,188 @@
+// What calls do by handlers and sources, with all the threads that they have in a server.
+#include "service/wire/call_work.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/histogram.pb.h"
+#include "service/wire/source_call.h"
+#include "tests/support/status_matchers.h"
+#include "tests/wire/call_threads.h"
+#include "tests/wire/scripted_call.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using Request = v1::ObserveRequest;
+using Response = v1::ObserveResponse;
+
+Response Numbered(uint64_t number) {
+  Response response;
+  response.set_num_graphs(number);
+  return response;
+}
+
+uint64_t NumberOf(const std::string& bytes) {
+  Response response;
+  EXPECT_TRUE(response.ParseFromString(bytes));
+  return response.num_graphs();
+}
+
+// Answers each request with the number of its tables.
+class CountingHandler final : public StreamHandler<Request, Response> {
+ public:
+  absl::Status Accept(std::unique_ptr<Request> request) override {
+    response_ = Numbered(static_cast<uint64_t>(request->components_size()));
+    return absl::OkStatus();
+  }
+  void HalfClose() override {}
+  absl::StatusOr<std::optional<Response>> Next() override {
+    return std::exchange(response_, std::nullopt);
+  }
+
+ private:
+  std::optional<Response> response_;
+};
+
+// Their messages are held of one budget, in which there is not room for all: each waits for the
+// others, and goes on.
+TEST(CallWorkTest, RequestsOfStreamsShareTheirMemory) {
+  Calls calls;
+  std::atomic<int> num_requests = 0;
+  SideBySide(4, [&](int) {
+    constexpr int kRequests = 50;
+    ScriptedLink link;
+    auto call = std::make_shared<StreamingCall>(calls.Context(), Method::kObserve, &link);
+    ASSERT_TRUE(call->Enter());
+    call->Begin(std::make_unique<StreamWork<Request, Response>>(
+        calls.Context(), std::make_unique<CountingHandler>()));
+    int sent = 0;
+    calls.Serve(*call, link, /*cancels=*/false, [&]() -> std::unique_ptr<RequestBytes> {
+      if (sent == kRequests) return nullptr;
+      Request request;
+      for (int i = 0; i < 100 + sent; ++i) request.add_components(std::string(20, 'c'));
+      ++sent;
+      return std::make_unique<TextRequest>(request.SerializeAsString(), &num_requests);
+    });
+    EXPECT_THAT(*link.state().status, IsOk());
+    const std::vector<std::string> sent_back = link.sent();
+    ASSERT_EQ(sent_back.size(), kRequests);
+    for (uint64_t i = 0; i < kRequests; ++i) EXPECT_EQ(NumberOf(sent_back[i]), 100 + i);
+  });
+  EXPECT_EQ(num_requests, 0);
+}
+
+TEST(CallWorkTest, BytesThatAreNoMessageEndTheStream) {
+  Calls calls;
+  std::atomic<int> num_requests = 0;
+  ScriptedLink link;
+  auto call = std::make_shared<StreamingCall>(calls.Context(), Method::kObserve, &link);
+  ASSERT_TRUE(call->Enter());
+  call->Begin(std::make_unique<StreamWork<Request, Response>>(calls.Context(),
+                                                              std::make_unique<CountingHandler>()));
+  calls.Serve(*call, link, /*cancels=*/false,
+              [&] { return std::make_unique<TextRequest>("\xff\xff", &num_requests); });
+  EXPECT_THAT(*link.state().status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                             ::testing::HasSubstr("truncated or malformed")));
+}
+
+// Gives what has been produced, and is woken for more.
+struct Production {
+  std::atomic<uint64_t> produced = 0;
+  std::atomic<bool> is_complete = false;
+};
+class ProducedSource final : public ResponseSource<Response> {
+ public:
+  explicit ProducedSource(std::shared_ptr<Production> production)
+      : production_(std::move(production)) {}
+
+  absl::StatusOr<std::optional<Response>> Next() override {
+    is_waiting_ = !production_->is_complete;
+    if (given_ == production_->produced) return std::nullopt;
+    return Numbered(given_++);
+  }
+  bool IsWaiting() const override { return is_waiting_; }
+
+ private:
+  const std::shared_ptr<Production> production_;
+  uint64_t given_ = 0;
+  bool is_waiting_ = true;
+};
+
+constexpr uint64_t kProgress = 1'000'000;
+
+// Progress first, the latest in any case; then each response once, in order; or an end, if the
+// client cancels while the request is planned or answered.
+TEST(CallWorkTest, ASourceIsMadeByAJobAndEmptied) {
+  for (int round = 0; round < 6; ++round) {
+    Calls calls;
+    std::atomic<int> num_requests = 0;
+    SideBySide(4, [&](int i) {
+      constexpr uint64_t kReports = 20;
+      constexpr uint64_t kResponses = 1000;
+      const bool cancels = i == 3;
+      const auto production = std::make_shared<Production>();
+      std::optional<std::thread> producer;
+      const auto work = [&](const Request&, ProgressSink<Response>& sink)
+          -> absl::StatusOr<std::unique_ptr<ResponseSource<Response>>> {
+        for (uint64_t report = 0; report < kReports; ++report) {
+          sink.Report(Numbered(kProgress + report));
+          if (sink.given_up()) return absl::CancelledError("given up");
+        }
+        producer.emplace([production, wake = sink.Waker()] {
+          while (production->produced < kResponses) {
+            ++production->produced;
+            wake();
+          }
+          production->is_complete = true;
+          wake();
+        });
+        return std::make_unique<ProducedSource>(production);
+      };
+      const auto never_at_once = [](const Request&, ProgressSink<Response>&)
+          -> absl::StatusOr<std::unique_ptr<ResponseSource<Response>>> { return nullptr; };
+      ScriptedLink link;
+      auto call = SourceCall<Request, Response>::Start(
+          calls.Context(), Method::kTune, &link, work,
+          i % 2 == 0 ? SourceCall<Request, Response>::Work(never_at_once) : nullptr);
+      calls.Serve(*call, link, cancels, [&] {
+        return std::make_unique<TextRequest>(Request().SerializeAsString(), &num_requests);
+      });
+      call.reset();
+      if (producer) producer->join();
+
+      const ScriptedLink::State state = link.state();
+      if (cancels && !state.status->ok()) {
+        EXPECT_THAT(*state.status, StatusIs(absl::StatusCode::kCancelled, _));
+        return;
+      }
+      EXPECT_THAT(*state.status, IsOk());
+      uint64_t last_progress = 0;
+      uint64_t next = 0;
+      for (const std::string& bytes : link.sent()) {
+        const uint64_t number = NumberOf(bytes);
+        if (number >= kProgress) {
+          EXPECT_EQ(next, 0U) << "progress after the first response";
+          EXPECT_GT(number, last_progress);
+          last_progress = number;
+        } else {
+          ASSERT_EQ(number, next++);
+        }
+      }
+      EXPECT_EQ(last_progress, kProgress + kReports - 1);
+      EXPECT_EQ(next, kResponses);
+    });
+    EXPECT_EQ(num_requests, 0);
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,305 @@
+// Streaming calls, step by step: who makes responses where, what is read when, how a call ends.
+#include "service/wire/streaming_call.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/wire/call_stage.h"
+#include "tests/wire/scripted_call.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(StreamingCallTest, ARefusedCallEndsWithTheGatesStatus) {
+  Stage stage;
+  stage.gate.Close();
+  EXPECT_FALSE(stage.call->Enter());
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kUnavailable, _));
+  stage.Done();
+}
+
+TEST(StreamingCallTest, ACallWithoutWorkEndsWithItsStatus) {
+  Stage stage;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->Begin(absl::NotFoundError("no such epoch"));
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kNotFound, "no such epoch"));
+  stage.Done();
+}
+
+// Of what the client is too slow for, the latest is kept.
+TEST(StreamingCallTest, ProgressTakesThePlaceOfWhatWaits) {
+  Stage stage;
+  stage.script.produced = 1;
+  stage.script.is_complete = true;
+  ASSERT_TRUE(stage.call->Enter());
+  for (const uint64_t number : {10, 20, 30}) stage.call->Report(NumberedResponse(number, 5));
+  EXPECT_EQ(stage.observer.responses(), 2);
+  stage.Begin();
+  stage.RunAll();
+  while (!stage.link.state().status) {
+    stage.Write();
+    stage.RunAll();
+  }
+  EXPECT_THAT(stage.link.sent(), ElementsAre("10", "30", "0"));
+  EXPECT_THAT(*stage.link.state().status, IsOk());
+  stage.Done();
+}
+
+// Whoever makes the work hears of it, and the call ends when it has come back.
+TEST(StreamingCallTest, ACallIsStoppedBeforeItHasWork) {
+  Stage stage;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->OnCancel();
+  EXPECT_EQ(stage.gave_up, 1);
+  EXPECT_FALSE(stage.link.state().status);
+  stage.Begin();
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kCancelled, _));
+  EXPECT_EQ(stage.script.given, 0U);
+  stage.Done();
+}
+
+// Nobody is at work on it, and there is nothing to end it with but to cut it off.
+TEST(StreamingCallTest, ACallWhoseOneRequestDoesNotComeIsCancelled) {
+  for (const bool is_idle : {false, true}) {
+    Stage stage;
+    ASSERT_TRUE(stage.call->Enter());
+    bool has_come = false;
+    stage.call->Receive([&](std::unique_ptr<RequestBytes> request) {
+      has_come = true;
+      EXPECT_EQ(request, nullptr);
+      stage.call->Begin(absl::CancelledError("no request"));
+    });
+    EXPECT_TRUE(stage.link.state().is_reading);
+    if (is_idle) {
+      stage.gate.EndIdleStreams(stage.clock.Now() - absl::Seconds(1));
+      EXPECT_FALSE(stage.link.state().is_cancelled);
+      stage.gate.EndIdleStreams(stage.clock.Now());
+    } else {
+      stage.gate.AbortStreams(absl::UnavailableError("draining"));
+    }
+    ASSERT_TRUE(stage.link.EndCancel());
+    stage.call->OnCancel();
+    ASSERT_TRUE(stage.link.EndRead());
+    stage.call->OnRead(nullptr);
+    EXPECT_TRUE(has_come);
+    stage.RunAll();
+    EXPECT_THAT(
+        *stage.link.state().status,
+        StatusIs(is_idle ? absl::StatusCode::kCancelled : absl::StatusCode::kUnavailable, _));
+    stage.Done();
+  }
+}
+
+TEST(StreamingCallTest, TheNextRequestIsReadWhileOneIsAtWork) {
+  Stage stage;
+  stage.script.takes_requests = true;
+  bool was_reading = false;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  EXPECT_TRUE(stage.pool.empty()) << "a turn without a request";
+  stage.script.meanwhile = [&] { was_reading = stage.link.state().is_reading; };
+  stage.Read("0");
+  EXPECT_FALSE(stage.link.state().is_reading);
+  stage.RunAll();
+  EXPECT_TRUE(was_reading);
+  EXPECT_EQ(stage.script.accepted, 1U);
+  stage.call->OnCancel();
+  stage.Done();
+}
+
+// It is tried again every 10 ms, and the next one waits meanwhile.
+TEST(StreamingCallTest, ARequestWaitsForRoom) {
+  for (const bool comes : {false, true}) {
+    Stage stage;
+    stage.script.takes_requests = true;
+    stage.script.no_room = 100;
+    ASSERT_TRUE(stage.call->Enter());
+    stage.Begin();
+    stage.Read("1");
+    stage.RunAll();
+    stage.Read("2");
+    stage.RunAll();
+    EXPECT_FALSE(stage.link.state().is_reading) << "a third";
+    for (int tries = 0; tries < 1000; ++tries) {
+      EXPECT_FALSE(stage.link.state().status);
+      if (comes && tries == 999) stage.script.no_room = 0;
+      stage.clock.Advance(absl::Milliseconds(10));
+      stage.RunAll();
+    }
+    if (comes) {
+      EXPECT_EQ(stage.script.accepted, 2U);
+      EXPECT_TRUE(stage.link.state().is_reading);
+      stage.call->OnCancel();
+    } else {
+      EXPECT_THAT(*stage.link.state().status,
+                  StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
+    }
+    if (stage.link.EndWrite()) stage.call->OnWritten(false);
+    stage.Done();
+  }
+}
+
+// Quick ones are answered by the thread that tells of them, which then has the next one read; slow
+// ones, and those that may block, are not.
+TEST(StreamingCallTest, QuickRequestsAreAnsweredWhereTheyAreReceived) {
+  enum class Kind { kQuick, kSlow, kMayBlock };
+  for (const Kind kind : {Kind::kQuick, Kind::kSlow, Kind::kMayBlock}) {
+    Stage stage;
+    stage.script.takes_requests = true;
+    stage.script.may_block = kind == Kind::kMayBlock;
+    if (kind == Kind::kSlow) {
+      stage.script.meanwhile = [&] { stage.clock.Advance(Pace::kQuick); };
+    }
+    ASSERT_TRUE(stage.call->Enter());
+    stage.Begin();
+    for (int i = 0; i < Pace::kEnough; ++i) {
+      stage.Read("0");
+      EXPECT_FALSE(stage.pool.empty());
+      stage.RunAll();
+    }
+    stage.Read("1");
+    EXPECT_EQ(stage.pool.empty(), kind == Kind::kQuick);
+    EXPECT_EQ(stage.script.given, kind == Kind::kQuick ? 1U : 0U);
+    EXPECT_EQ(stage.link.state().is_reading, kind == Kind::kQuick);
+    stage.RunAll();
+    EXPECT_EQ(stage.script.given, 1U);
+    stage.call->OnCancel();
+    stage.RunAll();
+    stage.Write();
+    stage.Done();
+  }
+}
+
+// It has other calls too.
+TEST(StreamingCallTest, WhatTheLinksThreadHasNotDoneSoonGoesOnOnThePool) {
+  Stage stage;
+  stage.script.takes_requests = true;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  for (int i = 0; i < Pace::kEnough; ++i) {
+    stage.Read("0");
+    stage.RunAll();
+  }
+  stage.script.meanwhile = [&] { stage.clock.Advance(Pace::kQuick / 4); };
+  stage.Read("100");
+  EXPECT_FALSE(stage.pool.empty());
+  EXPECT_LT(stage.script.given, 5U);
+  stage.RunAll();
+  stage.script.meanwhile = [] {};
+  EXPECT_EQ(stage.script.given, 100U);
+  stage.Read("0");
+  EXPECT_FALSE(stage.pool.empty()) << "the one before was slow";
+  stage.call->OnCancel();
+  stage.RunAll();
+  stage.Write();
+  stage.Done();
+}
+
+// A turn ends after a millisecond, and others have theirs.
+TEST(StreamingCallTest, EndlessWorkTakesTurns) {
+  Stage stage;
+  stage.script.busy = 100;
+  stage.script.meanwhile = [&] { stage.clock.Advance(absl::Microseconds(300)); };
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  for (int turns = 0; turns < 10; ++turns) {
+    const absl::Time begun = stage.clock.Now();
+    stage.pool.RunOne();
+    EXPECT_FALSE(stage.pool.empty());
+    EXPECT_LE(stage.clock.Now() - begun, absl::Microseconds(1300));
+  }
+  stage.call->OnCancel();
+  stage.Done();
+}
+
+TEST(StreamingCallTest, AnIdleCallEndsAfterWhatItOwes) {
+  Stage stage;
+  stage.script.takes_requests = true;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  stage.Read("0 1000000");
+  stage.RunAll();
+  stage.gate.EndIdleStreams(stage.clock.Now() - absl::Seconds(1));
+  EXPECT_TRUE(stage.pool.empty()) << "something has gone since";
+  stage.clock.Advance(absl::Seconds(2));
+  stage.gate.EndIdleStreams(stage.clock.Now() - absl::Seconds(1));
+  stage.RunAll();
+  ASSERT_THAT(stage.link.sent(), ElementsAre("0"));
+  EXPECT_FALSE(stage.link.state().status);
+  stage.Write();
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status,
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("--stream-idle-timeout")));
+  stage.Done();
+}
+
+TEST(StreamingCallTest, AnIdleCallWhoseClientTakesNothingIsCancelled) {
+  Stage stage;
+  stage.script.produced = 1;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  stage.RunAll();
+  stage.clock.Advance(absl::Seconds(2));
+  stage.gate.EndIdleStreams(stage.clock.Now());
+  stage.RunAll();
+  EXPECT_TRUE(stage.link.EndCancel());
+  stage.call->OnCancel();
+  stage.Write(false);
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kCancelled, _));
+  stage.Done();
+}
+
+TEST(StreamingCallTest, WorkIsAskedAgainWhenItSaid) {
+  Stage stage;
+  stage.script.takes_requests = true;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.Begin();
+  stage.Read("0 5");
+  stage.RunAll();
+  stage.clock.Advance(absl::Milliseconds(4));
+  EXPECT_TRUE(stage.pool.empty());
+  stage.clock.Advance(absl::Milliseconds(1));
+  EXPECT_FALSE(stage.pool.empty());
+  stage.RunAll();
+  EXPECT_THAT(stage.link.sent(), ElementsAre("0"));
+  stage.Write();
+  stage.call->OnCancel();
+  stage.Done();
+}
+
+// What it was about is then only to be destroyed: it is asked nothing more.
+TEST(StreamingCallTest, WorkThatFindsNoMemoryIsNotAskedAgain) {
+  // First it is asked for a response, then given the request, then asked for the response.
+  for (int fails_at = 1; fails_at <= 3; ++fails_at) {
+    Stage stage;
+    stage.script.takes_requests = true;
+    ASSERT_TRUE(stage.call->Enter());
+    stage.Begin();
+    int asked = 0;
+    stage.script.meanwhile = [&] {
+      if (++asked == fails_at) stage.script.no_memory = 100;
+    };
+    stage.Read("3");
+    stage.RunAll();
+    EXPECT_EQ(asked, fails_at);
+    EXPECT_THAT(*stage.link.state().status,
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("memory")));
+    EXPECT_THAT(stage.link.sent(), IsEmpty());
+    stage.Done();
+  }
+}
+
+}  // namespace
+}  // namespace packhouse
