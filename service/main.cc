@@ -161,8 +161,8 @@ absl::StatusOr<Kept<LmdbRecordLog>> OpenLedger(const Options& options, metrics::
                              log);
 }
 
-// Tells on stdout what became of each store. Each is converted as a whole or not at all: after an
-// error, or a crash, to run it again goes on.
+// Prints on stdout what became of each store. Each store is converted as a whole or not at all.
+// After an error or a crash, another run converts the rest.
 absl::Status UpgradeStores(const Options& options) {
   const auto tell = [](const std::string& folder, bool converted) {
     std::printf("%s: %s\n", folder.c_str(), converted ? "converted" : "nothing to convert");

@@ -87,21 +87,20 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       "has bbr and clients are on this machine; \"\" for the system's");
   app.add_option(
          "--lame-duck", lame_duck,
-         "how long everything is served on after SIGTERM, while /readyz and health say that "
-         "it ends: until load balancers have noticed")
+         "how long everything is still served after SIGTERM, while /readyz and health say that "
+         "the server ends: load balancers need this time to notice")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--drain-timeout", drain_timeout,
                  "how long open streams may work on after the lame-duck time")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--max-connection-age", max_connection_age,
-                 "after about so long the next calls of a client make a new connection, which may "
-                 "lead to another server; 0s: never")
+                 "after about this time a client's next calls use a new connection, perhaps to "
+                 "another server; 0s: never")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--max-connection-age-grace", max_connection_age_grace,
-                 "how long calls on such a connection may go on, streams too; 0s: as long as they "
-                 "like")
+                 "how long calls and streams on such a connection may go on; 0s: without a bound")
       ->check(DurationFrom(absl::ZeroDuration()));
-  app.add_option("--log-level", options.log_level, "what is logged to stderr")
+  app.add_option("--log-level", options.log_level, "lowest level that is logged to stderr")
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}));
   app.add_option("--worker-threads", server.stream_threads, "threads that pack and collate")
       ->check(CLI::Range(1, 1024));
@@ -109,11 +108,11 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "threads that answer unary calls that do not plan")
       ->check(CLI::Range(1, 1024));
   app.add_option("--plan-threads", server.plan_threads,
-                 "calls that plan at once, such as Plan, Tune and the first Load of an epoch; the "
-                 "clients take turns")
+                 "calls that plan at the same time, such as Plan, Tune and the first Load of an "
+                 "epoch; clients take turns")
       ->check(CLI::Range(1, 256));
   app.add_option("--append-threads", server.append_threads,
-                 "threads that wait for the disk: so many appends, at most, share one flush of it")
+                 "threads that wait for the disk: at most this many appends share one flush")
       ->check(CLI::Range(1, 256));
   app.add_option("--data-dir", options.data_dir,
                  "folder, on a local disk, of data sets and epochs; \"\" for none");
@@ -127,13 +126,13 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));
   app.add_option("--max-epochs", server.loader.max_epochs,
-                 "most epochs, of all jobs, that are begun and not finished, or remembered")
+                 "most epochs of all jobs that are unfinished or remembered")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-epochs-per-client", server.loader.max_epochs_per_client,
                  "most of these that one client has opened")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--epoch-retention", epoch_retention,
-                 "epochs that nobody has used for so long are forgotten; 0s: never")
+                 "epochs that nobody has used for this long are forgotten; 0s: never")
       ->check(DurationFrom(absl::ZeroDuration(), absl::Hours(24 * 3660)));
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
@@ -142,8 +141,8 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--max-calls", server.admission.max_calls, "most unary calls at once")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-streams-per-client", server.admission.max_streams_per_client,
-                 "most streams of one client, told by its address, open at once; half of "
-                 "--max-streams if not given; as many where all come through one proxy")
+                 "most open streams of one client (an address); half of --max-streams if not "
+                 "given; set both to the same if all clients come through one proxy")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--max-calls-per-client", server.admission.max_calls_per_client,
                  "most unary calls of one client at once, half of which may plan; half of "
@@ -164,19 +163,20 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "most streams of grpc.health.v1.Health.Watch at once, half of them of one client")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--stream-idle-timeout", stream_idle_timeout,
-                 "how long a stream may be open without anything going either way; 0s for ever")
+                 "how long a stream may be idle in both directions; 0s: for ever")
       ->check(DurationFrom(absl::ZeroDuration()));
   app.add_option("--max-pending-bytes", server.streams.max_pending_bytes,
                  "most bytes of graphs waiting in one stream")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 40));
   app.add_option("--memory-budget", server.memory_budget,
-                 "most bytes that all streams and calls hold together: graphs waiting, responses "
-                 "not sent, requests not accepted, and what is worked with (plans, epochs, named "
-                 "histograms), a quarter each; at least eight times --max-message-bytes")
+                 "most bytes that all streams and calls hold together: a quarter each for waiting "
+                 "graphs, unsent responses, requests that are not accepted, and work (plans, "
+                 "epochs, named histograms); at least eight times --max-message-bytes")
       ->check(CLI::Range(kMiB, uint64_t{1} << 44));
-  app.add_option("--max-total-pending-bytes", server.max_total_pending_bytes,
-                 "most bytes of graphs waiting in all streams together, and of what Tune has yet "
-                 "to send; 1/4 of --memory-budget if not given")
+  app.add_option(
+         "--max-total-pending-bytes", server.max_total_pending_bytes,
+         "most bytes of graphs that wait in all streams together, and of responses that Tune "
+         "has yet to send; 1/4 of --memory-budget if not given")
       ->check(CLI::Range(uint64_t{kMiB}, uint64_t{1} << 44));
   app.add_option(
          "--max-graphs-per-batch", server.streams.max_graphs_per_batch,

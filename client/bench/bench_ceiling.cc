@@ -28,7 +28,8 @@ namespace {
 // As packhoused's default.
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr std::size_t kTcpPieceBytes = std::size_t{1} << 20;
-// Answers that are owed while no further request is read: two, as packhoused, or what is small.
+// The most answers that are owed before reading stops: two, as in packhoused, or small ones of this
+// many bytes.
 constexpr uint64_t kMaxOwedBytes = 64 << 10;
 constexpr uint64_t kMinOwed = 2;
 
@@ -52,7 +53,7 @@ class CeilingCall final : public grpc::ServerGenericBidiReactor {
     is_reading_ = false;
     if (!ok) {
       has_ended_ = true;
-      // A download's requests end with the first.
+      // A download has only one request.
       if (is_endless()) return;
     } else if (!is_open_) {
       is_open_ = true;
@@ -132,7 +133,7 @@ class CeilingService final : public grpc::CallbackGenericService {
   }
 };
 
-// Sends to whoever connects. Returns the address, empty if there is none.
+// Sends to every client that connects. Returns the address; empty if there is none.
 std::string ServeTcp() {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -1,8 +1,10 @@
-// What gRPC alone can do: a server that moves opaque bytes, for `packhouse-bench` to compare with.
+// A server that moves opaque bytes: shows what gRPC alone can do, for comparison in
+// `packhouse-bench`.
 //
 // Its one call is a stream. The first request says what comes back (CeilingRequest); the server
-// then answers with the same buffer again and again: without end, or once for so many bytes of
-// further requests. It neither looks at nor makes anything: no parsing, no packing, no copies.
+// then answers with the same buffer again and again: without end, or once for a given number of
+// bytes of further requests. It neither looks at nor makes anything: no parsing, no packing, no
+// copies.
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_CEILING_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_CEILING_H_
 
@@ -19,16 +21,17 @@ inline constexpr char kCeilingMethod[] = "/packhouse.bench.Ceiling/Stream";
 inline constexpr char kCeilingCommand[] = "ceiling";
 
 struct CeilingRequest {
-  // Of each answer.
+  // The size of each answer.
   uint64_t answer_bytes = 0;
-  // An answer for each so many bytes of requests after the first; 0: answers without end.
+  // One answer comes for each this many bytes of requests after the first. 0: answers come without
+  // end.
   uint64_t bytes_per_answer = 0;
 };
 
 grpc::ByteBuffer ToByteBuffer(const CeilingRequest& request);
 
 // Adds the subcommand: it prints `listening grpc=ADDRESS tcp=ADDRESS` and serves until it is
-// killed. Whoever connects to the second address gets plain bytes without end.
+// killed. A connection to the second address receives plain bytes without end.
 void AddBenchCeilingCommand(CLI::App& app, ExitCode& code);
 
 }  // namespace packhouse::client

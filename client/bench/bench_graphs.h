@@ -1,4 +1,4 @@
-// The graphs of `packhouse-bench`, and limits for batches of a wanted size.
+// The graphs of `packhouse-bench`, and limits for batches of a given size.
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_GRAPHS_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_GRAPHS_H_
 
@@ -15,14 +15,14 @@
 
 namespace packhouse::client {
 
-// Opens `path` (npz_layout.h), or makes graphs if it is empty: 41,127 of them with the schema of
-// ogbg-molhiv and sizes much like its own (25 nodes, 55 edges in the mean, a thin tail to some
-// 200), always the same ones.
+// Opens `path` (npz_layout.h), or makes graphs if it is empty: always the same 41,127 graphs, with
+// the schema of ogbg-molhiv and similar sizes (25 nodes and 55 edges in the mean, a thin tail up to
+// some 200).
 //
 // Errors: as OpenGraphSource; INVALID_ARGUMENT if there are no graphs, or none has a tensor.
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenBenchGraphs(const std::string& path);
 
-// What a set of graphs is like.
+// The properties of a set of graphs.
 struct BenchGraphs {
   v1::GraphSchema schema;
   uint64_t num_graphs = 0;
@@ -35,14 +35,14 @@ struct BenchGraphs {
   v1::Histogram histogram;
   // PackRequests of whole graphs without ids, for each of kChunkBytes.
   std::vector<std::vector<grpc::ByteBuffer>> requests;
-  // Mean bytes of a graph in them.
+  // Mean bytes of a graph in these requests.
   double request_bytes_per_graph = 0;
 };
 
 // Sizes of chunks to send: small ones for small batches, so that a stream does not stutter.
 inline constexpr uint64_t kChunkBytes[] = {uint64_t{64} << 10, uint64_t{256} << 10,
                                            uint64_t{1} << 20};
-// Which of them suits batches of so many bytes.
+// The index of the one that suits batches of this many bytes.
 std::size_t ChunkSizeFor(uint64_t payload_bytes);
 
 absl::StatusOr<BenchGraphs> ReadBenchGraphs(const std::string& path);
@@ -51,8 +51,8 @@ absl::StatusOr<BenchGraphs> ReadBenchGraphs(const std::string& path);
 inline constexpr v1::DerivedTensor kBenchDerived[] = {v1::DERIVED_TENSOR_GRAPH_INDEX,
                                                       v1::DERIVED_TENSOR_MASKS};
 
-// Limits under which a padded batch with kBenchDerived has about `payload_bytes`, ids and sizes
-// included: room for as many mean graphs as it takes, but at least for the largest graph.
+// Limits under which a padded batch with kBenchDerived has about `payload_bytes`, with ids and
+// sizes: room for as many mean graphs as needed, and at least for the largest graph.
 v1::Limits LimitsForPayload(const BenchGraphs& graphs, uint64_t payload_bytes);
 
 }  // namespace packhouse::client

@@ -1,4 +1,4 @@
-// One worker that loads epoch after epoch, as a trainer does: through the client's Loader.
+// One worker that loads epoch after epoch through the client's Loader, as a trainer does.
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_LOAD_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_LOAD_H_
 
@@ -15,8 +15,8 @@
 
 namespace packhouse::client {
 
-// Loads its share of each epoch, from that of `options` on. A batch counts when the Loader gives
-// it, and is acknowledged when the next one is asked for. Has a thread of its own.
+// Loads its share of each epoch, starting with the epoch of `options`. A batch counts when the
+// Loader gives it, and is acknowledged when the next one is asked for. Has a thread of its own.
 class LoadStream final : public BenchStream {
  public:
   LoadStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options);
@@ -31,7 +31,7 @@ class LoadStream final : public BenchStream {
 
  private:
   void Run();
-  // Until the end of the epoch.
+  // Loads until the end of the epoch.
   absl::Status LoadEpoch();
 
   Loader loader_;

@@ -15,12 +15,12 @@
 
 namespace packhouse::client {
 
-// Where figures were taken: they mean nothing without.
+// The machine of the figures: without it they mean nothing.
 struct BenchMachine {
   std::string processor;
   unsigned cores = 0;
   std::string kernel;
-  // Of the benchmark's sockets.
+  // The congestion control of the benchmark's sockets.
   std::string congestion;
   std::string date;
 };
@@ -28,7 +28,7 @@ struct BenchMachine {
 BenchMachine ThisMachine(const std::string& congestion);
 std::string Describe(const BenchMachine& machine);
 
-// Collects what was measured. Texts end in a newline. Not thread-safe.
+// Collects the figures. Texts end in a newline. Not thread-safe.
 class BenchReport {
  public:
   BenchReport(const BenchMachine& machine, const BenchSettings& settings, const BenchGraphs& graphs,
@@ -45,7 +45,7 @@ class BenchReport {
   Json ToJson() const;
 
  private:
-  // `kind` has not come before.
+  // Whether `kind` has not come before.
   bool IsFirst(const std::string& kind);
 
   std::vector<std::string> kinds_;

@@ -16,10 +16,10 @@ struct Spread {
   double high = 0;
 };
 
-// All 0 of no values; the mean of the middle two of an even number.
+// All 0 if there are no values. The median of an even number is the mean of the middle two.
 Spread SpreadOf(std::vector<double> values);
 
-// The value that `share` of the values do not exceed (nearest rank); 0 of no values.
+// The value that `share` of the values do not exceed (nearest rank); 0 if there are none.
 double Quantile(std::vector<double> values, double share);
 
 // What happened within one window of time. A GB is 10^9 bytes.
@@ -28,17 +28,18 @@ struct RunSample {
   uint64_t messages = 0;
   uint64_t bytes = 0;
   uint64_t graphs = 0;
-  // CPU time, both processes.
+  // CPU time of both processes.
   double client_cpu_seconds = 0;
   double server_cpu_seconds = 0;
-  // Between two messages of one stream.
+  // Times between two messages of one stream.
   std::vector<double> gap_milliseconds;
   // Bytes of each stream.
   std::vector<double> stream_bytes;
-  // From the call of an epoch to its first batch.
+  // Times from the call of an epoch to its first batch.
   std::vector<double> opening_milliseconds;
   uint64_t server_peak_bytes = 0;
-  // CPU time of all other processes, as a share of the machine: what has disturbed the run.
+  // CPU time of all other processes, as a share of the machine: it shows how much the run was
+  // disturbed.
   double others_share = 0;
 
   double gigabytes_per_second() const;
@@ -52,16 +53,16 @@ struct RunSample {
 // Runs of one measurement in the order in which they were made.
 using Runs = std::vector<RunSample>;
 
-// Of the runs' values of `figure`.
+// The spread of the runs' values of `figure`.
 Spread SpreadOf(const Runs& runs, double (RunSample::*figure)() const);
 
-// Of figure(runs[i]) / figure(base[i]): each run against the one beside it.
+// The spread of figure(runs[i]) / figure(base[i]): each run is compared with the one beside it.
 Spread RatioOf(const Runs& runs, const Runs& base, double (RunSample::*figure)() const);
 
-// Of all runs' gaps together.
+// The quantile of all runs' gaps together.
 double GapQuantile(const Runs& runs, double share);
 
-// Of the stream with the most bytes to the one with the least.
+// The ratio of the stream with the most bytes to the one with the least.
 Spread UnfairnessOf(const Runs& runs);
 
 }  // namespace packhouse::client

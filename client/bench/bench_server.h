@@ -19,8 +19,9 @@ namespace packhouse::client {
 // Not thread-safe; its channels are.
 class BenchServer {
  public:
-  // Runs `command` (ServerProcess), whose stderr is this process's, and connects `num_channels`
-  // times to what it calls `grpc`. All sockets have that congestion control; empty: the system's.
+  // Runs `command` (ServerProcess) with this process's stderr, and connects `num_channels` times to
+  // the address that it calls `grpc`. All sockets have the given congestion control; empty: the
+  // system's.
   //
   // Errors: as ServerProcess, Connect and SetCongestionControl.
   static absl::StatusOr<std::unique_ptr<BenchServer>> Start(std::vector<std::string> command,

@@ -20,7 +20,7 @@
 namespace packhouse::client {
 namespace {
 
-// Of the data set, if a run lasts a second; less if it is shorter.
+// Bytes of the data set if a run lasts a second; fewer if it is shorter.
 constexpr double kDatasetBytes = 256 << 20;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the measures of a benchmark share: settings, graphs, a data set of them, servers.
+// Everything that the measures of a benchmark share: settings, graphs, a data set of them, servers.
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_SETUP_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_SETUP_H_
 
@@ -27,10 +27,10 @@ struct BenchSettings {
   absl::Duration seconds = absl::Seconds(1);
   std::vector<uint64_t> payloads;
   std::vector<uint64_t> streams;
-  // Of all sockets, both ends; empty: the system's.
+  // The congestion control of all sockets on both ends; empty: the system's.
   std::string congestion;
-  // A run during which other processes used more than this share of the machine is made again,
-  // until all runs of a measurement have taken this much longer; the least disturbed one counts.
+  // A run during which other processes used more than this share of the machine is repeated, until
+  // all runs of a measurement have taken this much longer. The least disturbed run counts.
   double max_others = 0.05;
   absl::Duration patience = absl::ZeroDuration();
 };
@@ -42,7 +42,7 @@ class BenchSetup {
   static constexpr char kDataset[] = "bench";
 
   // Reads the graphs and stores them in a data set in a temporary folder, often enough for epochs
-  // of some length. The folder goes with this object.
+  // of some length. The folder is removed with this object.
   //
   // Errors: those of the graphs, of the server and of storing; UNAVAILABLE if there is no folder.
   static absl::StatusOr<std::unique_ptr<BenchSetup>> Create(const BenchSettings& settings);
@@ -54,7 +54,7 @@ class BenchSetup {
   const BenchGraphs& graphs() const { return graphs_; }
   uint64_t dataset_graphs() const { return dataset_graphs_; }
 
-  // packhoused, which has the data set; and the server of opaque bytes beside which it is measured
+  // packhoused with the data set; and the server of opaque bytes with which it is compared
   // (bench_ceiling.h). Errors: as BenchServer::Start.
   absl::StatusOr<std::unique_ptr<BenchServer>> StartPackhoused(std::size_t num_channels) const;
   absl::StatusOr<std::unique_ptr<BenchServer>> StartCeiling(std::size_t num_channels) const;

@@ -1,4 +1,4 @@
-// Streams that the benchmark reads as fast as they come, and what came when.
+// Streams that the benchmark reads as fast as they come, with the times of their messages.
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_STREAM_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_STREAM_H_
 
@@ -25,36 +25,36 @@ namespace packhouse::client {
 
 // A message that counts.
 struct Arrival {
-  // Of a clock that never goes back.
+  // The time of a clock that never goes back.
   int64_t nanos;
   uint32_t bytes;
   uint32_t graphs;
 };
 
-// Now, as in Arrival.
+// The present time, as in Arrival.
 int64_t MonotonicNanos();
 inline constexpr double kNanosPerMillisecond = 1e6;
 
-// Start, Cancel, Wait, then what has come.
+// Use: Start, Cancel, Wait; then read the arrivals.
 class BenchStream {
  public:
   virtual ~BenchStream() = default;
 
   virtual void Start() = 0;
-  // Whether a message that counts has come. Any thread.
+  // Whether a message that counts has come. Any thread may call it.
   bool has_begun() const { return has_begun_.load(std::memory_order_acquire); }
   virtual bool has_ended() = 0;
   virtual void Cancel() = 0;
-  // Waits for the end. Errors: why the stream ended, unless it was Cancel.
+  // Waits for the end. Errors: the reason why the stream ended, unless it was Cancel.
   virtual absl::Status Wait() = 0;
 
   const std::vector<Arrival>& arrivals() const { return arrivals_; }
-  // From the beginning of each epoch to its first batch; empty if there are no epochs.
+  // Times from the beginning of each epoch to its first batch; empty if there are no epochs.
   const std::vector<int64_t>& opening_nanos() const { return opening_nanos_; }
 
  protected:
   BenchStream() { arrivals_.reserve(std::size_t{1} << 12); }
-  // By one thread at a time.
+  // Called by one thread at a time.
   void Record(uint64_t bytes, uint64_t graphs);
   void RecordOpening(int64_t nanos) { opening_nanos_.push_back(nanos); }
 
@@ -64,19 +64,19 @@ class BenchStream {
   std::atomic<bool> has_begun_ = false;
 };
 
-// Graphs of a received message; nothing if the message does not count.
+// The graphs of a received message; nullopt if the message does not count.
 using MessageReader =
     std::function<absl::StatusOr<std::optional<uint64_t>>(const grpc::ByteBuffer& message)>;
 
-// Of messages that count and have no graphs.
+// For messages that count and have no graphs.
 absl::StatusOr<std::optional<uint64_t>> CountNothing(const grpc::ByteBuffer& message);
 
-// One call of bytes: a first message, then others again and again, as fast as they go.
+// One call of bytes: a first message, then a cycle of others, as fast as possible.
 class CycleStream final : public BenchStream,
                           private grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  // `cycle`, which begins at `first_of_cycle` and must outlive the stream, may be null: then the
-  // requests end with the first.
+  // `cycle` begins at `first_of_cycle` and must outlive the stream. It may be null: then there is
+  // only the first request.
   CycleStream(std::shared_ptr<grpc::Channel> channel, std::string method,
               const grpc::ByteBuffer& first, const std::vector<grpc::ByteBuffer>* cycle,
               std::size_t first_of_cycle, MessageReader reader);
@@ -97,7 +97,7 @@ class CycleStream final : public BenchStream,
   const std::vector<grpc::ByteBuffer>* const cycle_;
   const MessageReader reader_;
   grpc::ClientContext context_;
-  // The reader's and the writer's.
+  // Used by the reader and the writer.
   grpc::ByteBuffer response_;
   absl::Status read_status_;
   std::size_t next_;

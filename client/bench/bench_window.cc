@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kBeginTimeout = absl::Minutes(1);
 constexpr absl::Duration kPoll = absl::Milliseconds(1);
 
-// The window is ended by the clock, not by a count: slow and fast things take the same time.
+// The clock ends the window, not a count: slow and fast measures take the same time.
 void CountWindow(const BenchStream& stream, int64_t begin, int64_t end, RunSample& sample) {
   const int64_t* before = nullptr;
   double bytes = 0;

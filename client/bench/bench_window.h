@@ -1,4 +1,4 @@
-// One run of a measurement: what comes, and what it costs, within a window of time.
+// One run of a measurement: the messages and their cost within a window of time.
 #ifndef PACKHOUSE_CLIENT_BENCH_BENCH_WINDOW_H_
 #define PACKHOUSE_CLIENT_BENCH_BENCH_WINDOW_H_
 
@@ -16,7 +16,8 @@
 
 namespace packhouse::client {
 
-// What this process, a server and all others use between its making and End.
+// Measures what this process, a server and all other processes use between its construction and
+// End.
 class Window {
  public:
   explicit Window(pid_t server);
@@ -24,7 +25,7 @@ class Window {
   // As Arrival.nanos.
   int64_t begin() const { return begin_; }
 
-  // Fills in seconds, CPU times, memory and the share of others. Returns when that was.
+  // Fills in seconds, CPU times, memory and the share of others. Returns the time of the end.
   int64_t End(RunSample& sample) const;
 
  private:
@@ -37,16 +38,16 @@ class Window {
 
 using MakeStream = absl::FunctionRef<std::unique_ptr<BenchStream>(std::size_t number)>;
 
-// Starts the streams, waits until each has begun, counts what comes in a window of `seconds` a
-// little later, and ends them. `server` is the process that is measured.
+// Starts the streams and waits until each has begun. A little later, counts what comes in a window
+// of `seconds`, and ends the streams. `server` is the measured process.
 //
 // Errors: those of a stream that ended by itself; DEADLINE_EXCEEDED if one has not begun after a
 // minute.
 absl::StatusOr<RunSample> RunStreams(pid_t server, std::size_t num_streams, absl::Duration seconds,
                                      MakeStream make);
 
-// The first of the samples that `run` gives during which other processes used at most `max_others`
-// of the machine; or, when `patience` has been used up, the one with the least of that.
+// The first sample of `run` during which other processes used at most `max_others` of the machine;
+// or, when `patience` has been used up, the sample with the least use by others.
 absl::StatusOr<RunSample> RunQuietly(double max_others, absl::Duration patience,
                                      absl::FunctionRef<absl::StatusOr<RunSample>()> run);
 

@@ -1,4 +1,4 @@
-// packhouse-bench: servers of its own on this machine, beside what gRPC alone can do.
+// packhouse-bench: measures servers of its own on this machine, and compares them with gRPC alone.
 #include <CLI/CLI.hpp>
 
 #include "client/bench/bench_ceiling.h"

@@ -14,12 +14,12 @@ namespace packhouse::client {
 absl::Duration OwnCpuTime();
 absl::Duration CpuTimeOf(pid_t process);
 
-// CPU time of all processes since the machine started, in ticks of some milliseconds; 0 where the
-// kernel does not say.
+// CPU time of all processes since the machine started, in ticks of some milliseconds; 0 if the
+// kernel does not report it.
 absl::Duration MachineCpuTime();
 
-// The most physical memory of a process since its last ResetPeakMemory; 0 where the kernel does not
-// say.
+// The most physical memory of a process since its last ResetPeakMemory; 0 if the kernel does not
+// report it.
 uint64_t PeakMemoryOf(pid_t process);
 void ResetPeakMemory(pid_t process);
 

@@ -1,6 +1,6 @@
 #include "client/cli/arguments.h"
 
-// All of CLI11: its tables of virtual functions are wherever all of it is seen.
+// Includes all of CLI11 here, since its virtual tables are emitted in every file that does.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
@@ -157,7 +157,8 @@ absl::Status ForEachComponent(
     const absl::string_view value = equals == std::string::npos
                                         ? absl::string_view()
                                         : absl::string_view(text).substr(equals + 1);
-    // What is no value has its error before the component has, for it may be a component alone.
+    // A malformed value is reported before the component is checked: it may be a component without
+    // a value.
     if (equals == std::string::npos || !take(component, value)) {
       return absl::InvalidArgumentError(absl::StrCat(option, " '", text, "': must be ", form));
     }
@@ -213,7 +214,7 @@ std::vector<uint64_t> CapacitiesOf(const v1::Limits& limits,
 std::vector<uint64_t> CapacitiesAlong(const std::vector<std::string>& axes,
                                       const v1::Limits& limits) {
   std::vector<uint64_t> capacities = CapacitiesOf(limits, axes);
-  // The last is that of `graphs`, which is never an axis: every graph has 1.
+  // The last is that of `graphs`. It is never an axis, since every graph has 1.
   capacities.pop_back();
   return capacities;
 }

@@ -21,8 +21,8 @@ namespace packhouse::client {
 
 enum ExitCode { kExitOk = 0, kExitFailure = 1, kExitUsage = 2 };
 
-// Writes `PROGRAM: ...` to stderr and returns the code; PROGRAM is the name by which this one was
-// started. A failure is of the world: a file, the server, the sizes; a misuse is of the command
+// Writes `PROGRAM: ...` to stderr and returns the code; PROGRAM is the name with which this program
+// was started. A failure is caused by a file, the server or the sizes; a misuse by the command
 // line.
 ExitCode Fail(const absl::Status& status);
 ExitCode Misuse(const absl::Status& status);
@@ -36,7 +36,7 @@ struct ServerConnection {
 // Connects to `address`, or if it is empty starts a server that ends with the connection.
 absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address);
 
-// Every call gets this much time, so that a server that hangs ends in an error.
+// The deadline of every call, so that a hanging server causes an error.
 std::chrono::system_clock::time_point CallDeadline();
 
 // Adds `--sizes FILE`, required, to a subcommand.
@@ -52,7 +52,7 @@ void AddLimitOption(std::vector<std::string>& limits, CLI::App& command);
 void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget_help,
                       CLI::App& command);
 
-// How the batches will be padded; by default nothing is said of that.
+// How the batches will be padded; by default this is left open.
 struct PaddingArguments {
   v1::Padding padding = v1::PADDING_UNSPECIFIED;
   std::vector<std::string> index_targets = {};
@@ -61,27 +61,27 @@ struct PaddingArguments {
 // Adds `--padding none|masked|graph` and `--index-into COMPONENT`, which may be repeated.
 void AddPaddingOptions(PaddingArguments& arguments, CLI::App& command);
 
-// Every component of `--index-into` must be one of `components`, and come with `--padding`; what
-// else there is to check is left to the server. INVALID_ARGUMENT naming the value.
+// Every component of `--index-into` must be one of `components`, and come with `--padding`. Other
+// checks are left to the server. INVALID_ARGUMENT naming the value.
 absl::Status CheckPadding(const PaddingArguments& arguments,
                           const std::vector<std::string>& components);
 
-// Into a PlanRequest or a TuneRequest.
+// Fills in a PlanRequest or a TuneRequest.
 template <typename Request>
 void SetPadding(const PaddingArguments& arguments, Request& request) {
   request.set_padding(arguments.padding);
   for (const std::string& target : arguments.index_targets) request.add_index_targets(target);
 }
 
-// `, padding graph`; empty where nothing is said of padding.
+// `, padding graph`; empty if padding is left open.
 std::string Describe(const PaddingArguments& arguments);
 
 // Adds `--axes A[,B]`, the components of a picture; `otherwise` says what is drawn without it.
 void AddAxesOption(std::vector<std::string>& axes, const std::string& otherwise, CLI::App& command);
 
-// Takes each of `values` of `option`, as in `--limit nodes=222`, apart and hands its component and
-// what is behind the `=` to `take`, which returns whether that is a value. Every component must be
-// one of `components` or `graphs`, and come once.
+// Splits each of `values` of `option`, as in `--limit nodes=222`, and calls `take` with its
+// component and the text after the `=`; `take` returns whether the text is valid. Every component
+// must be one of `components` or `graphs`, and come at most once.
 //
 // Errors: INVALID_ARGUMENT naming option and value; `form` says what a value must be.
 absl::Status ForEachComponent(

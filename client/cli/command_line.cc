@@ -14,7 +14,8 @@
 namespace packhouse::client {
 namespace {
 
-// Letters to change, add, leave out or swap with the next, to make `b` of `a`. O(a * b).
+// The least number of letters to change, add, remove, or swap with the next, to turn `a` into `b`.
+// O(a * b).
 std::size_t Distance(absl::string_view a, absl::string_view b) {
   std::vector<std::vector<std::size_t>> distance(a.size() + 1,
                                                  std::vector<std::size_t>(b.size() + 1));
@@ -34,12 +35,12 @@ std::size_t Distance(absl::string_view a, absl::string_view b) {
   return distance[a.size()][b.size()];
 }
 
-// The name that was likely meant; empty if none is near.
+// The name that was probably meant; empty if none is near.
 std::string Nearest(absl::string_view word, const std::vector<std::string>& names) {
   std::string nearest;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& name : names) {
-    // Who types half a name means it, however long the rest is.
+    // A prefix of a name counts as the name, however long the rest is.
     const std::size_t distance =
         word.size() > 1 && absl::StartsWith(name, word) ? 1 : Distance(word, name);
     if (distance >= least) continue;
@@ -52,7 +53,7 @@ std::string Nearest(absl::string_view word, const std::vector<std::string>& name
 std::vector<std::string> CommandsOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* const command : app.get_subcommands({})) {
-    // A hidden one has no group.
+    // A hidden command has no group.
     if (!command->get_group().empty()) names.push_back(command->get_name());
   }
   return names;
@@ -69,7 +70,7 @@ std::vector<std::string> OptionsOf(const CLI::App& app) {
 }  // namespace
 
 std::string MistypedName(const CLI::App& app) {
-  // `datasets lst`: what was taken of it, and where the rest is looked for.
+  // `datasets lst`: the part that was recognised, and where the rest is searched.
   std::string taken;
   const CLI::App* at = &app;
   for (auto commands = at->get_subcommands(); !commands.empty(); commands = at->get_subcommands()) {

@@ -1,4 +1,4 @@
-// From the words of a command line to the exit code of a program.
+// Turns the words of a command line into the exit code of a program.
 #ifndef PACKHOUSE_CLIENT_CLI_COMMAND_LINE_H_
 #define PACKHOUSE_CLIENT_CLI_COMMAND_LINE_H_
 
@@ -9,14 +9,14 @@
 
 namespace packhouse::client {
 
-// Parses and runs. `code` is what the callbacks of `app` set. Words that `app` does not take end in
-// kExitUsage with a message, which suggests the name that was likely meant.
+// Parses and runs. The callbacks of `app` set `code`. For words that `app` does not take, the
+// result is kExitUsage, with a message that suggests the name that was probably meant.
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code);
 
-// `there is no command 'plna'; did you mean 'plan'?`, likewise of an option; empty if neither is
-// mistyped. Requires that app.parse has thrown, and only names that are not hidden are suggested:
-// those that begin with the word, and those at most a third of whose letters are changed, missing,
-// too many, or swapped with the next.
+// `there is no command 'plna'; did you mean 'plan'?`, or the same for an option; empty if neither
+// is mistyped. Requires that app.parse has thrown. Suggests only names that are not hidden: those
+// that begin with the word, and those of which at most a third of the letters are changed, missing,
+// added, or swapped with the next.
 std::string MistypedName(const CLI::App& app);
 
 }  // namespace packhouse::client

@@ -1,4 +1,4 @@
-// Asks before something is done that cannot be undone.
+// Asks before something that cannot be undone.
 #ifndef PACKHOUSE_CLIENT_CLI_CONFIRM_H_
 #define PACKHOUSE_CLIENT_CLI_CONFIRM_H_
 
@@ -11,11 +11,11 @@
 
 namespace packhouse::client {
 
-// Nothing if it may be done; else the exit code, after stderr has got the reason.
+// nullopt if it may be done; otherwise the exit code, after the reason was written to stderr.
 //
-// Nobody is asked if `yes` is set, which is --yes. Otherwise `describe` says what would be done, as
-// in `delete job 'a'`. On a terminal that is the question, and `y` or `yes` the answer that agrees;
-// if stdin is no terminal, it is a misuse. An error of `describe` is a failure.
+// With `yes` (the option --yes) it does not ask. Otherwise `describe` says what would be done, as
+// in `delete job 'a'`. On a terminal this is the question, and the answer `y` or `yes` agrees. If
+// stdin is no terminal, it is a misuse. An error of `describe` is a failure.
 std::optional<ExitCode> RefusalToDo(bool yes,
                                     absl::FunctionRef<absl::StatusOr<std::string>()> describe);
 

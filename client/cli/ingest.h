@@ -18,11 +18,11 @@ namespace packhouse::client {
 
 // Progress of an ingest. Only durable graphs count.
 struct IngestTotals {
-  // By this run.
+  // Stored by this run.
   uint64_t graphs_stored = 0;
-  // By an earlier one.
+  // Stored by an earlier run.
   uint64_t graphs_present = 0;
-  // Of both.
+  // Bytes of the graphs of both runs.
   uint64_t bytes = 0;
 };
 

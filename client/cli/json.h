@@ -1,4 +1,4 @@
-// What `--json` prints.
+// The output of `--json`.
 #ifndef PACKHOUSE_CLIENT_CLI_JSON_H_
 #define PACKHOUSE_CLIENT_CLI_JSON_H_
 
@@ -10,8 +10,8 @@ namespace packhouse::client {
 // Members keep the order in which they were added.
 using Json = nlohmann::ordered_json;
 
-// Indented, with the end of a line. A number is written so that the same double is read; one that
-// is not finite, which JSON does not have, is null. What is not UTF-8 in a text becomes U+FFFD.
+// Indented, and ends in a newline. A number is written so that the same double is read. A number
+// that is not finite becomes null, since JSON has none. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonText(const Json& value);
 
 }  // namespace packhouse::client

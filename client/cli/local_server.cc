@@ -19,7 +19,7 @@ namespace packhouse::client {
 namespace {
 
 constexpr absl::string_view kSocketName = "/socket";
-// What the kernel takes for the path of a Unix socket, its end included.
+// The kernel's bound for the path of a Unix socket, with its final zero.
 constexpr std::size_t kMaxSocketPath = 108;
 
 // The one server of this process, where a signal handler can read it: nothing here allocates.

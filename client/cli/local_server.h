@@ -1,4 +1,4 @@
-// A packhoused of the command's own, for those who have none running.
+// A packhoused that the command starts itself, for users who have none running.
 #ifndef PACKHOUSE_CLIENT_CLI_LOCAL_SERVER_H_
 #define PACKHOUSE_CLIENT_CLI_LOCAL_SERVER_H_
 
@@ -40,7 +40,7 @@ class LocalServer {
 // $PACKHOUSED if it is set; else packhoused beside this executable, then in ../../service from
 // there (the build tree), then on $PATH.
 //
-// Errors: NOT_FOUND saying where was looked.
+// Errors: NOT_FOUND naming the places that were searched.
 absl::StatusOr<std::string> FindServerProgram();
 
 }  // namespace packhouse::client

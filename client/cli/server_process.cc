@@ -25,7 +25,7 @@ namespace packhouse::client {
 namespace {
 
 constexpr absl::Duration kReadyTimeout = absl::Seconds(20);
-// Of the log, shown when the server does not come up.
+// The end of the log that is shown when the server does not start.
 constexpr off_t kLastWordsBytes = 2000;
 
 absl::Status SystemError(absl::string_view what) {

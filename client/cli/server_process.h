@@ -1,4 +1,4 @@
-// A server as a child process: started, waited for until it listens, and killed.
+// A server as a child process: starts it, waits until it listens, and kills it.
 #ifndef PACKHOUSE_CLIENT_CLI_SERVER_PROCESS_H_
 #define PACKHOUSE_CLIENT_CLI_SERVER_PROCESS_H_
 
@@ -29,22 +29,22 @@ class FileDescriptor {
 };
 
 // The process is killed with this object, and by the kernel when the thread that started it ends.
-// It reads nothing: its stdin is empty. Not thread-safe.
+// Its stdin is empty. Not thread-safe.
 class ServerProcess {
  public:
-  // What becomes of the process's stderr.
+  // What happens to the process's stderr.
   enum class Log {
-    // It goes where this process's goes.
+    // It goes to the same place as this process's stderr.
     kPassOn,
-    // It is kept in memory. Its end is in the error of a server that does not come up.
+    // It is kept in memory. The error of a server that does not start has its end.
     kKeep,
   };
 
   // Runs `command`, whose first word is the path of a program. Other threads may run meanwhile:
   // between fork and exec nothing is allocated or locked.
   //
-  // Errors: UNAVAILABLE if there are no files or processes left. That the program cannot be
-  // executed shows in WaitUntilReady.
+  // Errors: UNAVAILABLE if there are no files or processes left. WaitUntilReady reports a program
+  // that cannot be executed.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(std::vector<std::string> command,
                                                               Log log);
 
@@ -52,10 +52,10 @@ class ServerProcess {
   ServerProcess& operator=(const ServerProcess&) = delete;
   ~ServerProcess();
 
-  // Waits for the line `listening NAME=VALUE ...` on the process's stdout, which packhoused prints
+  // Waits for the line `listening NAME=VALUE ...` on the process's stdout. packhoused prints it
   // when it takes calls.
   //
-  // Errors: UNAVAILABLE if the process ends, says something else first, or is silent for twenty
+  // Errors: UNAVAILABLE if the process ends, prints something else first, or is silent for twenty
   // seconds.
   absl::Status WaitUntilReady();
 

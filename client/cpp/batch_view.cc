@@ -19,14 +19,14 @@ namespace {
 enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
 
 constexpr int kMaxVarintBytes = 10;
-// Protobuf takes tags and lengths of no more.
+// Protobuf accepts tags and lengths of at most this many bytes.
 constexpr int kMaxShortVarintBytes = 5;
 constexpr uint64_t kMaxFieldBytes = std::numeric_limits<int32_t>::max() - 16;
 
 }  // namespace
 
-// One pass over the pieces of one response. Where a message ends is said by how much is left of
-// the response then.
+// One pass over the pieces of one response. The end of a message is given by the bytes of the
+// response that are left then.
 class BatchViewReader {
  public:
   BatchViewReader(absl::string_view response, absl::Span<const absl::string_view> pieces)
@@ -35,8 +35,8 @@ class BatchViewReader {
     size_ = left_;
   }
 
-  // `batch_field` is the response's field of a batch; the others up to `last_field` are of messages
-  // too, of which a response has one.
+  // `batch_field` is the response's field of a batch. The other fields up to `last_field` are
+  // messages too; a response has one of them.
   absl::StatusOr<std::optional<BatchView>> Read(uint32_t batch_field, uint32_t last_field,
                                                 bool is_loaded, std::shared_ptr<const void> owner) {
     bool has_batch = false;
@@ -67,9 +67,9 @@ class BatchViewReader {
   struct Field {
     uint32_t number = 0;
     uint32_t type = 0;
-    // Of a varint.
+    // The value of a varint.
     uint64_t value = 0;
-    // Of anything else: how much is left of the response behind it.
+    // For all others: the bytes of the response that are left after it.
     uint64_t end = 0;
   };
 
@@ -141,7 +141,7 @@ class BatchViewReader {
     return true;
   }
 
-  // Everything up to `end`, in one.
+  // Everything up to `end`, in one piece.
   absl::string_view ReadBytes(uint64_t end) {
     const uint64_t bytes = left_ - end;
     if (bytes == 0) return {};
@@ -150,7 +150,7 @@ class BatchViewReader {
       Advance(bytes);
       return rest.substr(0, bytes);
     }
-    // The response has that many bytes: nobody can ask for more than was received.
+    // The response has that many bytes, so no more can be asked for than was received.
     view_.copies_.push_back(std::unique_ptr<char[]>(new char[bytes]));
     char* const copy = view_.copies_.back().get();
     for (char* to = copy; left_ > end;) {

@@ -1,8 +1,8 @@
 // Reads a batch where it was received, without copying its tensors.
 //
-// Parsing a response with protobuf copies every tensor into a string of its own. A BatchView looks
-// at the received bytes instead: small fields are decoded, tensors stay where they are. Start with
-// batch_slices.h, which makes one from what gRPC received; this header knows no gRPC.
+// Protobuf would copy every tensor into a string of its own. A BatchView reads the received bytes
+// instead: small fields are decoded, tensors stay where they are. Start with batch_slices.h, which
+// makes a BatchView from what gRPC received; this header does not use gRPC.
 #ifndef PACKHOUSE_CLIENT_CPP_BATCH_VIEW_H_
 #define PACKHOUSE_CLIENT_CPP_BATCH_VIEW_H_
 
@@ -24,28 +24,28 @@ struct TensorView {
   absl::string_view name;
   v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
   absl::InlinedVector<uint64_t, 4> shape;
-  // Contiguous, dense, row-major, little-endian; at any address, so load elements with
-  // LoadLittleEndian (little_endian.h) or copy them to where they are aligned.
+  // Contiguous, dense, row-major, little-endian. It may be at any address, so load elements with
+  // LoadLittleEndian (little_endian.h), or copy them to an aligned place.
   absl::string_view data;
 };
 
-// As v1::Batch, and v1::LoadedBatch around it. What is unset in the message is 0 or empty here.
+// As v1::Batch, with v1::LoadedBatch around it. Unset fields are 0 or empty here.
 //
 // Views are valid as long as the BatchView, or what it was moved to. Immutable, so thread-safe.
 class BatchView {
  public:
-  // The batch of a response whose bytes are `pieces`, one behind the other; nothing if the response
-  // is none of a batch: parse it with protobuf then. `owner` keeps the pieces; it is held as long
+  // The batch of a response whose bytes are `pieces`, one after the other; nullopt if the response
+  // has no batch: then parse it with protobuf. `owner` keeps the pieces alive; it is held as long
   // as there are views.
   //
-  // A field that lies in one piece is viewed there; one that is cut is copied, which for tensors
-  // that came in one message of a few hundred kilobytes or more is rare if gRPC was told to read
-  // whole messages (process_tuning.h).
+  // A field that lies in one piece is viewed there; a field that is cut is copied. For tensors in
+  // messages of a few hundred kilobytes or more this is rare if gRPC was told to read whole
+  // messages (process_tuning.h).
   //
-  // Whatever the bytes: what is accepted reads as protobuf reads it. Errors: INVALID_ARGUMENT
-  // naming the message and the byte, for all that protobuf refuses, and for what no serializer
-  // writes: a group, a response that carries two things, a tensor's name that is not ASCII. Cost:
-  // O(fields), and what is copied; memory O(fields).
+  // Accepted bytes are read in the same way as by protobuf. Errors: INVALID_ARGUMENT naming the
+  // message and the byte, for everything that protobuf refuses, and for what no serializer writes:
+  // a group, a response with two messages, a tensor's name that is not ASCII. Cost: O(fields) and
+  // the copied bytes; memory O(fields) and the copied bytes.
   static absl::StatusOr<std::optional<BatchView>> OfPackResponse(
       absl::Span<const absl::string_view> pieces, std::shared_ptr<const void> owner);
   static absl::StatusOr<std::optional<BatchView>> OfLoadResponse(
@@ -53,7 +53,7 @@ class BatchView {
 
   BatchView(BatchView&&) = default;
   BatchView& operator=(BatchView&&) = default;
-  // Of a copy, views of what had been cut would dangle: share one behind a pointer instead.
+  // Views of cut fields would dangle in a copy: share one behind a pointer instead.
   BatchView(const BatchView&) = delete;
   BatchView& operator=(const BatchView&) = delete;
 
@@ -69,7 +69,7 @@ class BatchView {
   absl::Span<const uint64_t> rows() const { return rows_; }
   absl::Span<const TensorView> tensors() const { return tensors_; }
 
-  // Of a data set's epoch.
+  // For a data set's epoch.
   bool is_padding() const { return is_padding_; }
   bool is_redelivered() const { return is_redelivered_; }
   uint64_t graphs_of_step() const { return graphs_of_step_; }
@@ -77,7 +77,7 @@ class BatchView {
 
   // Bytes of the response that this batch came in.
   uint64_t response_bytes() const { return response_bytes_; }
-  // Bytes of fields that were cut, and so copied.
+  // Bytes of fields that were cut, and therefore copied.
   uint64_t copied_bytes() const { return copied_bytes_; }
 
  private:

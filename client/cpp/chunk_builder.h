@@ -31,15 +31,14 @@ class ChunkBuilder {
   // Errors: INVALID_ARGUMENT as ResolveSchema.
   static absl::StatusOr<ChunkBuilder> Create(const v1::GraphSchema& schema);
 
-  // Adds a graph. `sizes` has its count per component, in schema order without `graphs`;
-  // `tensors[i]` the bytes of all its rows of the schema's tensor i, dense, little-endian, laid out
-  // as its spec says (with LAYOUT_ROWS_LAST [row_shape..., rows]), index tensors local to the
-  // graph. All graphs of a chunk have an id, or none has.
+  // Adds a graph. `sizes` has its counts, in schema order without `graphs`. `tensors[i]` has the
+  // bytes of all its rows of the schema's tensor i: dense, little-endian, laid out as its spec says
+  // (with LAYOUT_ROWS_LAST [row_shape..., rows]), index tensors local to the graph. Either all
+  // graphs of a chunk have an id, or none has.
   //
-  // The bytes are copied. On an error nothing was added. Index values are for the server to check.
-  // Errors: INVALID_ARGUMENT naming the tensor and both lengths if they disagree; or if an id is
-  // given to some graphs of the chunk only.
-  // Cost: O(bytes), amortised.
+  // The bytes are copied. With an error nothing is added. The server checks index values. Errors:
+  // INVALID_ARGUMENT naming the tensor and both lengths if they disagree; or if an id is given to
+  // some graphs of the chunk only. Cost: O(bytes), amortised.
   absl::Status Add(absl::Span<const uint32_t> sizes, absl::Span<const absl::string_view> tensors,
                    std::optional<uint64_t> graph_id = std::nullopt);
 
@@ -56,13 +55,13 @@ class ChunkBuilder {
 
   SchemaLayout schema_;
   v1::GraphChunk chunk_;
-  // By tensor: its planes behind the first, which is in the chunk already.
+  // For each tensor: its planes after the first. The first plane is already in the chunk.
   std::vector<std::vector<std::string>> later_planes_;
   std::size_t num_graphs_ = 0;
   std::size_t byte_size_ = 0;
 };
 
-// The elements' bytes as Add wants them, without a copy. The host must be little-endian.
+// The elements' bytes for Add, without a copy. The host must be little-endian.
 template <typename T>
 absl::string_view RowsOf(absl::Span<const T> elements);
 

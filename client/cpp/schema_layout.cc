@@ -9,7 +9,7 @@
 namespace packhouse::client {
 namespace {
 
-// Of a tensor with its rows last.
+// The most planes of a tensor with rows last.
 constexpr std::size_t kMaxPlanes = 16;
 constexpr std::size_t kMaxRowBytes = std::size_t{16} << 20;
 

@@ -13,7 +13,7 @@
 
 namespace packhouse::client {
 
-// Bytes of one element; 0 for UNSPECIFIED and for values this client does not know.
+// Bytes of one element; 0 for UNSPECIFIED and for values that this client does not know.
 std::size_t ElementBytes(v1::DataType dtype);
 
 struct TensorLayout {
@@ -25,14 +25,14 @@ struct TensorLayout {
   // Elements of one row, and their bytes; both at least 1.
   std::size_t row_elements = 0;
   std::size_t row_bytes = 0;
-  // The component it grows along: its place in SchemaLayout::components, or components.size() for
-  // `graphs`.
+  // The component that it grows along: its index in SchemaLayout::components, or components.size()
+  // for `graphs`.
   std::size_t component = 0;
-  // For an index tensor, the component it points into, numbered likewise.
+  // For an index tensor, the component that it points into, numbered in the same way.
   std::optional<std::size_t> index_into;
 
-  // The tensor's bytes are planes, one behind the other, each with its part of every row: one
-  // plane, or, with rows last, one for each element of a row.
+  // The tensor's bytes are planes, one after the other, each with its part of every row. There is
+  // one plane or, with rows last, one for each element of a row.
   std::size_t num_planes() const { return rows_last ? row_elements : 1; }
   std::size_t plane_row_bytes() const { return row_bytes / num_planes(); }
 };
@@ -44,8 +44,8 @@ struct SchemaLayout {
   std::vector<TensorLayout> tensors;
 };
 
-// Resolves `schema`; one that was left unset everywhere is resolved by the caller as
-// DefaultSchema(), since a message cannot tell "unset" from "no component".
+// Resolves `schema`. For a schema that was left unset, the caller must pass DefaultSchema(): a
+// message cannot distinguish "unset" from "no component".
 //
 // Errors: INVALID_ARGUMENT naming the tensor or component: a name twice, `graphs` listed, an
 // unknown component or dtype, an extent of 0, a row of more than 16 MiB, an index tensor that is
@@ -53,7 +53,7 @@ struct SchemaLayout {
 // most 16. Cost: O(components * tensors); thread-safe.
 absl::StatusOr<SchemaLayout> ResolveSchema(const v1::GraphSchema& schema);
 
-// What the server takes an unset schema for: `nodes`, `edges`, no tensors.
+// The server's meaning of an unset schema: `nodes`, `edges`, no tensors.
 v1::GraphSchema DefaultSchema();
 
 }  // namespace packhouse::client

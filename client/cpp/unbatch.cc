@@ -33,8 +33,8 @@ class RealSizes {
   const std::size_t components_;
 };
 
-// Subtracts from every element of a plane of `tensor`, which begins at `element`, the first row of
-// its graph in the component pointed into.
+// Subtracts, from every element of a plane of `tensor` that begins at `element`, the first row of
+// its graph in the component that it points into.
 template <typename T>
 absl::Status MakeIndicesLocal(const TensorLayout& tensor, const RealSizes& sizes,
                               std::size_t num_graphs, char* element) {
@@ -115,7 +115,7 @@ absl::Status CheckTensor(const TensorLayout& expected, uint64_t rows, const v1::
   return absl::OkStatus();
 }
 
-// Lengths and sums; on success the number of graphs.
+// Checks lengths and sums; returns the number of graphs.
 absl::StatusOr<std::size_t> CheckSizes(const SchemaLayout& schema, const v1::Batch& batch) {
   const std::size_t num_components = schema.components.size();
   if (batch.graph_ids().size() % sizeof(uint64_t) != 0) {

@@ -1,8 +1,8 @@
-"""Builds the package: metadata is in pyproject.toml, what is generated comes from here.
+"""Builds the package: metadata is in pyproject.toml, generated code comes from here.
 
 Inside the repository the modules of packhouse.v1 are generated from the protos, and the version is
-that of the repository's CMakeLists.txt. An sdist carries what was generated, and is built from that:
-neither protoc nor the repository is needed then.
+that of the repository's CMakeLists.txt. An sdist carries the generated modules and is built from
+them: it needs neither protoc nor the repository.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-// What every call needs of the server, and who it comes from.
+// What every call needs from the server, and the client that it comes from.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_CALL_CONTEXT_H_
 #define PACKHOUSE_SERVICE_ADMISSION_CALL_CONTEXT_H_
 
@@ -24,8 +24,8 @@ struct CallContext {
   JobPool* stream_pool = nullptr;
   JobPool* call_pool = nullptr;  // For unary calls that are quick, and to begin others.
   PlanningPool* planning_pool = nullptr;
-  // Apart, so that waiting for the disk holds up nobody else. What waits at the same time shares
-  // one flush: as many appends, at most, as there are threads.
+  // A separate pool, so that waiting for the disk holds up no other calls. Appends that wait at the
+  // same time share one flush: at most as many as there are threads.
   JobPool* append_pool = nullptr;
   Gate* gate = nullptr;
   size_t max_response_bytes = 0;
@@ -33,22 +33,21 @@ struct CallContext {
   UnsentBudget* unsent_budget = nullptr;
   const ClientIdentity* identity = nullptr;
   CallLog log;
-  ClientId client;  // Whose call it is; empty until From().
-  // What calls take while they are at work. Null: nothing is counted.
+  ClientId client;  // The client of the call; empty until From().
+  // The memory of calls at work. Null: nothing is counted.
   MemoryBudget* working = nullptr;
-  // Calls and streams from their headers until they have gone, whatever the gate says of them: also
-  // those whose request has not come, that were refused, or whose answer is not read. Null: they
-  // are not counted.
+  // Calls and streams from their headers until they have gone. Also counts those whose request has
+  // not come, that the gate refused, or whose answer is not read. Null: they are not counted.
   FairBound* open_calls = nullptr;
 
-  // For a call from `peer`, as gRPC names it.
+  // The context of a call from `peer`, as gRPC names it.
   CallContext From(absl::string_view peer) const {
     CallContext context = *this;
     context.client = identity->Of(peer);
     return context;
   }
 
-  // For calls and streams that block until the disk has something: all work is on the append pool.
+  // The context of calls and streams that wait for the disk: all their work is on the append pool.
   CallContext OnAppendPool() const {
     CallContext context = *this;
     context.stream_pool = append_pool;

@@ -1,4 +1,4 @@
-// What the log says of calls: those that failed, and those that deleted something.
+// Log lines about calls that failed, and calls that deleted something.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_CALL_LOG_H_
 #define PACKHOUSE_SERVICE_ADMISSION_CALL_LOG_H_
 
@@ -12,14 +12,14 @@
 
 namespace packhouse {
 
-// Where to; what is null is told nothing. Two of them, so that who fails a lot does not keep the
-// others' deletions out of the log.
+// The logs; each may be null. There are two, so that a client with many failed calls does not keep
+// other clients' deletions out of the log.
 struct CallLog {
   LimitedLog* failures = nullptr;
   LimitedLog* deletions = nullptr;
 };
 
-// Enough for whoever clears up, and not for whoever makes things only to delete them.
+// Enough for a client that clears up, and too few for one that creates things only to delete them.
 inline LimitedLog::Bounds BoundsOfDeletions() {
   LimitedLog::Bounds bounds;
   bounds.burst = 1000;
@@ -29,11 +29,11 @@ inline LimitedLog::Bounds BoundsOfDeletions() {
   return bounds;
 }
 
-// All are thread-safe, and quick if there is nothing to say.
+// All are thread-safe, and quick if there is nothing to log.
 
-// At most a few lines for each client, method and code; nothing if the call is OK. `elapsed`: since
-// it was received. Level: error if it is the service's fault (INTERNAL, UNKNOWN, DATA_LOSS),
-// warning if it has no room or may not serve now, else info.
+// Logs a call that failed, with at most a few lines for each client, method and code. `elapsed`:
+// since the call was received. Level: error for a fault of the service (INTERNAL, UNKNOWN,
+// DATA_LOSS), warning if the service has no room or may not serve now, else info.
 void LogCall(const CallLog& log, absl::string_view client, Method method,
              const absl::Status& status, absl::Duration elapsed);
 

@@ -1,4 +1,4 @@
-// Who a call comes from, as far as shares and bounds are concerned.
+// The client that a call comes from, for shares and bounds.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_CLIENT_IDENTITY_H_
 #define PACKHOUSE_SERVICE_ADMISSION_CLIENT_IDENTITY_H_
 
@@ -16,13 +16,13 @@ class ClientIdentity {
  public:
   virtual ~ClientIdentity() = default;
 
-  // Of a call from `peer`, an address as gRPC gives it: "ipv4:10.0.0.1:4711",
+  // The client of a call from `peer`, an address as gRPC gives it: "ipv4:10.0.0.1:4711",
   // "ipv6:%5B::1%5D:4711", "unix:/path", "inproc:...". Never empty.
   virtual ClientId Of(absl::string_view peer) const = 0;
 };
 
-// One client for each host: its address without the port. All that come through a unix socket are
-// "unix", all in this process "in-process", and all behind one proxy are its address.
+// Each host is one client: its address without the port. All callers through a unix socket are
+// "unix", all in this process are "in-process", and all behind one proxy have the proxy's address.
 class PeerAddressIdentity final : public ClientIdentity {
  public:
   ClientId Of(absl::string_view peer) const override;

@@ -1,5 +1,5 @@
-// Streams that end before their time, because the server goes down and their clients can go on
-// elsewhere, or here when it is back.
+// Ends streams early when the server goes down: their clients can go on elsewhere, or here when it
+// is back.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_EARLY_END_H_
 #define PACKHOUSE_SERVICE_ADMISSION_EARLY_END_H_
 
@@ -20,8 +20,7 @@ class EarlyEnd {
   EarlyEnd(const EarlyEnd&) = delete;
   EarlyEnd& operator=(const EarlyEnd&) = delete;
 
-  // From now on every stream is to end with `status`; those that wait are woken. May be called
-  // once.
+  // From now on every stream ends with `status`; waiting streams are woken. May be called once.
   void Begin(absl::Status status) {
     absl::flat_hash_map<const void*, std::function<void()>> waiting;
     {
@@ -38,11 +37,11 @@ class EarlyEnd {
     return status_;
   }
 
-  // A stream, as long as it lives. It asks status() before it makes anything.
+  // Registers a stream as long as it lives. The stream asks status() before it makes anything.
   class Stream {
    public:
-    // `wake` has it ask again; may be called from any thread, and once more after the stream has
-    // ended. `end` must outlive the stream.
+    // `wake` makes the stream ask again. It may be called from any thread, and once more after the
+    // stream has ended. `end` must outlive the stream.
     Stream(EarlyEnd* end, std::function<void()> wake) : end_(end) {
       absl::MutexLock lock(&end_->mutex_);
       end_->wakers_.emplace(this, std::move(wake));

@@ -16,13 +16,13 @@ namespace packhouse {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// A key and a value, of which at most so many bytes are written. Views: they must live until the
-// event is logged.
+// A key and a value; at most a bounded number of the value's bytes is written. Both are views,
+// which must live until the event is logged.
 class LogField {
  public:
-  // A name that somebody gave, a path, an address.
+  // For names that clients gave, paths, addresses.
   static constexpr size_t kMaxNameBytes = 128;
-  // What a status or a library says.
+  // For messages of a status or a library.
   static constexpr size_t kMaxMessageBytes = 512;
 
   using Value = std::variant<absl::string_view, int64_t, uint64_t, double, bool>;
@@ -58,8 +58,8 @@ class LogField {
   size_t max_bytes_ = kMaxNameBytes;
 };
 
-// Thread-safe. Does not wait for whoever reads the log: lines that nobody takes are dropped.
-// Events that clients can cause at will go through a LimitedLog.
+// Thread-safe. Never waits for the reader of the log: lines that it does not take are dropped. Use
+// a LimitedLog for events that clients can cause at will.
 class EventLog {
  public:
   virtual ~EventLog() = default;
@@ -69,7 +69,7 @@ class EventLog {
   virtual void Log(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) = 0;
 };
 
-// For those who are given no log.
+// For use where no log is given.
 class SilentLog final : public EventLog {
  public:
   void Log(LogLevel /*level*/, absl::string_view /*event*/,

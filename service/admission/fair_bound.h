@@ -1,4 +1,4 @@
-// A bound on how many of something there are, in all and of each client.
+// Bounds the number of something, in all and for each client.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_FAIR_BOUND_H_
 #define PACKHOUSE_SERVICE_ADMISSION_FAIR_BOUND_H_
 
@@ -17,12 +17,11 @@
 
 namespace packhouse {
 
-// The last eighth of them is for clients that have few, so that a client comes in however many the
-// others have, short of a crowd of them. Clients that have none leave nothing behind.
-// Thread-safe; O(1).
+// The last eighth is for clients that have few. A client with few therefore gets in unless there is
+// a crowd of such clients. Clients that have none leave nothing behind. Thread-safe; O(1).
 class FairBound {
  public:
-  // A client with fewer has few.
+  // A client with fewer than this has few.
   static constexpr size_t kFew = 4;
 
   struct Bounds {
@@ -30,7 +29,7 @@ class FairBound {
     size_t most_of_client = 0;
   };
 
-  // One of them, until it is destroyed. Movable; the bound must outlive it.
+  // One counted place, until it is destroyed. Movable; the bound must outlive it.
   class Place {
    public:
     Place() = default;
@@ -60,7 +59,7 @@ class FairBound {
     ClientId client_;
   };
 
-  // `what` there are, and by which `flag` they are bounded, is for messages.
+  // `what` is counted, and the `flag` of the bound, are for messages.
   FairBound(std::string what, std::string flag, const Bounds& bounds)
       : what_(std::move(what)), flag_(std::move(flag)), bounds_(bounds) {}
   FairBound(const FairBound&) = delete;
@@ -91,7 +90,7 @@ class FairBound {
     absl::MutexLock lock(&mutex_);
     return all_;
   }
-  // With at least one of them.
+  // Clients with at least one.
   size_t num_clients() const {
     absl::MutexLock lock(&mutex_);
     return by_client_.size();

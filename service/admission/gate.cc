@@ -60,7 +60,7 @@ absl::Status Gate::EnterStream(const ClientId& client, const std::shared_ptr<Abo
 void Gate::LeaveStream(const Abortable* stream) {
   absl::MutexLock lock(&mutex_);
   const auto found = streams_.find(stream);
-  if (found == streams_.end()) return;  // Was not let in.
+  if (found == streams_.end()) return;  // It was not let in.
   --by_client_[found->second.client].streams;
   RemoveIfNone(found->second.client);
   streams_.erase(found);

@@ -1,4 +1,4 @@
-// Admission: who may come in, and when the last one has left.
+// Admission: which calls may enter, and when the last one has left.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_GATE_H_
 #define PACKHOUSE_SERVICE_ADMISSION_GATE_H_
 
@@ -22,26 +22,27 @@ class Abortable {
   virtual ~Abortable() = default;
   // Ends the stream with `status` as soon as that is possible; does not wait.
   virtual void Abort(const absl::Status& status) = 0;
-  // Ends it if nothing has gone either way since `since`, once what it owes is sent; does not wait.
+  // Ends the stream if nothing has gone either way since `since`, once it has sent what it owes;
+  // does not wait.
   virtual void EndIfIdleSince(absl::Time since) = 0;
 };
 
-// Counts open streams and calls, of all clients and of each, and refuses what is too much:
-// RESOURCE_EXHAUSTED above a bound, naming it, UNAVAILABLE once closed. Clients without streams and
+// Counts open streams and calls, of all clients and of each, and refuses those beyond a bound:
+// RESOURCE_EXHAUSTED naming the bound, or UNAVAILABLE once closed. Clients without streams and
 // calls leave nothing behind. Thread-safe.
 class Gate {
  public:
   struct Bounds {
     size_t max_streams = 1024;
     size_t max_calls = 256;  // Unary calls at work or waiting for a thread.
-    // Of one client; not set: half of all, at least one. Where all come through one proxy they are
+    // The bound of one client; unset: half of all, at least one. All clients behind one proxy are
     // one client.
     std::optional<size_t> max_streams_per_client = std::nullopt;
     std::optional<size_t> max_calls_per_client = std::nullopt;
   };
 
-  // Calls that plan may be many and wait for long: they are at most half of all calls and half of
-  // their client's, at least one, so that there is room for those that do not.
+  // Calls that plan may be many and wait for long. They are at most half of all calls and half of
+  // their client's, at least one, so that there is room for other calls.
   enum class CallKind { kQuick, kPlanning };
 
   explicit Gate(const Bounds& bounds);
@@ -52,29 +53,30 @@ class Gate {
   absl::Status EnterCall(const ClientId& client, CallKind kind);
   void LeaveCall(const ClientId& client, CallKind kind);
 
-  // A unary call whose request has not come yet: it is told to end as streams are. Bounded by its
-  // users (CallContext::open_calls). UNAVAILABLE once closed.
+  // A unary call whose request has not come yet; it is told to end in the same way as streams. Its
+  // users bound the number (CallContext::open_calls). UNAVAILABLE once closed.
   absl::Status EnterWaiting(const std::shared_ptr<Abortable>& call);
   void LeaveWaiting(const Abortable* call);
 
-  // Lets nobody in any more.
+  // From now on lets no call in.
   void Close();
   bool is_closed() const;
 
   // Whether all have left by `deadline`. Blocks.
   bool WaitUntilEmpty(absl::Time deadline) const;
 
-  // And calls whose requests have not come.
+  // Also aborts calls whose requests have not come.
   void AbortStreams(const absl::Status& status);
-  // EndIfIdleSince() for each that is open, and for such calls. O(streams and calls).
+  // Calls EndIfIdleSince() for each open stream, and for calls whose requests have not come.
+  // O(streams and calls).
   void EndIdleStreams(absl::Time since);
 
  private:
-  // Of a client that has some of them.
+  // The counts of a client that has any.
   struct Counts {
     size_t streams = 0;
     size_t calls = 0;
-    size_t planning = 0;  // Of the calls.
+    size_t planning = 0;  // Calls that plan.
   };
   struct Stream {
     std::weak_ptr<Abortable> stream;
@@ -95,7 +97,7 @@ class Gate {
 
   mutable absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  Counts all_ ABSL_GUARDED_BY(mutex_);  // But for streams, which streams_ tells.
+  Counts all_ ABSL_GUARDED_BY(mutex_);  // Without streams: streams_ has those.
   absl::flat_hash_map<ClientId, Counts> by_client_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<const Abortable*, Stream> streams_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<const Abortable*, std::weak_ptr<Abortable>> waiting_ ABSL_GUARDED_BY(mutex_);

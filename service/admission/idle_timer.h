@@ -1,4 +1,4 @@
-// Ends the streams on which nothing goes.
+// Ends idle streams.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_IDLE_TIMER_H_
 #define PACKHOUSE_SERVICE_ADMISSION_IDLE_TIMER_H_
 
@@ -12,18 +12,18 @@
 
 namespace packhouse {
 
-// One timer for all streams of a gate, which looks at them four times in each `timeout`, once a
-// minute at least: a timer of its own would outlive its stream. Made by std::make_shared: the clock
-// may hold it a moment longer than its owner. Thread-safe.
+// One timer for all streams of a gate. It checks them four times in each `timeout`, and at least
+// once a minute. (A timer for each stream would outlive the stream.) Make it by std::make_shared:
+// the clock may hold it a moment longer than its owner. Thread-safe.
 class IdleTimer : public std::enable_shared_from_this<IdleTimer> {
  public:
   IdleTimer(Clock* clock, Gate* gate, absl::Duration timeout)
       : clock_(clock), timeout_(timeout), gate_(gate) {}
 
-  // Begins to look, unless the timeout is infinite.
+  // Starts checking, unless the timeout is infinite.
   void Arm();
 
-  // The gate is about to go. Waits until nobody is at it.
+  // To be called before the gate is destroyed. Waits until the timer no longer uses it.
   void Stop();
 
  private:

@@ -1,4 +1,4 @@
-// Where jobs of clients run.
+// The interface of a pool that runs jobs of clients.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_JOB_POOL_H_
 #define PACKHOUSE_SERVICE_ADMISSION_JOB_POOL_H_
 
@@ -13,7 +13,7 @@ class JobPool {
  public:
   virtual ~JobPool() = default;
 
-  // Runs `job` once, soon, on a thread of the pool's; never on this one. Never blocks.
+  // Runs `job` once, soon, on a thread of the pool, never on the calling thread. Never blocks.
   virtual void Submit(const ClientId& client, std::function<void()> job) = 0;
 };
 

@@ -9,15 +9,15 @@
 namespace packhouse {
 namespace {
 
-// No key that a caller makes up.
+// Not a key that a caller uses.
 constexpr absl::string_view kOthers = "others";
-// Of a key, kept.
+// Bytes that are kept of a key.
 constexpr size_t kMaxKeyBytes = 256;
 
 }  // namespace
 
 void LimitedLog::Bucket::Fill(absl::Time now, double burst, absl::Duration interval) {
-  // A clock that is set back must not take tokens away.
+  // A clock that steps back must not take tokens away.
   if (now <= filled) return;
   tokens = filled == absl::InfinitePast()
                ? burst
@@ -42,7 +42,7 @@ void LimitedLog::ForgetQuiet(absl::Time now) {
 
 void LimitedLog::Log(absl::string_view key, LogLevel level, absl::string_view event,
                      absl::Span<const LogField> fields) {
-  // Whoever has something to say has something to do, too.
+  // Logging must not make the caller's work fail.
   HasMemoryFor([&] { LogIfThereIsMemory(key, level, event, fields); });
 }
 

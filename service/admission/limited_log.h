@@ -18,38 +18,39 @@
 
 namespace packhouse {
 
-// Passes events on, at a bounded rate for each key and for all together, and counts the others: no
-// event goes by unseen, and no client fills the disk of who keeps the log. Thread-safe; O(1) an
-// event, and max_keys short entries of memory.
+// Passes events on, at a bounded rate for each key and for all together, and counts the others. So
+// no event goes unnoticed, and no client can fill the disk with log lines. Thread-safe; O(1) for
+// each event, and max_keys short entries of memory.
 class LimitedLog {
  public:
   struct Bounds {
-    // Of one key: so many at once, then one each interval.
+    // For each key: this many at once, then one each interval.
     double burst = 5;
     absl::Duration interval = absl::Seconds(10);
-    // Of all keys together.
+    // For all keys together.
     double total_burst = 50;
     absl::Duration total_interval = absl::Milliseconds(250);
-    // Keys that are told apart; all that come when there are so many share one.
+    // The most distinct keys; further keys share one.
     size_t max_keys = 1024;
-    // Keys that one LogSuppressed() names.
+    // The most keys that one LogSuppressed() names.
     size_t max_named = 8;
   };
 
-  // `now` must be thread-safe, and `log` outlive this.
+  // `now` must be thread-safe, and `log` must outlive this.
   using Now = std::function<absl::Time()>;
   LimitedLog(EventLog* log, Now now) : LimitedLog(log, std::move(now), Bounds()) {}
   LimitedLog(EventLog* log, Now now, const Bounds& bounds)
       : log_(log), now_(std::move(now)), bounds_(bounds), total_(bounds.total_burst) {}
 
-  // Events with one key are alike: of those, the first ones tell enough. If some were suppressed
-  // since the key's last event, a field "suppressed" says how many. Left out if there is no memory.
+  // Events with the same key are alike, so the first ones are enough. If some were suppressed since
+  // the key's last event, a field "suppressed" has their number. An event is dropped if there is no
+  // memory.
   void Log(absl::string_view key, LogLevel level, absl::string_view event,
            absl::Span<const LogField> fields);
 
-  // Says of what was suppressed and not reported yet how often it happened, by key, the most
-  // frequent first; the rest in one number. To be called now and then, and at the end: it makes
-  // room for other keys, too. O(keys).
+  // Reports how many events were suppressed and not reported yet, by key, the most frequent first;
+  // the rest in one number. Call it now and then, and at the end: it also makes room for other
+  // keys. O(keys).
   void LogSuppressed();
 
  private:
@@ -57,7 +58,7 @@ class LimitedLog {
   void LogIfThereIsMemory(absl::string_view key, LogLevel level, absl::string_view event,
                           absl::Span<const LogField> fields);
 
-  // Fills with time up to its burst.
+  // A token bucket: fills with time, up to its burst.
   struct Bucket {
     explicit Bucket(double burst) : tokens(burst) {}
     void Fill(absl::Time now, double burst, absl::Duration interval);
@@ -73,7 +74,7 @@ class LimitedLog {
   };
 
   Key& FindKey(absl::string_view key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Drops keys that are as if they had never come.
+  // Drops keys whose buckets are full again.
   void ForgetQuiet(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EventLog* const log_;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr absl::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Bytes of the character that `text` begins with; 0 if they are not UTF-8 (RFC 3629: the shortest
-// form, no surrogates, nothing above U+10FFFF).
+// The number of bytes of the first character of `text`; 0 if they are not UTF-8 (RFC 3629: the
+// shortest form, no surrogates, nothing above U+10FFFF).
 size_t CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);

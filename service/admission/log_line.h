@@ -11,13 +11,13 @@
 
 namespace packhouse {
 
-// `text` as a JSON string, in its quotes: ASCII and valid UTF-8, without control characters or
-// line ends. Bytes that are not UTF-8 become U+FFFD. What is longer than `max_bytes` is cut between
-// two characters, and says how long it was: "abc... (1000000 bytes)". Any bytes may come in.
+// `text` as a JSON string, in its quotes: ASCII and valid UTF-8, without control characters or line
+// ends. Bytes that are not UTF-8 become U+FFFD. A text longer than `max_bytes` is cut between two
+// characters, and its length is added: "abc... (1000000 bytes)". `text` may be any bytes.
 std::string JsonString(absl::string_view text, size_t max_bytes);
 
 // The members of a JSON object, without its braces: `"event":"x","key":value,...`. Strings are cut
-// as their fields say; numbers that JSON has not are null.
+// as their fields say. Numbers that JSON does not have are null.
 std::string JsonMembers(absl::string_view event, absl::Span<const LogField> fields);
 
 }  // namespace packhouse

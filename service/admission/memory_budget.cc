@@ -31,7 +31,7 @@ absl::StatusOr<MemoryHold> MemoryBudget::Hold(absl::string_view what, uint64_t b
 absl::Status MemoryBudget::Take(absl::string_view what, uint64_t bytes) {
   if (TryTake(bytes)) return absl::OkStatus();
   if (bytes <= bound_) {
-    // One at a time: who comes later may find the room that was made for who came before.
+    // One at a time: a later caller may find the room that was made for an earlier one.
     absl::MutexLock lock(&reclaim_mutex_);
     if (TryTake(bytes)) return absl::OkStatus();
     if (reclaim_) {

@@ -17,8 +17,8 @@ namespace packhouse {
 
 class MemoryBudget;
 
-// Bytes of a budget, given back when it is destroyed. Movable; thread-compatible. The budget must
-// outlive it. One that was made by default, or moved from, holds nothing and belongs to none.
+// Bytes of a budget, given back by the destructor. Movable; thread-compatible. The budget must
+// outlive it. A default or moved-from hold has no bytes and no budget.
 class MemoryHold {
  public:
   MemoryHold() = default;
@@ -38,10 +38,10 @@ class MemoryHold {
 
   uint64_t bytes() const { return bytes_; }
 
-  // Holds `bytes` more for `what`. RESOURCE_EXHAUSTED as MemoryBudget::Hold, and nothing changes.
-  // Requires a budget, unless `bytes` is 0.
+  // Holds `bytes` more for `what`. With an error, RESOURCE_EXHAUSTED as MemoryBudget::Hold, nothing
+  // changes. Requires a budget, unless `bytes` is 0.
   absl::Status Grow(absl::string_view what, uint64_t bytes);
-  // Gives back what is held above `bytes`.
+  // Gives back the held bytes above `bytes`.
   void ShrinkTo(uint64_t bytes);
   // Gives back all of it.
   void Reset() { ShrinkTo(0); }
@@ -54,24 +54,24 @@ class MemoryHold {
   uint64_t bytes_ = 0;
 };
 
-// Counts bytes that are held, up to a bound. Where there is no room, those who keep something that
-// nobody uses now are asked to let it go. Thread-safe; O(1), without locks while there is room.
+// Counts held bytes, up to a bound. If there is no room, it asks caches to let go of what nobody
+// uses now. Thread-safe; O(1), without locks while there is room.
 class MemoryBudget {
  public:
-  // Lets go of at least `bytes` if it can. May be called by any thread that holds bytes of the
-  // budget, so that it must not wait for a lock under which it, or another, reserves.
+  // Lets go of at least `bytes` if possible. Any thread that reserves bytes may call it. So it must
+  // not wait for a lock under which bytes are reserved.
   using Reclaim = std::function<void(uint64_t bytes)>;
 
   explicit MemoryBudget(uint64_t bound) : bound_(bound) {}
   MemoryBudget(const MemoryBudget&) = delete;
   MemoryBudget& operator=(const MemoryBudget&) = delete;
 
-  // Sets whom to ask when there is no room; an empty one ends it, and waits until it is not being
-  // asked any more.
+  // Sets the function to call when there is no room. An empty function removes it, and waits until
+  // the old one is not being called any more.
   void SetReclaim(Reclaim reclaim);
 
-  // RESOURCE_EXHAUSTED, naming `what`, the bytes, those that are held and the bound, if there is no
-  // room; then nothing is held.
+  // RESOURCE_EXHAUSTED if there is no room, naming `what`, the bytes, the held bytes and the bound;
+  // then nothing is held.
   absl::StatusOr<MemoryHold> Hold(absl::string_view what, uint64_t bytes);
 
   uint64_t held() const { return held_.load(std::memory_order_relaxed); }

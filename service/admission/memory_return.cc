@@ -17,7 +17,7 @@ std::optional<uint64_t> MemoryReturn::Tick(absl::Time now) {
   if (now - idle_since_ < kIdleFor || unheld - floor_bytes_ < kLeastBytes) return std::nullopt;
   trim_();
   last_ = read_();
-  // What is left then is in use, and not looked at again until it becomes more.
+  // The memory that is left is in use. It is not looked at again until it grows.
   floor_bytes_ = UnheldBytes(*last_);
   idle_since_ = now;
   return reading.resident_bytes - std::min(reading.resident_bytes, last_->resident_bytes);

@@ -1,4 +1,4 @@
-// When memory that nobody uses any more goes back to the system.
+// Gives unused memory back to the system at the right time.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_MEMORY_RETURN_H_
 #define PACKHOUSE_SERVICE_ADMISSION_MEMORY_RETURN_H_
 
@@ -12,37 +12,37 @@
 
 namespace packhouse {
 
-// Under load freed memory is kept: the next batch takes it without the kernel's help. Once the load
-// has gone nobody takes it, and it is given back: after a few seconds in which the process did next
-// to nothing, if it has clearly more than it had when it was idle before.
+// Under load, freed memory is kept: the next batch takes it without the kernel's help. Once the
+// load has gone, it is given back: after a few seconds in which the process was almost idle, if the
+// process has clearly more memory than when it was idle before.
 //
-// Giving back stops every thread that allocates meanwhile: so never while there is work.
-// Thread-compatible.
+// Giving memory back stops every thread that allocates meanwhile, so it never happens while there
+// is work. Thread-compatible.
 class MemoryReturn {
  public:
   struct Reading {
     // The process's own memory in RAM.
     uint64_t resident_bytes = 0;
-    // What calls hold now: of this nothing can be given back.
+    // Bytes that calls hold now; these cannot be given back.
     uint64_t held_bytes = 0;
-    // What all its threads have worked since the start.
+    // Processor time of all its threads since the start.
     absl::Duration cpu_time;
   };
 
-  // How often Tick() wants to be called.
+  // How often to call Tick().
   static constexpr absl::Duration kInterval = absl::Seconds(1);
-  // The process is idle if for so long it worked less than this part of the time.
+  // The process is idle if it worked less than kIdleLoad of the time for this long.
   static constexpr absl::Duration kIdleFor = absl::Seconds(5);
   static constexpr double kIdleLoad = 0.1;
-  // Less is not worth the trouble.
+  // Less memory is not given back.
   static constexpr uint64_t kLeastBytes = uint64_t{16} << 20;
 
-  // `trim` gives back what it can.
+  // `trim` gives back what is possible.
   MemoryReturn(std::function<Reading()> read, std::function<void()> trim)
       : read_(std::move(read)), trim_(std::move(trim)) {}
 
-  // Gives memory back if now is the time. Returns how much, if it did. What the process has at the
-  // first call, it is taken to need: to be called once before there is any load.
+  // Gives memory back if now is the time; then returns how much. The memory of the process at the
+  // first call counts as needed, so call it once before there is any load.
   std::optional<uint64_t> Tick(absl::Time now);
 
  private:
@@ -55,7 +55,7 @@ class MemoryReturn {
   std::optional<Reading> last_;
   absl::Time last_time_;
   absl::Time idle_since_;
-  // Least memory beyond what calls held, since the start or the last return.
+  // The least memory beyond what calls held, since the start or the last return.
   uint64_t floor_bytes_ = 0;
 };
 

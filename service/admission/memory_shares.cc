@@ -9,9 +9,10 @@ namespace packhouse {
 namespace {
 
 constexpr uint64_t kLeastMessages = 8;
-// HTTP/2's own, with which a small connection begins.
+// HTTP/2's default window.
 constexpr uint64_t kLeastWindow = uint64_t{64} << 10;
-// More does not make uploads faster within a data centre: 1 GB/s at a millisecond.
+// A larger window does not make uploads faster within a data centre: this one allows 1 GB/s at a
+// millisecond.
 constexpr uint64_t kMostWindow = uint64_t{1} << 20;
 
 }  // namespace
@@ -34,7 +35,7 @@ absl::StatusOr<MemoryShares> DivideMemory(uint64_t budget, size_t max_message_by
   shares.unsent_bytes = budget / 4;
   shares.received_bytes = budget / 4;
   shares.working_bytes = budget / 4;
-  // The other half is for messages that are wanted, which may be larger than the window.
+  // The other half is for messages that are being read; they may be larger than the window.
   shares.receive_window_bytes = static_cast<int>(std::clamp(
       shares.received_bytes / 2 / std::max<size_t>(1, max_streams), kLeastWindow, kMostWindow));
   return shares;

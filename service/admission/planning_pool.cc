@@ -11,17 +11,17 @@
 namespace packhouse {
 namespace {
 
-// Of 19: quick calls and streams go first where the machine is busy.
+// At most 19: quick calls and streams go first on a busy machine.
 constexpr int kNiceness = 10;
 
-// Of this thread alone, as Linux does it.
+// Linux applies it to this thread alone.
 void LowerPriority() { setpriority(PRIO_PROCESS, 0, kNiceness); }
 
 }  // namespace
 
 bool PlanningTurn::GivenUp() {
   if (cancelled()) return true;
-  // Both are written by this thread while it is at work, or before it wakes up.
+  // Both are written by this thread while it is at work, or before it is woken.
   if (state_ == State::kAtWork && pool_->clock_->Now() < slice_end_) return false;
   return pool_->Pause(*this);
 }
@@ -55,8 +55,8 @@ void PlanningPool::Submit(std::shared_ptr<PlanningTurn> turn, std::function<void
       Enqueue(turn);
       turn->job_ = std::move(job);
       turn->state_ = State::kQueued;
-      // If there is no memory for it now, it is begun when another turn ends; if there is none, the
-      // job is not taken.
+      // If there is no memory to begin it now, it is begun when another turn ends. If there is no
+      // other turn, the job is refused.
       if (TryGiveTurns() || num_begun_ != 0) return;
       Dequeue(*turn);
       turn->state_ = State::kNew;
@@ -104,7 +104,7 @@ bool PlanningPool::TryGiveTurns() {
 
 void PlanningPool::GiveTurnsWhenPossible() {
   const auto never = [] { return false; };
-  // Those at work give them when they end theirs.
+  // Turns at work give them when they end.
   while (!TryGiveTurns() && num_at_work_ == 0) {
     mutex_.AwaitWithTimeout(absl::Condition(&never), kRetry);
   }
@@ -124,7 +124,7 @@ bool PlanningPool::Pause(PlanningTurn& turn) {
     }
     EndTurn(turn, State::kParked);
   }
-  // To the end of its client's calls.
+  // It goes to the end of its client's calls.
   Lane& lane = lanes_.find(turn.client_)->second;
   lane.parked.push_back(&turn);
   turn.state_ = State::kParked;
@@ -142,7 +142,8 @@ bool PlanningPool::Rest(PlanningTurn& turn) {
   absl::MutexLock lock(&mutex_);
   if (turn.state_ == State::kAtWork) {
     EndTurn(turn, State::kResting);
-    // What others make may take long, and does not hold up this client's short plans.
+    // Waiting for another call's work may take long, and must not hold up this client's short
+    // plans.
     MarkLong(turn, lanes_.find(turn.client_)->second);
     GiveTurnsWhenPossible();
   }
@@ -188,7 +189,7 @@ void PlanningPool::GiveTurns() {
     }
     if (next == nullptr) return;
     if (MayBegin(*next) && !HaveThread()) {
-      // The machine has no more threads now. One that is parked, if there is any, needs none.
+      // The machine has no more threads now. A parked call needs no new thread.
       if (next->parked.empty()) return;
       GiveTurn(*next, /*begin=*/false);
       continue;
@@ -255,7 +256,7 @@ void PlanningPool::Run() {
       --num_idle_;
       job = std::move(turn->job_);
     }
-    // It ends its call itself where it can; what gets here has ended nothing.
+    // The job ends its call itself if it can. An exception that gets here has ended nothing.
     HasMemoryFor(job);
     job = nullptr;
     absl::MutexLock lock(&mutex_);

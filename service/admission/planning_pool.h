@@ -1,11 +1,12 @@
-// Threads for calls that plan, which may take minutes: they go on by turns, a slice of time each.
+// Threads for calls that plan. These may take minutes, so they work by turns, each for a slice of
+// time.
 //
-// Flow: a PlanningTurn for each call; Submit() queues its job, which runs on a thread of the pool
-// and, as planners do (planning/work_budget.h), asks GivenUp() now and then. There it waits when
-// its slice is over and it is another's turn.
+// Flow: each call has a PlanningTurn. Submit() queues its job, which runs on a thread of the pool.
+// The job asks GivenUp() now and then, as planners do (planning/work_budget.h). In GivenUp() it
+// waits when its slice is over and it is another call's turn.
 //
-// Implementation: a call that was begun keeps its thread until it ends, so there are more threads
-// than turns; those without a turn wait.
+// Implementation: a call that has begun keeps its thread until it ends. So there are more threads
+// than turns; threads without a turn wait.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_PLANNING_POOL_H_
 #define PACKHOUSE_SERVICE_ADMISSION_PLANNING_POOL_H_
 
@@ -30,8 +31,7 @@ namespace packhouse {
 
 class PlanningPool;
 
-// One call's part in the turns. Cancel() may be called by any thread; the rest by the one that runs
-// the job.
+// The turn of one call. Any thread may call Cancel(); only the thread of the job may call the rest.
 class PlanningTurn {
  public:
   // The pool must outlive it.
@@ -39,17 +39,17 @@ class PlanningTurn {
   PlanningTurn(const PlanningTurn&) = delete;
   PlanningTurn& operator=(const PlanningTurn&) = delete;
 
-  // Whether the call was cancelled. Blocks, if the slice is over or there was none, until it is
-  // this call's turn or it is cancelled: not to be called under a lock that others need. Cheap
-  // otherwise.
+  // Whether the call was cancelled. If its slice is over, or it had none, blocks until it is this
+  // call's turn or it is cancelled. So do not call it under a lock that others need. Otherwise
+  // cheap.
   bool GivenUp();
 
-  // The same before waiting for something that another call makes: lets the others go on and never
-  // blocks. The next GivenUp() waits for a turn.
+  // The same, for a call that is about to wait for another call's result. Gives the turn to others
+  // and never blocks. The next GivenUp() waits for a turn.
   bool GivenUpWhileWaiting();
 
-  // Nobody waits for the call any more. If its job has not begun, it runs at once on this thread,
-  // to find itself cancelled; if it waits for its turn, it goes on.
+  // To be called when nobody waits for the call any more. If its job has not begun, it runs at once
+  // on this thread and finds itself cancelled. If it waits for its turn, it goes on.
   void Cancel();
 
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
@@ -60,9 +60,9 @@ class PlanningTurn {
   enum class State {
     kNew,      // Not submitted.
     kQueued,   // Submitted, not begun.
-    kAtWork,   // Has a turn, perhaps before it has its thread.
+    kAtWork,   // Has a turn, perhaps not yet a thread.
     kParked,   // Waits for a turn.
-    kResting,  // Was begun, and wants no turn.
+    kResting,  // Has begun, and wants no turn.
     kDone,
   };
 
@@ -75,23 +75,23 @@ class PlanningTurn {
   std::function<void()> job_;
   bool is_long_ = false;
   absl::Duration worked_;
-  // Of the turn: written while nobody runs the job, or by the thread that does.
+  // About the turn: written while no thread runs the job, or by the thread that runs it.
   absl::Time turn_began_;
   absl::Time slice_end_ = absl::InfinitePast();
 };
 
-// Who is next: of the clients with a call that could go on the one that has the fewest turns now,
-// of those the one whose last turn is the longest ago. So each of n clients that plan has 1/n of
-// the turns, however many calls it makes; what one does not use the others share. Of a client's
-// calls, those that have waited the longest; a new one is begun if less than `num_turns` of those
-// that were begun are short so far: short plans are made one after another, in order, and long
-// ones do not hold them up.
+// Which call is next: of the clients with a call that can go on, the one with the fewest turns now;
+// in a tie, the one whose last turn is the longest ago. So each of n clients that plan has 1/n of
+// the turns, however many calls it makes; clients share turns that others do not use. Of a client's
+// calls, the one that has waited the longest is next. A new call is begun if fewer than `num_turns`
+// of the begun ones are short so far. So short plans are made one after another, in order, and long
+// plans do not hold them up.
 //
-// The queue is bounded by its users: the gate bounds calls and streams. Threads: one for each call
-// that was begun, at most kMaxBegun of which kMaxBegunByClient are one client's,
-// or more if there are more turns. The last half of
-// them is for clients that have none, so that a client's first call can begin while there are fewer
-// than that of others. Threads run at a lower priority than those that answer quick calls.
+// The queue is bounded by its users: the gate bounds calls and streams. Each begun call has a
+// thread: at most kMaxBegun, of which kMaxBegunByClient are one client's, or more if there are more
+// turns. The last half of them is for clients that have none, so that a client's first call can
+// begin unless there are too many first calls of others. The threads have a lower priority than
+// those that answer quick calls.
 //
 // Thread-safe.
 class PlanningPool {
@@ -99,37 +99,38 @@ class PlanningPool {
   // Long enough that changing turns costs nothing, short enough that a plan of milliseconds does
   // not wait long behind a few clients.
   static constexpr absl::Duration kSlice = absl::Milliseconds(20);
-  // A call that has worked for so long is not short.
+  // A call that has worked for this long is not short.
   static constexpr absl::Duration kLong = absl::Seconds(1);
   static constexpr size_t kMaxBegunByClient = 8;
   static constexpr size_t kMaxBegun = 64;
 
-  // Between two attempts to get memory.
+  // Time between two attempts to get memory.
   static constexpr absl::Duration kRetry = absl::Milliseconds(10);
 
-  // `num_turns` calls are at work at once.
+  // `num_turns` calls are at work at the same time.
   PlanningPool(Clock* clock, size_t num_turns);
-  // Runs what is queued, then ends.
+  // Runs the queued jobs, then ends.
   ~PlanningPool();
 
   PlanningPool(const PlanningPool&) = delete;
   PlanningPool& operator=(const PlanningPool&) = delete;
 
-  // Runs `job` once, when it is its turn, or at once, on this thread, if that was cancelled. To be
-  // called once for each turn. If there is no memory for it, std::bad_alloc, and it does not run.
+  // Runs `job` once, when it is its turn. If the turn was cancelled, runs it at once, on this
+  // thread. May be called once for each turn. Throws std::bad_alloc if there is no memory; then the
+  // job does not run.
   void Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job);
 
  private:
   friend class PlanningTurn;
   using State = PlanningTurn::State;
 
-  // Of a client with calls that were submitted and have not ended.
+  // The calls of one client that were submitted and have not ended.
   struct Lane {
     std::deque<std::shared_ptr<PlanningTurn>> queued;
     std::deque<PlanningTurn*> parked;  // Kept alive by their threads.
     size_t num_at_work = 0;
     size_t num_begun = 0;
-    size_t num_short = 0;  // Of those begun.
+    size_t num_short = 0;  // Short calls among the begun ones.
     uint64_t last_turn = 0;
   };
 
@@ -145,7 +146,7 @@ class PlanningPool {
   // Nothing has changed if there is no memory (std::bad_alloc).
   void Enqueue(const std::shared_ptr<PlanningTurn>& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Dequeue(const PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the turns that are free. Those for which there is no memory (std::bad_alloc) stay free.
+  // Gives the free turns to calls. Turns for which there is no memory (std::bad_alloc) stay free.
   void GiveTurns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False if there is no memory.
   bool TryGiveTurns() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -154,7 +155,7 @@ class PlanningPool {
   void GiveTurn(Lane& lane, bool begin) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndTurn(PlanningTurn& turn, State next) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MarkLong(PlanningTurn& turn, Lane& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether a thread will take one more of ready_; starts one if need be.
+  // Whether a thread will take one more of ready_; starts one if necessary.
   bool HaveThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndJob(PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
@@ -174,7 +175,8 @@ class PlanningPool {
   size_t num_at_work_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t num_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t last_turn_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Have their first turn and no thread yet; one is waiting, or about to, for each.
+  // Calls that have their first turn and no thread yet. For each, a thread waits or is about to
+  // wait.
   std::deque<std::shared_ptr<PlanningTurn>> ready_ ABSL_GUARDED_BY(mutex_);
   size_t num_idle_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);

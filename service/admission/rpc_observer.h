@@ -1,4 +1,4 @@
-// What the rpc room tells those who watch it.
+// What the rpc room tells observers.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_RPC_OBSERVER_H_
 #define PACKHOUSE_SERVICE_ADMISSION_RPC_OBSERVER_H_
 
@@ -76,9 +76,8 @@ class RpcObserver {
   virtual void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) = 0;
   // A plan was made; `gap` of the best one, as in PlanQuality.
   virtual void OnPlanned(absl::Duration elapsed, double gap) = 0;
-  // Responses of a call that are made and not yet taken by the connection have become more, or
-  // fewer if negative; those of a call add up to 0, 0 before its OnFinished(). Called under the
-  // call's lock.
+  // The change of a call's responses that are made and not yet taken by the connection. The changes
+  // of a call add up to 0, 0 before its OnFinished(). Called under the call's lock.
   virtual void OnUnsent(Method /*method*/, int64_t /*responses*/, int64_t /*bytes*/) {}
 };
 

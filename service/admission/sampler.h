@@ -1,4 +1,4 @@
-// What is found out under locks, for those who may not wait for them.
+// Values that are read under locks, for callers that must not wait for locks.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
 #define PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
 
@@ -12,14 +12,15 @@
 
 namespace packhouse {
 
-// Reads a value elsewhere, and gives the one that was read last if that takes long. Thread-safe.
+// Reads a value on another thread, and gives the value that was read last if that takes long.
+// Thread-safe.
 template <typename Value>
 class Sampler {
  public:
   using Read = std::function<Value()>;
   using Submit = std::function<void(std::function<void()>)>;
 
-  // `read` is run by jobs given to `submit`, one at a time, until Stop().
+  // Jobs given to `submit` run `read`, one at a time, until Stop().
   Sampler(Read read, Submit submit, absl::Duration longest_wait)
       : state_(std::make_shared<State>(std::move(read))),
         submit_(std::move(submit)),
@@ -28,7 +29,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // As it is now, or as it was when it was last read; Value() if it never was.
+  // The present value, or the value that was read last; Value() if there is none.
   Value Get() {
     State& state = *state_;
     bool begins = false;
@@ -44,7 +45,7 @@ class Sampler {
     return state.value;
   }
 
-  // Nothing is read any more; waits until nothing is.
+  // Stops reading; waits until no read is running.
   void Stop() {
     absl::MutexLock lock(&state_->read_mutex);
     state_->read = nullptr;
@@ -66,7 +67,7 @@ class Sampler {
     }
     bool IsRead() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_reading; }
 
-    absl::Mutex read_mutex;  // Held while it is read.
+    absl::Mutex read_mutex;  // Held during a read.
     Read read ABSL_GUARDED_BY(read_mutex);
     absl::Mutex mutex;
     bool is_reading ABSL_GUARDED_BY(mutex) = false;

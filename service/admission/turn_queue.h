@@ -1,4 +1,4 @@
-// What waits for a turn, the clients' turns going round.
+// A queue in which clients take turns.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_TURN_QUEUE_H_
 #define PACKHOUSE_SERVICE_ADMISSION_TURN_QUEUE_H_
 
@@ -15,27 +15,26 @@
 
 namespace packhouse {
 
-// Clients with something queued take turns, whatever each has queued. Turns that take equally long
-// go round: between two of one client every other one has one. A client whose turns take longer has
-// fewer, so that all have the same time. A client's own items come first in, first out: streams
-// that queue again after each turn go round, too.
+// Clients with queued items take turns, however many items each has. If turns take equally long,
+// every other client has one turn between two turns of a client. A client whose turns take longer
+// has fewer of them, so that all have the same time. A client's own items are first in, first out:
+// streams that queue again after each turn take turns, too.
 //
-// Flow: Push(), Pop(), and Done() when what was popped has had its turn.
+// Flow: Push(), Pop(), and Done() when the popped item has had its turn.
 //
 // Implementation: as start-time fair queueing (Goyal et al. 1996). A client's clock counts the time
-// that its turns took; the client whose clock is behind is next. A client that has nothing queued
-// any more is remembered until its clock is behind that of whoever is served, or nobody is: so one
-// that queues one item after another is charged their time, too. Nothing is known of one that comes
-// anew: it starts as if it had just had a turn before whoever is next, or else it would be next
-// each time.
+// that its turns took; the client with the lowest clock is next. A client without queued items is
+// remembered until its clock is below that of the client that is served, or until no client is
+// served. So a client that queues one item after another is charged their time, too. A new client
+// starts as if it had just had a turn before the next client; otherwise it would be next each time.
 //
-// Once all have been served nothing is left behind. Costs O(log clients) an item. Bounded by its
-// users, and of clients that are remembered kMaxRemembered. Thread-compatible. If there is no
+// Once all have been served, nothing is left behind. O(log clients) for each item. Its users bound
+// the items; at most kMaxRemembered clients are remembered. Thread-compatible. If there is no
 // memory (std::bad_alloc), Push() and Pop() change nothing; Done() takes none.
 template <typename Item>
 class TurnQueue {
  public:
-  // What a turn costs at least; so much is counted before it is done.
+  // The least cost of a turn; it is charged before the turn is done.
   static constexpr absl::Duration kLeastTurn = absl::Microseconds(50);
 
   struct Turn {
@@ -43,13 +42,13 @@ class TurnQueue {
     Item item;
   };
 
-  // Clients that have nothing queued and are ahead of others, at most.
+  // The most clients that are remembered without queued items.
   static constexpr size_t kMaxRemembered = 1024;
 
   bool empty() const { return order_.empty(); }
-  // With something queued or having a turn.
+  // Clients with queued items or a turn.
   size_t num_clients() const { return lanes_.size() - remembered_.size(); }
-  // Without, and not forgotten.
+  // Remembered clients without either.
   size_t num_remembered() const { return remembered_.size(); }
 
   void Push(const ClientId& client, Item item) {
@@ -59,8 +58,8 @@ class TurnQueue {
     try {
       lane.items.push_back(std::move(item));
       if (lane.items.size() > 1) return;
-      // One place for each lane that has items, or none and is remembered; it is kept in the lane
-      // while the client only has turns.
+      // Each lane that has items, or that is remembered without items, has one place. The lane
+      // keeps it while the client only has turns.
       if (lane.place.empty() && !lane.is_remembered) {
         std::set<Place> place;
         lane.place = place.extract(place.insert({absl::ZeroDuration(), 0, &key}).first);
@@ -79,7 +78,7 @@ class TurnQueue {
     Enqueue(key, lane);
   }
 
-  // The item whose turn it is, taken out. Not if empty.
+  // Takes out the item whose turn it is. Requires that the queue is not empty.
   Turn Pop() {
     const auto next = order_.begin();
     const ClientId& client = *next->client;
@@ -96,7 +95,7 @@ class TurnQueue {
     return turn;
   }
 
-  // A turn of the client's has taken so long.
+  // To be called when a turn of the client has taken `time`.
   void Done(const ClientId& client, absl::Duration time) {
     const auto found = lanes_.find(client);
     Lane& lane = found->second;
@@ -127,9 +126,9 @@ class TurnQueue {
     size_t num_having_turns = 0;
     absl::Duration clock;
     bool is_remembered = false;
-    // Its place, while it is in neither of the orders: moving it takes no memory.
+    // Its place while it is in neither of the two orders. Moving it takes no memory.
     typename std::set<Place>::node_type place;
-    uint64_t number = 0;  // When it was enqueued last: the first of those whose clocks are equal.
+    uint64_t number = 0;  // When it was last enqueued: of equal clocks, the first is next.
   };
 
   void Enqueue(const ClientId& client, Lane& lane) {
@@ -159,8 +158,8 @@ class TurnQueue {
   }
 
   absl::node_hash_map<ClientId, Lane> lanes_;
-  std::set<Place> order_;       // Of clients with items.
-  std::set<Place> remembered_;  // Of clients with nothing at all.
+  std::set<Place> order_;       // Clients with items.
+  std::set<Place> remembered_;  // Clients without items and turns.
   size_t num_having_turns_ = 0;
   absl::Duration now_;  // The clock of the client that was served last.
   uint64_t last_number_ = 0;

@@ -11,9 +11,9 @@
 
 namespace packhouse {
 
-// Every call has one response's worth of memory for itself, reserved when it first makes one of
-// that size: whoever reads is served, however many others do not. What is made ahead of the reader
-// comes out of what is left, up to the half: so there is room for calls that have yet to come.
+// Every call has memory for one response of its own, reserved when it first makes one of that size.
+// So a client that reads is served, however many others do not read. Responses made ahead of the
+// reader use the rest, up to half of the bound, so that there is room for later calls.
 //
 // Thread-safe, without locks.
 class UnsentBudget {
@@ -22,7 +22,7 @@ class UnsentBudget {
   UnsentBudget(const UnsentBudget&) = delete;
   UnsentBudget& operator=(const UnsentBudget&) = delete;
 
-  // Takes `bytes` more for a call's own response, which has `size` in all.
+  // Takes `bytes` more for a call's own response, which then has `size`.
   //
   // RESOURCE_EXHAUSTED, and nothing is taken, if that would exceed the bound.
   absl::Status Reserve(uint64_t bytes, uint64_t size) {
@@ -37,11 +37,11 @@ class UnsentBudget {
     return absl::OkStatus();
   }
 
-  // Whether one more response of `bytes` may be made ahead. Calls that ask at the same time may all
-  // be told so: they are as many as threads that make responses.
+  // Whether one more response of `bytes` may be made ahead. All calls that ask at the same time may
+  // get true; they are at most as many as the threads that make responses.
   bool HasRoomAhead(uint64_t bytes) const { return taken() + bytes <= bound_ / 2; }
 
-  // Take() is for what has been made already, and may exceed the bound.
+  // Take() is for responses that are already made, and may exceed the bound.
   void Take(uint64_t bytes) { taken_.fetch_add(bytes, std::memory_order_relaxed); }
   void Give(uint64_t bytes) { taken_.fetch_sub(bytes, std::memory_order_relaxed); }
 
@@ -53,8 +53,8 @@ class UnsentBudget {
   std::atomic<uint64_t> taken_ = 0;
 };
 
-// The room that the answer of a unary call takes, from before it is written until the call has
-// gone. Thread-compatible.
+// The room of a unary call's answer, from before it is written until the call has gone.
+// Thread-compatible.
 class AnswerHold {
  public:
   // Null: nothing is counted. Must outlive this.

@@ -1,4 +1,4 @@
-// What a call holds of responses that the connection has not taken yet.
+// Counts a call's responses that the connection has not taken yet.
 #ifndef PACKHOUSE_SERVICE_ADMISSION_UNSENT_COUNT_H_
 #define PACKHOUSE_SERVICE_ADMISSION_UNSENT_COUNT_H_
 
@@ -13,26 +13,26 @@
 
 namespace packhouse {
 
-// Tells the observer and the budget, and takes back what is left when the call has ended. Takes
-// from the budget what the call holds, or its largest response if that is more. Thread-compatible;
-// observer and budget must outlive it.
+// Tells the observer and the budget, and takes back the rest when the call has ended. Takes from
+// the budget what the call holds, or the size of its largest response if that is more.
+// Thread-compatible; observer and budget must outlive it.
 class UnsentCount {
  public:
-  // `budget` may be null: then there is always room.
+  // If `budget` is null there is always room.
   UnsentCount(RpcObserver* observer, Method method, UnsentBudget* budget = nullptr)
       : observer_(observer), method_(method), budget_(budget) {}
   UnsentCount(const UnsentCount&) = delete;
   UnsentCount& operator=(const UnsentCount&) = delete;
 
-  // Whether a response may be made: always if none is held, else if one like the largest so far
-  // would find room.
+  // Whether a response may be made: always if none is held; else if there is room for one as large
+  // as the largest so far.
   bool has_room() const {
     return responses_ == 0 || budget_ == nullptr || budget_->HasRoomAhead(largest_);
   }
 
-  // To be called before Add(): sees to it that there is always room for one response of this size.
+  // To be called before Add(): makes sure that there is room for one response of this size.
   //
-  // RESOURCE_EXHAUSTED if other calls have it all; the response must not be added then.
+  // RESOURCE_EXHAUSTED if other calls have all the room; then the response must not be added.
   absl::Status Reserve(size_t bytes) {
     if (budget_ == nullptr || bytes <= largest_) return absl::OkStatus();
     if (bytes > taken_) {

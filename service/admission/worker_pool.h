@@ -16,17 +16,18 @@
 
 namespace packhouse {
 
-// Runs jobs of clients by turns (turn_queue.h): clients have the same time, whatever each submits.
-// The queue is bounded by its users: a stream has at most one job in it, a unary call one, and the
-// gate bounds both. Thread-safe.
+// Runs jobs of clients by turns (turn_queue.h): clients get the same time, however much each
+// submits. The queue is bounded by its users: a stream has at most one job in it, a unary call one,
+// and the gate bounds both. Thread-safe.
 //
-// A job that has no memory for what it does (std::bad_alloc) is run again a little later, up to
-// kTries times: so it must be able to go on, or to begin again. After that it is given up, and
-// counted (base/out_of_memory.h). Calls do not come to that: they end (wire/allocation_failure.h).
+// A job that runs out of memory (std::bad_alloc) is run again a little later, up to kTries times.
+// So it must be able to go on, or to begin again. After that it is given up, and counted
+// (base/out_of_memory.h). This does not happen to calls: they end before
+// (wire/allocation_failure.h).
 class WorkerPool final : public JobPool {
  public:
   WorkerPool(const Clock* clock, size_t num_threads);
-  // Runs what is queued, then ends.
+  // Runs the queued jobs, then ends.
   ~WorkerPool() override;
 
   static constexpr int kTries = 100;

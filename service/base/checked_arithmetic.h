@@ -7,14 +7,14 @@
 
 namespace packhouse {
 
-// a + b, or nothing if it exceeds 2^64 - 1.
+// a + b; nullopt if it exceeds 2^64 - 1.
 inline std::optional<uint64_t> CheckedAdd(uint64_t a, uint64_t b) {
   uint64_t sum;
   if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
   return sum;
 }
 
-// a * b, or nothing if it exceeds 2^64 - 1.
+// a * b; nullopt if it exceeds 2^64 - 1.
 inline std::optional<uint64_t> CheckedMultiply(uint64_t a, uint64_t b) {
   uint64_t product;
   if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;

@@ -23,8 +23,8 @@ class Clock {
   virtual absl::Time Now() const = 0;
 
   // Runs `callback` once, at `time` or soon after, on a thread of the clock. It must return
-  // quickly, and must own everything that it needs. If it has no memory for that (std::bad_alloc),
-  // it is called again a little later, so it must be able to go on or to begin again.
+  // quickly, and must own everything that it needs. If it runs out of memory (std::bad_alloc), it
+  // is called again a little later, so it must be able to go on, or to begin again.
   virtual void CallAt(absl::Time time, std::function<void()> callback) = 0;
 };
 
@@ -40,7 +40,7 @@ class SystemClock final : public Clock {
   void CallAt(absl::Time time, std::function<void()> callback) override;
 
  private:
-  // After a callback that had no memory.
+  // Time to the next try after a callback ran out of memory.
   static constexpr absl::Duration kRetry = absl::Milliseconds(100);
 
   void Run();

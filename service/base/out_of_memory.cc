@@ -7,7 +7,7 @@ namespace {
 
 std::atomic<uint64_t> num_out_of_memory = 0;
 
-// So that it is there when there is no memory.
+// Makes it at the start, so that it exists when there is no memory.
 [[maybe_unused]] const absl::Status& made_at_the_start = OutOfMemory();
 
 }  // namespace

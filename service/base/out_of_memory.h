@@ -1,5 +1,5 @@
-// Memory that cannot be had, at the edge of what a thread does. (What is done for one call goes
-// through wire/allocation_failure.h, and ends that call.)
+// Failed allocations in work that belongs to no call. (Work for a call goes through
+// wire/allocation_failure.h, where a failure ends that call.)
 #ifndef PACKHOUSE_SERVICE_BASE_OUT_OF_MEMORY_H_
 #define PACKHOUSE_SERVICE_BASE_OUT_OF_MEMORY_H_
 
@@ -11,17 +11,17 @@
 
 namespace packhouse {
 
-// RESOURCE_EXHAUSTED. Made when the program starts: to copy it takes no memory.
+// RESOURCE_EXHAUSTED. It is made when the program starts, and copying it does not allocate.
 const absl::Status& OutOfMemory();
 
-// How often something was left undone, or was put off, for want of memory since the start.
-// Thread-safe, as all here.
+// How often work was left undone or put off for lack of memory since the start. Thread-safe, like
+// everything here.
 uint64_t NumOutOfMemory();
 void CountOutOfMemory();
 
-// Whether work() could allocate what it needed, or did not ask for more than a container can have.
-// If not, it stopped where it stood; locks and the like are released on the way, and it is counted.
-// Whoever calls this sees to it that what is left is in order, and is done again or reported.
+// Runs work(). False if an allocation failed, or work() asked for more than a container can have:
+// then work() has stopped midway, its locks are released, and the failure is counted. The caller
+// must leave consistent data behind, and do the work again or report it.
 template <typename Work>
 bool HasMemoryFor(Work&& work) {
   try {

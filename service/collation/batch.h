@@ -13,7 +13,7 @@
 namespace packhouse {
 
 // Dense, row-major, little-endian. The number of rows, padding included, comes first in the shape,
-// or last if the tensor is laid out so (Layout).
+// or last with Layout::kRowsLast.
 struct BatchTensor {
   std::string name;
   DType dtype = DType::kFloat32;
@@ -22,21 +22,21 @@ struct BatchTensor {
   absl::string_view data;
 };
 
-// With its schema a batch can be taken apart again (see uncollate.h).
+// With the schema, a batch can be taken apart again (see uncollate.h).
 struct Batch {
-  // Of the real graphs, in batch order.
+  // Ids of the real graphs, in batch order.
   std::vector<uint64_t> graph_ids;
   // Their size tuples, row-major.
   std::vector<uint32_t> sizes;
-  // Per component, `graphs` last: real rows, and rows as laid out.
+  // For each component, `graphs` last: real rows, and rows with padding.
   std::vector<uint64_t> real_rows;
   std::vector<uint64_t> rows;
   // The schema's tensors in order, then the derived ones. Empty if only sizes were packed.
   std::vector<BatchTensor> tensors;
-  // All tensors, each behind its frame (see tensor_framing.h), as they leave; empty if they were
-  // collated without. Lives as long as `buffer`.
+  // All tensors as they are sent, each after its frame (see tensor_framing.h); empty if they were
+  // collated without framing. Lives as long as `buffer`.
   absl::string_view framed;
-  // Holds the data of all tensors: built once, sent from where it is.
+  // Holds the data of all tensors: written once, and sent from there.
   std::shared_ptr<const void> buffer;
 };
 

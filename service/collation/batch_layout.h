@@ -29,9 +29,9 @@ struct DerivedTensors {
   bool masks = false;        // c/mask, bool [rows], and graphs/mask, bool [graphs]
 };
 
-// Rows that padding keeps free of real data, per component, `graphs` last: with kGraph one graph
-// and one row of every component that an index tensor points into (without index tensors, of the
-// first component), so that padding rows never point at real ones; otherwise 0.
+// Rows that padding keeps free of real data, for each component, `graphs` last. With kGraph: one
+// graph, and one row of every component that an index tensor points into (without index tensors, of
+// the first component), so that padding rows never point to real rows. Otherwise 0.
 std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding);
 
 // One tensor of every batch of a layout.
@@ -54,7 +54,7 @@ struct BatchColumn {
   size_t component;
   Layout layout = Layout::kRowsFirst;
 
-  // With so many rows.
+  // The shape with this many rows.
   std::vector<uint64_t> Shape(uint64_t rows) const;
   uint64_t RowsOf(absl::Span<const uint64_t> rows) const {
     return rows[component] + (source == Source::kRowOffsets ? 1 : 0);
@@ -67,8 +67,8 @@ class BatchLayout {
   // No capacity.
   static constexpr uint64_t kRagged = UINT64_MAX;
 
-  // `capacities` has l + 1 entries, `graphs` last; kRagged where there is none. `schema` must
-  // outlive the layout.
+  // `capacities` has l + 1 entries, `graphs` last; kRagged for a component without a capacity.
+  // `schema` must outlive the layout.
   //
   // INVALID_ARGUMENT if a padded layout lacks a capacity, if a capacity is not above what padding
   // keeps free, or if an index tensor's dtype cannot number the rows of its target; names the
@@ -87,11 +87,11 @@ class BatchLayout {
   // Rows of component k in a batch with `real` rows: the capacity if padded.
   uint64_t RowsFor(size_t k, uint64_t real) const { return is_fixed() ? capacities_[k] : real; }
 
-  // Bytes of all tensors of a batch with so many rows per component (`graphs` last); nothing if
-  // that exceeds 2^64 - 1.
+  // Bytes of all tensors of a batch with this many rows per component (`graphs` last); nullopt if
+  // the sum exceeds 2^64 - 1.
   std::optional<uint64_t> BatchBytes(absl::Span<const uint64_t> rows) const;
 
-  // Of a padded batch; nothing if the shape is not fixed.
+  // Bytes of a padded batch; nullopt if the shape is not fixed.
   std::optional<uint64_t> FixedBatchBytes() const {
     return is_fixed() ? BatchBytes(capacities_) : std::nullopt;
   }

@@ -25,7 +25,7 @@ const RowKernels& Kernels() {
 
 constexpr uint64_t kMaxInt32 = (uint64_t{1} << 31) - 1;
 
-// Where tensors begin in a batch's buffer: cache lines.
+// Tensors begin at cache lines of a batch's buffer.
 constexpr uint64_t kAlignment = 64;
 
 // Fills with copies of an element; empty: zero. `bytes` is a multiple of its size.
@@ -50,10 +50,11 @@ std::string IndexElement(DType dtype, uint64_t value) {
   return element;
 }
 
-// Graphs lie anywhere in memory. What is needed of one is asked for so long before.
+// Graphs lie anywhere in memory. Their data is prefetched this far ahead.
 constexpr size_t kGraphsAhead = 24;  // Sizes.
 constexpr size_t kPiecesAhead = 16;  // Rows of a tensor.
-// Of a graph's rows so much is asked for; the processor notices by itself that more follow.
+// The most bytes of a graph's rows that are prefetched; the processor itself notices that more
+// follow.
 constexpr size_t kMaxBytesAhead = 1024;
 constexpr size_t kCacheLine = 64;
 
@@ -73,7 +74,7 @@ struct Plane {
   size_t row_bytes;
 };
 
-// Where the graphs of a batch have their rows.
+// The places of the rows of a batch's graphs.
 class RowExtents {
  public:
   RowExtents(absl::Span<const GraphRef> graphs, const Batch& batch)
@@ -86,11 +87,11 @@ class RowExtents {
   }
 
   size_t num_graphs() const { return graphs_.size(); }
-  // Rows of graph g in component k, `graphs` among them.
+  // Rows of graph g in component k; k may be `graphs`.
   uint64_t count(size_t g, size_t k) const {
     return k == num_components_ ? 1 : sizes_[g * num_components_ + k];
   }
-  // Where they begin in a plane.
+  // Where its rows begin in a plane.
   const char* begin(size_t g, const Plane& plane) const {
     const uint64_t first = plane.component == num_components_
                                ? graphs_[g].index
@@ -107,8 +108,8 @@ class RowExtents {
   std::vector<uint64_t> first_;
 };
 
-// Asks for the rows of one graph after the other, of one plane after the other: in the order in
-// which they will be copied.
+// Prefetches the rows in the order in which they will be copied: plane by plane, and graph by
+// graph.
 class RowPrefetch {
  public:
   RowPrefetch(const BatchLayout& layout, const RowExtents& extents)
@@ -144,7 +145,7 @@ class RowPrefetch {
 
   const GraphSchema& schema_;
   const RowExtents& extents_;
-  // None once all was asked for.
+  // nullopt once everything has been prefetched.
   std::optional<Plane> plane_;
   size_t g_ = 0;
 };
@@ -160,8 +161,8 @@ void ForEachGraph(const RowExtents& extents, RowPrefetch& prefetch, const Plane&
   }
 }
 
-// Writes a plane of a tensor of the schema: real rows, then padding. Every Write... fills the whole
-// of what it writes, which may begin at any address.
+// Writes a plane of a tensor of the schema: real rows, then padding. Every Write... function fills
+// its whole range, which may begin at any address.
 void WritePlane(const BatchLayout& layout, const Plane& plane, const RowExtents& extents,
                 const Batch& batch, RowPrefetch& prefetch, char* data) {
   const TensorSpec& spec = layout.schema().tensors()[plane.tensor];
@@ -202,7 +203,7 @@ void WriteRows(const BatchLayout& layout, size_t t, const RowExtents& extents, c
   }
 }
 
-// Values of an int32 tensor, one behind the other.
+// Writes values of an int32 tensor, one after the other.
 class Int32Writer {
  public:
   Int32Writer(char* begin, char* end) : next_(begin), end_(end) {}
@@ -212,7 +213,7 @@ class Int32Writer {
     next_ += sizeof(value);
   }
   void Add(uint64_t n, int32_t value) {
-    // Whole blocks, without a look at where the last one ends: what is too much is overwritten.
+    // Writes whole blocks without checking where the last one ends: excess values are overwritten.
     std::array<int32_t, 16> block;
     block.fill(value);
     char* const behind = next_ + n * sizeof(value);
@@ -223,7 +224,7 @@ class Int32Writer {
     while (next_ < behind) Add(value);
     next_ = behind;
   }
-  // So many values as there is room for.
+  // Fills the rest of the room.
   void FillUp(int32_t value) {
     Kernels().fill_4(next_, static_cast<uint32_t>(value),
                      static_cast<size_t>(end_ - next_) / sizeof(value));
@@ -236,8 +237,8 @@ class Int32Writer {
 };
 
 // Rows of graph i in component k, padding graphs included. The first padding graph holds the spare
-// rows in kGraph; in kMasked they belong to no graph's count, only the graph index has to name some
-// graph for them.
+// rows in kGraph; in kMasked they count for no graph, but the graph index must name some graph for
+// them.
 class PaddedCounts {
  public:
   PaddedCounts(const BatchLayout& layout, const Batch& batch, size_t k)
@@ -303,8 +304,8 @@ void WriteColumn(const BatchLayout& layout, const BatchColumn& column, const Row
   }
 }
 
-// Adds the tensors, all in one buffer, not written yet, and gives that: where tensors begin is
-// begin + `data_begins`; frames are written.
+// Adds the tensors, all in one buffer, without their data, and returns the buffer. Tensors begin at
+// begin + `data_begins`; the frames are written.
 std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TensorFraming* framing,
                                Batch& batch, std::vector<uint64_t>& data_begins) {
   batch.tensors.reserve(layout.columns().size());
@@ -330,7 +331,7 @@ std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TensorFraming* f
     data_begins.push_back(end);
     end += bytes;
   }
-  // Not zeroed: each tensor writes all of its bytes, and nobody looks at what is between them.
+  // Not zeroed: each tensor writes all of its bytes, and the bytes between them are never read.
   const std::shared_ptr<char[]> buffer = std::make_shared_for_overwrite<char[]>(end + kAlignment);
   char* const base =
       buffer.get() +
@@ -343,11 +344,11 @@ std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TensorFraming* f
   }
   if (framing != nullptr) batch.framed = absl::string_view(base, end);
   batch.buffer = buffer;
-  // Shares the buffer; points to where its bytes begin.
+  // Shares the buffer, and points to its first byte.
   return std::shared_ptr<char[]>(buffer, base);
 }
 
-// What an int32 tensor or an index tensor of the batch must be able to number.
+// Checks that int32 tensors and index tensors of the batch can number the rows.
 absl::Status CheckNumberable(const BatchLayout& layout, const Batch& batch) {
   const GraphSchema& schema = layout.schema();
   for (const TensorSpec& tensor : schema.tensors()) {

@@ -14,7 +14,7 @@
 namespace packhouse {
 namespace {
 
-// Takes the rows that come before each graph off the values of a plane of index tensor t.
+// Subtracts the rows that come before each graph from the values of a plane of index tensor t.
 void MakeLocal(const GraphSchema& schema, size_t t, const SizeTable& sizes, char* plane) {
   const TensorSpec& spec = schema.tensors()[t];
   uint64_t target_rows = 0;

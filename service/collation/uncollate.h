@@ -1,4 +1,4 @@
-// From a batch back to its graphs: the inverse of Collate.
+// Takes a batch apart into its graphs: the inverse of Collate.
 #ifndef PACKHOUSE_SERVICE_COLLATION_UNCOLLATE_H_
 #define PACKHOUSE_SERVICE_COLLATION_UNCOLLATE_H_
 
@@ -13,7 +13,7 @@ namespace packhouse {
 // owns its rows. `schema` must outlive the chunk; the batch's first tensors must be the schema's.
 //
 // INVALID_ARGUMENT if sizes and data disagree, or an index is out of its graph's range; shapes and
-// row counts are not looked at, they follow. O(bytes of the batch). Thread-safe.
+// row counts are not checked, since they follow from these. O(bytes of the batch). Thread-safe.
 absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& batch);
 
 }  // namespace packhouse

@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little,
 constexpr uint32_t kExplicitIds = 1;
 constexpr uint32_t kGroupIds = 2;
 
-// As it is stored. The version and the checksum keep their places in every version to come.
+// The header as it is stored. Version and checksum keep their places in all future versions.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -79,7 +79,7 @@ absl::StatusOr<EncodedChunk> EncodedChunk::Create(const GraphChunk* chunk,
         absl::StrCat("chunk: ", n, " graphs, at most ", kMaxChunkRecordGraphs));
   }
   const SizeTable& sizes = chunk->sizes();
-  // At most: with ids of both kinds.
+  // The most bytes, with both kinds of ids.
   encoded.index_.reserve(RoundUpTo8(sizes.counts().size() * sizeof(uint32_t)) +
                          (2 * n + chunk->num_columns()) * sizeof(uint64_t));
   AppendValues(sizes.counts(), encoded.index_);
@@ -186,7 +186,7 @@ absl::StatusOr<ChunkRecordView> ChunkRecordView::Parse(absl::string_view bytes) 
   }
   const bool explicit_ids = (header.flags & kExplicitIds) != 0;
   const bool has_groups = (header.flags & kGroupIds) != 0;
-  // No product wraps around: l and n are held against the index before they are multiplied.
+  // No product wraps around: l and n are compared with the index's size before they are multiplied.
   const bool plausible = l <= kMaxComponents && header.num_columns <= GraphSchema::kMaxTensors &&
                          n <= kMaxChunkRecordGraphs;
   const uint64_t expected =
@@ -273,7 +273,7 @@ absl::StatusOr<GraphChunk> ChunkRecordView::ToChunk(const GraphSchema* schema,
     AppendGraphIds(ids);
     sizes = SizeTable::WithIds(num_graphs_, num_components_, std::move(counts), std::move(ids));
   }
-  // An argument of ours that is refused comes from the record.
+  // A refused argument came from the record.
   if (!sizes.ok()) return Damaged(sizes.status().message());
   auto chunk = GraphChunk::CreateTrusted(schema, *std::move(sizes), columns_, std::move(owner));
   if (!chunk.ok()) return Damaged(chunk.status().message());

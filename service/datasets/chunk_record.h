@@ -19,20 +19,20 @@
 
 namespace packhouse {
 
-// "PHCHUNK" and a newline, which a transfer in text mode would change.
+// "PHCHUNK" and a newline; a transfer in text mode would change the newline.
 inline constexpr absl::string_view kChunkRecordMagic = "PHCHUNK\n";
 inline constexpr uint32_t kChunkRecordVersion = 1;
 inline constexpr size_t kChunkRecordHeaderBytes = 112;
-// Columns begin at multiples of 64 bytes, counted from the page in which the record begins: LMDB
-// puts it behind a page header of 16 bytes.
+// Columns begin at multiples of 64 bytes, counted from the page in which the record begins. LMDB
+// puts the record behind a page header of 16 bytes.
 inline constexpr size_t kColumnAlignment = 64;
 inline constexpr size_t kRecordOffsetInPage = 16;
-// Below what LMDB can hold, and about what one message may be.
+// Less than LMDB can hold, and about the size of the largest message.
 inline constexpr uint64_t kMaxChunkRecordBytes = uint64_t{1} << 30;
-// Graphs without any component or tensor take no bytes, so that these alone bound nothing.
+// Graphs without components and tensors take no bytes, so a bound on bytes is not enough.
 inline constexpr uint64_t kMaxChunkRecordGraphs = uint64_t{1} << 24;
 
-// Where a record is; part of it, so that one that turns up elsewhere is noticed.
+// The place of a record. The record contains it, so that a record in a wrong place is noticed.
 struct ChunkRecordPlace {
   uint64_t dataset = 0;
   uint64_t first_graph = 0;
@@ -45,7 +45,7 @@ struct ChunkRecordPlace {
 // A chunk with its checksums, ready to be written. Views the chunk, which must outlive it.
 class EncodedChunk {
  public:
-  // `group_ids` has one per graph, or is empty. INVALID_ARGUMENT above kMaxChunkRecordBytes
+  // `group_ids` has one id for each graph, or is empty. INVALID_ARGUMENT above kMaxChunkRecordBytes
   // or kMaxChunkRecordGraphs. O(bytes), most of it the checksum.
   static absl::StatusOr<EncodedChunk> Create(const GraphChunk* chunk,
                                              absl::Span<const uint64_t> group_ids);
@@ -71,7 +71,7 @@ class EncodedChunk {
 class ChunkRecordView {
  public:
   // Checks the header, that all lengths agree, and the checksum of the index section; not the
-  // columns. Bytes behind the record are ignored. O(n * l).
+  // columns. Bytes after the record are ignored. O(n * l).
   //
   // DATA_LOSS saying what is wrong; FAILED_PRECONDITION naming both versions if the header is
   // sound but of another format.
@@ -84,16 +84,16 @@ class ChunkRecordView {
   size_t num_bytes() const { return num_bytes_; }
   bool has_group_ids() const { return !group_ids_.empty(); }
 
-  // Each appends to `out`: n * l counts, n ids.
+  // These append to `out`: n * l counts; n ids.
   void AppendCounts(std::vector<uint32_t>& out) const;
   void AppendGraphIds(std::vector<uint64_t>& out) const;
-  // Nothing if there are none.
+  // Appends nothing if there are none.
   void AppendGroupIds(std::vector<uint64_t>& out) const;
 
   // DATA_LOSS if the columns fail their checksum. O(bytes).
   absl::Status CheckColumns() const;
 
-  // The graphs; `schema` must outlive the chunk, `owner` keeps the bytes. Call CheckColumns()
+  // The graphs. `schema` must outlive the chunk; `owner` keeps the bytes. Call CheckColumns()
   // first. DATA_LOSS if the record does not have this schema. O(n * l).
   absl::StatusOr<GraphChunk> ToChunk(const GraphSchema* schema,
                                      std::shared_ptr<const void> owner) const;

@@ -1,4 +1,4 @@
-// Finds out when a store that could not be written to can be again.
+// Finds out when a store can be written to again.
 #ifndef PACKHOUSE_SERVICE_DATASETS_STORE_PROBER_H_
 #define PACKHOUSE_SERVICE_DATASETS_STORE_PROBER_H_
 
@@ -10,15 +10,15 @@
 
 namespace packhouse {
 
-// A server that is not ready is sent nothing that would commit: somebody has to try. On a thread of
-// its own, which a disk that hangs may hold up.
+// A server that is not ready gets no calls that would commit, so this class tries a commit. It has
+// a thread of its own, since a hanging disk may block it.
 class StoreProber {
  public:
-  // Looks at `is_failing` each `interval`, and calls `try_commit` if it is so. Both until it is
+  // Calls `is_failing` every `interval`, and `try_commit` if it returns true, until it is
   // destroyed.
   StoreProber(std::function<bool()> is_failing, std::function<void()> try_commit,
               absl::Duration interval = absl::Seconds(1));
-  // Waits for a `try_commit` that is being made.
+  // Waits for a running `try_commit`.
   ~StoreProber();
   StoreProber(const StoreProber&) = delete;
   StoreProber& operator=(const StoreProber&) = delete;

@@ -1,4 +1,4 @@
-// Whether a store can be written to, and the log of when it cannot.
+// Knows whether a store can be written to, and logs when it cannot.
 #ifndef PACKHOUSE_SERVICE_DATASETS_STORE_WATCH_H_
 #define PACKHOUSE_SERVICE_DATASETS_STORE_WATCH_H_
 
@@ -14,11 +14,11 @@
 
 namespace packhouse {
 
-// Stands between one store and its other observer. Logs each commit and change that fails, and the
-// first commit that goes through again. Thread-safe.
+// Stands between a store and its other observer. Logs each failed commit and change, and the first
+// commit that succeeds again. Thread-safe.
 class StoreWatch final : public CommitObserver {
  public:
-  // `store` is its name in the log. `next` is told everything; it may be null. The pointees must
+  // `store` is its name in the log. `next` gets all calls; it may be null. The pointees must
   // outlive it.
   StoreWatch(std::string store, CommitObserver* next, LimitedLog* log)
       : store_(std::move(store)), next_(next), log_(log) {}
@@ -27,10 +27,11 @@ class StoreWatch final : public CommitObserver {
   void OnCommitEnd(const CommitSummary& summary) override;
   void OnStoreBytes(uint64_t num_bytes) override;
 
-  // What the last commit that wrote something failed with; OK if it went through, or none was yet.
+  // The error of the last commit that wrote something; OK if it succeeded, or if there was none
+  // yet.
   absl::Status failure() const;
-  // Of the largest change in it: room that there must be before a commit is worth trying. Where the
-  // disk is full, small changes go through now and then, in pages that others have left.
+  // Bytes of the largest change in that commit: a commit is worth trying when there is this much
+  // room. On a full disk small changes succeed now and then, in pages that others have left.
   uint64_t failed_bytes() const;
 
  private:

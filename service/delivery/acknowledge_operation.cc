@@ -28,7 +28,7 @@ absl::Status CheckRuns(const EpochState& state, const BatchSet& added) {
 
 absl::Status AcknowledgeOperation::Plan(JobState& job, PendingChanges& pending) {
   PH_RETURN_IF_ERROR(CheckGeneration(pending.ledger, key_, generation_));
-  // A generation that is about to start has not been told to anybody.
+  // No client knows a generation that is about to start.
   PH_RETURN_IF_ERROR(CheckGeneration(job.ledger(), key_, generation_));
   PH_ASSIGN_OR_RETURN(const OpenEpoch* const epoch, job.Open(key_));
   PH_RETURN_IF_ERROR(epoch->table->CheckDealt(batches_));

@@ -1,4 +1,4 @@
-// Batches that are acknowledged, in their job's commit queue.
+// The acknowledgement of batches, in their job's commit queue.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_ACKNOWLEDGE_OPERATION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_ACKNOWLEDGE_OPERATION_H_
 
@@ -19,14 +19,15 @@ namespace packhouse {
 
 struct AcknowledgeResult {
   uint64_t num_new = 0;
-  // What is done now, by all workers.
+  // Has the batches that are done now, by all workers.
   std::string cursor;
 };
 
-// Batches are done.
+// Makes batches done.
 class AcknowledgeOperation final : public JobOperation {
  public:
-  // Runs of batches that are done, of an epoch: one for each batch that others have overtaken.
+  // The most runs of done batches of an epoch. There is a run for each batch that others have
+  // overtaken.
   static constexpr size_t kMaxRuns = 65536;
 
   // `batches` must outlive it.
@@ -42,7 +43,7 @@ class AcknowledgeOperation final : public JobOperation {
   absl::Status Plan(JobState& job, PendingChanges& pending) override;
   void Apply(JobState& job, Wakes& wakes) override;
 
-  // Once it has been answered with OK.
+  // The result, once it has been answered with OK.
   AcknowledgeResult& result() { return result_; }
 
  private:

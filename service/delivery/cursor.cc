@@ -60,7 +60,7 @@ absl::StatusOr<Cursor> DecodeBytes(absl::string_view bytes) {
   return cursor;
 }
 
-// As servers before format 2 wrote it.
+// Reads a cursor of a server before format 2.
 absl::StatusOr<Cursor> DecodeFormat1(absl::string_view bytes) {
   auto reader = Format1Reader::Open(bytes);
   if (!reader.ok()) return Malformed(reader.status().message());
@@ -88,11 +88,11 @@ absl::StatusOr<Cursor> DecodeCursor(absl::string_view text) {
     return Malformed(absl::StrCat(text.size(), " characters, at most ", kMaxCursorLength));
   }
   std::string bytes;
-  // The last character may have bits that say nothing; a cursor has one spelling all the same.
+  // The last character may have unused bits, but a cursor has exactly one spelling.
   if (!absl::WebSafeBase64Unescape(text, &bytes) || absl::WebSafeBase64Escape(bytes) != text) {
     return Malformed("is not base64url");
   }
-  // No message begins with this byte, which would be a field's of number 0.
+  // No message begins with this byte: it would be a field with number 0.
   const bool is_format_1 = !bytes.empty() && bytes.front() == kFormat1Version;
   PH_ASSIGN_OR_RETURN(Cursor cursor, is_format_1 ? DecodeFormat1(bytes) : DecodeBytes(bytes));
   if (const absl::Status status = CheckIdentity(cursor.identity); !status.ok()) {

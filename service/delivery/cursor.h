@@ -1,8 +1,8 @@
-// Where an epoch stands, as a text that a trainer keeps in its checkpoint.
+// The progress of an epoch, as a text that a trainer keeps in its checkpoint.
 //
 // Epochs that are loaded with a cursor go on exactly there, even if the service went further since:
-// what was done after it is given out again. As an epoch's batches follow from its identity, a
-// cursor is enough to go on with an epoch of which the service has forgotten everything.
+// batches that were done later are given out again. An epoch's batches follow from its identity, so
+// a cursor is enough to go on with an epoch that the service has forgotten.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_
 #define PACKHOUSE_SERVICE_DELIVERY_CURSOR_H_
 
@@ -19,8 +19,8 @@ namespace packhouse {
 
 struct Cursor {
   EpochIdentity identity;
-  // In which it was made (job_ledger.h); for people, and so that generations are not used again
-  // after the ledger was lost.
+  // The generation in which it was made (job_ledger.h). It is for people, and keeps generations
+  // from being used again after the ledger was lost.
   uint64_t generation = 0;
   // Without padding.
   BatchSet done;
@@ -35,9 +35,9 @@ std::string EncodeCursor(const Cursor& cursor);
 // Longer texts are no cursors: a job has at most 65,536 runs of batches that are done.
 inline constexpr size_t kMaxCursorLength = size_t{2} << 20;
 
-// Reads any text; cursors of servers before format 2 too. INVALID_ARGUMENT, saying why, for what is
-// not a cursor, letter by letter, or has a batch that its epoch has not. Time O(length), memory at
-// most 24 times the length, whatever it claims.
+// Reads any text, also cursors of servers before format 2. INVALID_ARGUMENT, saying why, for a text
+// that is not exactly a cursor, or has a batch that its epoch does not have. Time O(length), memory
+// at most 24 times the length, whatever the text claims.
 absl::StatusOr<Cursor> DecodeCursor(absl::string_view text);
 
 }  // namespace packhouse

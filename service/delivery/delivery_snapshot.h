@@ -1,4 +1,4 @@
-// How delivery is doing, for those who watch it: numbers only.
+// Figures of delivery, for monitoring.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_
 #define PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_
 
@@ -9,14 +9,14 @@
 
 namespace packhouse {
 
-// Totals of leases since whoever counts them was made.
+// Totals of leases since the counting object was made.
 struct LeaseCounters {
   uint64_t leased = 0;
-  uint64_t redelivered = 0;   // Of `leased`: those that had been leased before.
+  uint64_t redelivered = 0;   // Batches of `leased` that had been leased before.
   uint64_t acknowledged = 0;  // Batches that became done.
-  uint64_t duplicates = 0;    // Acknowledgements of batches that were done.
+  uint64_t duplicates = 0;    // Acknowledgements of batches that were already done.
   uint64_t expired = 0;
-  uint64_t given_back = 0;  // By sessions that went or lost their lane.
+  uint64_t given_back = 0;  // By sessions that ended or lost their lane.
 
   friend LeaseCounters operator+(const LeaseCounters& a, const LeaseCounters& b) {
     return {
@@ -25,7 +25,7 @@ struct LeaseCounters {
   }
 };
 
-// How an epoch is doing.
+// The progress of an epoch.
 struct EpochProgress {
   EpochKey key;
   uint64_t generation = 0;  // 0: not opened.
@@ -33,14 +33,14 @@ struct EpochProgress {
   uint64_t num_batches = 0;
 };
 
-// Totals since the loader was opened never fall.
+// Totals are since the loader was opened, and never fall.
 struct DeliverySnapshot {
   LeaseCounters totals;
   uint64_t num_generations = 0;  // Started.
   uint64_t num_in_flight = 0;    // Batches that are leased now.
   uint64_t num_sessions = 0;
   uint64_t num_epochs = 0;
-  // Of epochs that someone loads now.
+  // The epochs that somebody loads now.
   std::vector<EpochProgress> progress;
 };
 

@@ -1,4 +1,4 @@
-// How many epochs are remembered, of all clients and of each.
+// Bounds the number of remembered epochs, of all clients and of each.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_EPOCH_QUOTA_H_
 #define PACKHOUSE_SERVICE_DELIVERY_EPOCH_QUOTA_H_
 
@@ -12,18 +12,18 @@
 
 namespace packhouse {
 
-// Thread-safe; never held while something else is waited for.
+// Thread-safe; its lock is never held while waiting for anything else.
 class EpochQuota {
  public:
   EpochQuota(size_t max_epochs, size_t max_epochs_per_client)
       : max_epochs_(max_epochs), max_epochs_per_client_(max_epochs_per_client) {}
 
   // Counts one more epoch. RESOURCE_EXHAUSTED naming the value, the bound and its flag. An empty
-  // client, which is not known, is counted among all only.
+  // client is unknown, and counts only among all.
   absl::Status Take(const ClientId& client);
-  // Counts one more, whatever the bounds: it is there.
+  // Counts one more epoch, even beyond the bounds, since it exists already.
   void TakeAnyway(const ClientId& client);
-  // Of one that was taken.
+  // Gives back an epoch that was taken.
   void GiveBack(const ClientId& client);
 
   size_t num_epochs() const;
@@ -34,7 +34,7 @@ class EpochQuota {
 
   mutable absl::Mutex mutex_;
   size_t num_epochs_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of clients that have one.
+  // The numbers of clients that have any.
   std::map<ClientId, size_t> by_client_ ABSL_GUARDED_BY(mutex_);
 };
 

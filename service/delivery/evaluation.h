@@ -1,4 +1,4 @@
-// One pass over an epoch's batches of which the service keeps nothing.
+// One pass over an epoch's batches. The service keeps nothing of it.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_EVALUATION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_EVALUATION_H_
 
@@ -21,10 +21,10 @@ struct EvaluationRequest {
   uint64_t first_step = 0;
 };
 
-// One stream. What it gives depends on the epoch and the request alone. Thread-compatible.
+// One stream. Its batches depend on the epoch and the request alone. Thread-compatible.
 class Evaluation {
  public:
-  // INVALID_ARGUMENT naming a rank that is not there, for dynamic sharing, or as Dealing;
+  // INVALID_ARGUMENT for a rank that does not exist, naming it, for dynamic sharing, or as Dealing;
   // OUT_OF_RANGE naming a first step above the number of steps; RESOURCE_EXHAUSTED if `memory`,
   // which may be null, has no room. O(batches).
   static absl::StatusOr<std::unique_ptr<Evaluation>> Open(

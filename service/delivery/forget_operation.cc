@@ -45,8 +45,8 @@ absl::Status ForgetOperation::PlanUnused(JobState& job, PendingChanges& pending,
     if (seconds < job.UsedSeconds(state) + kept) continue;
     PH_RETURN_IF_ERROR(Forget(pending, EpochExpired{key, state.generation, seconds}));
   }
-  // At any time no more of them than there were epochs so long ago: what has been forgotten
-  // since was remembered then.
+  // There are never more of them than there were epochs at that time: every epoch that has been
+  // forgotten since was remembered then.
   if (seconds > kept) {
     pending.ledger.DropExpired(seconds - kept);
     pending.changed = true;

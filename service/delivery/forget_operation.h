@@ -1,4 +1,4 @@
-// Epochs that are forgotten, in their job's commit queue.
+// The forgetting of epochs, in their job's commit queue.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_FORGET_OPERATION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_FORGET_OPERATION_H_
 
@@ -16,13 +16,13 @@
 
 namespace packhouse {
 
-// Epochs of the job are forgotten: all, or those that nobody has used for long.
+// Forgets epochs of the job: all, or those that nobody has used for long.
 class ForgetOperation final : public JobOperation {
  public:
-  // All; NOT_FOUND if there are none.
+  // Forgets all; NOT_FOUND if there are none.
   ForgetOperation() : JobOperation(/*somebody_waits=*/true) {}
-  // Those that nobody has used for as long as the environment says. One of which it is not known
-  // when it was used counts as used now.
+  // Forgets those that nobody has used for as long as the environment says. An epoch without a
+  // known last use counts as used now.
   explicit ForgetOperation(absl::Time now) : JobOperation(/*somebody_waits=*/true), now_(now) {}
 
   absl::Status Plan(JobState& job, PendingChanges& pending) override;
@@ -38,7 +38,7 @@ class ForgetOperation final : public JobOperation {
   absl::Status Forget(PendingChanges& pending, const Event& event);
 
   const std::optional<absl::Time> now_;
-  // And whose they were.
+  // The epochs and their clients.
   std::vector<std::pair<EpochKey, ClientId>> forgotten_;
   size_t num_closed_ = 0;  // Of these.
 };

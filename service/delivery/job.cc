@@ -14,7 +14,7 @@
 namespace packhouse {
 namespace {
 
-// A wake that is lost is a worker that waits for ever: one that has no memory now may have it soon.
+// A lost wake-up would make a worker wait for ever, so it is tried again: there may be memory soon.
 constexpr int kWakeTries = 1000;
 
 void RunWake(const std::function<void()>& wake) {
@@ -37,7 +37,7 @@ void Job::RunAll(const Wakes& wakes) const {
   }
   SessionId last = 0;
   while (wakes.all) {
-    // One after the other: there is no memory for a list of them.
+    // One after the other, since there is no memory for a list.
     std::shared_ptr<Session> next;
     {
       absl::MutexLock lock(&mutex_);
@@ -57,7 +57,7 @@ void Job::RunAll(const Wakes& wakes) const {
 
 bool Job::NeedsCommitter() {
   if (committing_ || committer_called_ || queue_.empty()) return false;
-  // Whoever awaits an operation commits all that are there.
+  // A thread that awaits an operation commits all queued ones.
   const bool is_awaited =
       std::any_of(queue_.begin(), queue_.end(), [](const auto& one) { return one->is_awaited; });
   if (is_awaited) return false;
@@ -69,7 +69,7 @@ void Job::CallCommitter() {
   const bool is_called = HasMemoryFor([this] {
     environment_.executor([self = shared_from_this()] { self->CommitIfNobodyDoes(); });
   });
-  // Nobody else would.
+  // No other thread would.
   if (!is_called) CommitIfNobodyDoes();
 }
 
@@ -77,7 +77,7 @@ void Job::CommitIfNobodyDoes() {
   {
     absl::MutexLock lock(&mutex_);
     if (std::exchange(is_gathering_, false)) {
-      // Whoever awaits an operation commits these, too.
+      // A thread that awaits an operation commits these, too.
       const auto is_done = [this]()
                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return queue_.empty(); };
       mutex_.AwaitWithTimeout(absl::Condition(&is_done), environment_.gather_joins);
@@ -112,7 +112,7 @@ void Job::CommitQueued() {
   {
     absl::MutexLock lock(&mutex_);
     operations.swap(queue_);
-    // To plan changes nothing but what Undo() undoes.
+    // Planning changes only what Undo() undoes.
     if (!HasMemoryFor(
             [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { PlanAll(operations, pending); })) {
       written = OutOfMemory();
@@ -124,8 +124,8 @@ void Job::CommitQueued() {
     bool has_memory = true;
     for (const auto& one : operations) {
       if (!one->status.ok()) continue;
-      // The ledger has it, and what is in memory is made from the ledger again. Whoever asked for
-      // it finds it done when he tries again.
+      // The ledger has it, and the state in memory is made from the ledger again. A caller that
+      // tries again finds it done.
       has_memory =
           has_memory && state_.HasMemoryOrLoses(wakes, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
             one->Apply(state_, wakes);
@@ -138,7 +138,7 @@ void Job::CommitQueued() {
   if (written.ok() && pending.records.empty()) {
     apply();
   } else if (written.ok()) {
-    // If there is no memory to ask the log, it is not asked.
+    // If there is no memory for the call, the log is not called.
     written = OutOfMemory();
     HasMemoryFor([&] { written = environment_.writer->Write(pending.records, apply); });
   }
@@ -257,7 +257,7 @@ void Job::Leave(Session& session) {
     absl::MutexLock lock(&mutex_);
     session.has_left = true;
     if (state_.Leave(session, wakes) && !committing_) {
-      // If there is no memory for that now, then later, by Rest().
+      // If there is no memory for that now, Rest() does it later.
       HasMemoryFor(
           [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { state_.RestIfIdle(session.key.epoch); });
     }

@@ -1,15 +1,16 @@
-// One job: its part of the ledger, who loads its epochs, and the queue of what is to be made
-// durable of it.
+// One job: its part of the ledger, the sessions that load its epochs, and the queue of changes that
+// wait to become durable.
 //
-// Whatever changes the ledger is an operation: a worker joins, batches are acknowledged, epochs are
-// forgotten. Operations wait in a queue. One thread at a time commits: it takes all that wait,
-// plans them in their order against the ledger as those before will leave it, writes all their
-// events as one append, without the mutex, and then applies them and answers. So N operations that
-// come at once take two appends: what came first, and all that came while that was written. The
-// mutex is never held while the disk, the log, or another job is waited for.
+// Every change to the ledger is an operation: a worker joins, batches are acknowledged, epochs are
+// forgotten. Operations wait in a queue. One thread at a time commits. It takes all waiting
+// operations and plans them in order, each against the ledger as the earlier ones will leave it. It
+// writes all their events as one append, without the mutex, and then applies them and answers. So N
+// operations that come at the same time take two appends: one for the first, and one for all that
+// came while the first was written. The mutex is never held while waiting for the disk, the log, or
+// another job.
 //
-// What a job has, and who wakes whom when it changes: job_state.h. The operations:
-// join_operation.h, acknowledge_operation.h, forget_operation.h.
+// job_state.h has the state of a job, and says who wakes whom when it changes. The operations are
+// in join_operation.h, acknowledge_operation.h and forget_operation.h.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOB_H_
 
@@ -40,17 +41,16 @@
 
 namespace packhouse {
 
-// What a session gets.
+// The next batch of a session, or why there is none.
 struct Offer : Lease {
-  // Nothing comes any more: all is done, or the session does not wait for others, and all is
-  // leased.
+  // No more batches come: all are done, or all are leased and the session does not wait for others.
   bool ends = false;
-  // If it ends: of its lane, that are leased and not done.
+  // If it ends: batches of its lane that are leased and not done.
   uint64_t num_pending = 0;
 };
 
-// Thread-safe. Where there is no memory left, what is asked for fails with RESOURCE_EXHAUSTED, or
-// throws std::bad_alloc before anything has changed; nothing that is durable is lost.
+// Thread-safe. If there is no memory left, calls fail with RESOURCE_EXHAUSTED, or throw
+// std::bad_alloc before anything has changed. Nothing durable is lost.
 class Job : public std::enable_shared_from_this<Job> {
  public:
   using Environment = JobEnvironment;
@@ -60,103 +60,105 @@ class Job : public std::enable_shared_from_this<Job> {
   // Runs of batches that are done, of an epoch.
   static constexpr size_t kMaxRuns = AcknowledgeOperation::kMaxRuns;
 
-  // `ledger` has nothing but epochs of this job, for each of which the quota has been taken. It is
-  // there whatever the memory budget says; what comes to it later is reserved.
+  // `ledger` has only epochs of this job, and the quota has been taken for each. It may exceed the
+  // memory budget; later additions are reserved.
   Job(std::string name, JobLedger ledger, const Environment* environment);
 
   const std::string& name() const { return name_; }
 
-  // A worker comes in, as PlanJoin() says. A rank's new session takes over from the one before;
-  // readers of another number from all of its sessions, in the same generation. A dynamic worker's
-  // takes over what its last one had in flight when it ended.
-  // The join is committed by whoever commits next; `wake` is called if the session was told to wait
-  // for that, and later when Next() of the session has said to wait and may have more now. It must
-  // not block, may be called by any thread, and, once more, after the session has left. `id` was
-  // never used before. `pin` is kept until the session has left and its join has been answered.
+  // A worker joins, as PlanJoin() says. A rank's new session takes over from its previous one; if
+  // the number of readers changes, it takes over from all sessions of the rank, in the same
+  // generation. A dynamic worker's new session takes over the batches that were in flight when its
+  // last one ended. The next commit makes the join durable. `wake` is called then if the session
+  // was told to wait for it, and later whenever Next() of the session has said to wait and may have
+  // more now. `wake` must not block. Any thread may call it, and it may be called once more after
+  // the session has left. `id` must never have been used before. `pin` is kept until the session
+  // has left and its join has been answered.
   //
-  // RESOURCE_EXHAUSTED by the quota or the memory budget, and the errors of PlanJoin() and the log,
-  // come with Started().
+  // Started() reports RESOURCE_EXHAUSTED by the quota or the memory budget, and the errors of
+  // PlanJoin() and the log.
   std::shared_ptr<Session> StartJoin(const EpochIdentity& identity, JoinRequest request,
                                      SessionId id, size_t max_in_flight, std::function<void()> wake,
                                      std::shared_ptr<const void> pin);
-  // Nothing as long as the join has not been committed; with `may_wait` the session waits then.
+  // nullopt as long as the join has not been committed; with `may_wait` the session then waits.
   absl::StatusOr<std::optional<LoadStart>> Started(Session& session, bool may_wait);
-  // Blocks until it has been answered.
+  // Blocks until the join has been answered.
   void AwaitStarted(const Session& session) const;
   // The next batch for a session that has started, or why there is none now. NOT_FOUND if the epoch
-  // was forgotten; FAILED_PRECONDITION, saying why, if it has no part in the current generation:
-  // its stream ends.
+  // was forgotten; FAILED_PRECONDITION, saying why, if the session has no part in the current
+  // generation; its stream must end.
   absl::StatusOr<Offer> Next(Session& session, absl::Time now);
   // Whether Next(), or Started(), would tell it to wait.
   bool WouldWait(const Session& session) const;
-  // Gives back what it has not acknowledged, unless Next() has ended it while others work: then
-  // that stays leased to it. To be called once.
+  // Gives back the batches that it has not acknowledged. If Next() has ended it while others work,
+  // they stay leased to it instead. May be called once.
   void Leave(Session& session);
 
-  // All or nothing; durable when it returns OK. A batch may be acknowledged again, by anyone.
-  // Blocks.
+  // Acknowledges all of the batches or none; durable when it returns OK. Any caller may acknowledge
+  // a batch again. Blocks.
   //
-  // NOT_FOUND for an epoch that is not there; FAILED_PRECONDITION as CheckGeneration();
-  // INVALID_ARGUMENT for a batch that the generation does not deal; RESOURCE_EXHAUSTED if what is
-  // done would have gaps beyond kMaxRuns, or the memory budget has no room. Those of the log: then
-  // it may be done or not, try again.
+  // NOT_FOUND for an epoch that does not exist; FAILED_PRECONDITION as CheckGeneration();
+  // INVALID_ARGUMENT for a batch that the generation does not deal; RESOURCE_EXHAUSTED if the done
+  // batches would have more than kMaxRuns runs, or the memory budget has no room. After an error of
+  // the log the batches may be done or not: try again.
   absl::StatusOr<AcknowledgeResult> Acknowledge(uint64_t epoch, SessionId session,
                                                 uint64_t generation,
                                                 absl::Span<const uint64_t> batches, absl::Time now);
 
-  // Where the epoch stands when every rank has done `steps` steps of this generation and no more,
-  // whatever has been acknowledged: for checkpoints of a trainer whose ranks go in step.
-  // NOT_FOUND and FAILED_PRECONDITION as Acknowledge, or if the epoch is not ranked; OUT_OF_RANGE
-  // for more steps than there are. O(batches).
+  // The cursor of the epoch when every rank has done exactly `steps` steps of this generation,
+  // whatever has been acknowledged. For checkpoints of a trainer whose ranks go in step. NOT_FOUND
+  // and FAILED_PRECONDITION as Acknowledge, or if the epoch is not ranked; OUT_OF_RANGE for more
+  // steps than there are. O(batches).
   absl::StatusOr<std::string> CursorAtStep(uint64_t epoch, uint64_t generation, uint64_t steps);
 
   // Forgets all epochs. NOT_FOUND if there are none. Blocks.
   absl::Status Forget();
-  // Forgets those that nobody has used for so long as the environment says; returns how many. An
-  // epoch of which that is not known counts as used now. Blocks.
+  // Forgets epochs that nobody has used for as long as the environment says; returns how many. An
+  // epoch without a known last use counts as used now. Blocks.
   absl::StatusOr<size_t> ForgetUnused(absl::Time now);
 
-  // Lets go of what is in memory of epochs that nobody loads: most go when the last session leaves,
-  // but acknowledgements may come later.
+  // Frees the memory of epochs that nobody loads. Usually that happens when the last session
+  // leaves, but acknowledgements may come later.
   void Rest();
-  // Of the epochs that are in memory.
+  // The number of epochs that are in memory.
   size_t num_open() const;
 
-  // Gives back leases that have expired. When the next one does.
+  // Gives back expired leases; the time at which the next lease expires.
   void Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
-  // What an epoch was opened with. Nothing if it is not in the ledger.
+  // What an epoch was opened with; nullopt if it is not in the ledger.
   struct Opened {
     EpochIdentity identity;
     std::shared_ptr<const KeptPlan> plan;  // Null if none is kept.
   };
   std::optional<Opened> OpenedAs(uint64_t epoch) const;
-  // Of an epoch, which need not be there. FAILED_PRECONDITION if it is there and another one.
+  // The progress of an epoch, which need not exist. FAILED_PRECONDITION if it exists with another
+  // identity.
   absl::StatusOr<EpochProgress> ProgressOf(const EpochIdentity& identity) const;
   // By number, the highest first.
   std::vector<EpochSummary> Epochs() const;
-  // Adds to it, but for the number of epochs.
+  // Adds the job's figures to it, except the number of epochs.
   void AddTo(DeliverySnapshot& snapshot) const;
-  // The ledger now, sharing what does not change. O(epochs).
+  // A copy of the present ledger that shares what does not change. O(epochs).
   JobLedger ForkLedger();
-  // Whether there is nothing left of it, and nothing under way.
+  // Whether nothing is left of the job, and nothing is under way.
   bool IsForgotten() const;
 
  private:
   // Queues an operation and returns when it has been answered.
   absl::Status Perform(const std::shared_ptr<JobOperation>& operation);
-  // Commits what is in the queue. `committing_` has been set by the caller, and is unset here.
+  // Commits the queued operations. The caller has set `committing_`; this unsets it.
   void CommitQueued();
   void CommitIfNobodyDoes();
   void PlanAll(const std::vector<std::shared_ptr<JobOperation>>& operations,
                PendingChanges& pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Has CommitIfNobodyDoes() run soon; here if there is no memory to have it run elsewhere.
+  // Makes CommitIfNobodyDoes() run soon on another thread, or here if there is no memory for that.
   void CallCommitter() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunAll(const Wakes& wakes) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Offer> NextOrLose(Session& session, absl::Time now, Wakes& wakes)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // True if the caller is to do CallCommitter().
+  // True if the caller must call CallCommitter().
   bool NeedsCommitter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EpochKey KeyOf(uint64_t epoch) const { return {name_, epoch}; }
@@ -165,14 +167,15 @@ class Job : public std::enable_shared_from_this<Job> {
   const JobEnvironment& environment_;
 
   mutable absl::Mutex mutex_;
-  // Its ledger is replaced by whoever commits, and by nobody else.
+  // Only the committing thread replaces its ledger.
   JobState state_ ABSL_GUARDED_BY(mutex_);
 
   std::vector<std::shared_ptr<JobOperation>> queue_ ABSL_GUARDED_BY(mutex_);
-  // What is being committed was planned against `state_`: nothing that is in memory goes meanwhile.
+  // The changes that are being committed were planned against `state_`, so no epoch leaves memory
+  // meanwhile.
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;
   bool committer_called_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_gathering_ ABSL_GUARDED_BY(mutex_) = false;  // The committer that is called may wait.
+  bool is_gathering_ ABSL_GUARDED_BY(mutex_) = false;  // The called committer may wait.
 };
 
 }  // namespace packhouse

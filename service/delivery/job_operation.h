@@ -1,4 +1,4 @@
-// What waits in a job's commit queue (job.h): join_operation.h, acknowledge_operation.h,
+// The operations in a job's commit queue (job.h): join_operation.h, acknowledge_operation.h,
 // forget_operation.h.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_OPERATION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOB_OPERATION_H_
@@ -23,11 +23,11 @@ struct PendingChanges {
   JobLedger ledger;
   std::vector<std::string> records;
   bool changed = false;
-  // Epochs that somebody joins, and those of which somebody starts a generation.
+  // Epochs that workers join, and epochs with a new generation.
   std::set<EpochKey> joined;
   std::set<EpochKey> started;
 
-  // Events that were planned against `ledger` fit it: an error is a defect.
+  // Events that were planned against `ledger` fit it, so an error is a defect.
   absl::Status Add(const LedgerEvent& event) {
     const absl::Status status = ledger.Apply(event);
     if (!status.ok()) {
@@ -39,24 +39,25 @@ struct PendingChanges {
   }
 };
 
-// Something that changes a job's ledger. All but `status` after the end is touched by the thread
-// that commits, with the job's mutex.
+// A change of a job's ledger. The committing thread uses it, with the job's mutex; only `status`
+// may be read after the end.
 class JobOperation {
  public:
   explicit JobOperation(bool somebody_waits) : is_awaited(somebody_waits) {}
   virtual ~JobOperation() = default;
 
-  // Adds what is to be made durable to `pending`. An error: it does not happen.
+  // Adds the events of the change to `pending`. With an error, the change does not happen.
   virtual absl::Status Plan(JobState& job, PendingChanges& pending) = 0;
-  // Once it is in the ledger.
+  // Called once the change is in the ledger.
   virtual void Apply(JobState& job, Wakes& wakes) = 0;
-  // Planned, all of it or a part, but it does not happen.
+  // Called if the change was planned, completely or in part, and does not happen.
   virtual void Undo(JobState& /*job*/) {}
-  // It is in the ledger, but there was no memory for Apply(), which may have begun.
+  // Called if the change is in the ledger, but there was no memory for Apply(), which may have
+  // begun.
   virtual void Lose(JobState& /*job*/) {}
-  // With its status, after all else. Takes no memory.
+  // Called last, with the status. Takes no memory.
   virtual void Answer() {}
-  // Whom to wake then; null for nobody.
+  // The function that wakes the caller then; null if there is none.
   virtual const std::function<void()>* Answered() { return nullptr; }
 
   // Whether a thread waits for it in Perform(), and would commit it.

@@ -1,4 +1,4 @@
-// One stream of one worker, as its job knows it.
+// One stream of one worker, as its job sees it.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_
 
@@ -22,22 +22,22 @@ struct JoinResult {
   uint64_t generation = 0;
   // This worker is the first of the generation.
   bool started = false;
-  // What was done when the generation started: to load the same again.
+  // The cursor at which the generation started; load with it to get the same again.
   std::string cursor;
 };
 
-// What a worker learns when it comes.
+// What a worker learns when it joins.
 struct LoadStart {
   JoinResult join;
   SessionId session = 0;
   EpochProgress progress;
-  // Of this worker in this generation, and how many of them are done.
+  // Steps of this worker in this generation, and how many of them are done.
   uint64_t num_steps = 0;
   uint64_t num_steps_done = 0;
   std::shared_ptr<const Dealing> dealing;
 };
 
-// From Job::StartJoin() to Job::Leave().
+// Lives from Job::StartJoin() to Job::Leave().
 class JobSession {
  public:
   JobSession(EpochKey of_epoch, SessionId number, const JoinRequest& request, size_t most_in_flight,

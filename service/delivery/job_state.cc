@@ -15,7 +15,7 @@ JobState::JobState(std::string name, JobLedger ledger, const JobEnvironment* env
     : name_(std::move(name)), environment_(*environment), ledger_(std::move(ledger)) {
   if (environment_.memory == nullptr) return;
   auto held = environment_.memory->Hold("the ledger of a job", ledger_.bytes());
-  // Without room it counts from now on.
+  // Without room, it counts from now on.
   if (!held.ok()) held = environment_.memory->Hold("the ledger of a job", 0);
   if (held.ok()) memory_ = *std::move(held);
 }
@@ -31,7 +31,7 @@ bool JobState::HasMemoryOrLoses(Wakes& wakes, absl::FunctionRef<void()> change) 
     closed_ = closed_ + epoch->earlier;
     if (epoch->table != nullptr) closed_ = closed_ + epoch->table->counters();
   }
-  // Moves them, without memory.
+  // Moves them without allocating.
   wakes.lost.merge(epochs_);
   epochs_.clear();
   open_bytes_ = 0;
@@ -96,7 +96,7 @@ absl::StatusOr<OpenEpoch*> JobState::Open(const EpochKey& key) {
 
 void JobState::TellWoken(OpenEpoch& epoch, Wakes& wakes) {
   for (const SessionId id : epoch.table->TakeWoken()) {
-    // Whoever has left need not be told.
+    // A session that has left need not be told.
     const auto session = epoch.sessions.find(id);
     if (session != epoch.sessions.end()) wakes.Add(session->second->wake);
   }
@@ -126,7 +126,7 @@ void JobState::RestIfIdle(uint64_t epoch) {
   SetTable(open, nullptr, 0);
   epochs_.erase(found);
   GiveBackUnused();
-  // It may be large, and goes elsewhere, if there is memory to say so.
+  // The table may be large, so another thread destroys it, if there is memory for that.
   environment_.executor([table = std::move(table)] {});
 }
 
@@ -158,7 +158,7 @@ absl::StatusOr<OpenEpoch*> JobState::EpochOf(const JobSession& session) const {
                                                ": there was no memory left for it; load again"));
   }
   const auto found = epochs_.find(session.key.epoch);
-  // A job may have been deleted and begun anew.
+  // The job may have been deleted and begun anew.
   if (found == epochs_.end() || !found->second->sessions.contains(session.id)) {
     return absl::NotFoundError(
         absl::StrCat("epoch ", session.key.epoch, " of job ", Quoted(name_),
@@ -193,7 +193,7 @@ void JobState::StartGeneration(uint64_t epoch, uint64_t generation, Dealing deal
 
 bool JobState::Leave(JobSession& session, Wakes& wakes) {
   const auto found = epochs_.find(session.key.epoch);
-  // The caller holds the session: what goes here is not its last.
+  // The caller holds the session, so this is not its last reference.
   if (found == epochs_.end() || found->second->sessions.erase(session.id) == 0) return false;
   HasMemoryOrLoses(wakes, [&] {
     LeaseTable& table = *found->second->table;

@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-// Of an epoch's state, without what is counted.
+// Bytes of an epoch's state, without the counted parts.
 constexpr uint64_t kJoinBytes = 16 << 10;
 
 }  // namespace
@@ -42,7 +42,7 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
                         return writer.DrawGeneration(above);
                       }));
   if (plan_.starts) plan_.starts->Keep(std::move(dealing));
-  // A generation that a join before this one starts, that one will open.
+  // If an earlier join starts the generation, that join opens it.
   if (!plan_.starts && !pending.started.contains(identity_.key)) {
     PH_RETURN_IF_ERROR(job.Open(identity_.key).status());
   }
@@ -93,7 +93,7 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
     job.StartGeneration(identity_.key.epoch, start_.join.generation, *std::move(plan_.starts),
                         table_bytes_, wakes);
   }
-  // Rolled back, a job forgets its later epochs.
+  // A job that is rolled back forgets its later epochs.
   for (; num_rolled_back_ < rolled_back_.size(); ++num_rolled_back_) {
     job.Close(rolled_back_[num_rolled_back_].first, wakes);
     job.environment().quota->GiveBack(rolled_back_[num_rolled_back_].second);

@@ -1,4 +1,4 @@
-// A worker that joins, in its job's commit queue.
+// The joining of a worker, in its job's commit queue.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOIN_OPERATION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOIN_OPERATION_H_
 
@@ -20,7 +20,7 @@
 
 namespace packhouse {
 
-// A worker joins an epoch: what PlanJoin() (joining.h) says, and a place in the epoch's table.
+// A worker joins an epoch: the events of PlanJoin() (joining.h), and a place in the epoch's table.
 class JoinOperation final : public JobOperation {
  public:
   JoinOperation(EpochIdentity identity, JoinRequest request, std::shared_ptr<JobSession> session)
@@ -39,11 +39,11 @@ class JoinOperation final : public JobOperation {
     return wakes_session_ ? &session_->wake : nullptr;
   }
 
-  // When the worker came.
+  // The time at which the worker came.
   absl::Time now() const { return request_.now; }
 
  private:
-  // Finished epochs beyond those that are kept make room.
+  // Takes the quota; finished epochs beyond those that are kept make room.
   absl::Status TakeQuota(JobState& job, const PendingChanges& pending);
 
   const EpochIdentity identity_;
@@ -51,13 +51,13 @@ class JoinOperation final : public JobOperation {
   const std::shared_ptr<JobSession> session_;
 
   JoinPlan plan_;
-  // Finished epochs that are forgotten to make room, and whose they were.
+  // Finished epochs that are forgotten to make room, and their clients.
   std::vector<EpochKey> forgotten_;
   std::vector<ClientId> given_back_;
   bool has_quota_ = false;
-  // Later epochs that are forgotten, and whose they are.
+  // Later epochs that are forgotten, and their clients.
   std::vector<std::pair<EpochKey, ClientId>> rolled_back_;
-  size_t num_rolled_back_ = 0;  // Of these that are.
+  size_t num_rolled_back_ = 0;  // How many of these have been forgotten.
   uint64_t table_bytes_ = 0;
   LoadStart start_;
   bool wakes_session_ = false;

@@ -16,7 +16,7 @@ std::string NameOf(const EpochKey& key) {
   return absl::StrCat("epoch ", key.epoch, " of job ", Quoted(key.job));
 }
 
-// As the ledger names it.
+// The worker's name in the ledger.
 std::string WorkerName(const JoinRequest& request) {
   if (!request.sharing.ranked()) return request.worker;
   std::string name = absl::StrCat("rank ", request.lane);
@@ -24,8 +24,8 @@ std::string WorkerName(const JoinRequest& request) {
   return absl::StrCat(name, " reader ", request.reader.number, " of ", request.reader.count);
 }
 
-// Whether a worker of the generation must have gone for this one to come: itself, or, of its rank,
-// readers of another number.
+// Whether this worker replaces one of the generation: itself or, for its rank, readers of another
+// number.
 bool ReplacesOneOf(const absl::btree_set<std::string>& workers, const JoinRequest& request) {
   const std::string name = WorkerName(request);
   if (workers.contains(name)) return true;
@@ -83,14 +83,14 @@ absl::Status CheckRequest(const JobLedger& ledger, const EpochIdentity& identity
   }
   if (request.generation) {
     const absl::Status current = CheckGeneration(ledger, identity.key, *request.generation);
-    // Whoever names a generation has lost it, whatever became of the epoch.
+    // A worker that names a generation has lost it, even if the epoch is gone.
     if (absl::IsNotFound(current)) return absl::FailedPreconditionError(current.message());
     return current;
   }
   return absl::OkStatus();
 }
 
-// Whether the request is for the current generation; if not, from where a new one starts.
+// nullopt if the request is for the current generation; otherwise the base of a new one.
 absl::StatusOr<std::optional<BatchSet>> BaseOfNewGeneration(const EpochState* current,
                                                             const JoinRequest& request) {
   if (current == nullptr || current->generation == 0) {
@@ -177,7 +177,7 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
     keep_plan();
     return plan;
   }
-  // Dealt first: what cannot be dealt must not be in the log.
+  // Dealt before it is logged: a generation that cannot be dealt must not be in the log.
   PH_ASSIGN_OR_RETURN(plan.starts,
                       Dealing::Create(identity.first_batches(), *base, request.sharing));
   const uint64_t generation = draw_generation(request.cursor ? request.cursor->generation : 0);

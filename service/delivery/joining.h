@@ -1,5 +1,5 @@
-// What it means for the ledger when a worker joins an epoch or acknowledges batches: rules without
-// threads, leases or a log.
+// The rules by which joins and acknowledgements change the ledger, without threads, leases or a
+// log.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOINING_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOINING_H_
 
@@ -25,57 +25,58 @@
 
 namespace packhouse {
 
-// How a worker comes in. At most one of `generation` and `cursor` is there.
+// How a worker joins. At most one of `generation` and `cursor` is set.
 struct JoinRequest {
   // Rank, or, dynamic, rank group.
   uint32_t lane = 0;
   // Ranked: which of the rank's steps it gets.
   Reader reader;
-  // Dynamic: the worker's name, the same each time that it comes.
+  // Dynamic: the worker's name, the same each time that it joins.
   std::string worker;
   Sharing sharing;
-  // Dynamic: does not wait for what is leased to others.
+  // Dynamic: does not wait for batches that are leased to others.
   bool ends_when_all_leased = false;
   // Names one start of the trainer, and is the same for all of its workers; new after each restart.
-  // Empty: without a name, see PlanJoin().
+  // Empty: no name; see PlanJoin().
   std::string attempt;
-  // Of a worker that only lost its stream, and has kept all that it got: goes on in this generation
-  // or not at all.
+  // For a worker that only lost its stream and has kept all received batches. It goes on in this
+  // generation or fails.
   std::optional<uint64_t> generation;
-  // Of a trainer that has restarted from a checkpoint.
+  // For a trainer that has restarted from a checkpoint.
   std::optional<Cursor> cursor;
-  // What the planner found for the epoch: kept with it if none is kept yet. Null: nothing to keep.
+  // What the planner found for the epoch. It is kept with the epoch if none is kept yet. Null:
+  // nothing to keep.
   std::shared_ptr<const KeptPlan> plan;
-  // Who it is: whose epoch it is if this opens it. Empty: not known.
+  // The worker's client, which owns the epoch if this opens it. Empty: not known.
   ClientId client;
-  // When it comes.
+  // When it joins.
   absl::Time now = absl::UnixEpoch();
 };
 
 struct JoinPlan {
   // To be made durable, all or none; may be empty.
   std::vector<LedgerEvent> events;
-  // This worker is the first of a generation, dealt like this.
+  // Set if this worker is the first of a generation: the generation's dealing.
   std::optional<Dealing> starts;
   // The epoch is not in the ledger yet.
   bool opens = false;
 };
 
-// A generation remembers so many dynamic workers.
+// The most dynamic workers that a generation remembers.
 inline constexpr size_t kMaxWorkers = 65536;
 
-// Last uses are written at most so often an epoch: they need not be exact.
+// Last uses of an epoch are written at most this often: they need not be exact.
 inline constexpr absl::Duration kUseGranularity = absl::Hours(1);
 
-// For FAILED_PRECONDITION or NOT_FOUND: why the ledger does not have an epoch.
+// The reason why the ledger does not have an epoch: FAILED_PRECONDITION or NOT_FOUND.
 absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key);
 
-// A worker comes into an epoch. `draw_generation` gives a number that was never used and is above
-// the given one, which is at most LedgerWriter::kMaxNamedGeneration or was drawn before.
+// Plans the join of a worker. `draw_generation` gives a number that was never used and is above the
+// given one. The given one is at most LedgerWriter::kMaxNamedGeneration, or was drawn before.
 //
-// It takes part in the current generation, or starts a new one, which ends all sessions of the one
-// before:
-// - generation: in that one; FAILED_PRECONDITION if it is not the current one.
+// The worker takes part in the current generation, or starts a new one, which ends all sessions of
+// the previous one:
+// - With `generation`: in that one; FAILED_PRECONDITION if it is not the current one.
 // - cursor: in the current one if it started from the same cursor with the same sharing and
 //   attempt, and, without an attempt, this rank has not taken part yet. Else the trainer has
 //   restarted: a new generation, in which exactly what the cursor has is done; what earlier
@@ -86,25 +87,26 @@ absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key);
 //   else a new one, in which what was acknowledged is done.
 //
 // Errors: FAILED_PRECONDITION naming both for a cursor of another epoch, for an epoch that was
-// opened with another identity, or with `generation` for other sharing or one that is over, and for
-// a cursor of an epoch that was forgotten because nobody had used it for long; INVALID_ARGUMENT
-// naming a lane that is not there, for no worker name, for both a generation and a cursor, for a
-// cursor without attempt or rank, for a cursor of a generation that no server gives, or as Dealing
-// and CheckIdentity; RESOURCE_EXHAUSTED for kMaxWorkers. O(batches) if it starts a generation.
+// opened with another identity, and for a `generation` that has other sharing or is over.
+// FAILED_PRECONDITION also for a cursor of an epoch that was forgotten because nobody had used it
+// for long. INVALID_ARGUMENT naming a lane that is not there, for no worker name, for both a
+// generation and a cursor, for a cursor without attempt or rank, for a cursor of a generation that
+// no server gives, or as Dealing and CheckIdentity; RESOURCE_EXHAUSTED for kMaxWorkers. O(batches)
+// if it starts a generation.
 absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& identity,
                                   const JoinRequest& request,
                                   absl::FunctionRef<uint64_t(uint64_t above)> draw_generation);
 
-// OK if `generation` is the epoch's current one; else NOT_FOUND or FAILED_PRECONDITION, naming
+// OK if `generation` is the epoch's current one. Otherwise NOT_FOUND or FAILED_PRECONDITION, naming
 // both: the worker belongs to a trainer that has been rolled back, and must stop.
 absl::Status CheckGeneration(const JobLedger& ledger, const EpochKey& key, uint64_t generation);
 
-// Event that the epoch is used, if it is time to write one.
+// The event that the epoch is used, if it is time to write one.
 std::optional<EpochUsed> UseToWrite(const EpochState& state, absl::Time now);
 
 uint64_t SecondsOf(absl::Time time);
 
-// Of a state's identity and generation.
+// The cursor for a state's identity and generation.
 std::string CursorOf(const EpochState& state, const BatchSet& done);
 
 }  // namespace packhouse

@@ -99,7 +99,7 @@ LeaseTable::Found LeaseTable::FindNext(const Session& session, size_t max_in_fli
                                  lane.given_back.contains(found.next))) {
     found.next += session.reader.count;
   }
-  // What has been given back comes first but where other readers had come further than this one.
+  // A batch that was given back comes first, unless other readers had come further than this one.
   found.position = std::min(given_back, found.next);
   found.redelivered = found.position == given_back;
   found.outcome = found.position < length ? LeaseOutcome::kLeased : LeaseOutcome::kAllLeased;
@@ -197,7 +197,7 @@ uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> b
       ++counters_.duplicates;
       continue;
     }
-    // Of several to whom it was sent, at most the last still has its lease.
+    // If it was sent to several sessions, at most the last still has its lease.
     const auto delivery = deliveries_.find(batch);
     if (delivery != deliveries_.end() && !delivery->second.sent_to.empty()) {
       alive.insert(delivery->second.sent_to.back());
@@ -276,7 +276,8 @@ absl::Time LeaseTable::NextExpiry() const {
 void LeaseTable::SessionGone(SessionId session) {
   const auto found = sessions_.find(session);
   if (found == sessions_.end()) return;
-  // If its rank has a newer stream, it must learn that; if it is gone, nobody listens.
+  // If its rank has a newer stream, the session must learn that; if it is gone, the wake-up has no
+  // effect.
   Wake(session);
   for (const uint64_t batch : found->second.in_flight) {
     Delivery& delivery = deliveries_.at(batch);

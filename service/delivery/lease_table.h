@@ -1,31 +1,31 @@
-// Who has which batch: the leases of one generation of an epoch. Forgotten when the server stops;
-// what must last is in the ledger (job_ledger.h).
+// The leases of one generation of an epoch: which session has which batch. Leases are forgotten
+// when the server stops; what must last is in the ledger (job_ledger.h).
 //
-// A batch is to do, leased to a session, or done. A session is one stream of one worker, and lives
-// as long as the stream; a worker that comes back has a new one.
+// A batch is waiting, leased to a session, or done. A session is one stream of one worker, and
+// lives as long as the stream; a worker that comes back has a new one.
 //
 // What holds:
-// - A batch is done once, by the first acknowledgement, whoever sends it: also by a session whose
-//   lease has expired or that is gone. Further ones are counted as duplicates and change nothing. A
-//   batch that two workers have because a lease expired is thus trained on twice at most by them,
-//   and counted once.
+// - A batch is done once, by the first acknowledgement from any sender, even from a session whose
+//   lease has expired or that is gone. Further acknowledgements are counted as duplicates and
+//   change nothing. If two workers have a batch because a lease expired, it may be trained on
+//   twice, but counts once.
 // - A batch is leased to at most one session at a time, and is never sent twice to the same
 // session.
-// - A batch that is given back is the next to be leased in its lane, before all that come after it:
-//   a rank gets its steps in order.
-// - What is leased at a place is the same batch each time, and the items of a batch are fixed
-//   (epoch_batches.h): a redelivery has the same bytes.
-// - Ranked: a lane belongs to its rank's latest session, which takes over what the one before has
-//   not acknowledged; leases do not expire, as nobody else could do the work. Several readers may
-//   share a lane; what is said of the rank then holds for each of them.
-// - Dynamic: a lease expires, and then another session may get the batch. An acknowledgement shows
-//   that those are alive whose batches it has, whoever sends it: it renews all leases of the
-//   session that has the lease of such a batch (or, if it has expired, had it last), and of its
-//   sender. What a session that has ended in good order (SessionEnded) has in flight stays leased
-//   to it, as somebody still works on it.
-// - Who waits is woken. A session that Next() has told to wait is in TakeWoken() as soon as Next()
-//   would tell it something else, whatever brought that about: an acknowledgement, by whomever, a
-//   session that goes or loses its lane, an expiry. This is the one place that decides it.
+// - A batch that is given back is leased next in its lane, before all later ones: a rank gets its
+//   steps in order.
+// - A place always has the same batch, and the items of a batch are fixed (epoch_batches.h), so a
+//   redelivery has the same bytes.
+// - Ranked: a lane belongs to its rank's latest session, which takes over the batches that the
+//   previous session has not acknowledged. Leases do not expire, since no other worker could do the
+//   work. Several readers may share a lane; then the same holds for each of them.
+// - Dynamic: a lease may expire; then another session may get the batch. An acknowledgement shows
+//   that the owners of its batches and its sender are alive. It renews all leases of its sender,
+//   and of the sessions that have the leases of its batches (or had them last, if they have
+//   expired). Batches in flight of a session that ended in good order (SessionEnded) stay leased to
+//   it, since they are still being worked on.
+// - Waiting sessions are woken. A session that Next() has told to wait is in TakeWoken() as soon as
+//   Next() would tell it something else, for any reason: an acknowledgement, a session that goes or
+//   loses its lane, an expiry. This is the one place that decides it.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LEASE_TABLE_H_
 
@@ -60,10 +60,10 @@ struct Reader {
 
 enum class LeaseOutcome {
   kLeased,
-  // The session has as many unacknowledged batches as it may have.
+  // The session has its most unacknowledged batches.
   kTooManyInFlight,
-  // All that is not done is leased, or was sent to this session before. More may come when a
-  // session goes or a lease expires.
+  // All batches that are not done are leased, or were sent to this session before. More may come
+  // when a session goes or a lease expires.
   kAllLeased,
   // Every batch of the lane, or of the reader's share of it, is done.
   kFinished,
@@ -71,23 +71,22 @@ enum class LeaseOutcome {
 
 struct Lease {
   LeaseOutcome outcome = LeaseOutcome::kFinished;
-  // The rest for kLeased only.
+  // The fields below are for kLeased only.
   uint64_t batch = 0;
   Place place = {};
   bool redelivered = false;
   absl::Time until = absl::InfiniteFuture();
 };
 
-// What an acknowledgement or whatever else changed, other sessions may have been told to wait for:
-// after each call that is not const, TakeWoken() says whom.
+// A change, such as an acknowledgement, may be what other sessions wait for. After each call that
+// is not const, TakeWoken() has these sessions.
 //
 // Thread-compatible; no clock of its own. Memory O(unacknowledged batches), besides the dealing and
-// the set of what is done.
+// the set of done batches.
 class LeaseTable {
  public:
-  // `done` are batches that were done before the table was made, `sent` those that were leased
-  // before: by an earlier table, of which Sent() tells. Those that `dealing` does not deal are
-  // ignored.
+  // `done` are batches that were done before the table was made. `sent` are those that an earlier
+  // table had leased (its Sent()). Batches that `dealing` does not deal are ignored.
   LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done = {},
              const BatchSet& sent = {});
 
@@ -95,13 +94,13 @@ class LeaseTable {
   // May outlive the table.
   const std::shared_ptr<const Dealing>& shared_dealing() const { return shared_dealing_; }
 
-  // A session of a rank, or, dynamic, one that takes batches of a rank group. Readers of another
-  // number end all sessions of the rank. INVALID_ARGUMENT for a lane or reader that is not there;
-  // ALREADY_EXISTS for a session id that is in use. O(1), and O(lane) if the number of readers
-  // changes.
+  // Adds a session of a rank or, if dynamic, one that takes batches of a rank group. If the number
+  // of readers changes, all sessions of the rank end. INVALID_ARGUMENT for a lane or reader that
+  // does not exist; ALREADY_EXISTS for a session id that is in use. O(1), and O(lane) if the number
+  // of readers changes.
   absl::Status Join(SessionId session, uint32_t lane, Reader reader = {});
 
-  // Whether a session has joined and has neither gone nor lost its lane.
+  // Whether a session has joined, and has not gone or lost its lane.
   bool IsPresent(SessionId session) const { return sessions_.contains(session); }
 
   // Leases the next batch to a session that is present. At most `max_in_flight` batches, at least
@@ -111,36 +110,38 @@ class LeaseTable {
   // What Next() would come to, without leasing anything. Cost as Next().
   LeaseOutcome Peek(SessionId session, size_t max_in_flight) const;
 
-  // The sessions that waited and may go on now, or have no part any more, each once until it is
-  // told to wait again. O(result).
+  // The sessions that waited and may go on now, or have no part any more. Each is given once, until
+  // it is told to wait again. O(result).
   std::vector<SessionId> TakeWoken() { return std::exchange(woken_, {}); }
-  // Those that wait, as the table is about to go: they must be told.
+  // The waiting sessions, for a table that is about to be destroyed: they must be told.
   std::vector<SessionId> Waiting() const;
 
   // INVALID_ARGUMENT naming the first batch that this table does not deal.
   absl::Status CheckDealt(absl::Span<const uint64_t> batches) const;
 
-  // Makes batches done that are dealt, and renews leases; the sender, `session`, need not be
-  // present. Returns how many were not done before. O(log) for each batch and each lease renewed.
+  // Makes dealt batches done, and renews leases. The sender, `session`, need not be present.
+  // Returns how many batches were not done before. O(log) for each batch and each lease renewed.
   uint64_t Acknowledge(SessionId session, absl::Span<const uint64_t> batches, absl::Time now);
 
-  // Gives back what was leased until `now` or earlier; returns how many batches that were.
+  // Gives back batches whose leases ended at `now` or earlier; returns how many.
   size_t Expire(absl::Time now);
-  // When Expire() will next have something to do.
+  // The next time at which Expire() has something to do.
   absl::Time NextExpiry() const;
 
-  // Gives back what a session has not acknowledged. Nothing happens if it is not present.
+  // Gives back the batches that a session has not acknowledged. Does nothing if the session is not
+  // present.
   void SessionGone(SessionId session);
 
-  // Will take no more, but what it has not acknowledged is being worked on: that comes back only
-  // when its leases expire, or with SessionGone. Ranked: as SessionGone.
+  // The session takes no more batches, but those that it has not acknowledged are being worked on:
+  // they come back only when their leases expire, or with SessionGone. Ranked: as SessionGone.
   void SessionEnded(SessionId session);
 
-  // Not done of a lane.
+  // Batches of a lane that are not done.
   uint64_t NumLeft(uint32_t lane) const {
     return dealing_.lane_length(lane) - lanes_[lane].num_done;
   }
-  // Steps of a reader of the lane, if it has as many readers now, and those of them not done.
+  // Steps of a reader of the lane, for its present number of readers; and those of them that are
+  // not done.
   uint64_t NumStepsOf(uint32_t lane, Reader reader) const {
     const uint64_t length = dealing_.lane_length(lane);
     return length <= reader.number ? 0 : (length - reader.number - 1) / reader.count + 1;
@@ -149,17 +150,18 @@ class LeaseTable {
     return lanes_[lane].shares[reader.number].num_left;
   }
 
-  // Sent to the session and not done.
+  // Batches that were sent to the session and are not done.
   std::vector<uint64_t> InFlight(SessionId session) const;
 
-  // Leased at any time and not done: all that a new table need know of this one. O(result).
+  // Batches that were leased at any time and are not done: all that a new table needs to know of
+  // this one. O(result).
   BatchSet Sent() const;
 
   bool finished() const { return num_done_ == dealing_.num_places(); }
   uint64_t num_done() const { return num_done_; }
   uint64_t num_leased() const { return num_leased_; }
   size_t num_sessions() const { return sessions_.size(); }
-  // Since the table was made.
+  // Counts since the table was made.
   const LeaseCounters& counters() const { return counters_; }
 
  private:
@@ -167,28 +169,28 @@ class LeaseTable {
     uint32_t lane;
     Reader reader;
     bool ended = false;
-    // Sent to it and not done, whether its lease still holds or not.
+    // Batches that were sent to it and are not done, with or without a valid lease.
     absl::btree_set<uint64_t> in_flight;
-    // What Next() told it last, if it waits.
+    // What Next() last told it, if it waits.
     std::optional<LeaseOutcome> waits_for = std::nullopt;
   };
-  // Of a lane's positions those that are `number` modulo the number of readers.
+  // The positions of a lane that are `number` modulo the number of readers.
   struct Share {
-    // Positions from here on have not been leased since the readers became so many.
+    // Positions from here on have not been leased with the present number of readers.
     uint64_t next = 0;
     uint64_t num_left = 0;
-    // Ranked: whose it is.
+    // Ranked: its session.
     std::optional<SessionId> owner;
-    // Sessions that wait for a batch of it, or for its end.
+    // Sessions that wait for one of its batches, or for its end.
     absl::btree_set<SessionId> waiting;
   };
   struct Lane {
     uint64_t num_done = 0;
-    // Positions that were leased and are to do.
+    // Positions that were leased and must be leased again.
     absl::btree_set<uint64_t> given_back;
     std::vector<Share> shares;
   };
-  // Of a batch that was leased and is not done.
+  // The state of a batch that was leased and is not done.
   struct Delivery {
     Place place;
     std::optional<SessionId> holder;
@@ -197,7 +199,7 @@ class LeaseTable {
   };
   using Deliveries = absl::btree_map<uint64_t, Delivery>;
 
-  // Deals the lane's positions to so many readers.
+  // Deals the lane's positions to this many readers.
   void ShareLane(uint32_t lane, uint32_t num_readers);
   Lease LeaseTo(SessionId session, const Place& place, bool redelivered, absl::Time now);
   void MarkDone(uint64_t batch, const Place& place);
@@ -207,23 +209,23 @@ class LeaseTable {
   Share& ShareOf(const Session& session) {
     return lanes_[session.lane].shares[session.reader.number];
   }
-  // Of those who read this place.
+  // The share that has this place.
   Share& ShareAt(const Place& place) {
     Lane& lane = lanes_[place.lane];
     return lane.shares[place.position % lane.shares.size()];
   }
-  // Where the next batch for a session is, or why there is none.
+  // The place of the next batch for a session, or why there is none.
   struct Found {
     LeaseOutcome outcome = LeaseOutcome::kFinished;
     uint64_t position = 0;
     bool redelivered = false;
-    // For Share::next: what is before it need not be looked at again.
+    // For Share::next: earlier positions need not be looked at again.
     uint64_t next = 0;
   };
   Found FindNext(const Session& session, size_t max_in_flight) const;
   void StopWaiting(SessionId id, Session& session);
   void Wake(SessionId session);
-  // Those that wait for a batch of it, or all.
+  // Wakes the sessions that wait for one of its batches, or all.
   void WakeShare(const Share& share, bool all);
 
   const std::shared_ptr<const Dealing> shared_dealing_;
@@ -231,7 +233,7 @@ class LeaseTable {
   const absl::Duration lease_duration_;
 
   BatchSet done_;
-  uint64_t num_done_ = 0;  // Of those that are dealt.
+  uint64_t num_done_ = 0;  // How many of the dealt batches are done.
   uint64_t num_leased_ = 0;
   std::vector<Lane> lanes_;
   absl::btree_map<SessionId, Session> sessions_;

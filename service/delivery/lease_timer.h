@@ -16,16 +16,16 @@ namespace packhouse {
 // Made by std::make_shared: the clock may hold it a moment longer than its owner. Thread-safe.
 class LeaseTimer : public std::enable_shared_from_this<LeaseTimer> {
  public:
-  // Leases are given back on `pool`, which outlives the timer: the clock's thread has others to
-  // call, and must not wait for a job's mutex.
+  // Leases are given back on `pool`, which outlives the timer: the clock's thread must not wait for
+  // a job's mutex.
   LeaseTimer(Clock* clock, JobPool* pool, Loader* loader)
       : clock_(clock), pool_(pool), loader_(loader) {}
 
-  // To be called when there is a new lease, with its end. As all leases are equally long, the time
-  // that is waited for is never too late. O(1).
+  // To be called with the end of each new lease. All leases are equally long, so the timer is never
+  // late. O(1).
   void Arm(absl::Time expiry);
 
-  // The loader is about to go. Waits until nobody is at it.
+  // To be called before the loader is destroyed. Waits until the timer no longer uses it.
   void Stop();
 
  private:

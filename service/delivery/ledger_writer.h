@@ -1,14 +1,15 @@
-// The way of all jobs to the ledger's log: who may append when, and when the log is made short.
+// The access of all jobs to the ledger's log: who may append when, and when the log is shortened.
 //
-// Why nothing is lost when the log is replaced by a snapshot. A record is *at sea* from before it
-// is appended until the job that it is about has applied it. Replace() runs while nothing is at
-// sea: every record in the log is applied, so the jobs, which the snapshot is taken of meanwhile,
-// have all that the log has; and no record is appended until the snapshot is the log. A change that
-// a job has decided on, but that is not at sea yet, is in neither; it is appended behind the
-// snapshot. The snapshot need not be of one moment: without anything at sea, nothing that is
-// durable changes. Whoever is at sea holds no job's mutex while it waits for the disk, and waits
-// for nobody but the disk and the mutex of its own job; so compaction waits for as long as a commit
-// takes, and holds up what would set out to sea, nothing else.
+// Why nothing is lost when a snapshot replaces the log. A record is *at sea* from before it is
+// appended until its job has applied it. Replace() runs while nothing is at sea. Then every record
+// in the log is applied, so the jobs, from which the snapshot is taken, have everything that the
+// log has. No record is appended until the snapshot is the log. A change that a job has decided on,
+// and that is not at sea yet, is in neither; it is appended after the snapshot. The snapshot need
+// not be of one moment: while nothing is at sea, no durable state changes.
+//
+// A thread with a record at sea holds no job's mutex while it waits for the disk, and waits only
+// for the disk and for the mutex of its own job. So compaction waits for at most one commit, and
+// delays only new appends.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LEDGER_WRITER_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LEDGER_WRITER_H_
 
@@ -27,14 +28,15 @@
 
 namespace packhouse {
 
-// Thread-safe. Waits for the disk; nobody may call it with a job's mutex.
+// Thread-safe. Waits for the disk; must not be called with a job's mutex.
 class LedgerWriter {
  public:
-  // A cursor may name any generation up to this one, or up to the last that was drawn: whoever
-  // makes a cursor up does not use up the numbers.
+  // A cursor may name any generation up to this one, or up to the last that was drawn, so that
+  // invented cursors cannot use up the numbers.
   static constexpr uint64_t kMaxNamedGeneration = uint64_t{1} << 62;
 
-  // `log` must outlive it, and have `num_records`, with generations up to `last_generation`.
+  // `log` must outlive it. It must have `num_records` records, with generations up to
+  // `last_generation`.
   LedgerWriter(RecordLog* log, size_t max_records, size_t num_records, uint64_t last_generation)
       : log_(log),
         max_records_(max_records),
@@ -45,15 +47,16 @@ class LedgerWriter {
   // of the log; then `apply` is not called.
   absl::Status Write(absl::Span<const std::string> records, absl::FunctionRef<void()> apply);
 
-  // Whether the log is so long that Compact() should be called. True once, until that.
+  // Whether the log is so long that Compact() should be called. True once, until Compact() is
+  // called.
   bool TakeDue();
-  // Replaces the log by what `snapshot` gives, which is called when nothing is at sea, and the last
-  // generation. If the log refuses, or there is no memory for it, it is as good as before; due
+  // Replaces the log by the result of `snapshot`, which is called when nothing is at sea, and the
+  // last generation. If the log refuses, or there is no memory, the log stays as it was, and is due
   // again after as many records.
   void Compact(absl::FunctionRef<std::vector<std::string>()> snapshot);
 
-  // A number above all that were drawn, and above `named`, which a cursor has named: at most
-  // kMaxNamedGeneration or a number that was drawn.
+  // A number above all that were drawn, and above `named`, the generation of a cursor. `named` is
+  // at most kMaxNamedGeneration, or was drawn.
   uint64_t DrawGeneration(uint64_t named);
   uint64_t last_generation() const { return last_generation_.load(std::memory_order_relaxed); }
 
@@ -68,7 +71,7 @@ class LedgerWriter {
   size_t num_at_sea_ ABSL_GUARDED_BY(mutex_) = 0;
   bool compacting_ ABSL_GUARDED_BY(mutex_) = false;
   bool due_ ABSL_GUARDED_BY(mutex_) = false;
-  // About.
+  // Approximate.
   size_t num_records_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> last_generation_;

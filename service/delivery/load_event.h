@@ -1,4 +1,4 @@
-// What a stream of an epoch's batches gives, one by one.
+// The events of a stream of an epoch's batches.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LOAD_EVENT_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LOAD_EVENT_H_
 
@@ -17,14 +17,14 @@ struct LoadEvent {
   enum class Kind {
     kBatch,
     kWait,  // Nothing until the stream is woken.
-    // Every batch of the lane is done, or, for a session that does not wait for others, leased; of
-    // an evaluation: was given.
+    // Every batch of the lane is done or, for a session that does not wait for others, leased. For
+    // an evaluation: every batch was given.
     kEnd,
   };
   Kind kind = Kind::kEnd;
-  // For kEnd: of the lane, that are leased and not done.
+  // For kEnd: batches of the lane that are leased and not done.
   uint64_t num_pending = 0;
-  // The rest for kBatch only.
+  // The fields below are for kBatch only.
   uint64_t number = 0;
   Place place = {};
   size_t rank_group = 0;
@@ -35,13 +35,13 @@ struct LoadEvent {
   BuiltBatch built;
 };
 
-// The batch at a place of the dealing, still without its contents. O(ranks).
+// The batch at a place of the dealing, without its contents. O(ranks).
 LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const Place& place);
 
 // Builds its contents. Errors and cost as PreparedEpoch::Build.
 absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event);
 
-// Of the shape of a batch whose contents are built.
+// The capacities of the shape of a batch whose contents are built.
 inline absl::Span<const uint64_t> CapacitiesOf(const PreparedEpoch& epoch, const LoadEvent& event) {
   return epoch.plan().shapes(event.rank_group)[event.built.shape].capacities;
 }

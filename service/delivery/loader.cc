@@ -113,7 +113,7 @@ std::shared_ptr<Job> Loader::FindOrCreate(const std::string& name) {
 }
 
 void Loader::Unpin(Job& job) {
-  std::shared_ptr<Job> gone;  // Goes without the mutex.
+  std::shared_ptr<Job> gone;  // Destroyed without the mutex.
   absl::MutexLock lock(&mutex_);
   const auto found = jobs_.find(job.name());
   // Without pins nothing is under way, and nothing can begin.
@@ -135,7 +135,7 @@ std::vector<std::shared_ptr<Job>> Loader::Jobs() const {
 
 namespace {
 
-// Reads a plan that the ledger keeps, with the memory that it takes.
+// Reads a plan from the ledger, and holds its memory.
 absl::StatusOr<std::shared_ptr<const PlannerResult>> ReadKept(const KeptPlan& plan,
                                                               MemoryBudget* memory) {
   struct Held {
@@ -172,7 +172,7 @@ std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& curs
       request.rank_groups[i].num_ranks = static_cast<uint32_t>(planned);
     }
   }
-  // For a request in other words the plan is made, so that it can be told in which they differ.
+  // For a request with other words the plan is made, so that the error can name the difference.
   if (opened->plan == nullptr || identity.dataset != request.dataset ||
       identity.seed != request.seed ||
       identity.options != EpochOptions(request, opened->plan->receipt)) {

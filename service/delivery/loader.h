@@ -1,13 +1,14 @@
-// All jobs of a server: which epochs they load, who loads them, and what is done.
+// All jobs of a server: the epochs that they load, the workers that load them, and the batches that
+// are done.
 //
-// Start here: Loader is what the rpc room knows. Flow of a worker's stream: Load() gives a
-// LoadSession; its Next() gives batches until it says that there is nothing now, or nothing any
-// more; Acknowledge() makes batches done, durably; destroying the session gives back what it has
-// not acknowledged.
+// Start here: Loader is the class that the rpc room uses. Flow of a worker's stream: Load() gives a
+// LoadSession. Its Next() gives batches until there are none now, or no more at all. Acknowledge()
+// makes batches done, durably. Destroying the session gives back the batches that it has not
+// acknowledged.
 //
-// Locks. A job has its own mutex (job.h), the map of jobs has another, which is taken before a
-// job's, both for moments only: neither is held while the disk is waited for. So Next(), Expire()
-// and what else only looks at leases wait for nobody who waits for the disk.
+// Locks. A job has its own mutex (job.h). The map of jobs has another, which is taken before a
+// job's. Both are held only for moments, and never while waiting for the disk. So Next(), Expire()
+// and other calls that only use leases never wait for a call that waits for the disk.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_LOADER_H_
 #define PACKHOUSE_SERVICE_DELIVERY_LOADER_H_
 
@@ -51,28 +52,28 @@ struct JobSummary {
   std::vector<EpochSummary> epochs;
   uint64_t num_epochs = 0;
   uint64_t num_sessions = 0;
-  uint64_t used_seconds = 0;  // The latest of its epochs.
+  uint64_t used_seconds = 0;  // That of its latest epoch.
 };
 
 struct JobList {
   std::vector<JobSummary> jobs;
-  std::string next_page_token;  // Empty: that is all.
+  std::string next_page_token;  // Empty: there are no more.
 };
 
 struct LoaderOptions {
-  // Dynamic workers that are silent for so long give their batches back.
+  // Dynamic workers that are silent for this long lose their batches.
   absl::Duration lease_duration = absl::Minutes(5);
-  // How long workers that come together wait for each other (job.h); zero: not at all.
+  // How long workers that come together wait for each other (job_state.h); zero: not at all.
   absl::Duration gather_joins = absl::ZeroDuration();
-  // Epochs that are remembered: begun and not finished, or among a job's latest.
+  // The most remembered epochs: begun and not finished, or among a job's latest.
   size_t max_epochs = 4096;
-  // Of these, those that one client has opened.
+  // The most of these that one client has opened.
   size_t max_epochs_per_client = 1024;
-  // Epochs that nobody has used for so long are forgotten (ForgetUnused()).
+  // Epochs that nobody has used for this long are forgotten (ForgetUnused()).
   absl::Duration epoch_retention = absl::Hours(24 * 30);
-  // So many finished epochs of a job are remembered, for acknowledgements that come late.
+  // The number of finished epochs of a job that are remembered, for late acknowledgements.
   size_t kept_finished_epochs = 8;
-  // The log is rewritten without what is out of date when it has so many records.
+  // When the log has this many records, it is rewritten without outdated ones.
   size_t max_log_records = 65536;
 };
 
@@ -81,24 +82,25 @@ class Loader;
 // One stream of one worker. Thread-compatible; the loader must outlive it.
 class LoadSession {
  public:
-  // Gives back what was not acknowledged.
+  // Gives back batches that were not acknowledged.
   ~LoadSession();
   LoadSession(const LoadSession&) = delete;
   LoadSession& operator=(const LoadSession&) = delete;
 
-  // Whether the worker has joined; false: not yet, and the session is woken when that is known. Or
-  // why it has not. start() is there once it has; Next() says kWait until then.
+  // Whether the worker has joined. If false, the session is woken when the join is answered. An
+  // error is the reason why it could not join. start() is valid once it has joined; Next() gives
+  // kWait until then.
   absl::StatusOr<bool> HasJoined();
 
   const LoadStart& start() const { return start_; }
   const PreparedEpoch& epoch() const { return *epoch_; }
 
   // As HasJoined(); NOT_FOUND if the job was deleted; FAILED_PRECONDITION if the session has no
-  // part in the epoch any more; DATA_LOSS as PreparedEpoch::Build. Never waits for the disk, nor
-  // for who does.
+  // part in the epoch any more; DATA_LOSS as PreparedEpoch::Build. Never waits for the disk, or for
+  // a call that does.
   absl::StatusOr<LoadEvent> Next(absl::Time now);
 
-  // Whether Next() would say kWait, or HasJoined() false.
+  // Whether Next() would give kWait, or HasJoined() false.
   bool WouldWait() const { return job_->WouldWait(*seat_); }
 
  private:
@@ -115,30 +117,29 @@ class LoadSession {
   bool has_joined_ = false;
 };
 
-// Thread-safe. Calls that change what is durable wait for the log; other calls do not wait for
-// them.
+// Thread-safe. Calls that make changes durable wait for the log; other calls do not wait for them.
 class Loader {
  public:
   // Reads the log. The pointees must outlive the loader; the log must be thread-safe. Session ids
-  // count from `first_session`, above those of earlier runs. DATA_LOSS as JobLedger::Replay.
-  // What jobs take in memory, names, epochs, acknowledgements and leases, is held of `memory` if it
-  // is not null.
+  // count from `first_session`, above those of earlier runs. DATA_LOSS as JobLedger::Replay. The
+  // memory of jobs (names, epochs, acknowledgements, leases) is held from `memory` if it is not
+  // null.
   static absl::StatusOr<std::unique_ptr<Loader>> Open(EpochCatalog* catalog, RecordLog* log,
                                                       const LoaderOptions& options,
                                                       SessionId first_session,
                                                       MemoryBudget* memory = nullptr);
 
-  // Waits for what runs in the background. All that it gave must have gone.
+  // Waits for background work. Everything that it gave must have been destroyed.
   ~Loader();
 
-  // Who does what no caller waits for: joins are committed, the log is compacted, epochs are let go
-  // of. Such work waits for the disk. Until this is called it is done at once by whoever causes it.
-  // Not thread-safe: to be called before everything else. What it is given must run before the
-  // loader can go.
+  // Sets the executor for work that no caller waits for: committing joins, compacting the log,
+  // letting go of epochs. Such work waits for the disk. Without an executor the calling thread does
+  // it at once. Not thread-safe: call it before everything else. The executor must run all work
+  // before the loader is destroyed.
   void RunInBackground(Executor executor) { background_ = std::move(executor); }
 
-  // What an epoch is like and how far it is; opens nothing. Errors as EpochCatalog::Prepare,
-  // FAILED_PRECONDITION for an epoch that was opened in other words.
+  // The figures of an epoch and its progress; opens nothing. Errors as EpochCatalog::Prepare;
+  // FAILED_PRECONDITION for an epoch that was opened with other words.
   struct Description {
     std::shared_ptr<const PreparedEpoch> epoch;
     EpochProgress progress;
@@ -146,40 +147,40 @@ class Loader {
   // `given_up` as for EpochCatalog::Prepare.
   absl::StatusOr<Description> Describe(EpochRequest request, const GivenUp& given_up = {});
 
-  // Joins an epoch, as PlanJoin() says. The join is committed later, with others: the session's
-  // HasJoined() tells, and its errors, which are those of Job::StartJoin(), come there. `wake`
-  // is called when the session has said to wait and may have more now; it must not block,
-  // may be called by any thread, and, once more, after the session has gone. At most
-  // `max_in_flight` batches, at least 1, are leased to it.
+  // Joins an epoch, as PlanJoin() says. The join is committed later, with others; the session's
+  // HasJoined() has the result, with the errors of Job::StartJoin(). `wake` is called when the
+  // session has said to wait and may have more now. `wake` must not block. Any thread may call it,
+  // and it may be called once more after the session has gone. At most `max_in_flight` batches, at
+  // least 1, are leased to it.
   //
   // Errors as EpochCatalog::Prepare, which asks `given_up`.
   absl::StatusOr<std::unique_ptr<LoadSession>> StartLoad(EpochRequest request, JoinRequest join,
                                                          size_t max_in_flight,
                                                          std::function<void()> wake,
                                                          const GivenUp& given_up = {});
-  // The same, and waits until it has joined, or says why it has not.
+  // The same, and waits until the worker has joined. An error is the reason why it has not.
   absl::StatusOr<std::unique_ptr<LoadSession>> Load(EpochRequest request, JoinRequest join,
                                                     size_t max_in_flight,
                                                     std::function<void()> wake,
                                                     const GivenUp& given_up = {});
 
-  // One pass over an epoch of which nothing is kept; the request's job may be empty. Errors as
-  // EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open.
+  // One pass over an epoch, of which the service keeps nothing; the request's job may be empty.
+  // Errors as EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open.
   absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
                                                        EvaluationRequest evaluation,
                                                        const GivenUp& given_up = {});
 
   // As Job; NOT_FOUND if there is no such epoch. Acknowledgements of a job that come at the same
-  // time share a commit of the log, and so do those of several jobs if the log lets them.
+  // time share a commit of the log. So do those of several jobs, if the log allows it.
   absl::StatusOr<AcknowledgeResult> Acknowledge(const EpochKey& key, SessionId session,
                                                 uint64_t generation,
                                                 absl::Span<const uint64_t> batches, absl::Time now);
   absl::StatusOr<std::string> CursorAtStep(const EpochKey& key, uint64_t generation,
                                            uint64_t steps);
 
-  // Jobs that have epochs, by name. A page may be shorter than asked for, and is not the last
-  // unless it says so. At most kMaxPageSize jobs a page (0: 100), and kMaxListedEpochs epochs a
-  // job.
+  // Jobs that have epochs, by name. A page may be shorter than asked for, and is the last only if
+  // its token is empty. At most kMaxPageSize jobs in a page (0: 100), and kMaxListedEpochs epochs
+  // of each job.
   static constexpr size_t kMaxPageSize = 1000;
   static constexpr size_t kMaxListedEpochs = 100;
   JobList ListJobs(size_t page_size, const std::string& page_token) const;
@@ -190,17 +191,17 @@ class Loader {
   // Forgets all epochs of a job. NOT_FOUND if there are none.
   absl::Status DeleteJob(const std::string& job);
 
-  // Forgets the epochs that nobody has used for as long as the options say; returns how many. The
-  // first error ends it. Waits for the disk. Frees the memory of epochs that nobody loads
-  // (Job::Rest).
+  // Forgets epochs that nobody has used for as long as the options say; returns how many. Stops at
+  // the first error. Waits for the disk. Frees the memory of epochs that nobody loads (Job::Rest).
   absl::StatusOr<size_t> ForgetUnused(absl::Time now);
   absl::Duration epoch_retention() const { return options_.epoch_retention; }
 
-  // Gives back leases that have expired. When the next one does: InfiniteFuture if there is none.
+  // Gives back expired leases; the time at which the next one expires, InfiniteFuture if there is
+  // none.
   void Expire(absl::Time now);
   absl::Time NextExpiry() const;
 
-  // That have epochs, or are being loaded.
+  // Jobs that have epochs, or are being loaded.
   size_t num_jobs() const;
 
   // For metrics. O(open epochs) and the runs of batches of those that are loaded.
@@ -209,7 +210,7 @@ class Loader {
  private:
   friend class LoadSession;
 
-  // A job is there as long as it is pinned or has something in the ledger.
+  // A job stays as long as it is pinned or has something in the ledger.
   struct Entry {
     std::shared_ptr<Job> job;
     size_t num_pins = 0;
@@ -218,21 +219,21 @@ class Loader {
   Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& options, JobLedger ledger,
          size_t num_records, SessionId first_session, MemoryBudget* memory);
 
-  // Pins a job until what is returned goes, which must not be under a job's mutex. Null if there is
-  // none.
+  // Pins a job until the result is destroyed, which must not happen under a job's mutex. Null if
+  // there is none.
   std::shared_ptr<Job> Find(const std::string& name);
   std::shared_ptr<Job> FindOrCreate(const std::string& name);
   std::shared_ptr<Job> Pin(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unpin(Job& job);
   std::vector<std::shared_ptr<Job>> Jobs() const;
 
-  // Whoever holds the epoch last lets go of it in the background: the last reader of a data set
-  // that was deleted erases it from the disk.
+  // The last reference to the epoch is dropped in the background: the last reader of a deleted data
+  // set erases it from the disk.
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       const EpochRequest& request, const GivenUp& given_up,
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
-  // What stays as it was when the epoch was first opened: the ranks that rounds are planned for,
-  // which become the request's, and the plan. Nothing if none is kept for this request.
+  // What stays as it was when the epoch was first opened. The ranks that rounds are planned for
+  // become the request's. Returns the plan; nullopt if none is kept for this request.
   std::optional<KeptPlannerResult> Adopt(const std::optional<Cursor>& cursor,
                                          EpochRequest& request);
   void InBackground(std::function<void()> work);
@@ -248,7 +249,7 @@ class Loader {
 
   mutable absl::Mutex mutex_;
   std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mutex_);
-  DeliverySnapshot gone_ ABSL_GUARDED_BY(mutex_);  // Totals of jobs that are not there any more.
+  DeliverySnapshot gone_ ABSL_GUARDED_BY(mutex_);  // Totals of jobs that are gone.
 
   absl::Mutex background_mutex_;
   size_t num_in_background_ ABSL_GUARDED_BY(background_mutex_) = 0;

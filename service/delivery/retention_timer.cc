@@ -26,7 +26,7 @@ void RetentionTimer::SetTimer() {
 void RetentionTimer::Fire() {
   absl::MutexLock lock(&mutex_);
   if (loader_ == nullptr) return;
-  // What the log refuses now is tried again.
+  // If the log refuses now, the next period tries again.
   (void)loader_->ForgetUnused(clock_->Now());
   SetTimer();
 }

@@ -1,4 +1,5 @@
-// Forgets epochs that nobody uses any more, now and then, and frees what nobody loads.
+// Forgets epochs that nobody uses any more, and frees the memory of epochs that nobody loads, at
+// regular times.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_RETENTION_TIMER_H_
 #define PACKHOUSE_SERVICE_DELIVERY_RETENTION_TIMER_H_
 
@@ -16,17 +17,17 @@ namespace packhouse {
 // Made by std::make_shared: the clock may hold it a moment longer than its owner. Thread-safe.
 class RetentionTimer : public std::enable_shared_from_this<RetentionTimer> {
  public:
-  // The work waits for the disk, on `pool`, which outlives the timer.
+  // The work runs on `pool`, where it waits for the disk. `pool` outlives the timer.
   RetentionTimer(Clock* clock, JobPool* pool, Loader* loader, absl::Duration retention)
       : clock_(clock), pool_(pool), retention_(retention), loader_(loader) {}
 
-  // To be called once. Nothing happens without a loader.
+  // May be called once. Does nothing without a loader.
   void Start();
-  // The loader is about to go. Waits until nobody is at it.
+  // To be called before the loader is destroyed. Waits until the timer no longer uses it.
   void Stop();
 
-  // How often: often enough that an epoch outlives its time by an eighth at most, but every ten
-  // minutes at least and every second at most.
+  // The period: an eighth of the retention, so that an epoch outlives its time by at most an
+  // eighth; at least a second and at most ten minutes.
   static absl::Duration PeriodOf(absl::Duration retention);
 
  private:

@@ -1,4 +1,4 @@
-// Sets of batch numbers, kept as runs: what has been acknowledged.
+// Sets of batch numbers, kept as runs; for example the acknowledged batches.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_BATCH_SET_H_
 #define PACKHOUSE_SERVICE_EPOCHS_BATCH_SET_H_
 
@@ -20,16 +20,16 @@ struct BatchRun {
 };
 
 // Workers acknowledge batches nearly in order, so that there are about as many runs as batches in
-// flight: O(runs) memory, O(log runs) for each operation that does not say otherwise.
+// flight: O(runs) memory; each operation is O(log runs) unless it says otherwise.
 // Thread-compatible.
 class BatchSet {
  public:
   BatchSet() = default;
   static BatchSet Of(absl::Span<const uint64_t> batches);
 
-  // False if it was there already.
+  // False if it was already there.
   bool Insert(uint64_t batch);
-  // Adds all of a run, amortized O(log runs). Nothing happens for an empty one.
+  // Adds a whole run, amortized O(log runs). An empty run is no change.
   void InsertRun(const BatchRun& run);
   // O(runs of `other`).
   void InsertAll(const BatchSet& other);
@@ -45,8 +45,8 @@ class BatchSet {
   std::vector<BatchRun> Runs() const;
   // Those below `end`. O(runs).
   BatchSet Below(uint64_t end) const;
-  // Those from begin to end - 1, which must be below 2^32, that are not in the set; ascending.
-  // O(end - begin + runs).
+  // The numbers from begin to end - 1 (below 2^32) that are not in the set, ascending. O(end -
+  // begin + runs).
   std::vector<uint32_t> Missing(uint64_t begin, uint64_t end) const;
 
   friend bool operator==(const BatchSet& a, const BatchSet& b) { return a.runs_ == b.runs_; }

@@ -1,11 +1,12 @@
 // How the batches of an epoch are dealt to its workers.
 //
-// Two ways. Ranked: each rank has its own batches, rank r of n gets steps r, r + n, and so on; all
-// ranks have the same number of steps, so that no all-reduce waits for a rank that is through.
-// Dynamic: who comes first is served first, for workers of unequal speed. If ranks declare
+// There are two ways. Ranked: each rank has its own batches; rank r of n gets steps r, r + n, and
+// so on. All ranks have the same number of steps, so that no all-reduce waits for a rank that has
+// finished. Dynamic: first come, first served, for workers of unequal speed. If ranks declare
 // different rank groups (round_plan.h), each rank gets batches of its rank group.
 //
-// When an epoch goes on from a cursor, what is left is dealt anew, to any number of ranks.
+// When an epoch goes on from a cursor, the batches that are left are dealt anew, to any number of
+// ranks.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_DEALING_H_
 #define PACKHOUSE_SERVICE_EPOCHS_DEALING_H_
 
@@ -23,18 +24,19 @@
 
 namespace packhouse {
 
-// What happens to batches that are not enough for one more step of all ranks.
+// What happens if the last batches are too few for one more step of all ranks.
 enum class LastSteps : uint8_t {
-  // Ranks that have none left get batches of padding only, which are numbered from num_batches on.
+  // Ranks without a batch get batches of padding only, numbered from num_batches on.
   kPadded = 0,
-  // They are given to nobody: Dealing::dropped(). They are still left if the epoch is dealt anew.
+  // The last batches are given to nobody: Dealing::dropped(). They are still left if the epoch is
+  // dealt anew.
   kDropped = 1,
 };
 
 struct Sharing {
   static constexpr size_t kMaxRanks = 65536;
 
-  // For each rank the number of its rank group; empty: dynamic.
+  // The number of each rank's rank group; empty: dynamic.
   std::vector<uint32_t> rank_group_of_rank;
   // For ranks only.
   LastSteps last_steps = LastSteps::kPadded;
@@ -49,7 +51,7 @@ struct Sharing {
   friend bool operator==(const Sharing&, const Sharing&) = default;
 };
 
-// Where a batch comes. Ranked: lane is the rank, position its step. Dynamic: lane is the rank
+// The place of a batch. Ranked: lane is the rank, position its step. Dynamic: lane is the rank
 // group, position the place in its order.
 struct Place {
   uint32_t lane = 0;
@@ -61,47 +63,48 @@ struct Place {
 // Immutable; thread-safe. 4 bytes for each batch that is left.
 class Dealing {
  public:
-  // Of the batches that are not in `done`. `first_batches` as EpochBatches::first_batches().
+  // Deals the batches that are not in `done`. `first_batches` as EpochBatches::first_batches().
   //
   // INVALID_ARGUMENT for batches that are not ascending or reach 2^32, for more than
-  // Sharing::kMaxRanks, or for a rank of a rank group that is not there; FAILED_PRECONDITION if
-  // batches of a rank group are left that no rank has. O(batches).
+  // Sharing::kMaxRanks, or for a rank of a missing rank group; FAILED_PRECONDITION if batches of a
+  // rank group are left and no rank has that group. O(batches).
   static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
                                         const BatchSet& done, Sharing sharing);
 
-  // Of what Create() makes, at most: before it is made.
+  // At most the bytes of what Create() makes.
   static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
 
-  // Is held as long as the dealing, or a copy of it.
+  // Holds `memory` as long as this dealing, or a copy of it, lives.
   void Keep(MemoryHold memory) { memory_ = std::make_shared<const MemoryHold>(std::move(memory)); }
 
   const Sharing& sharing() const { return sharing_; }
-  // Of the epoch, without padding.
+  // Batches of the epoch, without padding.
   uint64_t num_batches() const { return num_batches_; }
   // Ranks, or rank groups.
   size_t num_lanes() const { return lane_lengths_.size(); }
-  // Ranked: the same for all.
+  // Ranked: all lanes have the same length.
   uint64_t lane_length(size_t lane) const { return lane_lengths_[lane]; }
   // Places of all lanes together: batches that are dealt, and padding.
   uint64_t num_places() const;
 
   // `place` must be within its lane. O(1).
   uint64_t BatchAt(const Place& place) const;
-  // Nothing for a batch that is not dealt: not there, done before, or dropped. O(log batches).
+  // nullopt for a batch that is not dealt: it does not exist, was done before, or is dropped. O(log
+  // batches).
   std::optional<Place> PlaceOf(uint64_t batch) const;
   bool IsPadding(uint64_t batch) const { return batch >= num_batches_; }
 
   // Batches that are left, but given to nobody. Ascending.
   const std::vector<uint64_t>& dropped() const { return dropped_; }
 
-  // The batches without padding of the first `steps` steps of all ranks; of all steps if there are
-  // not so many. Ranked only. O(batches).
+  // The batches, without padding, of the first `steps` steps of all ranks; of all steps if there
+  // are fewer. Ranked only. O(batches).
   BatchSet BatchesOfSteps(uint64_t steps) const;
 
  private:
   struct RankGroup {
     std::vector<uint32_t> left;   // Batches.
-    std::vector<uint32_t> ranks;  // That have this rank group.
+    std::vector<uint32_t> ranks;  // Ranks that have this rank group.
     uint64_t num_dealt = 0;       // Of `left`.
     uint64_t num_padding = 0;
     uint64_t first_padding = 0;
@@ -121,7 +124,7 @@ class Dealing {
   std::shared_ptr<const MemoryHold> memory_;  // Null: nothing is counted.
 };
 
-// How much of a step's graphs a rank has, for weighting its loss: graphs_of_rank / graphs_of_step.
+// A rank's share of a step's graphs, for weighting its loss: graphs_of_rank / graphs_of_step.
 struct StepShare {
   uint64_t graphs_of_rank = 0;
   uint64_t graphs_of_step = 0;
@@ -129,8 +132,8 @@ struct StepShare {
   friend bool operator==(const StepShare&, const StepShare&) = default;
 };
 
-// Of all ranks in one step. `graphs_in_batch` gives the number of graphs of a batch that is not
-// padding. Ranked only.
+// The shares of all ranks in one step. `graphs_in_batch` gives the number of graphs of a batch that
+// is not padding. Ranked only.
 template <typename GraphsInBatch>
 std::vector<StepShare> SharesOfStep(const Dealing& dealing, uint64_t step,
                                     const GraphsInBatch& graphs_in_batch) {

@@ -15,8 +15,8 @@
 namespace packhouse {
 namespace {
 
-// A total order. By blocks (quicksort, Hoare 1962), so that a million items can be given up in the
-// midst: CANCELLED as `making`.
+// Sorts by a total order, in blocks (quicksort, Hoare 1962), so that sorting a million items can be
+// given up midway: CANCELLED as `making`.
 template <typename Less>
 absl::Status SortWhileWanted(absl::Span<uint32_t> items, const Less& less, const Making& making) {
   constexpr size_t kBlock = size_t{1} << 13;
@@ -29,7 +29,7 @@ absl::Status SortWhileWanted(absl::Span<uint32_t> items, const Less& less, const
       std::sort(part.begin(), part.end(), less);
       continue;
     }
-    // Not the last one, so that each side has some.
+    // Not the last item, so that neither side is empty.
     const uint32_t pivot = part[(part.size() - 1) / 2];
     size_t low = 0;
     size_t high = part.size() - 1;
@@ -46,7 +46,7 @@ absl::Status SortWhileWanted(absl::Span<uint32_t> items, const Less& less, const
   return absl::OkStatus();
 }
 
-// By a hash of the id; the mixing is a bijection, so that ties are ids that are equal.
+// Sorts by a hash of the id. The hash is a bijection, so ties are equal ids.
 absl::Status SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> ids, uint64_t start,
                         const Making& making) {
   const auto key = [&](uint32_t item) {
@@ -58,7 +58,7 @@ absl::Status SortByHash(absl::Span<uint32_t> items, absl::Span<const uint64_t> i
 
 }  // namespace
 
-// Asks `making` for each entry of a pattern: there may be as many as items.
+// Asks `making` at each entry of a pattern, since there may be as many entries as items.
 absl::Status CheckUsesUp(const SizeClasses& classes,
                          absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
                          const Making& making) {
@@ -66,7 +66,7 @@ absl::Status CheckUsesUp(const SizeClasses& classes,
   std::vector<uint64_t> used(classes.num_classes(), 0);
   for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
     for (const Pattern& pattern : patterns) {
-      // Batches that hold nothing would not be bounded by the number of items.
+      // The number of items would not bound empty batches.
       if (pattern.entries.empty() || pattern.repeats == 0) {
         return absl::InvalidArgumentError("plan: a pattern without graphs");
       }
@@ -104,12 +104,12 @@ absl::StatusOr<EpochBatches> DrawEpoch(
     const Making& making) {
   const uint64_t n = classes.num_items();
   const std::string what = absl::StrCat("an epoch of ", n, " graphs");
-  // Where each class's next item is, in a list that is made for the check first.
+  // The place of each class's next item, in a list that the check uses first.
   PH_ASSIGN_OR_RETURN(
       MemoryHold drawing,
       making.Hold(what, sizeof(uint64_t) * classes.num_classes() + sizeof(uint32_t) * n));
   PH_RETURN_IF_ERROR(CheckUsesUp(classes, patterns_by_rank_group, making));
-  // No more than items, as each has some.
+  // At most the number of items, since no batch is empty.
   uint64_t num_batches = 0;
   uint64_t most_of_one_rank_group = 0;
   for (const std::vector<Pattern>& patterns : patterns_by_rank_group) {
@@ -189,7 +189,7 @@ absl::StatusOr<EpochBatches> PackInOrder(const ItemSizes& sizes,
   }
   EpochBatches epoch;
   const std::string what = absl::StrCat("an epoch of ", n, " graphs in order");
-  // How many batches there are is known in the end; then their list is there twice.
+  // The number of batches is known only in the end; then their list exists twice.
   PH_ASSIGN_OR_RETURN(epoch.memory_,
                       making.Hold(what, sizeof(uint32_t) * 3 * (n + 1) + 4 * sizeof(uint64_t)));
   epoch.items_.reserve(n);

@@ -1,7 +1,7 @@
 // Which items are in which batch of one epoch, and in what order batches come.
 //
 // A plan fixes which sizes share a batch; DrawEpoch() draws the items of those sizes. Every epoch
-// has another composition, the same multiset of batch sizes, and thus the same shapes and the same
+// has another composition, but the same multiset of batch sizes, and thus the same shapes and
 // number of steps.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_BATCHES_H_
 #define PACKHOUSE_SERVICE_EPOCHS_EPOCH_BATCHES_H_
@@ -25,18 +25,18 @@
 
 namespace packhouse {
 
-// Of the rules by which batches are drawn and packed in order; part of an epoch's identity, so that
-// another release never goes on with other batches.
+// The version of the rules by which batches are drawn and packed in order. It is part of an epoch's
+// identity, so that another release never goes on with other batches.
 inline constexpr absl::string_view kRulesVersion = "v1";
 
 // Batches are numbered from 0 in the order in which they come. If an epoch has batches for several
 // rank groups (round_plan.h), those of one rank group are consecutive. Immutable; thread-safe. 4
-// bytes an item and 4 a batch, reserved as long as it lives.
+// bytes for each item and 4 for each batch, reserved as long as it lives.
 class EpochBatches {
  public:
   size_t num_items() const { return items_.size(); }
   size_t num_batches() const { return starts_.size() - 1; }
-  // What it takes.
+  // The memory that it takes.
   uint64_t bytes() const {
     return sizeof(uint32_t) * (items_.capacity() + starts_.capacity()) +
            sizeof(uint64_t) * first_batches_.capacity();
@@ -69,10 +69,10 @@ class EpochBatches {
   std::vector<uint64_t> first_batches_;
 };
 
-// OK if each item of `classes` has one place in the patterns, and none of these is empty.
+// Checks that each item of `classes` has one place in the patterns, and that no pattern is empty.
 //
 // INVALID_ARGUMENT naming the size with its places and items; CANCELLED as `making`. O(entries); 8
-// bytes a size, which the caller has reserved.
+// bytes for each size, which the caller has reserved.
 absl::Status CheckUsesUp(const SizeClasses& classes,
                          absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
                          const Making& making);
@@ -81,25 +81,24 @@ absl::Status CheckUsesUp(const SizeClasses& classes,
 // its patterns are those of its plan. Entries number tuples as `classes` does.
 //
 // Each item of `classes` is in exactly one batch. Every item is equally likely at each place of its
-// size, whatever the rank group, and the batches of a rank group come in an order of which all are
-// equally likely. Within a batch, items are in the order of the pattern's entries. Depends on the
-// arguments alone; another seed or epoch gives another composition.
+// size, in every rank group. All orders of a rank group's batches are equally likely. Within a
+// batch, items are in the order of the pattern's entries. Depends on the arguments alone; another
+// seed or epoch gives another composition.
 //
-// If `group_ids` are there, by item number, items of a size are not drawn but ordered by a hash of
-// their id and the seed, ties by id, then by item number: then the composition does not depend on
-// where in the data set they are.
+// With `group_ids` (by item number), items of a size are not drawn, but ordered by a hash of their
+// id and the seed; ties by id, then by item number. Then the composition does not depend on the
+// places of the items in the data set.
 //
 // Errors: INVALID_ARGUMENT, naming the size, unless the patterns use up `classes`;
-// RESOURCE_EXHAUSTED and CANCELLED as `making`.
-// Cost: O(n), with group_ids O(n log n); for b batches 4 bytes an item and 4 a batch besides the
-// result, and 24 a size.
+// RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: O(n), with group_ids O(n log n); besides the
+// result, 4 bytes for each item, 4 for each batch and 24 for each size.
 absl::StatusOr<EpochBatches> DrawEpoch(
     const SizeClasses& classes, absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
     const EpochSeed& seed, std::optional<absl::Span<const uint64_t>> group_ids = std::nullopt,
     const Making& making = {});
 
-// Without shuffling: all items, or those that `selection` lists, in this order, packed by
-// OnlinePacker with the given look-ahead, as a stream would be. Every epoch is the same.
+// Without shuffling: OnlinePacker packs all items, or those that `selection` lists, in this order
+// with the given look-ahead, as it packs a stream. Every epoch is the same.
 //
 // Errors: INVALID_ARGUMENT as OnlinePacker; OUT_OF_RANGE naming an item that exceeds the limits;
 // RESOURCE_EXHAUSTED and CANCELLED as `making`.

@@ -14,7 +14,8 @@ std::string PrefixOf(absl::string_view dataset) {
   return absl::StrCat(dataset, std::string(1, kSeparator));
 }
 
-// Of what nobody uses in each of the three caches: by default, and of a budget, an eighth in all.
+// Bytes of unused values that each of the three caches keeps: the default; and for a budget, an
+// eighth of it in all.
 constexpr uint64_t kDefaultKeptBytes = uint64_t{64} << 20;
 constexpr uint64_t kKeptShare = 3 * 8;
 
@@ -22,14 +23,15 @@ uint64_t KeptBytes(const MemoryBudget* memory) {
   return memory == nullptr ? kDefaultKeptBytes : memory->bound() / kKeptShare;
 }
 
-// Of a reader, the chunks that it decodes as they are used among them (lmdb_dataset_reader.h).
+// The bytes of a reader, with the chunks that it decodes when they are used
+// (lmdb_dataset_reader.h).
 uint64_t BytesOfReader(const DatasetInfo& info) {
   const uint64_t l = info.schema->num_components();
   // Counts, an id, and in the chunk offsets, counts and an id again.
   const uint64_t of_graph = sizeof(uint32_t) * 2 * l + sizeof(uint64_t) * (l + 3) +
                             (info.options.grouped ? sizeof(uint64_t) : 0);
-  // Where a record lies, in a list that has up to twice the room that it needs and exists twice for
-  // a moment, and its chunk.
+  // The place of a record, in a list that has up to twice the room that it needs and exists twice
+  // for a moment; and its chunk.
   constexpr uint64_t kBytesOfRecord = 512;
   return of_graph * info.num_graphs + kBytesOfRecord * (info.num_records + 1);
 }
@@ -59,7 +61,7 @@ EpochCatalog::~EpochCatalog() {
 void EpochCatalog::Reclaim(uint64_t bytes) {
   const uint64_t held = memory_->held();
   const auto done = [&] { return memory_->held() + bytes <= held; };
-  // What is made of others goes before them.
+  // Values that are made from others are dropped before them.
   while (!done() && epochs_.ForgetOldest()) {
   }
   while (!done() && plans_.ForgetOldest()) {
@@ -127,14 +129,14 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
 
 bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {
   const std::shared_ptr<const EpochPlan> made = plans_.Find(plan_key);
-  // A receipt names the sizes, the limits and the planner. In order there is no planner, and limits
-  // for a device have none: then what is kept is used, which is little.
+  // A receipt identifies the sizes, the limits and the planner. Without it (in order, or with
+  // limits for a device) the kept result is used; it is small.
   return made != nullptr && !made->planned()->patterns.empty() && made->receipt() == kept.receipt;
 }
 
 void EpochCatalog::Forget(absl::string_view dataset) {
-  // Who has got a reader before it is dropped asks for a plan already, which is dropped then; so it
-  // is with plans and epochs.
+  // A call that got a reader before it is dropped has already asked for a plan, and that plan is
+  // dropped too. The same holds for plans and epochs.
   readers_.Drop(PrefixOf(dataset));
   plans_.Drop(PrefixOf(dataset));
   epochs_.Drop(PrefixOf(dataset));

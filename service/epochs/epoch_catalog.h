@@ -1,4 +1,4 @@
-// The epochs of all data sets of a store, each made once.
+// The epochs of all data sets of a store. Each is made once.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_CATALOG_H_
 #define PACKHOUSE_SERVICE_EPOCHS_EPOCH_CATALOG_H_
 
@@ -22,14 +22,14 @@
 
 namespace packhouse {
 
-// Readers are shared by all loads of a data set's version, plans by all epochs that are asked for
-// in the same words, prepared epochs by the workers of a job. All are bytes of the memory's budget:
-// reserved before they are allocated, and as long as they are there. Those that were used last stay
-// when nobody uses them, up to an eighth of the budget, and go where others need their room.
-// Thread-safe; the store and the memory must outlive it and all that it gave.
+// All loads of a data set's version share a reader, all epochs with the same words share a plan,
+// and the workers of a job share a prepared epoch. The bytes of all are reserved from the memory
+// budget before they are allocated, and as long as they exist. The last used ones stay when nobody
+// uses them, up to an eighth of the budget; they are dropped when others need their room.
+// Thread-safe; the store and the memory must outlive it and everything that it gave.
 class EpochCatalog {
  public:
-  // `memory` null: without a bound. Else the catalog is whom it asks for room.
+  // If `memory` is null, memory is not bounded. Otherwise `memory` asks the catalog for room.
   EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
                MemoryBudget* memory = nullptr);
   ~EpochCatalog();
@@ -37,22 +37,22 @@ class EpochCatalog {
   EpochCatalog(const EpochCatalog&) = delete;
   EpochCatalog& operator=(const EpochCatalog&) = delete;
 
-  // Errors as EpochPlan and PreparedEpoch; NOT_FOUND for a data set that is not there;
-  // RESOURCE_EXHAUSTED naming --memory-budget, what does not fit, its bytes and the bound;
-  // CANCELLED if `given_up` says that nobody waits: it is asked before anything is made, every
-  // millisecond or so, and while another makes what is asked for. So what is ready is given in any
-  // case, and quickly; else it may take seconds for the first epoch of a plan.
+  // Errors as EpochPlan and PreparedEpoch; NOT_FOUND for a missing data set; RESOURCE_EXHAUSTED
+  // naming --memory-budget, the thing that does not fit, its bytes and the bound; CANCELLED if
+  // `given_up` says that nobody waits. `given_up` is asked before anything is made, then every
+  // millisecond or so, and while another call makes the same. A ready epoch is given in any case,
+  // and quickly. Otherwise the first epoch of a plan may take seconds.
   //
-  // `kept`, if there, is what a planner has found for this request before: the epoch is made of it,
-  // whatever the planner would find now (EpochPlan::Make()). It is ignored if it was found for
-  // another version of the data set, and read only if the catalog has not made the same plan
-  // itself.
+  // `kept`, if given, is what a planner found for this request before. The epoch is made from it,
+  // even if the planner would now find something else (EpochPlan::Make()). It is ignored if it was
+  // found for another version of the data set, and read only if the catalog has not made the same
+  // plan itself.
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       const EpochRequest& request, const GivenUp& given_up = {},
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
-  // To be called when a data set was deleted: its space comes back when the last load has ended,
-  // and what is being made of it meanwhile is not kept.
+  // To be called when a data set was deleted. Its space is free when the last load has ended; plans
+  // and epochs of it that are being made are not kept.
   void Forget(absl::string_view dataset);
 
   const EpochBounds& bounds() const { return bounds_; }
@@ -64,7 +64,7 @@ class EpochCatalog {
     std::shared_ptr<const DatasetReader> reader;
   };
 
-  // Whether there is the same plan, made here.
+  // Whether the catalog has made the same plan itself.
   bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);
   // Lets go of what nobody uses.
   void Reclaim(uint64_t bytes);

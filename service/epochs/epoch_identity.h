@@ -25,8 +25,8 @@ struct EpochKey {
 struct IdentityRankGroup {
   // Capacity per component, `graphs` last.
   std::vector<uint64_t> capacities;
-  // Ranks that the rounds were planned for (round_plan.h); 0 if there is one rank group only. Ranks
-  // that come later may be of another number; the plan stays, or the batches would change.
+  // Ranks that the rounds were planned for (round_plan.h); 0 if there is only one rank group. Later
+  // the number of ranks may differ; the plan stays, since otherwise the batches would change.
   uint64_t planned_ranks = 0;
   uint64_t num_batches = 0;
 
@@ -39,8 +39,8 @@ struct EpochIdentity {
   uint64_t dataset_version = 0;
   uint64_t seed = 0;
   std::vector<IdentityRankGroup> rank_groups;
-  // Whatever else decides the batches, as a text that people can read: shuffle, look-ahead,
-  // grouping, a hash of the subset or of the weights, the plan's receipt.
+  // Everything else that decides the batches, as a text for people: shuffle, look-ahead, grouping,
+  // a hash of the subset or of the weights, the plan's receipt.
   std::string options;
 
   uint64_t num_batches() const;
@@ -50,15 +50,16 @@ struct EpochIdentity {
   friend bool operator==(const EpochIdentity&, const EpochIdentity&) = default;
 };
 
-// OK if they are equal; else FAILED_PRECONDITION with the first difference and both values: "WHAT
-// is of seed 7, the epoch has seed 8". `what` is where `other` comes from: "cursor", "load".
+// OK if they are equal. Otherwise FAILED_PRECONDITION with the first difference and both values:
+// "WHAT is of seed 7, the epoch has seed 8". `what` says where `other` comes from: "cursor",
+// "load".
 absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& other,
                             absl::string_view what);
 
-// INVALID_ARGUMENT for no job name, or as CheckBatchCounts().
+// INVALID_ARGUMENT for an empty job name, or as CheckBatchCounts().
 absl::Status CheckIdentity(const EpochIdentity& identity);
-// Of an epoch that may have no job. INVALID_ARGUMENT for no rank groups or more than 16, or 2^32
-// batches or more.
+// For an epoch that may have no job. INVALID_ARGUMENT for no rank groups or more than 16, or for
+// 2^32 batches or more.
 absl::Status CheckBatchCounts(const EpochIdentity& identity);
 
 }  // namespace packhouse

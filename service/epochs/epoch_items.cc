@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<uint32_t>> WeightsOf(absl::Span<const uint32_t> items
                                                    selection.num_graphs(), " graphs to draw from"));
   }
   PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> all, IntegerWeights(weights));
-  // Both ascend: what fits is found by going through the selection once.
+  // Both ascend, so one pass over the selection finds the fitting ones.
   const auto positions = selection.positions();
   size_t place = 0;
   for (size_t i = 0; i < items.size(); ++i, ++place) {
@@ -109,7 +109,7 @@ absl::Status DrawItems(const DrawRequest& draw, const EpochSeed& seed,
   if (count > ItemSizes::kMaxItems) {
     return absl::InvalidArgumentError(absl::StrCat(what, ", at most ", ItemSizes::kMaxItems));
   }
-  // Without replacement there are no more than these, or it is refused.
+  // Without replacement there are no more than these; a larger number is refused.
   const uint64_t most =
       draw.with_replacement ? count : std::min<uint64_t>(count, items.numbers.size());
   PH_ASSIGN_OR_RETURN(MemoryHold memory, making.Hold(what, sizeof(uint32_t) * most));

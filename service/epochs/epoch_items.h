@@ -1,4 +1,4 @@
-// Fourth step of a plan: what its batches are made of.
+// Fourth step of a plan: the items that its batches are made of.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_ITEMS_H_
 #define PACKHOUSE_SERVICE_EPOCHS_EPOCH_ITEMS_H_
 
@@ -23,7 +23,7 @@ namespace packhouse {
 
 // A graph, or a group of graphs, that no batch can hold.
 struct OversizeItem {
-  // Of the graph, or of the group.
+  // The id of the graph or of the group.
   uint64_t id = 0;
   // Component l is `graphs`.
   size_t component = 0;
@@ -33,42 +33,43 @@ struct OversizeItem {
   friend bool operator==(const OversizeItem&, const OversizeItem&) = default;
 };
 
-// What is left out because no batch can hold it.
+// Items that are left out because no batch can hold them.
 struct Oversize {
   static constexpr size_t kMaxListed = 100;
 
   uint64_t num_graphs = 0;
-  // The first of the items that they are.
+  // The first of these items.
   std::vector<OversizeItem> items;
 };
 
 // Graphs, or groups of graphs, each of which a batch can hold.
 struct EpochItems {
-  // Of `numbers`.
+  // Holds the memory of `numbers`.
   MemoryHold memory;
-  // Of graphs their places in the data set, ascending, or as they were drawn; of groups their
-  // numbers in `groups`.
+  // For graphs, their places in the data set, ascending or in the order of drawing. For groups,
+  // their numbers in `groups`.
   std::vector<uint32_t> numbers;
-  // If the items are groups.
+  // Set if the items are groups.
   std::optional<GroupItems> groups;
   Oversize oversize;
 };
 
-// The selected graphs that one of `limits` takes.
+// The selected graphs that fit one of `limits`.
 //
-// OUT_OF_RANGE naming the first that none takes, if that is an error, its rows and the bound;
+// OUT_OF_RANGE naming the first that fits none, if that is an error, with its rows and the bound;
 // RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs).
 absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader,
                                          const GraphSelection& selection,
                                          absl::Span<const Limits> limits, bool oversize_is_error,
                                          const Making& making);
 
-// The same for groups of the selected graphs, of a data set that is grouped.
+// The same for groups of the selected graphs of a grouped data set.
 absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,
                                          const GraphSelection& selection, const Limits& limits,
                                          bool oversize_is_error, const Making& making);
 
-// Replaces `items`, graphs of `selection` in ascending order, by those that are drawn from them.
+// Replaces `items`, which must be graphs of `selection` in ascending order, by those that are drawn
+// from them.
 //
 // Errors: INVALID_ARGUMENT for more than ItemSizes::kMaxItems, for weights of another number than
 // there are selected graphs, naming both, as IntegerWeights(), or, without replacement, for more

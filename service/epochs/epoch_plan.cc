@@ -50,7 +50,7 @@ absl::StatusOr<EpochItems> EpochItemsOf(const EpochRequest& request, const Datas
   return items;
 }
 
-// What the online packer takes: it knows no component without a limit.
+// Limits for the online packer, which needs a limit for every component.
 absl::StatusOr<Limits> LimitsInOrder(const Limits& usable) {
   std::vector<uint64_t> capacities(usable.capacities().begin(), usable.capacities().end());
   for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
@@ -113,7 +113,7 @@ absl::Status EpochPlan::PackItems(absl::Span<const uint32_t> graphs, size_t look
 absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
                                   std::optional<uint64_t> steps, const Making& making) {
   PH_ASSIGN_OR_RETURN(classes_, SizeClasses::Create(items(), taken.numbers, making));
-  // Planners need the room.
+  // Freed here, since planners need the room.
   taken = EpochItems();
   ShapeLimits limits = shapes_.Usable();
   if (groups_) limits = {{groups_->limits()}};
@@ -138,7 +138,7 @@ absl::Status EpochPlan::Summarize(std::optional<uint64_t> max_batch_bytes, const
 }
 
 uint64_t EpochPlan::bytes() const {
-  // Names, shapes, what is listed: little.
+  // Names, shapes, lists: small.
   constexpr uint64_t kBesides = 16384;
   return kBesides + planned_bytes_ + (groups_ ? groups_->bytes() : 0) +
          (classes_ ? classes_->bytes() : 0) + (in_order_ ? in_order_->bytes() : 0);

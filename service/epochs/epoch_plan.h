@@ -40,8 +40,8 @@ namespace packhouse {
 // reserved as long as it lives.
 class EpochPlan {
  public:
-  // The request's key and seed count only for a sample, which is drawn for one epoch; else the plan
-  // is for all of them.
+  // The request's key and seed count only if it draws a sample: such a plan is for one epoch. Other
+  // plans serve every key and seed.
   //
   // Errors: FAILED_PRECONDITION if the data set is not sealed, or not grouped as the request needs;
   // INVALID_ARGUMENT for options that exclude each other, limits that no batch can have, a subset
@@ -50,15 +50,16 @@ class EpochPlan {
   // RESOURCE_EXHAUSTED and CANCELLED as `making`: what is allocated is reserved before.
   // O(graphs) and the planner's budget (plan_optimizer.h, limit_tuner.h).
   //
-  // `given`, unless null, is what a planner found for the same data set and request, maybe that of
-  // another release: the plan is made of it, without planning, in O(graphs + patterns). Its memory
-  // is reserved by who gives it. DATA_LOSS if it is not a plan for these graphs within its shapes.
+  // `given`, unless null, is what a planner found for the same data set and request, possibly a
+  // planner of another release. The plan is then made of it without planning, in O(graphs +
+  // patterns). The caller has reserved its memory. DATA_LOSS if it is not a plan for these graphs
+  // within its shapes.
   static absl::StatusOr<std::shared_ptr<const EpochPlan>> Make(
       std::shared_ptr<const DatasetReader> reader, const EpochRequest& request,
       const EpochBounds& bounds, const Making& making = {},
       std::shared_ptr<const PlannerResult> given = nullptr);
 
-  // What it takes, and so does all that it has been made of, but for the reader.
+  // The bytes of the plan and of everything that it was made from, without the reader.
   uint64_t bytes() const;
 
   const DatasetReader& reader() const { return *reader_; }
@@ -80,24 +81,24 @@ class EpochPlan {
     return shapes_.ShapeFor(rank_group, rows);
   }
 
-  // In all batches.
+  // Graphs in all batches.
   uint64_t num_graphs() const { return figures_.num_graphs; }
-  // Graphs left out, and the first of the items that they are.
+  // Graphs that are left out, and the first of their items.
   uint64_t num_oversize() const { return oversize_.num_graphs; }
   const std::vector<OversizeItem>& oversize() const { return oversize_.items; }
   // No plan has fewer batches; 0 if that is not known.
   uint64_t lower_bound() const { return planned_->lower_bound; }
-  // By which the plan can be told from others.
+  // Identifies the plan.
   const std::string& receipt() const { return planned_->receipt; }
-  // To make the same plan again (Make()). Never null.
+  // For making the same plan again (Make()). Never null.
   const std::shared_ptr<const PlannerResult>& planned() const { return planned_; }
 
-  // What batches are made of: graphs, or groups of them.
+  // The items of the batches: graphs, or groups of graphs.
   ItemSizes items() const { return groups_ ? groups_->sizes() : SizesOfGraphs(*reader_); }
-  // If batches are made of groups.
+  // Set if batches are made of groups.
   const std::optional<GroupItems>& groups() const { return groups_; }
-  // The batches of one epoch, by the numbers of items(). Errors and cost as DrawEpoch(); in order
-  // they are there already, and the same for all epochs.
+  // The batches of one epoch, as numbers of items(). Errors and cost as DrawEpoch(). In order, they
+  // exist already, and are the same for all epochs.
   absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
                                                                 const Making& making) const;
 
@@ -109,22 +110,22 @@ class EpochPlan {
                          const Making& making);
   absl::Status PlanItems(EpochItems taken, const EpochRequest& request,
                          std::optional<uint64_t> steps, const Making& making);
-  // What planners found, without patterns.
+  // The planners' result, without patterns.
   PlannerResult Resolved() const;
-  // Of batches with tensors, `max_batch_bytes`.
+  // `max_batch_bytes` is for batches with tensors.
   absl::Status Summarize(std::optional<uint64_t> max_batch_bytes, const Making& making);
 
   const std::shared_ptr<const DatasetReader> reader_;
   const EpochShapes shapes_;
-  // Null until there is one.
+  // Null until the plan is made.
   std::shared_ptr<const PlannerResult> planned_;
   uint64_t planned_bytes_ = 0;
-  // Of what was planned here; the other parts have their own.
+  // Holds the memory of the patterns that were planned here; other parts have their own holds.
   MemoryHold memory_;
   std::optional<GroupItems> groups_;
-  // Shuffled: what fills the places of which patterns.
+  // Shuffled: the items that fill the places of the patterns.
   std::optional<SizeClasses> classes_;
-  // In order: the same batches every epoch.
+  // In order: the batches, the same in every epoch.
   std::shared_ptr<const EpochBatches> in_order_;
   Oversize oversize_;
   EpochFigures figures_;

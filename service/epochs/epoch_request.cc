@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-// Digits of a hash that tells subsets, weights or devices apart.
+// Bytes of a hash that identifies a subset, weights or a device.
 constexpr size_t kHashBytes = 8;
 
 uint64_t BitsOf(double value) {

@@ -16,19 +16,19 @@
 
 namespace packhouse {
 
-// Limits of some of the ranks: either shapes or a device that they are chosen for.
+// The limits of some of the ranks: either shapes, or a device for which shapes are chosen.
 struct RankGroupRequest {
-  // Of one rank group; if there are several, each has one shape.
+  // For a single rank group; if there are several groups, each has one shape.
   static constexpr size_t kMaxShapes = 8;
 
-  // Capacities, `graphs` last, kUnlimited where there is none; the largest first.
+  // Capacities, `graphs` last, kUnlimited where there is no limit. The largest shape comes first.
   std::vector<std::vector<uint64_t>> shapes;
   std::optional<DeviceProfile> device;
   // Ignored if there is one rank group.
   uint32_t num_ranks = 1;
 };
 
-// Graphs by their ids: all that have one of them.
+// Graphs by their ids: all graphs that have one of the ids.
 struct SubsetRequest {
   std::vector<uint64_t> ids;
   // First id and how many.
@@ -36,8 +36,8 @@ struct SubsetRequest {
 };
 
 struct DrawRequest {
-  // One for each graph of the data set or of the subset, in the data set's order; empty: all the
-  // same.
+  // One for each graph of the data set or of the subset, in the data set's order. Empty: all are
+  // equal.
   std::vector<double> weights;
   // 0: as many as there are to draw from.
   uint64_t num_graphs = 0;
@@ -53,7 +53,7 @@ struct EpochRequest {
   DerivedTensors derived;
   // False: batches carry ids and sizes only.
   bool whole_graphs = true;
-  // A graph that exceeds the limits is an error, not left out.
+  // A graph that exceeds the limits is an error; it is not left out.
   bool oversize_is_error = false;
   // Not shuffled: packed in the data set's order within the look-ahead.
   bool in_order = false;
@@ -62,21 +62,21 @@ struct EpochRequest {
   std::optional<SubsetRequest> subset;
   std::optional<DrawRequest> draw;
 
-  // What decides the batches beside data set, seed, epoch and limits, as a text for people: the
-  // same for two requests if and only if they mean the same. Subsets and weights are in it as
+  // What decides the batches besides data set, seed, epoch and limits, as a text for people. It is
+  // the same for two requests if and only if they mean the same. Subsets and weights are in it as
   // hashes.
   std::string Words() const;
 };
 
-// What a server allows a batch of an epoch.
+// A server's bounds for batches of epochs.
 struct EpochBounds {
   uint64_t max_graphs_per_batch = 65536;
-  // Of its tensors.
+  // Bytes of a batch's tensors.
   uint64_t max_batch_bytes = uint64_t{48} << 20;
-  // Steps of the planner; by default as many as the sizes need (OptimizerOptions::StepsFor()). With
-  // another number the planner is another: it finds other plans, with other receipts.
+  // Steps of the planner; by default as many as the sizes need (OptimizerOptions::StepsFor()).
+  // Another number gives other plans, with other receipts.
   std::optional<uint64_t> planner_steps = std::nullopt;
-  // Of batches as they leave; none if null. Must outlive the epochs.
+  // The framing of batches; none if null. Must outlive the epochs.
   const TensorFraming* framing = nullptr;
 };
 

@@ -23,8 +23,8 @@ struct EpochSeed {
 };
 
 // What random numbers are drawn for. Each purpose has a sequence of its own, so that a change in
-// how one is used leaves the others as they are. The numbers are part of what "the same seed"
-// means: never change one.
+// the use of one leaves the others as they are. Never change a number: they are part of what "the
+// same seed" means.
 enum class DrawPurpose : uint64_t {
   kPlaces = 1,
   kBatchOrder = 2,
@@ -40,7 +40,7 @@ inline uint64_t SequenceStart(const EpochSeed& seed, DrawPurpose purpose) {
   return SeededRandom(state ^ static_cast<uint64_t>(purpose)).Next();
 }
 
-// Fisher-Yates: every order is equally likely. CANCELLED as `making`, in the midst of it.
+// Fisher-Yates: every order is equally likely. CANCELLED as `making`, midway.
 template <typename T>
 absl::Status Shuffle(absl::Span<T> values, SeededRandom& random, const Making& making) {
   for (size_t i = 0; i + 1 < values.size(); ++i) {

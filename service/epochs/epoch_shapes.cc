@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-// OK if the first shape takes whatever the others take.
+// OK if no shape exceeds the first one.
 absl::Status CheckLargestFirst(const std::vector<BatchShape>& shapes, const SizeSchema& schema) {
   for (size_t i = 1; i < shapes.size(); ++i) {
     for (size_t k = 0; k < shapes[0].capacities.size(); ++k) {

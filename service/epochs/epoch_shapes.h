@@ -19,14 +19,14 @@
 
 namespace packhouse {
 
-// Of each rank group one shape or more, the largest first. Immutable once all rank groups are
+// One shape or more for each rank group, the largest first. Immutable once all rank groups are
 // added, and then thread-safe.
 class EpochShapes {
  public:
-  // One more rank group, with shapes of these capacities. `schema` must outlive this.
+  // Adds a rank group with shapes of these capacities. `schema` must outlive this.
   //
-  // INVALID_ARGUMENT as BatchShape::Resolve, or unless the first shape takes whatever the others
-  // take, naming the shape and the component.
+  // INVALID_ARGUMENT as BatchShape::Resolve, or if a shape exceeds the first one; names the shape
+  // and the component.
   absl::Status AddRankGroup(const GraphSchema& schema,
                             const std::vector<std::vector<uint64_t>>& shapes,
                             const BatchShapeOptions& options);
@@ -34,11 +34,11 @@ class EpochShapes {
   size_t num_rank_groups() const { return by_rank_group_.size(); }
   absl::Span<const BatchShape> rank_group(size_t number) const { return by_rank_group_[number]; }
 
-  // The number of the last shape, which is the smallest, that takes so many rows per component
-  // (`graphs` last); 0 if none does.
+  // The number of the last and smallest shape that takes this many rows per component (`graphs`
+  // last); 0 if none does.
   size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const;
 
-  // What packs of graphs must keep, by rank group and shape.
+  // The limits of packs, by rank group and shape.
   std::vector<std::vector<Limits>> Usable() const;
   // By rank group and shape: AddRankGroup() of these gives the same shapes again.
   std::vector<std::vector<std::vector<uint64_t>>> Capacities() const;
@@ -47,8 +47,9 @@ class EpochShapes {
   std::vector<std::vector<BatchShape>> by_rank_group_;
 };
 
-// The shapes that each rank group names, or those that the tuner finds for its device and `sizes`,
-// of all graphs or of those that are selected; one if there are several rank groups.
+// The shapes that each rank group names, or those that the tuner finds for its device and `sizes`.
+// `sizes` are of all graphs or of the selected ones. If there are several rank groups, each has one
+// shape.
 //
 // Errors as AddRankGroup() and TuneLimits(); RESOURCE_EXHAUSTED and CANCELLED as `making`. For a
 // device O(graphs) and the tuner's budget (limit_tuner.h).

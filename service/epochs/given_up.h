@@ -1,4 +1,4 @@
-// Whether nobody waits any more for what is made.
+// Whether nobody waits any more for a plan or an epoch.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_GIVEN_UP_H_
 #define PACKHOUSE_SERVICE_EPOCHS_GIVEN_UP_H_
 
@@ -8,9 +8,9 @@
 
 namespace packhouse {
 
-// Asked now and then by who makes it, and by who waits until another has made it. Either may take
-// its time to answer, so that nobody asks under a lock: makers may be made to wait for their turn.
-// By default somebody waits. A function that gives bool is asked by both.
+// Asked now and then by the thread that makes it, and by threads that wait for another to make it.
+// Both may take long to answer, since makers may have to wait for their turn; so do not ask under a
+// lock. By default somebody waits. A single function that gives bool serves both.
 class GivenUp {
  public:
   using Ask = std::function<bool()>;

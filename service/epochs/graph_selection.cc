@@ -15,7 +15,7 @@ namespace {
 class IdRanges {
  public:
   static absl::StatusOr<IdRanges> Create(std::vector<std::pair<uint64_t, uint64_t>> ranges) {
-    // Ascending, and each ends where it meets the next.
+    // Ascending; each range must end before the next begins.
     std::sort(ranges.begin(), ranges.end());
     for (size_t i = 0; i < ranges.size(); ++i) {
       const auto [first, count] = ranges[i];
@@ -46,7 +46,7 @@ class IdRanges {
 absl::StatusOr<std::vector<uint32_t>> PositionsOf(const SubsetRequest& subset,
                                                   const DatasetReader& reader,
                                                   const Making& making) {
-  // Two sets of ids, of which an eighth at least is free, and the ranges once more.
+  // Two sets of ids, of which at least an eighth is free, and a copy of the ranges.
   constexpr uint64_t kBytesOfId = 2 * 3 * (sizeof(uint64_t) + 1);
   PH_ASSIGN_OR_RETURN(
       const MemoryHold searching,

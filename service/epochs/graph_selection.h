@@ -17,11 +17,11 @@
 
 namespace packhouse {
 
-// All graphs of a data set, or those of a subset. Immutable; thread-safe. Of a subset 4 bytes a
-// graph of the data set, reserved as long as it lives.
+// All graphs of a data set, or those of a subset. Immutable; thread-safe. A subset takes 4 bytes
+// for each graph of the data set, reserved as long as it lives.
 class GraphSelection {
  public:
-  // The reader has at most ItemSizes::kMaxItems graphs.
+  // The reader must have at most ItemSizes::kMaxItems graphs.
   //
   // Errors: INVALID_ARGUMENT naming an id that is listed twice or that no graph has, or a range
   // that is empty, exceeds 64 bits or overlaps another; DATA_LOSS if the sizes of a selected graph
@@ -31,7 +31,8 @@ class GraphSelection {
                                                const Making& making);
 
   size_t num_graphs() const { return positions_ ? positions_->size() : num_graphs_; }
-  // Of a subset: the places of its graphs in the data set, ascending. Valid as long as this.
+  // For a subset: the places of its graphs in the data set, ascending. Valid as long as this
+  // object.
   std::optional<absl::Span<const uint32_t>> positions() const { return positions_; }
 
  private:

@@ -11,13 +11,13 @@
 namespace packhouse {
 namespace {
 
-// Of a group while groups are found: an entry of the table, of which an eighth at least is free and
-// which exists twice while it grows; an id and sums that exist twice likewise.
+// Bytes of a group while groups are found: an entry of the table, of which at least an eighth is
+// free and which exists twice while it grows; an id and sums, which exist twice too.
 uint64_t BytesOfFoundGroup(size_t num_components) {
   return 4 * (sizeof(std::pair<uint64_t, uint32_t>) + 1) +
          3 * sizeof(uint64_t) * (num_components + 2);
 }
-// Of a group afterwards: what it is kept by, and a number and a place while its graphs are found.
+// Bytes of a group afterwards: its own, and a number and a place while its graphs are found.
 uint64_t BytesOfGroup(size_t num_components) {
   return sizeof(uint64_t) + sizeof(uint32_t) * (num_components + 2);
 }
@@ -54,7 +54,7 @@ absl::StatusOr<GroupItems> GroupItems::Create(const ItemSizes& graphs,
   PH_ASSIGN_OR_RETURN(items.memory_, making.Hold(absl::StrCat("places of ", n, " grouped graphs"),
                                                  sizeof(uint32_t) * n));
   PH_ASSIGN_OR_RETURN(MemoryHold finding, making.Hold("groups", 0));
-  size_t room = 0;  // For so many groups.
+  size_t room = 0;  // Room for this many groups.
   absl::flat_hash_map<uint64_t, uint32_t> numbers;
   std::vector<uint64_t> ids;
   // Below 2^64: fewer than 2^32 summands of 32 bits.
@@ -98,7 +98,7 @@ absl::StatusOr<GroupItems> GroupItems::Create(const ItemSizes& graphs,
     const auto sum = absl::MakeConstSpan(sums).subspan(i * (l + 1), l + 1);
     std::optional<GroupRejection> rejection;
     for (size_t k = 0; k <= l && !rejection; ++k) {
-      // A component without a limit can hold what a count can.
+      // A component without a limit can hold any count.
       const uint64_t bound =
           std::min<uint64_t>(limits.capacity(k), std::numeric_limits<uint32_t>::max());
       if (sum[k] > bound) rejection = {ids[i], sum[l], k, sum[k], bound};

@@ -1,8 +1,8 @@
 // Groups of graphs that stay together: queries of learning to rank, conformers of a molecule.
 //
-// A group is an item whose size is the sum over its graphs. As it counts more than one graph, the
-// number of its graphs is one more component, planned like any other, with the capacity of
-// `graphs`: groups of graphs with l components are items with l + 1.
+// A group is an item whose size is the sum over its graphs. The number of its graphs is one more
+// component, which is planned like any other, with the capacity of `graphs`. So groups of graphs
+// with l components are items with l + 1 components.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_GROUP_ITEMS_H_
 #define PACKHOUSE_SERVICE_EPOCHS_GROUP_ITEMS_H_
 
@@ -31,15 +31,16 @@ struct GroupRejection {
   friend bool operator==(const GroupRejection&, const GroupRejection&) = default;
 };
 
-// Immutable; thread-safe. 4 bytes a graph and 4 * l + 16 a group, reserved as long as it lives.
+// Immutable; thread-safe. 4 bytes for each graph and 4 * l + 16 for each group, reserved as long as
+// it lives.
 class GroupItems {
  public:
-  // `group_ids` has an entry for each graph of `graphs`; graphs of the same id are a group, next to
-  // each other or not. Groups come in the order of their first graph. If there is a selection, the
-  // others are as if they were not there.
+  // `group_ids` has an entry for each graph of `graphs`; graphs with the same id are a group, next
+  // to each other or not. Groups are in the order of their first graphs. With a selection, other
+  // graphs are ignored.
   //
   // INVALID_ARGUMENT if the numbers of ids or components disagree, naming both, or for a selected
-  // graph that is not there; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(n * l) expected. No
+  // graph that does not exist; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(n * l) expected. No
   // more than `most_listed` rejections are listed.
   static absl::StatusOr<GroupItems> Create(
       const ItemSizes& graphs, absl::Span<const uint64_t> group_ids, const Limits& limits,
@@ -47,17 +48,17 @@ class GroupItems {
       size_t most_listed = SIZE_MAX, const Making& making = {});
 
   size_t num_groups() const { return ids_.size(); }
-  // What it takes.
+  // The memory that it takes.
   uint64_t bytes() const {
     return sizeof(uint64_t) * ids_.capacity() +
            sizeof(uint32_t) * (sums_.capacity() + starts_.capacity() + graphs_.capacity());
   }
-  // l + 1 components. Valid as long as this.
+  // With l + 1 components. Valid as long as this object.
   ItemSizes sizes() const {
     return ItemSizes::Create(num_groups(), num_components_, sums_).value();
   }
-  // The limits for sizes(): the capacities of all components, `graphs` among them, and none on the
-  // number of groups.
+  // The limits for sizes(): the capacities of all components, with `graphs`. The number of groups
+  // has no limit.
   const Limits& limits() const { return limits_; }
 
   // By group, for DrawEpoch().
@@ -70,8 +71,8 @@ class GroupItems {
   // The graphs of a batch of groups, group by group.
   std::vector<uint32_t> GraphsOf(absl::Span<const uint32_t> groups) const;
 
-  // Groups that are no items because they alone exceed the limits: never split. The first of them,
-  // in the order of their first graph, and the graphs of all.
+  // Groups that are left out because they alone exceed the limits; groups are never split. The
+  // first of them, in the order of their first graphs; and the number of graphs of all.
   const std::vector<GroupRejection>& rejected() const { return rejected_; }
   uint64_t num_rejected_graphs() const { return num_rejected_graphs_; }
 

@@ -1,4 +1,4 @@
-// The sizes of what an epoch deals.
+// The sizes of an epoch's items.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_ITEM_SIZES_H_
 #define PACKHOUSE_SERVICE_EPOCHS_ITEM_SIZES_H_
 
@@ -19,7 +19,7 @@ class ItemSizes {
   // Item numbers have 32 bits.
   static constexpr size_t kMaxItems = std::numeric_limits<uint32_t>::max();
 
-  // `counts` is row-major. INVALID_ARGUMENT if there are not num_items * num_components of them, or
+  // `counts` is row-major. INVALID_ARGUMENT unless there are num_items * num_components counts, or
   // for more than kMaxItems items.
   static absl::StatusOr<ItemSizes> Create(size_t num_items, size_t num_components,
                                           absl::Span<const uint32_t> counts);
@@ -39,11 +39,11 @@ class ItemSizes {
   absl::Span<const uint32_t> counts_;
 };
 
-// Of the graphs of a reader that has at most kMaxItems. Valid as long as the reader.
+// The sizes of the graphs of a reader with at most kMaxItems graphs. Valid as long as the reader.
 ItemSizes SizesOfGraphs(const DatasetReader& reader);
 
-// Adds the rows of `copies` items of this size to `rows`, which are per component, `graphs` last.
-// A group's tuple has its number of graphs; a graph counts as one.
+// Adds the rows of `copies` items of this size to `rows` (per component, `graphs` last). A group's
+// tuple has its number of graphs; a graph counts as one.
 inline void AddRows(absl::Span<const uint32_t> tuple, uint64_t copies, absl::Span<uint64_t> rows) {
   for (size_t k = 0; k < tuple.size(); ++k) rows[k] += copies * tuple[k];
   if (tuple.size() < rows.size()) rows.back() += copies;

@@ -1,5 +1,5 @@
-// What those who make a plan or an epoch ask on the way: whether there is memory for it, and
-// whether somebody still waits.
+// What code asks while it makes a plan or an epoch: whether there is memory, and whether somebody
+// still waits.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_MAKING_H_
 #define PACKHOUSE_SERVICE_EPOCHS_MAKING_H_
 
@@ -15,21 +15,23 @@
 
 namespace packhouse {
 
-// One making at a time; thread-compatible. By default memory has no bound, and somebody waits.
+// For one plan or epoch at a time; thread-compatible. By default memory has no bound, and somebody
+// waits.
 class Making {
  public:
   Making() = default;
-  // `memory` must outlive the epoch. `given_up` may be empty; it may take its time, so that nobody
-  // asks it under a lock.
+  // `memory` must outlive the epoch. `given_up` may be empty. It may take long, so it is never
+  // called under a lock.
   Making(MemoryBudget* memory, std::function<bool()> given_up)
       : memory_(memory), given_up_(std::move(given_up)) {}
 
-  // Before so many bytes are allocated for `what`. RESOURCE_EXHAUSTED as MemoryBudget::Hold.
+  // To be called before this many bytes are allocated for `what`. RESOURCE_EXHAUSTED as
+  // MemoryBudget::Hold.
   absl::StatusOr<MemoryHold> Hold(absl::string_view what, uint64_t bytes) const {
     if (memory_ == nullptr) return MemoryHold();
     return memory_->Hold(what, bytes);
   }
-  // The same for more of what Hold() gave.
+  // The same for more bytes of an earlier Hold().
   absl::Status Grow(absl::string_view what, uint64_t bytes, MemoryHold& hold) const {
     if (memory_ == nullptr) return absl::OkStatus();
     return hold.Grow(what, bytes);
@@ -40,7 +42,7 @@ class Making {
     if (!given_up_ || !given_up_()) return absl::OkStatus();
     return absl::CancelledError("epoch: given up by the caller");
   }
-  // The same for step `i` of a loop: asks every thousand steps or so, of which each may take a
+  // The same for step `i` of a loop: asks every thousand steps or so. A step may take a
   // microsecond.
   absl::Status StillWantedAt(size_t i) const {
     return i % kStepsBetweenAsking == 0 ? StillWanted() : absl::OkStatus();

@@ -20,10 +20,11 @@ namespace packhouse {
 // Limits by rank group and shape, the largest shape first. Several rank groups have one shape each.
 using ShapeLimits = std::vector<std::vector<Limits>>;
 
-// Fills in what a planner finds: each item of `classes` has one place. Several rank groups, of so
-// many ranks, are planned as round_plan.h says, one of one shape as plan_optimizer.h does, one of
-// several shapes as shape_sets.h does. `steps` are the planner's, by default as many as the sizes
-// need. Returns what is reserved for `result`.
+// Plans, and fills in the result: each item of `classes` has one place. Several rank groups are
+// planned as in round_plan.h, with the given numbers of ranks. One rank group with one shape is
+// planned as in plan_optimizer.h, with several shapes as in shape_sets.h. `steps` are the
+// planner's, by default as many as the sizes need. Returns the memory that is reserved for
+// `result`.
 //
 // The planners' errors; RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: the planner's budget.
 absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeLimits& limits,
@@ -31,7 +32,7 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
                                         std::optional<uint64_t> steps, const Making& making,
                                         PlannerResult& result);
 
-// Whether what a planner has found before is a plan of these classes within these limits.
+// Checks that an earlier result of a planner is a plan of these classes within these limits.
 //
 // DATA_LOSS naming the plan and what differs; RESOURCE_EXHAUSTED and CANCELLED as `making`.
 // O(entries).

@@ -1,4 +1,4 @@
-// Reserves what planners take.
+// Reserves the memory of planners.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_PLANNING_ROOM_H_
 #define PACKHOUSE_SERVICE_EPOCHS_PLANNING_ROOM_H_
 
@@ -23,20 +23,22 @@ class PlanningRoom {
 
   // The histogram itself, while it grows.
   absl::Status HoldHistogram();
-  // What `planners` of this histogram, or of parts of it, take at a time, with the histograms of
-  // the parts. RESOURCE_EXHAUSTED naming the sizes.
+  // The memory of `planners` planners of this histogram, or of parts of it, that run at the same
+  // time, with the histograms of the parts. RESOURCE_EXHAUSTED naming the sizes.
   absl::Status HoldPlans(size_t planners = 1);
-  // What the tuner takes.
+  // The memory of the tuner.
   absl::Status HoldTuning();
-  // For what they ask on the way.
+  // For memory that planners ask for during planning.
   PlanMemory* memory() { return &patterns_; }
 
-  // Why planning ended: where memory was refused it says that it was given up.
+  // The reason why planning ended: if memory was refused, planners only report that they were given
+  // up.
   const absl::Status& Reason(const absl::Status& status) const {
     return refusal_.ok() ? status : refusal_;
   }
 
-  // What is kept of it, `bytes`, once planning has ended. RESOURCE_EXHAUSTED if that is more.
+  // Keeps `bytes` of the memory once planning has ended. RESOURCE_EXHAUSTED if that needs more than
+  // is held and there is no room.
   absl::StatusOr<MemoryHold> Keep(uint64_t bytes);
 
  private:

@@ -57,7 +57,7 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   const size_t rank_group = RankGroupOf(number);
   std::vector<uint64_t> rows(plan_->schema().num_components() + 1);
   const ItemSizes sizes = plan_->items();
-  // Items lie anywhere; each is asked for so long before it is looked at.
+  // Items lie anywhere in memory; each is prefetched this many items before it is used.
   constexpr size_t kItemsAhead = 16;
   for (size_t i = 0; i < items.size(); ++i) {
     if (i + kItemsAhead < items.size()) {
@@ -93,7 +93,7 @@ absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,
   absl::StatusOr<Batch> batch =
       whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
                     : CollateSizes(shape.layout, refs);
-  // The rows were copied from where they are stored, which may have been lost meanwhile.
+  // The rows were copied from the store's file, which may have been lost meanwhile.
   PH_RETURN_IF_ERROR(plan_->reader().CheckIntact());
   return batch;
 }

@@ -21,38 +21,38 @@
 
 namespace packhouse {
 
-// EpochIdentity::options of an epoch that is asked for so, with a plan of this receipt.
+// EpochIdentity::options of an epoch with this request and a plan with this receipt.
 std::string EpochOptions(const EpochRequest& request, absl::string_view receipt);
 
-// A batch as it leaves.
+// A batch as it is sent.
 struct BuiltBatch {
   Batch batch;
-  // Which of the rank group's shapes it has.
+  // The index of its shape in the rank group.
   size_t shape = 0;
 };
 
-// Prepare() once an epoch: draws which graphs fill the plan's places. Build() once a batch: reads
-// the graphs and collates them. Immutable; thread-safe. 4 bytes a graph and 4 a batch, besides the
-// plan, reserved as long as it lives.
+// Prepare() is called once for each epoch, and draws the graphs that fill the plan's places.
+// Build() is called for each batch; it reads the graphs and collates them. Immutable; thread-safe.
+// Besides the plan, 4 bytes for each graph and 4 for each batch, reserved as long as it lives.
 class PreparedEpoch {
  public:
-  // `request` as the plan was made for. Same request, same batches. RESOURCE_EXHAUSTED and
+  // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
   // CANCELLED as `making`. O(graphs).
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
       const Making& making = {});
 
-  // What it takes, and its plan with it.
+  // Its bytes, with those of its plan.
   uint64_t bytes() const;
 
   const EpochPlan& plan() const { return *plan_; }
   const EpochIdentity& identity() const { return identity_; }
 
-  // Of batch `number` < identity().num_batches().
+  // For batch `number` < identity().num_batches().
   uint64_t NumGraphs(uint64_t number) const;
 
-  // The same bytes each time. DATA_LOSS naming the record that fails its checksum. O(bytes of the
-  // batch).
+  // Builds a batch, with the same bytes each time. DATA_LOSS naming the record that fails its
+  // checksum. O(bytes of the batch).
   absl::StatusOr<BuiltBatch> Build(uint64_t number) const;
   // A batch of padding only; without padding, an empty one.
   absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const;

@@ -1,4 +1,4 @@
-// First step of a plan: whether a data set can be loaded as a request asks.
+// First step of a plan: checks whether a data set can be loaded as a request asks.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_REQUEST_CHECK_H_
 #define PACKHOUSE_SERVICE_EPOCHS_REQUEST_CHECK_H_
 
@@ -8,7 +8,7 @@
 
 namespace packhouse {
 
-// What can be told without looking at a graph.
+// The checks that need no graph.
 //
 // Errors: FAILED_PRECONDITION if the data set is not sealed, has more than ItemSizes::kMaxItems
 // graphs, or is not grouped as the request needs; INVALID_ARGUMENT for options that exclude each

@@ -14,9 +14,9 @@
 namespace packhouse {
 namespace {
 
-// Corrections of the proportions; what they gain is mostly gained by the second.
+// The most corrections of the proportions; the first two gain most.
 constexpr int kMaxTrials = 6;
-// Proportions are multiples of one in so many.
+// Proportions are multiples of 1 / this.
 constexpr uint64_t kShares = 16384;
 
 // Which rank groups take a graph: bit j for rank group j.
@@ -32,7 +32,7 @@ struct SizeGroup {
 struct Division {
   PlanItems items;
   size_t num_components = 0;
-  // Those with the fewest choices first: they leave the most to be balanced by the others.
+  // Groups with the fewest choices come first: the others can then balance the most.
   std::vector<std::pair<RankGroupMask, SizeGroup>> groups;
 };
 
@@ -99,7 +99,8 @@ absl::StatusOr<Division> Divide(const SizeHistogram& histogram,
   return division;
 }
 
-// For each set of rank groups: the graphs that only these take need so many rounds by volume.
+// The bound over all sets of rank groups: the rounds, by volume, of the graphs that only these
+// take.
 uint64_t VolumeBound(const Division& division, absl::Span<const RankGroup> rank_groups) {
   const size_t l = division.num_components;
   std::vector<RankGroupMask> masks = {(RankGroupMask{1} << rank_groups.size()) - 1};
@@ -129,8 +130,8 @@ uint64_t VolumeBound(const Division& division, absl::Span<const RankGroup> rank_
   return bound;
 }
 
-// How many of kShares each rank group gets of a group, so that the fullest is as empty as can be.
-// `volumes` (by rank group, then component) is what they have, and is brought up to date.
+// How many of kShares each rank group gets of a size group, so that the fullest rank group is as
+// empty as possible. `volumes` (by rank group, then component) is what they have, and is updated.
 std::vector<uint64_t> Proportions(const SizeGroup& group, RankGroupMask mask,
                                   absl::Span<const RankGroup> rank_groups,
                                   absl::Span<const double> speeds,
@@ -178,8 +179,8 @@ std::vector<std::vector<uint64_t>> Split(const Division& division,
                                            std::vector<double>(division.num_components + 1, 0.0));
   for (const auto& [mask, group] : division.groups) {
     const std::vector<uint64_t> shares = Proportions(group, mask, rank_groups, speeds, volumes);
-    // What rounding down has kept from each rank group so far, in units of 1 / kShares graphs:
-    // rounding errors of different sizes do not add up.
+    // The graphs that rounding down has withheld from each rank group so far, in units of 1 /
+    // kShares. So rounding errors of different sizes do not add up.
     std::vector<absl::int128> owed(m, 0);
     for (const uint32_t t : group.tuples) {
       const uint64_t count = division.items.counts[t];
@@ -247,7 +248,8 @@ absl::StatusOr<RoundPlan> PlanRounds(const SizeHistogram& histogram,
 
   std::optional<RoundPlan> best;
   uint64_t best_packs = 0;
-  // How many times its capacity a rank group is worth: corrected by how well it packed.
+  // The effective capacity of a rank group, as a multiple of its capacity, corrected by how well it
+  // packed.
   std::vector<double> speeds(m, 1.0);
   for (int trial = 0; trial < trials; ++trial) {
     const std::vector<std::vector<uint64_t>> counts = Split(division, rank_groups, speeds);

@@ -1,11 +1,11 @@
 // Plans for ranks of unequal hardware: each round gives each rank a batch within its own limits.
 //
 // Parameters: a histogram, and the rank groups that ranks declare, each with its limits and its
-// number of ranks. Flow: the histogram is divided among the rank groups, every size in the same
-// proportions as far as its graphs fit, so that each rank group's graphs are as mixed as all of
-// them; each part is planned for its limits by the strong planner (plan_optimizer.h); then the
-// proportions are corrected by what came out, until all rank groups need the same number of rounds
-// or no correction helps.
+// number of ranks. Flow: the histogram is divided among the rank groups. Every size is divided in
+// the same proportions as far as its graphs fit, so that each rank group's graphs have the mix of
+// all graphs. The strong planner (plan_optimizer.h) plans each part for its limits. Then the
+// proportions are corrected by the results, until all rank groups need the same number of rounds or
+// no correction helps.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_ROUND_PLAN_H_
 #define PACKHOUSE_SERVICE_EPOCHS_ROUND_PLAN_H_
 
@@ -36,16 +36,16 @@ struct RoundPlan {
   // By rank group; entries number the tuples of the whole histogram in ascending order, as
   // DrawEpoch() expects. A rank group with few ranks and small limits may have none.
   std::vector<std::vector<Pattern>> patterns_by_rank_group;
-  // The most that a rank group needs: ceil(its packs / its ranks).
+  // The largest number of rounds of a rank group: ceil(its packs / its ranks).
   uint64_t rounds = 0;
-  // No way to give the graphs to these ranks takes fewer.
+  // No division of the graphs among these ranks takes fewer rounds.
   uint64_t lower_bound = 0;
 };
 
 // Every graph is in exactly one pack, of a rank group whose limits it keeps. Depends on the
 // arguments alone. With one rank group this is OptimizePlan, and rounds is ceil(packs / ranks).
 //
-// `options` as for OptimizePlan; its steps are for all plans that are tried, and a warm start is
+// `options` as for OptimizePlan. Its steps are for all tried plans together; a warm start is
 // ignored.
 //
 // Errors: INVALID_ARGUMENT for no rank groups or more than kMaxRankGroups, no ranks or more than

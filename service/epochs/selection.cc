@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<uint32_t>> IntegerWeights(absl::Span<const double> we
     largest = std::max(largest, weights[i]);
   }
   if (largest == 0) return absl::InvalidArgumentError("weights: none is above 0");
-  // largest is in [1/2, 1) * 2^exponent; both functions are exact but for underflow, to 0.
+  // largest is in [1/2, 1) * 2^exponent. Both functions are exact, except for underflow to 0.
   int exponent = 0;
   std::frexp(largest, &exponent);
   std::vector<uint32_t> integers;
@@ -108,7 +108,7 @@ absl::StatusOr<WeightedSampler> WeightedSampler::Create(absl::Span<const uint32_
       static_cast<size_t>(std::count_if(weights.begin(), weights.end(), [&](uint32_t weight) {
         return weight * n < sampler.total_;
       }));
-  // There is one high column at least; while they are filled up, high ones become low.
+  // There is at least one high column. While low columns are filled up, high ones become low.
   low.reserve(num_low + 1);
   high.reserve(n - num_low);
   for (size_t i = 0; i < n; ++i) {
@@ -117,8 +117,8 @@ absl::StatusOr<WeightedSampler> WeightedSampler::Create(absl::Span<const uint32_
     sampler.aliases_[i] = static_cast<uint32_t>(i);
     (sampler.thresholds_[i] < sampler.total_ ? low : high).push_back(static_cast<uint32_t>(i));
   }
-  // A low column is filled up from a high one. Integers leave no rest: what is missing in the low
-  // ones is what the high ones have too much.
+  // A low column is filled up from a high one. With integers there is no remainder: the low columns
+  // lack exactly what the high ones have too much.
   for (size_t i = 0; !low.empty() && !high.empty(); ++i) {
     PH_RETURN_IF_ERROR(making.StillWantedAt(i));
     const uint32_t poor = low.back();
@@ -159,9 +159,9 @@ absl::StatusOr<std::vector<uint32_t>> SampleWithoutReplacement(absl::Span<const 
     return absl::InvalidArgumentError(absl::StrCat(
         "sample: ", count, " items without replacement, ", positive, " have a weight above 0"));
   }
-  // Draws with replacement and passes over what it has drawn before, until half of the weight is
-  // drawn; then goes on with a table of the rest. So each draw is passed over with a probability of
-  // at most a half, and there are at most 64 tables.
+  // Draws with replacement and skips items that were drawn before, until half of the weight is
+  // drawn; then goes on with a table of the rest. So each draw is skipped with a probability of at
+  // most a half, and there are at most 64 tables.
   std::vector<uint32_t> left(n);
   std::iota(left.begin(), left.end(), 0);
   std::vector<uint32_t> left_weights(weights.begin(), weights.end());

@@ -46,13 +46,13 @@ class BatchTally {
     for (size_t k = 0; k < rows.size(); ++k) {
       ComponentEfficiency& component = summary.components[k];
       component.fullest_pack = std::max(component.fullest_pack, rows[k]);
-      // Real rows, until all batches are counted.
+      // Holds real rows until all batches are counted.
       component.efficiency += static_cast<double>(rows[k]) * static_cast<double>(repeats);
     }
     return absl::OkStatus();
   }
 
-  // Of all that were added. To be called once.
+  // The figures of all added batches. May be called once.
   EpochFigures Figures() && {
     for (std::vector<ShapeSummary>& rank_group : figures_.shapes) {
       for (ShapeSummary& shape : rank_group) {

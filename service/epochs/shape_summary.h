@@ -1,4 +1,4 @@
-// Last step of a plan: how full its batches are.
+// Last step of a plan: the efficiency of its batches.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_
 #define PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_
 
@@ -27,20 +27,20 @@ struct ShapeSummary {
 struct EpochFigures {
   // By rank group, as EpochShapes.
   std::vector<std::vector<ShapeSummary>> shapes;
-  // In all batches.
+  // Graphs in all batches.
   uint64_t num_graphs = 0;
 };
 
-// Of batches that a plan's patterns give, each in the smallest shape that takes it.
+// The figures of the batches of a plan's patterns, each in the smallest shape that takes it.
 //
-// INVALID_ARGUMENT if a batch without padding would have more bytes than `max_batch_bytes`, if that
-// is given: batches are of sizes only, without it. CANCELLED as `making`. O(entries).
+// INVALID_ARGUMENT if a batch without padding would have more bytes than `max_batch_bytes`, if
+// given; without it, batches have sizes only. CANCELLED as `making`. O(entries).
 absl::StatusOr<EpochFigures> FiguresOfPatterns(
     const EpochShapes& shapes, const SizeClasses& classes,
     absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
     std::optional<uint64_t> max_batch_bytes, const Making& making);
 
-// The same of batches whose items are known. O(items).
+// The same for batches whose items are known. O(items).
 absl::StatusOr<EpochFigures> FiguresOfBatches(const EpochShapes& shapes, const ItemSizes& sizes,
                                               const EpochBatches& batches,
                                               std::optional<uint64_t> max_batch_bytes,

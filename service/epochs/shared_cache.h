@@ -1,4 +1,4 @@
-// Values that are made once and shared by all who ask for them.
+// Values that are made once and shared by all callers.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_SHARED_CACHE_H_
 #define PACKHOUSE_SERVICE_EPOCHS_SHARED_CACHE_H_
 
@@ -23,29 +23,28 @@
 
 namespace packhouse {
 
-// Finds every value that someone uses, and keeps those that were used last besides, up to a number
-// of bytes. Values that are used stay, whatever they take. Who asks for a value that another is
-// making waits for it. Thread-safe. Nothing that it is given is called under its lock, and no value
-// is destroyed there.
+// Finds every value that somebody uses. Also keeps the last used values, up to a number of bytes;
+// used values stay, however large. A caller that asks for a value that another caller is making
+// waits for it. Thread-safe. It calls no given function, and destroys no value, under its lock.
 template <typename Value>
 class SharedCache {
  public:
-  // A value is used until the last copy of its pointer is gone; that may outlive the cache.
+  // A value is used until the last copy of its pointer is gone. The pointer may outlive the cache.
   using Pointer = std::shared_ptr<const Value>;
 
-  // `kept_bytes`: of values that nobody uses. `bytes_of`: what a value takes, with all that is kept
-  // for it alone.
+  // `kept_bytes`: the bound for values that nobody uses. `bytes_of`: the bytes of a value, with
+  // everything that is kept only for it.
   SharedCache(uint64_t kept_bytes, std::function<uint64_t(const Value&)> bytes_of)
       : bytes_of_(std::move(bytes_of)), core_(std::make_shared<Core>(kept_bytes)) {}
 
-  // Errors are those of `make`. They go to all who wait for the value, and are not kept; but after
-  // CANCELLED, whose maker has given up, another who waits makes it. Who waits is asked every few
-  // milliseconds by `given_up` and leaves with CANCELLED; it may take its time, nobody waits for
-  // the answer.
+  // Errors are those of `make`. They go to all callers that wait for the value, and are not kept.
+  // After CANCELLED, which means that the maker has given up, another waiting caller makes the
+  // value. A waiting caller's `given_up` is asked every few milliseconds; if it is true, the caller
+  // leaves with CANCELLED. `given_up` may take long: no other caller waits for its answer.
   absl::StatusOr<Pointer> Get(const std::string& key, absl::FunctionRef<bool()> given_up,
                               absl::FunctionRef<absl::StatusOr<Pointer>()> make) {
     Visit visit(core_, key);
-    // Asked once before it waits: who knows that it would have to need not.
+    // Asked once before the wait: a caller that must not wait need not.
     for (absl::Duration wait;; wait = kAskEvery) {
       switch (visit.FindOrBegin(wait)) {
         case Finding::kValue:
@@ -74,8 +73,8 @@ class SharedCache {
     return visit.Find() ? visit.Handle() : nullptr;
   }
 
-  // Forgets all values whose keys begin so, but for those who use them, and those that are being
-  // made, but for those who wait for them.
+  // Forgets all values whose keys have the prefix, also those that are being made. Callers that use
+  // them or wait for them keep them.
   void Drop(absl::string_view prefix) {
     while (core_->DropFirst(prefix)) {
     }
@@ -84,21 +83,21 @@ class SharedCache {
   // Forgets the value that has been unused for the longest time; false if there is none.
   bool ForgetOldest() { return core_->ForgetOldestAbove(0); }
 
-  // Of the values that nobody uses.
+  // Bytes of the values that nobody uses.
   uint64_t unused_bytes() const { return core_->unused_bytes(); }
 
  private:
-  // How long one waits before asking whether it is still wanted.
+  // Time between two questions whether the value is still wanted.
   static constexpr absl::Duration kAskEvery = absl::Milliseconds(5);
 
   enum class Finding { kValue, kError, kBeingMade, kToMake };
 
-  // Of one key, as long as someone is at it or there is a value. Guarded by the core's mutex.
+  // The slot of a key, as long as it is used or has a value. Guarded by the core's mutex.
   struct Slot {
-    // Not found by its key any more: the value goes when nobody uses it.
+    // Its key no longer finds it: the value is destroyed when nobody uses it.
     bool is_dropped = false;
     bool is_being_made = false;
-    // How often making has ended, and how the last time did if no other is to try.
+    // How often making has ended; and the status of the last time, if no other caller should try.
     uint64_t num_attempts = 0;
     absl::Status error;
     Pointer value;
@@ -106,12 +105,12 @@ class SharedCache {
     size_t num_visits = 0;
     size_t num_handles = 0;
     typename std::map<std::string, std::shared_ptr<Slot>>::iterator place;
-    // One entry, here or among the core's unused: moving it allocates nothing.
+    // One entry, here or in the core's list of unused slots. Moving it does not allocate.
     std::list<Slot*> entry = {this};
     typename std::list<Slot*>::iterator in_unused = entry.begin();
   };
 
-  // What outlives the cache while values are used.
+  // The part that outlives the cache while values are used.
   class Core {
    public:
     explicit Core(uint64_t kept_bytes) : kept_bytes_(kept_bytes) {}
@@ -134,7 +133,7 @@ class SharedCache {
       EraseIfIdle(slot);
     }
 
-    // Waits for `wait` at most if the value is being made. With kValue a handle is counted.
+    // Waits at most `wait` if the value is being made. With kValue a handle is counted.
     Finding FindOrBegin(Slot& slot, absl::Duration wait, uint64_t& num_attempts,
                         absl::Status& error) {
       absl::MutexLock lock(&mutex_);
@@ -184,7 +183,7 @@ class SharedCache {
       }
     }
 
-    // If more than `bytes` are unused; whether it was so.
+    // Forgets the oldest value if more than `bytes` are unused; returns whether it did.
     bool ForgetOldestAbove(uint64_t bytes) {
       Pointer forgotten;
       absl::MutexLock lock(&mutex_);
@@ -203,7 +202,7 @@ class SharedCache {
       return true;
     }
 
-    // The first value whose key begins so; false if there is none.
+    // Drops the first value whose key has the prefix; false if there is none.
     bool DropFirst(absl::string_view prefix) {
       Pointer dropped;
       absl::MutexLock lock(&mutex_);
@@ -242,12 +241,13 @@ class SharedCache {
     const uint64_t kept_bytes_;
     mutable absl::Mutex mutex_;
     std::map<std::string, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
-    // The one that has been unused for the longest time first.
+    // The value that has been unused for the longest time comes first.
     std::list<Slot*> unused_ ABSL_GUARDED_BY(mutex_);
     uint64_t unused_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   };
 
-  // Of one who asks. If it leaves without having ended what it makes, another makes it.
+  // One caller's visit. If it leaves without having finished the value that it makes, another
+  // caller makes it.
   class Visit {
    public:
     Visit(std::shared_ptr<Core> core, const std::string& key)
@@ -273,7 +273,7 @@ class SharedCache {
       is_making_ = false;
       core_->EndMaking(*slot_, std::move(error), nullptr, 0);
     }
-    // The one that was counted.
+    // The counted handle.
     Pointer Handle() const {
       return Pointer(slot_->value.get(),
                      [core = core_, slot = slot_](const Value*) { core->ReleaseHandle(*slot); });

@@ -11,9 +11,9 @@
 namespace packhouse {
 namespace {
 
-// Of a class while classes are found: an entry of the table, of which an eighth at least is free
-// and which exists twice while it grows, the tuple where it does not fit in there, and three
-// numbers that exist twice likewise.
+// Bytes of a class while classes are found: an entry of the table, of which at least an eighth is
+// free and which exists twice while it grows; the tuple, if it does not fit into the entry; and
+// three numbers, which exist twice too.
 constexpr size_t kLeastClasses = 1024;
 uint64_t BytesOfClass(size_t num_components) {
   const uint64_t entry = sizeof(std::pair<const SizeTuple, uint32_t>) + 1;
@@ -39,7 +39,7 @@ absl::StatusOr<SizeClasses> SizeClasses::Create(const ItemSizes& sizes,
   PH_ASSIGN_OR_RETURN(
       MemoryHold sorting,
       making.Hold(absl::StrCat("sorting ", n, " graphs by size"), sizeof(uint32_t) * n));
-  // Classes in order of appearance first. There is room for so many.
+  // At first, classes are in order of appearance. There is room for this many.
   size_t room = 0;
   absl::flat_hash_map<SizeTuple, uint32_t, SizeTupleHash, SizeTupleEq> numbers;
   std::vector<uint32_t> first_items;

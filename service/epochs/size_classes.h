@@ -1,5 +1,5 @@
-// The items of an epoch, sorted by size: what a plan is made for, and what its places are filled
-// from.
+// The items of an epoch, sorted by size: a plan is made for them, and its places are filled from
+// them.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_SIZE_CLASSES_H_
 #define PACKHOUSE_SERVICE_EPOCHS_SIZE_CLASSES_H_
 
@@ -17,17 +17,18 @@
 
 namespace packhouse {
 
-// Items of the same size tuple are a class; classes are numbered by ascending tuple, as the tuples
-// of a plan for Histogram() are. Depends on the data set and the selection only: all epochs share
-// it. Immutable; thread-safe. 4 bytes an item and 4 * l + 4 a class, reserved as long as it lives.
+// Items with the same size tuple are a class. Classes are numbered by ascending tuple, like the
+// tuples of a plan for Histogram(). Depends only on the data set and the selection, so all epochs
+// share it. Immutable; thread-safe. 4 bytes for each item and 4 * l + 4 for each class, reserved as
+// long as it lives.
 class SizeClasses {
  public:
-  // Of all items, or of those that `selection` lists; one that is listed twice is there twice.
-  // Within a class, items come in the order of the selection.
+  // The classes of all items, or of those that `selection` lists; an item that is listed twice
+  // counts twice. Within a class, items come in the order of the selection.
   //
-  // INVALID_ARGUMENT naming a selected item that is not there, or for a selection of more than
-  // ItemSizes::kMaxItems; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(n) expected, for d
-  // distinct sizes O(d log d) besides; 4 more bytes an item while it is made, and some hundred a
+  // INVALID_ARGUMENT naming a selected item that does not exist, or for a selection of more than
+  // ItemSizes::kMaxItems; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(n + d log d) expected for
+  // d distinct sizes. While it is made, 4 more bytes for each item, and some hundred for each
   // class.
   static absl::StatusOr<SizeClasses> Create(
       const ItemSizes& sizes, std::optional<absl::Span<const uint32_t>> selection = std::nullopt,
@@ -35,7 +36,7 @@ class SizeClasses {
 
   size_t num_components() const { return num_components_; }
   size_t num_items() const { return items_.size(); }
-  // What it takes.
+  // The memory that it takes.
   uint64_t bytes() const {
     return sizeof(uint32_t) * (tuples_.capacity() + starts_.capacity() + items_.capacity());
   }

@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-// Of tensor t, which is an index tensor, in one of its planes.
+// Checks the values of index tensor t in one of its planes.
 absl::Status CheckIndices(const GraphChunk& chunk, size_t t, size_t plane) {
   const TensorSpec& tensor = chunk.schema().tensors()[t];
   for (size_t i = 0; i < chunk.num_graphs(); ++i) {
@@ -19,7 +19,7 @@ absl::Status CheckIndices(const GraphChunk& chunk, size_t t, size_t plane) {
     const uint64_t bound = chunk.count(i, *tensor.index_into);
     const size_t bad = FindIndexOutOfRange(tensor.dtype, data, bound);
     if (bad == absl::string_view::npos) continue;
-    // In the graph's own tensor.
+    // The position in the graph's own tensor.
     const size_t position = plane * chunk.count(i, tensor.component) + bad;
     return absl::InvalidArgumentError(
         absl::StrCat("chunk: graph ", chunk.sizes().graph_id(i), ": tensor '", tensor.name,

@@ -1,4 +1,4 @@
-// Many graphs, columnar, checked.
+// Many checked graphs, in columns.
 #ifndef PACKHOUSE_SERVICE_GRAPHS_GRAPH_CHUNK_H_
 #define PACKHOUSE_SERVICE_GRAPHS_GRAPH_CHUNK_H_
 
@@ -15,13 +15,13 @@
 
 namespace packhouse {
 
-// Views the rows of a chunk's graphs where they lie: nothing is copied. Immutable; thread-safe.
+// A view of the rows of a chunk's graphs: nothing is copied. Immutable; thread-safe.
 class GraphChunk {
  public:
   // `columns[t]` holds the rows of tensor t of all graphs, concatenated along the axis of rows
   // (with Layout::kRowsLast: all rows of plane 0, then of plane 1); it points into memory that
-  // `owner` keeps alive (usually the message as it was received), or that outlives the chunk.
-  // `schema` must outlive the chunk.
+  // `owner` keeps alive (usually the received message), or that outlives the chunk. `schema` must
+  // outlive the chunk.
   //
   // INVALID_ARGUMENT, naming the graph, the tensor and the value, if a column's length disagrees
   // with the sizes or an index is out of its graph's range. O(bytes of index tensors + n * l).
@@ -29,14 +29,14 @@ class GraphChunk {
                                            std::vector<absl::string_view> columns,
                                            std::shared_ptr<const void> owner);
 
-  // The same for columns that went through Create() once and are guarded by a checksum since: the
-  // lengths are checked, the values of index tensors are not looked at. O(n * l).
+  // The same for columns that once passed Create() and have been guarded by a checksum since.
+  // Lengths are checked; values of index tensors are not. O(n * l).
   static absl::StatusOr<GraphChunk> CreateTrusted(const GraphSchema* schema, SizeTable sizes,
                                                   std::vector<absl::string_view> columns,
                                                   std::shared_ptr<const void> owner);
 
-  // Graphs known by their sizes alone: there are no rows to view. `schema` must outlive the chunk;
-  // its tensors do not matter.
+  // Graphs with sizes only: there are no rows to view. `schema` must outlive the chunk; its tensors
+  // do not matter.
   static GraphChunk OfSizes(const GraphSchema* schema, SizeTable sizes) {
     return GraphChunk(schema, std::move(sizes), {}, nullptr);
   }
@@ -62,7 +62,7 @@ class GraphChunk {
   const uint64_t* first_rows(size_t i) const {
     return first_rows_.data() + i * sizes_.num_components();
   }
-  // Asks for the memory of graph i's size, id and first rows, which will be looked at soon.
+  // Prefetches graph i's size, id and first rows.
   void Prefetch(size_t i) const {
     sizes_.Prefetch(i);
     if (!first_rows_.empty()) __builtin_prefetch(first_rows(i));
@@ -71,9 +71,9 @@ class GraphChunk {
   size_t plane_begin(size_t t, size_t plane) const {
     return plane == 0 ? 0 : columns_[t].size() / schema_->num_planes(t) * plane;
   }
-  // Rows of all graphs of tensor t, dense, plane behind plane. Not for OfSizes().
+  // Rows of all graphs of tensor t, dense, plane after plane. Not for OfSizes().
   absl::string_view column(size_t t) const { return columns_[t]; }
-  // As many as the schema has tensors, but 0 for OfSizes().
+  // The number of the schema's tensors; 0 for OfSizes().
   size_t num_columns() const { return columns_.size(); }
   // Bytes of all columns.
   size_t num_bytes() const;

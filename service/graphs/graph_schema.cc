@@ -39,7 +39,7 @@ absl::StatusOr<size_t> RowBytes(const TensorSpec& tensor) {
   return bytes;
 }
 
-// Whether a batch may have a tensor of this name that is computed from the sizes.
+// Whether a derived tensor of a batch may have this name.
 bool IsNameOfDerivedTensor(absl::string_view name, const SizeSchema& sizes) {
   for (const absl::string_view suffix : {"/counts", "/graph", "/offsets", "/mask"}) {
     if (absl::EndsWith(name, suffix) && sizes.IndexOf(absl::StripSuffix(name, suffix))) return true;

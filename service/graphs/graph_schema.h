@@ -1,4 +1,4 @@
-// What tensors a graph has.
+// The tensors of a graph.
 #ifndef PACKHOUSE_SERVICE_GRAPHS_GRAPH_SCHEMA_H_
 #define PACKHOUSE_SERVICE_GRAPHS_GRAPH_SCHEMA_H_
 
@@ -17,13 +17,13 @@
 
 namespace packhouse {
 
-// How a tensor lies in chunks, records and batches: which axis of its shape numbers the rows.
+// The layout of a tensor in chunks, records and batches: which axis of its shape numbers the rows.
 enum class Layout : uint8_t {
   kRowsFirst,  // [rows, row_shape...]: the elements of a row lie next to each other.
   kRowsLast,   // [row_shape..., rows]: element j of all rows, then element j + 1 of all rows.
 };
 
-// One tensor of every graph: so many rows as the graph's count in `component`.
+// One tensor of every graph: it has as many rows as the graph's count in `component`.
 struct TensorSpec {
   std::string name;
   DType dtype = DType::kFloat32;
@@ -45,7 +45,7 @@ class GraphSchema {
   static constexpr size_t kMaxTensorNameLength = 128;
   static constexpr size_t kMaxRowBytes = size_t{16} << 20;
   static constexpr size_t kMaxRank = 8;  // Of a row.
-  // Most elements of a row of a tensor with Layout::kRowsLast.
+  // The most elements of a row of a tensor with Layout::kRowsLast.
   static constexpr size_t kMaxPlanes = 16;
 
   // INVALID_ARGUMENT naming the tensor, the field and the value.
@@ -56,8 +56,8 @@ class GraphSchema {
   absl::Span<const TensorSpec> tensors() const { return tensors_; }
   // Bytes of one row of tensor t.
   size_t row_bytes(size_t t) const { return row_bytes_[t]; }
-  // A tensor lies in planes, one behind the other, each with its part of every row: one plane, or,
-  // with Layout::kRowsLast, one for each element of a row.
+  // A tensor consists of planes, one after the other, each with its part of every row. There is one
+  // plane or, with Layout::kRowsLast, one for each element of a row.
   size_t num_planes(size_t t) const {
     return tensors_[t].layout == Layout::kRowsLast ? tensors_[t].row_shape[0] : 1;
   }

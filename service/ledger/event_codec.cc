@@ -14,7 +14,7 @@
 namespace packhouse {
 namespace {
 
-// Ranks of one rank group are mostly next to each other: runs of (rank group, number of ranks).
+// Ranks of one rank group are usually next to each other: runs of (rank group, number of ranks).
 void WriteSharing(const Sharing& sharing, internal::GenerationStarted& stored) {
   stored.set_drops_last_steps(sharing.last_steps == LastSteps::kDropped);
   auto& runs = *stored.mutable_ranks();
@@ -107,7 +107,7 @@ std::optional<LedgerEvent> ReadPlanned(const internal::EpochPlanned& from) {
   return event;
 }
 
-// Nothing for what is no event, or has lists that do not fit each other.
+// nullopt if it is no event, or has lists that do not fit each other.
 std::optional<LedgerEvent> ReadEvent(const internal::LedgerEvent& stored) {
   switch (stored.event_case()) {
     case internal::LedgerEvent::kEpochOpened: {
@@ -171,7 +171,7 @@ absl::StatusOr<LedgerEvent> DecodeEvent(absl::string_view record) {
     return absl::InvalidArgumentError("event: is no message of the ledger");
   }
   std::optional<LedgerEvent> event = ReadEvent(stored);
-  // What this release does not know is not written again, either.
+  // Unknown fields of later releases are not written again, so the bytes differ.
   if (!event || EncodeEvent(*event) != record) {
     return absl::InvalidArgumentError(
         "event: malformed, or written by a later release of packhoused");

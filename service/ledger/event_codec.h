@@ -11,16 +11,16 @@
 
 namespace packhouse {
 
-// Equal events have equal bytes. They have no checksum of their own: a RecordLog gives back what
-// was appended, or says that it cannot.
+// Equal events have equal bytes. They have no checksum of their own: a RecordLog gives back exactly
+// what was appended, or an error.
 std::string EncodeEvent(const LedgerEvent& event);
 
-// No event has so many: a plan, or the runs of batches of an epoch, are the most.
+// No event has this many bytes. The largest are plans and the runs of batches of an epoch.
 inline constexpr size_t kMaxEventBytes = size_t{16} << 20;
 
-// Reads any bytes. INVALID_ARGUMENT, saying why, for what EncodeEvent() has not written, byte for
-// byte: the events of later releases among it. Time O(length); memory at most 24 times the length,
-// and 256 KiB for ranks, whatever it claims.
+// Reads any bytes. INVALID_ARGUMENT, saying why, unless they are exactly what EncodeEvent() writes;
+// so also for events of later releases. Time O(length). Memory at most 24 times the length, and 256
+// KiB for ranks, whatever the bytes claim.
 absl::StatusOr<LedgerEvent> DecodeEvent(absl::string_view record);
 
 }  // namespace packhouse

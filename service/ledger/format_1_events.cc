@@ -173,7 +173,7 @@ BatchSet Format1Reader::Batches() {
     const uint64_t length = Number();
     const auto begin = CheckedAdd(last, gap);
     const auto end = begin ? CheckedAdd(*begin, length) : std::nullopt;
-    // One form for each set: runs neither empty nor touching.
+    // Each set has one form: runs must not be empty or touch.
     if (!end || length == 0 || (gap == 0 && !batches.empty())) {
       Fail();
       break;

@@ -1,4 +1,4 @@
-// Records as servers before format 2 wrote them: read when a log is converted, and in cursors that
+// Records of servers before format 2. They are read when a log is converted, and in cursors that
 // trainers have kept.
 //
 // Grammar of a record:
@@ -41,7 +41,8 @@ enum class Format1Kind : uint8_t {
 };
 
 // Reads any bytes: after the first violation everything reads as 0 or empty, and Finish() says so.
-// What is read takes no more memory than a small multiple of the bytes, which must outlive it.
+// The result takes no more memory than a small multiple of the bytes. The bytes must outlive the
+// reader.
 class Format1Reader {
  public:
   // INVALID_ARGUMENT, saying why, for bytes that are too short, of another version, or whose
@@ -75,8 +76,8 @@ class Format1Reader {
   bool failed_ = false;
 };
 
-// An event as this release writes it (event_codec.h). INVALID_ARGUMENT, saying why, for what is not
-// one.
+// The event as this release writes it (event_codec.h). INVALID_ARGUMENT, saying why, if the record
+// is no event.
 absl::StatusOr<std::string> EventFromFormat1(absl::string_view record);
 
 }  // namespace packhouse

@@ -298,7 +298,7 @@ void JobLedger::DropExpired(uint64_t seconds) {
 
 std::vector<std::string> JobLedger::EpochRecords() const {
   std::vector<std::string> records;
-  // Generations must come in their order, which need not be that of the epochs.
+  // Generations must be in ascending order. The order of the epochs may differ from it.
   std::vector<const EpochState*> by_generation;
   for (const auto& [key, slot] : epochs_) by_generation.push_back(slot.state.get());
   std::stable_sort(

@@ -1,15 +1,14 @@
-// What delivery must not forget: for each epoch of each job, what has been acknowledged.
+// What delivery must remember: for each epoch of each job, which batches are acknowledged.
 //
-// A state machine. Whoever changes it makes events, appends them to the log, and applies them when
-// the log has them; an answer to a client leaves after that. So after a crash, Replay() gives the
-// state that the answers told of, and at most what was not acknowledged is sent again. Leases are
-// not in it.
+// A state machine. To change it, make events, append them to the log, and apply them when the log
+// has them; answer the client after that. So after a crash Replay() gives the state of all answers,
+// and only batches that were not acknowledged are sent again. Leases are not in it.
 //
-// Generations. An epoch is dealt once or more often: a roll-back to a cursor, or another number of
+// Generations. An epoch may be dealt several times: a roll-back to a cursor, or another number of
 // workers, starts a new generation. Within one, each batch is acknowledged once. Acknowledgements
 // of an earlier generation are refused, and ignored if they are in the log. Generations are
-// numbered from 1 over all jobs together and never used twice: a job that is deleted leaves nothing
-// behind. (Older servers numbered them by job; their logs are read.)
+// numbered from 1 over all jobs together, and a number is never used twice, so that a deleted job
+// leaves nothing behind. (Older servers numbered them by job; their logs can be read.)
 #ifndef PACKHOUSE_SERVICE_LEDGER_JOB_LEDGER_H_
 #define PACKHOUSE_SERVICE_LEDGER_JOB_LEDGER_H_
 
@@ -38,40 +37,41 @@ struct EpochState {
   uint64_t generation = 0;
   std::string attempt;
   Sharing sharing;
-  // Done before the generation started, and now. `done` may have padding (Dealing::IsPadding).
+  // The batches that were done before the generation started, and those that are done now. `done`
+  // may have padding (Dealing::IsPadding).
   BatchSet base;
   BatchSet done;
   // Workers that took part in the generation.
   absl::btree_set<std::string> workers;
-  // Who opened it; empty if that is not known: an older server did not write it.
+  // The client that opened it; empty if not known, since older servers did not write it.
   ClientId client;
   // The digest of its plan (JobLedger::PlanOf()); empty if none is kept.
   std::string plan;
-  // When it was last used, in seconds since the Unix epoch, about; 0 if that is not known.
+  // About when it was last used, in seconds since the Unix epoch; 0 if not known.
   uint64_t used_seconds = 0;
 
   // Without padding. O(runs).
   BatchSet DoneWithoutPadding() const { return done.Below(identity.num_batches()); }
   bool finished() const { return DoneWithoutPadding().size() == identity.num_batches(); }
-  // What it takes in memory, about and at most. O(rank groups).
+  // An upper estimate of its memory. O(rank groups).
   uint64_t Bytes() const;
 
   friend bool operator==(const EpochState&, const EpochState&) = default;
 };
 
-// What a run of batches takes in memory, at most.
+// At most the memory of a run of batches.
 inline constexpr uint64_t kBytesPerRun = 40;
 
-// What is left of an epoch that nobody had used for long.
+// What is left of an epoch that was forgotten because nobody had used it for long.
 struct ExpiredEpoch {
-  uint64_t generation = 0;  // Its last.
+  uint64_t generation = 0;  // Its last generation.
   uint64_t seconds = 0;     // When it was forgotten, since the Unix epoch.
 
   friend bool operator==(const ExpiredEpoch&, const ExpiredEpoch&) = default;
 };
 
-// Of all jobs, or of one. Thread-compatible. Memory O(runs of batches) for each epoch that is not
-// forgotten, and the bytes of each plan that is kept, once a job.
+// The ledger of all jobs, or of one. Thread-compatible. Memory O(runs of batches) for each epoch
+// that is not forgotten, and the bytes of each kept plan, once for each job.
 class JobLedger {
  public:
   JobLedger() = default;
@@ -81,65 +81,66 @@ class JobLedger {
   JobLedger(JobLedger&&) = default;
   JobLedger& operator=(JobLedger&&) = default;
 
-  // DATA_LOSS naming the first record that cannot be read or does not follow from those before.
+  // DATA_LOSS naming the first record that cannot be read or does not fit those before it.
   static absl::StatusOr<JobLedger> Replay(absl::Span<const std::string> records);
 
   // The part of each job, by its name.
   std::map<std::string, JobLedger> SplitByJob() &&;
 
-  // A copy that shares what neither changes afterwards. O(epochs). Each of the two may be used by
-  // another thread.
+  // A copy that shares everything that neither changes afterwards. O(epochs). Different threads may
+  // use the two.
   JobLedger Fork();
 
   // FAILED_PRECONDITION for an epoch that is open with another identity or plan, an epoch that is
-  // not open, a plan that is not there, or a generation that was used; INVALID_ARGUMENT for a base
-  // that the epoch has not. Then nothing happens. What belongs to a generation that is not the
-  // current one is ignored.
+  // not open, a missing plan, or a generation that was used; INVALID_ARGUMENT for a base that the
+  // epoch does not have. With an error nothing changes. Events of a generation that is not the
+  // current one are ignored.
   absl::Status Apply(const LedgerEvent& event);
 
-  // Nothing if it is not open; valid until the epoch is changed.
+  // Null if it is not open; valid until the epoch is changed.
   const EpochState* Find(const EpochKey& key) const;
-  // What the planner found for an open epoch. Null if that is not kept.
+  // The kept plan of an open epoch; null if none is kept.
   std::shared_ptr<const KeptPlan> PlanOf(const EpochKey& key) const;
   // Whether an open epoch has the plan with this digest.
   bool HasPlan(const std::string& digest) const { return plans_.contains(digest); }
-  // Nothing unless it was forgotten because nobody used it, and not opened since.
+  // Null unless it was forgotten because nobody used it, and has not been opened since.
   const ExpiredEpoch* FindExpired(const EpochKey& key) const;
-  // Of all epochs, by job and number.
+  // The keys of all epochs, by job and number.
   std::vector<EpochKey> Epochs() const;
   size_t num_epochs() const { return epochs_.size(); }
-  // Of all that FindExpired() finds.
+  // The keys of all epochs that FindExpired() finds.
   std::vector<EpochKey> Expired() const;
-  // Those of the same job with higher numbers.
+  // The epochs of the same job with higher numbers.
   std::vector<EpochKey> EpochsAfter(const EpochKey& key) const;
-  // Of all that were ever applied. 0 if there was none.
+  // The last of all generations that were ever applied; 0 if there was none.
   uint64_t last_generation() const { return last_generation_; }
-  // What all of it takes in memory, about and at most. O(1).
+  // An upper estimate of all its memory. O(1).
   uint64_t bytes() const { return bytes_ + plan_bytes_ + expired_.size() * kBytesPerExpired; }
-  // What a plan takes that it has not yet.
+  // The bytes that a new plan adds.
   static uint64_t BytesOf(const KeptPlan& plan) { return 512 + plan.bytes.size(); }
-  // Neither epochs nor what expired ones leave.
+  // Whether there are neither epochs nor expired epochs.
   bool empty() const { return epochs_.empty() && expired_.empty(); }
 
-  // Forgets expired epochs that were forgotten at `seconds` or earlier; not an event, as whoever
-  // replays the log may do so as well.
+  // Forgets expired epochs that were forgotten at `seconds` or earlier. This is not an event: it
+  // can be done again after the log has been replayed.
   void DropExpired(uint64_t seconds);
 
   // Records whose Replay() gives the same state: for RecordLog::Replace().
   std::vector<std::string> Snapshot() const;
-  // The same without the last generation. Those of several jobs, one after the other, give all.
+  // The same without the last generation. The records of several jobs, one after the other, are
+  // those of all.
   std::vector<std::string> EpochRecords() const;
 
   friend bool operator==(const JobLedger& a, const JobLedger& b);
 
  private:
-  // Of an epoch. `is_shared`: another ledger may have it too, and so it must not be changed.
+  // A slot of an epoch. `is_shared`: another ledger may have it too, so it must not be changed.
   struct Slot {
     std::shared_ptr<EpochState> state;
     bool is_shared = false;
   };
 
-  // Plans are shared: all epochs of a job that are asked for in the same words have one.
+  // Plans are shared: all epochs of a job with the same words have one.
   struct PlanInUse {
     std::shared_ptr<const KeptPlan> plan;
     size_t num_epochs = 0;
@@ -166,9 +167,9 @@ class JobLedger {
   absl::Status ApplyOne(const EpochExpired& event);
 
   void UsePlan(const std::shared_ptr<const KeptPlan>& plan);
-  // With its plan, if it was the last that has it.
+  // Erases the epoch; also its plan if no other epoch has it.
   void Erase(const EpochKey& key);
-  // To be changed. Null if it is not open.
+  // The state, for changing it. Null if it is not open.
   EpochState* FindMutable(const EpochKey& key);
   EpochState* FindCurrent(const EpochKey& key, uint64_t generation);
   // The last generation of the job's epochs that are not forgotten.
@@ -178,8 +179,8 @@ class JobLedger {
   std::map<EpochKey, ExpiredEpoch> expired_;
   std::map<std::string, PlanInUse> plans_;  // By digest.
   uint64_t last_generation_ = 0;
-  uint64_t bytes_ = 0;       // Of epochs_.
-  uint64_t plan_bytes_ = 0;  // Of plans_.
+  uint64_t bytes_ = 0;       // The bytes of epochs_.
+  uint64_t plan_bytes_ = 0;  // The bytes of plans_.
 };
 
 }  // namespace packhouse

@@ -14,13 +14,13 @@
 namespace packhouse {
 namespace {
 
-// Takes from a list of numbers, from its front.
+// Takes numbers from the front of a list.
 template <typename Number>
 class Column {
  public:
   explicit Column(const google::protobuf::RepeatedField<Number>& numbers) : numbers_(numbers) {}
 
-  // So many numbers, or nothing if there are fewer.
+  // The next `count` numbers, or nullopt if there are fewer.
   std::optional<absl::Span<const Number>> Take(uint64_t count) {
     const auto left = static_cast<uint64_t>(numbers_.size()) - taken_;
     if (count > left) return std::nullopt;
@@ -123,11 +123,11 @@ bool ReadPatterns(const internal::Plan& stored, PlannerResult& planned) {
   return repeats.is_at_end() && num_entries.is_at_end() && tuples.is_at_end() && copies.is_at_end();
 }
 
-// A number of a byte takes eight in a list, which may have twice the room that it needs, and exists
-// twice for a moment.
+// A number of one byte takes eight bytes in a list. A list may have twice the room that it needs,
+// and exists twice for a moment.
 constexpr uint64_t kParsedBytes = 24;
 
-// What the lists of a plan become.
+// The bytes of a plan's lists in memory.
 uint64_t BytesToRead(const internal::Plan& stored) {
   constexpr uint64_t kBytesPerPattern = sizeof(Pattern) + 16;
   constexpr uint64_t kBytesPerShape = sizeof(std::vector<uint64_t>) + 16;
@@ -140,7 +140,7 @@ uint64_t BytesToRead(const internal::Plan& stored) {
          6 * kBytesPerShape * static_cast<uint64_t>(stored.num_shapes_size());
 }
 
-// The least that a plan takes, so that one that is too large is not encoded.
+// The least bytes of a plan, so that one that is too large is not encoded.
 uint64_t LeastBytes(const PlannerResult& planned) {
   uint64_t bytes = planned.tuples.size();
   for (const std::vector<Pattern>& patterns : planned.patterns) {
@@ -177,7 +177,7 @@ absl::StatusOr<PlannerResult> ReadPlan(const KeptPlan& plan,
       planned.receipt = stored.receipt();
       planned.dataset_version = stored.dataset_version();
       planned.lower_bound = stored.lower_bound();
-      // That the bytes are those that were written, the digest tells (DecodeEvent()).
+      // The digest shows that the bytes are those that were written (DecodeEvent()).
       if (planned.receipt == plan.receipt && ReadShapes(stored, planned) &&
           ReadTuples(stored, planned) && ReadPatterns(stored, planned)) {
         return planned;

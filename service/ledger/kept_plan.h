@@ -1,4 +1,4 @@
-// The plan of an epoch as the ledger keeps it: compact, and read only by who must have it.
+// The plan of an epoch as the ledger keeps it: compact, and read only when needed.
 #ifndef PACKHOUSE_SERVICE_LEDGER_KEPT_PLAN_H_
 #define PACKHOUSE_SERVICE_LEDGER_KEPT_PLAN_H_
 
@@ -17,7 +17,7 @@ namespace packhouse {
 struct KeptPlan {
   // As PlannerResult::receipt.
   std::string receipt;
-  // Of `bytes`, 32 hexadecimal digits: equal plans have equal ones.
+  // Digest of `bytes`, 32 hexadecimal digits. Equal plans have equal digests.
   std::string digest;
   // A packhouse.internal.Plan.
   std::string bytes;
@@ -25,17 +25,17 @@ struct KeptPlan {
   friend bool operator==(const KeptPlan&, const KeptPlan&) = default;
 };
 
-// A plan that takes more is not kept: its epoch goes on only with a planner that finds the same.
+// A larger plan is not kept: its epoch can go on only with a planner that finds the same plan.
 inline constexpr uint64_t kMaxPlanBytes = uint64_t{4} << 20;
 
-// Null if it would take more than kMaxPlanBytes. Some 2 bytes a component of a size, and 3 an entry
-// of a pattern. O(plan).
+// Null if it would take more than kMaxPlanBytes. Takes some 2 bytes for each component of a size,
+// and 3 for each entry of a pattern. O(plan).
 std::shared_ptr<const KeptPlan> KeepPlan(const PlannerResult& planned);
 
 std::string DigestOfPlan(absl::string_view bytes);
 
-// As it was. `reserve` is asked for memory before it is allocated: its errors are returned.
-// DATA_LOSS, naming the receipt, for what KeepPlan() has not made. O(bytes).
+// The plan that was kept. `reserve` is called before memory is allocated; its errors are returned.
+// DATA_LOSS, naming the receipt, unless KeepPlan() made the bytes. O(bytes).
 absl::StatusOr<PlannerResult> ReadPlan(const KeptPlan& plan,
                                        absl::FunctionRef<absl::Status(uint64_t bytes)> reserve);
 

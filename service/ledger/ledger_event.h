@@ -1,4 +1,4 @@
-// What the ledger of a job remembers: the events (event_codec.h: their bytes).
+// The events that the ledger of a job remembers; event_codec.h has their bytes.
 #ifndef PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_
 #define PACKHOUSE_SERVICE_LEDGER_LEDGER_EVENT_H_
 
@@ -15,20 +15,20 @@
 
 namespace packhouse {
 
-// An epoch was asked for the first time.
+// An epoch was asked for for the first time.
 struct EpochOpened {
   EpochIdentity identity;
 
   friend bool operator==(const EpochOpened&, const EpochOpened&) = default;
 };
 
-// What the planner found for an open epoch, so that it goes on with this plan whatever the planner
-// of a later release finds.
+// The plan of an open epoch. The epoch goes on with this plan even if the planner of a later
+// release finds another.
 struct EpochPlanned {
   EpochKey epoch;
-  // Of the plan: KeptPlan::digest.
+  // The plan's KeptPlan::digest.
   std::string digest;
-  // Null if another open epoch of the job has it already.
+  // Null if another open epoch of the job already has it.
   std::shared_ptr<const KeptPlan> plan;
 
   friend bool operator==(const EpochPlanned& a, const EpochPlanned& b) {
@@ -37,20 +37,20 @@ struct EpochPlanned {
   }
 };
 
-// An epoch is dealt, for the first time or anew; whatever came before does not count any more.
+// An epoch is dealt, for the first time or anew; earlier generations no longer count.
 struct GenerationStarted {
   EpochKey epoch;
   uint64_t generation = 0;
   // Named by the trainer, or empty.
   std::string attempt;
   Sharing sharing;
-  // Done before it starts.
+  // The batches that are done before it starts.
   BatchSet base;
 
   friend bool operator==(const GenerationStarted&, const GenerationStarted&) = default;
 };
 
-// A worker, by its rank or name, takes part in a generation.
+// A worker, named by its rank or name, takes part in a generation.
 struct WorkerJoined {
   EpochKey epoch;
   uint64_t generation = 0;
@@ -67,14 +67,14 @@ struct BatchesAcknowledged {
   friend bool operator==(const BatchesAcknowledged&, const BatchesAcknowledged&) = default;
 };
 
-// The service keeps nothing of it any more; a cursor can open it again.
+// The service keeps nothing of the epoch any more; a cursor can open it again.
 struct EpochForgotten {
   EpochKey epoch;
 
   friend bool operator==(const EpochForgotten&, const EpochForgotten&) = default;
 };
 
-// Whose epoch it is, as far as bounds are concerned: the client that opened it.
+// The client that opened the epoch, for bounds.
 struct EpochOwned {
   EpochKey epoch;
   ClientId client;
@@ -82,7 +82,7 @@ struct EpochOwned {
   friend bool operator==(const EpochOwned&, const EpochOwned&) = default;
 };
 
-// Somebody joined the epoch or acknowledged batches of it at this time; written now and then.
+// The time at which the epoch was joined or batches of it were acknowledged; written now and then.
 struct EpochUsed {
   EpochKey epoch;
   // Since the Unix epoch.
@@ -91,8 +91,8 @@ struct EpochUsed {
   friend bool operator==(const EpochUsed&, const EpochUsed&) = default;
 };
 
-// Forgotten at this time because nobody had used it for long. A cursor of one of its generations,
-// of which this was the last, is refused.
+// The epoch was forgotten at this time because nobody had used it for long. Cursors of its
+// generations, up to this last one, are refused.
 struct EpochExpired {
   EpochKey epoch;
   uint64_t generation = 0;
@@ -102,9 +102,9 @@ struct EpochExpired {
   friend bool operator==(const EpochExpired&, const EpochExpired&) = default;
 };
 
-// Generations up to this one have been used: in snapshots, for epochs that are forgotten.
+// Generations up to this one have been used. In snapshots, for forgotten epochs.
 struct GenerationsUsed {
-  // Of this job; empty: of all. Older servers numbered by job.
+  // The job of the generations; empty: all jobs. Older servers numbered them by job.
   std::string job;
   uint64_t last = 0;
 

@@ -1,4 +1,4 @@
-// A log of small records that lasts: what the delivery room must not forget.
+// A durable log of small records: what the delivery room must remember.
 #ifndef PACKHOUSE_SERVICE_LEDGER_RECORD_LOG_H_
 #define PACKHOUSE_SERVICE_LEDGER_RECORD_LOG_H_
 
@@ -11,22 +11,22 @@
 
 namespace packhouse {
 
-// Implementations say which threads may call.
+// Implementations say which threads may call it.
 class RecordLog {
  public:
   virtual ~RecordLog() = default;
 
-  // All of the records, in this order, or with an error none; durable when it returns OK. If it
-  // cannot tell whether they are there (the disk fails as they are made durable), it returns an
-  // error, and refuses everything until it is opened anew: then the log is read again, and either
-  // is fine.
+  // Appends all of the records, in this order, or with an error none; durable when it returns OK.
+  // If the disk fails while they are made durable, the log cannot know whether they are stored.
+  // Then it returns an error and refuses all calls until it is opened anew. The log is then read
+  // again, with or without the records.
   virtual absl::Status Append(absl::Span<const std::string> records) = 0;
 
   // All records in the order in which they were appended.
   virtual absl::StatusOr<std::vector<std::string>> ReadAll() = 0;
 
-  // Puts `records` in the place of all there are; with an error everything stays. Must not be
-  // called while a record is appended of which `records` does not know.
+  // Replaces all records by `records`; with an error everything stays. Must not be called while a
+  // record is being appended that is not reflected in `records`.
   virtual absl::Status Replace(absl::Span<const std::string> records) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What events and cursors have in common: to the stored messages and back.
+// The common parts of events and cursors: to the stored messages and back.
 #ifndef PACKHOUSE_SERVICE_LEDGER_STORED_EPOCH_H_
 #define PACKHOUSE_SERVICE_LEDGER_STORED_EPOCH_H_
 
@@ -17,12 +17,13 @@ void WriteEpochKey(const EpochKey& key, internal::EpochKey& stored);
 EpochKey ReadEpochKey(const internal::EpochKey& stored);
 
 void WriteIdentity(const EpochIdentity& identity, internal::EpochIdentity& stored);
-// Nothing if its lists do not fit each other. What they say is not checked (CheckIdentity()).
+// nullopt if its lists do not fit each other. Their contents are not checked (CheckIdentity() does
+// that).
 std::optional<EpochIdentity> ReadIdentity(const internal::EpochIdentity& stored);
 
-// Each run by its distance from the end of the one before, and its length.
+// Writes each run as its distance from the end of the previous one, and its length.
 void WriteBatches(const BatchSet& batches, google::protobuf::RepeatedField<uint64_t>& stored);
-// Nothing unless the runs are neither empty nor touching, and below 2^64.
+// nullopt if a run is empty, touches another, or reaches 2^64.
 std::optional<BatchSet> ReadBatches(const google::protobuf::RepeatedField<uint64_t>& stored);
 
 }  // namespace packhouse

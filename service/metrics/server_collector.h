@@ -1,4 +1,4 @@
-// What the server holds, read when Prometheus scrapes.
+// The memory that the server holds, read when Prometheus scrapes.
 #ifndef PACKHOUSE_SERVICE_METRICS_SERVER_COLLECTOR_H_
 #define PACKHOUSE_SERVICE_METRICS_SERVER_COLLECTOR_H_
 
@@ -13,8 +13,8 @@
 namespace packhouse::metrics {
 
 struct ServerReading {
-  // Bytes of each share of --memory-budget (admission/memory_shares.h) that are held, and how many
-  // may be. What gRPC has received and not handed over, nobody tells.
+  // Held bytes of each share of --memory-budget (admission/memory_shares.h), and the bound of each.
+  // gRPC does not report the bytes that it has received and not handed over.
   struct Share {
     uint64_t held_bytes = 0;
     uint64_t most_bytes = 0;

@@ -24,10 +24,10 @@
 namespace packhouse::rpc {
 namespace {
 
-// After an accept that failed for want of descriptors or memory.
+// Time to the next try after an accept failed for lack of descriptors or memory.
 constexpr int kRetryMs = 10;
 
-// As gRPC names it; client_identity.h.
+// The peer as gRPC names it (client_identity.h).
 std::string PeerOf(int descriptor) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
@@ -53,7 +53,7 @@ std::string PeerOf(int descriptor) {
   }
 }
 
-// Nothing if the descriptor is no socket, or closed.
+// nullopt if the descriptor is no socket, or is closed.
 std::optional<uint64_t> SocketOf(int descriptor) {
   struct stat there = {};
   if (::fstat(descriptor, &there) != 0 || !S_ISSOCK(there.st_mode)) return std::nullopt;
@@ -101,7 +101,7 @@ void ConnectionAcceptor::Run() {
     if (watched.front().revents != 0) return;
     for (size_t i = 1; i < watched.size(); ++i) {
       if (watched[i].revents == 0 || AcceptOne(watched[i].fd)) continue;
-      // It would be ready again at once.
+      // Otherwise the socket would be ready again at once.
       if (::poll(watched.data(), 1, kRetryMs) > 0) return;
     }
   }

@@ -1,4 +1,4 @@
-// Who may connect: accepts connections and hands them to gRPC, as many as may be.
+// Accepts connections up to a bound, and hands them to gRPC.
 #ifndef PACKHOUSE_SERVICE_RPC_CONNECTION_ACCEPTOR_H_
 #define PACKHOUSE_SERVICE_RPC_CONNECTION_ACCEPTOR_H_
 
@@ -21,12 +21,12 @@
 
 namespace packhouse::rpc {
 
-// gRPC accepts whoever connects, until there are no file descriptors left; a connection takes some
-// 19 KB, whatever comes over it. Here a connection beyond a bound is closed at once, before gRPC
-// has heard of it, and its client tries again with growing delays.
+// gRPC accepts every connection until there are no file descriptors left; even an idle connection
+// takes some 19 KB. Here a connection beyond a bound is closed at once, before gRPC gets it, and
+// its client tries again with growing delays.
 //
-// gRPC tells nobody when it closes a connection. So where there seem to be too many, those that
-// there were are looked at again: a descriptor that is not the same socket any more was closed.
+// gRPC does not report when it closes a connection. So if there seem to be too many, all known
+// connections are checked: a descriptor that is no longer the same socket was closed.
 //
 // Thread-safe.
 class ConnectionAcceptor {
@@ -39,13 +39,14 @@ class ConnectionAcceptor {
 
   const std::string& address() const { return sockets_.address(); }
 
-  // Accepts on a thread of its own from now on; the server must have started. May be called once.
+  // From now on accepts connections on a thread of its own; the server must have started. May be
+  // called once.
   void Start(std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor);
 
-  // Accepts no more. To be called before gRPC's server stops listening or ends.
+  // Stops accepting. To be called before gRPC's server stops listening or ends.
   void Stop();
 
-  // Open now.
+  // Connections that are open now.
   size_t num_connections();
 
  private:
@@ -58,24 +59,24 @@ class ConnectionAcceptor {
   };
 
   void Run();
-  // False if nobody waits to be accepted.
+  // False if no connection waits to be accepted.
   bool AcceptOne(int listener);
-  // Whether the connection may be; if not, who it comes from has been logged.
+  // Whether the connection is allowed; if not, its client has been logged.
   bool Admit(int descriptor);
   absl::Status Enter(int descriptor, const ClientId& client) ABSL_LOCKS_EXCLUDED(mutex_);
   void DropClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LogRefusal(const ClientId& client, const absl::Status& refusal);
 
-  ListeningSockets sockets_;  // Touched by the thread while there is one.
+  ListeningSockets sockets_;  // Used by the thread while it runs.
   const ClientIdentity* const identity_;
   LimitedLog* const log_;
   FairBound bound_;
   std::unique_ptr<Acceptor> acceptor_;
-  int wake_ = -1;  // An eventfd: readable once it is to stop.
+  int wake_ = -1;  // An eventfd: readable once the thread should stop.
   std::thread thread_;
 
   absl::Mutex mutex_;
-  // Looking at all takes time: it is a tenth of it at most.
+  // Checking all takes time, so it happens at most a tenth of the time.
   absl::Time next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::vector<Connection> connections_ ABSL_GUARDED_BY(mutex_);
 };

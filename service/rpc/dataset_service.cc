@@ -17,7 +17,8 @@
 namespace packhouse::rpc {
 namespace {
 
-// So much is verified between two reports of progress: several a second from a slow disk.
+// Bytes that are verified between two reports of progress: several reports a second from a slow
+// disk.
 constexpr uint64_t kProgressBytes = uint64_t{16} << 20;
 constexpr uint64_t kProgressRecords = 4096;
 
@@ -42,7 +43,7 @@ absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
                                            const DatasetStore& datasets) {
   PH_ASSIGN_OR_RETURN(DatasetInfo info, datasets.Get(request.name()));
   v1::GetDatasetResponse response;
-  // Again, should it have been sealed, or deleted and made anew, meanwhile.
+  // Tries again if the data set was sealed, or deleted and created anew, meanwhile.
   for (uint64_t version = 0; request.include_histogram() && info.version != version;) {
     version = info.version;
     PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, datasets.GetHistogram(request.name()));
@@ -53,8 +54,8 @@ absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
   return response;
 }
 
-// A schema may be 70 KB: a page ends where there are so many bytes of them, rather than that a
-// thousand of them are in memory three times.
+// A schema may have 70 KB. A page ends at this many bytes of schemas, so that there are not a
+// thousand of them in memory three times.
 constexpr size_t kMaxListedBytes = size_t{2} << 20;
 constexpr size_t kListedAtOnce = 16;
 

@@ -9,11 +9,12 @@
 
 namespace packhouse::rpc {
 
-// What writes waits for the disk on the append pool; what reads is on the call pool. Thread-safe.
+// Calls that write wait for the disk on the append pool; calls that read run on the call pool.
+// Thread-safe.
 class DatasetService final : public EarlyService {
  public:
-  // The pointees must outlive the service. Without data sets every call is answered NoDataFolder().
-  // The catalog, which may be null, is told of deletions.
+  // The pointees must outlive the service. Without data sets every call is answered with
+  // NoDataFolder(). The catalog, which may be null, is told of deletions.
   DatasetService(const CallContext& context, DatasetStore* datasets, EpochCatalog* catalog);
 
  private:

@@ -1,4 +1,4 @@
-// Services whose calls are heard of as soon as their headers are there.
+// Services that know of a call as soon as its headers have come.
 #ifndef PACKHOUSE_SERVICE_RPC_EARLY_SERVICE_H_
 #define PACKHOUSE_SERVICE_RPC_EARLY_SERVICE_H_
 
@@ -21,11 +21,12 @@
 
 namespace packhouse::rpc {
 
-// A call of any kind, its messages as they are on the wire.
+// A call of any kind, with messages as raw bytes.
 using CallReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// Gives the call its place among those that are open (call_context.h). RESOURCE_EXHAUSTED if there
-// is none: then it is cut off, for nothing of it may stay until its client has read why.
+// Gives the call its place among the open calls (call_context.h). RESOURCE_EXHAUSTED if there is
+// none. Then the call is cut off: nothing of it may stay, even until its client has read the
+// reason.
 inline absl::Status TakePlace(const CallContext& context, grpc::CallbackServerContext& call,
                               FairBound::Place* place) {
   if (context.open_calls == nullptr) return absl::OkStatus();
@@ -38,19 +39,19 @@ inline absl::Status TakePlace(const CallContext& context, grpc::CallbackServerCo
   return absl::OkStatus();
 }
 
-// Generated services are told of a call with one request once that is there. A client that sends
-// headers and no request would be counted by nobody, though each such call takes some 10 KB. To
-// gRPC's server all methods here are streams both ways, and the reactor reads the request; on the
-// wire there is no difference. Constant after construction.
+// Generated services learn of a call with one request only when the request has come. A client that
+// sends headers without requests would not be counted, though each such call takes some 10 KB. So
+// for gRPC's server all methods here are streams both ways, and the reactor reads the request. On
+// the wire there is no difference. Constant after construction.
 class EarlyService : public grpc::Service {
  protected:
   using Begin = std::function<CallReactor*(grpc::CallbackServerContext*)>;
 
-  // By its full name.
+  // `name`: the service's full name.
   explicit EarlyService(std::string name) : name_(std::move(name)) {}
 
-  // Calls of `method`, such as "Pack", are begun so: by a thread of gRPC's, once their headers are
-  // there. What `begin` returns belongs to gRPC.
+  // Begins calls of `method`, such as "Pack", with `begin`, on a thread of gRPC, once their headers
+  // have come. gRPC owns what `begin` returns.
   void Serve(absl::string_view method, Begin begin) {
     // gRPC keeps the pointer.
     const std::string& path = paths_.emplace_back(absl::StrCat("/", name_, "/", method));

@@ -1,4 +1,4 @@
-// GOAWAY: telling clients to take their next calls elsewhere, while what they have begun goes on.
+// GOAWAY: tells clients to make their next calls elsewhere, while calls that have begun go on.
 #ifndef PACKHOUSE_SERVICE_RPC_GOAWAY_H_
 #define PACKHOUSE_SERVICE_RPC_GOAWAY_H_
 
@@ -6,14 +6,14 @@
 
 namespace packhouse::rpc {
 
-// Takes no connection any more, and sends GOAWAY on each that there is. Calls that are open, and
-// those that a client had begun before it heard of it, go on as ever: none is refused. A connection
-// closes when its last call has ended. May be called once, before Shutdown(); blocks for a moment.
-// Must not be called on a thread of gRPC's, nor with channels of grpc::Server::InProcessChannel():
-// they would break.
+// Stops taking connections, and sends GOAWAY on each existing one. Open calls, and calls that a
+// client began before it received the GOAWAY, go on as usual; none is refused. A connection closes
+// when its last call has ended. May be called once, before Shutdown(); blocks for a moment. Must
+// not be called on a thread of gRPC, or if there are channels of grpc::Server::InProcessChannel():
+// these would break.
 //
-// grpc::Server::Shutdown() does the same, but it also answers every call with CANCELLED that comes
-// from then on, and some always do: a client needs a round trip to hear of the GOAWAY.
+// grpc::Server::Shutdown() does the same, but from then on it also answers every new call with
+// CANCELLED. There are always some, since a client needs a round trip to receive the GOAWAY.
 void SendGoaway(grpc::Server& server);
 
 // Whether a client is still connected.

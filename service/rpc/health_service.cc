@@ -22,7 +22,7 @@ absl::Status CheckLength(size_t size, size_t most) {
       absl::StrCat("service: a name of ", size, " bytes, at most ", most));
 }
 
-// Not counted by the budget: health is asked for when there is no room, too.
+// The budget does not count it: health must be answered even if there is no room.
 absl::StatusOr<std::string> NameIn(const grpc::ByteBuffer& bytes) {
   // With its tag and its length.
   PH_RETURN_IF_ERROR(CheckLength(bytes.Length(), HealthService::kMaxNameLength + 8));
@@ -60,7 +60,7 @@ class HealthCheck final : public OneAnswerCall {
 
 }  // namespace
 
-// One Watch. It belongs to gRPC until OnDone; the service may hold it for longer.
+// One Watch. gRPC owns it until OnDone; the service may hold it for longer.
 class HealthWatch final : public CallReactor, public std::enable_shared_from_this<HealthWatch> {
  public:
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
@@ -77,7 +77,7 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
     return watch.get();
   }
 
-  // The status may be another one.
+  // To be called when the status may have changed.
   void Update() {
     absl::MutexLock lock(&mutex_);
     WriteLocked();
@@ -86,7 +86,7 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
   void End(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     if (is_writing_) {
-      // What it is about to be told comes first.
+      // A status that is about to be sent comes first.
       if (!end_) end_ = status;
     } else {
       FinishLocked(status);
@@ -184,7 +184,7 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
   bool is_writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_finished_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<HealthService::Status> told_ ABSL_GUARDED_BY(mutex_);
-  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);  // After what is being written.
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);  // After the present write.
   absl::Status final_ ABSL_GUARDED_BY(mutex_);
 };
 

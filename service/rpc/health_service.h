@@ -1,8 +1,8 @@
 // grpc.health.v1.Health (proto/grpc/health/v1/health.proto).
 //
-// gRPC's own answers any number of calls: each Watch is a stream of some 17 KB, for as long as its
-// client likes. Here Watch has bounds of its own, beside the gate's: a client that watches is idle
-// by nature, and takes no stream away from others.
+// gRPC's own health service answers any number of calls, and each Watch takes some 17 KB for as
+// long as its client likes. Here Watch has bounds of its own, besides the gate's: watching clients
+// are idle by nature, and must not take streams away from others.
 #ifndef PACKHOUSE_SERVICE_RPC_HEALTH_SERVICE_H_
 #define PACKHOUSE_SERVICE_RPC_HEALTH_SERVICE_H_
 
@@ -33,18 +33,19 @@ class HealthService final : public EarlyService {
   // Longest name that may be asked for.
   static constexpr size_t kMaxNameLength = 1024;
 
-  // `services`: which are served, by their full names, and whether they can do anything. The
-  // context's pointees must outlive the service.
+  // `services`: the services by their full names, and whether they can do anything. The context's
+  // pointees must outlive the service.
   HealthService(const CallContext& context, absl::flat_hash_map<std::string, bool> services,
                 const FairBound::Bounds& watches);
 
-  // Of "" the whole server's; nothing for a name that is not known.
+  // For "", the status of the whole server; nullopt for an unknown name.
   std::optional<Status> StatusOf(absl::string_view service) const;
 
-  // From now on nothing is served, and those that watch are told so. May be called once.
+  // From now on the status is NOT_SERVING for all, and watching clients are told. May be called
+  // once.
   void StopServing();
 
-  // Every Watch ends with `status`, new ones at once. Check is answered as ever. May be called
+  // Every Watch ends with `status`, new ones at once. Check is answered as usual. May be called
   // once.
   void EndWatches(const absl::Status& status);
 
@@ -54,7 +55,7 @@ class HealthService final : public EarlyService {
   CallReactor* Check(grpc::CallbackServerContext* call);
   CallReactor* Watch(grpc::CallbackServerContext* call);
 
-  // What a Watch that begins is to end with; OK if it may go on, and then it is told of changes.
+  // The status with which a new Watch must end; OK if it may go on: then it is told of changes.
   absl::Status AddWatch(const std::shared_ptr<HealthWatch>& watch);
   void RemoveWatch(const std::shared_ptr<HealthWatch>& watch);
   absl::flat_hash_set<std::shared_ptr<HealthWatch>> watching() const;

@@ -32,7 +32,8 @@ void OnGrpc(gpr_log_func_args* args) {
   Log("grpc", level, args->file, args->line, args->message);
 }
 
-// A string that is not UTF-8 is an error to protobuf, and a client's mistake to us: it goes on.
+// A string that is not UTF-8 is an error for protobuf. For us it is a client's mistake, and the
+// call goes on.
 void OnProtobuf(google::protobuf::LogLevel protobuf_level, const char* file, int line,
                 const std::string& message) {
   LogLevel level = LogLevel::kError;

@@ -1,4 +1,4 @@
-// What the libraries of the wire write to stderr goes through the service's log.
+// Routes log lines of gRPC and protobuf through the service's log.
 #ifndef PACKHOUSE_SERVICE_RPC_LIBRARY_LOGS_H_
 #define PACKHOUSE_SERVICE_RPC_LIBRARY_LOGS_H_
 
@@ -8,8 +8,8 @@
 namespace packhouse::rpc {
 
 // From now on the lines of gRPC and protobuf are events "grpc" and "protobuf", at their own level
-// but `most` at most; those from one line of code are alike. For the whole process; may be called
-// again. `log` must outlive their use; null drops the lines.
+// but at most `most`. Lines from the same line of code count as alike. For the whole process; may
+// be called again. `log` must outlive their use; null drops the lines.
 void RouteLibraryLogs(LimitedLog* log, LogLevel most = LogLevel::kError);
 
 }  // namespace packhouse::rpc

@@ -25,14 +25,14 @@ namespace {
 
 constexpr absl::string_view kUnix = "unix:";
 constexpr int kBacklog = 4096;
-// What is sent and not taken note of for so long has no client any more.
+// If sent bytes are not acknowledged for this long, the client is gone.
 constexpr int kUserTimeoutMs = 20'000;
 
 absl::Status CannotListen(const std::string& address, absl::string_view why) {
   return absl::UnavailableError(absl::StrCat("cannot listen on '", address, "': ", why));
 }
 
-// The socket, or -1 and errno. Connections inherit what is set here.
+// The socket, or -1 and errno. Connections inherit the options that are set here.
 int Listen(int family, const sockaddr* address, socklen_t size) {
   const int socket = ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
@@ -68,7 +68,7 @@ void SetPort(sockaddr* address, uint16_t port) {
   }
 }
 
-// The sockets, at least one, of the host's addresses.
+// The sockets of the host's addresses, at least one.
 absl::StatusOr<std::vector<int>> ListenOnHost(const std::string& address, const std::string& host,
                                               const std::string& port_text) {
   addrinfo hints = {};
@@ -127,7 +127,7 @@ absl::StatusOr<ListeningSockets> ListeningSockets::Open(const std::string& addre
   std::string host = host_text;
   if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
   absl::StatusOr<std::vector<int>> sockets = absl::UnavailableError("");
-  // A socket of IPv6 takes both kinds, where there is IPv6.
+  // An IPv6 socket takes both kinds, if there is IPv6.
   if (host == "0.0.0.0") sockets = ListenOnHost(address, "::", port_text);
   if (!sockets.ok()) sockets = ListenOnHost(address, host, port_text);
   if (!sockets.ok()) return sockets.status();

@@ -10,27 +10,27 @@
 
 namespace packhouse::rpc {
 
-// Closed when it is destroyed; the path of a unix socket is removed then. Thread-compatible.
+// The destructor closes the sockets, and removes the path of a unix socket. Thread-compatible.
 class ListeningSockets {
  public:
-  // At "host:port" (port 0: any free one, the same for all addresses of the host) or "unix:/path",
-  // where a socket that is there is taken for one that was left behind. 0.0.0.0 and [::] stand for
-  // all addresses of either kind. Two processes cannot listen on one port.
+  // Listens at "host:port" (port 0: any free one, the same for all addresses of the host) or at
+  // "unix:/path", where an existing socket is replaced. 0.0.0.0 and [::] stand for all addresses of
+  // both kinds. Two processes cannot listen on one port.
   //
-  // UNAVAILABLE with the address, and what the system says, if there is no address of it that can
-  // be listened on.
+  // UNAVAILABLE with the address and the system's message, if none of its addresses can be listened
+  // on.
   static absl::StatusOr<ListeningSockets> Open(const std::string& address);
 
   ListeningSockets(ListeningSockets&& other) noexcept;
   ListeningSockets& operator=(ListeningSockets&&) = delete;
   ~ListeningSockets();
 
-  // Nobody is let in any more, also of those who wait to be accepted.
+  // Accepts nothing more, not even connections that wait to be accepted.
   void Close();
 
   // Not blocking; none once closed.
   const std::vector<int>& sockets() const { return sockets_; }
-  // With the port that it became.
+  // The address with the actual port.
   const std::string& address() const { return address_; }
 
  private:

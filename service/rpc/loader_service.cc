@@ -21,7 +21,7 @@ namespace {
 
 using Source = ResponseSource<LoadReply>;
 
-// Components are named by the data set's schema. What the request's lists take is in `memory`.
+// The data set's schema names the components. `memory` holds the memory of the request's lists.
 absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets,
                                        MemoryBudget* working, MemoryHold& memory) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
@@ -71,12 +71,12 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
   return response;
 }
 
-// For what is given if it is ready, and otherwise CANCELLED.
+// For results that are given only if they are ready; otherwise CANCELLED.
 GivenUp OnlyIfReady() {
   return [] { return true; };
 }
 
-// It is the name of a job.
+// The token is the name of a job.
 absl::Status CheckPageToken(const std::string& token) {
   if (CheckJobName(token).ok()) return absl::OkStatus();
   return absl::InvalidArgumentError("page_token: is not one that ListJobs has given");

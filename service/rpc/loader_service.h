@@ -16,18 +16,18 @@
 
 namespace packhouse::rpc {
 
-// Plans are made on the call pool, batches are built on the stream pool, acknowledgements wait for
-// the disk on the append pool. Thread-safe.
+// Plans are made on the planning pool, batches are built on the stream pool, and acknowledgements
+// wait for the disk on the append pool. Thread-safe.
 class LoaderService final : public EarlyService {
  public:
-  // The pointees must outlive the service. `datasets` and `loader` are null together: then every
-  // call is answered NoDataFolder().
+  // The pointees must outlive the service. `datasets` and `loader` may be null together: then every
+  // call is answered with NoDataFolder().
   LoaderService(const CallContext& context, const DatasetStore* datasets, Loader* loader,
                 PackObserverFactory* observers);
   ~LoaderService() override;
 
-  // Every Load stream ends where it is, with `status` after what was made for it; new ones end so
-  // at once. All other calls are answered as ever. May be called once.
+  // Every Load stream ends with `status`, after the batches that were made for it; new streams end
+  // at once. All other calls are answered as usual. May be called once.
   void EndLoads(absl::Status status) { early_end_.Begin(std::move(status)); }
 
  private:

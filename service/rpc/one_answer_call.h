@@ -25,12 +25,12 @@
 
 namespace packhouse::rpc {
 
-// Three phases. The call waits for its request: the gate knows it, and ends it if none comes for
-// too long. Then it is one of the gate's calls and is worked on. Then it is answered, and may stay
-// on for as long as its client does not read; its answer is held of the budget for responses that
-// are not sent. In all phases it is one of the calls that are open (call_context.h).
+// Three phases. First the call waits for its request; the gate knows it, and ends it if no request
+// comes for too long. Then it counts as one of the gate's calls, and is worked on. Then it is
+// answered. It may stay for as long as its client does not read; its answer is held in the budget
+// of unsent responses. In all phases it is one of the open calls (call_context.h).
 //
-// It belongs to gRPC until OnDone; jobs and the gate may hold it for longer.
+// gRPC owns it until OnDone; jobs and the gate may hold it for longer.
 class OneAnswerCall : public CallReactor,
                       public Abortable,
                       public std::enable_shared_from_this<OneAnswerCall> {
@@ -53,7 +53,7 @@ class OneAnswerCall : public CallReactor,
       status = context_.gate->EnterCall(context_.client, *kind_);
       is_inside_ = status.ok();
     }
-    // What cannot even be queued has not begun.
+    // A call that cannot even be queued has not begun.
     if (status.ok() && !HasMemoryFor([this] { Work(); })) status = OutOfMemory();
     if (!status.ok()) Answer(status);
   }
@@ -66,7 +66,7 @@ class OneAnswerCall : public CallReactor,
   }
 
  protected:
-  // `kind`: what it is to the gate while it is worked on; nothing if that takes no time.
+  // `kind`: the call's kind for the gate while it is worked on; nullopt if that takes no time.
   OneAnswerCall(const CallContext& server, grpc::CallbackServerContext& call, Method method,
                 std::optional<Gate::CallKind> kind)
       : context_(server.From(call.peer())),
@@ -78,7 +78,7 @@ class OneAnswerCall : public CallReactor,
     context_.observer->OnStarted(method_);
   }
 
-  // Lets the gate admit `call`, or ends it. The result belongs to gRPC.
+  // Lets the gate admit `call`, or ends it. gRPC owns the result.
   static CallReactor* Begin(const std::shared_ptr<OneAnswerCall>& call) {
     call->self_ = call;
     CallReactor* const reactor = call.get();
@@ -90,11 +90,11 @@ class OneAnswerCall : public CallReactor,
     return reactor;
   }
 
-  // The request is there: Answer() is to be called once, now or later. std::bad_alloc, if there is
-  // no memory to begin: then it is not to be called.
+  // Called when the request has come. Must call Answer() once, now or later. If there is no memory
+  // to begin, throws std::bad_alloc and does not call it.
   virtual void Work() = 0;
 
-  // The result holds what the request takes.
+  // The result holds the memory of the request.
   template <typename Request>
   absl::StatusOr<MemoryHold> Parse(Request& request) const {
     return ParseRequest(ReceivedBytes(request_), context_.working, &request);
@@ -108,9 +108,9 @@ class OneAnswerCall : public CallReactor,
   const grpc::ByteBuffer& request() const { return request_; }
   bool IsCancelled() const { return call_.IsCancelled(); }
 
-  // With what was written, if `status` is OK.
+  // Answers with the written response, if `status` is OK.
   void Answer(const absl::Status& status) {
-    // Left before the answer is sent: whoever has the answer finds the call gone.
+    // Leaves the gate before the answer is sent: a client with the answer finds the call gone.
     if (is_inside_) context_.gate->LeaveCall(context_.client, *kind_);
     const absl::Duration elapsed = context_.clock->Now() - started_;
     HasMemoryFor([&] {
@@ -138,7 +138,7 @@ class OneAnswerCall : public CallReactor,
     return absl::OkStatus();
   }
 
-  // Whether it did wait: whoever has ended it goes on with it.
+  // Whether the call was still waiting: the caller that ends the wait goes on with the call.
   bool StopWaiting() {
     {
       absl::MutexLock lock(&mutex_);
@@ -157,12 +157,12 @@ class OneAnswerCall : public CallReactor,
   const std::optional<Gate::CallKind> kind_;
   const absl::Time started_;
   FairBound::Place place_;
-  grpc::ByteBuffer request_;  // gRPC's while it is awaited.
+  grpc::ByteBuffer request_;  // gRPC uses it until the request has come.
   grpc::ByteBuffer answer_;
   AnswerHold answer_hold_;
-  // Touched by one phase after the other.
+  // Used by one phase after the other.
   bool has_request_ = false;
-  bool is_inside_ = false;               // Of the gate.
+  bool is_inside_ = false;               // It counts as one of the gate's calls.
   std::shared_ptr<OneAnswerCall> self_;  // Until OnDone.
 
   absl::Mutex mutex_;

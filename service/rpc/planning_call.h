@@ -22,11 +22,11 @@ template <typename Request, typename Response>
 class PlanningCall final : public OneAnswerCall {
  public:
   using Respond = std::function<absl::StatusOr<Response>(const Request&, PlanningTurn&)>;
-  // What can be answered without planning; nothing if it cannot.
+  // The answer if it needs no planning; nullopt otherwise.
   using AnswerAtOnce = std::function<absl::StatusOr<std::optional<Response>>(const Request&)>;
 
-  // Answers with `respond`, run on the planning pool, which asks its turn whether to go on; but
-  // first, on the call pool, with `at_once`, if there is any. The result belongs to gRPC.
+  // Answers a call. First `at_once`, if given, runs on the call pool. If it has no answer,
+  // `respond` runs on the planning pool and asks its turn whether to go on. gRPC owns the result.
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
                             Method method, Respond respond, AnswerAtOnce at_once = nullptr) {
     return Begin(std::shared_ptr<PlanningCall>(

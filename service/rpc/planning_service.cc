@@ -21,7 +21,7 @@
 namespace packhouse::rpc {
 namespace {
 
-// Of a PlanRequest or a TuneRequest. What it takes is in `memory`.
+// The histogram of a PlanRequest or a TuneRequest. `memory` holds its memory.
 template <typename Request>
 absl::StatusOr<NamedHistogram> SourceOf(const Request& request, const HistogramStore& histograms,
                                         absl::Time now, const Making& making, MemoryHold& memory) {

@@ -12,8 +12,8 @@ namespace packhouse::rpc {
 // The pointees must outlive the service. Thread-safe.
 class PlanningService final : public EarlyService {
  public:
-  // `quota` counts the bytes of grids that are being sent; `max_graphs_per_batch` is what epochs
-  // allow, for those who plan them.
+  // `quota` counts the bytes of grids that are being sent. `max_graphs_per_batch` is the bound of
+  // epochs, for plans that name a padding.
   PlanningService(const CallContext& context, const HistogramStore* histograms, ByteQuota* quota,
                   uint64_t max_graphs_per_batch);
 

@@ -1,4 +1,4 @@
-// Server reflection, by which grpcurl and the like learn the services from the server.
+// Server reflection: tools such as grpcurl learn the services from the server.
 #ifndef PACKHOUSE_SERVICE_RPC_REFLECTION_SERVICE_H_
 #define PACKHOUSE_SERVICE_RPC_REFLECTION_SERVICE_H_
 
@@ -18,8 +18,8 @@
 
 namespace packhouse::rpc {
 
-// For one of the two names that the same protocol has. The context's pointees must outlive the
-// service. Thread-safe.
+// The same protocol has two names; this is the service for one of them. The context's pointees must
+// outlive the service. Thread-safe.
 template <typename ServerReflection>
 class ReflectionServiceOf final : public EarlyService {
  public:

@@ -23,30 +23,30 @@
 namespace packhouse::rpc {
 namespace {
 
-// Tensor names, dtypes and shapes of a batch, at most.
+// At most the bytes of a batch's tensor names, dtypes and shapes.
 constexpr int kBatchHeaderBytes = 1 << 20;
-// An id and a size tuple of a graph, at most.
+// At most the bytes of a graph's id and size tuple.
 constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint32_t);
-// For clients to hear of a GOAWAY and to close their connections, once they have no calls.
+// Time for clients without calls to receive a GOAWAY and to close their connections.
 constexpr absl::Duration kGoawayGrace = absl::Seconds(1);
 constexpr absl::Duration kConnectionPoll = absl::Milliseconds(2);
-// Calls that are open beside what the gate and health let in: that wait for their requests, were
-// refused, or whose answers are not read.
+// Open calls besides those that the gate and health let in: calls that wait for their requests,
+// that were refused, or whose answers are not read.
 constexpr size_t kSpareCalls = 256;
-// On one connection, so many more are told that they are too many, rather than waiting at the
+// On one connection, this many calls beyond the bound are refused, instead of waiting at the
 // client.
 constexpr size_t kRefusedStreams = 64;
-// A connection without a preface of HTTP/2 is none.
+// A connection that sends no HTTP/2 preface in this time is closed.
 constexpr int kHandshakeMs = 20'000;
-// What gRPC keeps of one, measured by tests/abuse, and some more.
+// gRPC's bytes for one connection, measured by tests/abuse, rounded up.
 constexpr uint64_t kConnectionBytes = uint64_t{20} << 10;
 constexpr uint64_t kCallBytes = uint64_t{18} << 10;
-// Whoever watches waits no longer for locks.
+// Monitoring does not wait longer than this for locks.
 constexpr absl::Duration kLongestSample = absl::Milliseconds(100);
-// For statuses to get out before what is left is cancelled.
+// Time for statuses to be sent before remaining calls are cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
 
-// A message must hold a batch: an eighth of it is for ids and sizes, the rest for tensors.
+// A message must hold a batch: an eighth is for ids and sizes, the rest for tensors.
 StreamBounds StreamBoundsOf(const ServerOptions& options, ByteQuota* quota) {
   StreamBounds bounds = options.streams;
   bounds.quota = quota;
@@ -76,7 +76,7 @@ FairBound::Bounds OpenCallsOf(const ServerOptions& options) {
               HalfOf(options.max_health_watches) + kSpareCalls / 2};
 }
 
-// As server reflection lists them.
+// The services as server reflection lists them.
 std::vector<std::string> ServiceNames() {
   return {grpc::health::v1::Health::service_full_name(),
           v1::DatasetService::service_full_name(),
@@ -88,7 +88,7 @@ std::vector<std::string> ServiceNames() {
           grpc::reflection::v1alpha::ServerReflection::service_full_name()};
 }
 
-// Which can do anything.
+// The services, and whether they can do anything.
 absl::flat_hash_map<std::string, bool> ServedServices(bool has_data) {
   absl::flat_hash_map<std::string, bool> served;
   for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
@@ -194,7 +194,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     server->address_ = server->connections_->address();
   }
   grpc::ServerBuilder builder;
-  // By gRPC's own health service nothing is counted.
+  // gRPC's own health service does not count its calls.
   grpc::EnableDefaultHealthCheckService(false);
   auto acceptor = options.address.empty()
                       ? nullptr
@@ -203,14 +203,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                             grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
-  // A small compressed message may become a huge one before its size is looked at.
+  // A small compressed message may become huge before its size is checked.
   for (const auto algorithm : {GRPC_COMPRESS_DEFLATE, GRPC_COMPRESS_GZIP}) {
     builder.SetCompressionAlgorithmSupportStatus(algorithm, false);
   }
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  // Notices clients that vanished without a word within two minutes, and lets clients ask as often
-  // as every ten seconds.
+  // Notices within two minutes that a client has vanished, and lets clients ping every ten seconds.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
@@ -228,7 +227,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   grpc::ResourceQuota received("received");
   received.Resize(shares.received_bytes);
   builder.SetResourceQuota(received);
-  // Else gRPC would let the window of each stream grow with the connection's speed.
+  // Otherwise gRPC would let the window of each stream grow with the connection's speed.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, shares.receive_window_bytes);
   builder.RegisterService(&server->packing_);
@@ -260,7 +259,7 @@ void Server::Drain(const DrainOptions& options) {
   is_draining_ = true;
   health_.StopServing();
   if (options.lame_duck > absl::ZeroDuration()) {
-    // The clock keeps it, should it be called late.
+    // The clock keeps it if the callback comes late.
     const auto over = std::make_shared<absl::Notification>();
     clock_->CallAt(clock_->Now() + options.lame_duck, [over] { over->Notify(); });
     over->WaitForNotification();
@@ -270,7 +269,7 @@ void Server::Drain(const DrainOptions& options) {
     gate_.Close();
   } else {
     connections_->Stop();
-    // First, so that those whose streams end do not come back by the same connection.
+    // First, so that clients whose streams end do not come back on the same connection.
     SendGoaway(*server_);
   }
   health_.EndWatches(absl::UnavailableError("the server is draining: watch another"));
@@ -279,8 +278,8 @@ void Server::Drain(const DrainOptions& options) {
       "acknowledged comes again"));
   const bool all_left = WaitUntilLeft(deadline);
   gate_.Close();
-  // gRPC's own shutdown waits until now: begun earlier, it would answer calls that clients had
-  // begun before they heard of it with CANCELLED.
+  // gRPC's own shutdown comes only now: earlier, it would answer calls with CANCELLED that clients
+  // had begun before they received the GOAWAY.
   if (!all_left && !gate_.WaitUntilEmpty(deadline)) {
     gate_.AbortStreams(absl::UnavailableError(
         absl::StrCat("the server is draining and the stream did not end within ",
@@ -297,7 +296,7 @@ void Server::Drain(const DrainOptions& options) {
 bool Server::WaitUntilLeft(absl::Time deadline) {
   if (!gate_.WaitUntilEmpty(deadline)) return false;
   if (connections_ == nullptr) return true;
-  // Calls that were on their way may still arrive. gRPC tells nobody when a connection closes.
+  // Calls that were on their way may still arrive. gRPC does not report when a connection closes.
   const absl::Time enough = std::min(deadline, absl::Now() + kGoawayGrace);
   while (HasConnections(*server_) && absl::Now() < enough) {
     absl::SleepFor(kConnectionPoll);

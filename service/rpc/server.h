@@ -48,41 +48,42 @@ namespace packhouse::rpc {
 struct ServerOptions {
   // "host:port" (port 0: any free one) or "unix:/path". Empty: in-process only.
   std::string address;
-  // Largest message either way. The tensors of a batch take at most 7/8 of it, less 1 MiB.
+  // The largest message in both directions. The tensors of a batch take at most 7/8 of it, less 1
+  // MiB.
   int max_message_bytes = 64 << 20;
   size_t stream_threads = 2;
-  // Threads for calls that are quick, and to begin those that are not.
+  // Threads for quick calls, and for beginning other calls.
   size_t call_threads = 2;
-  // Calls that plan at once; each that was begun has a thread (planning_pool.h).
+  // Calls that plan at the same time; each begun call has a thread (planning_pool.h).
   size_t plan_threads = 2;
-  // Threads for what blocks until the disk has it: so many appends, at most, share one of its
-  // flushes. They hold up neither streams nor other calls, and wait more than they work.
+  // Threads that wait for the disk: at most this many appends share one flush. They hold up neither
+  // streams nor other calls, and wait more than they work.
   size_t append_threads = 8;
   Gate::Bounds admission;
-  // Connections at once, of all clients and of one; not set: half of all. None in-process.
+  // The most connections, of all clients and of one; unset: half of all. In-process there are none.
   size_t max_connections = 2048;
   std::optional<size_t> max_connections_per_client;
-  // Connections on which no call is open for so long, about, are closed.
+  // Connections without an open call are closed after about this long.
   absl::Duration connection_idle_timeout = absl::InfiniteDuration();
-  // Streams of Health.Watch at once, half of them of one client: beside what the gate lets in, and
-  // idle for as long as they like.
+  // The most streams of Health.Watch; one client may have half of them. The gate does not count
+  // them, and they may be idle for any time.
   size_t max_health_watches = 512;
-  // A stream on which nothing has gone either way for so long, or a quarter longer, ends; infinite:
-  // none does.
+  // A stream on which nothing has gone either way for this long, or up to a quarter longer, ends;
+  // infinite: none does.
   absl::Duration stream_idle_timeout = absl::InfiniteDuration();
   // max_batch_bytes is derived from max_message_bytes; max_graphs_per_batch may be lowered by it.
   StreamBounds streams;
-  // What all calls may hold together: memory_shares.h tells of what. At least eight times
-  // max_message_bytes.
+  // The memory that all calls may hold together; memory_shares.h says for what. At least eight
+  // times max_message_bytes.
   uint64_t memory_budget = uint64_t{4} << 30;
-  // Most bytes of pending graphs, and of grids of limits being sent, in all streams together. Not
-  // set: the budget's share for them.
+  // The most bytes of pending graphs, and of grids of limits that are being sent, in all streams
+  // together. Unset: the budget's share for them.
   std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
   LoaderOptions loader;
-  // A connection gets GOAWAY, and its client makes another one for the calls to come, after so long
-  // and up to a tenth more or less: so that clients come to servers that were added. The calls that
-  // it has may go on for the grace, and are cancelled then.
+  // After this time, up to a tenth more or less, a connection gets GOAWAY, and its client opens
+  // another one for its next calls. So clients reach servers that were added. Calls of the old
+  // connection may go on for the grace, and are then cancelled.
   absl::Duration max_connection_age = absl::InfiniteDuration();
   absl::Duration max_connection_age_grace = absl::InfiniteDuration();
   // Whether clients may ask for the services and their messages (gRPC server reflection).
@@ -92,11 +93,10 @@ struct ServerOptions {
 };
 
 struct DrainOptions {
-  // How long everything is served as ever, new calls and connections too, while health says that
-  // they should go elsewhere: as long as it takes until those who send clients here have noticed.
-  // Zero where nobody watches.
+  // How long everything is still served, new calls and connections too, while health says that they
+  // should go elsewhere. Load balancers need this time to notice. Zero if there is none.
   absl::Duration lame_duck = absl::ZeroDuration();
-  // How long calls and streams that are open then may take to end.
+  // How long calls and streams that are then open may go on.
   absl::Duration timeout = absl::ZeroDuration();
 };
 
@@ -134,27 +134,27 @@ class Server {
     return server_->InProcessChannel(arguments);
   }
 
-  // Ends within both times and a little; may be called once. Blocks. The lame-duck time is the
-  // clock's.
+  // Ends within both times and a little more; may be called once. Blocks. The lame-duck time is
+  // measured by the clock.
   void Drain(const DrainOptions& options);
   void Drain(absl::Duration timeout) { Drain(DrainOptions{.timeout = timeout}); }
 
-  // From the beginning of its end on.
+  // True from the beginning of the drain.
   bool is_draining() const { return is_draining_; }
 
-  // Open now; none in-process.
+  // Connections that are open now; none in-process.
   size_t num_connections() const {
     return connections_ == nullptr ? 0 : connections_->num_connections();
   }
 
-  // What calls hold now of the budget, but for requests that are not received in full.
+  // The bytes of the budget that calls hold now, without requests that are not completely received.
   uint64_t held_bytes() const { return quota_.held() + unsent_.taken() + working_->held(); }
 
-  // Bytes of the working share of the budget (memory_shares.h) that are held, and how many may be.
+  // Bytes that are held of the working share of the budget (memory_shares.h), and its bound.
   uint64_t working_bytes() const { return working_->held(); }
   uint64_t max_working_bytes() const { return working_->bound(); }
 
-  // How many bytes are held of the shares for graphs that wait and for responses, and may be.
+  // Bytes that are held of the shares for waiting graphs and for responses, and their bounds.
   uint64_t pending_bytes() const { return quota_.held(); }
   uint64_t max_pending_bytes() const { return quota_.bound(); }
   uint64_t unsent_bytes() const { return unsent_.taken(); }
@@ -164,8 +164,8 @@ class Server {
   DeliverySnapshot delivery() const {
     return loader_ == nullptr ? DeliverySnapshot() : loader_->Snapshot();
   }
-  // The same without waiting for the loader's locks for long: then, as it was when it was asked for
-  // last.
+  // The same without waiting for long for the loader's locks: if they take too long, the last known
+  // snapshot.
   DeliverySnapshot recent_delivery() { return recent_delivery_.Get(); }
 
  private:
@@ -180,11 +180,11 @@ class Server {
 
   Clock* const clock_;
   std::atomic<bool> is_draining_ = false;
-  // What plans, epochs and histograms are reserved from: outlives them.
+  // Plans, epochs and histograms reserve from it, so it outlives them.
   const std::unique_ptr<MemoryBudget> working_;
   Gate gate_;
   HistogramStore histograms_;
-  // What calls hold: jobs of the pools may have calls that are over.
+  // Calls hold from it. It outlives the pools, whose jobs may have calls that are over.
   UnsentBudget unsent_;
   const PeerAddressIdentity identity_;
   FairBound open_calls_;
@@ -208,7 +208,7 @@ class Server {
   HealthService health_;
   std::string address_;                              // Empty: in-process only.
   std::unique_ptr<ConnectionAcceptor> connections_;  // Null without an address.
-  std::unique_ptr<grpc::Server> server_;             // Ends before what it serves.
+  std::unique_ptr<grpc::Server> server_;             // Destroyed before the services.
 };
 
 }  // namespace packhouse::rpc

@@ -19,8 +19,8 @@ class ServerStreamingCall {
   using Source = ResponseSource<Response>;
   using Work = typename SourceCall<Request, Response>::Work;
 
-  // Starts a call, or refuses it if the gate does; `work` and `at_once` as in SourceCall. The
-  // result belongs to gRPC.
+  // Starts a call, or refuses it if the gate does; `work` and `at_once` as in SourceCall. gRPC owns
+  // the result.
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& peer,
                             Method method, Work work, Work at_once = nullptr) {
     auto* const reactor = new LinkReactor(&peer);

@@ -1,4 +1,4 @@
-// absl::Status to what gRPC sends: the one place.
+// The one place that turns absl::Status into gRPC's status.
 #ifndef PACKHOUSE_SERVICE_RPC_STATUS_MAPPING_H_
 #define PACKHOUSE_SERVICE_RPC_STATUS_MAPPING_H_
 

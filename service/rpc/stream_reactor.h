@@ -19,12 +19,12 @@
 
 namespace packhouse::rpc {
 
-// Belongs to gRPC, and goes with the call's OnDone.
+// gRPC owns it until the call's OnDone.
 class LinkReactor final : public CallReactor, public CallLink {
  public:
   explicit LinkReactor(grpc::CallbackServerContext* peer) : peer_(peer) {}
 
-  // Before gRPC has the reactor: nothing happens to it until then.
+  // To be called before gRPC has the reactor: there are no events until then.
   void set_call(std::shared_ptr<StreamingCall> call) { call_ = std::move(call); }
 
   void StartRead() override { CallReactor::StartRead(&read_buffer_); }
@@ -64,7 +64,7 @@ class StreamReactor {
  public:
   using Handler = StreamHandler<Request, Response>;
 
-  // Starts a stream, or refuses it if the gate does. The result belongs to gRPC.
+  // Starts a stream, or refuses it if the gate does. gRPC owns the result.
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& peer,
                             Method method, std::unique_ptr<Handler> handler) {
     const CallContext context = server.From(peer.peer());

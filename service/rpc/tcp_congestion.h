@@ -10,8 +10,8 @@
 namespace packhouse::rpc {
 
 // Sets the algorithm ("reno", "cubic") of the sockets on which this process listens at `address`,
-// "host:port"; connections accepted from then on inherit it. gRPC has no public way to its sockets,
-// so they are found among the process's open files.
+// "host:port"; connections accepted from then on inherit it. gRPC has no public access to its
+// sockets, so they are searched among the process's open files.
 //
 // Errors: INVALID_ARGUMENT naming the algorithm if the kernel does not have it or this user may not
 // choose it (net.ipv4.tcp_allowed_congestion_control), or if `address` is not TCP.

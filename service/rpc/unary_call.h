@@ -33,7 +33,7 @@ class UnaryCall final : public OneAnswerCall {
   void Work() override {
     context_.call_pool->Submit(context_.client, [this, self = shared_from_this()] {
       Answer(EndOnAllocationFailure([this]() -> absl::Status {
-        // Nobody waits for it any more.
+        // The client no longer waits for it.
         if (IsCancelled()) return absl::CancelledError("the client cancelled or is gone");
         Request request;
         PH_ASSIGN_OR_RETURN(const MemoryHold hold, Parse(request));
@@ -46,7 +46,7 @@ class UnaryCall final : public OneAnswerCall {
   const Respond respond_;
 };
 
-// The reactor of a unary call. The result belongs to gRPC.
+// The reactor of a unary call. gRPC owns the result.
 template <typename Request, typename Respond>
 CallReactor* RunUnary(const CallContext& server, Method method, grpc::CallbackServerContext* call,
                       Respond respond) {

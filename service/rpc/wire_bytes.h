@@ -1,4 +1,4 @@
-// gRPC's raw bytes, as the room wire takes and gives them.
+// Converts gRPC's raw bytes to those of the room wire, and back.
 #ifndef PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 #define PACKHOUSE_SERVICE_RPC_WIRE_BYTES_H_
 
@@ -22,9 +22,9 @@ namespace packhouse::rpc {
 
 class ReceivedBytes final : public RequestBytes {
  public:
-  // Shares them: gRPC may drop its own.
+  // Shares the bytes: gRPC may drop its own.
   explicit ReceivedBytes(const grpc::ByteBuffer& bytes) : bytes_(bytes) {}
-  // Takes them.
+  // Takes the bytes.
   explicit ReceivedBytes(grpc::ByteBuffer* bytes) { bytes_.Swap(bytes); }
 
   size_t size() const override { return bytes_.Length(); }
@@ -35,7 +35,7 @@ class ReceivedBytes final : public RequestBytes {
   }
 
  private:
-  mutable grpc::ByteBuffer bytes_;  // Reading changes nothing of them.
+  mutable grpc::ByteBuffer bytes_;  // Reading does not change the bytes.
 };
 
 // Takes the string over.

@@ -1,4 +1,4 @@
-// The one place where memory that cannot be had becomes the end of a call.
+// The one place where a failed allocation becomes the end of a call.
 #ifndef PACKHOUSE_SERVICE_WIRE_ALLOCATION_FAILURE_H_
 #define PACKHOUSE_SERVICE_WIRE_ALLOCATION_FAILURE_H_
 
@@ -11,13 +11,13 @@
 
 namespace packhouse {
 
-// What work() returns, an absl::Status or StatusOr. RESOURCE_EXHAUSTED if it could not allocate
-// what it needed, or asked for more than a container can have: then the call that it is for ends,
-// and not the process. What the work was about is then in an unknown state, and only to be
-// destroyed; what it shares with others is behind locks that are released on the way.
+// Returns what work() returns, an absl::Status or StatusOr. RESOURCE_EXHAUSTED if an allocation
+// failed, or a container was asked for more than it can have: then the call ends, and not the
+// process. The objects of the work are then in an unknown state and may only be destroyed. Data
+// that it shares with others is behind locks, which are released on the way.
 //
-// Everything that is done for one call, on whatever thread, goes through here. `has_failed`, if
-// given, is set to true then.
+// All work for one call, on every thread, goes through here. `has_failed`, if given, is set to true
+// on failure.
 template <typename Work>
 std::invoke_result_t<Work&> EndOnAllocationFailure(Work&& work, bool* has_failed = nullptr) {
   try {

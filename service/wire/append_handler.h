@@ -1,4 +1,4 @@
-// DatasetService.Append, one stream.
+// One stream of DatasetService.Append.
 #ifndef PACKHOUSE_SERVICE_WIRE_APPEND_HANDLER_H_
 #define PACKHOUSE_SERVICE_WIRE_APPEND_HANDLER_H_
 
@@ -16,11 +16,11 @@
 
 namespace packhouse {
 
-// Accept() blocks until the chunk is durable: the stream belongs on the append pool.
+// Accept() blocks until the chunk is durable, so the stream must run on the append pool.
 //
-// Memory: the rows are written from the message as it came. A stream has at most the one message
-// that is being appended and one that waits to be; a message is at most the server's
-// max_message_bytes, and as many are being appended as the pool has threads.
+// Memory: rows are written from the received message. A stream has at most one message that is
+// being appended and one that waits. A message is at most the server's max_message_bytes, and at
+// most as many are being appended as the pool has threads.
 class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendResponse> {
  public:
   // `datasets` must outlive the handler. Null: the stream ends with NoDataFolder().
@@ -32,7 +32,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   bool MayBlock() const override { return true; }
 
  private:
-  // What the stream appends to: set by the first request, unchanged by later ones.
+  // Sets the stream's data set from the first request; later requests must not change it.
   absl::Status Describe(const v1::AppendRequest& request);
   absl::StatusOr<AppendResult> Append(const std::shared_ptr<const v1::AppendRequest>& request);
 
@@ -40,7 +40,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   std::string name_;
   uint64_t id_ = 0;
   std::shared_ptr<const GraphSchema> schema_;  // Null before the first request.
-  uint64_t next_id_ = 0;                       // Graphs of this stream, repetitions among them.
+  uint64_t next_id_ = 0;                       // Counts graphs of this stream, with repetitions.
   std::optional<v1::AppendResponse> response_;
 };
 

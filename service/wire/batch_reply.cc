@@ -36,7 +36,8 @@ uint64_t HeadBytes(int field, uint64_t length) {
          VarintBytes(length);
 }
 
-// All but the data: fields in the order of their numbers, those with their default left out.
+// All fields except the data, in the order of their numbers, without fields that have their
+// default.
 void AppendTensorFields(const BatchTensor& tensor, std::string& out) {
   if (!tensor.name.empty()) {
     AppendHead(v1::Tensor::kNameFieldNumber, tensor.name.size(), out);

@@ -1,9 +1,9 @@
 // A response that may carry a batch, whose tensors stay where they were built.
 //
-// Serialising a batch by protobuf would copy all of its tensors. Instead, the message is laid out
-// by hand: the collator leaves tag and length before each tensor's data, so that all tensors are
-// one run of bytes, which is sent as it is, between small fields before and after. The bytes are
-// those that protobuf would write; any client parses them.
+// Protobuf would copy all tensors of a batch when it serialises it. Instead, the message is laid
+// out by hand: the collator writes tag and length before each tensor's data, so that all tensors
+// are one run of bytes. This run is sent as it is, between small fields before and after it. The
+// bytes are those that protobuf would write, so any client can parse them.
 #ifndef PACKHOUSE_SERVICE_WIRE_BATCH_REPLY_H_
 #define PACKHOUSE_SERVICE_WIRE_BATCH_REPLY_H_
 
@@ -21,25 +21,26 @@
 
 namespace packhouse {
 
-// As field `tensors` of v1::Batch, for batches that are to leave in a BatchReply.
+// Frames tensors as field `tensors` of v1::Batch, for batches that leave in a BatchReply.
 const TensorFraming& WireFraming();
 
 template <typename Response>
 struct BatchReply {
-  // A batch in it has no tensors.
+  // A batch in the message has no tensors.
   Response message;
   absl::string_view framed_tensors;
   // Holds them.
   std::shared_ptr<const void> buffer;
 
-  // Of a batch that was collated with WireFraming().
+  // Takes the tensors of a batch that was collated with WireFraming().
   void TakeTensors(Batch batch) {
     framed_tensors = batch.framed;
     buffer = std::move(batch.buffer);
   }
 };
 
-// The bytes of a message: `head`, `framed_tensors`, `tail`. What has no tensors is all in `head`.
+// The bytes of a message: `head`, `framed_tensors`, `tail`. A message without tensors is entirely
+// in `head`.
 struct MessagePieces {
   std::string head;
   absl::string_view framed_tensors;
@@ -55,7 +56,7 @@ struct MessagePieces {
 MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply);
 MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply);
 
-// The whole message, for those who do not send it. Copies the tensors.
+// The whole message, for callers that do not send it. Copies the tensors.
 template <typename Response>
 Response ToMessage(const BatchReply<Response>& reply) {
   Response message;

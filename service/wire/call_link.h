@@ -1,4 +1,4 @@
-// What a streaming call asks of its connection.
+// The interface through which a streaming call uses its connection.
 #ifndef PACKHOUSE_SERVICE_WIRE_CALL_LINK_H_
 #define PACKHOUSE_SERVICE_WIRE_CALL_LINK_H_
 
@@ -7,26 +7,28 @@
 
 namespace packhouse {
 
-// A reactor of gRPC's callback API (rpc/stream_reactor.h), or a test's. What it is asked it begins,
-// and tells the call (streaming_call.h) by one of its On...() when it is done, on a thread of its
-// own: never before the function that asked has returned to whoever called the call.
+// Implemented by a reactor of gRPC's callback API (rpc/stream_reactor.h), and by tests. Each
+// function starts an operation. When it is done, the link calls one of the On...() functions of the
+// call (streaming_call.h) on a thread of its own, and never before the call's function that started
+// it has returned.
 //
-// Asked by one thread at a time, with the call's lock.
+// Called by one thread at a time, under the call's lock.
 class CallLink {
  public:
   virtual ~CallLink() = default;
 
-  // Then OnRead(). Asked again after that only.
+  // Followed by OnRead(). May be called again only after that.
   virtual void StartRead() = 0;
 
-  // Then OnWritten(). Asked again after that only.
+  // Followed by OnWritten(). May be called again only after that.
   virtual void StartWrite(MessagePieces response) = 0;
 
-  // Ends the call with `status`; no write is on its way. Then OnDone(), once no read and no
-  // cancellation is on its way any more. Nothing is asked of it afterwards.
+  // Ends the call with `status`; no write may be on its way. Followed by OnDone(), once no read and
+  // no cancellation is on its way. Nothing may be called afterwards.
   virtual void Finish(const absl::Status& status) = 0;
 
-  // Drops what cannot be sent. Then OnCancel(), and OnWritten(false) if a write is on its way.
+  // Drops responses that cannot be sent. Followed by OnCancel(), and by OnWritten(false) if a write
+  // is on its way.
   virtual void Cancel() = 0;
 };
 

@@ -1,7 +1,8 @@
-// What a streaming call does: makes responses, and takes requests if it has any.
+// The work of a streaming call: makes responses, and takes requests if there are any.
 //
-// StreamWork does it by a StreamHandler, SourceWork by a ResponseSource: they turn messages into
-// bytes and back, so that who runs when (streaming_call.h) knows nothing of messages.
+// StreamWork works with a StreamHandler, SourceWork with a ResponseSource. They turn messages into
+// bytes and back, so that streaming_call.h, which decides what runs when, knows nothing of
+// messages.
 #ifndef PACKHOUSE_SERVICE_WIRE_CALL_WORK_H_
 #define PACKHOUSE_SERVICE_WIRE_CALL_WORK_H_
 
@@ -24,39 +25,39 @@
 
 namespace packhouse {
 
-// Called by one thread at a time. Any of it may throw what an allocation throws.
+// Called by one thread at a time. Every function may throw std::bad_alloc.
 class CallWork {
  public:
-  // What it needs to give more, when Next() has given nothing.
+  // What the work needs before it can give more, after Next() has given nothing.
   enum class Need {
-    kTurn,     // To be asked again: it stopped so that others have their turn.
+    kTurn,     // To be asked again; it stopped to let others have their turn.
     kRequest,  // A request, the time NextDeadline(), or Close().
     kWake,     // The call's Waker, or Close().
-    kNothing,  // It has given all.
+    kNothing,  // Nothing: it has given everything.
   };
 
   virtual ~CallWork() = default;
 
-  // Whether requests are to be read for it.
+  // Whether requests must be read for it.
   virtual bool takes_requests() const = 0;
 
-  // Whether Next() or Accept() may wait, for the disk or the like: then they are not called on
-  // gRPC's threads, however quick they were so far.
+  // Whether Next() or Accept() may wait, for example for the disk. Then they are never called on
+  // gRPC's threads.
   virtual bool MayBlock() const { return false; }
 
-  // An error ends the call once what was given before has been sent.
+  // An error ends the call once all earlier responses have been sent.
   virtual absl::StatusOr<std::optional<MessagePieces>> Next() = 0;
   virtual Need need() const = 0;
   virtual absl::Time NextDeadline() const { return absl::InfiniteFuture(); }
 
-  // Takes the request out. An error ends the call, after Close() and what was owed before. If there
-  // is no room to take it now, RESOURCE_EXHAUSTED, and it is left where it is.
+  // Takes the request out. An error ends the call, after Close() and the responses that were owed
+  // before. RESOURCE_EXHAUSTED with the request left in place: there is no room for it now.
   virtual absl::Status Accept(std::unique_ptr<RequestBytes>& /*request*/) {
     return absl::OkStatus();
   }
 
-  // Nothing will follow that it could need: Next() gives what it owes, and its need is kTurn or
-  // anything else at the end. May be called once.
+  // No request or wake-up will follow: Next() gives what the work still owes. After that its need
+  // does not matter. May be called once.
   virtual void Close() = 0;
 };
 

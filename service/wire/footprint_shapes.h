@@ -1,5 +1,5 @@
-// Inside of wire_footprint.h: what protobuf and the allocator take for the parts of a message, and
-// what a table knows of each type of message.
+// Internal to wire_footprint.h: the memory that protobuf and the allocator take for the parts of a
+// message, and what a table knows of each type of message.
 #ifndef PACKHOUSE_SERVICE_WIRE_FOOTPRINT_SHAPES_H_
 #define PACKHOUSE_SERVICE_WIRE_FOOTPRINT_SHAPES_H_
 
@@ -15,24 +15,24 @@
 namespace packhouse {
 namespace footprint {
 
-// Where protobuf stops to believe a length, and lets the string grow as its bytes come.
+// Above this length protobuf does not trust it, and lets the string grow as its bytes come.
 inline constexpr uint64_t kLongString = 50'000'000;
-// A short string lies in the object itself.
+// A short string is in the object itself.
 inline constexpr uint64_t kShortString = 15;
 
 // From here on the allocator may take whole pages.
 inline constexpr uint64_t kMapped = uint64_t{128} << 10;
 inline constexpr uint64_t kPage = 4096;
 
-// What the allocator takes for `bytes`: glibc's, on 64 bits.
+// The bytes that the allocator takes for `bytes`: glibc's on 64 bits.
 constexpr uint64_t Allocated(uint64_t bytes) {
   return std::max<uint64_t>(32, (bytes + 8 + 15) / 16 * 16) + (bytes < kMapped ? 0 : kPage);
 }
 
-// The first element's array, and an element more of one that has just doubled.
+// The array of the first element; and one more element of an array that has just doubled.
 inline constexpr uint64_t kFirstArray = Allocated(16);
 constexpr uint64_t GrownElement(uint64_t bytes) { return 2 * bytes; }
-// Of an array that grows the old one is still there: all elements but the new one, and its header.
+// While an array grows the old one still exists: all elements except the new one, and a header.
 inline constexpr uint64_t kOldHeader = 16;
 
 inline constexpr uint64_t kStringObject = Allocated(sizeof(std::string));
@@ -66,9 +66,9 @@ struct FootprintTable::Field {
 
 struct FootprintTable::Shape {
   const google::protobuf::Descriptor* descriptor;
-  uint64_t object_bytes;      // Of an empty one on the heap.
+  uint64_t object_bytes;      // Size of an empty one on the heap.
   std::vector<Field> fields;  // By field number, from 0, with gaps.
-  // Fields with numbers that are too large for that, by number.
+  // Fields with larger numbers, by number.
   std::vector<Field> far_fields;
 
   const Field* Find(uint32_t number) const {
@@ -83,7 +83,7 @@ struct FootprintTable::Shape {
   }
 };
 
-// What each field has taken so far.
+// The memory of each field so far.
 struct FootprintTable::Tally {
   struct Entry {
     const google::protobuf::FieldDescriptor* field = nullptr;

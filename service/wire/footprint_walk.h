@@ -1,4 +1,4 @@
-// Inside of wire_footprint.h: the walk over a message's bytes.
+// Internal to wire_footprint.h: the walk over a message's bytes.
 #ifndef PACKHOUSE_SERVICE_WIRE_FOOTPRINT_WALK_H_
 #define PACKHOUSE_SERVICE_WIRE_FOOTPRINT_WALK_H_
 
@@ -14,7 +14,7 @@
 
 namespace packhouse {
 
-// One walk over a message. Not recursive: what encloses the field at hand is on a stack of its own.
+// One walk over a message. Not recursive: the enclosing messages are on a stack of its own.
 class FootprintTable::Walk {
  public:
   Walk(google::protobuf::io::ZeroCopyInputStream* bytes, uint64_t most, Tally* tally)
@@ -31,7 +31,7 @@ class FootprintTable::Walk {
       if (footprint_.bytes > most_) return true;
       const uint32_t tag = in_.ReadTag();
       if (tag == 0) {
-        // The end of the innermost message, or a tag that is none.
+        // The end of the innermost message, or an invalid tag.
         if (!in_.ConsumedEntireMessage() || frames_[depth_].group != 0) return false;
         if (depth_ == 0) return true;
         in_.PopLimit(frames_[depth_].outer_limit);
@@ -52,13 +52,13 @@ class FootprintTable::Walk {
   static constexpr int kMaxDepth = 100;
 
   struct Frame {
-    const Shape* shape;                   // Null inside a group, which is unknown.
-    CodedInputStream::Limit outer_limit;  // Of what encloses it; not for a group.
+    const Shape* shape;                   // Null inside a group: groups are unknown.
+    CodedInputStream::Limit outer_limit;  // The limit of the enclosing message; not for a group.
     uint32_t group;                       // Field number; 0 for a message.
-    uint64_t seen;                        // Bits of the fields that it has already.
+    uint64_t seen;                        // Bits of the fields that it already has.
     uint64_t array_bytes;                 // Elements of its arrays.
     bool has_unknown;
-    bool is_merged;  // Into a message that is there already.
+    bool is_merged;  // It is merged into an existing message.
 
     void Clear() {
       group = 0;
@@ -110,7 +110,7 @@ class FootprintTable::Walk {
   bool ReadDelimited(Frame& frame, const Field* field) {
     int length;
     if (!in_.ReadVarintSizeAsInt(&length)) return false;
-    // What is not there is not counted either.
+    // Missing bytes are not counted.
     if (length > in_.BytesUntilLimit()) return false;
     if (field == nullptr) {
       AddUnknown(frame,
@@ -130,7 +130,7 @@ class FootprintTable::Walk {
       }
       case Field::Kind::kString: {
         const bool is_merged = AddObject(frame, *field, footprint::kStringObject);
-        // A string that grows may double, and the old one is still there.
+        // A growing string may double while the old one still exists.
         const auto characters = static_cast<uint64_t>(length) * (is_merged ? 2 : 1);
         Add(field, footprint::Characters(characters), 0);
         return in_.Skip(length);
@@ -181,7 +181,7 @@ class FootprintTable::Walk {
     }
   }
 
-  // Whether it is the first of its field in this message.
+  // Whether this is the first occurrence of the field in this message.
   static bool IsFirst(Frame& frame, const Field& field) {
     if (field.bit >= 64) return true;
     const uint64_t bit = uint64_t{1} << field.bit;
@@ -190,8 +190,8 @@ class FootprintTable::Walk {
     return true;
   }
 
-  // An array of this message grows by `bytes`: of all arrays one does at a time. One that is merged
-  // into has elements that are not counted here.
+  // An array of this message grows by `bytes`; only one array grows at a time. An array that is
+  // merged into has elements that are not counted here.
   void AddGrowth(Frame& frame, uint64_t bytes) {
     if (frame.is_merged) {
       footprint_.bytes += bytes;
@@ -216,9 +216,9 @@ class FootprintTable::Walk {
     AddGrowth(frame, count * field.element_bytes);
   }
 
-  // A string or a message, which takes `bytes`. Returns whether it may go on with an object that is
-  // there already: a field that is not repeated and comes again. It is counted again all the same;
-  // nobody sends that.
+  // Adds a string or a message of `bytes`. Returns whether it may reuse an existing object: a field
+  // that is not repeated and comes again. It is counted again nevertheless, since no serializer
+  // sends that.
   bool AddObject(Frame& frame, const Field& field, uint64_t bytes) {
     const bool is_first = IsFirst(frame, field);
     if (field.repeated) {
@@ -249,9 +249,9 @@ class FootprintTable::Walk {
 
   CodedInputStream in_;
   const uint64_t most_;
-  Tally* const tally_;  // Null: nobody asks which field it is.
+  Tally* const tally_;  // Null: the fields are not tallied.
   WireFootprint footprint_;
-  uint64_t growth_bytes_ = 0;  // Elements of the message whose arrays have most.
+  uint64_t growth_bytes_ = 0;  // The array bytes of the message that has most.
   int depth_ = 0;
   std::array<Frame, kMaxDepth + 1> frames_;
 };

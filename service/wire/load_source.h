@@ -1,4 +1,4 @@
-// LoaderService.Load, one stream.
+// One stream of LoaderService.Load.
 #ifndef PACKHOUSE_SERVICE_WIRE_LOAD_SOURCE_H_
 #define PACKHOUSE_SERVICE_WIRE_LOAD_SOURCE_H_
 
@@ -20,11 +20,11 @@ namespace packhouse {
 
 using LoadReply = BatchReply<v1::LoadResponse>;
 
-// A worker's stream: `opened`, batches, `end_of_epoch`; where it is, if `early_end` says so. The
+// A worker's stream: `opened`, batches, `end_of_epoch`. It ends early if `early_end` says so. The
 // pointees must outlive the source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
-  // `leased` is called after each batch with the time when its lease expires.
+  // `leased` is called after each batch, with the time at which its lease expires.
   LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
              std::unique_ptr<PackObserver> observer, std::function<void(absl::Time)> leased,
              EarlyEnd* early_end, std::function<void()> wake)
@@ -52,7 +52,7 @@ class LoadSource final : public ResponseSource<LoadReply> {
   State state_ = State::kJoining;
 };
 
-// The same for an evaluation. Never waits but for the client to read.
+// The same for an evaluation. It waits only for the client to read.
 class EvaluationSource final : public ResponseSource<LoadReply> {
  public:
   EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer,

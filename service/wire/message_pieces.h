@@ -1,4 +1,4 @@
-// The bytes of a response as they leave.
+// The bytes of a response as they are sent.
 #ifndef PACKHOUSE_SERVICE_WIRE_MESSAGE_PIECES_H_
 #define PACKHOUSE_SERVICE_WIRE_MESSAGE_PIECES_H_
 
@@ -26,7 +26,7 @@ inline absl::Status CheckResponseBytes(absl::string_view type, size_t bytes, siz
 
 }  // namespace internal
 
-// The bytes of `message`. RESOURCE_EXHAUSTED if they are more than `max_bytes`. O(bytes).
+// The bytes of `message`. RESOURCE_EXHAUSTED if there are more than `max_bytes`. O(bytes).
 template <typename Message>
 absl::StatusOr<MessagePieces> PiecesWithin(const Message& message, size_t max_bytes) {
   const size_t bytes = message.ByteSizeLong();

@@ -1,4 +1,4 @@
-// HistogramService.Observe, one stream.
+// One stream of HistogramService.Observe.
 #ifndef PACKHOUSE_SERVICE_WIRE_OBSERVE_HANDLER_H_
 #define PACKHOUSE_SERVICE_WIRE_OBSERVE_HANDLER_H_
 
@@ -27,14 +27,14 @@ class ObserveHandler final : public StreamHandler<v1::ObserveRequest, v1::Observ
   static constexpr uint32_t kMaxRequestsPerResponse = 1024;
 
  private:
-  // What the stream counts into: set by the first request, unchanged by later ones.
+  // Sets the stream's histogram from the first request; later requests must not change it.
   absl::Status Describe(const v1::ObserveRequest& request);
 
   const Clock* const clock_;
   HistogramStore* const histograms_;
   std::optional<HistogramKey> key_;
   uint32_t requests_per_response_ = 1;
-  // Of the requests that have not been answered.
+  // The answer to the requests that have not been answered yet.
   v1::ObserveResponse response_;
   bool has_ended_ = false;
 };

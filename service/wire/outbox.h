@@ -16,21 +16,21 @@
 
 namespace packhouse {
 
-// Waking a thread, here or at the client, costs as much as making a small response. So small ones
-// are made, and begin to be sent, many at a time.
+// Waking a thread, here or at the client, costs as much as making a small response. So small
+// responses are made, and begin to be sent, many at a time.
 //
-// A connection takes one response at a time: Begin() gives it, End() takes note that it has gone.
+// A connection takes one response at a time: Begin() gives it, End() notes that it has been sent.
 // Thread-compatible.
 class Outbox {
  public:
-  // No more are made until the half of it has been sent. Two responses at least, however large, so
-  // that one is made while one is sent.
+  // When it holds this much, no more responses are made until half of it has been sent. It holds at
+  // least two responses of any size, so that one is made while another is sent.
   static constexpr size_t kFullBytes = size_t{512} << 10;
   static constexpr size_t kFullResponses = 2;
-  // Fewer bytes are not begun with while more are being made.
+  // Sending does not begin with fewer bytes while more responses are being made.
   static constexpr size_t kBeginBytes = kFullBytes / 4;
 
-  // Whether more are being made now, beside what waits.
+  // Whether more responses are being made now.
   enum class More { kNone, kComing };
 
   Outbox(const CallContext& context, Method method)
@@ -52,7 +52,7 @@ class Outbox {
     return absl::OkStatus();
   }
 
-  // In place of all that wait.
+  // Replaces all waiting responses.
   absl::Status Replace(MessagePieces response) {
     for (const MessagePieces& old : waiting_) count_.Remove(old.size());
     waiting_.clear();
@@ -60,8 +60,8 @@ class Outbox {
     return Add(std::move(response));
   }
 
-  // What is to be sent now, on its way until End(); nothing if something is, or if more is to be
-  // waited for: with two to send, the next is made while the second is sent.
+  // The response to send now; it is on its way until End(). nullopt if another one is on its way,
+  // or if it should wait for more: with two to send, the next is made while the second is sent.
   std::optional<MessagePieces> Begin(More more) {
     if (is_sending_ || waiting_.empty()) return std::nullopt;
     if (more == More::kComing && !Holds(kBeginBytes)) return std::nullopt;
@@ -79,7 +79,7 @@ class Outbox {
     is_sending_ = false;
   }
 
-  // What is left will not be sent.
+  // Drops the responses that are left.
   void Abandon() {
     waiting_.clear();
     count_.RemoveAll();
@@ -91,7 +91,7 @@ class Outbox {
   bool is_sending_ = false;
   size_t sending_bytes_ = 0;
   std::deque<MessagePieces> waiting_;
-  size_t bytes_ = 0;  // Of those that wait.
+  size_t bytes_ = 0;  // Bytes of the waiting responses.
   UnsentCount count_;
 };
 

@@ -7,25 +7,25 @@
 
 namespace packhouse {
 
-// gRPC's threads serve all connections: what takes long belongs on a pool. But a request that is
-// answered sooner than a pool's thread wakes up is better answered by the thread that received it.
-// Which it is, the latest ones tell.
+// gRPC's threads serve all connections, so long work must run on a pool. But if a request takes
+// less time than waking a thread of the pool, the thread that received it should answer it. The
+// latest requests show which case applies.
 //
 // Thread-compatible.
 class Pace {
  public:
-  // At most so long is quick.
+  // A request that takes at most this long is quick.
   static constexpr absl::Duration kQuick = absl::Microseconds(100);
-  // So many in a row are believed.
+  // After this many quick requests in a row, the next is expected to be quick.
   static constexpr int kEnough = 4;
 
   explicit Pace(const Clock* clock) : clock_(clock) {}
 
   bool is_quick() const { return quick_in_a_row_ >= kEnough; }
 
-  // A request is begun with.
+  // To be called when work on a request begins.
   void Begin() { begun_ = clock_->Now(); }
-  // It has been answered, if one was begun with.
+  // To be called when the request has been answered, if Begin() was called.
   void End() {
     if (begun_ == absl::InfiniteFuture()) return;
     if (clock_->Now() - begun_ > kQuick) {

@@ -12,12 +12,12 @@
 namespace packhouse {
 namespace {
 
-// Graphs that are packed without asking whose turn it is: some ten microseconds, or a millisecond
-// if the look-ahead is large.
+// Graphs that are packed before others may have a turn: some ten microseconds, or a millisecond if
+// the look-ahead is large.
 constexpr size_t kGraphsAtOnce = 256;
 // Keeps a `rejected` message far below the smallest receive limit that clients have.
 constexpr int kMaxRejectionsPerMessage = 4096;
-// A stream's timer lives until it is due, whatever becomes of the stream.
+// A stream's timer lives until it is due, even if the stream ends.
 constexpr absl::Duration kMaxDelay = absl::Hours(1);
 
 absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
@@ -72,7 +72,7 @@ absl::Status PackHandler::Open(const v1::PackOpen& open) {
       StreamPacker::Create(schema, options, observers_->ForStream(schema->sizes())));
   if (!open.histogram().empty()) {
     histogram_ = HistogramKey{open.histogram(), schema->sizes(), std::nullopt};
-    // Creates it, or says now what is wrong with it.
+    // Creates the histogram now, or reports what is wrong with it.
     PH_RETURN_IF_ERROR(
         histograms_->Observe(*histogram_, SizeTable(), std::nullopt, clock_->Now()).status());
   }
@@ -114,7 +114,8 @@ absl::Status PackHandler::AcceptGraphs(std::unique_ptr<v1::PackRequest> request)
   const std::shared_ptr<v1::PackRequest> owner = std::move(request);
   PH_ASSIGN_OR_RETURN(GraphChunk chunk, GraphChunkFromWire(owner->graphs(), &packer_->schema(),
                                                            packer_->num_offered(), owner));
-  // The chunk has its own; what is left is held as long as one of its graphs is pending.
+  // The chunk has its own sizes. The rest of the message is held as long as one of its graphs is
+  // pending.
   delete owner->mutable_graphs()->release_sizes();
   const uint64_t owner_bytes = owner->SpaceUsedLong();
   return AcceptChunk(std::move(chunk), owner_bytes);

@@ -1,4 +1,4 @@
-// PackingService.Pack, one stream.
+// One stream of PackingService.Pack.
 #ifndef PACKHOUSE_SERVICE_WIRE_PACK_HANDLER_H_
 #define PACKHOUSE_SERVICE_WIRE_PACK_HANDLER_H_
 
@@ -49,7 +49,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
   bool whole_graphs_ = false;
   std::optional<HistogramKey> histogram_;
-  // To be sent before any batch: the answer to `open`; the latest chunk's rejections, from
+  // Sent before any batch: the answer to `open`; then the latest chunk's rejections, from
   // next_rejection_ on.
   std::optional<PackReply> opened_;
   std::vector<Rejection> rejections_;

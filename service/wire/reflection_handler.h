@@ -1,7 +1,7 @@
-// grpc.reflection.v1.ServerReflection.ServerReflectionInfo, one stream.
+// One stream of grpc.reflection.v1.ServerReflection.ServerReflectionInfo.
 //
-// gRPC's own plugin is synchronous: it keeps a thread for each stream, however silent. This one is
-// a stream like any other: it holds none, and the gate counts it.
+// gRPC's own plugin is synchronous: it keeps a thread for each stream, even a silent one. This one
+// holds no thread, and the gate counts it like any other stream.
 #ifndef PACKHOUSE_SERVICE_WIRE_REFLECTION_HANDLER_H_
 #define PACKHOUSE_SERVICE_WIRE_REFLECTION_HANDLER_H_
 
@@ -18,7 +18,7 @@
 
 namespace packhouse {
 
-// Tells of the messages and services that are linked into the program. v1alpha has the same bytes.
+// Describes the messages and services that are linked into the program. v1alpha has the same bytes.
 class ReflectionHandler final
     : public StreamHandler<grpc::reflection::v1::ServerReflectionRequest,
                            grpc::reflection::v1::ServerReflectionResponse> {
@@ -26,7 +26,7 @@ class ReflectionHandler final
   using Request = grpc::reflection::v1::ServerReflectionRequest;
   using Response = grpc::reflection::v1::ServerReflectionResponse;
 
-  // Longest name that may be asked for: it comes back in the response.
+  // The longest name that may be asked for, since the response repeats it.
   static constexpr size_t kMaxNameLength = 1024;
 
   // `services`, by their full names, are what is listed; they must outlive the handler.

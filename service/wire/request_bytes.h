@@ -1,7 +1,7 @@
-// The bytes of a request, and how they become a message.
+// The bytes of a request, and their parsing.
 //
-// The services are raw on both ends: gRPC would turn a request that does not parse into the end of
-// a stream, or into UNIMPLEMENTED for a unary call; here it becomes INVALID_ARGUMENT.
+// The services handle raw bytes. gRPC would end the stream for a request that does not parse, or
+// answer a unary call with UNIMPLEMENTED; here the error is INVALID_ARGUMENT.
 #ifndef PACKHOUSE_SERVICE_WIRE_REQUEST_BYTES_H_
 #define PACKHOUSE_SERVICE_WIRE_REQUEST_BYTES_H_
 
@@ -21,7 +21,7 @@
 
 namespace packhouse {
 
-// As they were received; only the connection knows how they lie in memory. Thread-compatible.
+// The received bytes; only the connection knows how they lie in memory. Thread-compatible.
 class RequestBytes {
  public:
   virtual ~RequestBytes() = default;
@@ -32,13 +32,14 @@ class RequestBytes {
       absl::FunctionRef<void(google::protobuf::io::ZeroCopyInputStream& stream)> read) const = 0;
 };
 
-// Parses the bytes into `message`, which is empty. The result holds what the message takes of
-// `working` (null: nothing is counted), and is to be kept as long as the message. Fields that the
-// service does not know are dropped.
+// Parses the bytes into the empty `message`. The result holds the message's memory of `working`
+// (null: nothing is counted); keep it as long as the message. Fields that the service does not know
+// are dropped.
 //
-// INVALID_ARGUMENT if the bytes are not a message of this type, or one that would take more than
-// MostFootprint() in memory, naming the field that takes most; RESOURCE_EXHAUSTED if there is no
-// room for it now. Then nothing was parsed. A message alone in the budget always has room.
+// INVALID_ARGUMENT if the bytes are no message of this type, or if the message would take more than
+// MostFootprint() in memory; names the field that takes most. RESOURCE_EXHAUSTED if there is no
+// room for it now. With an error nothing was parsed. A message that is alone in the budget always
+// has room.
 template <typename Message>
 absl::StatusOr<MemoryHold> ParseRequest(const RequestBytes& bytes, MemoryBudget* working,
                                         Message* message) {

@@ -1,9 +1,9 @@
-// A call with one request and a stream of responses: how it comes to the source of them.
+// A call with one request and a stream of responses: gets from the request to the source of the
+// responses.
 //
-// Flow: the request is read, then parsed and worked on by one job, on the planning pool unless it
-// can be answered at once; it may report progress. Then the ResponseSource that it gives is the
-// work of a StreamingCall, which empties it as fast as the client reads. A call whose source waits
-// holds no thread either.
+// Flow: the request is read. One job parses it and works on it, on the planning pool unless it can
+// be answered at once; the job may report progress. The job gives a ResponseSource. A StreamingCall
+// then empties the source as fast as the client reads. A call whose source waits holds no thread.
 #ifndef PACKHOUSE_SERVICE_WIRE_SOURCE_CALL_H_
 #define PACKHOUSE_SERVICE_WIRE_SOURCE_CALL_H_
 
@@ -33,14 +33,14 @@ class SourceCall final : public ProgressSink<Response>,
                          public std::enable_shared_from_this<SourceCall<Request, Response>> {
  public:
   using Source = ResponseSource<Response>;
-  // What is done with the request; the sink lives until it returns. Where it plans, the sink's
-  // given_up() is where it waits for its turns.
+  // The work on the request; the sink lives until it returns. If it plans, it waits for its turns
+  // in the sink's given_up().
   using Work = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Request&,
                                                                      ProgressSink<Response>&)>;
 
-  // Starts a call, or refuses it if the gate does: it counts as a stream. `work` is done on the
-  // planning pool; but first, on the call pool, `at_once`, if given, which does not plan, and gives
-  // null if there is no other way. `context` is of the client's.
+  // Starts a call, or refuses it if the gate does; it counts as a stream. First `at_once`, if
+  // given, runs on the call pool; it must not plan, and gives null if planning is needed. Then
+  // `work` runs on the planning pool. `context` is the client's.
   static std::shared_ptr<StreamingCall> Start(const CallContext& context, Method method,
                                               CallLink* link, Work work, Work at_once = nullptr) {
     auto turn = std::make_shared<PlanningTurn>(context.planning_pool, context.client);
@@ -56,7 +56,7 @@ class SourceCall final : public ProgressSink<Response>,
   void Report(const Response& response) override {
     absl::StatusOr<MessagePieces> progress =
         PiecesWithin(response, call_->context().max_response_bytes);
-    // What is too large to be sent is left out like any that comes too fast.
+    // A progress that is too large to send is left out, like one that is replaced.
     if (progress.ok()) call_->Report(*std::move(progress));
   }
 
@@ -112,7 +112,8 @@ class SourceCall final : public ProgressSink<Response>,
     return work(request, *this);
   }
 
-  // The call may be gone once it has begun, and with it what the work and the request point to.
+  // The call may end as soon as Begin() is called; then the pointees of work and request may be
+  // gone.
   void End(absl::StatusOr<std::unique_ptr<Source>> source) {
     work_ = nullptr;
     at_once_ = nullptr;
@@ -126,7 +127,7 @@ class SourceCall final : public ProgressSink<Response>,
 
   const std::shared_ptr<StreamingCall> call_;
   const std::shared_ptr<PlanningTurn> turn_;
-  // Touched by one thread after the other, on the way from the request to the source.
+  // Used by one thread after another, on the way from the request to the source.
   std::unique_ptr<RequestBytes> request_;
   Work work_;
   Work at_once_;

@@ -32,7 +32,7 @@ absl::Status StreamingCall::Admit() {
   if (context_.open_calls != nullptr) {
     absl::StatusOr<FairBound::Place> place = context_.open_calls->Enter(context_.client);
     if (!place.ok()) {
-      // Nothing of it may stay until its client has read why.
+      // Nothing of the call may stay, even until its client has read the reason.
       link_->Cancel();
       return place.status();
     }
@@ -61,7 +61,7 @@ void StreamingCall::Begin(absl::StatusOr<std::unique_ptr<CallWork>> work) {
     MovedLocked();
     if (reads) {
       link_->StartRead();
-      // Nothing can be made without a request.
+      // Without a request there is nothing to do.
       working_ = false;
       if (std::exchange(news_, false)) WakeLocked();
       return;
@@ -123,7 +123,7 @@ void StreamingCall::OnCancel() { Stop(absl::CancelledError("the client cancelled
 void StreamingCall::OnDone() {
   absl::Status status;
   {
-    // The thread that asked for Finish() is about to leave the call.
+    // The thread that called Finish() is about to leave the call.
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &StreamingCall::IsFree));
     outbox_.Abandon();
@@ -131,7 +131,7 @@ void StreamingCall::OnDone() {
     place_.Reset();
     status = final_;
   }
-  // While what it points to is sure to be there; without the lock, since it may wake other calls.
+  // Done here, while its pointees still exist; without the lock, since it may wake other calls.
   request_.reset();
   work_.reset();
   const absl::Duration elapsed = context_.clock->Now() - started_;
@@ -144,7 +144,7 @@ void StreamingCall::EndIfIdleSince(absl::Time since) {
   absl::MutexLock lock(&mutex_);
   if (receive_ != nullptr && last_moved_ <= since) link_->Cancel();
   if (working_ || finished_ || stop_ || last_moved_ > since) return;
-  // Not again at once: what it owes is to be sent first.
+  // So that it is not ended again before it has sent what it owes.
   last_moved_ = context_.clock->Now();
   is_idle_ = true;
   WakeLocked();

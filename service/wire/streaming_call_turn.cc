@@ -1,5 +1,5 @@
-// What the thread does that is at work on a streaming call; who that is, and when, is in
-// streaming_call.cc.
+// The work of the thread that is at work on a streaming call. streaming_call.cc decides which
+// thread that is, and when.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace packhouse {
 
 void StreamingCall::TakeTurn(Place place) {
-  // The call may be done as soon as nobody is at work on it.
+  // The call may end as soon as no thread is at work on it.
   const std::shared_ptr<StreamingCall> self = shared_from_this();
   if (place == Place::kPool) EndIfIdle();
   const absl::Time end = context_.clock->Now() + (place == Place::kPool ? kTurn : kTurnOnLink);
@@ -37,7 +37,7 @@ void StreamingCall::EndIfIdle() {
     is_sending = outbox_.is_sending();
   }
   if (is_sending) {
-    // The client takes nothing, so a status would not reach it either.
+    // The client does not read, so a status would not reach it.
     link_->Cancel();
     return;
   }
@@ -94,8 +94,8 @@ bool StreamingCall::TakeRequest(Place place) {
     WriteLocked(Outbox::More::kNone);
     if (request_ == nullptr && received_ != nullptr) {
       request_ = std::move(received_);
-      // The next one may arrive while this one is at work. On the link's thread it would only wake
-      // another thread, to find this one busy.
+      // The next request may arrive while this one is at work. If this thread is the link's, the
+      // next request would only wake another thread, which would find the call busy.
       reads_next = place == Place::kLink;
       if (!reads_next) link_->StartRead();
     }
@@ -122,7 +122,8 @@ bool StreamingCall::AcceptRequest() {
   const absl::Status accepted =
       EndOnAllocationFailure([this] { return work_->Accept(request_); }, &is_broken);
   if (request_ != nullptr && !is_broken && absl::IsResourceExhausted(accepted)) {
-    // The stream goes on once others have finished theirs, and ends only if none did for long.
+    // The stream goes on once others have finished their requests. It ends only if none has for
+    // long.
     const absl::Time now = context_.clock->Now();
     no_room_since_ = std::min(no_room_since_, now);
     if (now - no_room_since_ < kLongestWithoutRoom) {

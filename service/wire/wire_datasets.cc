@@ -13,7 +13,7 @@
 namespace packhouse {
 namespace {
 
-// A largest count per component, `graphs` not among them; nothing if there is none.
+// The largest count of each component, without `graphs`; empty if there are none.
 absl::StatusOr<std::vector<uint32_t>> MaxCountsFromWire(
     const google::protobuf::RepeatedPtrField<v1::Capacity>& wire, const SizeSchema& schema) {
   constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();

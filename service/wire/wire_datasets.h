@@ -1,4 +1,4 @@
-// Data sets: wire to domain and back. Errors as in wire_sizes.h, where not said otherwise.
+// Data sets: wire to domain and back. Errors as in wire_sizes.h, unless said otherwise.
 #ifndef PACKHOUSE_SERVICE_WIRE_WIRE_DATASETS_H_
 #define PACKHOUSE_SERVICE_WIRE_WIRE_DATASETS_H_
 
@@ -14,10 +14,10 @@
 
 namespace packhouse {
 
-// What a call about data sets is answered on a server that has none: FAILED_PRECONDITION.
+// The answer to a call about data sets on a server without a data folder: FAILED_PRECONDITION.
 absl::Status NoDataFolder();
 
-// What DatasetStore::Create() takes.
+// The arguments of DatasetStore::Create().
 struct NewDataset {
   std::string name;
   GraphSchema schema;
@@ -25,7 +25,7 @@ struct NewDataset {
 };
 absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wire);
 
-// Of an AppendRequest for a chunk of `num_graphs`: one a graph, or none.
+// The group ids of an AppendRequest for a chunk of `num_graphs`: one for each graph, or none.
 absl::StatusOr<std::vector<uint64_t>> GroupIdsFromWire(const v1::AppendRequest& wire,
                                                        size_t num_graphs);
 
@@ -33,12 +33,12 @@ absl::StatusOr<std::vector<uint64_t>> GroupIdsFromWire(const v1::AppendRequest& 
 void AppendResultToWire(const AppendResult& result, const v1::AppendRequest& request,
                         v1::AppendResponse& wire);
 
-// Of a kDamaged data set only name and state are set: nothing else is known.
+// For a kDamaged data set only name and state are set, since nothing else is known.
 void DatasetToWire(const DatasetInfo& info, v1::Dataset& wire);
 void DatasetListToWire(const DatasetList& list, v1::ListDatasetsResponse& wire);
 
 void VerifyProgressToWire(const VerifyProgress& progress, v1::VerifyDatasetResponse& wire);
-// The last response; `progress` is the last there was.
+// The last response; `progress` is the last progress.
 void VerifyReportToWire(const VerifyReport& report, const VerifyProgress& progress,
                         v1::VerifyDatasetResponse& wire);
 

@@ -16,7 +16,7 @@ using google::protobuf::Message;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::ZeroCopyInputStream;
 
-// Numbers up to here have a place of their own.
+// Field numbers below this have a place of their own.
 constexpr int kNearFields = 256;
 
 }  // namespace

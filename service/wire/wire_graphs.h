@@ -27,7 +27,7 @@ void GraphSchemaToWire(const GraphSchema& schema, v1::GraphSchema& wire);
 absl::StatusOr<GraphChunk> GraphChunkFromWire(const v1::GraphChunk& wire, const GraphSchema* schema,
                                               uint64_t next_id, std::shared_ptr<const void> owner);
 
-// Capacity per component, `graphs` last; kUnlimited where there is none.
+// The capacity of each component, `graphs` last; kUnlimited where there is none.
 absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
                                                          const SizeSchema& schema);
 void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
@@ -35,8 +35,9 @@ void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& s
 
 v1::DataType DTypeToWire(DType dtype);
 absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
-// A schema of no other tensors than one that points into each of `index_targets`: all that padding
-// needs to know of a schema. INVALID_ARGUMENT for a name that is no component or comes twice.
+// A schema with only one tensor for each of `index_targets`, which points into it: this is all that
+// padding needs to know of a schema. INVALID_ARGUMENT for a name that is no component or comes
+// twice.
 absl::StatusOr<GraphSchema> SchemaOfTargets(
     const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets);
 v1::Padding PaddingToWire(Padding padding);
@@ -46,7 +47,7 @@ absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedF
 absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema);
 absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy);
 
-// Ids, sizes and row counts; the tensors go apart (batch_reply.h).
+// Ids, sizes and row counts; tensors are sent separately (batch_reply.h).
 void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire);
 
 }  // namespace packhouse

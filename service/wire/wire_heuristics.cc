@@ -105,7 +105,7 @@ absl::StatusOr<PlanHeuristic> HeuristicFromWire(const v1::PlanHeuristic& wire,
   return heuristic;
 }
 
-// Those without parameters: a second run would do the first one's work again.
+// Algorithms without parameters: a second run would only repeat the first.
 bool RunsOnce(const PlanHeuristic& heuristic) {
   return heuristic.algorithm == PlanAlgorithm::kOptimized ||
          heuristic.algorithm == PlanAlgorithm::kFirstFitDecreasing;

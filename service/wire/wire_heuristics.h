@@ -15,8 +15,8 @@ namespace packhouse {
 // Most heuristics in one request.
 inline constexpr int kMaxHeuristics = 256;
 
-// What to try: the request's list or the default one, then the extras it asks for. The algorithms
-// that have no parameters may be listed once.
+// The heuristics to try: the request's list or the default one, then the extras that it asks for.
+// An algorithm without parameters may be listed once.
 absl::StatusOr<std::vector<PlanHeuristic>> HeuristicsFromWire(const v1::PlanRequest& request,
                                                               const Limits& limits,
                                                               const SizeSchema& schema);

@@ -21,16 +21,16 @@ namespace packhouse {
 
 inline constexpr size_t kMaxInFlight = 1024;
 inline constexpr size_t kMaxAcknowledged = 65536;
-// Of jobs, workers and attempts.
+// The longest name of a job, worker or attempt.
 inline constexpr size_t kMaxJobNameLength = 128;
 
 absl::Status CheckJobName(absl::string_view job);
 
-// `schema` is the data set's. The job may be empty, else its name is checked.
+// `schema` is the data set's. The job may be empty; otherwise its name is checked.
 absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
                                                   const GraphSchema& schema);
 
-// How a worker comes in, without who it is and when; `epoch` is what it asks for.
+// How a worker joins, without its client and the time; `epoch` is what it asks for.
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
                                                 const EpochRequest& epoch);
 // An evaluation, of an epoch without a job; `wire` says that it is one.
@@ -42,7 +42,7 @@ void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::
 void JobToWire(const JobSummary& job, v1::Job& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
 void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire);
-// All but the tensors (batch_reply.h). `epoch` is the epoch's number.
+// Everything except the tensors (batch_reply.h). `epoch` is the epoch's number.
 void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& wire);
 
 }  // namespace packhouse

@@ -9,11 +9,11 @@
 namespace packhouse {
 namespace {
 
-// What the allocator needs for a block of its own, and a pointer to it in a list that has up to
+// The allocator's own bytes for each block, and a pointer to the block in a list that has up to
 // twice the room that it needs and exists twice for a moment.
 constexpr uint64_t kBlock = 16 + 3 * sizeof(void*);
 
-// Of a message's bytes: where they are made, and in gRPC's hands.
+// Copies of a message's bytes: where they are made, and in gRPC's hands.
 constexpr uint64_t kCopiesOfBytes = 2;
 // A tag, a length or a number, at most.
 constexpr uint64_t kBytesOfEntryOnWire = 2 + 2 * 6;
@@ -30,7 +30,8 @@ uint64_t BytesOfHistogram(const v1::Histogram& wire) {
 }
 
 uint64_t BytesOfPlan(const v1::PackingPlan& wire) {
-  // The tuples, and how often each is used: 4 bytes a tuple at least, if there are components.
+  // The tuples, and how often each is used: at least 4 bytes for each tuple, if there are
+  // components.
   uint64_t bytes = 3 * wire.tuples().size() + sizeof(uint64_t) + 4096;
   for (const v1::Pattern& pattern : wire.patterns()) {
     // Lists have up to twice the room that they need and exist twice for a moment.

@@ -1,4 +1,4 @@
-// What messages become on the way in, and answers on the way out: for calls to reserve before.
+// The memory of parsed messages and of answers, so that calls can reserve it before.
 #ifndef PACKHOUSE_SERVICE_WIRE_WIRE_MEMORY_H_
 #define PACKHOUSE_SERVICE_WIRE_WIRE_MEMORY_H_
 
@@ -12,15 +12,15 @@
 
 namespace packhouse {
 
-// At most what HistogramFromWire() and PlanFromWire() take, their results among it.
+// At most the bytes that HistogramFromWire() and PlanFromWire() take, with their results.
 uint64_t BytesOfHistogram(const v1::Histogram& wire);
 uint64_t BytesOfPlan(const v1::PackingPlan& wire);
 
-// At most what the lists of EpochRequestFromWire() take: a subset and weights.
+// At most the bytes of the lists of EpochRequestFromWire(): a subset and weights.
 uint64_t BytesOfRequest(const v1::EpochSpec& wire);
 
-// At most what a message takes that HistogramToWire() or PlanToWire() fills, and its bytes when it
-// is written.
+// At most the bytes of a message that HistogramToWire() or PlanToWire() fills, with its serialized
+// bytes.
 uint64_t BytesToWire(uint64_t num_distinct, size_t num_components);
 uint64_t BytesToWire(const PackingPlan& plan);
 

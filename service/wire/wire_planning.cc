@@ -63,7 +63,7 @@ absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
   PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(capacities));
   uint64_t default_steps = OptimizerOptions::kDefaultSteps;
   if (request.padding() != v1::PADDING_UNSPECIFIED) {
-    // In the words of an epoch, so that the answer is an epoch's.
+    // Checked in the same way as for an epoch, so that the errors are the same.
     BatchShapeOptions options;
     PH_ASSIGN_OR_RETURN(options.padding, PaddingFromWire(request.padding()));
     options.whole_graphs = false;

@@ -22,35 +22,35 @@
 
 namespace packhouse {
 
-// Beside kMaxHeuristics, what bounds the time and the memory of a request, whatever it asks for:
-// most steps for the strong planner, or for a search for limits (some 100 seconds);
+// Bounds on the time and memory of every request, besides kMaxHeuristics. The most steps for the
+// strong planner, or for a search for limits (some 100 seconds).
 inline constexpr uint64_t kMaxBudgetSteps = 100'000'000'000;
-// most size tuples in a histogram that is planned, for first-fit decreasing always makes its one
-// pass, which no budget bounds. The answer is bounded by ServerOptions::max_message_bytes.
+// The most size tuples in a histogram that is planned: first-fit decreasing always makes its one
+// pass, which no budget bounds. ServerOptions::max_message_bytes bounds the answer.
 inline constexpr uint64_t kMaxPlannedSizes = uint64_t{1} << 20;
 
-// RESOURCE_EXHAUSTED, naming the bound, for a histogram of so many size tuples.
+// RESOURCE_EXHAUSTED, naming the bound, for a histogram of too many size tuples.
 absl::Status CheckPlannedSizes(uint64_t num_tuples);
 
 // 0: `default_steps`.
 absl::StatusOr<uint64_t> BudgetFromWire(uint64_t wire, uint64_t default_steps);
 
-// What a request asks for, but for its histogram.
+// What a request asks for, without its histogram.
 struct PlanTask {
-  // What can be planned with: without what padding keeps free.
+  // The usable limits: without what padding keeps free.
   Limits limits;
-  // As a batch is laid out, kUnlimited where there is no limit.
+  // Capacities with what padding keeps free; kUnlimited where there is no limit.
   std::vector<uint64_t> capacities;
-  // The request's list or the default one, then the extras it asks for.
+  // The request's list or the default one, then the extras that it asks for.
   std::vector<PlanHeuristic> heuristics;
   uint64_t budget_steps = OptimizerOptions::kDefaultSteps;
   uint64_t seed = 0;
   std::optional<PackingPlan> warm_start;
 
-  // The task must outlive the options, which point at its warm start.
+  // The task must outlive the options, which point to its warm start.
   ComparisonOptions options() const;
 };
-// `max_graphs_per_batch`: what this server allows a batch; for requests that name a padding.
+// `max_graphs_per_batch`: this server's bound, for requests that name a padding.
 absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
                                           const NamedHistogram& source,
                                           uint64_t max_graphs_per_batch);
@@ -64,7 +64,7 @@ void EfficienciesToWire(absl::Span<const ComponentEfficiency> components, const 
 
 void PlanToWire(const PackingPlan& plan, v1::PackingPlan& wire);
 
-// The reverse, for any plan that could be one of some histogram of l components: no empty pattern,
+// The inverse, for any plan that is possible for some histogram of l components: no empty pattern,
 // no entry beyond the tuples, no zero, no sum above 2^64 - 1. `field` is for messages.
 absl::StatusOr<PackingPlan> PlanFromWire(const v1::PackingPlan& wire, size_t num_components,
                                          absl::string_view field);

@@ -1,5 +1,5 @@
-// Sizes, histograms and names: wire to domain and back. Everything that comes in is checked here,
-// once; every error is INVALID_ARGUMENT and names the field, the value and the bound.
+// Sizes, histograms and names: wire to domain and back. All input is checked here, once. Every
+// error is INVALID_ARGUMENT and names the field, the value and the bound.
 #ifndef PACKHOUSE_SERVICE_WIRE_WIRE_SIZES_H_
 #define PACKHOUSE_SERVICE_WIRE_WIRE_SIZES_H_
 
@@ -24,7 +24,7 @@
 
 namespace packhouse {
 
-// Most graphs in one table; a bound for tables whose graphs take no bytes at all.
+// The most graphs in one table; needed for tables whose graphs take no bytes.
 inline constexpr uint64_t kMaxTableGraphs = uint64_t{1} << 20;
 
 // Dense little-endian integers in a bytes field. The length must be a multiple of 4 or 8.
@@ -40,8 +40,8 @@ absl::StatusOr<SizeSchema> ComponentsFromWire(
 // Graphs without ids are numbered from `next_id`.
 absl::StatusOr<SizeTable> SizeTableFromWire(const v1::SizeTable& wire, size_t num_components,
                                             uint64_t next_id);
-// The same without regard to ids. Views the message's counts or, if they do not lie where integers
-// may, `copy`.
+// The same without ids. Views the message's counts or, if they are not aligned for integers,
+// `copy`.
 absl::StatusOr<SizesView> SizesFromWire(const v1::SizeTable& wire, size_t num_components,
                                         std::vector<uint32_t>& copy);
 
@@ -58,7 +58,7 @@ absl::StatusOr<absl::Duration> BoundFromWire(const google::protobuf::Duration& w
                                              absl::string_view field);
 void DurationToWire(absl::Duration duration, google::protobuf::Duration& wire);
 
-// Unset or without producer and sequence: nothing.
+// nullopt if it is unset, or has neither producer nor sequence.
 std::optional<ProducerSequence> ProducerFromWire(bool is_set, const v1::ProducerSequence& wire);
 
 }  // namespace packhouse

@@ -28,7 +28,7 @@ ComponentProfile ComponentProfileFromWire(const v1::DeviceProfile::Component& wi
   return component;
 }
 
-// Of the cells alone: all else of a result is small.
+// Bytes of the cells only: the rest of a result is small.
 uint64_t BytesOfCells(const TuneResult& result) {
   uint64_t bytes = 0;
   for (const TuneCell& cell : result.cells) {

@@ -17,11 +17,11 @@
 
 namespace packhouse {
 
-// Components that are not listed have no limit. What it gives has passed CheckDeviceProfile().
+// Components that are not listed have no limit. The result has passed CheckDeviceProfile().
 absl::StatusOr<DeviceProfile> DeviceProfileFromWire(const v1::DeviceProfile& wire,
                                                     const SizeSchema& schema);
 
-// What a search for padded batches must know of them (ProfileForPadding).
+// The profile for a search for padded batches (ProfileForPadding).
 absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& request,
                                                     const SizeSchema& schema,
                                                     uint64_t max_graphs_per_batch);
@@ -33,8 +33,8 @@ void TunedShapeToWire(const TunedShape& shape, const SizeSchema& schema, v1::Tun
 void TuneProgressToWire(const TuneProgress& progress, const SizeSchema& schema,
                         v1::TuneProgress& wire);
 
-// What a search found, message by message: cells, frontier, and the recommendation at the end. A
-// grid may be a hundred megabytes: its bytes are counted as held until it was given out.
+// The result of a search, message by message: cells, frontier, and the recommendation at the end. A
+// grid may have a hundred megabytes: its bytes count as held until they have been given out.
 // Thread-compatible.
 class TuneAnswers final : public ResponseSource<v1::TuneResponse> {
  public:

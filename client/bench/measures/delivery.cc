@@ -59,7 +59,7 @@ class DeliveryRuns {
     return Cycle(server_, kPackMethod, ToByteBuffer(request), &cycle_, CountPacked);
   }
 
-  // In a job of its own, which is then deleted.
+  // Uses a job of its own, and then deletes it.
   absl::StatusOr<RunSample> Load() {
     LoaderOptions options;
     options.spec.set_dataset(BenchSetup::kDataset);
@@ -101,7 +101,7 @@ class DeliveryRuns {
   int num_jobs_ = 0;
 };
 
-// How many bytes come up for a batch, as Pack has shown.
+// The bytes that Pack sends up for a batch, as measured before.
 uint64_t UploadBytes(const BenchGraphs& graphs, const RunSample& packed) {
   const double graphs_per_batch = packed.messages == 0 ? 1
                                                        : static_cast<double>(packed.graphs) /
@@ -122,7 +122,7 @@ absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_
   DeliveryFigures figures;
   figures.payload_bytes = payload_bytes;
   figures.streams = streams;
-  // Each beside the others, run by run: what disturbs one disturbs its neighbours.
+  // Run by run, each beside the others: what disturbs one also disturbs its neighbours.
   for (int run = 0; run < setup.settings().runs; ++run) {
     absl::Status status = setup.AddRun(figures.download, [&] {
       return runs.Download({payload_bytes, 0});

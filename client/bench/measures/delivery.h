@@ -1,4 +1,4 @@
-// How fast batches come: Load and Pack beside opaque bytes.
+// The speed of batches: Load and Pack compared with opaque bytes.
 #ifndef PACKHOUSE_CLIENT_BENCH_MEASURES_DELIVERY_H_
 #define PACKHOUSE_CLIENT_BENCH_MEASURES_DELIVERY_H_
 
@@ -11,11 +11,11 @@
 
 namespace packhouse::client {
 
-// Batches of one shape over `streams` connections. What was not asked for has no runs.
+// Batches of one shape over `streams` connections. Measures that were not asked for have no runs.
 struct DeliveryFigures {
   uint64_t payload_bytes = 0;
   std::size_t streams = 0;
-  // As many opaque bytes as a batch has: down alone, and up and down as Pack has them.
+  // As many opaque bytes as a batch has: only down; and up and down, as with Pack.
   Runs download;
   Runs exchange;
   Runs load;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kObserveMethod[] = "/packhouse.v1.HistogramService/Observe";
 constexpr std::size_t kObserveRequests = 64;
-// The answer to an observation has about so many.
+// The answer to an observation has about this many bytes.
 constexpr uint64_t kAnswerBytes = 8;
 
 // Requests of `chunk_tuples` tuples each: those of the graphs, again and again.

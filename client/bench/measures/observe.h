@@ -1,4 +1,4 @@
-// How fast size tuples are counted.
+// The speed of counting size tuples.
 #ifndef PACKHOUSE_CLIENT_BENCH_MEASURES_OBSERVE_H_
 #define PACKHOUSE_CLIENT_BENCH_MEASURES_OBSERVE_H_
 
@@ -10,12 +10,12 @@
 
 namespace packhouse::client {
 
-// A message is an answer; bytes and graphs are what went up for what was answered.
+// A message is an answer. Bytes and graphs are those of the answered requests.
 struct ObserveFigures {
   uint64_t chunk_tuples = 0;
   uint32_t chunks_per_answer = 1;
   Runs observe;
-  // As many opaque bytes, answered alike.
+  // As many opaque bytes, answered in the same way.
   Runs upload;
 };
 

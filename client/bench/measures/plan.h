@@ -1,4 +1,4 @@
-// How long a plan takes.
+// The time of a plan.
 #ifndef PACKHOUSE_CLIENT_BENCH_MEASURES_PLAN_H_
 #define PACKHOUSE_CLIENT_BENCH_MEASURES_PLAN_H_
 
@@ -16,8 +16,8 @@ struct PlanFigures {
   std::vector<double> milliseconds;
 };
 
-// Plans of the graphs' histogram under limits that one largest graph fills, by each planner.
-// Errors: those of the server.
+// Plans of the graphs' histogram by each planner, with limits that the largest graph fills. Errors:
+// those of the server.
 absl::StatusOr<std::vector<PlanFigures>> MeasurePlan(const BenchSetup& setup);
 
 }  // namespace packhouse::client

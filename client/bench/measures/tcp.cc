@@ -20,7 +20,7 @@
 namespace packhouse::client {
 namespace {
 
-// Reads plain bytes for as long as a run is.
+// Reads plain bytes for the time of a run.
 absl::StatusOr<RunSample> RunTcp(const BenchServer& server, const BenchSettings& settings) {
   const FileDescriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (connection.get() < 0) return absl::UnavailableError("cannot make a socket");

@@ -1,4 +1,4 @@
-// Plain TCP between two processes: what no gRPC can exceed.
+// Plain TCP between two processes: gRPC cannot be faster.
 #ifndef PACKHOUSE_CLIENT_BENCH_MEASURES_TCP_H_
 #define PACKHOUSE_CLIENT_BENCH_MEASURES_TCP_H_
 
@@ -8,7 +8,7 @@
 
 namespace packhouse::client {
 
-// One connection that bytes come from without end. A message is what one `recv` gives.
+// One connection with an endless stream of bytes. A message is the result of one `recv`.
 //
 // Errors: those of the server; UNAVAILABLE if the kernel gives no socket.
 absl::StatusOr<Runs> MeasureTcp(const BenchSetup& setup);

@@ -58,7 +58,7 @@ ExitCode RunDelete(const DatasetsArguments& arguments, const DatasetClient& clie
       RefusalToDo(arguments.yes, [&]() -> absl::StatusOr<std::string> {
         const absl::StatusOr<v1::GetDatasetResponse> response = client.Get(arguments.name, false);
         if (absl::IsNotFound(response.status())) return response.status();
-        // What is damaged can be deleted, although nothing is known of it.
+        // A damaged data set can be deleted, although only its name is known.
         if (!response.ok()) return absl::StrCat("delete data set '", arguments.name, "'");
         const v1::Dataset& dataset = response->dataset();
         return absl::StrCat("delete data set '", arguments.name, "' with ",
@@ -87,7 +87,7 @@ ExitCode RunVerify(const DatasetsArguments& arguments, const DatasetClient& clie
   return IsUndamaged(*result) ? kExitOk : kExitFailure;
 }
 
-// One of the subcommands; those of one data set take its name.
+// Adds one of the subcommands; those for one data set take its name.
 CLI::App* AddAction(CLI::App& command, const std::shared_ptr<DatasetsArguments>& arguments,
                     ExitCode& code, const std::string& name, const std::string& description,
                     ExitCode (*run)(const DatasetsArguments&, const DatasetClient&)) {
@@ -96,7 +96,7 @@ CLI::App* AddAction(CLI::App& command, const std::shared_ptr<DatasetsArguments>&
   action->get_option("--server")->required()->description("HOST:PORT or unix:PATH");
   action->callback([arguments, &code, run] {
     const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments->server);
-    // A server that is not there now is an error, not something to wait for.
+    // A missing server is an error; the command does not wait for it.
     DatasetClientOptions options;
     options.retry.patience = absl::ZeroDuration();
     code = connection.ok() ? run(*arguments, DatasetClient(connection->channel, options))

@@ -58,7 +58,7 @@ ExitCode RunDelete(const JobsArguments& arguments, const JobClient& client) {
   return kExitOk;
 }
 
-// One of the subcommands; those of one job take its name.
+// Adds one of the subcommands; those for one job take its name.
 CLI::App* AddAction(CLI::App& command, const std::shared_ptr<JobsArguments>& arguments,
                     ExitCode& code, const std::string& name, const std::string& description,
                     ExitCode (*run)(const JobsArguments&, const JobClient&)) {

@@ -27,7 +27,7 @@ namespace {
 
 // Bounds the memory of an expanded histogram to some gigabytes.
 constexpr uint64_t kMaxGraphs = uint64_t{1} << 28;
-// At this size of a message the cost of the message itself no longer matters.
+// With messages of this size, the cost of the message itself does not matter.
 constexpr std::size_t kGraphsPerChunk = 8192;
 
 struct PackArguments {
@@ -44,7 +44,7 @@ struct PackArguments {
 struct PackingTotals {
   uint64_t batches = 0;
   uint64_t graphs = 0;
-  // Graphs that exceed the capacities alone; they are in no batch and in no total.
+  // Graphs that alone exceed the capacities; they are in no batch and in no total.
   uint64_t rejected = 0;
   // Real rows per component, then graphs.
   std::vector<uint64_t> rows;
@@ -53,7 +53,7 @@ struct PackingTotals {
 struct PackResult {
   v1::PackOpened opened;
   PackingTotals totals;
-  // Of each graph of the file; kNoBatch if it was rejected.
+  // The batch of each graph of the file; kNoBatch if it was rejected.
   std::vector<uint64_t> batch_of_graph;
   std::chrono::duration<double> elapsed{};
 };
@@ -135,7 +135,7 @@ absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const v1::L
   result.totals.rows.resize(sizes.components.size() + 1);
   result.batch_of_graph.assign(sizes.num_rows, kNoBatch);
   const auto start = std::chrono::steady_clock::now();
-  // Its status is that of the stream, which the reader gets.
+  // Its status is that of the stream; the reader gets it.
   std::thread writer([&] { (void)SendAll(sizes, ids, **stream); });
   const absl::Status received = ReceiveAll(**stream, result);
   if (!received.ok()) (*stream)->Cancel();
@@ -150,7 +150,7 @@ absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const v1::L
   return result;
 }
 
-// What next-fit makes of the same graphs.
+// The totals of next-fit for the same graphs.
 PackingTotals NextFitTotals(const GraphSizes& sizes, const std::vector<uint64_t>& capacities) {
   const std::size_t width = sizes.components.size();
   const std::vector<uint64_t> batches = NextFit(sizes.values, capacities);
@@ -191,7 +191,7 @@ void Report(const PackArguments& arguments, const v1::Limits& limits, const Grap
 
   std::vector<TextTable::Column> columns = {
       {"", ""}, {"graphs", ""}, {"rejected", ""}, {"batches", ""}, {"gap %", ""}};
-  // The server gives `graphs` a capacity of its own, which says nothing about hardware.
+  // The server itself gives `graphs` a capacity; it says nothing about hardware.
   const auto is_limited = [&](std::size_t k) {
     return std::any_of(limits.capacities().begin(), limits.capacities().end(),
                        [&](const v1::Capacity& c) { return c.component() == components[k]; });

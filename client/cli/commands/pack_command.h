@@ -1,5 +1,5 @@
 // packhouse pack: sends the sizes of a file through a Pack stream and reports how full the batches
-// are, beside the simplest packer and the lower bound.
+// are, compared with the simplest packer and the lower bound.
 #ifndef PACKHOUSE_CLIENT_CLI_COMMANDS_PACK_COMMAND_H_
 #define PACKHOUSE_CLIENT_CLI_COMMANDS_PACK_COMMAND_H_
 

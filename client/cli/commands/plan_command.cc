@@ -115,7 +115,7 @@ absl::StatusOr<v1::PlanResponse> RequestPlan(const std::string& server,
   return response;
 }
 
-// The components of a picture: those that were named, else the first two that have a limit.
+// The components of a picture: those that were named, otherwise the first two with a limit.
 std::vector<std::string> AxesOf(const PlanArguments& arguments, const GraphSizes& sizes,
                                 const v1::Limits& limits) {
   if (!arguments.axes.empty()) return arguments.axes;
@@ -124,7 +124,7 @@ std::vector<std::string> AxesOf(const PlanArguments& arguments, const GraphSizes
   for (std::size_t k = 0; k < sizes.components.size() && axes.size() < 2; ++k) {
     if (capacities[k] != 0) axes.push_back(sizes.components[k]);
   }
-  // Limits of `graphs` alone.
+  // Only `graphs` has a limit.
   if (axes.empty()) axes.push_back(sizes.components.front());
   return axes;
 }
@@ -146,7 +146,7 @@ absl::Status Draw(const PlanArguments& arguments, const HistogramView& view,
   return DrawWithGnuplot(*script, arguments.plot);
 }
 
-// What contradicts itself, before anything is read.
+// Finds contradictions before anything is read.
 absl::Status CheckArguments(const PlanArguments& arguments) {
   if (!arguments.axes.empty() && arguments.plot.empty()) {
     return absl::InvalidArgumentError("--axes chooses what is drawn: it needs --plot");
@@ -202,7 +202,7 @@ ExitCode RunPlan(const PlanArguments& arguments) {
   absl::StatusOr<v1::Histogram> histogram = MakeHistogram(*sizes);
   if (!histogram.ok()) return Fail(histogram.status());
   *request.mutable_histogram() = *std::move(histogram);
-  // Who names heuristics wants to see those.
+  // If heuristics are named, only these are shown.
   const bool compare = arguments.heuristics.empty();
   request.set_include_tuple_packing(compare && !arguments.no_tuple_packing);
   request.set_include_baselines(compare && !arguments.no_baselines);
@@ -217,7 +217,7 @@ ExitCode RunPlan(const PlanArguments& arguments) {
     view.shapes = {CapacitiesAlong(view.components, request.limits())};
     counted = SizesOf(request.histogram());
     if (!counted.ok()) return Fail(counted.status());
-    // What cannot be drawn is better known before a long plan.
+    // Checked before a long plan: whether the picture can be drawn.
     if (const auto panel = HistogramPanel(view, *counted, Frame{}, ""); !panel.ok()) {
       return Misuse(
           absl::InvalidArgumentError(absl::StrCat("--plot, --axes: ", panel.status().message())));

@@ -58,7 +58,7 @@ class TuneProgressDisplay {
   const bool shown_;
 };
 
-// The components of a picture: those that were named, else the first two that have a `--max`.
+// The components of a picture: those that were named, otherwise the first two with a `--max`.
 std::vector<std::string> AxesOf(const TuneArguments& arguments, const GraphSizes& sizes,
                                 const v1::DeviceProfile& profile) {
   if (!arguments.axes.empty()) return arguments.axes;
@@ -97,7 +97,7 @@ absl::Status CheckArguments(const TuneArguments& arguments) {
   return absl::OkStatus();
 }
 
-// What there is to print and draw.
+// The results to print and draw.
 struct TuneFindings {
   TuneOutcome outcome;
   // For the picture; may be empty.
@@ -150,7 +150,7 @@ ExitCode RunTune(const TuneArguments& arguments) {
   HistogramView view;
   if (!arguments.plot.empty()) {
     view.components = AxesOf(arguments, *sizes, request.profile());
-    // What cannot be drawn is better known before a long search.
+    // Checked before a long search: whether the picture can be drawn.
     if (const auto panel = HistogramPanel(view, *counted, Frame{}, ""); !panel.ok()) {
       return Misuse(
           absl::InvalidArgumentError(absl::StrCat("--plot, --axes: ", panel.status().message())));

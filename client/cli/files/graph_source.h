@@ -1,4 +1,4 @@
-// Graphs that a command reads from somewhere, in order, to send them on.
+// Graphs that a command reads in order, to send them on.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_GRAPH_SOURCE_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_GRAPH_SOURCE_H_
 
@@ -28,16 +28,15 @@ class GraphSource {
   virtual const v1::GraphSchema& schema() const = 0;
   virtual bool is_grouped() const = 0;
   virtual uint64_t num_graphs() const = 0;
-  // What the sizes and rows of one graph take in a chunk. Requires graph < num_graphs().
-  // O(tensors).
+  // The bytes of one graph's sizes and rows in a chunk. Requires graph < num_graphs(). O(tensors).
   virtual uint64_t GraphBytes(uint64_t graph) const = 0;
   // 16 hexadecimal digits, the same for the same graphs, schema and groups wherever they lie.
   virtual std::string fingerprint() const = 0;
 
-  // The next `count` graphs, at least 1 and no more than are left. Their ids are their numbers in
-  // the source, from 0.
+  // The next `count` graphs; at least 1, and at most as many as are left. Their ids are their
+  // numbers in the source, from 0.
   //
-  // Errors: of the source, naming file and place; then it cannot be read any further.
+  // Errors: those of the source, naming file and place; after one it cannot be read further.
   virtual absl::StatusOr<SourceChunk> Next(uint64_t count) = 0;
 };
 
@@ -55,7 +54,7 @@ absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes);
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& path,
                                                              const std::string& groups);
 
-// FNV-1a, 64 bits, over texts and numbers that are told apart. Not for adversaries.
+// FNV-1a, 64 bits, over texts and numbers, which are kept distinct. Not safe against adversaries.
 class Fingerprint {
  public:
   void Add(absl::string_view text);

@@ -53,8 +53,8 @@ absl::StatusOr<v1::DataType> ParseElementType(absl::string_view descr) {
   return Malformed("dtype ", Shown(descr), " cannot be sent: only bool, integers and floats can");
 }
 
-// The Python literal `{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }`, of which only
-// what numpy writes is taken.
+// The Python literal `{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2), }`, accepted only
+// as numpy writes it.
 class DictionaryParser {
  public:
   explicit DictionaryParser(absl::string_view text) : rest_(text) {}
@@ -89,7 +89,7 @@ class DictionaryParser {
   }
 
  private:
-  // Skips spaces behind what it takes.
+  // Skips spaces after the token.
   bool Take(absl::string_view token) {
     if (!absl::ConsumePrefix(&rest_, token)) return false;
     rest_.remove_prefix(std::min(rest_.find_first_not_of(' '), rest_.size()));

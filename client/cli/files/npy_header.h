@@ -13,8 +13,8 @@
 
 namespace packhouse::client {
 
-// Magic, version and the length of the text that follows: what must be read to know how much more
-// the header has, in versions 2 and 3; version 1 has two bytes less.
+// Magic, version and the length of the text that follows: these must be read to know the length of
+// the header. Versions 2 and 3 have this many bytes; version 1 has two fewer.
 inline constexpr std::size_t kNpyPrefixBytes = 12;
 // Longer headers are refused; numpy itself takes 10,000.
 inline constexpr std::size_t kMaxNpyHeaderBytes = std::size_t{1} << 16;
@@ -22,10 +22,10 @@ inline constexpr std::size_t kMaxNpyHeaderBytes = std::size_t{1} << 16;
 struct NpyHeader {
   v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
   std::vector<uint64_t> shape;
-  // Of the elements, dense and row-major, which follow behind the header; no overflow.
+  // The number of elements, dense and row-major, that follow the header; it does not overflow.
   uint64_t num_elements = 1;
   uint64_t data_bytes = 0;
-  // Of the header.
+  // The header's own length.
   std::size_t header_bytes = 0;
 
   // Elements per row; rows are numbered by the first extent. Requires a dimension.
@@ -35,7 +35,7 @@ struct NpyHeader {
 // `[5, 2]`.
 std::string ShapeText(const NpyHeader& header);
 
-// How long the header is that begins with `prefix`, of kNpyPrefixBytes.
+// The length of the header that begins with `prefix`, of kNpyPrefixBytes.
 //
 // Errors: INVALID_ARGUMENT saying what is wrong.
 absl::StatusOr<std::size_t> NpyHeaderBytes(absl::string_view prefix);

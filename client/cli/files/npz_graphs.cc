@@ -11,7 +11,7 @@
 namespace packhouse::client {
 namespace {
 
-// Read at once where all of an array is read.
+// Rows that are read at once when a whole array is read.
 constexpr uint64_t kRowsPerPiece = uint64_t{1} << 20;
 
 }  // namespace

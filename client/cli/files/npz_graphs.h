@@ -1,5 +1,5 @@
-// Whole graphs from a .npz archive: molecules, the TU sets, or your own. npz_layout.h says what the
-// arrays are. The Python package (packhouse.datasets.npz) reads the same files as the same graphs.
+// Whole graphs from a .npz archive: molecules, the TU sets, or your own. npz_layout.h describes the
+// arrays. The Python package (packhouse.datasets.npz) reads the same files as the same graphs.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_NPZ_GRAPHS_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_NPZ_GRAPHS_H_
 
@@ -24,8 +24,8 @@ namespace packhouse::client {
 class NpzGraphs final : public GraphSource {
  public:
   // Opens an archive and reads all of it once, so that nothing of a broken file is ever sent.
-  // `groups` names an array of whole numbers [graphs], each graph's group id, which is no tensor
-  // then; empty: no groups.
+  // `groups` names an array of whole numbers [graphs]: each graph's group id. This array is then no
+  // tensor. Empty: no groups.
   //
   // Errors: as NpzArchive::Open, CheckArrays and ReadNpzLayout; INVALID_ARGUMENT naming file and
   // array if there is no group id for each graph; OUT_OF_RANGE naming array, graph and value if an

@@ -21,7 +21,7 @@ constexpr absl::string_view kEdgeIndex = "edge_index";
 constexpr absl::string_view kOffsetsSuffix = ".offsets";
 constexpr absl::string_view kGraphs = "graphs";
 
-// Adds what it is told to a layout. Messages name file and array.
+// Builds a layout. Messages name file and array.
 class LayoutBuilder {
  public:
   explicit LayoutBuilder(const NpzArchive& archive) : archive_(archive) {}
@@ -73,7 +73,7 @@ class LayoutBuilder {
     std::string name;
     std::size_t into = 0;
   };
-  // Two index tensors of the edges `component`.
+  // Adds two index tensors of the edges `component`.
   absl::Status AddEnds(const NpzArray& array, std::size_t component, const End (&ends)[2]) {
     const uint64_t edges = Rows(component);
     if (array.header.shape.size() != 2 || array.header.shape[0] != 2 ||
@@ -183,7 +183,7 @@ bool IsOffsets(const NpzArray& array) {
   return array.name.size() > kOffsetsSuffix.size() && absl::EndsWith(array.name, kOffsetsSuffix);
 }
 
-// The component with the longest name that `name` has as its part before a dot, or behind one;
+// The component with the longest name that is the part of `name` before a dot, or after one;
 // num_components() if there is none.
 enum class Side { kBefore, kBehind };
 std::size_t ComponentIn(const LayoutBuilder& builder, absl::string_view name, Side side) {

@@ -1,14 +1,14 @@
-// What the arrays of a .npz archive of graphs are: components, tensors, ends of edges.
+// The meaning of the arrays in a .npz archive of graphs: components, tensors, ends of edges.
 //
-// Graphs of one kind of nodes and edges. `node_offsets` and `edge_offsets` [graphs + 1] say which
-// rows of the other arrays are a graph's: ascending whole numbers from 0. `edge_index` [2, edges]
-// holds row numbers within each graph and becomes two int32 index tensors, `senders` and
-// `receivers`. Each further array is a tensor of its own name and type, whose rows are numbered by
-// its first extent: `x`, `node_tag` of the nodes, `edge_attr` of the edges, `y` of the graphs; any
-// other name of what its number of rows fits, and if that is more than one, of what its name begins
-// with: `node_`, `edge_` or `graph_`.
+// Graphs of one kind of nodes and edges. `node_offsets` and `edge_offsets` [graphs + 1] are
+// ascending whole numbers from 0. They say which rows of the other arrays belong to a graph.
+// `edge_index` [2, edges] holds row numbers within each graph and becomes two int32 index tensors,
+// `senders` and `receivers`. Each further array is a tensor with the array's name and type; its
+// first extent numbers its rows. `x` and `node_tag` belong to the nodes, `edge_attr` to the edges,
+// `y` to the graphs. Any other array belongs to what its number of rows fits. If it fits several,
+// its name decides: `node_`, `edge_` or `graph_`.
 //
-// Heterogeneous graphs. `COMPONENT.offsets` says the same of each component: `paper.offsets`,
+// Heterogeneous graphs. `COMPONENT.offsets` does the same for each component: `paper.offsets`,
 // `author.writes.paper.offsets`. `COMPONENT.edge_index` [2, rows] makes the component a set of
 // edges, SOURCE.RELATION.TARGET of other components, and becomes two int32 index tensors,
 // `COMPONENT.source` into SOURCE and `COMPONENT.target` into TARGET. `COMPONENT.NAME` is a tensor
@@ -37,7 +37,8 @@ struct NpzColumn {
   std::size_t component = 0;
   // On the wire.
   uint64_t row_bytes = 0;
-  // Of one end of the edges: the component it numbers, and the elements of the array before it.
+  // For one end of the edges: the component that it numbers, and the elements of the array before
+  // it.
   std::optional<std::size_t> index_into;
   uint64_t first_element = 0;
 };
@@ -45,12 +46,12 @@ struct NpzColumn {
 struct NpzLayout {
   uint64_t num_graphs = 0;
   v1::GraphSchema schema;
-  // Of each of the schema's components, num_graphs + 1 of them.
+  // For each component of the schema, num_graphs + 1 offsets.
   std::vector<std::vector<uint64_t>> offsets;
   // In the order of the schema's tensors, which is that of the archive.
   std::vector<NpzColumn> columns;
 
-  // Where the rows of a graph begin; the end of them all for num_graphs.
+  // Where the rows of a graph begin; for num_graphs, the end of all rows.
   uint64_t FirstRow(std::size_t component, uint64_t graph) const {
     return component == offsets.size() ? graph : offsets[component][graph];
   }
@@ -58,9 +59,9 @@ struct NpzLayout {
 
 // `groups` names an array that is no tensor; empty: there is none.
 //
-// Errors: INVALID_ARGUMENT naming file, array and value if offsets are missing, of different
-// lengths, or not as ReadOffsets wants them; if an array's number of rows fits nothing, or its type
-// or shape is wrong for what it is; if edges are not named after their ends. Memory: the offsets.
+// Errors: INVALID_ARGUMENT naming file, array and value if offsets are missing, differ in length,
+// or fail ReadOffsets; if an array's number of rows fits nothing, or its type or shape is wrong; if
+// edges are not named after their ends. Memory: the offsets.
 absl::StatusOr<NpzLayout> ReadNpzLayout(const NpzArchive& archive, const std::string& groups);
 
 }  // namespace packhouse::client

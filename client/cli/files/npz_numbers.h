@@ -1,4 +1,4 @@
-// Whole numbers in the arrays of a .npz archive, whatever their type.
+// Whole numbers in the arrays of a .npz archive, of every integer type.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_NPZ_NUMBERS_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_NPZ_NUMBERS_H_
 
@@ -17,17 +17,17 @@ namespace packhouse::client {
 
 bool IsWholeNumbers(v1::DataType dtype);
 
-// All of an array of one dimension.
+// Reads a whole array of one dimension.
 //
 // Errors: INVALID_ARGUMENT naming file, array and value if it is no such array, or a number is
-// negative; those of the stream. Memory: 8 bytes a number.
+// negative; those of the stream. Memory: 8 bytes for each number.
 absl::StatusOr<std::vector<uint64_t>> ReadWholeNumbers(const NpzArchive& archive,
                                                        const NpzArray& array);
 
-// The same of offsets, which say where the rows of each graph begin: ascending from 0, one more
-// than there are graphs.
+// The same for offsets. They say where the rows of each graph begin: ascending from 0, one more
+// than graphs.
 //
-// Errors: also INVALID_ARGUMENT if they are not so, or give a graph 2^32 rows or more.
+// Errors: INVALID_ARGUMENT also if they are not like this, or give a graph 2^32 rows or more.
 absl::StatusOr<std::vector<uint64_t>> ReadOffsets(const NpzArchive& archive, const NpzArray& array);
 
 template <typename T, typename Take>

@@ -72,7 +72,7 @@ std::string DatasetTable(const std::vector<v1::Dataset>& datasets) {
   TextTable table({{"name", ""}, {"state", ""}, {"graphs", ""}, {"size", ""}, {"version", ""}});
   for (const v1::Dataset& dataset : datasets) {
     std::vector<std::string> cells = {dataset.name(), StateText(dataset.state())};
-    // Of a damaged one there is only the name.
+    // A damaged data set has only a name.
     if (dataset.state() != v1::DATASET_STATE_DAMAGED) {
       cells.insert(cells.end(), {Grouped(dataset.num_graphs()), BytesText(dataset.num_bytes()),
                                  VersionText(dataset)});

@@ -1,4 +1,4 @@
-// What `packhouse datasets` prints.
+// The output of `packhouse datasets`.
 //
 // Pure functions of the server's answers; texts end in a newline unless they are parts of a line.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_DATASET_REPORT_H_
@@ -13,7 +13,7 @@
 
 namespace packhouse::client {
 
-// `x: int16 [9] of nodes`, `senders: int32 of edges, into nodes`: all there is to a tensor.
+// `x: int16 [9] of nodes`, `senders: int32 of edges, into nodes`: everything about a tensor.
 std::string TensorText(const v1::TensorSpec& spec);
 
 // `open`, `sealed`, `damaged`.
@@ -31,13 +31,13 @@ absl::StatusOr<std::string> DatasetText(const v1::GetDatasetResponse& response);
 Json DatasetJson(const v1::Dataset& dataset);
 Json DatasetJson(const v1::GetDatasetResponse& response);
 
-// One line for a terminal, without its end: how far a verification is.
+// One line for a terminal, without its newline: the progress of a verification.
 std::string VerifyProgressLine(const v1::VerifyDatasetResponse& response);
 
-// Whether all was well.
+// Whether no damage was found.
 bool IsUndamaged(const v1::VerifyDatasetResponse& response);
 
-// What a verification found.
+// The findings of a verification.
 std::string VerifyText(const std::string& name, const v1::VerifyDatasetResponse& response);
 Json VerifyJson(const std::string& name, const v1::VerifyDatasetResponse& response);
 

@@ -10,7 +10,7 @@
 namespace packhouse::client {
 namespace {
 
-// Empty if it is not known.
+// Empty if unknown.
 template <typename Message>
 std::string LastUsed(const Message& message, absl::string_view format) {
   if (!message.has_last_used()) return "";
@@ -33,7 +33,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs) {
   for (const v1::Job& job : jobs) {
     const auto finished =
         static_cast<uint64_t>(std::count_if(job.epochs().begin(), job.epochs().end(), IsFinished));
-    // Of a job with very many epochs only the latest are there to be counted.
+    // For a job with very many epochs, only the latest are in the response.
     const bool all = job.num_epochs() == static_cast<uint64_t>(job.epochs_size());
     table.AddRow({job.job(), Grouped(job.num_epochs()),
                   absl::StrCat(all ? "" : "at least ", Grouped(finished)),

@@ -1,4 +1,4 @@
-// What `packhouse jobs` prints.
+// The output of `packhouse jobs`.
 //
 // Pure functions of the server's answers; texts end in a newline.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_JOB_REPORT_H_
@@ -12,13 +12,13 @@
 
 namespace packhouse::client {
 
-// Name, epochs, those that are finished, streams now, last use: one row each.
+// One row for each job: name, epochs, finished epochs, streams now, last use.
 std::string JobTable(const std::vector<v1::Job>& jobs);
 
 // One job, a row for each epoch.
 std::string JobText(const v1::Job& job);
 
-// As a JSON object. Times are in UTC, as "2026-03-01T12:00:00Z"; null if they are not known.
+// As a JSON object. Times are in UTC, as "2026-03-01T12:00:00Z"; null if unknown.
 Json JobJson(const v1::Job& job);
 
 }  // namespace packhouse::client

@@ -57,7 +57,7 @@ std::string Elapsed(const v1::PlanSummary& summary) {
                      : absl::StrFormat("%.2f s", seconds);
 }
 
-// A size tuple of a plan; zeros for one that the plan has not.
+// A size tuple of a plan; zeros if the plan does not have it.
 std::vector<uint32_t> TupleAt(const v1::PackingPlan& plan, std::size_t width, uint32_t index) {
   const LittleEndianView<uint32_t> values(plan.tuples());
   std::vector<uint32_t> tuple(width);
@@ -150,7 +150,7 @@ std::string SummaryTable(const v1::PlanResponse& response) {
     bool headed = false;
     for (const v1::PlanSummary& summary : response.summaries()) {
       if (SectionOf(summary) != section) continue;
-      // What stands first in the table explains itself.
+      // The first section of the table needs no heading.
       if (!headed && any_row) {
         table.AddHeading("");
         table.AddHeading(heading);

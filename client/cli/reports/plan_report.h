@@ -1,4 +1,4 @@
-// What `packhouse plan` prints: the best plan's certificate, all summaries, patterns; or JSON.
+// The output of `packhouse plan`: the best plan's certificate, all summaries, patterns; or JSON.
 //
 // Pure functions of the server's answer; texts end in a newline.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_PLAN_REPORT_H_
@@ -13,12 +13,12 @@
 
 namespace packhouse::client {
 
-// Packs, the bound that proves how few they are, efficiency, who found the plan and at what cost,
-// and the receipt by which it can be made again.
+// Packs, the lower bound, efficiency, the planner that found the plan and its steps, and the
+// receipt.
 std::string PlanCertificate(const v1::PlanSummary& best);
 
-// One row a summary: the planners, the paper's heuristics, the notebook's, the baselines. The best
-// has a star.
+// One row for each summary: the planners, the paper's heuristics, the notebook's, the baselines.
+// The best has a star.
 std::string SummaryTable(const v1::PlanResponse& response);
 
 // The plan's first `count` patterns. `components` are the histogram's, in order.

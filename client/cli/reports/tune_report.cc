@@ -19,7 +19,7 @@ namespace {
 // Rows of the frontier's table.
 constexpr std::size_t kMaxSteps = 12;
 
-// A cost in any unit: whole where it is large.
+// A cost in any unit; a large one without decimals.
 std::string CostText(double cost) {
   return cost >= 1000 && cost < 1e18 ? Grouped(static_cast<uint64_t>(std::llround(cost)))
                                      : absl::StrFormat("%.6g", cost);
@@ -36,7 +36,7 @@ std::vector<TextTable::Column> ShapeColumns(std::string first, const v1::TunedSh
   }
   columns.push_back({"packs", ""});
   columns.push_back({"lower bound", ""});
-  // Without a memory model there is nothing to say.
+  // Without a memory model there is no such column.
   if (model.batch_bytes() != 0) columns.push_back({"memory", ""});
   columns.push_back({std::move(last), ""});
   return columns;

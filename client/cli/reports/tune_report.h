@@ -1,4 +1,4 @@
-// What `packhouse tune` prints: the recommendation with its reasons, and the frontier; or JSON.
+// The output of `packhouse tune`: the recommendation with its reasons, and the frontier; or JSON.
 //
 // Pure functions of the server's answer; texts end in a newline unless they are parts of a line.
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_TUNE_REPORT_H_
@@ -13,16 +13,17 @@
 
 namespace packhouse::client {
 
-// `nodes=353, edges=756`: the capacities there are.
+// `nodes=353, edges=756`: the existing capacities.
 std::string ShapeText(const v1::TunedShape& shape);
 
-// Cost of a row of padding for each of real rows: epoch_cost / least_cost - 1; 0 if nothing costs.
+// The cost of padding relative to that of real rows: epoch_cost / least_cost - 1; 0 if nothing has
+// a cost.
 double PaddingOverhead(double epoch_cost, double least_cost);
 
-// One line for a terminal, without its end: how far the search is, and the best so far.
+// One line for a terminal, without its newline: the progress of the search, and the best so far.
 std::string ProgressLine(const v1::TuneProgress& progress);
 
-// What was chosen, what it costs, how sure that is, the gain over one shape, the graphs that are
+// The chosen limits, their cost, how certain they are, the gain over one shape, the graphs that are
 // too large; then a table of the shapes, and the reasons. `components` are the histogram's.
 std::string RecommendationText(const TuneOutcome& outcome,
                                const std::vector<std::string>& components);
@@ -30,12 +31,12 @@ std::string RecommendationText(const TuneOutcome& outcome,
 // The frontier as a table. Empty if there is none.
 std::string FrontierTable(const TuneOutcome& outcome);
 
-// The points of the frontier that FrontierTable shows: all if there are few; else the first, the
-// last, and those whose padding is smaller by some factor than that of the one before.
+// The points of the frontier that FrontierTable shows: all if there are few; otherwise the first,
+// the last, and those whose padding is smaller by some factor than that of the previous one shown.
 std::vector<v1::TunedShape> FrontierSteps(const std::vector<v1::TunedShape>& frontier,
                                           double least_cost);
 
-// Everything but the cells as one JSON object; ratios are in [0, 1].
+// Everything except the cells as one JSON object; ratios are in [0, 1].
 Json TuneJson(const TuneOutcome& outcome, const std::vector<std::string>& components);
 
 }  // namespace packhouse::client

@@ -54,7 +54,7 @@ absl::Status Run(const std::string& address) {
   const auto stream = client::PackStream::Open(*stub, open);
   if (!stream.ok()) return stream.status();
 
-  // One thread sends while another receives: the server holds up whoever does not read.
+  // One thread sends while another receives: the server makes a client wait that does not read.
   absl::Status sent;
   std::thread sender([&] { sent = SendRings(open.schema(), **stream); });
   absl::Status received;

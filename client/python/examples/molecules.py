@@ -1,4 +1,4 @@
-"""What the training examples share: molecules from a file, the figure of merit, the clock."""
+"""Shared by the training examples: molecules from a file, the figure of merit, the clock."""
 
 from __future__ import annotations
 

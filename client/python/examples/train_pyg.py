@@ -31,7 +31,7 @@ from torch_geometric.nn import GINConv, global_mean_pool
 import packhouse.pyg
 from packhouse import Client, Evaluation, GraphTable, Loader, LocalServer, Padding
 
-# As many graphs a batch on average as PyG's batches have: the limits are what a batch may hold.
+# On average a batch has as many graphs as a batch of PyG; the limits are what a batch may hold.
 BATCH_GRAPHS = 128
 LIMITS = {"nodes": 3328, "edges": 7168, "graphs": 160}
 
@@ -54,7 +54,7 @@ class Gin(torch.nn.Module):
             )
             for _ in range(3)
         )
-        # Of padding rows, which `--padded` batches have, it takes no notice.
+        # It ignores padding rows, which `--padded` batches have.
         self.norms = torch.nn.ModuleList(packhouse.pyg.MaskedBatchNorm(channels) for _ in range(3))
         self.head = torch.nn.Linear(channels, 1)
 
@@ -156,7 +156,7 @@ def loss_of(logits: Any, data: Any, ranks: int) -> Any:
     """The mean over real graphs; its gradient, averaged over ranks, is that of the whole step."""
     real = data.get("graph_mask", slice(None))
     if not len(logits[real]):
-        return 0.0 * logits.sum()  # All padding: this rank only keeps the others company.
+        return 0.0 * logits.sum()  # All padding: the other ranks wait for this one.
     loss = binary_cross_entropy_with_logits(logits[real], data.y.float().flatten()[real])
     return loss * (ranks * getattr(data, "loss_weight", 1 / ranks))
 

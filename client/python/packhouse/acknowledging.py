@@ -18,7 +18,7 @@ _PAUSE: Final = 0.01
 
 
 class Lease(NamedTuple):
-    """A batch, and to whom it was given: small, whatever the batch is."""
+    """A batch's number, and to whom it was given: small for any batch."""
 
     epoch: int
     generation: int
@@ -28,16 +28,17 @@ class Lease(NamedTuple):
 
 
 class Acknowledger:
-    """Sends acknowledgements on a thread of its own: all that has gathered, in one call a session.
+    """Sends acknowledgements on a thread of its own; those that have gathered go in one call per
+    session.
 
-    A call has the batches of one session, as it shows that this one is alive: what one trainer
-    acknowledges may have been read by several worker processes. The first is sent at once. Those
-    that come within 10 ms of a call wait for each other: until that time is over, or `gather` have
-    come, or somebody hurries.
+    A call has the batches of one session, because it shows that this session is alive; a trainer
+    may acknowledge batches that several worker processes have read. The first acknowledgement is
+    sent at once. Those that come within 10 ms after a call wait for each other until that time is
+    over, until there are `gather` of them, or until somebody calls `hurry`.
 
     Calls that fail because the server is away are tried again, for `retry_timeout` seconds. Then,
-    or after another failure, sending stops until the failure has been raised, by whichever method
-    comes first; what was not sent waits to be tried again. Thread-safe.
+    or after another failure, sending stops until the next method that is called has raised the
+    failure. Acknowledgements that were not sent wait to be tried again. Thread-safe.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Acknowledger:
         self._is_hurried = False
         self._closed = False
         self._failure: PackhouseError | None = None
-        # What reset() has made irrelevant is of an earlier round.
+        # reset() starts a new round; what is of an earlier round no longer matters.
         self._round = 0
         # Of the streams that were opened here, by epoch and generation: the present one, and all.
         self._generation = (0, 0)
@@ -77,7 +78,7 @@ class Acknowledger:
 
     @property
     def cursor(self) -> str:
-        """What was done, by all workers, when the last acknowledgement became durable."""
+        """The state of all workers when the last acknowledgement became durable."""
         with self._condition:
             return self._cursor
 
@@ -91,7 +92,7 @@ class Acknowledger:
             self._own_sessions.add(session)
 
     def add(self, lease: Lease) -> None:
-        """Will send it soon. Raises PackhouseError if sending has failed."""
+        """Sends it soon. Raises PackhouseError if sending has failed."""
         with self._condition:
             self._check()
             if self._closed:
@@ -106,7 +107,7 @@ class Acknowledger:
                 self._condition.notify_all()
 
     def hurry(self) -> None:
-        """What was added is sent now, although more may come."""
+        """Sends now what was added, although more may come."""
         with self._condition:
             self._hurry()
 
@@ -136,7 +137,7 @@ class Acknowledger:
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Tries once more to send what waits, and ends the thread. Idempotent."""
+        """Tries once more to send what waits, then ends the thread. Idempotent."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
@@ -216,7 +217,7 @@ class Acknowledger:
         ]
 
     def _deliver(self, request: Any, started_in: int) -> PackhouseError | None:
-        """Why it was not delivered; nothing also after a reset."""
+        """The reason why it was not delivered; None if it was, and after a reset."""
         backoff = Backoff(self._retry_timeout)
         failure: PackhouseError | None = None
         cursor = ""

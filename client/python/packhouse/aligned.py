@@ -1,4 +1,4 @@
-"""Arrays that may be written to, and begin where vector instructions and devices like it."""
+"""Writable arrays that are aligned for vector instructions and devices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALIGNMENT: Final = 64
 def aligned_copies(arrays: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
     """Writable, contiguous copies, each at a multiple of 64 bytes, in one piece of memory.
 
-    The memory stays as long as one of them. Cost: one copy, and a microsecond or so an array.
+    The memory stays as long as one of the arrays. Cost: one copy, and about a microsecond an array.
     """
     starts = []
     total = 0

@@ -1,4 +1,4 @@
-"""Chunks that are stored once each, whatever happens to the connection. See `Client.append`."""
+"""Chunks that are stored once each, even if the connection breaks. See `Client.append`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _WINDOW: Final = 8
 class ReliableAppend:
     """One producer's chunks to one data set, in order. Use from one thread.
 
-    Whatever breaks the connection, the chunks that were not answered are sent again; the server
-    tells by their sequence numbers which of them it has.
+    If the connection breaks, the chunks that were not answered are sent again. The server knows by
+    their sequence numbers which of them it has.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class ReliableAppend:
             self._call = None
 
     def _start(self) -> Any:
-        """A new call, which sends all that is unanswered."""
+        """Starts a new call, which sends all unanswered chunks."""
         self._requests = queue.SimpleQueue()
         for request in self._unanswered:
             self._requests.put(request)
@@ -143,7 +143,8 @@ def chunks_with_groups(
 ) -> Iterator[tuple[Any, bytes]]:
     """The `packhouse.v1.GraphChunk`s of tables of one schema, each with its graphs' group ids.
 
-    Raises ValueError for a table of another schema, or whose group ids are not as many as graphs.
+    Raises ValueError for a table of another schema, or with another number of group ids than
+    graphs.
     """
     groups: Iterator[Any] | None = None if group_ids is None else iter(group_ids)
     for number, table in enumerate(tables):

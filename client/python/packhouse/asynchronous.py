@@ -1,4 +1,4 @@
-"""`async for` over batches: they are waited for on another thread."""
+"""`async for` over batches: another thread waits for them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _Item = TypeVar("_Item")
 async def iterate(
     items: Iterator[_Item], interrupt: Callable[[], None] | None = None
 ) -> AsyncIterator[_Item]:
-    """What `items` gives, each waited for on one thread of its own; the event loop goes on.
+    """The items of `items`. One thread of its own waits for each; the event loop goes on.
 
-    Leaving early, or being cancelled, calls `interrupt`, which is to end what the thread waits for,
-    from another thread; without it the thread ends with what it waits for.
+    Leaving early, or being cancelled, calls `interrupt` from another thread; it must end what the
+    thread waits for. Without `interrupt` the thread ends when its wait does.
     """
     end: Any = object()
     executor = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="packhouse-batches")

@@ -24,8 +24,8 @@ _LONGEST_DELAY: Final = 1.0
 class Backoff:
     """Delays between tries that grow from 50 ms to 1 s, for `timeout` seconds of failing in a row.
 
-    Drawn at random from the upper half of each, so that the workers of a server that comes back do
-    not all come at once. Use from one thread.
+    Each is drawn at random from the upper half of its range, so that the workers of a server that
+    comes back do not all call at once. Use from one thread.
     """
 
     def __init__(self, timeout: float) -> None:

@@ -29,9 +29,9 @@ class Padding(Choice):
     - NONE: no padding. Tensors have as many rows as there is real data.
     - MASKED: every tensor has as many rows as its component's limit, so that all batches have one
       shape. The real rows come first; `Batch.mask` tells them from the others. Padding rows hold
-      the tensor's `padding_value`. Those of index tensors number the first padding row of the
-      component that they point into, or its last row where that component is full: then they do
-      touch a real row, and their messages must be masked.
+      the tensor's `padding_value`. Padding rows of index tensors number the first padding row of
+      the component that they point into. If that component is full they number its last row, a real
+      one: then their messages must be masked.
     - GRAPH: as MASKED, but one graph and one row of each component that is pointed into are always
       kept free, so that padding edges never touch a real node. The first padding graph has all
       spare rows, those after it are empty: what `jraph.pad_with_graphs` does. A limit of 222 nodes
@@ -77,8 +77,8 @@ class Batch:
     derived ones, by name; it is empty for a stream of sizes.
 
     Arrays are read-only views of the received message, which stays as long as one of them. They
-    begin at any address. Who writes to them, or gives them to a framework that does, or to one that
-    copies what is not aligned, asks for `writable=True` where batches are ordered, or takes
+    begin at any address. To write to them, or to give them to a framework that writes to them or
+    copies what is not aligned, ask for `writable=True` where batches are ordered, or take
     `batch.writable()`.
     """
 
@@ -104,7 +104,7 @@ class Batch:
 
     @classmethod
     def _make(cls: type[_AnyBatch], fields: dict[str, Any]) -> _AnyBatch:
-        """As the constructor, in a third of the time: there is one for each batch received."""
+        """As the constructor, in a third of the time: it runs for each batch received."""
         batch = object.__new__(cls)
         batch.__dict__.update(fields)
         return batch
@@ -153,7 +153,7 @@ class Batch:
         return np.arange(self.rows[component]) < self.real_rows[component]
 
     def writable(self: _AnyBatch) -> _AnyBatch:
-        """This batch with arrays of its own, each at a multiple of 64 bytes, that may be written."""
+        """This batch with writable arrays of its own, each at a multiple of 64 bytes."""
         names = list(self.tensors)
         graph_ids, sizes, *tensors = aligned_copies(
             [self.graph_ids, self.sizes, *self.tensors.values()]
@@ -176,7 +176,7 @@ class Batch:
         return self.graph_ids.nbytes + self.sizes.nbytes + columns
 
     def without_tensors(self: _AnyBatch) -> _AnyBatch:
-        """All but the tensors: what is kept where they are converted. Holds no received message."""
+        """The batch without its tensors, for those who convert them. Holds no received message."""
         fields = dict(self.__dict__)
         fields.update(graph_ids=self.graph_ids.copy(), sizes=self.sizes.copy(), tensors={})
         return type(self)._make(fields)
@@ -200,7 +200,8 @@ class Batch:
 
 
 def tensors_of(message: Any) -> dict[str, Array]:
-    """Those of a `packhouse.v1.Batch`, by name. Raises ValueError if one contradicts itself."""
+    """The tensors of a `packhouse.v1.Batch`, by name. Raises ValueError if one contradicts itself.
+    """
     tensors = {}
     for tensor in message.tensors:
         # Each access of a bytes field copies it: read it once, then view that copy.
@@ -214,7 +215,7 @@ def tensors_of(message: Any) -> dict[str, Array]:
 
 
 def fields_of(message: Any, tensors: dict[str, Array], schema: GraphSchema) -> dict[str, Any]:
-    """A Batch's fields, of a `packhouse.v1.Batch` whose tensors are `tensors`."""
+    """The fields of a Batch, from a `packhouse.v1.Batch` with these tensors."""
     graph_ids = np.frombuffer(message.graph_ids, _GRAPH_IDS)
     sizes = np.frombuffer(message.sizes, _SIZES)
     components = schema.all_components

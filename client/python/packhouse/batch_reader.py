@@ -1,4 +1,4 @@
-"""Reads batches where they were received: tensors are viewed, not copied as protobuf does."""
+"""Reads batches where they were received: tensors are views, while protobuf would copy them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ReceivedBatch(NamedTuple):
 
 
 def parse_response(kind: Any, response: bytes) -> Any:
-    """A message of that type. Raises PackhouseError with INTERNAL if the bytes are none."""
+    """A message of that type. Raises PackhouseError with INTERNAL if the bytes are not one."""
     try:
         return _parse(kind, response)
     except DecodeError as error:
@@ -59,7 +59,9 @@ def parse_response(kind: Any, response: bytes) -> Any:
 
 
 def _parse(kind: Any, data: bytes) -> Any:
-    """Raises DecodeError also for what protobuf takes with a warning, and not to its end."""
+    """Raises DecodeError also for bytes that protobuf accepts with a warning without reading them
+    to the end.
+    """
     message = kind()
     if message.MergeFromString(data) != len(data):
         raise DecodeError("the end of a group that has not begun")
@@ -69,14 +71,14 @@ def _parse(kind: Any, data: bytes) -> Any:
 class BatchReader:
     """Reads the responses of one `Pack` or `Load`. Not thread-safe.
 
-    What it returns is what protobuf would read, for any bytes; it reads only what has the order of
-    fields that the server writes, and leaves the rest to protobuf. That holds because a message is
-    a sequence of fields: what comes before the tensors is read by protobuf itself, the tensors are
-    the rest.
+    For any bytes it returns what protobuf would read. It reads only responses whose fields are in
+    the server's order, and leaves all others to protobuf. This is right because a message is a
+    sequence of fields: protobuf itself reads those before the tensors, and the rest are the
+    tensors.
 
-    Batches of a fixed shape differ in their tensors' data only, not in the bytes between. These are
-    remembered, and compared at once. Cost: O(fields), some microseconds; a first time, and for
-    batches without padding, some tens.
+    Batches of a fixed shape differ in their tensors' data only, not in the bytes between. These
+    bytes are remembered, and compared at once. Cost: O(fields), some microseconds; some tens for
+    the first batches of a shape and for batches without padding.
     """
 
     def __init__(self, *, is_loaded: bool) -> None:
@@ -84,11 +86,11 @@ class BatchReader:
         self._is_loaded = is_loaded
         # Used last comes first.
         self._layouts: list[_Layout] = []
-        # Hashes of heads that came once: ragged batches' are not worth a layout.
+        # Hashes of heads that came once: those of ragged batches are not worth a layout.
         self._seen: set[int] = set()
 
     def read(self, response: bytes) -> ReceivedBatch | None:
-        """The batch of a response; None if it has none, or is to be read by protobuf."""
+        """The batch of a response; None if it has none, or if protobuf is to read it."""
         try:
             return self._read(response)
         except (DecodeError, IndexError, OverflowError, ValueError):
@@ -164,7 +166,7 @@ class _Part(NamedTuple):
 
 
 class _Layout:
-    """All tensors of a batch: what is between their data, and how to view these."""
+    """All tensors of a batch: the bytes between their data, and how to view the data."""
 
     def __init__(self, response: bytes, parts: list[_Part], first: int, end: int) -> None:
         self.size = end - first
@@ -195,7 +197,7 @@ class _Layout:
         )
 
     def fits(self, response: bytes, first: int) -> bool:
-        """Whether there is such a batch's tensors at `first`."""
+        """Whether a batch with this layout has its tensors at `first`."""
         return self._between.unpack_from(response, first) == self._heads
 
     def view(self, response: bytes, first: int) -> dict[str, Array]:
@@ -223,7 +225,8 @@ def _skip_to_tensors(response: bytes, at: int, end: int) -> int:
 
 
 def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
-    """All that is between. Raises ValueError if it is not tensors, each ending with its data."""
+    """The bytes between. Raises ValueError unless they are tensors that each end with their data.
+    """
     parts = []
     while at < end:
         if response[at] != _TENSORS:

@@ -1,4 +1,5 @@
-"""Connections to a server: the one place where they are made, and what is retried on them."""
+"""Connections to a server: all are made here, and this module says which calls are retried on them.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +29,10 @@ _SERVICE_CONFIG_FILE: Final = pathlib.Path(packhouse.v1.__file__).with_name("ser
 def service_config() -> dict[str, Any]:
     """Which calls gRPC itself tries again, and when, in gRPC's own form.
 
-    Those that are safe to retry, five times in a second or two, beside the time to connect. What
-    only sees NOT_FOUND or ALREADY_EXISTS because the first try worked is not here: who calls that
-    must know. Append and Observe go on with a producer's numbers where they were; Pack cannot.
+    Calls that are safe to retry are tried five times in a second or two, besides the time to
+    connect. Calls that may answer NOT_FOUND or ALREADY_EXISTS because the first try worked are not
+    here: their callers handle that. Append and Observe go on by a producer's numbers; Pack cannot
+    go on.
     """
     return _parsed(_SERVICE_CONFIG_FILE.read_text(encoding="ascii"))
 
@@ -60,7 +62,8 @@ def make_channel(
         # A server that restarts is found again soon; the default grows to two minutes.
         "grpc.initial_reconnect_backoff_ms": 100,
         "grpc.max_reconnect_backoff_ms": 1000,
-        # A server that is gone without a word is noticed; it allows pings of this frequency.
+        # Notices a server that vanished without closing its connections; servers allow pings this
+        # often.
         "grpc.keepalive_time_ms": 60_000,
         "grpc.keepalive_timeout_ms": 20_000,
         _SERVICE_CONFIG: json.dumps(service_config()),
@@ -76,9 +79,9 @@ def make_channel(
 
 
 def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
-    """Waits until somebody answers there. Raises PackhouseError with UNAVAILABLE after that time.
+    """Waits until a server answers there. Raises PackhouseError with UNAVAILABLE after that time.
 
-    By a call, as channel_ready_future only looks five times a second.
+    It makes a call, because channel_ready_future looks only five times a second.
     """
     check = channel.unary_unary(_HEALTH_CHECK)
     try:

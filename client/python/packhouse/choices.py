@@ -9,7 +9,7 @@ _Member = TypeVar("_Member", bound="Choice")
 
 
 class Choice(enum.IntEnum):
-    """What has a few named values; wherever one is asked for, its name does too, in any case."""
+    """An enum whose members may be given by name, in upper or lower case."""
 
     @classmethod
     def of(cls: type[_Member], value: Any, argument: str) -> _Member:

@@ -57,10 +57,10 @@ class ObserveTotals(NamedTuple):
 class Client:
     """A connection to one server, of its own; use it as a context manager.
 
-    Unary calls have a deadline of `timeout` seconds. Failed calls raise PackhouseError; those that
-    are safe to retry have been retried for some seconds before (see `packhouse.channel`). All methods
-    may be called from any thread; for several streams at full speed give each its own Client.
-    gRPC does not survive a fork: fork before one is made, or spawn processes.
+    Unary calls have a deadline of `timeout` seconds. Failed calls raise PackhouseError; calls that
+    are safe to retry have been retried for some seconds by then (see `packhouse.channel`). All
+    methods may be called from any thread; for several streams at full speed give each its own
+    Client. gRPC does not survive a fork: fork before one is made, or spawn processes.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Client:
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         options: ChannelOptions = (),
     ) -> None:
-        """Connects to HOST:PORT or unix:PATH, without encryption; waits until that worked.
+        """Connects to HOST:PORT or unix:PATH, without encryption; waits until it is connected.
 
         `options` are gRPC's channel arguments: see `packhouse.channel.make_channel`. Raises
         PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
@@ -111,11 +111,12 @@ class Client:
     ) -> PackStream:
         """Streams whole graphs, or sizes if their schema has no tensors; iterate over the batches.
 
-        `tables`, one or several, is read by another thread, as fast as the server takes it; all tables share one
-        schema. An exception in it is raised to the reader, after the batches of what was sent.
-        A graph that is too large ends the stream with OUT_OF_RANGE, unless `options.oversize` is
-        REJECT: then those are collected in `PackStream.rejections` and counted by a warning at the
-        end, or given to `on_rejected` on the reading thread. An empty `tables` makes an empty stream of sizes.
+        Another thread reads `tables`, one or several, as fast as the server takes them. All tables
+        share one schema. An exception in `tables` is raised to the reader, after the batches of
+        what was sent. A graph that is too large ends the stream with OUT_OF_RANGE, unless
+        `options.oversize` is REJECT. Then such graphs are collected in `PackStream.rejections` and
+        a warning at the end gives their number, or `on_rejected` gets them on the reading thread.
+        An empty `tables` makes an empty stream of sizes.
         """
         remaining = iter((tables,) if isinstance(tables, GraphTable) else tables)
         first = next(remaining, None)
@@ -171,11 +172,11 @@ class Client:
 
         Tables are sent together, in requests of `gather_bytes` or more; with 0 each goes as soon as
         it comes. Large ones are sent in parts of 1 MiB. With a `producer`, requests are numbered
-        from `first_sequence`, and those that were counted before are not counted again: after a
-        failure call it with the same tables and the same `gather_bytes`, for other tables with a
-        `first_sequence` that is above all numbers before.
+        from `first_sequence`, and each counts once however often it is sent. After a failure, call
+        it with the same tables and the same `gather_bytes`. For other tables, call it with a
+        `first_sequence` above all earlier numbers.
         """
-        # What `sizes` raises in gRPC's sending thread is raised here instead.
+        # An exception of `sizes` in gRPC's sending thread is raised here instead.
         failure: list[Exception] = []
 
         def requests() -> Iterator[Any]:
@@ -217,11 +218,11 @@ class Client:
         producer: str = "",
         sequence: int = 0,
     ) -> ObserveTotals:
-        """Adds a histogram to a named one, or takes it away: all of it or nothing.
+        """Adds a histogram to a named one, or subtracts it: all of it or nothing.
 
-        With a `producer` and a `sequence` that rises, a call that is made again counts once. Errors:
-        NOT_FOUND if `subtract` names no histogram; OUT_OF_RANGE if it would take away more graphs
-        of some size than there are; FAILED_PRECONDITION if the components differ.
+        With a `producer` and a rising `sequence`, a repeated call counts once. Errors: NOT_FOUND if
+        `subtract` names no histogram; OUT_OF_RANGE if it would subtract more graphs of some size
+        than there are; FAILED_PRECONDITION if the components differ.
         """
         request = histogram_pb2.MergeHistogramRequest(
             histogram=histogram, addend=addend.to_proto(), subtract=subtract
@@ -253,13 +254,13 @@ class Client:
     ) -> Plan:
         """Plans a histogram, given whole or by its name on the server.
 
-        `budget_steps` (0: the server's default; 10^9 are about a second), `seed` and `warm_start`,
-        an earlier plan for much the same histogram, are for PlanAlgorithm.OPTIMIZED, which is what
-        is tried unless `heuristics` says otherwise.
+        `budget_steps` (0: the server's default; 10^9 are about a second), `seed` and `warm_start`
+        (an earlier plan for much the same histogram) are for PlanAlgorithm.OPTIMIZED, which is the
+        default of `heuristics`.
 
-        Errors: NOT_FOUND; INVALID_ARGUMENT naming what makes no sense; OUT_OF_RANGE if a graph alone
-        exceeds `limits`; RESOURCE_EXHAUSTED if planning would take too much memory, or the answer is
-        too large (ask for `summaries_only`).
+        Errors: NOT_FOUND; INVALID_ARGUMENT naming a wrong value; OUT_OF_RANGE if a graph alone
+        exceeds `limits`; RESOURCE_EXHAUSTED if planning would take too much memory, or the answer
+        is too large (ask for `summaries_only`).
         """
         request = planning_pb2.PlanRequest(
             limits=limits_to_proto(limits),
@@ -291,8 +292,8 @@ class Client:
     ) -> Tuning:
         """Chooses limits for a device: `tuning.shapes[0].limits` is what `pack` and `plan` take.
 
-        `on_progress` is called now and then, on the calling thread; what it raises ends the search.
-        Errors: NOT_FOUND; INVALID_ARGUMENT naming what makes no sense; FAILED_PRECONDITION if no
+        `on_progress` is called now and then, on the calling thread; an exception in it ends the
+        search. Errors: NOT_FOUND; INVALID_ARGUMENT naming a wrong value; FAILED_PRECONDITION if no
         graph fits any allowed limits; RESOURCE_EXHAUSTED if the search would take too much memory;
         DEADLINE_EXCEEDED after the client's `timeout`.
         """
@@ -356,16 +357,17 @@ class Client:
         """Stores graphs durably, each once; returns when all are on the server's disk.
 
         `tables`, one or several, share the data set's schema; `group_ids` has an array for each, if
-        the data set is grouped. Chunks are numbered from `first_sequence`. If the server goes away, what it has not
-        answered is sent again, for `retry_timeout` seconds. After an error, call it again with the
-        same `producer` and tables: what was stored is not stored again. Without a `producer` a name
-        is drawn, which only helps within this call.
+        the data set is grouped. Chunks are numbered from `first_sequence`. If the server goes away,
+        chunks that it has not answered are sent again, for `retry_timeout` seconds. After an error,
+        call it again with the same `producer` and tables: stored chunks are not stored again.
+        Without a `producer` a name is drawn, which protects only within this call.
 
         A table makes at least one chunk, of at most about `chunk_bytes`; tables of some hundred
-        kilobytes or more use the disk best. What `tables` raises is raised, after what was sent has
-        been stored. Errors, after which what was answered stays: INVALID_ARGUMENT naming the graph
-        and the tensor; OUT_OF_RANGE for a graph above the data set's `max_rows`; NOT_FOUND;
-        FAILED_PRECONDITION if it is sealed; RESOURCE_EXHAUSTED if a quota or the disk is full.
+        kilobytes or more use the disk best. An exception of `tables` is raised after all sent
+        chunks have been stored. Errors, after which answered chunks stay: INVALID_ARGUMENT naming
+        the graph and the tensor; OUT_OF_RANGE for a graph above the data set's `max_rows`;
+        NOT_FOUND; FAILED_PRECONDITION if it is sealed; RESOURCE_EXHAUSTED if a quota or the disk is
+        full.
         """
         if first_sequence < 1:
             raise ValueError(f"first_sequence {first_sequence} is below 1")
@@ -396,7 +398,9 @@ class Client:
             appending.close()
 
     def seal_dataset(self, name: str) -> Dataset:
-        """Ends all appends: from now on it never changes and can be loaded. Errors: NOT_FOUND."""
+        """Ends all appends: from now on the data set never changes and can be loaded. Errors:
+        NOT_FOUND.
+        """
         request = dataset_pb2.SealDatasetRequest(name=name)
         return Dataset.from_proto(self._unary(self._datasets.SealDataset, request))
 
@@ -419,15 +423,15 @@ class Client:
                 return
 
     def delete_dataset(self, name: str) -> None:
-        """Frees the name at once; loads that are under way go on. Errors: NOT_FOUND."""
+        """Frees the name at once; running loads go on. Errors: NOT_FOUND."""
         self._delete(self._datasets.DeleteDataset, dataset_pb2.DeleteDatasetRequest(name=name))
 
     def verify_dataset(
         self, name: str, on_progress: OnVerifyProgress | None = None
     ) -> Verification:
-        """Has the server read all of it: what is damaged is in the result, and no error.
+        """Has the server read all of it. Damage is in the result; it is no error.
 
-        There is no deadline; what `on_progress` raises ends the check. Errors: NOT_FOUND.
+        There is no deadline; an exception in `on_progress` ends the check. Errors: NOT_FOUND.
         """
         request = dataset_pb2.VerifyDatasetRequest(name=name)
         responses = self._datasets.VerifyDataset(request)
@@ -470,7 +474,7 @@ class Client:
         return PackStream(self._pack, requests, schema, options, on_rejected)
 
     def _delete(self, method: Any, request: Any) -> None:
-        """Retries, too: what is not there after a first try that may have worked is deleted."""
+        """Retries, too: NOT_FOUND after a first try that may have worked counts as deleted."""
         backoff = Backoff(self._timeout)
         tries = 0
         while True:

@@ -11,8 +11,9 @@ from packhouse.schema import GraphSchema
 
 
 class DatasetState(Choice):
-    """OPEN takes graphs. SEALED never changes again, and can be loaded. Of a DAMAGED one the own
-    description fails its checksum; only `list_datasets` has it, with the name alone."""
+    """OPEN takes graphs. SEALED never changes again, and can be loaded. The description of a
+    DAMAGED one fails its checksum; only `list_datasets` shows it, with nothing but its name.
+    """
 
     OPEN = 1
     SEALED = 2
@@ -23,10 +24,10 @@ class DatasetState(Choice):
 class Dataset:
     """A data set as the server describes it; `histogram` is None unless it was asked for.
 
-    `id` tells it from another one that was made under its name; `version` changes when it is sealed.
-    `num_bytes` are those of its records on disk, `max_bytes` its quota (0: only the server's own).
-    `max_rows` bounds single graphs; components that are absent have no bound. Of a DAMAGED one only
-    the name is known.
+    `id` distinguishes it from another data set of the same name; `version` changes when it is
+    sealed. `num_bytes` counts its records on disk; `max_bytes` is its quota (0: only the server's
+    own). `max_rows` bounds single graphs; components that are absent have no bound. Only the name
+    of a DAMAGED one is known.
     """
 
     name: str
@@ -63,10 +64,10 @@ class Dataset:
 
 @dataclasses.dataclass(frozen=True)
 class AppendTotals:
-    """What a call of `Client.append` did: all of it is on the server's disk.
+    """The result of `Client.append`: all of it is on the server's disk.
 
-    Of the `num_chunks` that were sent, `num_repeated` had been stored before. `num_graphs` are in
-    the data set now. To go on later, give `producer` and `next_sequence` to the next call.
+    `num_repeated` of the `num_chunks` that were sent had been stored before. The data set has
+    `num_graphs` now. To go on later, give `producer` and `next_sequence` to the next call.
     """
 
     num_chunks: int
@@ -89,7 +90,7 @@ class DamagedRecord:
 
 @dataclasses.dataclass(frozen=True)
 class VerifyProgress:
-    """How much has been checked, and of how much."""
+    """How much has been checked, and how much there is."""
 
     num_records: int
     num_records_total: int

@@ -14,7 +14,7 @@ from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
 
 
 def check_not_empty(epoch: Any, level: int) -> None:
-    """Looks at what a `packhouse.v1.Epoch` leaves out, once for each epoch that is loaded.
+    """Checks which graphs a `packhouse.v1.Epoch` leaves out, once for each epoch that is loaded.
 
     Warns with OversizeWarning; `level` as warnings.warn's `stacklevel`. Raises PackhouseError with
     OUT_OF_RANGE if nothing is left.
@@ -116,9 +116,9 @@ class EpochInfo:
         )
 
     def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:
-        """Steps of each of so many ranks, which several rank groups have as they say.
+        """Steps of each of `num_ranks` ranks; several rank groups have their own numbers of ranks.
 
-        Before any of it was done; `drop_last` as for the loader.
+        Counts steps that are done, too. `drop_last` is the loader's.
         """
         if len(rank_groups) != len(self.rank_groups):
             raise ValueError(f"{len(rank_groups)} rank_groups, the epoch has {len(self.rank_groups)}")

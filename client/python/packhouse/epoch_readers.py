@@ -22,7 +22,9 @@ _Item = TypeVar("_Item")
 
 
 class Leased(NamedTuple):
-    """What a transform made of a batch that cannot carry its lease; `trained` takes it out again."""
+    """A transform's result that cannot carry the batch's lease, and the lease; `trained` takes the
+    result out again.
+    """
 
     item: Any
     lease: Lease
@@ -38,32 +40,32 @@ class EpochReaders:
                 train(batch)
 
     `packhouse.torch.EpochDataset` is this as torch's IterableDataset; this module does not need
-    torch. Each worker process iterates over its own copy, pickled or forked, and gets its own part of
-    what the loader says, a rank's or a dynamic worker's: each graph reaches one of them once, and a
-    rank's batches are those, and in the order, that it would have without worker processes. The
-    trainer acknowledges, as only it knows what has been trained on.
+    torch. Each worker process iterates over its own copy, pickled or forked. It gets its own part
+    of what the loader gets, as a rank or as a dynamic worker. Each graph reaches one of them once.
+    A rank gets the same batches in the same order as without worker processes. The trainer
+    acknowledges, because only the trainer knows what has been trained on.
 
-    A worker process never waits for another trainer, or for a batch that its own trainer has not yet
-    come to, as the data loader, which takes the workers' batches in turn, would wait for ever: it
-    ends, and keeps what it has. What is left then, as others had it who died, comes at the end of
-    `trained`, by the first worker process.
+    A worker process never waits for another trainer, or for a batch that its own trainer has not
+    yet reached: the data loader takes the workers' batches in turn and would wait for ever. Instead
+    the worker process ends, and keeps what it has. Batches that are left then, because another
+    worker died, come at the end of `trained`, by the first worker process.
 
-    In the trainer nothing here opens a stream, or uses gRPC, unless it iterates itself: its calls are
-    made by a small process of their own (see `trainer_calls.py`), so that worker processes may be
-    forked. For that the trainer must not have used a `Client`, `Loader` or gRPC before: where it has,
-    spawn them. Not thread-safe, but for `acknowledge` and `flush`.
+    In the trainer this object opens no stream and does not use gRPC, unless the trainer iterates
+    over it. A small process of its own makes the trainer's calls (see `trainer_calls.py`), so that
+    worker processes may be forked. The trainer must not have used a `Client`, a `Loader` or gRPC
+    before; if it has, spawn the worker processes. Only `acknowledge` and `flush` are thread-safe.
 
-    `state_dict` and `load_state_dict` are of the trainer: they ask the server, and serve any number
+    The trainer calls `state_dict` and `load_state_dict`: they ask the server, and serve any number
     of ranks and worker processes. torchdata's StatefulDataLoader keeps the states of the worker
-    processes instead, with their number; its loader says finished="restart", as the server may know
-    more of the epoch than the state that is gone back to. Dynamic workers have no such state.
+    processes instead, and their number. Make its loader with finished="restart", because the server
+    may have got further in the epoch than the state. Dynamic workers have no such state.
     """
 
     def __init__(self, loader: Loader) -> None:
-        """Takes what `loader` was made with, and its epoch or state; it is not used itself.
+        """Takes the arguments of `loader`, and its epoch or state; does not use the loader itself.
 
-        Makes a small file, by which the trainer tells its worker processes, also those that live on,
-        what to read; it goes with this object.
+        Makes a small file, which is deleted with this object. In it the trainer tells its worker
+        processes, also those that live on, what to read.
         """
         self._settings = self._place(loader.settings)
         self._owner = os.getpid()
@@ -116,7 +118,7 @@ class EpochReaders:
     def set_epoch(self, epoch: int) -> None:
         """Worker processes that start to iterate read that epoch from now on.
 
-        To be called before each, the first one too. Makes all acknowledgements durable first, and
+        Call it before each epoch, the first one too. Makes all acknowledgements durable first, and
         asks the server. Raises EpochFinishedError if the epoch was finished before, unless the
         loader's `finished` says otherwise; PackhouseError.
         """
@@ -130,12 +132,13 @@ class EpochReaders:
         self._prepare()
 
     def trained(self, data_loader: Iterable[_Item]) -> Iterator[_Item]:
-        """What the data loader gives; each is acknowledged when the next one is asked for.
+        """The items of the data loader; each is acknowledged when the next one is asked for.
 
-        Its items must be batches, or have their `lease` as an attribute of this name: a collate
-        function puts it there; or be `Leased`, of which the item is given. They must be all that comes of the epoch: at the end, this loads what
-        is left of dynamic epochs, waiting for others: iterates over the data loader again. Leaving
-        early leaves the last item unacknowledged. Errors: PackhouseError.
+        An item must be a batch, or have the batch's `lease` as an attribute of this name (a collate
+        function puts it there), or be a `Leased`, whose item is then given out. The items must be
+        all of the epoch. At the end of a dynamic epoch this iterates over the data loader again: it
+        waits for the other workers and loads what they leave. Leaving early leaves the last item
+        unacknowledged. Errors: PackhouseError.
         """
         if not self._is_prepared:
             self._prepare()
@@ -160,9 +163,11 @@ class EpochReaders:
         self.flush()
 
     def acknowledge(self, batch: LoadedBatch | Leased | Lease) -> None:
-        """This batch has been trained on. Instead of `trained`; in the order in which they came.
+        """Says that this batch has been trained on. For loops without `trained`; call it in the
+        order in which batches came.
 
-        Worker processes need a loader with acknowledge="manual" for it. What fails is raised by `flush`, or what else asks the server.
+        Worker processes need a loader with acknowledge="manual" for it. `flush`, or the next method
+        that asks the server, raises what failed.
         """
         lease = batch if isinstance(batch, Lease) else batch.lease
         if lease == self._in_hand:
@@ -184,15 +189,16 @@ class EpochReaders:
         return EpochInfo.from_proto(self._get_epoch())
 
     def __len__(self) -> int:
-        """Steps of this trainer in the epoch (dynamic: batches of its profile), done ones included."""
+        """Steps of this trainer in the epoch (dynamic: batches of its profile), with done ones."""
         return self._settings.sharing.num_steps(self.epoch_info(), self._settings.request)
 
     def state_dict(self) -> LoaderState | dict[str, Any]:
-        """Where the epoch is, for the checkpoint; to be called after a step has been done.
+        """The position in the epoch, for the checkpoint; call it after a step has been done.
 
-        As `Loader.state_dict`: what `trained` gave out last counts as done, and is acknowledged.
-        Opens no stream. Raises ValueError if several ranks' steps were not acknowledged in turn, as
-        after a start without a state in the middle of an epoch. Empty in a worker process.
+        As `Loader.state_dict`: the item that `trained` gave out last counts as done, and is
+        acknowledged. Opens no stream. Raises ValueError if several ranks' steps were not
+        acknowledged in turn, as after a start without a state in the middle of an epoch. Empty in a
+        worker process.
         """
         if os.getpid() != self._owner:
             return {}
@@ -226,7 +232,7 @@ class EpochReaders:
     ) -> None:
         """Goes on exactly where the state was taken: see `Loader.load_state_dict`.
 
-        To be called while no worker process iterates.
+        Call it while no worker process iterates.
         """
         if not state or os.getpid() != self._owner:
             return
@@ -302,9 +308,9 @@ class EpochReaders:
     def __iter__(self) -> Iterator[Any]:
         """This process's part of the epoch that the trainer has set.
 
-        In the trainer itself a batch is acknowledged when the next one is asked for, unless that is
-        manual. Iterating raises ValueError if no epoch is set, or in a worker process that `trained`
-        does not read; PackhouseError.
+        In the trainer itself a batch is acknowledged when the next one is asked for, unless
+        acknowledging is manual. Iterating raises ValueError if no epoch is set, or in a worker
+        process that `trained` does not read; PackhouseError.
         """
         number, count = worker_process()
         batches = ReaderPass(self._settings, self._orders, number, count)

@@ -1,4 +1,4 @@
-"""Which epochs are asked for: the arguments that loaders and evaluations have in common."""
+"""The arguments that loaders and evaluations have in common: which epochs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
 class RankGroup:
     """The limits of `num_ranks` ranks: shapes, the largest first, or the device to choose them for.
 
-    Only a job with one group may have several shapes. Ranks are numbered by group, the first one's
-    come first.
+    Only a job with one group may have several shapes. Ranks are numbered by group: first those of
+    the first group.
     """
 
     shapes: Sequence[Mapping[str, int]] = ()
@@ -98,7 +98,7 @@ class EpochArguments(TypedDict, total=False):
 
 
 class EpochRequest:
-    """The epochs of a data set in some words. Constant."""
+    """Epochs of a data set, as given by arguments. Constant."""
 
     def __init__(self, arguments: Mapping[str, Any], job: str) -> None:
         """`arguments` are EpochArguments. Raises ValueError or TypeError naming the argument."""
@@ -133,7 +133,7 @@ class EpochRequest:
 
     @property
     def num_ranks(self) -> int:
-        """How many there are unless it is said otherwise."""
+        """The number of ranks, unless the caller gives another."""
         if len(self.rank_groups) == 1:
             return 1
         return sum(group.num_ranks for group in self.rank_groups)
@@ -172,7 +172,9 @@ def subset_to_proto(subset: GraphSubset) -> Any:
 
 
 def _rank_groups_of(arguments: Mapping[str, Any]) -> tuple[RankGroup, ...]:
-    """By the one way that is given to say what a batch takes. Raises ValueError otherwise."""
+    """Reads the one argument that says what a batch takes. Raises ValueError unless there is
+    exactly one.
+    """
     ways = ("limits", "shapes", "device_profile", "rank_groups")
     given = [name for name in ways if arguments.get(name) is not None]
     if len(given) != 1:

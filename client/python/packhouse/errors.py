@@ -8,7 +8,7 @@ import grpc
 
 
 class EpochFinishedError(ValueError):
-    """An epoch had been finished before a loader came to it, and nothing would come."""
+    """An epoch was finished before a loader came to it: it would give no batch."""
 
 
 class PackhouseError(Exception):

@@ -1,4 +1,4 @@
-"""Batches of a data set of which the server keeps nothing. See `Evaluation`."""
+"""Batches of a data set; the server keeps no record of them. See `Evaluation`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class Evaluation:
             ...
             losses = [evaluate(batch) for batch in validation]
 
-    For validation and tests: there is no job, nothing is acknowledged, and however often and by
-    whomever it is read, every graph comes once in each pass. Passes may run at the same time. If the
-    server goes away, a pass goes on where it was, for `retry_timeout` seconds of failing in a row.
+    For validation and tests: there is no job, and nothing is acknowledged. Every graph comes once
+    in each pass, however many readers and passes there are. Passes may run at the same time. If the
+    server goes away, a pass goes on where it was; it gives up after `retry_timeout` seconds of
+    failing in a row.
 
-    A graph beyond the limits is an error, unless `oversize` says REJECT; then a warning gives their
-    number, once for this object. Errors are raised by iterating, as PackhouseError:
+    A graph beyond the limits is an error, unless `oversize` says REJECT: then a warning gives the
+    number of such graphs, once for this object. Errors are raised by iterating, as PackhouseError:
     - NOT_FOUND: no such data set.
     - INVALID_ARGUMENT: an argument that makes no sense; names it, the value and the bound.
     - OUT_OF_RANGE: a graph that the limits do not take; names it.
@@ -57,11 +58,11 @@ class Evaluation:
         drop_last: bool = False,
         **arguments: Unpack[LoadArguments],
     ) -> None:
-        """Which batches: see `EpochArguments`, all of which are arguments of this, as are
-        `ConnectionArguments`. `seed` and `epoch` only say which graphs come together, and when.
+        """Takes all `EpochArguments` and all `ConnectionArguments`. `seed` and `epoch` only say
+        which graphs come together, and when.
 
-        `rank` of `num_ranks` gets its share of the steps, as do the worker processes of a data
-        loader that take their numbers for it.
+        `rank` of `num_ranks` gets its share of the steps. Worker processes of a data loader can use
+        their own numbers here.
         """
         self._connecting, self._writable, rest = split(arguments, address)
         self._request = EpochRequest(rest, job="")
@@ -87,14 +88,14 @@ class Evaluation:
         return self._is_placed
 
     def of(self, epoch: int, sharing: Ranked) -> Evaluation:
-        """Of the same words, another epoch or other steps."""
+        """An evaluation with the same arguments, but another epoch or other steps."""
         other = Evaluation.__new__(Evaluation)
         other.__dict__.update(self.__dict__)
         other._epoch, other._sharing = epoch, sharing
         return other
 
     def epoch_info(self) -> EpochInfo:
-        """What it is like. Errors: as iterating."""
+        """What the epoch is like. Errors: as iterating."""
         connection = LoadConnection(self._connecting)
         try:
             request = loader_pb2.GetEpochRequest(epoch=self._request.of_epoch(self._epoch))

@@ -18,15 +18,15 @@ _Item = TypeVar("_Item")
 class EvaluationReaders:
     """One trainer's share of an evaluation, read by worker processes, as those of a data loader.
 
-    As EpochReaders, but the server keeps nothing: a pass starts at the beginning each time, and every
-    number of worker processes gives the same batches in the same order. It can be trained from, too,
-    where the trainer alone keeps the position: `state_dict` counts what `trained` has given, and
-    torchdata's StatefulDataLoader keeps it by itself. (With several ranks and several worker
-    processes `graphs_of_step` is not known: 0, and `loss_weight` 1.)
+    As EpochReaders, but the server keeps nothing: a pass starts at the beginning each time, and any
+    number of worker processes gives the same batches in the same order. It also serves for
+    training; then only the trainer keeps the position: `state_dict` counts what `trained` has
+    given, and torchdata's StatefulDataLoader keeps it by itself. (With several ranks and several
+    worker processes `graphs_of_step` is unknown: it is 0, and `loss_weight` is 1.)
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
-        """Takes what `evaluation` was made with; it is not used itself."""
+        """Takes the arguments of `evaluation`; does not use it itself."""
         self._evaluation = evaluation
         self._orders = OrdersFile()
         self._owner = os.getpid()
@@ -48,7 +48,7 @@ class EvaluationReaders:
         self._write_orders(self._next_step)
 
     def trained(self, data_loader: Iterable[_Item]) -> Iterator[_Item]:
-        """What the data loader gives, counted for `state_dict`."""
+        """The items of the data loader, counted for `state_dict`."""
         self._write_orders(self._next_step)
         self._is_trained = True
         try:

@@ -1,4 +1,4 @@
-"""What becomes of an epoch that was finished before anybody came to it."""
+"""What happens to an epoch that was finished before this loader came to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def words_for_finished(epoch: Any, who: str) -> str:
 
 
 def restarts(epoch: Any, finished: str, sharing: Sharing, attempt: str, who: str) -> bool:
-    """Whether a finished epoch is to be loaded anew; False: nothing comes of it.
+    """Whether a finished epoch is to be loaded again; False: it gives no batch.
 
     Raises EpochFinishedError if that is what `finished` says, and for dynamic workers without an
     attempt, who would restart each other's epochs.

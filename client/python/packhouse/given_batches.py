@@ -20,12 +20,12 @@ class GivenBatches:
         self._num_expected = sys.maxsize
 
     def expect(self, num_batches: int) -> None:
-        """So many will come."""
+        """Says how many will come."""
         with self._lock:
             self._num_expected = num_batches
 
     def give(self, number: int, step: int) -> bool:
-        """Whether this one has not been given out yet; it is from now on."""
+        """Marks it as given out. True if it was not given out before."""
         with self._lock:
             if number in self._given:
                 return False
@@ -35,7 +35,7 @@ class GivenBatches:
             return True
 
     def acknowledge(self, number: int) -> bool:
-        """Whether this was the last that anybody waits for."""
+        """Marks it as done. True if it was the last one that was awaited."""
         with self._lock:
             step = self._held.pop(number, None)
             if step is not None:
@@ -48,7 +48,7 @@ class GivenBatches:
             return len(self._given) >= self._num_expected
 
     def steps_done(self) -> int | None:
-        """Up to which step all is done, and nothing after; None if nothing was given out.
+        """The step up to which all is done, and nothing after it; None if nothing was given out.
 
         Raises ValueError if steps were acknowledged out of order.
         """

@@ -1,4 +1,4 @@
-"""A user's change of single graphs, made where they lie in a batch."""
+"""A user's change of single graphs, made in place in a batch."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _AnyBatch = TypeVar("_AnyBatch", bound=Batch)
 def transform_graphs(batch: _AnyBatch, transform: GraphTransform) -> _AnyBatch:
     """The batch with each real graph as `transform` leaves it; its arrays must be writable.
 
-    `transform` gets a graph's tensors by name, index tensors numbering the graph's own rows, as they
-    were stored. It may write to them, and may return a mapping of tensors to take their place, of the
-    same shape: a graph cannot grow, as its batch is packed. Derived tensors and padding stay as they
-    are. Raises ValueError naming the graph and the tensor. Cost: some microseconds a graph and
-    tensor.
+    `transform` gets a graph's tensors by name, as they were stored: index tensors number the
+    graph's own rows. It may write to them, or return a mapping of tensors that replace them. These
+    must have the same shape: a graph cannot grow, because its batch is packed. Derived tensors and
+    padding stay as they are. Raises ValueError naming the graph and the tensor. Cost: some
+    microseconds a graph and tensor.
     """
     schema, sizes = batch.schema, batch.sizes
     offsets = {name: row_offsets(schema, sizes, name) for name in schema.all_components}

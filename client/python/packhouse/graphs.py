@@ -22,8 +22,9 @@ class GraphTable:
 
     `sizes` is uint32 [n, l], one size tuple a graph; `graph_ids` is uint64 [n]; `tensors` maps each
     name to the rows of all graphs concatenated, [rows, *row_shape], or [*row_shape, rows] if its
-    spec's layout has rows last. Index tensors number rows within their own graph. Arrays of the right type are kept, not copied; treat a table as
-    immutable. Constant, therefore safe to read from many threads.
+    spec's layout has rows last. Index tensors number rows within their own graph. Arrays of the
+    right type are kept, not copied: treat a table as immutable. Constant, therefore safe to read
+    from many threads.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class GraphTable:
 
     @staticmethod
     def concatenate(tables: Sequence[GraphTable]) -> GraphTable:
-        """Joins at least one table of the same schema; graph ids are kept."""
+        """Joins one or more tables of the same schema; keeps the graph ids."""
         if not tables:
             raise ValueError("nothing to concatenate")
         schema = tables[0].schema
@@ -203,7 +204,7 @@ class GraphTable:
         for spec in self.schema.tensors:
             if spec.component not in gathers:
                 counts = self.counts(spec.component)[chosen]
-                # Row r of the result lies as far behind its graph's start as it does here.
+                # Row r of the result is as far behind its graph's start as here.
                 shift = self.offsets(spec.component)[chosen] - (np.cumsum(counts) - counts)
                 rows = np.arange(int(counts.sum()), dtype=np.int64)
                 gathers[spec.component] = np.repeat(shift, counts) + rows
@@ -222,7 +223,7 @@ class GraphTable:
         differs: npt.NDArray[np.bool_] = np.any(self.sizes != other.sizes, axis=1)
         differs = np.logical_or(differs, self.graph_ids != other.graph_ids)
         if differs.any():
-            # Rows of the other graphs are only aligned once the odd ones are left out.
+            # Only without graphs of differing sizes are the rows of the other graphs aligned.
             same = np.flatnonzero(~differs)
             differs[same] = self.take(same).differing(other.take(same))
             return differs
@@ -246,7 +247,7 @@ class GraphTable:
     def to_chunks(self, max_bytes: int = DEFAULT_CHUNK_BYTES) -> Iterator[Any]:
         """`packhouse.v1.GraphChunk` messages of at most about `max_bytes`, in order.
 
-        A graph is never split: one that is larger by itself makes a larger chunk.
+        A graph is never split: a graph of more than `max_bytes` makes a larger chunk.
         """
         for start, stop in self._parts(max_bytes):
             part = self.slice(start, stop)

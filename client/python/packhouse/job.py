@@ -52,8 +52,9 @@ class JobEpoch:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A job and its `epochs`, the highest number first; of `num_epochs` the latest if there are
-    very many."""
+    """A job and its `epochs`, the highest number first; only the latest of `num_epochs` if there
+    are very many.
+    """
 
     name: str
     epochs: tuple[JobEpoch, ...]

@@ -4,8 +4,8 @@
 
     packhouse.jraph.ingest(client, "molhiv", graphs)          # Once: GraphsTuples.
     limits = {"nodes": 1024, "edges": 2304, "graphs": 48}
-    with Loader(address, dataset="molhiv", job="run-1", limits=limits, padding=Padding.GRAPH) as
-    loader:
+    loader = Loader(address, dataset="molhiv", job="run-1", limits=limits, padding=Padding.GRAPH)
+    with loader:
         for batch in loader:
             graph = packhouse.jraph.to_graphs_tuple(batch)    # Padded: `jit` compiles once.
 

@@ -1,4 +1,4 @@
-"""What a loader has open. See `Loader` and `Evaluation`."""
+"""A loader's connection. See `Loader` and `Evaluation`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
 # The server's, for max_in_flight 0.
 _DEFAULT_IN_FLIGHT: Final = 16
 
-# Connections of processes that this one was forked from: to be neither used nor taken apart.
+# Connections of processes that this one was forked from: neither use nor close them.
 _INHERITED: Final[list[Any]] = []
 
 
@@ -39,15 +39,15 @@ class _Calls:
 class LoadConnection:
     """A stream of batches and calls beside it, in the process that made it.
 
-    Tries that fail because the server is away are made anew for `retry_timeout` seconds. Use from
-    one thread, but for `call` and the acknowledger.
+    Retries for `retry_timeout` seconds what fails because the server is away. Use from one thread;
+    only `call` and the acknowledger are thread-safe.
     """
 
     def __init__(self, connecting: Connecting) -> None:
         """Connects with the first call."""
         self.pid = os.getpid()
         self._connecting = connecting
-        # All calls are safe to retry, and are here: for longer than gRPC does.
+        # All calls are safe to retry; they are retried here, for longer than gRPC does.
         self._options = (("grpc.enable_retries", 0), *connecting.options)
         self._closed = False
         # Below, for unary calls, those of any thread: guarded by _lock.
@@ -69,7 +69,7 @@ class LoadConnection:
         self._woken = False
 
     def call(self, method: str, request: Any) -> Any:
-        """A unary call that is safe to retry, and is. Raises PackhouseError."""
+        """Makes a unary call that is safe to retry, and retries it. Raises PackhouseError."""
         backoff = Backoff(self._connecting.retry_timeout)
         while True:
             try:
@@ -78,7 +78,7 @@ class LoadConnection:
                 time.sleep(backoff.delay_after(error))
 
     def receive(self, make_request: Callable[[], Any]) -> Any:
-        """The next batch, or another `packhouse.v1.LoadResponse`; of a new call if there is none.
+        """The next batch, or another `packhouse.v1.LoadResponse`; makes a call if there is none.
 
         Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
         contradicts itself.
@@ -107,7 +107,9 @@ class LoadConnection:
         raise failure
 
     def finish(self) -> None:
-        """Takes Load's own end after an epoch's; the next one comes by the same connection."""
+        """Reads the end of the call after the end of the epoch; the next epoch uses the same
+        connection.
+        """
         try:
             for _ in self._load:
                 pass
@@ -124,7 +126,7 @@ class LoadConnection:
             self._load_channel = None
 
     def close(self) -> None:
-        """Tries to send what is acknowledged, and disconnects. Idempotent."""
+        """Tries to send the waiting acknowledgements, and disconnects. Idempotent."""
         if self.pid != os.getpid():
             _INHERITED.append(self)
             return
@@ -139,7 +141,7 @@ class LoadConnection:
             calls.channel.close()
 
     def _wake(self) -> None:
-        """Lets a thread that waits in `receive` look why nothing comes."""
+        """Lets a thread that waits in `receive` check why nothing comes."""
         load = self._load
         if load is not None:
             self._woken = True

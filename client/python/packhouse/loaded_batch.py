@@ -15,8 +15,8 @@ from packhouse.schema import GraphSchema
 class LoadedBatch(Batch):
     """A batch of an epoch, leased until it is acknowledged; can be sent to another process.
 
-    `shape` is the number of its rank group's shape. `generation` and `session` say to whom it was
-    given.
+    `shape` is the number of its shape among those of its rank group. `generation` and `session` say
+    who got it.
     """
 
     generation: int
@@ -48,19 +48,19 @@ class LoadedBatch(Batch):
         return LoadedBatch._make(fields)
 
     def of_step(self, step: int, graphs_of_step: int) -> LoadedBatch:
-        """The same batch, as another step of those of more or fewer ranks."""
+        """The same batch, as a step among more or fewer ranks."""
         fields = dict(self.__dict__)
         fields.update(step=step, graphs_of_step=graphs_of_step)
         return LoadedBatch._make(fields)
 
     @property
     def number(self) -> int:
-        """Its number in the epoch, the same however often the epoch is dealt anew."""
+        """Its number in the epoch; it stays the same when the epoch is dealt again."""
         return self.id
 
     @property
     def lease(self) -> Lease:
-        """What acknowledging it needs to know; a collate function keeps it with what it makes."""
+        """All that acknowledging it needs; a collate function keeps it with its result."""
         return Lease(self.epoch, self.generation, self.session, self.number, self.step)
 
     @property

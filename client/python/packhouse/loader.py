@@ -40,24 +40,24 @@ class Loader(Iterator[LoadedBatch]):
             for batch in loader:
                 train(batch)
 
-    A batch is acknowledged when the next one is asked for, so never while it is being trained on;
-    with acknowledge="manual" when you say so. What is not acknowledged comes again, to this worker
-    or another, when this one has gone. Acknowledgements are sent by a thread of their own, those of
-    some 10 ms together, and are durable at the latest when the iteration ends. The bound
-    `max_in_flight` also bounds speed, as an acknowledgement waits for the server's disk: take 64
-    for thousands of batches a second.
+    A batch is acknowledged when the next one is asked for, so never while it is being trained on.
+    With acknowledge="manual" you acknowledge it yourself. If this worker dies, batches that it has
+    not acknowledged come again, to this worker or to another. A thread of its own sends
+    acknowledgements, those of about 10 ms together. They are durable at the latest when the
+    iteration ends. `max_in_flight` also bounds the speed, because an acknowledgement waits for the
+    server's disk: take 64 for thousands of batches a second.
 
-    An epoch that had been finished before this loader came to it raises EpochFinishedError, as
-    nothing would come: a job was run again under its name, or an epoch was set a second time. What
-    `finished` says is done instead. For validation use `Evaluation`, of which the server keeps
-    nothing. A graph beyond the limits raises PackhouseError (OUT_OF_RANGE) naming it, unless
-    `oversize` says REJECT; then a warning gives their number, once an epoch.
+    An epoch that was finished before this loader came to it raises EpochFinishedError, because it
+    would give no batch: a job was run again under its name, or an epoch was set a second time.
+    `finished` can say otherwise. For validation use `Evaluation`: the server keeps nothing of it. A
+    graph beyond the limits raises PackhouseError (OUT_OF_RANGE) naming it, unless `oversize` says
+    REJECT: then a warning gives the number of such graphs, once an epoch.
 
-    If the connection breaks or the server restarts, the loader goes on by itself, for
-    `retry_timeout` seconds of failing in a row; batches that come again because of that are not
-    given out twice. If the trainer has been started anew elsewhere, or rolled back, iterating ends
-    with PackhouseError (FAILED_PRECONDITION), as it does if the epoch was opened in other words, or a
-    state is of another epoch (names both). Other errors:
+    If the connection breaks or the server restarts, the loader goes on by itself. It gives up after
+    `retry_timeout` seconds of failing in a row. Batches that come again because of that are not
+    given out twice. Iterating ends with PackhouseError (FAILED_PRECONDITION) if the trainer has
+    been started anew elsewhere or rolled back; also, naming both, if the epoch was opened with
+    other arguments or a state is of another epoch. Other errors:
     - NOT_FOUND: no such data set.
     - INVALID_ARGUMENT: an argument that makes no sense; names it, the value and the bound.
     - OUT_OF_RANGE: a graph that the limits do not take; names it.
@@ -65,11 +65,11 @@ class Loader(Iterator[LoadedBatch]):
     - RESOURCE_EXHAUSTED: too many streams or bytes at the server now; names the bound.
     - DATA_LOSS: a stored record fails its checksum; names it and its graphs.
 
-    Connects when it is first asked for something, not when it is made. Use it from one thread, but
-    for `acknowledge` and `flush`, which may be called from any. Worker processes that read for a
-    trainer: see `EpochReaders`. gRPC does not survive a fork: fork before a loader is used, or start
-    processes by spawning: a loader can be pickled, and the copy starts where this one's epoch was
-    set or its state was loaded.
+    Connects when it is first asked for something, not when it is made. Use it from one thread; only
+    `acknowledge` and `flush` may be called from any. Worker processes that read for a trainer: see
+    `EpochReaders`. gRPC does not survive a fork: fork before a loader is used, or start processes
+    by spawning: a loader can be pickled, and the copy starts where this one's epoch was set or its
+    state was loaded.
     """
 
     def __init__(
@@ -88,23 +88,24 @@ class Loader(Iterator[LoadedBatch]):
         finished: Finished = "error",
         **arguments: Unpack[LoadArguments],
     ) -> None:
-        """Which epochs, of what: see `EpochArguments`, all of which are arguments of this, and must
-        be the same for all workers of the job; so are `ConnectionArguments`.
+        """Takes all `EpochArguments`, which must be the same for all workers of the job, and all
+        `ConnectionArguments`.
 
         Workers share an epoch in one of two ways. Ranked: `rank` of `num_ranks`, all with the same
-        number of steps (`drop_last`: without the batches that do not suffice for one more step,
-        instead of completing it with padding); the default is one rank. Dynamic: `worker` is this
-        one's name, the same each time that it comes; first come, first served; `rank_group` is the
-        number of the one whose batches it takes.
+        number of steps. The last step is completed with padding; with `drop_last` it is left out
+        instead if it is not full. The default is one rank. Dynamic: first come, first served.
+        `worker` is this worker's name, the same each time that it joins; `rank_group` is the number
+        of the rank group whose batches it takes.
 
         `max_in_flight` bounds the batches that are sent and not acknowledged (0: 16). `attempt`
-        names one start of the trainer, for all of its workers the same, new after each restart (a
-        restart counter of the launcher does): give one if several workers load states.
+        names one start of the trainer: the same for all of its workers, and new after each restart
+        (a launcher's restart counter will do). Give one if several workers load states.
 
-        `finished`: of an epoch that was finished before. "error" raises EpochFinishedError; "skip"
-        gives nothing; "restart" loads it from its start again, and what was done of it and of the
-        job's later epochs is forgotten (dynamic workers, and several ranks of which each may come
-        at any time, need an `attempt` for that). A state that was loaded is gone on from as it is.
+        `finished` says what to do with an epoch that was finished before. "error" raises
+        EpochFinishedError; "skip" gives nothing; "restart" loads it again from its start, and
+        forgets what was done of it and of the job's later epochs; dynamic workers need an `attempt`
+        for that, and so do several ranks of which each may come at any time. A loaded state goes on
+        from where it was, whatever this says.
         """
         connecting, writable, rest = split(arguments, address, job, max_in_flight)
         request = EpochRequest(rest, job)
@@ -126,7 +127,7 @@ class Loader(Iterator[LoadedBatch]):
 
     @staticmethod
     def of_settings(settings: LoaderSettings, start: LoaderStart) -> Loader:
-        """A loader of another one's settings."""
+        """A loader with another loader's settings."""
         loader = Loader.__new__(Loader)
         loader._settings = settings
         loader._begin(start)
@@ -172,7 +173,7 @@ class Loader(Iterator[LoadedBatch]):
 
     @property
     def settings(self) -> LoaderSettings:
-        """What it was made with."""
+        """The arguments it was made with."""
         return self._settings
 
     @property
@@ -189,7 +190,7 @@ class Loader(Iterator[LoadedBatch]):
 
     @property
     def cursor(self) -> str:
-        """What all workers had done when this one's last acknowledgement became durable; "" before.
+        """The state of all workers when this one's last acknowledgement became durable; "" before.
 
         Dynamic workers keep it in checkpoints; `state_dict` is more exact.
         """
@@ -197,7 +198,9 @@ class Loader(Iterator[LoadedBatch]):
 
     @property
     def generation_cursor(self) -> str:
-        """Where the present generation started: loads the same again. Waits for the server."""
+        """The start of the present generation: a loader that starts from it loads the same again.
+        Waits for the server.
+        """
         return str(self._open().cursor)
 
     @property
@@ -206,11 +209,11 @@ class Loader(Iterator[LoadedBatch]):
         return int(self._open().num_steps_done)
 
     def set_epoch(self, epoch: int) -> None:
-        """Iterating gives that epoch from now on: from where the job's workers have come to.
+        """Iterating gives that epoch from now on, from where the job's workers have got to.
 
-        Nothing happens if it is the present one and has not ended. Else makes all acknowledgements
-        durable first. Iterating raises EpochFinishedError if it was finished before, unless
-        `finished` says otherwise.
+        Does nothing if it is the present epoch and has not ended. Otherwise makes all
+        acknowledgements durable first. Iterating raises EpochFinishedError if it was finished
+        before, unless `finished` says otherwise.
         """
         if epoch == self.epoch and not self._ended:
             return
@@ -229,8 +232,8 @@ class Loader(Iterator[LoadedBatch]):
     def __len__(self) -> int:
         """Steps of this worker in this epoch (dynamic: batches of its profile), done ones included.
 
-        Asks the server, and waits for it for `retry_timeout` seconds; begins to load if a state was
-        loaded, as that decides what is left.
+        Asks the server, and waits for it for up to `retry_timeout` seconds. Begins to load if a
+        state was loaded, because the state decides what is left.
         """
         if self._first_opened is not None or self._start.cursor:
             return int(self._open().num_steps)
@@ -243,7 +246,7 @@ class Loader(Iterator[LoadedBatch]):
         return self
 
     def __aiter__(self) -> AsyncIterator[LoadedBatch]:
-        """As iterating, but waits on another thread; leaving it early leaves the loader as it is."""
+        """As iterating, but waits on another thread; leaving early does not change the loader."""
         return iterate(iter(self))
 
     def __next__(self) -> LoadedBatch:
@@ -282,7 +285,8 @@ class Loader(Iterator[LoadedBatch]):
             self._settings = settings
 
     def acknowledge(self, batch: LoadedBatch) -> None:
-        """This batch is done: will be sent soon. From any thread, and any process's loader.
+        """Says that this batch is done; it is sent soon. Callable from any thread; the batch may
+        come from another process's loader.
 
         Raises PackhouseError if an earlier acknowledgement has failed.
         """
@@ -305,9 +309,10 @@ class Loader(Iterator[LoadedBatch]):
         """Where the epoch is, for the checkpoint; to be called after a step has been done.
 
         The batch given out last counts as done, and is acknowledged (unless that is manual). With
-        ranks the state is that after as many steps as this rank has done, which all ranks must have
-        done, or do before they stop: any one rank's state serves all. Otherwise it is what all
-        workers have done by now. Raises ValueError if ranked steps were acknowledged out of order.
+        ranks, the state is the one after as many steps as this rank has done. All ranks must have
+        done these steps, or must do them before they stop; then any one rank's state serves all.
+        Without ranks, the state is what all workers have done by now. Raises ValueError if ranked
+        steps were acknowledged out of order.
         """
         generation = self._open().generation
         if self._current is not None:
@@ -331,12 +336,12 @@ class Loader(Iterator[LoadedBatch]):
     def load_state_dict(self, state: LoaderState, attempt: str | None = None) -> None:
         """Goes on exactly where the state was taken, even if the service went further since.
 
-        The workers may be others, and of another number. All must load the same state; what earlier
-        ones do from now on is refused. `attempt` as for the constructor, in place of the one given
-        there. Raises ValueError if an attempt is needed: for dynamic workers, and if the present
-        one has loaded already.
+        There may be other workers, and more or fewer. All must load the same state; the server
+        refuses what earlier workers do from now on. `attempt` replaces the constructor's. Raises
+        ValueError if an attempt is needed: for dynamic workers, and if the present attempt has
+        loaded already.
 
-        What was done of later epochs is forgotten: they are loaded from their start.
+        The server forgets what was done of later epochs: they are loaded from their start.
         """
         given, sharing = self._start.attempt, self._settings.sharing
         if attempt is None and given and self._attempt_is_used:

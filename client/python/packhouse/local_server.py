@@ -33,16 +33,16 @@ class LocalServer:
         start_timeout: float = 20.0,
         stop_timeout: float = 40.0,
     ) -> None:
-        """Without `binary`: the variable PACKHOUSED, else `packhoused` on PATH.
+        """Without `binary`, it is the path in the variable PACKHOUSED, else `packhoused` on PATH.
 
-        `log` is a file or a descriptor. `listen` is HOST:PORT or unix:PATH; without `data_dir` there are no data sets. Raises
-        FileNotFoundError if there is no such program.
+        `log` is a file or a descriptor. `listen` is HOST:PORT or unix:PATH; without `data_dir` the
+        server has no data sets. Raises FileNotFoundError if there is no such program.
         """
         self._binary = find_server(binary)
         self._listen = listen
         self._arguments = tuple(arguments)
         if not any(argument.startswith("--lame-duck") for argument in self._arguments):
-            # Nobody watches it who would have to notice its end.
+            # Nobody needs to notice its end.
             self._arguments += ("--lame-duck", "0s")
         if data_dir is not None:
             self._arguments += ("--data-dir", os.fspath(data_dir))
@@ -80,7 +80,7 @@ class LocalServer:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            # Then Python does not fork for it, where gRPC's handlers of forks may end the child.
+            # Then Python does not fork to start it: gRPC's fork handlers may end the child.
             close_fds=False,
         )
         line = self._read_line()
@@ -116,7 +116,7 @@ class LocalServer:
         self.returncode = process.returncode
 
     def _read_line(self) -> str:
-        """The first line of output, or what there is of it at the deadline or the end."""
+        """The first line of output, or the part that is there at the deadline or at the end."""
         assert self._process is not None and self._process.stdout is not None
         deadline = time.monotonic() + self._start_timeout
         output = b""

@@ -45,7 +45,7 @@ def next_fit(
     """Batches the graphs of an [n, l] table of sizes in their order.
 
     `usable` is the most real rows of a batch per component and of `graphs` (absent or 0: no limit):
-    what padding keeps free is to be taken off before. Cost: O(n l + batches l log n).
+    subtract what padding keeps free first. Cost: O(n l + batches l log n).
     """
     table = np.asarray(sizes).astype(np.int64)
     table = table.reshape(len(table), len(components))

@@ -11,10 +11,10 @@ import numpy.typing as npt
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, as_sizes
 from packhouse.v1 import histogram_pb2, sizes_pb2
 
-# Some 100 us of grpcio's time a request, however small it is, are little beside so many sizes.
+# grpcio takes some 100 us for a request of any size; beside so many sizes that is little.
 DEFAULT_GATHER_BYTES: Final = 1 << 19
 
-# An answer costs as much as a request, and nobody waits for it before the end.
+# An answer costs as much as a request, and is not needed before the end.
 _REQUESTS_PER_RESPONSE: Final = 64
 
 # A table [n, l] of sizes, or several.
@@ -35,11 +35,12 @@ def observe_requests(
     first_sequence: int,
     gather_bytes: int,
 ) -> Iterator[Any]:
-    """`packhouse.v1.ObserveRequest`s: the same ones for the same tables, so that they can be told.
+    """`packhouse.v1.ObserveRequest`s: the same ones for the same tables, so that repetitions are
+    recognized.
 
-    Raises ValueError for a table without a column for each component. What raises ends the
-    requests; sizes that waited for others are not sent then: under their number there would be
-    fewer of them than when all is sent again.
+    Raises ValueError for a table without a column for each component. An exception ends the
+    requests. Sizes that still waited for others are not sent then: a repetition would send more
+    sizes under the same number.
     """
     row_bytes = 4 * len(components)
     chunks = _chunks(tables, len(components), gather_bytes)
@@ -61,7 +62,7 @@ def observe_requests(
 def _chunks(
     tables: Iterable[npt.ArrayLike], components: int, gather_bytes: int
 ) -> Iterator[bytes]:
-    """Little-endian sizes, never none, of whole tables or of a part of a large one."""
+    """Little-endian sizes, at least one, of whole tables or of a part of a large one."""
     most = DEFAULT_CHUNK_BYTES // (4 * components) * (4 * components)
 
     def joined() -> Iterator[bytes]:

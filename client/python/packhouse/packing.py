@@ -31,7 +31,7 @@ from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
 from packhouse.schema import GraphSchema
 from packhouse.v1 import batch_pb2, packing_pb2
 
-# Messages that wait for the connection when `PackStream.send` runs ahead of it.
+# The most messages that wait for the connection when `PackStream.send` runs ahead of it.
 _MAX_WAITING_REQUESTS: Final = 2
 
 
@@ -48,11 +48,11 @@ class OversizePolicy(Choice):
 
 
 class OversizeWarning(UserWarning):
-    """Graphs were left out because they do not fit the limits (OversizePolicy.REJECT)."""
+    """Graphs were left out because they exceed the limits (OversizePolicy.REJECT)."""
 
 
 def warn_of_oversize(what: str, num_rejected: int, first: Rejection | None, level: int) -> None:
-    """Says it once for a stream or an epoch; `level` as warnings.warn's `stacklevel`."""
+    """Warns once for a stream or an epoch; `level` as warnings.warn's `stacklevel`."""
     example = "" if first is None else f"; the first: {first.describe()}"
     warnings.warn(
         f"{what}: {num_rejected} graphs (or groups) do not fit the limits and are left out{example}",
@@ -68,13 +68,14 @@ class PackOptions:
     - `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
       limit.
     - `padding`: see Padding; one that fills batches up needs a limit for every component.
-    - `look_ahead`: graphs that wait at the server to be put together, as they fit best (0: its
+    - `look_ahead`: how many graphs wait at the server for others that fit well with them (0: the
+      server's default).
+    - `max_age`: a graph leaves at the latest when this many graphs came after it (0: the server's
       default).
-    - `max_age`: a graph leaves at the latest when so many came after it (0: the server's default).
     - `max_delay`: a graph leaves at the latest after this time (None: no such bound).
     - `derived`: see DerivedTensor.
     - `oversize`: see OversizePolicy.
-    - `histogram`: the name of one in which the stream's sizes are counted ("": none).
+    - `histogram`: the name of a histogram that counts the stream's sizes ("": none).
     - `chunk_bytes` bounds one message sent.
     - `writable`: batches have arrays of their own, aligned to 64 bytes, that may be written to:
       see `Batch.writable`.
@@ -135,7 +136,9 @@ class PackOptions:
 
 @dataclasses.dataclass(frozen=True)
 class PackOpened:
-    """What the server resolved. `limits` is the padded shape, `usable` the most real rows."""
+    """The options as the server resolved them. `limits` is the padded shape, `usable` the most real
+    rows.
+    """
 
     schema: GraphSchema
     limits: dict[str, int]
@@ -161,7 +164,8 @@ class PackOpened:
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """A graph that will be in no batch: it has `value` rows of `component`, `bound` are usable.
+    """A graph that will be in no batch: it has `value` rows of `component`, of which `bound` are
+    usable.
 
     For the reason REJECTION_REASON_TOO_MANY_BYTES `component` is empty, and both are bytes.
     """
@@ -274,9 +278,9 @@ class PackStream(Iterator[Batch]):
     def send(self, table: GraphTable) -> None:
         """Sends graphs on a stream made by `open_pack`.
 
-        Waits while the server pushes back: many more graphs than a batch holds must be read by
-        another thread meanwhile. Raises PackhouseError once the call has failed, or ValueError
-        after `finish` or `close`.
+        Waits while the server pushes back: to send many more graphs than a batch holds, read
+        batches on another thread meanwhile. Raises PackhouseError once the call has failed, or
+        ValueError after `finish` or `close`.
         """
         if table.schema != self._schema:
             raise ValueError("the table has another schema than the stream")
@@ -383,7 +387,7 @@ class PackStream(Iterator[Batch]):
 class TableRequests(Iterator[Any]):
     """The requests for an iterable of tables; gRPC's sending thread pulls them.
 
-    If the iterable raises, the requests end there, so that what was sent is still packed, and the
+    If the iterable raises, the requests end there. Graphs that were sent are still packed, and the
     reader gets `error` afterwards. Keeps no reference to the call: a dropped stream is cancelled.
     """
 
@@ -411,7 +415,7 @@ class TableRequests(Iterator[Any]):
         return request
 
     def close(self) -> None:
-        """Ends the requests and lets go of the iterable, as soon as it is not at work."""
+        """Ends the requests, and drops the iterable as soon as it does not run."""
         self._closed = True
         if self._running.acquire(blocking=False):
             self._requests = iter(())
@@ -460,13 +464,13 @@ class RequestQueue(Iterator[Any]):
             return request
 
     def finish(self) -> None:
-        """No more requests after those that wait."""
+        """Ends the requests after those that wait."""
         with self._condition:
             self._finished = True
             self._condition.notify_all()
 
     def close(self) -> None:
-        """Drops what waits and wakes both sides."""
+        """Drops the waiting requests and wakes both sides."""
         with self._condition:
             self._closed = True
             self._waiting.clear()

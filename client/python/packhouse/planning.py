@@ -34,7 +34,9 @@ class PlacementRule(Choice):
 
 
 class OpeningRule(Choice):
-    """What graphs that find no room open: a pack each, or packs of as many of them as fit."""
+    """What to open for graphs that find no room: a pack for each, or packs of as many of them as
+    fit.
+    """
 
     ONE_GRAPH = 1
     FILL = 2

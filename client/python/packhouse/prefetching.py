@@ -14,15 +14,15 @@ from packhouse.sharing import Dynamic
 def prefetch(
     batches: Iterable[Any], move: Callable[[Any], Any], depth: int = 2
 ) -> Iterator[Any]:
-    """What `move` makes of each of `batches`; it is called for `depth` of them ahead of their use.
+    """The results of `move` for `batches`; it is called for `depth` of them ahead of their use.
 
         for batch in prefetch(loader, lambda batch: jax.device_put(dict(batch))):
             train(batch)
 
     `move` should start a copy and not wait for it, as jax.device_put does; for torch there is
     `packhouse.torch.prefetch_to`. Batches are acknowledged when they have been used, not when they
-    are fetched ahead: a loader's here, when the next one is asked for; with worker processes by
-    `trained`, which goes around this:
+    are fetched ahead. This acknowledges a loader's batch when the next one is asked for. With
+    worker processes `trained` acknowledges; put it around this:
 
         for batch in dataset.trained(prefetch(data_loader, move)):
 

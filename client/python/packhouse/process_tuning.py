@@ -1,4 +1,6 @@
-"""What makes a process read batches faster, and fork. Importing packhouse does all but the last."""
+"""Settings with which a process reads batches faster, and may fork. Importing packhouse makes all
+but the last.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _TRIM_THRESHOLD: Final = (-1, 1 << 30)
 _TOP_PAD: Final = (-2, 16 << 20)
 _MMAP_THRESHOLD: Final = (-3, 32 << 20)
 
-# Those that read in chunks by default, and can be told not to: others do not know the word.
+# Versions that read in chunks by default, and can be told not to. Others do not know the setting.
 _VERSIONS_WITH_READ_CHUNKS: Final = ("1.51.", "1.52.")
 
 
@@ -31,10 +33,10 @@ def read_messages_whole() -> None:
 def keep_forks_apart() -> None:
     """Sets GRPC_POLL_STRATEGY=poll, unless the variable is set.
 
-    gRPC's own choice, epoll, leaves its file descriptor open when all channels are closed: a forked
-    process would share it with its parent, and each get the other's events, up to a crash. For the
-    few connections of a client poll is as fast. gRPC looks at the variable when the process makes
-    its first channel. Importing packhouse calls this.
+    gRPC's own choice, epoll, leaves its file descriptor open when all channels are closed. A forked
+    process would share it with its parent, and each would get the other's events, up to a crash.
+    For the few connections of a client poll is as fast. gRPC looks at the variable when the process
+    makes its first channel. Importing packhouse calls this.
     """
     os.environ.setdefault("GRPC_POLL_STRATEGY", "poll")
 
@@ -42,10 +44,10 @@ def keep_forks_apart() -> None:
 def tune_process_for_batches() -> bool:
     """Lets the process keep the memory of batches for the next ones; False if it cannot (no glibc).
 
-    glibc gives large buffers back to the system as soon as they are freed, and the system clears
-    every page anew for the next batch: half of the time of receiving batches of 256 KiB. Call it at
-    the start of a program whose work is reading batches: it holds for all of its memory, of which
-    up to 1 GiB more may then stay with it. Not called by packhouse itself.
+    glibc returns large buffers to the system as soon as they are freed, and the system clears every
+    page again for the next batch. That is half of the time of receiving batches of 256 KiB. Call
+    this at the start of a program whose work is reading batches: it applies to all of the program's
+    memory, and the program may then keep up to 1 GiB more. packhouse itself does not call it.
     """
     read_messages_whole()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,4 +1,4 @@
-"""What one worker process reads of an epoch. See `EpochReaders`."""
+"""The part of an epoch that one worker process reads. See `EpochReaders`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from packhouse.worker_processes import Orders, OrdersFile, is_worker_process
 class ReaderPass(Iterator[LoadedBatch]):
     """This process's part of the epoch that the trainer has set.
 
-    Opens a stream with the first batch, or state, that it is asked for. Its state is what torchdata's
-    StatefulDataLoader keeps of a worker process: where the generation started, and the next step.
-    A pass that goes on from a state starts the generation again, and gives nothing out before that
-    step: these batches come once more, and are acknowledged here.
+    Opens a stream when it is first asked for a batch or a state. Its state is what torchdata's
+    StatefulDataLoader keeps of a worker process: where the generation started, and the next step. A
+    pass that goes on from a state starts the generation again. It acknowledges the batches before
+    that step, which come once more, and does not give them out.
     """
 
     def __init__(self, settings: LoaderSettings, file: OrdersFile, number: int, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Epochs of rows: which rows come together, in which order. Their tensors stay where they are."""
+"""Epochs of rows: which rows come together, in which order. The tensors stay where they are."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from packhouse.schema import GRAPHS, GraphSchema
 # A row is a graph of no nodes.
 ROWS: Final = GraphSchema(())
 
-# Of a message of row numbers: a message costs as much as some thousands of them.
+# Bounds a message of row numbers: a message costs as much as some thousands of them.
 _BLOCK_ROWS: Final = 1 << 14
 
 Indices = npt.NDArray[np.int64]
 
 
 def store_rows(client: Client, num_rows: int, groups: npt.NDArray[np.uint64] | None) -> str:
-    """The name of a sealed data set of so many rows, of which the server keeps sizes and groups only.
+    """The name of a sealed data set of this many rows; the server keeps only their sizes and
+    groups.
 
-    Made if it is not there: equal rows have one data set, whoever asks for it. Raises PackhouseError.
+    It is made if it does not exist: there is one data set for equal rows. Raises PackhouseError.
     """
     name = f"packhouse.rows/{num_rows}"
     if groups is not None:
@@ -41,14 +42,15 @@ def store_rows(client: Client, num_rows: int, groups: npt.NDArray[np.uint64] | N
         if client.get_dataset(name).state is DatasetState.SEALED:
             return name
     table = GraphTable(ROWS, np.empty((num_rows, 0), np.uint32))
-    # Whoever makes it at the same time appends the same, which is stored once.
+    # Others that make it at the same time append the same, and it is stored once.
     client.append(name, table, group_ids=groups, producer="rows")
     client.seal_dataset(name)
     return name
 
 
 def group_ids_of(group_id: npt.ArrayLike) -> npt.NDArray[np.uint64]:
-    """A number for each row, the same for equal values: of integers themselves, else by a hash."""
+    """A number for each row, the same for equal values: an integer itself, of other values a hash.
+    """
     values = np.asarray(group_id)
     if values.dtype.kind in "iu":
         return values.astype(np.uint64)
@@ -80,7 +82,7 @@ class RowEpochs:
         **arguments: Any,
     ) -> None:
         """Connects when it is iterated over."""
-        # Rows that are nobody's group are cut into batches here: messages may be large then.
+        # Without groups, rows are cut into batches here: messages may be large then.
         self._is_cut = not grouped and num_ranks == 1
         self._num_rows = num_rows
         self._batch_size = batch_size
@@ -123,7 +125,7 @@ class RowEpochs:
                     yield indices
 
     def _blocks(self, evaluation: Evaluation, first_step: int) -> Iterator[Indices]:
-        """Whole batches of rows each, but for the last."""
+        """Blocks of rows that are whole batches; the last one may be shorter."""
         skipped = first_step * self._batch_size
         held: list[Indices] = []
         num_held = 0
@@ -136,7 +138,7 @@ class RowEpochs:
             num_held += len(rows) - skipped
             skipped = 0
             if num_held >= self._block_rows:
-                # The one message that is not full comes anywhere.
+                # The one message that is not full may come at any place.
                 joined = held[0] if len(held) == 1 else np.concatenate(held)
                 yield joined[: self._block_rows]
                 held = [joined[self._block_rows :]]

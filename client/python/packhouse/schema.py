@@ -14,7 +14,7 @@ import numpy as np
 from packhouse.choices import Choice
 from packhouse.v1 import graphs_pb2
 
-# The component that every graph has exactly one row of; never listed in a schema.
+# The component of which every graph has exactly one row; never listed in a schema.
 GRAPHS: Final = "graphs"
 
 MAX_COMPONENTS: Final = 16
@@ -25,7 +25,7 @@ MAX_ROW_BYTES: Final = 16 << 20
 
 _COMPONENT_NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
 _TENSOR_NAME = re.compile(r"[A-Za-z0-9_.#/-]{1,128}")
-# What derived tensors of a component are called, behind its name.
+# The names of a component's derived tensors, after its own name.
 _DERIVED = ("/counts", "/graph", "/offsets", "/mask")
 
 
@@ -65,7 +65,7 @@ class DType(enum.Enum):
         """
         if isinstance(dtype, DType):
             return dtype
-        # torch's are called torch.float32, and are nothing to numpy.
+        # torch's names begin with torch., and numpy does not know them.
         name = str(dtype).rpartition(".")[2].upper()
         if name in DType.__members__:
             return DType[name]
@@ -108,7 +108,7 @@ class Layout(Choice):
     - ROWS_LAST: [*row_shape, rows], for a row_shape of one extent. PyG's `edge_index`, (2, edges):
       `TensorSpec("edge_index", "int64", "edges", (2,), "nodes", layout="rows_last")`.
 
-    It holds for tables, chunks, what is stored, and batches alike: nothing is ever transposed.
+    Tables, chunks, stored graphs and batches all have this layout: nothing is ever transposed.
     """
 
     ROWS_FIRST = 1
@@ -197,7 +197,7 @@ class TensorSpec:
         return -1 if self.layout is Layout.ROWS_LAST else 0
 
     def array_shape(self, rows: int) -> tuple[int, ...]:
-        """The shape of an array of so many rows."""
+        """The shape of an array of this many rows."""
         if self.layout is Layout.ROWS_LAST:
             return (*self.row_shape, rows)
         return (rows, *self.row_shape)

@@ -13,8 +13,8 @@ from packhouse.epoch_request import EpochRequest
 class Ranked:
     """Rank `rank` of `num_ranks`, all with the same number of steps.
 
-    `drop_last`: without the batches that do not suffice for one more step of all ranks, instead of
-    completing it with padding. Reader i of k gets steps i, i + k, ... of the rank's.
+    The last step is completed with padding; with `drop_last` it is left out instead if there are
+    not enough batches for all ranks. Reader i of k gets the rank's steps i, i + k, ...
     """
 
     rank: int
@@ -38,7 +38,7 @@ class Ranked:
     def all_done(self, epoch: Any) -> bool:
         """Whether nothing of a `packhouse.v1.Epoch` is left for anybody."""
         left = epoch.num_batches - epoch.num_done
-        # Some of the last batches are dealt to nobody.
+        # Nobody gets some of the last batches.
         return bool(left == 0 or (self.drop_last and left < self.num_ranks))
 
     def of_reader(self, number: int, count: int, next_step: int) -> Ranked:
@@ -52,8 +52,8 @@ class Ranked:
 class Dynamic:
     """First come, first served: `worker` is this one's name, the same each time that it comes.
 
-    `rank_group` is the number of the one whose batches it takes. With `waits_for_others` it stays
-    until what is leased to others is done.
+    `rank_group` is the number of the rank group whose batches it takes. With `waits_for_others` it
+    stays until the batches that others lease are done.
     """
 
     worker: str
@@ -75,7 +75,7 @@ class Dynamic:
         return bool(epoch.num_batches == epoch.num_done)
 
     def of_reader(self, number: int, count: int, waits_for_others: bool) -> Dynamic:
-        """A worker process, which is a worker of its own."""
+        """The part of a worker process, which is a worker of its own."""
         worker = f"{self.worker}/{number}" if count > 1 else self.worker
         return dataclasses.replace(self, worker=worker, waits_for_others=waits_for_others)
 
@@ -91,7 +91,7 @@ def sharing_of(
     worker: str | None,
     rank_group: int,
 ) -> Sharing:
-    """What a loader's arguments say. Raises ValueError for both ways at once."""
+    """The sharing that a loader's arguments give. Raises ValueError for both ways at once."""
     if worker is None:
         return Ranked(rank or 0, request.num_ranks if num_ranks is None else num_ranks, drop_last)
     if rank is not None or num_ranks is not None or drop_last:

@@ -2,11 +2,12 @@
 
     import packhouse.tfgnn
 
-    packhouse.tfgnn.ingest(client, "mag", graph_tensors)      # Once: any iterable, a
-    tf.data.Dataset. spec = packhouse.tfgnn.graph_tensor_spec(client.get_dataset("mag").schema,
-    limits) loader = Loader(address, dataset="mag", job="run-1", limits=limits,
-    padding=Padding.GRAPH) for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
-        train(graph)                                          # One shape: traced once.
+    # Once. graph_tensors is a tf.data.Dataset or any other iterable.
+    packhouse.tfgnn.ingest(client, "mag", graph_tensors)
+    spec = packhouse.tfgnn.graph_tensor_spec(client.get_dataset("mag").schema, limits)
+    loader = Loader(address, dataset="mag", job="run-1", limits=limits, padding=Padding.GRAPH)
+    for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
+        train(graph)  # All graphs have one shape: train is traced once.
 
 or, batch by batch, `to_graph_tensor(batch)` with `mask(batch)`, which is what
 `tfgnn.pad_to_total_sizes` gives.

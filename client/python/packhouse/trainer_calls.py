@@ -1,7 +1,7 @@
 """A trainer's calls, made by a process of their own: gRPC and forks do not go together.
 
-However carefully a process closes its connections, what gRPC leaves behind breaks processes that
-are forked from it later, now and then. So a trainer that forks worker processes leaves gRPC alone.
+Even if a process closes all its connections, what gRPC leaves behind sometimes breaks processes
+that are forked from it later. So a trainer that forks worker processes does not use gRPC.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ serve()
 class TrainerCalls:
     """Acknowledgements and unary calls of `packhouse.v1.LoaderService`. Thread-safe.
 
-    The process starts with the first of them, in some tenths of a second, and ends with this
-    object, or when the process that it works for is gone. Use from one process.
+    The process starts with the first call, in some tenths of a second. It ends with this object, or
+    when the process that it works for has ended. Use from one process.
     """
 
     def __init__(self, connecting: Connecting) -> None:
@@ -44,7 +44,7 @@ class TrainerCalls:
         self._process: Any = None
 
     def acknowledge(self, lease: Lease) -> None:
-        """Will be sent soon. What fails is raised by the next `flush` or `call`."""
+        """Sends it soon. The next `flush` or `call` raises what failed."""
         with self._lock:
             self._send(("acknowledge", tuple(lease)))
 
@@ -61,7 +61,9 @@ class TrainerCalls:
                 self._send(("reset",))
 
     def call(self, method: str, request: Any, answer: Any) -> Any:
-        """A call that is safe to retry, and is; `answer` is its type. Raises PackhouseError."""
+        """Makes a call that is safe to retry, and retries it; `answer` is the answer's type. Raises
+        PackhouseError.
+        """
         with self._lock:
             kind = type(request).__name__
             return answer.FromString(self._ask(("call", method, kind, request.SerializeToString())))
@@ -103,7 +105,7 @@ class TrainerCalls:
 
 def _end(process: Any, owner: int) -> None:
     if os.getpid() == owner:
-        # Forked processes have the pipe, too: that it is closed here does not end it.
+        # Forked processes have the pipe, too: closing it here does not end it.
         with contextlib.suppress(BrokenPipeError):
             pickle.dump(("end",), process.stdin)
             process.stdin.close()
@@ -112,7 +114,7 @@ def _end(process: Any, owner: int) -> None:
 
 
 def serve() -> None:
-    """The process: answers what comes by its standard input, until that ends."""
+    """The process: answers requests from its standard input until that ends."""
     commands, answers = sys.stdin.buffer, sys.stdout.buffer
     connecting, message = pickle.load(commands)
     connection = LoadConnection(connecting)

@@ -24,9 +24,11 @@ class TuneObjective(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class ComponentProfile:
-    """The multiples of `multiple_of` in [min_rows, max_rows], and what a row takes and costs.
+    """The allowed limits are the multiples of `multiple_of` in [min_rows, max_rows]; also what a
+    row takes and costs.
 
-    `max_rows` 0 means no limit; `relative_cost` None the default: 1, but 0 for `graphs`.
+    `max_rows` 0 means no limit. `relative_cost` None means the default: 0 for `graphs`, 1 for all
+    others.
     """
 
     max_rows: int = 0
@@ -38,7 +40,7 @@ class ComponentProfile:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceProfile:
-    """What the hardware declares, by component (and `graphs`); those not named have no limit.
+    """What the hardware can take, by component (and `graphs`); components not named have no limit.
 
     A batch may take `fixed_bytes` and the sum of bytes_per_row * capacity, together at most
     `memory_bytes`; 0 means no bound.
@@ -123,7 +125,7 @@ class TuneCell(NamedTuple):
 
 
 class Oversize(NamedTuple):
-    """Graphs that none of the profile's limits takes, and what would take them."""
+    """Graphs that exceed all of the profile's limits, and limits that would take them."""
 
     num_graphs: int
     largest: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Worker processes of a data loader: which one this is, and what its trainer has told it."""
+"""Worker processes of a data loader: the number of this one, and its trainer's orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_worker_process() -> bool:
 
 
 def worker_process() -> tuple[int, int]:
-    """The number of this process, and of how many. (0, 1) in the trainer."""
+    """The number of this process, and how many there are. (0, 1) in the trainer."""
     info = _worker_info()
     return (0, 1) if info is None else (info.id, info.num_workers)
 
@@ -30,25 +30,26 @@ def _worker_info() -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Orders:
-    """What the trainer tells its worker processes to read."""
+    """The trainer's orders to its worker processes: what to read."""
 
     epoch: int
     cursor: str
     attempt: str
     # Names this pass, as an attempt for processes that go on from states of their own.
     common: str
-    # What has been come to is gone on with; 0: nothing yet.
+    # The generation to go on in; 0: none yet.
     generation: int
     next_step: int
-    # What others leave, by the first process alone, as that may wait.
+    # Only the first process reads what others leave, because that may wait.
     is_rest: bool
-    # Whether the trainer acknowledges what comes, in one way or the other.
+    # Whether the trainer acknowledges batches, by `trained` or by hand.
     is_acknowledged: bool
 
 
 class OrdersFile:
-    """A small file with the trainer's orders, for worker processes that live on. It goes with this
-    object; copies in other processes leave it."""
+    """A small file with the trainer's orders, for worker processes that live on. It is deleted with
+    this object, but not with copies in other processes.
+    """
 
     def __init__(self) -> None:
         handle, self._path = tempfile.mkstemp(prefix="packhouse-epoch-")
@@ -59,7 +60,7 @@ class OrdersFile:
         return {"_path": self._path}
 
     def write(self, orders: Orders) -> None:
-        """Whoever reads gets these or the ones before, whole."""
+        """A reader gets either these orders or the earlier ones, whole."""
         with tempfile.NamedTemporaryFile(
             "w", dir=os.path.dirname(self._path), delete=False
         ) as file:

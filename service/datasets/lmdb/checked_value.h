@@ -1,4 +1,4 @@
-// What guards every small value of the embedded store and every record of the log.
+// The checksum of every small value of the embedded store and of every record of the log.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_CHECKED_VALUE_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_CHECKED_VALUE_H_
 
@@ -11,14 +11,14 @@
 
 namespace packhouse {
 
-// A value ends in the CRC32C of its key and itself, so that a value under another's key is noticed
-// too. CheckedPayload() is the value without it, or DATA_LOSS naming the key.
+// A value ends in the CRC32C of its key and itself, so that a value under a wrong key is noticed
+// too. CheckedPayload() is the value without the checksum, or DATA_LOSS naming the key.
 inline constexpr size_t kChecksumBytes = sizeof(uint32_t);
 std::string WithChecksum(absl::string_view key, std::string payload);
 absl::StatusOr<absl::string_view> CheckedPayload(absl::string_view key, absl::string_view value);
 
-// Eight bytes, little-endian, in all formats to come: of the number of the format itself, and of
-// what must be read before it is known. DATA_LOSS for another length.
+// Eight bytes, little-endian, in all future formats: for the number of the format, and for what
+// must be read before the format is known. DATA_LOSS for another length.
 std::string EncodeNumber(uint64_t number);
 absl::StatusOr<uint64_t> DecodeNumber(absl::string_view payload);
 

@@ -19,13 +19,13 @@
 namespace packhouse {
 namespace {
 
-// Of the file's end, what is looked at for holes: more than is written in one commit, but for a
+// The part at the file's end that is searched for holes. More than one commit writes, except for a
 // single large append.
 constexpr uint64_t kLookedBytes = uint64_t{128} << 20;
-// The magic number of ZFS, which makes everything durable before it tells of holes.
+// The magic number of ZFS. ZFS makes everything durable before it reports holes.
 constexpr unsigned long kZfs = 0x2fc12fc1;
 
-// A file descriptor that holes can be asked of; -1 if the file system does not tell, or not soon.
+// A file descriptor for finding holes; -1 if the file system does not report holes, or not soon.
 int OpenForHoles(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct statfs system = {};
@@ -65,7 +65,7 @@ absl::Status DataFileWatch::Start(int data_fd) {
                           MapGuard::Create(map.begin, map.bytes, use));
       is_found = true;
     }
-    // A store on a file system that is read-only may have no table.
+    // A store on a read-only file system may have no table.
     if (!is_found && is_data) {
       return absl::UnavailableError(absl::StrCat(
           "store '", folder_->path(), "': /proc/self/maps does not say where its file is mapped"));
@@ -129,7 +129,7 @@ absl::Status DataFileWatch::failure() const {
 absl::Status DataFileWatch::Check() const {
   if (absl::Status status = failure(); !status.ok()) return status;
   const std::string& path = data_path_;
-  // Before the file is looked at: it may become longer meanwhile.
+  // Read before the file is checked: the file may become longer meanwhile.
   uint64_t longest = file_bytes_.load();
   struct stat opened = {};
   struct stat named = {};
@@ -148,19 +148,19 @@ absl::Status DataFileWatch::Check() const {
   if (bytes < longest) return BreakUnreadable();
   while (bytes > longest && !file_bytes_.compare_exchange_weak(longest, bytes)) continue;
   if (is_committing_.load()) {
-    // The commit that is under way may have made it as long again. It may also end here and another
-    // begin: of what is looked at then, no hole is before the one that was there earlier.
+    // The present commit may have made the file as long again. That commit may also end here and
+    // another begin; a hole that was there earlier is then still the first.
     const uint64_t first_hole = first_hole_.load();
     if (FirstHole() < first_hole) return Break("was cut off while it was written to");
   }
-  // The commit may have ended just now, and told.
+  // The commit may have ended just now and reported the failure.
   return failure();
 }
 
 DataFileWatch::MetaPages DataFileWatch::ReadMetaPages() const {
   MetaPages pages = {};
   for (size_t i = 0; i < pages.size(); ++i) {
-    // What is not there is zero.
+    // Bytes that are not there count as zero.
     const ssize_t got =
         ::pread(data_fd_, pages[i].data(), kMetaBytes, static_cast<off_t>(i * page_bytes_));
     if (got < static_cast<ssize_t>(kMetaBytes)) {
@@ -174,7 +174,7 @@ uint64_t DataFileWatch::FirstHole() const {
   const uint64_t end = looked_to_.load();
   if (holes_fd_ < 0) return end;
   const off_t hole = ::lseek(holes_fd_, static_cast<off_t>(looked_from_.load()), SEEK_HOLE);
-  // Behind the end there is nothing to be found: of a file that is so short, Check() tells.
+  // There is nothing to find after the end: Check() detects a file that is too short.
   return hole < 0 ? end : std::min(static_cast<uint64_t>(hole), end);
 }
 
@@ -182,8 +182,7 @@ absl::Status DataFileWatch::BeforeCommit() const {
   const uint64_t end = file_bytes_.load();
   looked_to_.store(end);
   looked_from_.store(end - std::min(end, kLookedBytes));
-  // Before the length is looked at: what is cut off in between makes the file shorter, and what is
-  // cut off later, a hole.
+  // Read before the length: a cut in between makes the file shorter, and a later cut leaves a hole.
   first_hole_.store(FirstHole());
   PH_RETURN_IF_ERROR(Check());
   if (ReadMetaPages() != meta_pages_) {

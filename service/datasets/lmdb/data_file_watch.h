@@ -1,13 +1,13 @@
-// Whether the file of an open environment is still what it was, and in its place.
+// Checks whether the file of an open environment is still unchanged and in its place.
 //
-// It may be removed, replaced or cut off while it is open, and a page of it may turn out to be
-// unreadable. None of this ends the process (MapGuard), and nothing is made durable in a file that
-// is not there any more: from then on it is broken, for good, and whoever asks is told DATA_LOSS
-// naming the file.
+// The file may be removed, replaced or cut off while it is open, and a page may turn out to be
+// unreadable. None of this ends the process (MapGuard), and nothing is reported as durable in a
+// file that is gone. From then on the file counts as broken, permanently, and every check gives
+// DATA_LOSS naming the file.
 //
-// A file that is cut off while a commit is written may be made as long again by it: the hole that
-// is left tells. What is not seen: that no more was cut off meanwhile than the commit wrote, or
-// part of a page; and any such cut on a file system that does not tell of holes at once, as ZFS.
+// A commit may make a file as long again that was cut off while it wrote; the hole that is left
+// shows the cut. Not detected are cuts of no more than the commit wrote, cuts of a part of a page,
+// and all such cuts on a file system that does not report holes at once, such as ZFS.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_DATA_FILE_WATCH_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_DATA_FILE_WATCH_H_
 
@@ -27,8 +27,8 @@
 
 namespace packhouse {
 
-// Thread-safe once it has started, but for BeforeCommit() and AfterCommit(), which belong to the
-// one thread that commits.
+// Thread-safe once it has started, except that only the one thread that commits may call
+// BeforeCommit() and AfterCommit().
 class DataFileWatch {
  public:
   DataFileWatch() = default;
@@ -36,32 +36,32 @@ class DataFileWatch {
   DataFileWatch(const DataFileWatch&) = delete;
   DataFileWatch& operator=(const DataFileWatch&) = delete;
 
-  // Before LMDB maps the files of `folder`, which must outlive this.
+  // To be called before LMDB maps the files of `folder`. `folder` must outlive this.
   void BeforeOpening(const StoreFolder* folder);
-  // After that; `data_fd` is LMDB's own. UNAVAILABLE if the maps are not found.
+  // To be called after that; `data_fd` is LMDB's own. UNAVAILABLE if the maps are not found.
   absl::Status Start(int data_fd);
-  // LMDB has told how large its pages are.
+  // To be called when LMDB's page size is known.
   void SetPageBytes(size_t page_bytes);
 
-  // DATA_LOSS naming the file if it is not what it was: the one under its name is another or none,
-  // it has become shorter, or some of it could not be read. UNAVAILABLE if that cannot be told. Two
-  // system calls.
+  // DATA_LOSS naming the file if it was removed, replaced or cut off, or some of it could not be
+  // read. UNAVAILABLE if that cannot be determined. Two system calls.
   absl::Status Check() const;
-  // DATA_LOSS once the above has been noticed by any call, or by reading; no system call.
+  // DATA_LOSS once any call, or reading, has noticed the above; no system call.
   absl::Status failure() const;
   bool is_broken() const { return is_broken_.load(std::memory_order_acquire); }
-  // A page could not be read. Never false again.
+  // Whether a page could not be read. Once true, it stays true.
   bool has_unreadable() const { return data_guard_.has_failed() || table_guard_.has_failed(); }
-  // Breaks it, since something of LMDB's could not be brought to an end; returns why.
+  // Marks the file as broken, since a function of LMDB could not be finished; returns the reason.
   absl::Status BreakUnreadable() const;
 
-  // Around a commit: nobody else has written to the meta pages, of which a commit leaves one as it
-  // was, and no hole has come where the file was. `committed`: what came of the commit, which is
-  // returned if it is an error.
+  // Called around a commit. They check that nobody else has written to the meta pages (a commit
+  // leaves one of them as it was), and that the file has no new hole. `committed`: the result of
+  // the commit, which is returned if it is an error.
   absl::Status BeforeCommit() const;
   absl::Status AfterCommit(absl::Status committed) const;
 
-  // Before LMDB's maps go. Or, of a broken file, whose maps stay: for ever.
+  // StopGuarding: to be called before LMDB's maps are removed. The other is for a broken file: its
+  // maps stay, and are guarded until the process ends.
   void StopGuarding();
   void GuardForEver();
 
@@ -72,10 +72,10 @@ class DataFileWatch {
   // memory.
   using MetaPages = std::array<std::array<char, kMetaBytes>, 2>;
 
-  // The first to notice says why; all others are told the same.
+  // The first caller gives the reason; all others get the same status.
   absl::Status Break(absl::string_view why) const;
   MetaPages ReadMetaPages() const;
-  // In what is looked at of the file; the end of that if there is none.
+  // The first hole in the searched part of the file; the end of that part if there is none.
   uint64_t FirstHole() const;
 
   // Constant after Start().
@@ -83,23 +83,23 @@ class DataFileWatch {
   std::string data_path_;  // Of the folder.
   std::vector<const void*> maps_before_;
   int data_fd_ = -1;
-  int holes_fd_ = -1;  // Ours, where the file system tells of holes.
+  int holes_fd_ = -1;  // Ours, if the file system reports holes.
   size_t page_bytes_ = 0;
-  // Where one file system lies over another, the file under the name may seem to be another.
+  // If one file system lies over another, the file with the name may seem to be another file.
   bool names_tell_files_ = true;
   MapGuard data_guard_;
   MapGuard table_guard_;
 
-  // The longest that the file was.
+  // The greatest length that the file had.
   mutable std::atomic<uint64_t> file_bytes_ = 0;
-  // Of the one thread that commits.
+  // Used by the one thread that commits.
   mutable MetaPages meta_pages_ = {};
-  // Set by that thread before a commit. What is looked at for holes is the file's last part as it
-  // was then: whatever is cut off, that is part of it.
+  // Set by that thread before a commit. Holes are searched in the last part of the file as it was
+  // then: every cut includes that part.
   mutable std::atomic<uint64_t> looked_from_ = 0;
   mutable std::atomic<uint64_t> looked_to_ = 0;
   mutable std::atomic<uint64_t> first_hole_ = 0;
-  // Until it has been looked at again.
+  // True until the file has been checked again.
   mutable std::atomic<bool> is_committing_ = false;
 
   mutable std::atomic<bool> is_broken_ = false;

@@ -1,4 +1,4 @@
-// Where files are mapped in this process, as the kernel tells it.
+// Where files are mapped in this process, from the kernel.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_FILE_MAPS_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_FILE_MAPS_H_
 
@@ -13,8 +13,8 @@ struct MappedFile {
   size_t bytes;
 };
 
-// Of the file with this name, by its number or its name: where one file system lies over another,
-// either may be another than the map's. Reads /proc/self/maps; empty if it cannot.
+// The maps of the file with this name, found by its number or its name: if one file system lies
+// over another, either may differ from the map's. Reads /proc/self/maps; empty if it cannot.
 std::vector<MappedFile> FindMaps(const std::string& path);
 
 }  // namespace packhouse

@@ -21,14 +21,14 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "values are little-endian and are read by memcpy");
 
-// Stood for "no component" where one may be.
+// Stood for "no component" where there may be one.
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
 
 absl::Status MalformedInFormat1(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("stored ", what, " of format 1: malformed"));
 }
 
-// Takes values from the front; once there are too few bytes, everything is 0 and ok() is false.
+// Takes values from the front. Once there are too few bytes, every value is 0 and ok() is false.
 class Input {
  public:
   explicit Input(absl::string_view bytes) : bytes_(bytes) {}
@@ -52,7 +52,7 @@ class Input {
     bytes_.remove_prefix(length);
     return text;
   }
-  // A number of things of at least `bytes` bytes each that are still to come.
+  // A count of things that follow, of at least `bytes` bytes each.
   size_t TakeCount(size_t bytes) {
     const auto count = Take<uint32_t>();
     if (count > bytes_.size() / bytes) ok_ = false;
@@ -105,7 +105,7 @@ absl::StatusOr<StoredDefinition> ReadDefinition(absl::string_view payload) {
   definition.options.grouped = input.Take<uint8_t>() != 0;
   PH_ASSIGN_OR_RETURN(const GraphSchema schema, ReadSchema(input.TakeString()));
   definition.schema = EncodeSchema(schema);
-  // Data sets of before have no id of their own.
+  // Older data sets have no id of their own.
   definition.id = input.AtEnd() ? definition.dataset + 1 : input.Take<uint64_t>();
   if (!input.AtEnd()) return MalformedInFormat1("definition of a data set");
   return definition;

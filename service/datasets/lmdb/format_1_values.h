@@ -11,9 +11,9 @@
 
 namespace packhouse {
 
-// The value that now stands under `key` instead of `payload`, without its checksum; nothing if
-// values under such a key are what they were: records and the format's number. DATA_LOSS for what
-// is malformed. O(bytes).
+// The new value under `key` in place of `payload`, without its checksum. nullopt if values under
+// such a key have not changed: records and the format's number. DATA_LOSS if it is malformed.
+// O(bytes).
 //
 // All numbers were little-endian:
 //   definition := u64 dataset, u64 max_bytes, u32 n, u32[n] max_counts, u8 grouped, string schema,

@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-// Rather than of who asks.
+// Whether it is an error of the store rather than of the caller.
 bool IsOfStore(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status) ||
          absl::IsDataLoss(status) || absl::IsInternal(status);
@@ -70,7 +70,7 @@ absl::Status GroupCommit::RunBehind(Change change) {
 }
 
 void GroupCommit::Commit(Waiter* last) {
-  // Without memory for more than these, they go alone.
+  // If there is no memory for more, these are committed alone.
   absl::InlinedVector<Waiter*, 2> group;
   size_t most = std::min(queue_.size(), kMaxChanges);
   if (!HasMemoryFor([&] { group.reserve(most + 1); })) most = std::min<size_t>(most, 1);
@@ -103,9 +103,8 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
   if (observer_ != nullptr) HasMemoryFor([&] { observer_->OnCommitBegin(); });
   const uint64_t bytes_before = totals.num_bytes;
   CommitSummary summary;
-  // A change that fails after it has begun to write, or a commit that fails, takes the whole
-  // transaction with it. Who is to blame is found out by trying each alone: there, only the one
-  // that does not fit fails.
+  // If a change fails after it has begun to write, or the commit fails, the whole transaction
+  // fails. Then each change is tried alone, so that only the one that causes the failure fails.
   const auto together = [&]() -> absl::Status {
     StoreTotals changed = totals;
     PH_ASSIGN_OR_RETURN(LmdbTransaction transaction, Begin(disk));
@@ -121,7 +120,7 @@ void GroupCommit::CommitTogether(absl::Span<Waiter* const> group, StoreTotals& t
     totals = changed;
     return absl::OkStatus();
   };
-  // A change that has no memory for what it writes takes the others with it, too.
+  // A change without memory for its writes makes the others fail, too.
   absl::Status status = OutOfMemory();
   HasMemoryFor([&] { status = together(); });
   if (!status.ok()) {
@@ -179,7 +178,7 @@ absl::Status GroupCommit::Commit(LmdbTransaction& transaction, Disk& disk) const
       after_disk_failure_ == AfterDiskFailure::kTryAgain) {
     return status;
   }
-  // It stands, also if there is no memory to say more of it.
+  // This status holds even if there is no memory for a longer message.
   disk.failure = status;
   const absl::Status of_environment = environment_->failure();
   disk.failure = !of_environment.ok()

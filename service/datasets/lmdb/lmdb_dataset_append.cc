@@ -13,8 +13,8 @@
 namespace packhouse {
 namespace {
 
-// The histogram's first run is written anew with all later ones in it when these have more sizes
-// than it, or than this: a size is written a few times in all, and reading is O(d).
+// The histogram's first run is written anew, with all later runs in it, when these have more sizes
+// than the first run and than this. So each size is written only a few times, and reading is O(d).
 constexpr uint64_t kMinSizesToFold = 4096;
 
 absl::Status CheckMaxCounts(const PreparedAppend& append, const std::vector<uint32_t>& max_counts) {
@@ -92,7 +92,7 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
                                                        state.num_producers, " producers, at most ",
                                                        DatasetStore::kMaxProducers));
     } else {
-      // A producer whose name was damaged would look new, and its retry be counted twice.
+      // A producer with a damaged name would look new, and its retry would be stored twice.
       PH_RETURN_IF_ERROR(CheckProducers(transaction, name, dataset, state));
       ++state.num_producers;
     }
@@ -127,7 +127,7 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
       }
       state.totals[k] = *total;
     }
-    // What fails from here on fails for want of room in the store or on the disk.
+    // Errors from here on mean that the store or the disk has no room.
     may_need_room = true;
     if (totals.num_bytes > max_bytes || disk_bytes > max_bytes - totals.num_bytes) {
       return absl::ResourceExhaustedError(

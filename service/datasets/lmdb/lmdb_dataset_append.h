@@ -19,11 +19,11 @@
 
 namespace packhouse {
 
-// All that an append needs, made by the thread that asks for it, outside of the commit. Views what
-// it was made of.
+// Everything that an append needs, made by the calling thread before the commit. Views the data
+// that it was made of.
 struct PreparedAppend {
   absl::string_view name;
-  uint64_t id;  // 0: whichever has the name.
+  uint64_t id;  // 0: the data set that has the name.
   const GraphChunk* chunk;
   absl::Span<const uint64_t> group_ids;
   const std::optional<ProducerSequence>& producer;
@@ -33,7 +33,7 @@ struct PreparedAppend {
 };
 
 // The whole append. Errors as DatasetStore::Append(). `max_bytes` bounds all data sets together;
-// `may_need_room` becomes whether an error would not be one in a store with more room.
+// `may_need_room` becomes true if an error might not happen in a store with more room.
 absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals& totals,
                                       const LmdbEnvironment& environment, uint64_t max_bytes,
                                       const PreparedAppend& append, bool& may_need_room);

@@ -92,8 +92,8 @@ void LmdbDatasetEraser::Run() {
       if (is_stopping_) return;
       dataset = Erasable();
     }
-    // Nobody else erases it meanwhile, and no one can open it any more: who pins it now sees that
-    // its name is gone, and lets go.
+    // No other thread erases it meanwhile, and it cannot be opened any more: a caller that pins it
+    // now sees that its name is gone, and lets go.
     absl::StatusOr<bool> is_all = OutOfMemory();
     HasMemoryFor([&] { is_all = EraseSome(dataset); });
     absl::MutexLock lock(&mutex_);
@@ -131,14 +131,15 @@ absl::StatusOr<LmdbDatasetEraser::Portion> LmdbDatasetEraser::ReadPortion(uint64
           portion.keys.emplace_back(key);
           if (!is_record || raw_value.empty()) return true;
           portion.num_bytes += environment_->BytesOnDisk(raw_value.size());
-          // LMDB reads the first page of what it erases: it shall find it in memory, not wait for
-          // the disk while a commit waits for it.
+          // LMDB reads the first page of a value that it erases. Reading it here brings it into
+          // memory, so that no commit waits for the disk.
           static_cast<void>(*static_cast<const volatile char*>(raw_value.data()));
           return true;
         }));
   }
-  // The last one is a commit of its own. LMDB uses the pages that one commit frees from the second
-  // commit after it: what waits for room finds all of it once the last has been made.
+  // The last portion is a commit of its own. LMDB reuses freed pages only from the second commit
+  // after the one that freed them. So an append that waits for room finds all of it after the last
+  // commit.
   portion.is_last = portion.keys.empty();
   return portion;
 }
@@ -147,7 +148,7 @@ absl::Status LmdbDatasetEraser::ErasePortion(const Portion& portion, uint64_t da
                                              LmdbTransaction& transaction,
                                              StoreTotals& totals) const {
   for (const std::string& key : portion.keys) PH_RETURN_IF_ERROR(transaction.Erase(key));
-  // What the state counts is what the store counts: one that cannot be read never was.
+  // The store counts what the state counts. A state that cannot be read was never counted.
   const std::string key = StateKey(dataset);
   PH_ASSIGN_OR_RETURN(const auto raw, transaction.GetRaw(key));
   if (raw) {
@@ -158,7 +159,7 @@ absl::Status LmdbDatasetEraser::ErasePortion(const Portion& portion, uint64_t da
           portion.is_last ? state->num_bytes : std::min(state->num_bytes, portion.num_bytes);
       state->num_bytes -= freed;
       totals.num_bytes -= std::min(totals.num_bytes, freed);
-      // So that a start in between counts what is left.
+      // So that a server that starts in between counts what is left.
       if (!portion.is_last) PH_RETURN_IF_ERROR(transaction.Put(key, EncodeState(*state)));
     }
   }

@@ -21,19 +21,18 @@
 
 namespace packhouse {
 
-// Erases a deleted data set once nobody reads it, some of it a commit, so that appends wait for one
-// small commit at most (GroupCommit::RunBehind); what it must read from the disk for that it reads
-// before. A deletion is durable by its tombstone, which goes with the last of what it stands for: a
-// crash at any moment, or Stop(), leaves the rest to the next start.
+// Erases a deleted data set once nobody reads it, a part in each commit, so that appends wait for
+// at most one small commit (GroupCommit::RunBehind). It reads from the disk before the commit, not
+// during it. A tombstone makes a deletion durable, and is erased with the last part. After a crash
+// or Stop() the next start erases the rest.
 //
-// Nothing here but Start()'s thread waits for the disk: Add() and Unpin() return at once, whichever
-// thread lets go of the last reader. Thread-safe.
+// Only Start()'s thread waits for the disk: Add() and Unpin() return at once. Thread-safe.
 class LmdbDatasetEraser {
  public:
-  // What is erased in one commit.
+  // The most that is erased in one commit.
   static constexpr size_t kMaxKeys = 512;
   static constexpr uint64_t kMaxBytes = uint64_t{64} << 20;
-  // After a disk that refuses, unless something new is to be erased before.
+  // Time to the next try after the disk refused, unless there is something new to erase before.
   static constexpr absl::Duration kRetryInterval = absl::Seconds(10);
 
   // Both must outlive it.
@@ -41,28 +40,28 @@ class LmdbDatasetEraser {
       : environment_(environment), commits_(commits) {}
   ~LmdbDatasetEraser() { Stop(); }
 
-  // At most once. Without it nothing is ever erased, as in a store that is only read.
+  // May be called once. Without it nothing is ever erased, as in a store that is only read.
   void Start();
-  // Returns when the commit that is under way has ended. What is not erased by then stays.
+  // Returns when the present commit has ended. What is not erased by then stays.
   void Stop();
 
-  // A deleted data set.
+  // Adds a deleted data set.
   void Add(uint64_t dataset);
 
-  // A data set that is pinned is not erased. As often unpinned as pinned.
+  // A pinned data set is not erased. Each Pin() needs an Unpin().
   void Pin(uint64_t dataset);
   void Unpin(uint64_t dataset);
 
-  // Commits that have given space back.
+  // The number of commits that have given space back.
   uint64_t num_steps() const;
-  // Waits for one more than `seen`. False if there is none to come for now: nothing that could be
-  // erased is left, or the disk refuses.
+  // Waits for more steps than `seen`. False if no more will come for now: nothing is left that
+  // could be erased, or the disk refuses.
   bool WaitForStep(uint64_t seen) const;
-  // Waits until nothing that could be erased is left. Otherwise what the disk says.
+  // Waits until nothing is left that could be erased. An error is the disk's.
   absl::Status WaitUntilErased() const;
 
  private:
-  // Some of a data set: what is erased in the next commit.
+  // The part of a data set that is erased in the next commit.
   struct Portion {
     std::vector<std::string> keys;
     uint64_t num_bytes = 0;
@@ -76,9 +75,9 @@ class LmdbDatasetEraser {
   absl::Status ErasePortion(const Portion& portion, uint64_t dataset, LmdbTransaction& transaction,
                             StoreTotals& totals) const;
 
-  // One that may be erased now; 0 if there is none.
+  // A data set that may be erased now; 0 if there is none.
   uint64_t Erasable() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Something is erased, or will be.
+  // Whether something is being erased, or will be.
   bool IsBusy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return !is_stopping_ && is_started_ && refusal_.ok() && Erasable() != 0;
   }
@@ -91,10 +90,10 @@ class LmdbDatasetEraser {
   bool is_started_ ABSL_GUARDED_BY(mutex_) = false;
   bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::btree_map<uint64_t, uint64_t> num_pins_ ABSL_GUARDED_BY(mutex_);
-  // Deleted, and not erased in full.
+  // Data sets that are deleted and not completely erased.
   absl::btree_set<uint64_t> deleted_ ABSL_GUARDED_BY(mutex_);
   uint64_t num_steps_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What the last commit failed with, until there is a reason to try again.
+  // The error of the last commit, until there is a reason to try again.
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
 };
 

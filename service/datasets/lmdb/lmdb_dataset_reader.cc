@@ -14,8 +14,8 @@ void StoredDataset::Add(uint64_t first_graph, absl::string_view bytes) {
     return;
   }
   if (first_graph > expected) {
-    // The last record ends before this one: what is between is missing, or the last record does
-    // not say how many graphs it has, and they are its own.
+    // There is a gap before this record. Its graphs are missing; or they belong to the previous
+    // record, if that cannot tell how many graphs it has.
     if (!records.empty() && !View(records.back()).ok()) {
       records.back().end_graph = first_graph;
     } else {
@@ -93,7 +93,7 @@ LmdbDatasetReader::LmdbDatasetReader(StoredDataset dataset, std::optional<SizeHi
     unreadable_.push_back(
         {record.number, record.first_graph, record.end_graph - record.first_graph, view.status()});
   }
-  // About two blocks a record.
+  // About two blocks for each record.
   while ((n >> block_shift_) > 2 * dataset_.records.size()) ++block_shift_;
   size_t record = 0;
   for (size_t first = 0; first < n; first += size_t{1} << block_shift_) {
@@ -132,7 +132,7 @@ size_t LmdbDatasetReader::RecordOf(size_t i) const {
   const size_t block = i >> block_shift_;
   const auto first = dataset_.records.begin() + record_of_block_[block];
   const auto last = dataset_.records.begin() + record_of_block_[block + 1];
-  // Mostly first == last, or the one behind.
+  // Usually first == last, or the next one.
   const auto found = std::lower_bound(
       first, last, i,
       [](const StoredRecord& record, uint64_t graph) { return record.end_graph <= graph; });

@@ -1,4 +1,4 @@
-// Reads a data set from records that lie in a map.
+// Reads a data set from records in a mapped file.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_READER_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_READER_H_
 
@@ -24,7 +24,7 @@
 
 namespace packhouse {
 
-// A record of a data set where it lies, and the graphs that should be in it.
+// A view of a record, and the graphs that should be in it.
 struct StoredRecord {
   uint64_t number = 0;
   uint64_t first_graph = 0;
@@ -37,26 +37,26 @@ struct StoredDataset {
   uint64_t id = 0;
   DatasetInfo info;
   std::vector<StoredRecord> records;
-  // Records under keys where none can be: they are not among `records`.
+  // Records with impossible keys; they are not in `records`.
   uint64_t num_stray_records = 0;
 
-  // Takes the next record in the order of keys, and what its neighbours say for the graphs in it.
-  // Graphs that no record has come as a record without bytes. End() after the last.
+  // Adds the next record in the order of keys. Its graphs are deduced from its neighbours. Graphs
+  // that no record has become a record without bytes. Call End() after the last.
   void Add(uint64_t first_graph, absl::string_view bytes);
   void End();
 
   // Header, place and sizes. DATA_LOSS or FAILED_PRECONDITION naming the data set, the record and
   // its graphs.
   absl::StatusOr<ChunkRecordView> View(const StoredRecord& record) const;
-  // The same status for anything that is wrong with a record.
+  // The status with the names of data set, record and graphs.
   absl::Status Named(const StoredRecord& record, const absl::Status& status) const;
 };
 
-// Keeps a decoded chunk of each record that was used: 8 * (l + 1) + 4 * l bytes a graph and some
-// more if the ids are not consecutive; the rows stay in the map.
+// Keeps a decoded chunk of each record that was used: 8 * (l + 1) + 4 * l bytes for each graph, and
+// some more if the ids are not consecutive. The rows stay in the map.
 class LmdbDatasetReader final : public DatasetReader {
  public:
-  // `histogram`: as it is stored, or nothing if it cannot be read; then the sizes are counted.
+  // `histogram`: the stored one, or nullopt if it cannot be read; then the sizes are counted.
   // `owner` keeps the records where they are, in `environment`, and that too. O(n).
   LmdbDatasetReader(StoredDataset dataset, std::optional<SizeHistogram> histogram,
                     const LmdbEnvironment* environment, std::shared_ptr<const void> owner);
@@ -75,7 +75,8 @@ class LmdbDatasetReader final : public DatasetReader {
     std::once_flag once;
     absl::Status status;
     std::optional<GraphChunk> chunk;
-    // `chunk` once it is there; spares the flag, which costs more than all the rest of a lookup.
+    // `chunk` once it is there. Avoids checking the flag, which costs more than the rest of a
+    // lookup.
     std::atomic<const GraphChunk*> ready = nullptr;
   };
 
@@ -83,7 +84,7 @@ class LmdbDatasetReader final : public DatasetReader {
   size_t RecordOf(size_t i) const;
   void Decode(const StoredRecord& record, DecodedRecord& decoded) const;
 
-  // Constant after construction. The owner is first, so that it is the last to go.
+  // Constant after construction. The owner is first, so that it is destroyed last.
   const std::shared_ptr<const void> owner_;
   const LmdbEnvironment* const environment_;
   const StoredDataset dataset_;
@@ -92,7 +93,7 @@ class LmdbDatasetReader final : public DatasetReader {
   std::vector<uint64_t> graph_ids_;
   std::vector<uint64_t> group_ids_;
   std::vector<DamagedRecord> unreadable_;
-  // Of every so many graphs (1 << block_shift_), the record with the first; then the last record.
+  // For each block of 1 << block_shift_ graphs, the record with the first; then the last record.
   size_t block_shift_ = 0;
   std::vector<uint32_t> record_of_block_;
 

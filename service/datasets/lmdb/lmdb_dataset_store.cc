@@ -25,7 +25,7 @@
 namespace packhouse {
 namespace {
 
-// For ids and versions: two of one would be taken for one another; 2^-64 is seldom enough.
+// For ids and versions, which must differ: a collision has a probability of 2^-64.
 uint64_t DrawUnique() {
   std::random_device device;
   uint64_t drawn = 0;
@@ -35,7 +35,7 @@ uint64_t DrawUnique() {
 
 }  // namespace
 
-// Room in the map for what is not counted as records.
+// Adds room in the map for everything that does not count as records.
 uint64_t LmdbDatasetStore::MapBytes(uint64_t max_bytes) {
   constexpr uint64_t kRoom = uint64_t{256} << 20;
   constexpr uint64_t kMost = uint64_t{1} << 46;  // Of 47 bits of address space.

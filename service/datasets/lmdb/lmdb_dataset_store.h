@@ -1,4 +1,4 @@
-// Data sets in one folder of a local disk, by LMDB.
+// Data sets in one folder of a local disk, stored by LMDB.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_STORE_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_STORE_H_
 
@@ -20,43 +20,44 @@ namespace packhouse {
 
 class LmdbSharedStore;
 
-// One process has the folder at a time; the file system must be local (LMDB maps the file) and keep
-// what fdatasync() has said it keeps. docs/storage-format.md says what is in the folder.
+// One process at a time has the folder. The file system must be local (LMDB maps the file), and
+// data must be durable after fdatasync(). docs/storage-format.md says what is in the folder.
 //
-// Blocking: an append waits for the disk, together with all others that wait (GroupCommit). Reading
-// is through the map, without copies and without waiting for anyone; a page that is not in memory
-// is read from the disk when it is touched. Deleting waits for one small commit, and letting go of
-// a reader for nothing: what was deleted is erased by a thread of the store (LmdbDatasetEraser).
+// Blocking: an append waits for the disk, together with all other waiting appends (GroupCommit).
+// Reading uses the map, without copies and without waiting for other calls; a page that is not in
+// memory is read from the disk when it is touched. Deleting waits for one small commit. Letting go
+// of a reader waits for nothing: a thread of the store erases deleted data sets
+// (LmdbDatasetEraser).
 class LmdbDatasetStore final : public DatasetStore {
  public:
   struct Options {
     std::string folder;
-    // Most that all data sets together may take, in bytes on disk. A quarter more address space and
-    // 256 MiB are mapped, room for trees and fragments; the file grows as it is needed, and does
-    // not shrink: space of deleted data sets is used again.
+    // The most bytes on disk of all data sets together. A quarter more and 256 MiB of address space
+    // are mapped, as room for trees and fragments. The file grows when needed and does not shrink:
+    // space of deleted data sets is used again.
     uint64_t max_bytes = uint64_t{64} << 30;
     size_t max_datasets = size_t{1} << 16;
     // May be null; must outlive the store and its readers.
     CommitObserver* observer = nullptr;
   };
 
-  // Opens a folder, creates it if need be, and goes on with the erasing of deleted data sets.
+  // Opens a folder, creates it if it is missing, and continues to erase deleted data sets.
   //
   // FAILED_PRECONDITION if it is open already, naming the process, or has another format, naming
   // both versions, and for an older one the flag that converts it; DATA_LOSS if its page structure
-  // is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if the file system is read-only and nothing is
-  // there: else it is opened for reading, and whatever writes is UNAVAILABLE. O(data sets +
-  // records); for a million records 0.8 s if the file is in memory, some 5 s if it is read from the
-  // disk (docs/storage-format.md).
+  // is damaged; RESOURCE_EXHAUSTED; UNAVAILABLE if the file system is read-only and has no store. A
+  // store on a read-only file system is opened for reading, and every change is UNAVAILABLE. O(data
+  // sets + records); for a million records 0.8 s if the file is in memory, some 5 s if it is read
+  // from the disk (docs/storage-format.md).
   static absl::StatusOr<std::unique_ptr<LmdbDatasetStore>> Open(const Options& options);
 
-  // Converts a folder that a server before format 2 wrote, in one transaction: after a crash at any
-  // moment it is as it was, or converted. Records are not touched; a value that is damaged stays as
-  // it is. False if there was nothing to convert. Errors as Open(), but for an older format.
-  // O(small values), each twice on the disk until it ends.
+  // Converts a folder that a server before format 2 wrote, in one transaction: a crash at any
+  // moment leaves the folder either as it was or converted. Does not touch records; damaged values
+  // stay as they are. False if there was nothing to convert. Errors as Open(), except that an older
+  // format is no error. O(small values); until it ends, each is on the disk twice.
   static absl::StatusOr<bool> Upgrade(const Options& options);
 
-  // Waits for a commit that erases. Readers may go on; the folder is closed with the last one.
+  // Waits for a commit that erases. Readers may go on; the folder is closed with the last reader.
   ~LmdbDatasetStore() override;
 
   absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
@@ -75,24 +76,23 @@ class LmdbDatasetStore final : public DatasetStore {
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
 
-  // Waits until everything is erased that was deleted and that nobody reads; otherwise what the
-  // disk says.
+  // Waits until all deleted data sets that nobody reads are erased. An error is the disk's.
   absl::Status WaitUntilErased() const;
 
-  // DATA_LOSS, for good, once the store's file was removed, replaced or cut off, or part of it
-  // could not be read: then it answers everything so, until it is opened anew. UNAVAILABLE if that
-  // cannot be told now. Looks at the file: two system calls.
+  // DATA_LOSS once the store's file was removed, replaced or cut off, or part of it could not be
+  // read. From then on the store answers every call with it, until it is opened anew. UNAVAILABLE
+  // if the state of the file cannot be determined now. Checks the file with two system calls.
   absl::Status health() const;
-  // Commits a change that changes nothing, if there is room for one of so many bytes: OK if the
-  // store can be written to. Blocks.
+  // Commits an empty change, if there is room for `bytes` more: OK if the store can be written to.
+  // Blocks.
   absl::Status TryCommit(uint64_t bytes);
-  // Bytes of all data sets on disk, those of deleted ones that are not erased yet among them.
+  // Bytes of all data sets on disk, with deleted ones that are not erased yet.
   uint64_t num_bytes() const;
   // Whether the file system is read-only.
   bool is_read_only() const;
 
  private:
-  // Of address space, for so many bytes of data sets.
+  // Bytes of address space for `max_bytes` of data sets.
   static uint64_t MapBytes(uint64_t max_bytes);
 
   LmdbDatasetStore(std::shared_ptr<LmdbSharedStore> shared, const Options& options)

@@ -30,7 +30,7 @@ absl::Status NoSuchDataset(absl::string_view name) {
 
 absl::StatusOr<StoredDefinition> ReadDefinition(const LmdbTransaction& transaction,
                                                 absl::string_view name) {
-  // LMDB refuses a key that is too long, and no data set has such a name.
+  // Checked first, since LMDB refuses a key that is too long.
   if (!CheckDatasetName(name).ok()) return NoSuchDataset(name);
   const auto payload = transaction.Get(NameKey(name));
   if (!payload.ok()) return WithDatasetName(name, payload.status());

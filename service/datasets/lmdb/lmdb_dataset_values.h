@@ -17,7 +17,8 @@
 
 namespace packhouse {
 
-// Errors of all: DATA_LOSS naming the data set for what is missing or fails its checksum.
+// Errors of all functions: DATA_LOSS naming the data set if a value is missing or fails its
+// checksum.
 
 absl::Status NoSuchDataset(absl::string_view name);
 // The same status, naming the data set.
@@ -28,7 +29,7 @@ absl::Status WithDatasetName(absl::string_view name, const absl::Status& status)
 absl::Status WrongValue(const LmdbTransaction& transaction, absl::string_view name,
                         const absl::Status& status);
 
-// NOT_FOUND, for a name that no data set can have too.
+// NOT_FOUND, also for a name that no data set can have.
 absl::StatusOr<StoredDefinition> ReadDefinition(const LmdbTransaction& transaction,
                                                 absl::string_view name);
 absl::StatusOr<StoredState> ReadState(const LmdbTransaction& transaction, absl::string_view name,
@@ -37,18 +38,18 @@ absl::StatusOr<DatasetInfo> InfoOf(absl::string_view name, const StoredDefinitio
                                    const StoredState& state);
 absl::StatusOr<DatasetInfo> ReadInfo(const LmdbTransaction& transaction, absl::string_view name);
 
-// Adds up the runs; `keys`, unless null, becomes the keys of those that are there.
+// Adds up the runs; `keys`, unless null, becomes the keys of the existing runs.
 absl::StatusOr<SizeHistogram> ReadHistogram(const LmdbTransaction& transaction,
                                             absl::string_view name, uint64_t dataset,
                                             const StoredState& state,
                                             std::vector<std::string>* keys);
 
-// Every value about a producer is sound, and there are as many as the state says.
+// Checks that every value of a producer is sound, and that there are as many as the state says.
 absl::Status CheckProducers(const LmdbTransaction& transaction, absl::string_view name,
                             uint64_t dataset, const StoredState& state);
 
-// Visits what has a key that begins so, in order, until `visit` returns false. Values are as they
-// lie there, with their checksums.
+// Visits the values whose keys have the prefix, in order, until `visit` returns false. Values are
+// as stored, with their checksums.
 absl::Status ForEachKey(
     const LmdbTransaction& transaction, absl::string_view prefix,
     absl::FunctionRef<bool(absl::string_view key, absl::string_view raw_value)> visit);

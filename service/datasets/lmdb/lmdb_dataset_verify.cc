@@ -15,7 +15,7 @@
 namespace packhouse {
 namespace {
 
-// Everything about one record; its sizes are added to `recount`.
+// Checks everything about one record, and adds its sizes to `recount`.
 absl::Status VerifyRecord(const StoredDataset& dataset, const StoredRecord& record,
                           SizeHistogram& recount) {
   PH_ASSIGN_OR_RETURN(const ChunkRecordView view, dataset.View(record));
@@ -33,7 +33,7 @@ absl::Status VerifyRecord(const StoredDataset& dataset, const StoredRecord& reco
   return status.ok() ? status : dataset.Named(record, status);
 }
 
-// Whether what is stored beside the records agrees with them.
+// Checks whether the other values agree with the records.
 void CompareTotals(const OpenedDataset& opened, const LmdbEnvironment& environment,
                    const SizeHistogram& recount, VerifyReport& report) {
   const StoredDataset& dataset = opened.dataset;

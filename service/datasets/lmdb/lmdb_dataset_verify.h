@@ -1,4 +1,4 @@
-// Holds everything that is stored of a data set against everything else.
+// Checks everything that is stored of a data set against everything else.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VERIFY_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_DATASET_VERIFY_H_
 
@@ -10,9 +10,9 @@
 
 namespace packhouse {
 
-// Every record, its checksums and values, what records say together, and what the state, the
-// histogram and the producers say of them. CANCELLED, naming how far it came, if `progress`, which
-// is called after each record, says so. O(bytes).
+// Checks every record with its checksums and values, the records together, and that the state, the
+// histogram and the producers agree with them. `progress` is called after each record. If it ends
+// the check: CANCELLED, naming how far it came. O(bytes).
 absl::StatusOr<VerifyReport> VerifyDataset(const OpenedDataset& opened,
                                            const LmdbEnvironment& environment,
                                            absl::FunctionRef<bool(const VerifyProgress&)> progress);

@@ -20,7 +20,7 @@ static_assert(std::is_same_v<MDB_dbi, unsigned>);
 
 constexpr size_t kPageHeaderBytes = 16;
 
-// LMDB's last word before it ends the process: it has found a page that cannot be.
+// Called by LMDB before it ends the process because it has found an impossible page.
 void OnAssertion(MDB_env*, const char*) { EscapeIfPossible(); }
 
 }  // namespace
@@ -64,7 +64,7 @@ absl::Status LmdbEnvironment::OpenIn(uint64_t map_bytes) {
   const unsigned flags = MDB_NOTLS | (is_read_only() ? MDB_RDONLY : 0);
   PH_RETURN_IF_ERROR(
       StatusOf(mdb_env_open(env_, folder().c_str(), flags, StoreFolder::kFileMode), "cannot open"));
-  // More than was asked for if the file is larger.
+  // Larger than requested if the file is larger.
   MDB_envinfo info = {};
   mdb_env_info(env_, &info);
   map_bytes_ = info.me_mapsize;
@@ -89,7 +89,7 @@ absl::Status LmdbEnvironment::OpenIn(uint64_t map_bytes) {
 
 LmdbEnvironment::~LmdbEnvironment() {
   if (env_ == nullptr) return;
-  // A broken one may have locks that nobody frees, and others' pages in its maps.
+  // A broken environment may have locks that nobody frees, and foreign pages in its maps.
   if (!failure().ok()) {
     LeaveBehind(env_);
     file_.GuardForEver();

@@ -1,4 +1,4 @@
-// LMDB's environment in terms of this service: opened, watched, closed. What is done in it is in
+// LMDB's environment in terms of this service: opening, watching, closing. Transactions are in
 // lmdb_transaction.h.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_ENVIRONMENT_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_ENVIRONMENT_H_
@@ -25,21 +25,21 @@ namespace packhouse {
 class LmdbCursor;
 class LmdbTransaction;
 
-// An opened folder: an environment with one unnamed database, and the lock that keeps all others
-// out. Thread-safe, but for write transactions, of which one may be at a time.
+// An opened folder: an environment with one unnamed database, and the lock that keeps all other
+// processes out. Thread-safe, except that there may be only one write transaction at a time.
 //
-// Once its file is lost or cannot be read (DataFileWatch), all that it is asked is answered with
-// DATA_LOSS naming the file, until the folder is opened anew. Views that are held read as they
-// were, or as zeros: who has used one asks CheckFiles() before the result goes anywhere.
+// Once its file is lost or cannot be read (DataFileWatch), it answers every call with DATA_LOSS
+// naming the file, until the folder is opened anew. Existing views read as before, or as zeros:
+// after using one, call CheckFiles() before the result is used.
 class LmdbEnvironment {
  public:
-  // Creates the folder and what is in it if need be. `map_bytes` is the most the file can ever
-  // grow to; it takes address space, not memory or disk. Where the file system is read-only, an
-  // environment that is there is opened for reading.
+  // Creates the folder and its files if they are missing. `map_bytes` is the most that the file can
+  // ever grow to; it takes address space, not memory or disk. On a read-only file system, an
+  // existing environment is opened for reading.
   //
   // FAILED_PRECONDITION if another process (or this one) has it open, naming it; DATA_LOSS if the
-  // page structure is damaged (see CheckLmdbPages); UNAVAILABLE if nothing is there and the file
-  // system is read-only; RESOURCE_EXHAUSTED if the disk is full.
+  // page structure is damaged (see CheckLmdbPages); UNAVAILABLE if there is no environment and the
+  // file system is read-only; RESOURCE_EXHAUSTED if the disk is full.
   static absl::StatusOr<std::unique_ptr<LmdbEnvironment>> Open(const std::string& folder,
                                                                uint64_t map_bytes);
   ~LmdbEnvironment();
@@ -51,34 +51,34 @@ class LmdbEnvironment {
   size_t page_bytes() const { return page_bytes_; }
   // Bytes that a value of a record's size takes: whole pages, the first with a header.
   uint64_t BytesOnDisk(uint64_t value_bytes) const;
-  // Values of at least so many bytes have pages of their own. LMDB never moves these, whatever is
-  // written beside them: a view of one stays good until it is erased, even beyond its transaction.
-  // Smaller ones share a page that is written anew with its neighbours.
+  // Values of at least this many bytes have pages of their own. LMDB never moves these: a view of
+  // such a value stays valid until the value is erased, even beyond its transaction. Smaller values
+  // share a page, which is rewritten with its neighbours.
   uint64_t MinBytesOfOwnPages() const { return page_bytes_ / 2; }
 
-  // As DataFileWatch::Check(): what views gave before an OK is what was stored. Two system calls;
-  // thread-safe.
+  // As DataFileWatch::Check(): after an OK, everything that views gave before is what was stored.
+  // Two system calls; thread-safe.
   absl::Status CheckFiles() const { return file_.Check(); }
   // As DataFileWatch::failure(); no system call.
   absl::Status failure() const { return file_.failure(); }
-  // RESOURCE_EXHAUSTED unless the disk has room for so many bytes more. Takes the room for a
+  // RESOURCE_EXHAUSTED unless the disk has room for this many bytes more. Takes the room for a
   // moment.
   absl::Status CheckRoom(uint64_t bytes) const { return folder_.CheckRoom(bytes); }
 
-  // What LMDB returned, for the caller of the store.
+  // LMDB's return code as a status for the caller of the store.
   absl::Status StatusOf(int lmdb_code, absl::string_view what) const;
 
  private:
   friend class LmdbTransaction;
   friend class LmdbCursor;
 
-  // What neither LMDB nor the system returns.
+  // A code that neither LMDB nor the system returns.
   static constexpr int kBroken = -(1 << 20);
 
   LmdbEnvironment() = default;
 
   absl::Status OpenIn(uint64_t map_bytes);
-  // Runs a function of LMDB's, and returns its code; kBroken if the file is or becomes broken.
+  // Runs a function of LMDB, and returns its code; kBroken if the file is or becomes broken.
   template <typename Call>
   int Run(const Call& call) const {
     if (file_.is_broken()) return kBroken;
@@ -88,8 +88,8 @@ class LmdbEnvironment {
     file_.BreakUnreadable().IgnoreError();
     return kBroken;
   }
-  // What a broken environment leaves: LMDB cannot be asked to free it any more. Kept where those
-  // who look for leaks find it.
+  // Keeps the memory of a broken environment, which LMDB cannot free any more, where leak checkers
+  // find it.
   static void LeaveBehind(void* what);
 
   // Constant after Open(). The folder is unlocked last.

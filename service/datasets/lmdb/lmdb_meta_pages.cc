@@ -25,8 +25,8 @@ absl::Status ReadMeta(const PageFile& file, uint64_t offset, uint64_t number, Me
   return absl::OkStatus();
 }
 
-// Commit N writes meta page N % 2, so the two are neighbours. Were the newer one's number damaged,
-// LMDB would go back to the commit before without a word.
+// Commit N writes meta page N % 2, so their numbers must be consecutive. If the newer number were
+// damaged, LMDB would silently go back to the previous commit.
 absl::Status CheckNeighbours(uint64_t even, uint64_t odd) {
   const bool is_fresh = even == 0 && odd == 0;
   if (is_fresh || (even % 2 == 0 && odd % 2 == 1 && (even > odd ? even - odd : odd - even) == 1)) {

@@ -1,4 +1,4 @@
-// The two pages that LMDB's commits end with: where the trees of a commit begin.
+// The two pages with which LMDB's commits end; they say where the trees of a commit begin.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_META_PAGES_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_META_PAGES_H_
 
@@ -12,7 +12,7 @@
 
 namespace packhouse {
 
-// Of one commit.
+// The meta page of one commit.
 struct CommitMeta {
   lmdb_layout::Meta meta;
   size_t page_bytes = 0;
@@ -21,15 +21,16 @@ struct CommitMeta {
 
 struct MetaPages {
   CommitMeta newest;
-  // By its number, the commit before.
+  // The previous commit, by its number.
   CommitMeta other;
 };
 
-// DATA_LOSS, naming what is wrong, unless both pages are as LMDB writes them, one after the other;
+// DATA_LOSS, naming what is wrong, unless both pages are as LMDB writes them, and consecutive;
 // FAILED_PRECONDITION for a file of another LMDB version.
 absl::StatusOr<MetaPages> ReadMetaPages(const PageFile& file);
 
-// Of one of them, what LMDB takes from it without a look: DATA_LOSS. Of the newest it is right.
+// Checks the values of one meta page that LMDB uses unchecked: DATA_LOSS if they are wrong. For the
+// newest page, ReadMetaPages() has already done this.
 absl::Status CheckMeta(const CommitMeta& commit);
 
 }  // namespace packhouse

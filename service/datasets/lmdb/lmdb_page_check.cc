@@ -50,10 +50,11 @@ std::optional<uint64_t> LastFreeing(const PageFile& file, const CommitMeta& comm
   }
 }
 
-// A commit lists the pages that it has freed under its own number. So it is told if a meta page's
-// number has changed to one that fits its neighbour's, too, and LMDB would go back by a commit: the
-// one that is said to be older has freed pages later. It must be whole for that: a meta page that
-// was written by half, at a crash, has a new list of free pages and an old tree.
+// Finds a meta page whose commit number was damaged such that it still fits its neighbour's: LMDB
+// would then go back by a commit. A commit lists the pages that it has freed under its own number,
+// so this is told by the commit that is said to be older: it has freed pages later. That commit
+// must be whole to count: a meta page that was half written at a crash has a new list of free pages
+// and an old tree.
 absl::Status CheckOrder(const PageFile& file, const MetaPages& pages, uint64_t newest_freeing) {
   if (!CheckMeta(pages.other).ok()) return absl::OkStatus();
   const std::optional<uint64_t> other_freeing = LastFreeing(file, pages.other);

@@ -1,4 +1,4 @@
-// Looks through the page structure of an LMDB file before LMDB trusts it.
+// Checks the page structure of an LMDB file before LMDB uses it.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_PAGE_CHECK_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_PAGE_CHECK_H_
 
@@ -17,7 +17,7 @@ namespace packhouse {
 //
 // DATA_LOSS naming the page and what is wrong; FAILED_PRECONDITION for a file of another LMDB
 // version; NOT_FOUND if there is no file or it is empty. Only for a file that nobody writes to.
-// Reads tree pages and the first bytes of large values: O(records). Little memory: a bit per page.
+// Reads tree pages and the first bytes of large values: O(records). Memory: a bit for each page.
 absl::Status CheckLmdbPages(const std::string& file);
 
 }  // namespace packhouse

@@ -1,4 +1,4 @@
-// How LMDB 0.9 lays out its file: data version 1, as it is on a 64-bit little-endian machine.
+// The layout of an LMDB 0.9 file: data version 1, on a 64-bit little-endian machine.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_PAGE_LAYOUT_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_PAGE_LAYOUT_H_
 
@@ -13,9 +13,10 @@ inline constexpr uint64_t kNoPage = ~uint64_t{0};
 inline constexpr uint64_t kFirstDataPage = 2;
 inline constexpr size_t kMaxDepth = 32;
 inline constexpr size_t kMaxKeyBytes = 511;
-// Flag of a tree whose keys are numbers of the machine.
+// Flag of a tree whose keys are machine integers.
 inline constexpr uint16_t kIntegerKey = 0x08;
-// Flag of a leaf's node: its value is on pages of its own, of which it has the first one's number.
+// Flag of a leaf's node: its value is on pages of its own, and the node has the number of the
+// first.
 inline constexpr uint16_t kBigData = 0x01;
 
 struct PageHeader {
@@ -27,8 +28,8 @@ struct PageHeader {
 };
 static_assert(sizeof(PageHeader) == 16);
 
-// All flags of a page that is stored. Others are of duplicate keys, which we do not have, or of
-// pages in memory: a page with such a one LMDB would write to where it is mapped.
+// All flags of a stored page. Other flags are for duplicate keys, which we do not have, or for
+// pages in memory: LMDB would write to a page with such a flag in the map.
 enum PageFlag : uint16_t { kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, kMeta = 0x08 };
 
 struct Tree {

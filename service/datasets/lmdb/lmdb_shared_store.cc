@@ -46,7 +46,7 @@ absl::Status LmdbSharedStore::Load() {
   PH_RETURN_IF_ERROR(ForEachKey(transaction, kTombstonePrefix,
                                 [&](absl::string_view key, absl::string_view value) {
                                   const auto dataset = NumberAtEnd(key);
-                                  // A damaged one might be of a data set that is there.
+                                  // A damaged tombstone might name a data set that exists.
                                   if (dataset && CheckedPayload(key, value).ok()) {
                                     totals.next_number = std::max(totals.next_number, *dataset + 1);
                                     eraser_.Add(*dataset);
@@ -78,15 +78,15 @@ std::shared_ptr<const void> LmdbSharedStore::Pin(const std::shared_ptr<LmdbShare
 absl::StatusOr<OpenedDataset> LmdbSharedStore::OpenDataset(
     const std::shared_ptr<LmdbSharedStore>& shared, absl::string_view name) {
   OpenedDataset opened;
-  // A pin helps only if the data set is still there once it is in place: a deletion that came
-  // first may already be erasing.
+  // A pin helps only if the data set still exists afterwards: after an earlier deletion it may
+  // already be being erased.
   PH_ASSIGN_OR_RETURN(const StoredDefinition pinned, shared->Definition(name));
   const uint64_t dataset = pinned.dataset;
   opened.dataset.id = dataset;
   opened.owner = Pin(shared, dataset);
   PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, shared->Read());
   PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
-  // Deleted and made again just now.
+  // It was deleted and created again just now.
   if (definition.dataset != dataset) return NoSuchDataset(name);
   PH_ASSIGN_OR_RETURN(opened.state, ReadState(transaction, name, dataset));
   PH_ASSIGN_OR_RETURN(opened.dataset.info, InfoOf(name, definition, opened.state));

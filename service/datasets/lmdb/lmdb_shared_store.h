@@ -1,4 +1,4 @@
-// What a store of data sets and its readers share: the environment, commits, erasing.
+// The part that a store of data sets and its readers share: environment, commits, erasing.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_SHARED_STORE_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_SHARED_STORE_H_
 
@@ -20,10 +20,10 @@
 
 namespace packhouse {
 
-// What a small change, or a change beside its records, writes about.
+// About the bytes of a small change, or of a change without its records.
 inline constexpr uint64_t kSmallChangeBytes = 4096;
 
-// What is stored of a data set, which stays until the owner goes.
+// Everything that is stored of a data set. It stays until the owner is destroyed.
 struct OpenedDataset {
   StoredDataset dataset;
   StoredState state;
@@ -32,7 +32,7 @@ struct OpenedDataset {
   std::shared_ptr<const void> owner;
 };
 
-// Outlives the store as long as somebody reads from it. Thread-safe once it is loaded.
+// Lives as long as the store or a reader. Thread-safe once it is loaded.
 class LmdbSharedStore {
  public:
   LmdbSharedStore(std::unique_ptr<LmdbEnvironment> environment, CommitObserver* observer)
@@ -40,7 +40,7 @@ class LmdbSharedStore {
         commits_(environment_.get(), observer),
         eraser_(environment_.get(), &commits_) {}
 
-  // Reads what the store is made of, and what was deleted before. FAILED_PRECONDITION as
+  // Reads the store's totals, and the data sets that were deleted before. FAILED_PRECONDITION as
   // CheckFormat(). O(data sets).
   absl::Status Load();
 
@@ -51,7 +51,7 @@ class LmdbSharedStore {
   absl::StatusOr<LmdbTransaction> Read() const {
     return LmdbTransaction::Begin(*environment_, LmdbTransaction::Kind::kRead);
   }
-  // What was read is worth something only if the store's file was there throughout.
+  // A result is valid only if the store's file was there throughout.
   template <typename T>
   absl::StatusOr<T> IfIntact(absl::StatusOr<T> read) const {
     const absl::Status files = environment_->CheckFiles();
@@ -59,8 +59,8 @@ class LmdbSharedStore {
     return read;
   }
 
-  // Makes a change durable. Where there is no room for it, and it says that this is what it needs,
-  // waits for what was deleted before and can be erased.
+  // Makes a change durable. If it fails because it needs room, waits for deleted data sets that can
+  // be erased.
   absl::Status CommitWithRoom(GroupCommit::Change change, uint64_t num_bytes,
                               const bool& may_need_room);
 
@@ -71,7 +71,7 @@ class LmdbSharedStore {
  private:
   absl::Status WriteFormatIfNew();
   absl::StatusOr<StoredDefinition> Definition(absl::string_view name) const;
-  // Until the returned owner goes, nothing of the data set is erased.
+  // Nothing of the data set is erased until the returned owner is destroyed.
   static std::shared_ptr<const void> Pin(const std::shared_ptr<LmdbSharedStore>& shared,
                                          uint64_t dataset);
 

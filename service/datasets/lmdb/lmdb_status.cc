@@ -16,7 +16,7 @@ absl::Status LmdbStatus(int code, absl::string_view what, const std::string& fol
       absl::StrCat("store '", folder, "': ", what, ": ", mdb_strerror(code));
   switch (code) {
     case EIO: {
-      // LMDB calls a short write so, which is how a disk that fills up shows.
+      // LMDB returns this for a short write, which happens when the disk becomes full.
       struct statvfs disk = {};
       constexpr uint64_t kFull = uint64_t{16} << 20;
       if (::statvfs(folder.c_str(), &disk) == 0 &&

@@ -1,4 +1,4 @@
-// What LMDB and the system return, for the caller of the store.
+// Statuses for the return codes of LMDB and the system.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_STATUS_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_STATUS_H_
 
@@ -10,10 +10,10 @@
 
 namespace packhouse {
 
-// OK for 0; else the code's meaning, naming the folder and `what` could not be done: an error of
-// LMDB or an errno. `map_bytes`: of the environment, for the one that is full. RESOURCE_EXHAUSTED
-// for what has no room, a failed write on a full disk among it; UNAVAILABLE for what may go better;
-// DATA_LOSS for what LMDB finds damaged.
+// OK for 0. Otherwise the meaning of the code (an error of LMDB or an errno), with the folder and
+// `what` could not be done. `map_bytes`: the environment's, for the message that it is full.
+// RESOURCE_EXHAUSTED if there is no room, also for a failed write on a full disk; UNAVAILABLE if a
+// retry may succeed; DATA_LOSS for damage that LMDB finds.
 absl::Status LmdbStatus(int code, absl::string_view what, const std::string& folder,
                         uint64_t map_bytes = 0);
 

@@ -42,8 +42,7 @@ absl::StatusOr<bool> LmdbDatasetStore::Upgrade(const Options& options) {
                                              KeysOfValues(transaction));
                          for (const std::string& key : keys) {
                            const auto payload = transaction.Get(key);
-                           // A value that is damaged stays so: what needs it is DATA_LOSS then as
-                           // now.
+                           // A damaged value stays damaged: calls that need it still get DATA_LOSS.
                            if (absl::IsDataLoss(payload.status()) && environment->failure().ok())
                              continue;
                            PH_RETURN_IF_ERROR(payload.status());

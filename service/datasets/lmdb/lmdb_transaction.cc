@@ -27,7 +27,7 @@ absl::StatusOr<LmdbTransaction> LmdbTransaction::Begin(const LmdbEnvironment& en
       environment.Run([&] { return mdb_txn_begin(environment.env_, nullptr, flags, &txn); });
   if (code != 0) {
     const bool writes = kind == Kind::kWrite;
-    // LMDB says "permission denied" when asked to write what was opened for reading.
+    // LMDB returns "permission denied" for a write to an environment that was opened for reading.
     return environment.StatusOf(writes && environment.is_read_only() ? EROFS : code,
                                 writes ? "cannot write" : "cannot read");
   }

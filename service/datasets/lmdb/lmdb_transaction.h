@@ -1,5 +1,5 @@
-// Transactions and cursors of an LMDB environment: statuses, checked values, an end with their
-// scope.
+// Transactions and cursors of an LMDB environment. They give statuses and checked values, and end
+// with their scope.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TRANSACTION_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TRANSACTION_H_
 
@@ -14,8 +14,8 @@
 
 namespace packhouse {
 
-// One thread at a time. What is neither committed nor ended by an error is undone by the end of its
-// scope. Views last as long as the transaction, and until the next write in it.
+// To be used by one thread at a time. If it is neither committed nor ended by an error, its
+// destructor undoes it. Views are valid as long as the transaction, and until the next write in it.
 class LmdbTransaction {
  public:
   enum class Kind { kRead, kWrite };
@@ -25,23 +25,23 @@ class LmdbTransaction {
   LmdbTransaction& operator=(LmdbTransaction&&) = delete;
   ~LmdbTransaction();
 
-  // The value without its checksum; nothing if there is none. DATA_LOSS if the checksum is wrong.
+  // The value without its checksum; nullopt if there is none. DATA_LOSS if the checksum is wrong.
   absl::StatusOr<std::optional<absl::string_view>> Get(absl::string_view key) const;
-  // The value as it is, without any checksum of ours.
+  // The value as stored, without a checksum of ours.
   absl::StatusOr<std::optional<absl::string_view>> GetRaw(absl::string_view key) const;
 
-  // Puts a value with its checksum, over what is there.
+  // Puts a value with its checksum; replaces an existing one.
   absl::Status Put(absl::string_view key, std::string payload);
   // Room for a new raw value, for the caller to fill before the next call.
   absl::StatusOr<char*> PutRaw(absl::string_view key, size_t bytes);
-  // Nothing happens if there is no such key.
+  // Does nothing if there is no such key.
   absl::Status Erase(absl::string_view key);
   // LmdbEnvironment::failure(): whether what was read was there.
   absl::Status failure() const { return environment_->failure(); }
-  // Number of writes that were begun.
+  // The number of writes that have begun.
   size_t num_writes() const { return num_writes_; }
 
-  // Returns when everything is on the disk, in the file that has the store's name. With an error
+  // Returns OK when everything is on the disk, in the file with the store's name. After an error
   // nothing is, or the environment is broken.
   absl::Status Commit();
 
@@ -55,8 +55,8 @@ class LmdbTransaction {
   size_t num_writes_ = 0;
 };
 
-// Walks keys in ascending order of their bytes. Must not outlive its transaction, in which nothing
-// may be written meanwhile.
+// Walks keys in ascending order of their bytes. Must not outlive its transaction, and nothing may
+// be written in the transaction meanwhile.
 class LmdbCursor {
  public:
   // At the first key that is not less than `key`.
@@ -65,7 +65,7 @@ class LmdbCursor {
   LmdbCursor& operator=(LmdbCursor&&) = delete;
   ~LmdbCursor();
 
-  // False behind the last key.
+  // False after the last key.
   bool valid() const { return valid_; }
   absl::string_view key() const { return key_; }
   absl::string_view raw_value() const { return value_; }

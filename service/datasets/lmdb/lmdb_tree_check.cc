@@ -61,7 +61,8 @@ absl::Status LmdbTreeCheck::Walk(uint64_t number, size_t depth,
   ++(is_leaf ? found_.leaf_pages : found_.branch_pages);
   for (size_t i = 0; i < page.num_nodes(); ++i) {
     PH_ASSIGN_OR_RETURN(const LmdbTreePage::Node node, page.NodeAt(i));
-    // The first key of a branch page stands for "everything before the second", whatever it is.
+    // The first key of a branch page stands for "everything before the second"; its value does not
+    // matter.
     const bool has_key = is_leaf || i != 0;
     if (has_key && !IsInOrder(node.key, is_leaf && bound ? &*bound : nullptr)) {
       return DamagedFile("page ", number, ", node ", i, ": its key is out of order");
@@ -114,7 +115,8 @@ absl::Status LmdbTreeCheck::CheckBigValue(uint64_t number, uint64_t bytes) {
   return CheckFreePages(list);
 }
 
-// A count, and so many page numbers in descending order; there may be room left behind.
+// Checks a list: a count, and that many page numbers in descending order; there may be room after
+// it.
 absl::Status LmdbTreeCheck::CheckFreePages(absl::string_view list) {
   const size_t capacity = list.size() / sizeof(uint64_t);
   if (capacity == 0 || list.size() % sizeof(uint64_t) != 0 || NumberIn(list) >= capacity) {

@@ -1,4 +1,4 @@
-// Walks a tree of an LMDB file and holds it against what its meta page says.
+// Walks a tree of an LMDB file and compares it with its meta page.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TREE_CHECK_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_TREE_CHECK_H_
 
@@ -17,13 +17,12 @@
 
 namespace packhouse {
 
-// Each page of a file has one use at most. A bit a page.
+// Checks that each page of a file has at most one use. Takes a bit for each page.
 class PageUse {
  public:
   explicit PageUse(uint64_t last_page) : last_page_(last_page), is_used_(last_page + 1, false) {}
 
-  // DATA_LOSS naming the page, and the use, if one of them is outside of the file or has a use
-  // already.
+  // DATA_LOSS naming the page and the use, if a page is outside the file or already has a use.
   absl::Status Use(uint64_t first, uint64_t count, absl::string_view as);
 
  private:
@@ -31,7 +30,7 @@ class PageUse {
   std::vector<bool> is_used_;
 };
 
-// One walk of one tree. `file`, `meta` and `use` must outlive it.
+// One walk over one tree. `file`, `meta` and `use` must outlive it.
 class LmdbTreeCheck {
  public:
   enum class Kind { kData, kFreePages };
@@ -43,20 +42,20 @@ class LmdbTreeCheck {
         lists_free_pages_(kind == Kind::kFreePages),
         use_(*use) {}
 
-  // DATA_LOSS naming the page and what is wrong. To be called once. O(pages of the tree).
+  // DATA_LOSS naming the page and what is wrong. May be called once. O(pages of the tree).
   absl::Status Run();
 
-  // After that, of the tree of free pages: the last commit that has freed one; 0 if none has.
+  // After Run() on the tree of free pages: the last commit that freed a page; 0 if there is none.
   uint64_t last_freeing() const;
 
  private:
-  // `bound`: the key that the parent has for this page; no key in it may be less.
+  // `bound`: the parent's key for this page; no key in the page may be less.
   absl::Status Walk(uint64_t number, size_t depth, const std::optional<std::string>& bound);
   absl::Status CheckLeafNode(const LmdbTreePage::Node& node);
   absl::Status CheckBigValue(uint64_t number, uint64_t bytes);
-  // Uses the pages of one list.
+  // Marks the pages of one list as used.
   absl::Status CheckFreePages(absl::string_view list);
-  // Of a key that counts, in a leaf (with a bound) or a branch.
+  // Whether a significant key, in a leaf (with a bound) or a branch, is in order.
   bool IsInOrder(absl::string_view key, const std::string* bound) const;
   // Whether a < b as LMDB orders the keys of this tree.
   bool Less(absl::string_view a, absl::string_view b) const;

@@ -18,23 +18,23 @@ namespace packhouse {
 // Immutable. One page of memory.
 class LmdbTreePage {
  public:
-  // A key, and what the page has for it.
+  // A key, and its entry in the page.
   struct Node {
     absl::string_view key;
-    uint64_t child = 0;      // Of a branch: the page below.
-    absl::string_view data;  // Of a leaf: the value, or the number of its first own page.
-    bool is_big = false;     // Of a leaf: the value has pages of its own.
+    uint64_t child = 0;      // In a branch: the page below.
+    absl::string_view data;  // In a leaf: the value, or the number of its first own page.
+    bool is_big = false;     // In a leaf: the value has pages of its own.
     uint64_t value_bytes = 0;
   };
 
-  // DATA_LOSS naming the page unless its header is one of a leaf, or a branch, of that number.
+  // DATA_LOSS naming the page unless it has the header of a leaf or branch with this number.
   static absl::StatusOr<LmdbTreePage> Read(const PageFile& file, uint64_t number, size_t page_bytes,
                                            bool is_leaf);
 
   size_t num_nodes() const { return num_nodes_; }
   // Views the page. DATA_LOSS naming page and node if it does not lie within the page.
   absl::StatusOr<Node> NodeAt(size_t i) const;
-  // DATA_LOSS unless the nodes fill exactly what the header says that they take.
+  // DATA_LOSS unless the nodes fill exactly the room that the header says.
   absl::Status CheckFilled() const;
 
  private:
@@ -42,7 +42,7 @@ class LmdbTreePage {
 
   template <typename T>
   T At(size_t offset) const;
-  // Of a node, in the page: header, key, and what a leaf has.
+  // The bytes of a node in the page: header, key, and a leaf's entry.
   uint64_t NodeBytes(const lmdb_layout::NodeHeader& node) const;
   uint16_t OffsetOf(size_t i) const;
 

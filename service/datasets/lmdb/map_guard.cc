@@ -17,11 +17,11 @@
 namespace packhouse {
 namespace {
 
-// Of pages that are replaced one by one. A process may have some 65,000 pieces of memory; from then
-// on everything behind the page is replaced with it.
+// The most pages that are replaced one by one. A process may have some 65,000 mappings, so beyond
+// this everything after the page is replaced with it.
 constexpr unsigned kMaxSinglePages = 4096;
 
-// What the handler reads. A range that is not used begins behind all memory.
+// What the handler reads. An unused range begins after all memory.
 struct Range {
   std::atomic<uintptr_t> begin = UINTPTR_MAX;
   std::atomic<uintptr_t> end = 0;
@@ -36,12 +36,12 @@ constinit std::mutex ranges_mutex;
 struct sigaction previous_action;
 uintptr_t page_bytes = 4096;
 
-// Puts zeros where the page was.
+// Replaces the page with zeros.
 bool Replace(Range& range, uintptr_t address) {
   const uintptr_t page = address / page_bytes * page_bytes;
   const bool is_single = range.num_replaced.fetch_add(1) < kMaxSinglePages;
   const size_t bytes = is_single ? page_bytes : range.end.load() - page;
-  // Not through mmap(), which sanitizers wrap: what a handler calls must be safe in one.
+  // A direct system call, since sanitizers wrap mmap(), and that is not safe in a handler.
   const int protection = range.is_written.load() ? PROT_READ | PROT_WRITE : PROT_READ;
   const long at = ::syscall(SYS_mmap, page, bytes, protection,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -63,7 +63,7 @@ void OnBusError(int signal, siginfo_t* info, void*) {
     if (is_replaced) return;
     break;
   }
-  // None of ours: what reads there reads again, and gets the answer it would have got.
+  // Not one of our ranges: the read is repeated, and the previous handler answers it.
   ::sigaction(signal, &previous_action, nullptr);
   if (!is_from_kernel) ::raise(signal);
   errno = saved_errno;
@@ -73,7 +73,8 @@ void SetUpHandler() {
   page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   struct sigaction action = {};
   action.sa_sigaction = OnBusError;
-  // Not blocked while it is handled, so that a jump out of the handler leaves nothing blocked.
+  // The signal is not blocked while it is handled, so that a jump out of the handler leaves nothing
+  // blocked.
   action.sa_flags = SA_SIGINFO | SA_NODEFER;
   sigemptyset(&action.sa_mask);
   ::sigaction(SIGBUS, &action, &previous_action);

@@ -1,18 +1,18 @@
-// Survives reading a mapped file that somebody has cut off, or that the disk fails to read.
+// Survives reads from a mapped file that was cut off, or that the disk fails to read.
 //
 // The kernel answers such a read with SIGBUS, which ends the process. While a map is guarded, a
 // handler answers instead, in the thread that reads:
-// - in RunOrEscape(), it leaves what is being run, and RunOrEscape() returns false. For a library
-//   that must not go on with bytes that are not there.
-// - elsewhere, and in maps that are written to, it puts a page of zeros where the page was, and the
-//   thread goes on. For copying and checksums, whose results are worthless once the map has failed:
-//   whoever read asks has_failed() afterwards, before the result is used.
-// Either way the map has failed for good; other pages of it stay as they are.
+// - In RunOrEscape(), it leaves the running call, and RunOrEscape() returns false. This is for a
+//   library that must not go on with missing bytes.
+// - Elsewhere, and in maps that are written to, it replaces the page with zeros, and the thread
+//   goes on. This is for copying and checksums: after reading, call has_failed() before the result
+//   is used.
+// In both cases the map has failed for good; its other pages stay as they are.
 //
-// A SIGBUS from anywhere else goes where it went before. The handler calls nothing that is not safe
-// in one: it reads atomics, replaces pages by a direct system call, and jumps only out of code that
-// was entered to be jumped out of. It needs SIGBUS not to be blocked, and no stack of its own.
-// Sanitizers' own handlers stay behind it.
+// Any other SIGBUS goes to the previous handler. The handler uses only what is safe in a signal
+// handler: it reads atomics, replaces pages by a direct system call, and jumps only out of
+// RunOrEscape(). SIGBUS must not be blocked; the handler needs no stack of its own. Sanitizers'
+// handlers remain as previous handlers.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_MAP_GUARD_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_MAP_GUARD_H_
 
@@ -24,15 +24,15 @@
 
 namespace packhouse {
 
-// A guarded range of memory; unguarded when it goes, unless it was left behind. Thread-safe.
+// A guarded range of memory. The destructor ends the guard, unless it was left behind. Thread-safe.
 class MapGuard {
  public:
-  // In one process at a time.
+  // The most maps in one process at a time.
   static constexpr size_t kMaxMaps = 1024;
 
   enum class Use {
     kRead,
-    kReadAndWrite,  // Written to by who must not be stopped in it: a table with locks.
+    kReadAndWrite,  // Written to by code that must not be interrupted: a table with locks.
   };
   // `begin` and `bytes` are of whole pages; the map must stay where it is. RESOURCE_EXHAUSTED
   // naming kMaxMaps. Sets the handler up when it is called first.
@@ -42,9 +42,9 @@ class MapGuard {
   MapGuard& operator=(MapGuard&& other) noexcept;
   ~MapGuard();
 
-  // A page could not be read. Never false again. An atomic read.
+  // Whether a page could not be read. Once true, it stays true. An atomic read.
   bool has_failed() const;
-  // Guards until the process ends; this one has not failed any more.
+  // Guards the range until the process ends; has_failed() of this object is then false.
   void LeaveBehind() { range_ = kNone; }
 
  private:
@@ -55,23 +55,23 @@ class MapGuard {
 };
 
 namespace map_guard_internal {
-// Where the thread's RunOrEscape() goes on; null outside of one.
+// Where the thread's RunOrEscape() continues; null outside of it.
 inline constinit thread_local sigjmp_buf* escape = nullptr;
 }  // namespace map_guard_internal
 
-// Runs `call`. False if it was left, at a page of a guarded map that cannot be read or by
-// EscapeIfPossible(): then it had no end, and what it was about to do with locks and memory is
-// undone by nobody. What runs in it must be C, or like it: no destructor is run.
+// Runs `call`. False if it was left, because a page of a guarded map could not be read, or by
+// EscapeIfPossible(). Then `call` has not ended, and its locks and memory are not released. `call`
+// must be C or C-like code: no destructor runs.
 template <typename Call>
 [[gnu::noinline]] bool RunOrEscape(const Call& call) {
   sigjmp_buf here;
   sigjmp_buf* const outer = map_guard_internal::escape;
-  // The handler runs with nothing blocked: there is no mask to be restored.
+  // The handler runs with no signal blocked, so there is no mask to restore.
   if (sigsetjmp(here, 0) != 0) {
     map_guard_internal::escape = outer;
     return false;
   }
-  // The fences: whatever `call` is made of, the compiler shall not see that nobody reads this.
+  // The fences keep the compiler from removing this write, which no visible code reads.
   map_guard_internal::escape = &here;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   call();
@@ -80,8 +80,8 @@ template <typename Call>
   return true;
 }
 
-// Leaves the RunOrEscape() that the thread is in; returns if there is none. For a library's last
-// word before it ends the process.
+// Leaves the thread's RunOrEscape(); returns if there is none. For hooks that a library calls
+// before it ends the process.
 void EscapeIfPossible();
 
 }  // namespace packhouse

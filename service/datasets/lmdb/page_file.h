@@ -1,4 +1,4 @@
-// A file of pages, read by itself, not through a map.
+// A file of pages, read without a map.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_PAGE_FILE_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_PAGE_FILE_H_
 
@@ -12,7 +12,7 @@
 
 namespace packhouse {
 
-// What is said of a file that must not be trusted.
+// The status of a file that must not be trusted.
 template <typename... Parts>
 absl::Status DamagedFile(const Parts&... parts) {
   return absl::DataLossError(absl::StrCat("store: ", parts...));
@@ -26,13 +26,13 @@ class PageFile {
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
-  // If not, errno says why.
+  // If false, errno has the reason.
   bool is_open() const { return fd_ >= 0; }
-  // 0 if it cannot be told.
+  // 0 if it cannot be determined.
   uint64_t size() const;
-  // DATA_LOSS naming the offset if the file ends before or cannot be read.
+  // DATA_LOSS naming the offset if the file ends too early or cannot be read.
   absl::Status Read(uint64_t offset, size_t bytes, char* out) const;
-  // What lies there, of any type that is copied as it is.
+  // Reads a value of a trivially copyable type.
   template <typename T>
   absl::Status ReadAs(uint64_t offset, T& out) const {
     char bytes[sizeof(T)];

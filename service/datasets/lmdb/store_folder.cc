@@ -18,7 +18,7 @@ namespace packhouse {
 namespace {
 
 constexpr char kLockFile[] = "/LOCK";
-// Of LMDB's table: a cache line a reader, and what comes before them.
+// Bytes of LMDB's table: a cache line for each reader, and its header.
 constexpr size_t kReaderTableBytes = size_t{StoreFolder::kMaxReaders + 16} * 64;
 
 absl::Status SyncFolder(const std::string& folder) {
@@ -30,7 +30,7 @@ absl::Status SyncFolder(const std::string& folder) {
   const int result = ::fsync(fd);
   const int error = errno;
   ::close(fd);
-  // Some file systems have no such thing as a folder's fsync.
+  // Some file systems have no fsync for folders.
   if (result == 0 || error == EINVAL || error == EROFS) return absl::OkStatus();
   return absl::UnavailableError(
       absl::StrCat("store '", folder, "': cannot sync: ", std::strerror(error)));
@@ -78,7 +78,7 @@ absl::Status StoreFolder::TakeLock() {
         absl::StrCat("store '", path_, "' is in use by process ", got > 0 ? holder : "(unknown)"));
   }
   if (is_read_only_) return absl::OkStatus();
-  // Only for the message above; on a full disk it stays empty.
+  // Only for the message above; it stays empty on a full disk.
   const std::string holder = absl::StrCat(::getpid());
   if (::ftruncate(lock_fd_, 0) == 0 && ::pwrite(lock_fd_, holder.data(), holder.size(), 0) < 0 &&
       errno == EIO) {

@@ -1,4 +1,4 @@
-// The folder of a store: its files, and the lock that keeps all others out.
+// The folder of a store: its files, and the lock that keeps other processes out.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_STORE_FOLDER_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_STORE_FOLDER_H_
 
@@ -19,14 +19,14 @@ class StoreFolder {
   static constexpr char kDataFile[] = "/data.mdb";
   static constexpr char kReaderTable[] = "/lock.mdb";
   static constexpr mode_t kFileMode = 0640;
-  // Readers are transactions of microseconds; their places are taken again at once.
+  // Read transactions last microseconds, so their places are free again at once.
   static constexpr unsigned kMaxReaders = 4096;
 
-  // Makes the folder if need be and takes its lock. Where the file system is read-only, what is
-  // there is locked for reading. FAILED_PRECONDITION, naming the process, if it is locked; else as
-  // LmdbStatus().
+  // Makes the folder if it is missing, and takes its lock. On a read-only file system, an existing
+  // folder is locked for reading. FAILED_PRECONDITION, naming the process, if it is locked;
+  // otherwise as LmdbStatus().
   static absl::StatusOr<StoreFolder> Lock(const std::string& path);
-  StoreFolder() = default;  // Of nothing.
+  StoreFolder() = default;  // Has no folder.
   StoreFolder(StoreFolder&& other) noexcept;
   StoreFolder& operator=(StoreFolder&& other) noexcept;
   ~StoreFolder();
@@ -36,12 +36,12 @@ class StoreFolder {
   std::string data_file() const { return path_ + kDataFile; }
   std::string reader_table() const { return path_ + kReaderTable; }
 
-  // LMDB makes the table of readers as a file with holes and writes to it through a map, which on a
-  // full disk ends the process. So it is made here, without holes.
+  // LMDB makes the table of readers as a file with holes and writes to it through a map. On a full
+  // disk this would end the process, so the table is made here, without holes.
   absl::Status ReserveReaderTable() const;
-  // So that names of new files are on the disk, not only their contents.
+  // So that the names of new files are on the disk too.
   absl::Status Sync() const;
-  // RESOURCE_EXHAUSTED unless the disk has room for so many bytes more. Takes the room for a
+  // RESOURCE_EXHAUSTED unless the disk has room for this many bytes more. Takes the room for a
   // moment.
   absl::Status CheckRoom(uint64_t bytes) const;
 

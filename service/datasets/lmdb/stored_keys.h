@@ -19,11 +19,11 @@ std::string RecordKey(uint64_t dataset, uint64_t first_graph);
 std::string HistogramKeyOf(uint64_t dataset, uint64_t first_graph);
 std::string ProducerKey(uint64_t dataset, absl::string_view producer);
 std::string TombstoneKey(uint64_t dataset);
-// Of a record log, which has an environment of its own.
+// The key of a record log's format; the log has an environment of its own.
 std::string LogFormatKey();
 std::string LogBeginKey();
 std::string LogRecordKey(uint64_t sequence);
-// What all keys of a kind begin with.
+// The prefix of all keys of a kind.
 inline constexpr absl::string_view kNamePrefix = "n";
 inline constexpr absl::string_view kStatePrefix = "s";
 inline constexpr absl::string_view kRecordPrefix = "r";

@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "sizes and counts are little-endian and are copied as they are");
 
-// So that protobuf, which counts in int, is not asked for more.
+// protobuf counts in int, so it must not be asked for more.
 constexpr size_t kMaxPayloadBytes = std::numeric_limits<int>::max();
 
 absl::Status Malformed(absl::string_view what) {
@@ -29,7 +29,7 @@ bool Parse(absl::string_view bytes, Message& message) {
          message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()));
 }
 
-// What was decoded, if it is encoded as the bytes that it came from.
+// The decoded value, if its encoding is exactly the bytes that it came from.
 template <typename T>
 absl::StatusOr<T> IfExact(T decoded, absl::string_view encoded, absl::string_view bytes,
                           absl::string_view what) {
@@ -176,7 +176,7 @@ absl::Status AddRun(absl::string_view payload, SizeHistogram& histogram) {
   const bool has_l = stored.num_components() == l;
   const std::string tuples = std::move(*stored.mutable_tuples());
   const std::string counts = std::move(*stored.mutable_counts());
-  // What is left has fields that this release does not know.
+  // If there are still fields, they are fields that this release does not know.
   stored.clear_num_components();
   stored.clear_tuples();
   stored.clear_counts();

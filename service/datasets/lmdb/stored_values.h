@@ -1,5 +1,5 @@
 // Small values of the embedded store: to their stored messages (packhouse/internal/stored.proto)
-// and back. What the graphs themselves are stored as is in chunk_record.h.
+// and back. chunk_record.h has the format of the graphs themselves.
 #ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_STORED_VALUES_H_
 #define PACKHOUSE_SERVICE_DATASETS_LMDB_STORED_VALUES_H_
 
@@ -16,8 +16,8 @@
 
 namespace packhouse {
 
-// All that decode read any bytes: DATA_LOSS for what was not encoded so, byte for byte. Time and
-// memory O(bytes).
+// All decoding functions read any bytes: DATA_LOSS unless the bytes are exactly those that the
+// encoding function would write. Time and memory O(bytes).
 
 // Equal schemas have equal encodings.
 std::string EncodeSchema(const GraphSchema& schema);
@@ -25,8 +25,8 @@ absl::StatusOr<GraphSchema> DecodeSchema(absl::string_view bytes);
 
 // What a data set is created with.
 struct StoredDefinition {
-  uint64_t dataset = 0;  // Its number, which may be used again after a deletion.
-  uint64_t id = 0;       // Which is not.
+  uint64_t dataset = 0;  // Its number; it may be used again after a deletion.
+  uint64_t id = 0;       // Its id; it is never used again.
   DatasetOptions options;
   std::string schema;  // EncodeSchema().
 };
@@ -51,14 +51,14 @@ absl::StatusOr<StoredState> DecodeState(absl::string_view payload);
 
 // A run: sizes in ascending order with their counts.
 std::string EncodeRun(const SizeHistogram& histogram);
-// Adds a run. DATA_LOSS if it has not the histogram's number of components.
+// Adds a run. DATA_LOSS if its number of components differs from the histogram's.
 absl::Status AddRun(absl::string_view payload, SizeHistogram& histogram);
 
-// Of a producer: the last sequence number that was appended.
+// The value of a producer: the last sequence number that was appended.
 std::string EncodeProducer(uint64_t last_sequence);
 absl::StatusOr<uint64_t> DecodeProducer(absl::string_view payload);
 
-// Of a deleted data set.
+// The tombstone of a deleted data set.
 std::string EncodeTombstone(absl::string_view name);
 
 }  // namespace packhouse

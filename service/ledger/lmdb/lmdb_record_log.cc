@@ -43,7 +43,7 @@ absl::StatusOr<uint64_t> ForEachRecord(
     const LmdbTransaction& transaction, absl::string_view folder,
     absl::FunctionRef<absl::Status(absl::string_view key, absl::string_view raw_value)> visit) {
   PH_ASSIGN_OR_RETURN(uint64_t sequence, ReadBegin(transaction, folder));
-  // All keys: a damaged one may stand anywhere.
+  // Checks all keys, since a damaged one may be anywhere.
   PH_ASSIGN_OR_RETURN(LmdbCursor cursor, LmdbCursor::At(transaction, absl::string_view("\0", 1)));
   for (; cursor.valid();) {
     const absl::string_view key = cursor.key();

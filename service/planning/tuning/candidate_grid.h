@@ -87,7 +87,7 @@ class CandidateGrid {
   // Number of candidates, those that need too much memory included; UINT64_MAX if there are more.
   uint64_t num_candidates() const;
 
-  // The balanced candidate: the least capacities that may need no more than `packs` packs. Nothing
+  // The balanced candidate: the least capacities that may need no more than `packs` packs. nullopt
   // if those are too large.
   std::optional<GridPositions> Balanced(uint64_t packs) const;
   // Fewest packs for which there is a balanced candidate, and most: those of the least capacities.

@@ -22,7 +22,7 @@ def load(path: str | os.PathLike[str], seed: int = 0) -> GraphTable:
     """The sizes of a file, ids from 0, no tensors.
 
     A histogram has no order of graphs: its graphs come shuffled by `seed`. Raises OSError, or
-    ValueError if the columns are others.
+    ValueError if there are other columns.
     """
     name = os.fspath(path)
     with gzip.open(path, "rt") if name.endswith(".gz") else open(path, encoding="utf-8") as file:

@@ -40,7 +40,7 @@ class Arrivals:
 
 @dataclasses.dataclass
 class LoadedEpoch:
-    """What the epoch was like, and who received what."""
+    """The epoch's description, and who received what."""
 
     num_graphs: int
     num_rejected: int  # Too large for the limits.

@@ -14,7 +14,8 @@ from packhouse.graphs import GraphTable
 from packhouse.packing import OversizePolicy, PackOpened, PackOptions, Rejection
 
 # Received batches wait in memory up to this size and are then checked with the stopwatch halted.
-# Meanwhile the stream stands still but for the few messages that are under way: far less than this.
+# Meanwhile the stream stands still; only the few messages that are under way move, far less than
+# this.
 _BACKLOG_BYTES: Final = 256 << 20
 
 HISTOGRAM: Final = "demo"

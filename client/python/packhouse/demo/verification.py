@@ -53,7 +53,7 @@ class Verifier:
                 self.faults.append(f"graph {position} was rejected although it fits")
 
     def finish(self) -> None:
-        """Looks for graphs that came back never or more than once."""
+        """Looks for graphs that never came back, or more than once."""
         times = self._seen + self._rejected
         for problem, positions in (
             ("lost", np.flatnonzero(times == 0)),

@@ -1,4 +1,4 @@
-"""Which graphs go together, where the graphs themselves stay in the client. See `BatchSampler`."""
+"""Which graphs share a batch, if the graphs themselves stay in the client. See `BatchSampler`."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ class BatchSampler:
             sampler.set_epoch(epoch)
             for data in DataLoader(dataset, batch_sampler=sampler, num_workers=2): train(data)
 
-    Only sizes are sent, and numbers come back: the data set is any that gives a graph for its
-    number, and the batches are what the framework makes of them. Every graph is in one batch of an
-    epoch. The batches depend on the arguments, the seed and the epoch alone, so that an epoch goes
-    on after a restart with `set_epoch(epoch, first_batch)`. Limits are of real rows; for a batch
-    that is padded afterwards by the framework, `padding=Padding.GRAPH` keeps its padding graph
-    free.
+    Only sizes are sent, and numbers come back. The data set may be any that gives a graph for its
+    number; the framework makes the batches of the graphs. Every graph is in one batch of an epoch.
+    The batches depend on the arguments, the seed and the epoch alone, so that an epoch goes on
+    after a restart with `set_epoch(epoch, first_batch)`. Limits are of real rows; for a batch that
+    is padded afterwards by the framework, `padding=Padding.GRAPH` keeps its padding graph free.
 
-    A worker process of a data loader may be forked while this object is in use: the server is asked
-    by a process of its own. Takes some tenths of a second an epoch, which is when `len` or
-    iterating asks first. Not thread-safe.
+    A worker process of a data loader may be forked while this object is in use: a process of its
+    own asks the server. Takes some tenths of a second an epoch, when `len` or iterating first asks.
+    Not thread-safe.
     """
 
     def __init__(
@@ -75,9 +74,10 @@ class BatchSampler:
     ) -> None:
         """`sizes` is [graphs, components].
 
-        With several ranks each gets every `num_ranks`-th batch, all the same number: the last ones
-        come twice in an epoch for that, or with `drop_last` not at all. `timeout` bounds the
-        connecting, in seconds; the rest is as for `PackOptions`. Raises ValueError.
+        With several ranks each gets every `num_ranks`-th batch, and all get the same number of
+        batches: for that, some batches come twice in an epoch, or with `drop_last` the last ones do
+        not come. `timeout` bounds the connecting, in seconds; the rest is as for `PackOptions`.
+        Raises ValueError.
         """
         table = np.asarray(sizes)
         if table.ndim != 2 or table.shape[1] != len(components):
@@ -104,7 +104,9 @@ class BatchSampler:
         return self._epoch
 
     def set_epoch(self, epoch: int, first_batch: int = 0) -> None:
-        """Iterating gives that epoch from now on, without its first batches of this rank."""
+        """Iterating gives that epoch from now on, without the first `first_batch` batches of this
+        rank.
+        """
         self._epoch = epoch
         self._first_batch = first_batch
 
@@ -150,7 +152,8 @@ class BatchSampler:
 
 
 def _ask(question: _Question) -> tuple[list[list[int]], list[Rejection]]:
-    """The numbers of each batch's graphs, and what is left out. Raises PackhouseError."""
+    """The numbers of each batch's graphs, and the graphs that are left out. Raises PackhouseError.
+    """
     ran = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(path=sys.path)],
         input=pickle.dumps(question),
@@ -170,8 +173,8 @@ def _ask(question: _Question) -> tuple[list[list[int]], list[Rejection]]:
 
 
 def serve() -> None:
-    """The process: packs what comes by its standard input, and answers."""
-    # Here, as what forks should not even import it.
+    """The process: packs what comes from its standard input, and answers."""
+    # Imported here, because a process that forks should not even import it.
     from packhouse.client import Client
 
     question: Any = pickle.load(sys.stdin.buffer)

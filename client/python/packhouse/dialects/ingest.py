@@ -12,7 +12,7 @@ from packhouse.dataset import Dataset, DatasetState
 from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable
 
-# The same each time: what was stored before a failure is not stored again.
+# The same each time, so that graphs that were stored before a failure are not stored again.
 _PRODUCER: Final = "ingest"
 
 

@@ -13,12 +13,12 @@ class MaskedBatchNorm(torch.nn.BatchNorm1d):
         norm = MaskedBatchNorm(channels)
         x = norm(x, data.node_mask)
 
-    Takes x [rows, channels] and a bool mask [rows]; real rows become what BatchNorm1d makes of them
-    without the others, padding rows become 0. Without a mask all rows are real. Parameters and
-    state are BatchNorm1d's: a checkpoint of one is one of the other.
+    Takes x [rows, channels] and a bool mask [rows]. Real rows become what BatchNorm1d would make of
+    them alone; padding rows become 0. Without a mask all rows are real. Parameters and state are
+    BatchNorm1d's: a checkpoint of one is one of the other.
 
-    Without any real row, as where a rank has no batch left in a step, the result is 0, the running
-    statistics stay, and gradients are 0 but there, so that DistributedDataParallel finds every
+    Without any real row, as when a rank has no batch left in a step, the result is 0, the running
+    statistics stay, and the gradients exist and are 0, so that DistributedDataParallel finds every
     parameter used. A single real row has no variance: ValueError in training, as in BatchNorm1d.
     """
 

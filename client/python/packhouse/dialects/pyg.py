@@ -86,7 +86,7 @@ def to_batch(
     out._inc_dict = writer.incs
     for name in ("lease", "loss_weight"):
         if hasattr(batch, name):
-            # Beside the data, which PyG would hand to transforms and count as a field.
+            # Kept beside the data: PyG would hand a field of the data to transforms and count it.
             out.__dict__[name] = getattr(batch, name)
     return out
 
@@ -144,8 +144,8 @@ class _Writer:
         for key in self._keys.values():
             self._store(key)
             if key is not None:
-                # Also of nodes that only have a number, which PyG forgets: its own batches of such
-                # cannot be taken apart.
+                # Also for nodes that have nothing but a number. PyG forgets them: its own batches
+                # of such graphs cannot be taken apart.
                 self.slices[key] = {}
                 self.incs[key] = {}
 

@@ -79,11 +79,12 @@ def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = Tru
 def batch_sampler(
     address: str, graphs: Iterable[Any], limits: Mapping[str, int], **options: Any
 ) -> BatchSampler:
-    """Which of the GraphTensors go together: lists of numbers, for whoever merges those.
+    """Which of the GraphTensors share a batch: lists of numbers, for code that merges the
+    GraphTensors.
 
     Each is one graph here. `limits` bound the sets by name and `graphs`, and the merged ones can be
     padded to `size_constraints` of these limits: a component and a node of each set are kept free
-    for that. Options: those of BatchSampler, but for `padding`.
+    for that. Options: those of BatchSampler except `padding`.
     """
     rows: list[list[int]] = []
     kept_free = {GRAPHS, NODES}

@@ -11,7 +11,7 @@ from packhouse.aligned import ALIGNMENT
 from packhouse.batch import Batch
 from packhouse.schema import DType
 
-# What takes the place of types that torch has none for, or cannot compute with.
+# The types that replace those which torch lacks or cannot compute with.
 _WIDER: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
     np.dtype("<u2"): np.dtype("<i4"),
     np.dtype("<u4"): np.dtype("<i8"),
@@ -32,7 +32,7 @@ _TYPES: Final = {
 
 
 class TorchBatch:
-    """A batch whose `tensors` are torch's; everything else is as in packhouse's batch.
+    """A batch whose `tensors` are torch's; all else is as in packhouse's batch.
 
     `batch["x"]` is the tensor x. All tensors share one piece of memory, so that a worker process
     hands them to its trainer, and pinning copies them, at once.
@@ -96,12 +96,12 @@ class TorchBatch:
         return TorchBatch(moved, self.info)
 
     def pin_memory(self, device: Any = None) -> TorchBatch:
-        """With tensors in memory from which a device copies by itself; torch's DataLoader calls it."""
+        """With tensors in page-locked memory, for a device; torch's DataLoader calls it."""
         pinned = {name: tensor.pin_memory() for name, tensor in self.tensors.items()}
         return TorchBatch(pinned, self.info)
 
     def record_stream(self, stream: Any) -> None:
-        """Its memory is not used again before what runs on the stream has ended."""
+        """Its memory is not used again before the work on the stream has ended."""
         for tensor in self.tensors.values():
             tensor.record_stream(stream)
 
@@ -109,14 +109,14 @@ class TorchBatch:
 def to_torch(batch: Batch, pin_memory: bool = False) -> TorchBatch:
     """The batch with torch's tensors, which are copies of its own, each at a multiple of 64 bytes.
 
-    What torch computes with takes the place of unsigned types: int32 for uint16, int64 for uint32
-    and uint64. Cost: one copy, and some microseconds a tensor.
+    Signed types replace unsigned ones that torch cannot compute with: int32 for uint16, int64 for
+    uint32 and uint64. Cost: one copy, and some microseconds a tensor.
     """
     halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
     arrays = {}
     for name, array in batch.tensors.items():
         if name not in halves and array.dtype in _WIDER:
-            # Of uint64 beyond int64's values the bits are kept.
+            # A uint64 beyond int64's range keeps its bits.
             array = array.astype(_WIDER[array.dtype])
         arrays[name] = array
     starts = []

@@ -30,16 +30,16 @@ class EpochDataset(IterableDataset):
             for batch in dataset.trained(data_loader):
                 train(batch["x"], batch["y"])
 
-    Batches come whole, hence `batch_size=None`; worker processes share them by themselves, and so do
-    the ranks of torch.distributed where the loader was told no `rank` and no `worker`. Each is a
+    Batches come whole, hence `batch_size=None`. Worker processes share the batches by themselves,
+    and so do the ranks of torch.distributed if the loader has no `rank` and no `worker`. Each is a
     TorchBatch, or what `transform` makes of packhouse's own batch, in the worker process.
     `graph_transform` is applied before, to each graph: see `packhouse.graph_transform`.
 
-    `trained` acknowledges a batch when the next one is asked for, and takes out what a transform
-    made. A plain loop over the data loader does that as well where it has no worker processes; with
-    them it raises ValueError, unless the loader says acknowledge="manual" and the trainer calls
-    `acknowledge` with each item in turn. An evaluation needs neither: iterate over its data loader
-    as often as you like.
+    `trained` acknowledges a batch when the next one is asked for, and gives out what a transform
+    made. A plain loop over a data loader without worker processes does the same. With worker
+    processes a plain loop raises ValueError, unless the loader says acknowledge="manual" and the
+    trainer calls `acknowledge` with each item in turn. An evaluation needs neither: iterate over
+    its data loader as often as you like.
 
     `num_workers`, `multiprocessing_context`, `persistent_workers` and `pin_memory` are as you like;
     `prefetch_factor` stays below the loader's `max_in_flight`. StatefulDataLoader and checkpoints:
@@ -53,7 +53,7 @@ class EpochDataset(IterableDataset):
         transform: Callable[[LoadedBatch], Any] | None = None,
         graph_transform: GraphTransform | None = None,
     ) -> None:
-        """Takes what `source` was made with; it is not used itself.
+        """Takes the arguments of `source`; does not use it itself.
 
         `transform` gets batches of writable arrays.
         """
@@ -72,15 +72,18 @@ class EpochDataset(IterableDataset):
         return self._readers.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """What is read from now on is of that epoch; to be called before each, the first one too."""
+        """All that is read from now on is of that epoch. Call it before each epoch, the first one
+        too.
+        """
         self._readers.set_epoch(epoch)
 
     def trained(self, data_loader: Iterable[Any]) -> Iterator[Any]:
-        """What the data loader gives, which is acknowledged when the next one is asked for."""
+        """The items of the data loader; each is acknowledged when the next one is asked for."""
         return self._readers.trained(data_loader)
 
     def acknowledge(self, item: Any) -> None:
-        """This item of the data loader has been trained on. Instead of `trained`."""
+        """Says that this item of the data loader has been trained on. For loops without `trained`.
+        """
         self._readers.acknowledge(item)
 
     def flush(self) -> None:
@@ -96,7 +99,7 @@ class EpochDataset(IterableDataset):
         return len(self._readers)
 
     def state_dict(self) -> Any:
-        """Where the epoch is, for the checkpoint; to be called after a step has been done."""
+        """The position in the epoch, for the checkpoint; call it after a step has been done."""
         return self._readers.state_dict()
 
     def load_state_dict(self, state: Any, attempt: str | None = None) -> None:
@@ -143,7 +146,7 @@ class _StatefulItems(Iterator[Any]):
 
 
 class _PlacedReaders(EpochReaders):
-    """Of this rank, unless the loader was told another."""
+    """The readers of this rank, unless the loader was told another."""
 
     def _place(self, settings: LoaderSettings) -> LoaderSettings:
         if settings.is_placed or not isinstance(settings.sharing, Ranked):

@@ -20,8 +20,8 @@ def prefetch_to(batches: Iterable[Any], device: Any, depth: int = 2) -> Iterator
 
     `batches` are those of a Loader, an Evaluation or a DataLoader: packhouse's own, which become
     TorchBatches, or whatever has a method `to(device, non_blocking=...)`. To a CUDA device they are
-    copied from pinned memory on a stream of their own, which the present stream waits for when a
-    batch is given out. When they are acknowledged: see `packhouse.prefetch`.
+    copied from pinned memory on a stream of their own, and the present stream waits for that stream
+    when a batch is given out. `packhouse.prefetch` says when batches are acknowledged.
     """
     device = torch.device(device)
     if device.type != "cuda":

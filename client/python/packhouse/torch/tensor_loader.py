@@ -17,7 +17,8 @@ from packhouse.torch.batch import to_torch
 
 
 class TensorLoader:
-    """Batches of the rows of tensors that have as many: shuffled, in whole groups if need be.
+    """Batches of the rows of tensors with equal numbers of rows: shuffled, in whole groups if need
+    be.
 
         loader = TensorLoader(X, y, batch_size=64, address="localhost:50051")
         for epoch in range(10):
@@ -25,16 +26,17 @@ class TensorLoader:
             for x, target in loader:
                 train(x, target)
 
-    The tensors stay where they are, in this process's memory; the service says which rows come
-    together, the same for the same seed and epoch wherever it is asked. `len` is known. With
-    `group_id` the rows of one group are always in one batch, which then has up to `batch_size` rows.
-    A state is small, and exact: `state_dict` after a step, `load_state_dict` in another process.
+    The tensors stay where they are, in this process's memory. The service says which rows come
+    together: the same rows for the same seed and epoch, on any machine. `len` is known. With
+    `group_id` the rows of one group are always in one batch, which then has up to `batch_size`
+    rows. A state is small, and exact: `state_dict` after a step, `load_state_dict` in another
+    process.
 
     The first tensor may instead be the name of a data set whose tensors all grow along `graphs`:
-    then the batches are TorchBatches, and nothing need fit into memory.
+    then the batches are TorchBatches, and the data need not fit into memory.
 
-    One epoch after the other unless `set_epoch` says so. Not thread-safe. Cost: beside indexing the
-    tensors, some microseconds a batch (a message each with groups or ranks).
+    Gives one epoch after the other, unless `set_epoch` sets one. Not thread-safe. Cost: beside
+    indexing the tensors, some microseconds a batch (a message each with groups or ranks).
     """
 
     def __init__(
@@ -52,10 +54,10 @@ class TensorLoader:
     ) -> None:
         """`tensors` are torch's, or arrays of numpy (also mapped files).
 
-        `group_id` has a value a row, or is True for a data set that is grouped. `drop_last`: without
-        the batch that is not full, or with several ranks without what does not suffice for a step of
-        all; not with groups. Without `address` a server of its own runs, as long as this object (see
-        LocalServer). `arguments` are those of Evaluation.
+        `group_id` has a value a row, or is True for a data set that is grouped. `drop_last` leaves
+        out the batch that is not full, or with several ranks the batches that are too few for a
+        step of all; it cannot be used with groups. Without `address` it runs a server of its own,
+        as long as this object lives (see LocalServer). `arguments` are those of Evaluation.
 
         Raises ValueError naming the tensor or the argument; PackhouseError.
         """
@@ -128,7 +130,7 @@ class TensorLoader:
         return self._epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Iterating gives that epoch, from its start unless a state of it was loaded."""
+        """Iterating gives that epoch: from its start, unless a state of it was loaded."""
         if epoch != self._epoch or self._is_over:
             self._epoch, self._step, self._is_over = epoch, 0, False
 
