@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Final, Iterable
+from typing import Any, Callable, Final, Iterable, Iterator
 
 import grpc
 
@@ -47,3 +47,23 @@ def ingest_tables(
             return dataset
     client.append(name, itertools.chain((first,), remaining), producer=_PRODUCER)
     return client.seal_dataset(name) if seal else client.get_dataset(name)
+
+
+def tables_in_parts(
+    graphs: Iterable[Any], table: Callable[..., GraphTable], most: int
+) -> Iterator[GraphTable]:
+    """`table(part, first_id=...)` of each part of `most` graphs, numbered from 0 on.
+
+    One part is held at a time. Without graphs there is one empty table, which has the schema.
+    """
+    part: list[Any] = []
+    first_id = 0
+    for graph in graphs:
+        part.append(graph)
+        if len(part) == most:
+            made = table(part, first_id=first_id)
+            first_id += len(made)
+            part = []
+            yield made
+    if part or first_id == 0:
+        yield table(part, first_id=first_id)

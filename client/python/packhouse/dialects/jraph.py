@@ -11,7 +11,7 @@ from packhouse.batch import Batch
 from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.ingest import ingest_tables, tables_in_parts
 from packhouse.dialects.layout import EDGES, NODES, Joined, RowSet
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
@@ -153,17 +153,7 @@ def tables(
     graphs: Iterable[Any], *, tuples_per_table: int = DEFAULT_GRAPHS_PER_TABLE
 ) -> Iterator[GraphTable]:
     """As `table`, in parts of so many GraphsTuples, of which one is held at a time."""
-    part: list[Any] = []
-    first_id = 0
-    for graph in graphs:
-        part.append(graph)
-        if len(part) == tuples_per_table:
-            made = table(part, first_id=first_id)
-            first_id += len(made)
-            part = []
-            yield made
-    if part or first_id == 0:
-        yield table(part, first_id=first_id)
+    return tables_in_parts(graphs, table, tuples_per_table)
 
 
 def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:

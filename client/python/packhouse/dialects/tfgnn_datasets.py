@@ -10,7 +10,7 @@ import numpy.typing as npt
 from packhouse.client import Client
 from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
-from packhouse.dialects.ingest import ingest_tables
+from packhouse.dialects.ingest import ingest_tables, tables_in_parts
 from packhouse.dialects.layout import EDGES, NODES
 from packhouse.dialects.tfgnn import BYTES
 from packhouse.graphs import Array, GraphTable
@@ -57,17 +57,7 @@ def tables(
 
     `graphs` may be a `tf.data.Dataset`.
     """
-    waiting: list[Any] = []
-    first_id = 0
-    for graph in graphs:
-        waiting.append(graph)
-        if len(waiting) == tensors_per_table:
-            made = table(waiting, first_id=first_id)
-            first_id += len(made)
-            waiting = []
-            yield made
-    if waiting or first_id == 0:
-        yield table(waiting, first_id=first_id)
+    return tables_in_parts(graphs, table, tensors_per_table)
 
 
 def ingest(client: Client, name: str, graphs: Iterable[Any], *, seal: bool = True) -> Dataset:
