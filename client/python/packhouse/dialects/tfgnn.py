@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Final, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from packhouse.batch import Batch
 from packhouse.dialects.layout import EdgeSet, Joined, Layout, RowSet
+from packhouse.dialects.tfgnn_padding import BYTES, Padded, totals_of
 from packhouse.graphs import Array
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 
-# The ending of a feature that holds text: its innermost lengths are those of the strings.
-BYTES: Final = ".bytes"
 
-
-def to_graph_tensor(batch: Batch, *, padding: bool = True) -> Any:
+def to_graph_tensor(
+    batch: Batch, *, padding: bool = True, total_sizes: Any = None, padding_values: Any = None
+) -> Any:
     """The scalar `tfgnn.GraphTensor` of the graphs, each a component.
 
     Of a padded batch (Padding.GRAPH) it is what `tfgnn.pad_to_total_sizes` makes of the merged
@@ -25,6 +25,12 @@ def to_graph_tensor(batch: Batch, *, padding: bool = True) -> Any:
     ragged ones empty. With `padding=False`, and of a batch without padding, it is the merged graphs
     themselves. Sizes and indices are int32. `mask` tells real components from fake ones.
 
+    `total_sizes`, a `tfgnn.SizeConstraints`, has the real graphs padded to these sizes here, with
+    its `min_nodes_per_component`; the batch may have any padding or none. `padding_values`, a
+    `tfgnn.FeatureDefaultValues`, says what features hold in fake rows; of ragged ones the rows stay
+    empty. Both are those of `tfgnn.pad_to_total_sizes`, and copy features whose rows change. Where
+    it fails ValueError names the set and its bound, TypeError a padding value of another type.
+
     Components of the schema are node and edge sets by their names, tensors of whole graphs are the
     context's. Ragged features and strings: see `packhouse.tfgnn.table`. Raises ValueError if there
     is no graph to hold the padding (Padding.MASKED), or for rows that belong to no set.
@@ -32,7 +38,7 @@ def to_graph_tensor(batch: Batch, *, padding: bool = True) -> Any:
     import tensorflow as tf
     import tensorflow_gnn as tfgnn
 
-    joined = Joined(batch, padded=padding)
+    joined = _joined(batch, padding, total_sizes, padding_values)
     layout = joined.layout
     _check_all_told(layout)
     node_sets = {
@@ -57,27 +63,40 @@ def to_graph_tensor(batch: Batch, *, padding: bool = True) -> Any:
     return tfgnn.GraphTensor.from_pieces(context, node_sets, edge_sets)
 
 
-def mask(batch: Batch) -> npt.NDArray[np.bool_]:
+def mask(batch: Batch, *, total_sizes: Any = None) -> npt.NDArray[np.bool_]:
     """bool [components]: True for real ones; the second that `tfgnn.pad_to_total_sizes` gives."""
-    return Joined(batch, padded=True).mask(GRAPHS)
+    return _joined(batch, True, total_sizes, None).mask(GRAPHS)
 
 
-def node_mask(batch: Batch, node_set: str) -> npt.NDArray[np.bool_]:
+def node_mask(batch: Batch, node_set: str, *, total_sizes: Any = None) -> npt.NDArray[np.bool_]:
     """bool [nodes]: True for the real nodes of a set. Raises KeyError."""
-    return Joined(batch, padded=True).mask(node_set)
+    return _joined(batch, True, total_sizes, None).mask(node_set)
 
 
-def graph_tensor_spec(schema: GraphSchema, limits: Mapping[str, int] | None = None) -> Any:
+def _joined(batch: Batch, padding: bool, total_sizes: Any, padding_values: Any) -> Joined:
+    if total_sizes is None and (padding_values is None or not padding):
+        return Joined(batch, padded=padding)
+    if not padding:
+        raise ValueError("total_sizes with padding=False: give one of them")
+    return Padded(batch, total_sizes, padding_values)
+
+
+def graph_tensor_spec(schema: GraphSchema, limits: Any = None) -> Any:
     """The `tfgnn.GraphTensorSpec` of batches of that schema.
 
-    With `limits`, as they were asked for with Padding.GRAPH, all sizes are known; without, none is.
+    With `limits`, as they were asked for with Padding.GRAPH, or with a `tfgnn.SizeConstraints`, all
+    sizes are known; without, none is.
     """
     import tensorflow as tf
     import tensorflow_gnn as tfgnn
 
     layout = Layout.of(schema)
     _check_all_told(layout)
-    bounds = dict(limits or {})
+    bounds: dict[str, int] = {}
+    if hasattr(limits, "total_num_components"):
+        bounds = totals_of(limits, layout)
+    elif limits is not None:
+        bounds = dict(limits)
 
     def features(rows: RowSet) -> dict[str, Any]:
         return _feature_specs(layout, rows, bounds.get(rows.component))
@@ -103,14 +122,20 @@ def graph_tensor_spec(schema: GraphSchema, limits: Mapping[str, int] | None = No
 
 
 def to_dataset(
-    make_batches: Callable[[], Iterable[Batch]], spec: Any, *, with_mask: bool = False
+    make_batches: Callable[[], Iterable[Batch]],
+    spec: Any,
+    *,
+    with_mask: bool = False,
+    total_sizes: Any = None,
+    padding_values: Any = None,
 ) -> Any:
     """A `tf.data.Dataset` of GraphTensors; each time that it is iterated over calls `make_batches`.
 
         dataset = to_dataset(lambda: loader, graph_tensor_spec(schema, limits))
 
     With `with_mask` it is of pairs, as `tfgnn.pad_to_total_sizes` gives them: a GraphTensor, and
-    bool [components], True for real ones.
+    bool [components], True for real ones. `total_sizes` and `padding_values` are those of
+    `to_graph_tensor`.
     `spec` is what `graph_tensor_spec` gives; a batch that is not of it is an error of TensorFlow's.
     A loader's batch counts as done when the next one is asked for, which `prefetch` does early: put
     none after it, or acknowledge by hand.
@@ -119,8 +144,9 @@ def to_dataset(
 
     def flat() -> Iterator[Any]:
         for batch in make_batches():
-            parts = tf.nest.flatten(to_graph_tensor(batch), expand_composites=True)
-            yield (*parts, mask(batch)) if with_mask else tuple(parts)
+            graph = to_graph_tensor(batch, total_sizes=total_sizes, padding_values=padding_values)
+            parts = tf.nest.flatten(graph, expand_composites=True)
+            yield (*parts, mask(batch, total_sizes=total_sizes)) if with_mask else tuple(parts)
 
     parts = tf.nest.flatten(spec, expand_composites=True)
     if with_mask:
@@ -136,7 +162,11 @@ def to_dataset(
     return tf.data.Dataset.from_generator(flat, output_signature=signature).map(whole)
 
 
-def size_constraints(schema: GraphSchema, limits: Mapping[str, int]) -> Any:
+def size_constraints(
+    schema: GraphSchema,
+    limits: Mapping[str, int],
+    min_nodes_per_component: Mapping[str, int] | None = None,
+) -> Any:
     """The limits as `tfgnn.SizeConstraints`, for `tfgnn.pad_to_total_sizes` and its like.
 
     Raises KeyError for a component without a limit.
@@ -148,7 +178,7 @@ def size_constraints(schema: GraphSchema, limits: Mapping[str, int]) -> Any:
         limits[GRAPHS],
         {name: limits[name] for name in layout.node_sets},
         {name: limits[name] for name in layout.edge_sets},
-        {},
+        dict(min_nodes_per_component or {}),
     )
 
 
@@ -179,7 +209,8 @@ def _ends(joined: Joined, edges: EdgeSet) -> tuple[Array, Array]:
     real = joined.batch.real_rows[edges.component]
     made = []
     for end, nodes in zip(joined.ends(edges), (edges.source, edges.target)):
-        whole = end.astype(np.int32)
+        whole = np.empty(joined.rows(edges.component), np.int32)
+        whole[:real] = end[:real]
         if len(whole) > real:
             first = joined.batch.real_rows[nodes]
             whole[real:] = fake_ends(first, joined.rows(nodes) - 1, len(whole) - real)
@@ -242,7 +273,11 @@ def _features(joined: Joined, rows: RowSet) -> dict[str, Any]:
         lengths += [joined.batch.tensors[spec.name][: real[spec.component]] for spec in inner]
         flat = joined.batch.tensors[each.values.name][: real[each.values.component]]
         if each.is_text:
-            values = tf.constant(_strings(flat, lengths.pop()), tf.string)
+            strings = _strings(flat, lengths.pop())
+            if not lengths and isinstance(joined, Padded):
+                kept = real[rows.component]
+                strings[kept:] = [joined.text_fill(each.values)] * (len(strings) - kept)
+            values = tf.constant(strings, tf.string)
         else:
             values = _tensor(flat, each.values)
         if lengths:
