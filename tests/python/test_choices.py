@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from packhouse import (
+    Client,
     DerivedTensor,
     DType,
     Evaluation,
@@ -83,6 +84,49 @@ def test_limits_that_are_none_are_refused_by_name(limits: Any) -> None:
     if limits is not None:
         with pytest.raises(ValueError, match="^limits: "):
             Evaluation("nowhere:1", dataset="d", limits=limits)
+
+
+@pytest.mark.parametrize(
+    "argument, value",
+    [
+        ("rank", -1),
+        ("rank", "a"),
+        ("num_ranks", 0.5),
+        ("seed", "x"),
+        ("seed", 2**64),
+        ("look_ahead", -1),
+        ("max_in_flight", -2),
+        ("draw", 100),
+        ("dataset", None),
+        ("worker", 3),
+    ],
+)
+def test_an_argument_that_makes_no_sense_is_named(argument: str, value: Any) -> None:
+    arguments: dict[str, Any] = {"dataset": "d", "job": "j", "limits": {"nodes": 3}}
+    if argument != "worker":
+        arguments["num_ranks"] = 2
+    with pytest.raises((TypeError, ValueError), match=f"^{argument}: .*{value!r}"):
+        Loader("nowhere:1", **{**arguments, argument: value})
+
+
+def test_epochs_are_numbered_from_0() -> None:
+    with pytest.raises(ValueError, match="^epoch: -1 is not from 0"):
+        Loader("nowhere:1", dataset="d", job="j", limits={"nodes": 3}).set_epoch(-1)
+    last: Any = "last"
+    with pytest.raises(TypeError, match="^epoch: 'last' is no whole number"):
+        Evaluation("nowhere:1", dataset="d", limits={"nodes": 3}, epoch=last)
+
+
+def test_numbers_may_be_of_numpy() -> None:
+    Loader(
+        "nowhere:1", dataset="d", job="j", limits={"nodes": 3}, seed=np.int64(7), rank=np.uint8(0)
+    )
+
+
+def test_what_is_no_table_is_named(client: Client) -> None:
+    graphs: Any = [{"x": [1]}]
+    with pytest.raises(TypeError, match="^tables: a dict is no GraphTable; .*from_graphs"):
+        client.pack(graphs, PackOptions({"nodes": 3}))
 
 
 def test_a_mask_is_no_subset() -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from packhouse.backoff import Backoff
 from packhouse.dataset import AppendTotals, Dataset
 from packhouse.errors import PackhouseError
-from packhouse.graphs import GraphTable, convert_exactly
+from packhouse.graphs import GraphTable, check_table, convert_exactly
 from packhouse.schema import GraphSchema
 from packhouse.v1 import dataset_pb2
 
@@ -148,6 +148,7 @@ def chunks_with_groups(
     """
     groups: Iterator[Any] | None = None if group_ids is None else iter(group_ids)
     for number, table in enumerate(tables):
+        check_table(table)
         # Compared as sent, where two padding values that are not a number are the same.
         if table.schema is not schema and table.schema.to_proto() != schema.to_proto():
             raise ValueError(f"table {number} has another schema than the data set")

@@ -16,7 +16,7 @@ from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
 from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
 from packhouse.errors import PackhouseError
-from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
+from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.histogram import Histogram
 from packhouse.job import Job
 from packhouse.observing import DEFAULT_GATHER_BYTES, Sizes, observe_requests, tables_of_sizes
@@ -122,6 +122,7 @@ class Client:
         first = next(remaining, None)
         if first is None:
             return self._start_pack(GraphSchema(), (), options, on_rejected)
+        check_table(first)
         return self._start_pack(
             first.schema, itertools.chain((first,), remaining), options, on_rejected
         )

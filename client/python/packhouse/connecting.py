@@ -7,6 +7,7 @@ from typing import Any, Mapping, NamedTuple, TypedDict
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
 from packhouse.epoch_request import EpochArguments
+from packhouse.whole_numbers import whole_number
 
 
 class ConnectionArguments(TypedDict, total=False):
@@ -57,4 +58,5 @@ def split(
     }
     if "options" in given:
         given["options"] = tuple(given["options"])
-    return Connecting(address, job, max_in_flight, **given), writable, rest
+    in_flight = whole_number(max_in_flight, "max_in_flight")
+    return Connecting(address, job, in_flight, **given), writable, rest

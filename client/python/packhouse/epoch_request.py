@@ -13,6 +13,7 @@ from packhouse.graphs import convert_exactly
 from packhouse.packing import OversizePolicy, check_limits, limits_to_proto
 from packhouse.tuning import DeviceProfile
 from packhouse.v1 import loader_pb2
+from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 # Graph ids, or ranges of them.
 GraphSubset = Union[npt.ArrayLike, range, Sequence[range]]
@@ -114,18 +115,22 @@ class EpochRequest:
         oversize = OversizePolicy.of(given("oversize", OversizePolicy.ERROR), "oversize")
         derived = DerivedTensor.each_of(given("derived", ()), "derived")
         subset, draw = given("subset"), given("draw")
+        if not isinstance(given("dataset"), str):
+            raise TypeError(f"dataset: {given('dataset')!r} is no name of a data set")
+        if draw is not None and not isinstance(draw, Draw):
+            raise TypeError(f"draw: {draw!r} is no Draw")
         # Of epoch 0.
         self._spec = loader_pb2.EpochSpec(
             dataset=given("dataset"),
             job=job,
-            seed=given("seed", 0),
+            seed=whole_number(given("seed", 0), "seed", UINT64_MAX),
             rank_groups=[group.to_proto() for group in self.rank_groups],
             padding=int(padding),
             derived=[int(tensor) for tensor in derived],
             payload="PAYLOAD_SIZES" if given("sizes_only") else "PAYLOAD_UNSPECIFIED",
             oversize_policy=int(oversize),
             in_order=given("in_order", False),
-            look_ahead=given("look_ahead", 0),
+            look_ahead=whole_number(given("look_ahead", 0), "look_ahead"),
             grouped=given("grouped", False),
             subset=None if subset is None else subset_to_proto(subset),
             draw=None if draw is None else draw.to_proto(),

@@ -15,8 +15,9 @@ from packhouse.errors import PackhouseError
 from packhouse.load_connection import LoadConnection
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.schema import GraphSchema
-from packhouse.sharing import Ranked
+from packhouse.sharing import Ranked, ranked_of
 from packhouse.v1 import loader_pb2
+from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -66,10 +67,9 @@ class Evaluation:
         """
         self._connecting, self._writable, rest = split(arguments, address)
         self._request = EpochRequest(rest, job="")
-        self._epoch = epoch
+        self._epoch = whole_number(epoch, "epoch", UINT64_MAX)
         self._is_placed = rank is not None or num_ranks is not None
-        ranks = self._request.num_ranks if num_ranks is None else num_ranks
-        self._sharing = Ranked(rank or 0, ranks, drop_last)
+        self._sharing = ranked_of(self._request, rank, num_ranks, drop_last)
         self._has_checked = False
 
     @property

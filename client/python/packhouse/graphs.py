@@ -327,6 +327,15 @@ def rows_of(column: Array, spec: TensorSpec, start: int, stop: int) -> Array:
     return column[..., start:stop] if spec.layout is Layout.ROWS_LAST else column[start:stop]
 
 
+def check_table(table: Any) -> None:
+    """Raises TypeError if it is none."""
+    if not isinstance(table, GraphTable):
+        raise TypeError(
+            f"tables: a {type(table).__name__} is no GraphTable; GraphTable.from_graphs(schema, "
+            "graphs) makes one of graphs"
+        )
+
+
 def convert_exactly(values: npt.ArrayLike, dtype: np.dtype[Any], name: str) -> Array:
     """`values` as an array of `dtype`; the same array if it has that type already.
 

@@ -25,6 +25,7 @@ from packhouse.loader_settings import LoaderSettings, LoaderStart, LoaderState
 from packhouse.schema import GraphSchema
 from packhouse.sharing import Dynamic, Ranked, sharing_of
 from packhouse.v1 import loader_pb2
+from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -215,6 +216,7 @@ class Loader(Iterator[LoadedBatch]):
         acknowledgements durable first. Iterating raises EpochFinishedError if it was finished
         before, unless `finished` says otherwise.
         """
+        epoch = whole_number(epoch, "epoch", UINT64_MAX)
         if epoch == self.epoch and not self._ended:
             return
         self.flush()

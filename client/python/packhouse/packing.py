@@ -27,7 +27,7 @@ from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingL
 from packhouse.batch_reader import BatchReader, parse_response
 from packhouse.choices import Choice
 from packhouse.errors import PackhouseError
-from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable
+from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.schema import GraphSchema
 from packhouse.v1 import batch_pb2, packing_pb2
 
@@ -282,6 +282,7 @@ class PackStream(Iterator[Batch]):
         batches on another thread meanwhile. Raises PackhouseError once the call has failed, or
         ValueError after `finish` or `close`.
         """
+        check_table(table)
         if table.schema != self._schema:
             raise ValueError("the table has another schema than the stream")
         for request in requests_of(table, self._options.chunk_bytes):
@@ -427,6 +428,7 @@ class TableRequests(Iterator[Any]):
     ) -> Iterator[Any]:
         yield packing_pb2.PackRequest(open=opening)
         for table in tables:
+            check_table(table)
             if table.schema != schema:
                 raise ValueError("the tables of a stream have different schemas")
             yield from requests_of(table, chunk_bytes)

@@ -7,6 +7,7 @@ from typing import Any, Union
 
 from packhouse.epoch_info import EpochInfo
 from packhouse.epoch_request import EpochRequest
+from packhouse.whole_numbers import whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,9 +92,20 @@ def sharing_of(
     worker: str | None,
     rank_group: int,
 ) -> Sharing:
-    """The sharing that a loader's arguments give. Raises ValueError for both ways at once."""
+    """The sharing that a loader's arguments give. Raises ValueError for both ways at once, and
+    ValueError or TypeError naming an argument that makes no sense."""
     if worker is None:
-        return Ranked(rank or 0, request.num_ranks if num_ranks is None else num_ranks, drop_last)
+        return ranked_of(request, rank, num_ranks, drop_last)
     if rank is not None or num_ranks is not None or drop_last:
         raise ValueError("worker is for dynamic workers, which have no rank: give one or other")
-    return Dynamic(worker, rank_group)
+    if not isinstance(worker, str):
+        raise TypeError(f"worker: {worker!r} is no name of a worker")
+    return Dynamic(worker, whole_number(rank_group, "rank_group"))
+
+
+def ranked_of(
+    request: EpochRequest, rank: int | None, num_ranks: int | None, drop_last: bool
+) -> Ranked:
+    """The rank; without arguments the only one. Raises as sharing_of."""
+    ranks = request.num_ranks if num_ranks is None else whole_number(num_ranks, "num_ranks")
+    return Ranked(0 if rank is None else whole_number(rank, "rank"), ranks, drop_last)
