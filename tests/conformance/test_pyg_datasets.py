@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pathlib
+import subprocess
+import sys
 from typing import Any, Callable
 
 import grpc
@@ -24,6 +26,7 @@ from packhouse import (
     PackhouseError,
     PackOptions,
 )
+from packhouse.datasets import pyg_files
 
 
 class InMemory(InMemoryDataset):
@@ -75,6 +78,63 @@ def test_a_data_set_that_was_saved_is_read_as_before(tmp_path: pathlib.Path) -> 
     for dataset in (saved, ogb):
         assert len(dataset) == 40
         assert packhouse.pyg.table(dataset).equals(packhouse.pyg.table(graphs))
+
+
+def test_saved_files_are_read_if_they_are_trusted(tmp_path: pathlib.Path) -> None:
+    """Every way in which PyG has saved processed data sets."""
+    graphs = [data_of(graph) for graph in random_plain(6, 40)]
+    table = packhouse.pyg.table(graphs)
+    data, slices = InMemory.collate(graphs)
+    InMemory.save(graphs, str(tmp_path / "data.pt"))
+    for number, saved in enumerate(
+        [
+            (data, slices),
+            (data.to_dict(), slices, {"num_node_labels": 3}),
+            (data.to_dict(), slices, {"num_node_labels": 3}, Data),
+            graphs,
+        ]
+    ):
+        torch.save(saved, tmp_path / f"{number}.pt")
+    for path in sorted(tmp_path.iterdir()):
+        (read,) = pyg_files.tables(path, trust_pickle=True)
+        assert read.equals(table), path
+        with pytest.raises(PermissionError, match="is a pickle"):
+            pyg_files.tables(path)
+    hetero = [hetero_data_of(graph) for graph in random_typed(6, 20)]
+    InMemory.save(hetero, str(tmp_path / "hetero.pt"))
+    (read,) = pyg_files.tables(tmp_path / "hetero.pt", trust_pickle=True)
+    assert read.equals(packhouse.pyg.table(hetero))
+    torch.save(graphs[0], tmp_path / "one.pt")
+    (read,) = pyg_files.tables(tmp_path / "one.pt", trust_pickle=True)
+    assert read.equals(packhouse.pyg.table(graphs[:1]))
+
+
+@pytest.mark.parametrize("saved", [{"weights": 1}, (1, 2), [1, 2], "text"])
+def test_other_saved_things_are_refused_by_name(tmp_path: pathlib.Path, saved: Any) -> None:
+    torch.save(saved, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="model.pt: no data set of PyG's"):
+        list(pyg_files.tables(tmp_path / "model.pt", trust_pickle=True))
+    (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04broken")
+    with pytest.raises(ValueError, match="broken.pt: torch cannot read it"):
+        list(pyg_files.tables(tmp_path / "broken.pt", trust_pickle=True))
+
+
+def test_a_command_stores_a_saved_data_set(
+    server: LocalServer, client: Client, tmp_path: pathlib.Path
+) -> None:
+    graphs = [data_of(graph) for graph in random_plain(7, 40)]
+    for graph in graphs:
+        graph.smiles = "C"
+    InMemory.save(graphs, str(tmp_path / "data.pt"))
+    command = [sys.executable, "-B", "-m", "packhouse", "ingest", str(tmp_path / "data.pt")]
+    command += ["--server", server.address, "--dataset", "saved", "--seal"]
+    assert subprocess.run(command, capture_output=True).returncode == 1
+    command += ["--trust-pickle"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1 and "'smiles' is no dense tensor" in ran.stderr
+    ran = subprocess.run(command + ["--exclude", "smiles"], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert client.get_dataset("saved").num_graphs == 40
 
 
 def test_parts_are_the_whole() -> None:

@@ -1,0 +1,84 @@
+"""python3 -m packhouse: see `--help`. What the command line `packhouse` does not read itself."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from typing import NoReturn, Sequence
+
+from packhouse.client import Client
+from packhouse.datasets import files
+from packhouse.dialects.ingest import ingest_tables
+from packhouse.errors import PackhouseError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 0, or 1 after an error, which is told; 2 for arguments that make no sense."""
+    options = _parse(arguments)
+    try:
+        return _ingest(options)
+    except (OSError, ImportError, ValueError, PackhouseError) as error:
+        print(f"packhouse: {error}", file=sys.stderr)
+        return 1
+
+
+def _ingest(options: argparse.Namespace) -> int:
+    tables = files.tables(
+        options.source, trust_pickle=options.trust_pickle, exclude=options.exclude
+    )
+    with Client(options.server) as client:
+        dataset = ingest_tables(client, options.dataset, tables, seal=options.seal)
+    print(
+        f"{dataset.name}: {dataset.num_graphs:,} graphs, {dataset.num_bytes:,} bytes; "
+        f"{dataset.state.name.lower()}"
+    )
+    return 0
+
+
+class _Parser(argparse.ArgumentParser):
+    """Asks whether another command was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message:
+            wrong = message.split("'")[1]
+            near = difflib.get_close_matches(wrong, ["ingest"], n=1)
+            message = f"no command {wrong!r}" + (f": did you mean {near[0]!r}?" if near else "")
+        super().error(message)
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = _Parser(prog="python3 -m packhouse", description=(__doc__ or "").partition(": ")[2])
+    commands = parser.add_subparsers(dest="command", required=True)
+    ingest = commands.add_parser(
+        "ingest",
+        help="store the graphs of files as a data set",
+        description="Stores the graphs of files as a data set. After a failure run it again with "
+        "the same files: graphs that are stored are not stored twice.",
+    )
+    ingest.add_argument(
+        "source",
+        nargs="+",
+        help="processed data set of PyG (.pt), Parquet (.parquet), Arrow (.arrow, .feather, .ipc), "
+        "graphs (.npz), sizes (.csv, .csv.gz); several of one kind are one data set",
+    )
+    ingest.add_argument("--server", default="localhost:50051", metavar="HOST:PORT")
+    ingest.add_argument("--dataset", required=True, metavar="NAME")
+    ingest.add_argument("--seal", action="store_true", help="no graph can be added afterwards")
+    ingest.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an attribute or a column that is left out, as one with text; may be repeated",
+    )
+    ingest.add_argument(
+        "--trust-pickle",
+        action="store_true",
+        help="read .pt files, which are pickles: they can run any program when they are read",
+    )
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
