@@ -6,12 +6,12 @@ BUILD := build/$(PRESET)
 INSTALL := deploy/install-packages.sh
 FUZZ_SECONDS ?= 600
 # Each an environment of tests/conformance/environments.txt, with a test of that name.
-CONFORMANCE ?= pyg jraph torchdata dgl tfgnn
+CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
 # Real graphs, where the folder of shared data is there.
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-planning bench-growth soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-planning bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,7 +63,7 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 # What users import, one page each.
-PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl channel datasets.npz datasets.size_files epoch_readers evaluation_readers graph_transform)
+PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files epoch_readers evaluation_readers graph_transform)
 
 docs: packages  ## Python's documentation from its docstrings, in build/docs/python
 	cmake --preset release
@@ -114,6 +114,21 @@ bench-planning: packages  ## The tables of docs/planning.md, checked against the
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_planning_table
 	build/release/tests/benchmarks/packhouse_planning_table $(TABLE_FLAGS)
+
+# In an environment of tests/conformance/environments.txt, for torch and torch_geometric.
+bench-training: packages  ## The GIN of train_pyg.py by each feed and seed (an hour); TRAINING_FLAGS='--seeds 1'
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/training.py pyg -- \
+	  $(SHARED_DATA)/graphs/molhiv.npz --plot docs/gallery/training.svg $(TRAINING_FLAGS)
+
+gallery: packages  ## The plots of docs/gallery, drawn anew
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/gallery.py \
+	  --packhoused build/release/service/packhoused --packhouse build/release/client/cli/packhouse \
+	  --histogram $(SHARED_DATA)/hist/molhiv_train.csv
 
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON

@@ -1,6 +1,7 @@
 """Runs tests in a virtual environment of the packages that environments.txt lists for it.
 
     environments.py [--folder build/environments] [--module MODULE] NAME -- arguments of pytest
+    environments.py [--folder build/environments] --program FILE.py NAME -- its arguments
 
 The environment is made when it is not there or its list has changed. Exit status 77, which CTest
 counts as skipped, if packages cannot be fetched and --skip-without-packages is given.
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/environments"))
     parser.add_argument("--skip-without-packages", action="store_true")
     parser.add_argument("--module", default="pytest", help="what is run in it")
+    parser.add_argument("--program", help="a file that is run in it, instead of a module")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="-- arguments of pytest, or of it")
     arguments = parser.parse_args()
     try:
@@ -77,6 +79,8 @@ def main() -> int:
         print(f"the environment {arguments.name!r} could not be made: {error}", file=sys.stderr)
         return SKIPPED if arguments.skip_without_packages else 1
     words = [word for word in arguments.words if word != "--"]
+    if arguments.program:
+        return subprocess.run([python, "-B", arguments.program, *words], check=False).returncode
     if arguments.module == "pytest":
         words = ["-q", "-rs", "-p", "no:cacheprovider", *words]
     return subprocess.run(

@@ -1,0 +1,295 @@
+"""The plots of docs/gallery, of real output: sizes, planners, look-ahead, limits, an epoch.
+
+    PYTHONPATH=build/release/python python3 tests/benchmarks/gallery.py \
+        --packhoused build/release/service/packhoused \
+        --packhouse build/release/client/cli/packhouse \
+        --histogram molhiv_train.csv [--output docs/gallery] [--only planners]
+
+Needs gnuplot. A histogram is a CSV of num_nodes, num_edges and count. All but the epoch is the same
+each time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent import futures
+from typing import Callable, Final, Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from packhouse import Client, Histogram, Loader, LocalServer, PackOptions
+from packhouse.datasets import size_files
+from packhouse.next_fit import next_fit
+
+# The largest graph, and eight times as much.
+LIMITS: Final = {"nodes": 222, "edges": 502}
+WIDE: Final = {name: 8 * rows for name, rows in LIMITS.items()}
+# Of the planner: some seconds, as a proof of the best is not waited for.
+BUDGET_STEPS: Final = 10**9
+
+# Of each kind of planner one; the best of the paper's for these sizes, and the one it recommends.
+SHOWN: Final = (
+    "optimized",
+    "filling best-fit product",
+    "first-fit decreasing",
+    "best-fit max",
+    "best-fit product",
+    "notebook product",
+    "no packing",
+)
+# Graphs that wait, in powers of two: beyond it the plots are flat.
+MOST_LOOK_AHEAD: Final = 8
+
+_COLOURS: Final = ("#1b6ca8", "#d1495b", "#3c8d5a", "#edae49", "#7b5ea7")
+_STYLE: Final = (
+    "set border 3 linecolor rgb '#555555'",
+    "set tics nomirror out",
+    "set grid linecolor rgb '#e4e4e4' linetype 1",
+)
+
+
+def draw(path: pathlib.Path, size: str, lines: Iterable[str]) -> None:
+    """Has gnuplot draw a script. Raises FileNotFoundError without it."""
+    terminal = (
+        f"set terminal svg size {size} dynamic background '#ffffff' font 'sans,14' noenhanced"
+    )
+    script = "\n".join([terminal, *_STYLE, *lines, ""])
+    drawn = subprocess.run(["gnuplot"], input=script.encode(), capture_output=True, check=True)
+    path.write_bytes(shortened(drawn.stdout))
+
+
+def shortened(svg: bytes) -> bytes:
+    """Without the tabs, blank lines and trailing blanks that make up a good part of gnuplot's."""
+    text = re.sub(rb"[ \t]*\n\s*", b"\n", svg)
+    return re.sub(rb" +>", b">", text)
+
+
+def block(name: str, rows: Iterable[Sequence[object]]) -> list[str]:
+    """Data of that name within a script."""
+    return [f"${name} << END", *(" ".join(map(str, row)) for row in rows), "END"]
+
+
+class Worker:
+    """Takes batches of an epoch, so long for each; with `dies_at` it goes after so many seconds.
+
+    What it has not acknowledged then goes to others.
+    """
+
+    def __init__(self, name: str, seconds: float, dies_at: float = math.inf) -> None:
+        self.name = name
+        self._seconds = seconds
+        self._dies_at = dies_at
+        self.times: list[float] = []
+        self.graph_ids: list[npt.NDArray[np.uint64]] = []
+
+    def run(self, address: str, start: float) -> None:
+        with Loader(
+            address,
+            dataset="sizes",
+            job="gallery",
+            limits=LIMITS,
+            worker=self.name,
+            max_in_flight=8,
+        ) as loader:
+            for batch in loader:
+                time.sleep(self._seconds)
+                self.times.append(time.monotonic() - start)
+                self.graph_ids.append(batch.graph_ids)
+                if self.times[-1] > self._dies_at:
+                    return
+
+
+class Gallery:
+    """Draws each plot into a folder."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._output: pathlib.Path = options.output
+        self._sizes = size_files.load(options.histogram)
+        self._histogram = Histogram.from_sizes(self._sizes.sizes)
+
+    def sizes(self) -> None:
+        """How many graphs have how many nodes and edges, with limits."""
+        limits = [f"{name}={rows}" for name, rows in LIMITS.items()]
+        self._command("histogram", "sizes.svg", "--limit", limits[0], "--limit", limits[1])
+
+    def limits(self) -> None:
+        """What `tune` has looked at: efficiency over the grid, and the frontier."""
+        self._command(
+            *("tune", "limits.svg", "--max", "nodes=512", "--max", "edges=1024"),
+            *("--multiple-of", "nodes=32", "--multiple-of", "edges=64"),
+            *("--bytes-per", "nodes=72", "--bytes-per", "edges=44", "--memory", "1MiB"),
+        )
+
+    def planners(self) -> None:
+        """How full packs are, by planner: the worse of nodes and edges."""
+        rows = []
+        with self._server() as server, Client(server.address) as client:
+            plan = client.plan(
+                self._histogram,
+                LIMITS,
+                include_baselines=True,
+                include_tuple_packing=True,
+                include_notebook=True,
+                summaries_only=True,
+                budget_steps=BUDGET_STEPS,
+            )
+        for summary in plan.summaries:
+            if summary.name in SHOWN:
+                rows.append((self._efficiency(summary.packs, LIMITS), summary.name))
+        online = next_fit(self._sizes.sizes, LIMITS)
+        rows.append((self._efficiency(online.num_batches, LIMITS), "next-fit, as they come"))
+        if len(rows) != len(SHOWN) + 1:
+            raise RuntimeError(f"of {SHOWN} the plan has {sorted(name for _, name in rows)}")
+        rows.sort()
+        labels = ", ".join(f"'{name}' {number}" for number, (_, name) in enumerate(rows))
+        draw(
+            self._output / "planners.svg",
+            f"900,{80 + 24 * len(rows)}",
+            [
+                *block("efficiency", ((100 * value, n) for n, (value, _) in enumerate(rows))),
+                "set xrange [0:108]",
+                f"set yrange [-0.6:{len(rows) - 0.4}]",
+                f"set ytics ({labels}) scale 0",
+                "set xlabel 'real rows of all rows, percent: nodes or edges, the fuller'",
+                "set style fill solid",
+                "unset grid",
+                f"plot $efficiency using (0):2:(0):1:($2-0.35):($2+0.35) with boxxyerror"
+                f" linecolor rgb '{_COLOURS[0]}' notitle, \\",
+                "  $efficiency using 1:2:(sprintf(' %.1f', $1)) with labels left notitle",
+            ],
+        )
+
+    def look_ahead(self) -> None:
+        """How much of a stream's batches is padding, by the number of graphs that wait."""
+        script = []
+        plots = []
+        with self._server() as server, Client(server.address) as client:
+            for number, (limits, title) in enumerate(
+                ((LIMITS, "222 nodes, 502 edges"), (WIDE, "eight times as much"))
+            ):
+                rows = []
+                for power in range(MOST_LOOK_AHEAD + 1):
+                    options = PackOptions(limits, look_ahead=2**power)
+                    packs = sum(1 for _ in client.pack_sizes(self._sizes.sizes, options))
+                    rows.append((2**power, 100 * (1 - self._efficiency(packs, limits))))
+                plan = client.plan(
+                    self._histogram, limits, summaries_only=True, budget_steps=BUDGET_STEPS
+                )
+                fewest = min(summary.packs for summary in plan.summaries)
+                least = 100 * (1 - self._efficiency(fewest, limits))
+                script += block(f"stream{number}", rows)
+                look = f"linecolor rgb '{_COLOURS[number]}' linewidth 2"
+                plots.append(f"$stream{number} with linespoints pointtype 7 {look} title '{title}'")
+                plots.append(f"{least} with lines dashtype 2 {look} title 'the whole set planned'")
+        draw(
+            self._output / "look_ahead.svg",
+            "900,420",
+            [
+                *script,
+                "set logscale x 2",
+                "set logscale y",
+                "set format y '%g'",
+                "set key top right",
+                "set xlabel 'graphs that wait for others (look-ahead)'",
+                "set ylabel 'padding of all rows, percent'",
+                "plot " + ", ".join(plots),
+            ],
+        )
+
+    def epoch(self) -> None:
+        """How three workers of unequal speed share an epoch, one of which is lost on the way."""
+        workers = (Worker("fast", 0.002), Worker("slow", 0.008), Worker("lost", 0.004, dies_at=1.5))
+        with self._server() as server, Client(server.address) as client:
+            client.create_dataset("sizes", self._sizes.schema)
+            client.append("sizes", self._sizes)
+            client.seal_dataset("sizes")
+            start = time.monotonic()
+            with futures.ThreadPoolExecutor() as pool:
+                list(pool.map(lambda worker: worker.run(server.address, start), workers))
+        seen = np.unique(np.concatenate([ids for worker in workers for ids in worker.graph_ids]))
+        if len(seen) != len(self._sizes):
+            raise RuntimeError(f"{len(seen)} graphs came, of {len(self._sizes)}")
+        script = []
+        plots = []
+        for colour, worker in zip(_COLOURS, workers):
+            number = len(worker.times)
+            rows = [(0.0, 0), *((when, done) for done, when in enumerate(worker.times, start=1))]
+            script += block(worker.name, [*rows[::20], rows[-1]])
+            plots.append(
+                f"${worker.name} with lines linewidth 3 linecolor rgb '{colour}' "
+                f"title '{worker.name}: {number} batches'"
+            )
+        draw(
+            self._output / "epoch.svg",
+            "900,420",
+            [
+                *script,
+                "set key top left Left reverse",
+                "set xlabel 'seconds'",
+                "set ylabel 'batches that each worker has trained on'",
+                "plot " + ", ".join(plots),
+            ],
+        )
+
+    def _efficiency(self, packs: int, limits: dict[str, int]) -> float:
+        """Of the component that is the fuller in so many packs."""
+        totals = self._histogram.totals
+        return max(totals[name] / (packs * rows) for name, rows in limits.items())
+
+    def _command(self, command: str, plot: str, *arguments: str) -> None:
+        path = self._output / plot
+        subprocess.run(
+            [
+                *(self._options.packhouse, command, "--sizes", self._options.histogram),
+                *("--plot", path, *arguments),
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PACKHOUSED": str(self._options.packhoused)},
+        )
+        path.write_bytes(shortened(path.read_bytes()))
+
+    def _server(self) -> LocalServer:
+        folder = tempfile.mkdtemp(dir=self._options.scratch)
+        return LocalServer(self._options.packhoused, data_dir=folder, log=subprocess.DEVNULL)
+
+
+PLOTS: Final[dict[str, Callable[[Gallery], None]]] = {
+    "sizes": Gallery.sizes,
+    "planners": Gallery.planners,
+    "look_ahead": Gallery.look_ahead,
+    "limits": Gallery.limits,
+    "epoch": Gallery.epoch,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--packhoused", type=pathlib.Path, required=True)
+    parser.add_argument("--packhouse", type=pathlib.Path, required=True, help="the command line")
+    parser.add_argument("--histogram", type=pathlib.Path, required=True)
+    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("docs/gallery"))
+    parser.add_argument("--only", nargs="*", choices=list(PLOTS), default=list(PLOTS))
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as options.scratch:
+        gallery = Gallery(options)
+        for name in options.only:
+            PLOTS[name](gallery)
+            path = options.output / f"{name}.svg"
+            print(f"{path}: {path.stat().st_size:,} bytes", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

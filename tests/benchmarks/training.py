@@ -1,0 +1,179 @@
+"""Trains the GIN of train_pyg.py by each feed with several seeds, and writes a table and a plot.
+
+    PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+        python3 tests/benchmarks/training.py molhiv.npz [--seeds 3] [--epochs 5] [--channels 32] \
+        [--logs DIR] [--plot training.svg]
+
+The runs' outputs are kept in --logs, and a run whose output is there is not made again. Runs come
+one after the other: each has the machine for itself. Python is one with torch and torch_geometric;
+the plot needs gnuplot.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+from typing import Final, Sequence
+
+EXAMPLE: Final = pathlib.Path(__file__).parents[2] / "client/python/examples/train_pyg.py"
+# What a run is called, and what it is told.
+RUNS: Final = {
+    "pyg": ("--feed", "pyg"),
+    "packhouse": ("--feed", "packhouse"),
+    "padded": ("--feed", "packhouse", "--padded"),
+}
+TITLES: Final = {
+    "pyg": "PyG's DataLoader",
+    "packhouse": "packhouse",
+    "padded": "packhouse, padded",
+}
+_COLOURS: Final = ("#d1495b", "#1b6ca8", "#3c8d5a")
+
+_EPOCH = re.compile(r"epoch \d+: .*ROC-AUC ([\d.]+), waiting ([\d.]+) s, training ([\d.]+) s")
+_TEST = re.compile(r"test ROC-AUC ([\d.]+) after (\d+) steps")
+_PADDED = re.compile(r"([\d,]+) of ([\d,]+) node rows were padding")
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run printed; ROC-AUC and seconds by epoch."""
+
+    valid: list[float]
+    waiting: list[float]
+    training: list[float]
+    test: float
+    steps: int
+    padded: int
+    rows: int
+
+    @staticmethod
+    def of(output: str) -> Run:
+        """Raises ValueError if the run did not come to its end."""
+        epochs = _EPOCH.findall(output)
+        test = _TEST.search(output)
+        if test is None or not epochs:
+            raise ValueError(f"no result in:\n{output}")
+        rows = _PADDED.search(output)
+        padded, all_rows = rows.groups() if rows else ("0", "0")
+        return Run(
+            [float(epoch[0]) for epoch in epochs],
+            [float(epoch[1]) for epoch in epochs],
+            [float(epoch[2]) for epoch in epochs],
+            float(test[1]),
+            int(test[2]),
+            int(padded.replace(",", "")),
+            int(all_rows.replace(",", "")),
+        )
+
+
+def run(name: str, seed: int, options: argparse.Namespace) -> Run:
+    """The run's result, from the folder of outputs if it is there."""
+    log: pathlib.Path = options.logs / f"{name}-{seed}.log"
+    if not log.exists():
+        command = [sys.executable, "-B", EXAMPLE, options.graphs, *RUNS[name]]
+        command += ["--seed", seed, "--epochs", options.epochs, "--channels", options.channels]
+        ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise RuntimeError(ran.stdout + ran.stderr)
+        log.write_text(ran.stdout)
+    return Run.of(log.read_text())
+
+
+def table_of(runs: dict[str, list[Run]]) -> str:
+    """In Markdown, one row for each feed."""
+    lines = [
+        "| feed | valid ROC-AUC, best epoch | test ROC-AUC | steps | waiting | padded rows |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, made in runs.items():
+        waiting = sum(sum(one.waiting) for one in made)
+        training = sum(sum(one.training) for one in made)
+        padded, rows = sum(one.padded for one in made), sum(one.rows for one in made)
+        lines.append(
+            f"| {TITLES[name]} | {spread([max(one.valid) for one in made])} "
+            f"| {spread([one.test for one in made])} | {made[0].steps:,} "
+            f"| {waiting / (waiting + training):.1%} of the time "
+            f"| {f'{padded / rows:.2%}' if rows else 'none'} |"
+        )
+    return "\n".join(lines)
+
+
+def spread(values: Sequence[float]) -> str:
+    return f"{statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def draw(path: pathlib.Path, runs: dict[str, list[Run]]) -> None:
+    """Each feed's mean over the seeds, and a bar from the least to the most."""
+    script = [
+        "set terminal svg size 1000,400 dynamic background '#ffffff' font 'sans,14' noenhanced",
+        f"set output '{path}'",
+        "set multiplot layout 1,2",
+        "set border 3 linecolor rgb '#555555'",
+        "set tics nomirror out",
+        "set grid linecolor rgb '#e4e4e4' linetype 1",
+    ]
+    curves, bars, labels = [], [], []
+    for number, (name, made) in enumerate(runs.items()):
+        shift = 0.06 * (number - (len(runs) - 1) / 2)
+        script.append(f"${name} << END")
+        for epoch, values in enumerate(zip(*(one.valid for one in made)), start=1):
+            mean = statistics.mean(values)
+            script.append(f"{epoch + shift} {mean} {min(values)} {max(values)}")
+        waiting = statistics.mean(sum(one.waiting) for one in made)
+        training = statistics.mean(sum(one.training) for one in made)
+        share = 100 * waiting / (waiting + training)
+        script += ["END", f"$time{name} << END", f"{number} {share}", "END"]
+        look = f"linecolor rgb '{_COLOURS[number]}' linewidth 2"
+        curves.append(f"${name} with yerrorbars pointtype 7 {look} title '{TITLES[name]}'")
+        curves.append(f"${name} using 1:2 with lines {look} notitle")
+        bars.append(f"$time{name} with boxes {look} fillstyle solid notitle")
+        bars.append(f"$time{name} using 1:2:(sprintf('%.1f', $2)) with labels offset 0,0.7 notitle")
+        labels.append(f"'{TITLES[name]}' {number}")
+    most = len(next(iter(runs.values()))[0].valid)
+    script += [
+        "set key bottom right",
+        f"set xrange [0.7:{most + 0.3}]",
+        "set xtics 1",
+        "set xlabel 'epoch'",
+        "set ylabel 'ROC-AUC (validation)'",
+        "plot " + ", ".join(curves),
+        "set boxwidth 0.6",
+        f"set xrange [-0.6:{len(runs) - 0.4}]",
+        "set yrange [0:*]",
+        f"set xtics ({', '.join(labels)}) scale 0",
+        "unset xlabel",
+        "set ylabel 'waiting for batches, percent of the time'",
+        "plot " + ", ".join(bars),
+        "unset multiplot",
+        "",
+    ]
+    subprocess.run(["gnuplot"], input="\n".join(script), text=True, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("graphs", type=pathlib.Path, help="NAME.npz; NAME_split.npz is beside it")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--channels", type=int, default=32)
+    parser.add_argument("--feeds", nargs="*", choices=list(RUNS), default=list(RUNS))
+    parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("build/training"))
+    parser.add_argument("--plot", type=pathlib.Path, help="an .svg; needs gnuplot")
+    options = parser.parse_args()
+    options.logs.mkdir(parents=True, exist_ok=True)
+    runs = {
+        name: [run(name, seed, options) for seed in range(options.seeds)] for name in options.feeds
+    }
+    print(table_of(runs))
+    if options.plot:
+        draw(options.plot, runs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
