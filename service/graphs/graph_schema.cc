@@ -49,9 +49,9 @@ bool IsNameOfDerivedTensor(absl::string_view name, const SizeSchema& sizes) {
 
 absl::Status Check(const TensorSpec& tensor, const SizeSchema& sizes) {
   const size_t l = sizes.num_components();
-  if (!IsValidName(tensor.name, GraphSchema::kMaxTensorNameLength, "_.#/-")) {
+  if (!IsValidName(tensor.name, GraphSchema::kMaxTensorNameLength, kNamePunctuation)) {
     return Invalid(tensor, "the name is not 1 to ", GraphSchema::kMaxTensorNameLength,
-                   " characters of [A-Za-z0-9_.#/-]");
+                   " characters of [A-Za-z0-9", kNamePunctuation, "]");
   }
   if (IsNameOfDerivedTensor(tensor.name, sizes)) {
     return Invalid(tensor, "the name is that of a tensor derived from a component");

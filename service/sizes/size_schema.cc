@@ -28,10 +28,11 @@ absl::StatusOr<SizeSchema> SizeSchema::Create(std::vector<std::string> component
       return absl::InvalidArgumentError(
           "schema: component 'graphs' is implied and must not be listed");
     }
-    if (!IsValidName(name, kMaxComponentNameLength, "_./-")) {
+    if (!IsValidName(name, kMaxComponentNameLength, kNamePunctuation)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "schema: component name '", absl::CHexEscape(name.substr(0, kMaxComponentNameLength)),
-          "' is not 1 to ", kMaxComponentNameLength, " characters of [A-Za-z0-9_./-]"));
+          "' is not 1 to ", kMaxComponentNameLength, " characters of [A-Za-z0-9", kNamePunctuation,
+          "]"));
     }
     if (std::find(components.begin(), components.begin() + k, name) != components.begin() + k) {
       return absl::InvalidArgumentError(

@@ -15,8 +15,11 @@ namespace packhouse {
 
 // The implied last component; every graph has 1 of it.
 inline constexpr absl::string_view kGraphs = "graphs";
-inline constexpr size_t kMaxComponents = 16;
-inline constexpr size_t kMaxComponentNameLength = 64;
+inline constexpr size_t kMaxComponents = 64;
+inline constexpr size_t kMaxComponentNameLength = 128;
+// What names of components and tensors may have besides letters and digits: all that TF-GNN's own
+// names have.
+inline constexpr absl::string_view kNamePunctuation = "_.#/:%!^~@+=-";
 
 // An ordered list of l distinct component names. `graphs` is implied as component number l.
 // Immutable; thread-safe.

@@ -19,7 +19,7 @@ FLOORS = (
     ("base",),
     ("sizes", "admission", "http"),
     ("histograms", "graphs"),
-    ("planning",),
+    ("planning", "tfgnn"),
     ("planning/optimizer",),
     ("planning/baselines", "planning/tuning", "packing", "collation", "datasets"),
     ("datasets/lmdb", "streams", "epochs"),
@@ -44,11 +44,17 @@ SEEN_BY = {
     "prometheus": ("metrics",),
     "spdlog": (),
     "lmdb": ("datasets/lmdb", "ledger/lmdb"),
-    "google/protobuf": ("wire", "rpc"),
+    "google/protobuf": ("tfgnn", "wire", "rpc"),
+    # Formats of TensorFlow and TF-GNN.
+    "tensorflow": ("tfgnn",),
     "packhouse/v1": ("wire", "rpc"),
     # What is stored. Other rooms have plain structs.
     "packhouse/internal": ("datasets/lmdb", "ledger", "delivery"),
 }
+# The one place of the clients that sees rooms: the commands for TF-GNN's files, which would
+# otherwise have a decoder of their own.
+TFGNN_COMMANDS = "client/cli/tfgnn/"
+SEEN_BY_TFGNN_COMMANDS = ("tfgnn", "graphs", "sizes", "base")
 # A generated message of reflection, which is no part of the library gRPC.
 MESSAGES = re.compile(r"grpc/reflection/[^/]+/[^/]+\.pb\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -62,6 +68,10 @@ def room_of(file: str) -> str:
 def wrong_include(file: str, included: str) -> str | None:
     """Why `file` must not include `included`; None if it may."""
     if file.startswith("client/"):
+        if file.startswith(TFGNN_COMMANDS) and included.startswith("service/"):
+            return None if room_of(included) in SEEN_BY_TFGNN_COMMANDS else "above service/tfgnn"
+        if included.startswith("tensorflow") and not file.startswith(TFGNN_COMMANDS):
+            return "clients do not see TF-GNN's messages"
         hidden = included.startswith(("service/", "packhouse/internal/"))
         return "clients see the contract only" if hidden else None
     if not file.startswith("service/") or not (room := room_of(file)):
@@ -118,6 +128,11 @@ def check_itself() -> list[str]:
         ("service/http/a.cc", "service/admission/event_log.h"),
         ("service/rpc/a.cc", "spdlog/spdlog.h"),
         ("client/cpp/a.cc", "service/sizes/size_table.h"),
+        ("client/cli/tfgnn/a.cc", "service/planning/limits.h"),
+        ("client/cli/commands/a.cc", "service/tfgnn/graph_sets.h"),
+        ("client/cpp/a.cc", "tensorflow/core/example/example.pb.h"),
+        ("service/wire/a.cc", "tensorflow_gnn/proto/graph_schema.pb.h"),
+        ("service/graphs/a.cc", "service/tfgnn/graph_sets.h"),
     ]
     problems = [
         f"not refused: {file} -> {included}"

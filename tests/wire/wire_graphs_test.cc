@@ -65,7 +65,7 @@ TEST(GraphSchemaFromWireTest, NamesWhatIsWrong) {
   };
   expect_refused("components: 'a' components: 'a'", "'a' is listed twice");
   expect_refused("components: 'graphs'", "'graphs' is implied");
-  expect_refused("components: 'a b'", "'a b' is not 1 to 64 characters");
+  expect_refused("components: 'a b'", "'a b' is not 1 to 128 characters");
   expect_refused("tensors { name: 'x' dtype: DATA_TYPE_INT8 component: 'faces' }",
                  "tensor 'x'.component: unknown component 'faces'");
   expect_refused("tensors { name: 'x' dtype: DATA_TYPE_INT8 component: 'graphs' index_into: 'q' }",
