@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from typing import Any, Iterator
 
 import numpy as np
@@ -198,6 +199,46 @@ def test_each_row_comes_once_an_epoch(
     )
     again.set_epoch(1)
     assert rows_of(again) == epochs[1]
+
+
+def test_the_epoch_that_is_read_ahead_is_the_one_that_is_asked_for(server: LocalServer) -> None:
+    rows = torch.arange(40_000)
+
+    def epoch_alone(epoch: int, step: int = 0) -> list[list[int]]:
+        with TensorLoader(rows, address=server.address) as loader:
+            loader.load_state_dict({"epoch": epoch, "next_step": step})
+            return rows_of(loader)
+
+    with TensorLoader(rows, address=server.address) as loader:
+        # In turn, then others than those that were read ahead, then within one of these.
+        for epoch in (0, 1, 2, 7, 7, 3):
+            loader.load_state_dict({"epoch": epoch, "next_step": 0})
+            assert rows_of(loader) == epoch_alone(epoch)
+        loader.load_state_dict({"epoch": 4, "next_step": 300})
+        assert rows_of(loader) == epoch_alone(4, 300)
+        # Left early.
+        for number, _ in enumerate(loader):
+            if number == 400:
+                break
+        loader.set_epoch(6)
+        assert rows_of(loader) == epoch_alone(6)
+    # None of the threads that read ahead is left.
+    for thread in threading.enumerate():
+        if thread.name == "packhouse-rows":
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def test_an_epoch_that_could_not_be_read_ahead_is_read_again(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(ahead: Any) -> None:
+        ahead._failed = True
+
+    monkeypatch.setattr("packhouse.row_epochs._NextEpoch._run", fail)
+    with TensorLoader(torch.arange(1000), address=server.address) as loader:
+        for _ in range(3):
+            assert sorted(row for batch in rows_of(loader) for row in batch) == list(range(1000))
 
 
 def test_rows_of_all_tensors_stay_together(server: LocalServer) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final, Iterator
+import threading
+from typing import Any, Final, Iterable, Iterator
 
 import grpc
 import numpy as np
@@ -21,6 +22,9 @@ ROWS: Final = GraphSchema(())
 
 # Bounds a message of row numbers: a message costs as much as some thousands of them.
 _BLOCK_ROWS: Final = 1 << 14
+
+# Bounds what is read ahead: 32 MiB of row numbers.
+_MAX_ROWS_AHEAD: Final = 1 << 22
 
 Indices = npt.NDArray[np.int64]
 
@@ -63,8 +67,45 @@ def group_ids_of(group_id: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     return numbers
 
 
+class _NextEpoch:
+    """The row numbers of an epoch, message by message, read on a thread of its own."""
+
+    def __init__(self, epoch: int, evaluation: Evaluation) -> None:
+        """Starts."""
+        self.epoch = epoch
+        self._evaluation = evaluation
+        self._is_wanted = True
+        # Below: the thread's until it has ended.
+        self._messages: list[Indices] = []
+        self._failed = False
+        self._thread = threading.Thread(target=self._run, name="packhouse-rows", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> list[Indices] | None:
+        """All messages; None if reading failed, which reading again will explain."""
+        self._thread.join()
+        return None if self._failed else self._messages
+
+    def drop(self) -> None:
+        """Ends it soon."""
+        self._is_wanted = False
+
+    def _run(self) -> None:
+        try:
+            for message in self._evaluation:
+                if not self._is_wanted:
+                    break
+                self._messages.append(message.graph_ids.view(np.int64))
+        except Exception:  # Whatever it is, it comes again when the epoch is asked for.
+            self._failed = True
+
+
 class RowEpochs:
-    """The epochs of a data set of rows. `evaluation_arguments` as those of Evaluation."""
+    """The epochs of a data set of rows. `arguments` as those of Evaluation.
+
+    While an epoch is read, so is the order of the next one, on another thread: the server needs
+    time to shuffle. Nothing is left of a connection when an epoch has been read to its end.
+    """
 
     def __init__(
         self,
@@ -87,6 +128,7 @@ class RowEpochs:
         self._num_rows = num_rows
         self._batch_size = batch_size
         self._drop_last = drop_last
+        self._next: _NextEpoch | None = None
         blocks = max(1, _BLOCK_ROWS // batch_size) if self._is_cut else 1
         self._block_rows = blocks * batch_size
         if not shuffle and not grouped:
@@ -113,24 +155,52 @@ class RowEpochs:
 
     def read(self, epoch: int, first_step: int = 0) -> Iterator[Indices]:
         """The row numbers of each batch of an epoch, from that step on."""
-        evaluation = self._evaluation.of(epoch, self._evaluation.sharing)
         if not self._is_cut:
-            for batch in evaluation.from_step(first_step):
+            for batch in self._of(epoch).from_step(first_step):
                 yield batch.graph_ids.view(np.int64)
             return
-        for block in self._blocks(evaluation, first_step):
+        num_read = first_step * self._batch_size
+        for block in self._blocks(self._messages(epoch), first_step):
+            num_read += len(block)
+            if 2 * num_read >= self._num_rows:
+                self._read_ahead(epoch + 1)
             for start in range(0, len(block), self._batch_size):
                 indices = block[start : start + self._batch_size]
                 if len(indices) == self._batch_size or not self._drop_last:
                     yield indices
+        if self._next is not None:
+            self._next.wait()
 
-    def _blocks(self, evaluation: Evaluation, first_step: int) -> Iterator[Indices]:
-        """Blocks of rows that are whole batches; the last one may be shorter."""
+    def close(self) -> None:
+        """Ends what is read ahead, soon; reading goes on to work. Idempotent."""
+        ahead, self._next = self._next, None
+        if ahead is not None:
+            ahead.drop()
+
+    def _of(self, epoch: int) -> Evaluation:
+        return self._evaluation.of(epoch, self._evaluation.sharing)
+
+    def _read_ahead(self, epoch: int) -> None:
+        if self._num_rows <= _MAX_ROWS_AHEAD and (self._next is None or self._next.epoch != epoch):
+            self.close()
+            self._next = _NextEpoch(epoch, self._of(epoch))
+
+    def _messages(self, epoch: int) -> Iterable[Indices]:
+        """The epoch's row numbers, message by message."""
+        ahead = self._next
+        if ahead is not None and ahead.epoch == epoch:
+            self._next = None
+            messages = ahead.wait()
+            if messages is not None:
+                return messages
+        return (message.graph_ids.view(np.int64) for message in self._of(epoch))
+
+    def _blocks(self, messages: Iterable[Indices], first_step: int) -> Iterator[Indices]:
+        """Blocks of rows that are whole batches, writable; the last one may be shorter."""
         skipped = first_step * self._batch_size
         held: list[Indices] = []
         num_held = 0
-        for message in evaluation:
-            rows = message.graph_ids.view(np.int64)
+        for rows in messages:
             if skipped >= len(rows):
                 skipped -= len(rows)
                 continue
@@ -139,7 +209,7 @@ class RowEpochs:
             skipped = 0
             if num_held >= self._block_rows:
                 # The one message that is not full may come at any place.
-                joined = held[0] if len(held) == 1 else np.concatenate(held)
+                joined = np.concatenate(held)
                 yield joined[: self._block_rows]
                 held = [joined[self._block_rows :]]
                 num_held -= self._block_rows

@@ -173,6 +173,8 @@ class TensorLoader:
 
     def close(self) -> None:
         """Ends the server, if it is its own. Idempotent."""
+        if self._from_server is None:
+            self._rows.close()
         server, self._server = self._server, None
         if server is not None:
             server.stop()
