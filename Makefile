@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-planning bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-readers bench-planning bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,15 @@ bench-rows: packages  ## Rows of tensors in memory, beside an index loop and tor
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(call page,make bench-rows) $(PYTHON) -B tests/benchmarks/tensor_loader.py \
 	  --packhoused build/release/service/packhoused $(ROWS_FLAGS)
+
+READERS_FLAGS ?= --kib 256
+bench-readers: packages  ## The Python client's CPU per batch beside opaque bytes, as numpy, PyG and jraph; READERS_FLAGS=--help, PAGE=...
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse-bench packhouse_python
+	PYTHONPATH=build/release/python:tests/benchmarks $(call page,make bench-readers) $(PYTHON) -B tests/conformance/environments.py \
+	  --module python_client benchmarks -- --packhoused build/release/service/packhoused \
+	  --bench build/release/client/bench/packhouse-bench \
+	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(READERS_FLAGS)
 
 bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
 	cmake --preset release -DPACKHOUSE_TESTS=ON

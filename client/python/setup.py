@@ -11,9 +11,10 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -104,6 +105,26 @@ def find_packages():
     return [name for name in names if not (_PROTOS and name == "packhouse.v1")]
 
 
+def native_reader():
+    """The C extension, for Python's stable ABI. Where it cannot be built, it is left out with a
+    warning: packhouse then reads batches in Python.
+    """
+    # Only CPython has that ABI, and not without its lock.
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return []
+    return [
+        Extension(
+            "packhouse._native",
+            ["native/read_batch.c"],
+            define_macros=[("Py_LIMITED_API", "0x03090000")],
+            py_limited_api=True,
+            optional=True,
+        )
+    ]
+
+
+EXTENSIONS = native_reader()
+
 # What a build leaves is not left beside the sources, where the next one would find it.
 _SCRATCH = tempfile.mkdtemp(prefix="packhouse-build-")
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
@@ -111,9 +132,14 @@ atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
 setup(
     version=find_version(),
     packages=find_packages(),
-    package_data={"packhouse": ["py.typed"], "packhouse.v1": ["service_config.json"]},
+    ext_modules=EXTENSIONS,
+    package_data={"packhouse": ["py.typed", "_native.pyi"], "packhouse.v1": ["service_config.json"]},
     include_package_data=False,
-    options={"build": {"build_base": _SCRATCH}, "egg_info": {"egg_base": _SCRATCH}},
+    options={
+        "build": {"build_base": _SCRATCH},
+        "egg_info": {"egg_base": _SCRATCH},
+        "bdist_wheel": {"py_limited_api": "cp39"} if EXTENSIONS else {},
+    },
     setup_requires=_PROTOC_PACKAGE if needs_protoc_package() else [],
     cmdclass={"build_py": BuildWithGenerated, "sdist": SdistWithGenerated},
 )

@@ -1,14 +1,20 @@
-"""How fast the Python client reads batches, beside what grpcio alone can do.
+"""How fast the Python client reads batches, and with how much CPU, beside what grpcio alone can do.
 
-Four readers take turns, each a process of its own, on streams of one server each over loopback TCP:
+Readers take turns, each a process of its own, on streams of one server each over loopback TCP:
 
-- `loader`: packhouse.Loader, every tensor of every batch looked at as a numpy array;
-- `raw`: the same stream of the same data set, read with grpcio alone: nothing is parsed, what comes
-  is bytes; acknowledged, as it must be;
+- `raw`: the stream of a data set, read with grpcio alone: nothing is parsed, what comes is bytes;
+  acknowledged, as it must be;
+- `loader`: packhouse.Loader on the same stream, every tensor of every batch looked at as a numpy
+  array; `loader, in Python`: without the native reader; `loader, writable`: with arrays of its own;
+- `pyg`, `jraph`: that loader, and each batch made a `torch_geometric.data.Batch` (of writable
+  arrays) or a padded `jraph.GraphsTuple`; left out where the framework is not installed;
 - `ceiling`: opaque bytes of the same size from `packhouse-bench ceiling`;
 - with --settings, variants of these: each without one of the settings that the others have.
 
-The time is that from an epoch's first batch to its last one. To run it, after `make build`:
+The time is that from an epoch's first batch to its last one. `CPU of raw` is the median ratio of a
+turn: the client CPU of a batch beside that of the same batch as opaque bytes; the goal is at most 1.3
+for `loader` and 1.6 for `pyg` and `jraph`. `make bench-readers` runs it with both frameworks. By hand,
+after `make build`:
 
     PYTHONPATH=build/release/python python3 tests/benchmarks/python_client.py \\
         --packhoused build/release/service/packhoused --bench build/release/client/bench/packhouse-bench \\
@@ -52,7 +58,10 @@ from measuring import (
     store,
 )
 
+import packhouse.jraph
+import packhouse.pyg
 from packhouse import (
+    Batch,
     DerivedTensor,
     GraphTable,
     Loader,
@@ -76,6 +85,10 @@ class Reader:
     """A row of the table."""
 
     name: str
+    # The native reader, where it was built.
+    is_native: bool = True
+    # Batches of arrays of their own.
+    is_writable: bool = False
     # GRPC_EXPERIMENTS=-tcp_read_chunks, as importing packhouse sets it.
     reads_whole: bool = True
     # packhouse.tune_process_for_batches.
@@ -84,7 +97,16 @@ class Reader:
     is_single_threaded: bool = True
 
 
-READERS: Final = (Reader("loader"), Reader("raw"), Reader("ceiling"))
+READERS: Final = (
+    Reader("raw"),
+    Reader("loader"),
+    Reader("loader", is_native=False),
+    Reader("loader", is_writable=True),
+    Reader("pyg"),
+    Reader("pyg", is_writable=True),
+    Reader("jraph"),
+    Reader("ceiling"),
+)
 SETTINGS: Final = (
     *(Reader(name, reads_whole=False) for name in ("loader", "ceiling")),
     *(Reader(name, keeps_memory=False) for name in ("loader", "ceiling")),
@@ -95,6 +117,10 @@ SETTINGS: Final = (
 def title_of(reader: Reader) -> str:
     """As it is called in the table."""
     words = [reader.name]
+    if not reader.is_native:
+        words.append("in Python")
+    if reader.is_writable:
+        words.append("writable")
     if not reader.reads_whole:
         words.append("tcp_read_chunks left on")
     if not reader.keeps_memory:
@@ -115,7 +141,9 @@ def channel_options(reader: Reader) -> list[tuple[str, int]]:
     return options
 
 
-def open_loader(address: str, limits: _Limits, job: str) -> Loader:
+def open_loader(
+    address: str, limits: _Limits, job: str, *, writable: bool = False
+) -> Loader:
     """An epoch in the words of all."""
     return Loader(
         address,
@@ -123,14 +151,16 @@ def open_loader(address: str, limits: _Limits, job: str) -> Loader:
         job=job,
         seed=_SEED,
         limits=limits,
-        padding=Padding.MASKED,
+        padding=Padding.GRAPH,
         derived=_DERIVED,
         max_in_flight=_IN_FLIGHT,
+        writable=writable,
     )
 
 
 def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Runner:
-    """Reads with packhouse."""
+    """Reads with packhouse, and makes of each batch what the framework wants."""
+    convert = _conversion_to(reader.name)
     if reader.keeps_memory:
         tune_process_for_batches()
     jobs = itertools.count()
@@ -138,7 +168,8 @@ def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Run
     def run(seconds: float) -> Run:
         total = Run(0.0)
         while total.seconds < seconds:
-            with open_loader(address, limits, f"{name}/{next(jobs)}") as loader:
+            job = f"{name}/{next(jobs)}"
+            with open_loader(address, limits, job, writable=reader.is_writable) as loader:
                 next(loader)
                 batches = graphs = received = 0
                 started = ended = time.perf_counter()
@@ -147,11 +178,28 @@ def make_loader(address: str, limits: _Limits, name: str, reader: Reader) -> Run
                     graphs += len(batch)
                     for array in batch.tensors.values():
                         received += array.nbytes
+                    convert(batch)
                     ended = time.perf_counter()
             total = _sum(total, ended - started, batches, graphs, received)
         return total
 
     return run
+
+
+def _conversion_to(name: str) -> Callable[[Batch], object]:
+    """Raises ImportError without the framework."""
+    if name == "pyg":
+        import torch
+        import torch_geometric  # noqa: F401
+
+        # One core is the reader's; the conversion is too small for more.
+        torch.set_num_threads(1)
+        return packhouse.pyg.to_batch
+    if name == "jraph":
+        import jraph  # noqa: F401
+
+        return packhouse.jraph.to_graphs_tuple
+    return len
 
 
 def make_raw(address: str, limits: _Limits, name: str, reader: Reader) -> Runner:
@@ -272,7 +320,7 @@ def message_bytes_of(address: str, limits: _Limits) -> int:
         dataset=DATASET,
         job=f"size/{limits}".translate({ord(c): "_" for c in "{}': ,"}),
         limits=limits,
-        padding=Padding.MASKED,
+        padding=Padding.GRAPH,
         derived=_DERIVED,
     ) as loader:
         return next(loader).nbytes
@@ -317,24 +365,33 @@ def _take_turns(
     limits: _Limits,
     size: int,
 ) -> list[dict[str, Any]]:
-    makers: dict[str, Callable[..., Runner]] = {"loader": make_loader, "raw": make_raw}
+    readers = list(readers)
     with contextlib.ExitStack() as stack:
         contestants = []
+        present = []
         for number, reader in enumerate(readers):
             # Unset, packhouse sets it.
-            experiments = None if reader.reads_whole else "tcp_read_chunks"
-            environment = {"GRPC_EXPERIMENTS": experiments}
+            environment = {
+                "GRPC_EXPERIMENTS": None if reader.reads_whole else "tcp_read_chunks",
+                "PACKHOUSE_NATIVE": "1" if reader.is_native else "0",
+            }
             if reader.name == "ceiling":
                 contestant = Contestant(
                     make_ceiling, ceiling[0], size, reader, environment=environment
                 )
             else:
                 contestant = Contestant(
-                    makers[reader.name],
+                    make_raw if reader.name == "raw" else make_loader,
                     *(server.address, limits, f"{size}/{number}", reader),
                     environment=environment,
                 )
-            contestants.append(stack.enter_context(contestant))
+            stack.enter_context(contestant)
+            if contestant.missing:
+                print(f"{title_of(reader)}: left out: {contestant.missing}", file=sys.stderr)
+            else:
+                contestants.append(contestant)
+                present.append(reader)
+        readers = present
         runs: list[list[Run]] = [[] for _ in readers]
         server_cpu = [0.0] * len(readers)
         for turn in range(options.runs + 1):
@@ -347,11 +404,13 @@ def _take_turns(
                     runs[number].append(run)
                     server_cpu[number] += cpu_seconds_of(pid) - before
     figures = []
+    of_raw_reader = runs[[r.name for r in readers].index("raw")]
     for number, reader in enumerate(readers):
+        turns = list(zip(runs[number], of_raw_reader))
         of_raw = [
-            mine.bytes / mine.seconds / (raw.bytes / raw.seconds)
-            for mine, raw in zip(runs[number], runs[[r.name for r in readers].index("raw")])
+            mine.bytes / mine.seconds / (raw.bytes / raw.seconds) for mine, raw in turns
         ]
+        cpu_of_raw = [mine.cpu / mine.batches / (raw.cpu / raw.batches) for mine, raw in turns]
         sum_bytes = sum(run.bytes for run in runs[number])
         figures.append(
             {
@@ -360,6 +419,7 @@ def _take_turns(
                 "messages_per_second": [run.batches / run.seconds for run in runs[number]],
                 "gb_per_second": [run.bytes / run.seconds / 1e9 for run in runs[number]],
                 "of_raw": of_raw,
+                "client_cpu_of_raw": cpu_of_raw,
                 "client_cpu_seconds_per_gb": sum(run.cpu for run in runs[number])
                 / (sum_bytes / 1e9),
                 "client_cpu_microseconds_per_message": 1e6
@@ -383,6 +443,7 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
                 Spread.of([each / 1000 for each in entry["messages_per_second"]]).show(1),
                 Spread.of([100 * each for each in entry["of_raw"]]).show(),
                 f"{entry['client_cpu_microseconds_per_message']:.1f}",
+                Spread.of(entry["client_cpu_of_raw"]).show(2),
                 f"{entry['client_cpu_seconds_per_gb']:.2f} / "
                 f"{entry['server_cpu_seconds_per_gb']:.2f}",
             ]
@@ -395,6 +456,7 @@ def describe(figures: Sequence[dict[str, Any]]) -> str:
             "thousand batches/s",
             "% of raw",
             "client CPU us/batch",
+            "CPU of raw",
             "CPU s/GB client / server",
         ],
         rows,

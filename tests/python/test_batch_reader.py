@@ -1,7 +1,10 @@
-"""The reader of batches against protobuf: the same for every message, whatever its bytes."""
+"""The readers of batches against protobuf: the same for every message, whatever its bytes."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import grpc
@@ -12,7 +15,14 @@ from reference_collation import batch_message
 
 from packhouse import Batch, DerivedTensor, GraphSchema, LoadedBatch, PackhouseError, Padding
 from packhouse.batch_reader import BatchReader, parse_response
-from packhouse.v1 import loader_pb2, packing_pb2
+from packhouse.readers import HAS_NATIVE, NativeReader, Reader, new_reader
+from packhouse.received_batch import received_by_protobuf
+from packhouse.v1 import batch_pb2, loader_pb2, packing_pb2
+
+# Python's own, and the native one where it was built.
+KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]
+
+both_readers = pytest.mark.parametrize("kind", KINDS)
 
 
 def random_batch(rng: np.random.Generator, padding: Padding) -> tuple[Any, GraphSchema]:
@@ -57,18 +67,19 @@ def read_by_protobuf(response: bytes, schema: GraphSchema) -> dict[str, Any] | N
 
 
 def read_by_hand(
-    reader: BatchReader, response: bytes, schema: GraphSchema
+    reader: Reader, response: bytes, schema: GraphSchema
 ) -> dict[str, Any] | None:
     parts = reader.read(response)
     return None if parts is None else content(LoadedBatch.of_loaded_parts(parts, schema, 1, 2))
 
 
+@both_readers
 @pytest.mark.parametrize("padding", list(Padding))
 @pytest.mark.parametrize("seed", range(40))
-def test_a_loaded_batch_is_what_protobuf_reads(seed: int, padding: Padding) -> None:
+def test_a_loaded_batch_is_what_protobuf_reads(kind: Any, seed: int, padding: Padding) -> None:
     rng = np.random.default_rng(seed)
     message, schema = random_batch(rng, padding)
-    reader = BatchReader(is_loaded=True)
+    reader = kind(is_loaded=True)
     # Once more than it takes to remember a layout.
     for number in range(4):
         message.id += number
@@ -78,11 +89,12 @@ def test_a_loaded_batch_is_what_protobuf_reads(seed: int, padding: Padding) -> N
         assert read_by_hand(reader, response, schema) == expected
 
 
+@both_readers
 @pytest.mark.parametrize("seed", range(40))
-def test_a_packed_batch_is_what_protobuf_reads(seed: int) -> None:
+def test_a_packed_batch_is_what_protobuf_reads(kind: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     message, schema = random_batch(rng, Padding.MASKED)
-    reader = BatchReader(is_loaded=False)
+    reader = kind(is_loaded=False)
     for _ in range(3):
         parts = reader.read(packing_pb2.PackResponse(batch=message).SerializeToString())
         assert parts is not None
@@ -90,9 +102,10 @@ def test_a_packed_batch_is_what_protobuf_reads(seed: int) -> None:
         assert content(Batch.of_parts(parts, schema)) == expected
 
 
-def test_shapes_may_take_turns() -> None:
+@both_readers
+def test_shapes_may_take_turns(kind: Any) -> None:
     rng = np.random.default_rng(0)
-    reader = BatchReader(is_loaded=True)
+    reader = kind(is_loaded=True)
     graphs = molecules(rng, 3)
     # More than are remembered.
     messages = [
@@ -111,22 +124,73 @@ def test_shapes_may_take_turns() -> None:
         assert read_by_hand(reader, response, graphs.schema) == expected
 
 
-def test_arrays_are_read_only_views_of_the_response() -> None:
+@both_readers
+def test_arrays_are_read_only_views_of_the_response(kind: Any) -> None:
     graphs = molecules(np.random.default_rng(0), 3)
     message = batch_message(graphs, {}, Padding.NONE)
     response = packing_pb2.PackResponse(batch=message).SerializeToString()
-    reader = BatchReader(is_loaded=False)
+    reader = kind(is_loaded=False)
     whole = np.frombuffer(response, np.uint8)
     for _ in range(3):
         parts = reader.read(response)
         assert parts is not None
         for array in parts.tensors.values():
             assert not array.flags.writeable and array.flags.c_contiguous
-            assert np.shares_memory(array, whole)
+            assert array.size == 0 or np.shares_memory(array, whole)
 
 
-def test_what_is_no_batch_is_left_to_protobuf() -> None:
-    reader = BatchReader(is_loaded=True)
+@both_readers
+def test_views_keep_the_response_and_nothing_else_does(kind: Any) -> None:
+    message = batch_message(molecules(np.random.default_rng(0), 3), {}, Padding.NONE)
+    response = packing_pb2.PackResponse(batch=message).SerializeToString()
+    unread = sys.getrefcount(response)
+    reader = kind(is_loaded=False)
+    for _ in range(5):
+        parts = reader.read(response)
+        assert parts is not None
+        x = parts.tensors["x"]
+        del parts
+        assert sys.getrefcount(response) > unread
+        del x
+        assert sys.getrefcount(response) == unread
+        for cut in range(0, len(response), 7):
+            reader.read(response[:cut])
+    # What is refused on the way keeps nothing either.
+    assert sys.getrefcount(response) == unread
+
+
+@both_readers
+@pytest.mark.parametrize("is_loaded", [False, True])
+@pytest.mark.parametrize("seed", range(20))
+def test_writable_arrays_are_aligned_and_apart(kind: Any, is_loaded: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    message, schema = random_batch(rng, Padding.GRAPH)
+    loaded = load_response(rng, message)
+    packed = packing_pb2.PackResponse(batch=message)
+    response = (loaded if is_loaded else packed).SerializeToString()
+    parts = kind(is_loaded=is_loaded, writable=True).read(response)
+    expected = received_by_protobuf(message, loaded.batch if is_loaded else None)
+    assert parts is not None
+    assert content(Batch.of_parts(parts, schema)) == content(Batch.of_parts(expected, schema))
+    assert parts[8:] == expected[8:]
+    arrays = [parts.graph_ids, parts.sizes, *parts.tensors.values()]
+    for array in arrays:
+        assert array.flags.writeable and array.flags.c_contiguous
+        assert array.__array_interface__["data"][0] % 64 == 0
+    copies = [array.copy() for array in arrays]
+    before = bytes(bytearray(response))
+    del parts
+    for number, array in enumerate(arrays):
+        # Each alone is changed, and still there when the others are gone.
+        array.view(np.uint8)[...] ^= 0xFF
+        for other, copy in zip(arrays[number + 1 :], copies[number + 1 :]):
+            assert other.tobytes() == copy.tobytes()
+    assert response == before
+
+
+@both_readers
+def test_what_is_no_batch_is_left_to_protobuf(kind: Any) -> None:
+    reader = kind(is_loaded=True)
     opened = loader_pb2.LoadResponse(opened=loader_pb2.LoadOpened(session=7))
     for message in (opened, loader_pb2.LoadResponse(end_of_epoch={}), loader_pb2.LoadResponse()):
         assert reader.read(message.SerializeToString()) is None
@@ -139,8 +203,9 @@ def test_whatever_the_bytes_the_two_agree(seed: int) -> None:
     rng = np.random.default_rng(seed)
     message, schema = random_batch(rng, Padding.MASKED)
     response = load_response(rng, message).SerializeToString()
-    # One that knows the layout, and one that has to find its way.
-    readers = [BatchReader(is_loaded=True), BatchReader(is_loaded=True)]
+    # One that knows the layout, and others that have to find their way.
+    readers: list[Reader] = [BatchReader(is_loaded=True)]
+    readers += [kind(is_loaded=True, writable=copied) for kind in KINDS for copied in (False, True)]
     for _ in range(3):
         readers[0].read(response)
     read = 0
@@ -193,12 +258,16 @@ def field(number: int, content: bytes) -> bytes:
     return head + content
 
 
-def test_unusual_messages_are_read_as_protobuf_reads_them() -> None:
+@both_readers
+def test_unusual_messages_are_read_as_protobuf_reads_them(kind: Any) -> None:
     graphs = molecules(np.random.default_rng(0), 3)
     message = batch_message(graphs, {}, Padding.NONE)
     whole = message.SerializeToString()
     tensor = message.tensors[0].SerializeToString()
     later = b"\xc2\x3e\x03abc"  # Field 1000.
+    rows = batch_pb2.Batch(real_rows=message.real_rows).SerializeToString()
+    assert rows in whole and rows[2] < 0x80
+    halves = bytes([0x32, 1, rows[2], 0x32, len(rows) - 3]) + rows[3:]
     y = message.tensors[len(message.tensors) - 1].SerializeToString()
     cases = {
         "as usual, lengths in two bytes": field(2, field(1, whole)),
@@ -215,9 +284,13 @@ def test_unusual_messages_are_read_as_protobuf_reads_them() -> None:
         "batch and end": field(2, field(1, whole)) + field(3, b""),
         "a tensor twice": field(2, field(1, whole + field(8, y))),
         "the id behind the tensors": field(2, field(1, whole + b"\x08\x07")),
+        "a tensor with two names": field(2, field(1, whole + field(8, b"\x0a\x01a\x0a\x01b" + y))),
+        "ids twice, of which the last count": field(2, field(1, b"\x22\x03abc" + whole)),
+        "rows in two parts": field(2, field(1, whole.replace(rows, halves))),
+        "a shape beyond 32 bits": field(2, field(1, whole) + b"\x28\x81\x80\x80\x80\x10"),
     }
     for case, response in cases.items():
-        reader = BatchReader(is_loaded=True)
+        reader = kind(is_loaded=True)
         expected = read_by_protobuf(response, graphs.schema)
         for _ in range(3):
             received = read_by_hand(reader, response, graphs.schema)
@@ -225,7 +298,50 @@ def test_unusual_messages_are_read_as_protobuf_reads_them() -> None:
     assert read_by_hand(reader, cases["as usual, lengths in two bytes"], graphs.schema) is not None
 
 
+@both_readers
+def test_what_protobuf_refuses_is_not_read(kind: Any) -> None:
+    graphs = molecules(np.random.default_rng(0), 3)
+    message = batch_message(graphs, {}, Padding.NONE)
+    whole = message.SerializeToString()
+    message.tensors[0].name = "of none of the others"
+    other = message.tensors[0].SerializeToString()
+    cases = {
+        "a name that is no UTF-8": field(2, field(1, whole + field(8, b"\x0a\x01\xff"))),
+        "and another name": field(2, field(1, whole + field(8, b"\x0a\x01\xff" + other))),
+        "a field 0": field(2, field(1, whole + b"\x02\x00")),
+        "cut off": field(2, field(1, whole))[:-1],
+    }
+    for case, response in cases.items():
+        with pytest.raises(PackhouseError):
+            read_by_protobuf(response, graphs.schema)
+        assert kind(is_loaded=True).read(response) is None, case
+
+
 def test_bytes_that_are_no_message_are_told() -> None:
     with pytest.raises(PackhouseError, match="5 bytes that are no packhouse.v1.LoadResponse") as e:
         parse_response(loader_pb2.LoadResponse, b"\x12\xff\xff\xff\x0f")
     assert e.value.code is grpc.StatusCode.INTERNAL
+
+
+@pytest.mark.skipif(not HAS_NATIVE, reason="the native reader was not built")
+def test_whatever_python_reads_the_native_reader_reads() -> None:
+    """Else it would be slow, and nobody would notice."""
+    rng = np.random.default_rng(0)
+    for number in range(60):
+        message, _ = random_batch(rng, list(Padding)[number % 3])
+        response = load_response(rng, message).SerializeToString()
+        assert NativeReader(is_loaded=True).read(response) is not None
+
+
+def test_the_native_reader_can_be_left_out() -> None:
+    program = "from packhouse.readers import new_reader; print(type(new_reader(is_loaded=True)))"
+    for word, expected in (("0", BatchReader), ("1", KINDS[-1])):
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PACKHOUSE_NATIVE": word},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ran.stdout.strip() == str(expected)
+    assert isinstance(new_reader(is_loaded=False), (BatchReader, NativeReader))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from packhouse import DType, GraphSchema, TensorSpec
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.layout import Layout
+from packhouse.dialects.pyg_notes import LazyDict
+from packhouse.readers import HAS_NATIVE, repeated_numbers
 
 
 def index(name: str, component: str, into: str, shape: tuple[int, ...] = ()) -> TensorSpec:
@@ -96,3 +101,78 @@ def test_the_layout_is_kept_for_the_schema_it_was_read_of() -> None:
     for number in range(300):
         schema = GraphSchema((f"nodes{number}",), [TensorSpec("x", DType.INT8, f"nodes{number}")])
         assert list(Layout.of(schema).node_sets) == [f"nodes{number}"]
+
+
+IS_NATIVE = [False, *([True] if HAS_NATIVE else [])]
+
+
+@pytest.mark.parametrize("is_native", IS_NATIVE)
+@pytest.mark.parametrize("seed", range(20))
+def test_repeated_numbers_are_numpys(
+    is_native: bool, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packhouse.readers._IS_NATIVE", is_native)
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 5, size=int(rng.integers(0, 40)))
+    numbers = repeated_numbers(counts)
+    assert numbers.dtype == np.int64 and numbers.flags.writeable and numbers.flags.aligned
+    assert numbers.tolist() == [i for i, count in enumerate(counts) for _ in range(count)]
+
+
+@pytest.mark.parametrize("is_native", IS_NATIVE)
+def test_counts_below_zero_are_refused(
+    is_native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packhouse.readers._IS_NATIVE", is_native)
+    with pytest.raises(ValueError):
+        repeated_numbers(np.array([1, -1, 3]))
+
+
+@pytest.mark.skipif(not HAS_NATIVE, reason="the native reader was not built")
+def test_counts_that_no_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packhouse.readers._IS_NATIVE", True)
+    for counts in ([1 << 62], [(1 << 63) - 1, 1], [1 << 58] * 2):
+        with pytest.raises((ValueError, MemoryError)):
+            repeated_numbers(np.array(counts))
+
+
+def test_a_lazy_dict_is_made_once_and_by_whatever_looks_into_it() -> None:
+    made: list[int] = []
+
+    def make() -> dict[str, int]:
+        made.append(1)
+        return {"x": 1, "y": 2}
+
+    plain = {"x": 1, "y": 2}
+    looks: dict[str, tuple[Any, Any]] = {
+        "item": (lambda lazy: lazy["y"], 2),
+        "in": (lambda lazy: "x" in lazy, True),
+        "length": (len, 2),
+        "true": (bool, True),
+        "iterated": (list, ["x", "y"]),
+        "keys": (lambda lazy: list(lazy.keys()), ["x", "y"]),
+        "values": (lambda lazy: list(lazy.values()), [1, 2]),
+        "items": (lambda lazy: list(lazy.items()), [("x", 1), ("y", 2)]),
+        "get": (lambda lazy: (lazy.get("x"), lazy.get("z", 3)), (1, 3)),
+        "equal": (lambda lazy: (lazy == plain, plain == lazy, lazy != plain), (True, True, False)),
+        "as a dict": (dict, plain),
+        "merged": (lambda lazy: {**lazy}, plain),
+        "copied": (lambda lazy: lazy.copy(), plain),
+        "copied by copy": (copy.copy, plain),
+        "deep": (copy.deepcopy, plain),
+        "pickled": (lambda lazy: pickle.loads(pickle.dumps(lazy)), plain),
+        "shown": (repr, repr(plain)),
+    }
+    for name, (look, expected) in looks.items():
+        made.clear()
+        lazy = LazyDict(make)
+        assert not made
+        assert look(lazy) == expected, name
+        assert look(lazy) == expected, name
+        assert made == [1], name
+    lazy = LazyDict(make)
+    with pytest.raises(KeyError):
+        lazy["z"]
+    lazy["z"] = 3
+    del lazy["x"]
+    assert lazy.pop("y") == 2 and lazy == {"z": 3}

@@ -184,7 +184,7 @@ def test_no_batch_needs_protobuf(
     def refuse(message: Any, *_: Any) -> Any:
         raise AssertionError("a batch was read by protobuf")
 
-    monkeypatch.setattr("packhouse.load_connection.tensors_of", refuse)
+    monkeypatch.setattr("packhouse.load_connection.received_by_protobuf", refuse)
     monkeypatch.setattr("packhouse.packing.Batch.from_proto", refuse)
     derived = tuple(DerivedTensor)
     batches = list(make(padding=padding, derived=derived))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 
 import pytest
@@ -47,6 +49,19 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return folder / archive.name.removesuffix(".tar.gz")
 
 
+def reader_of(folder: pathlib.Path) -> str:
+    """Which reader the package in that folder takes."""
+    program = (
+        "from packhouse.readers import new_reader; print(type(new_reader(is_loaded=True)).__name__)"
+    )
+    return run(sys.executable, "-c", program, folder=folder).strip()
+
+
+def can_compile() -> bool:
+    headers = pathlib.Path(sysconfig.get_path("include"), "Python.h")
+    return headers.is_file() and shutil.which("cc") is not None
+
+
 def test_the_version_is_that_of_the_repository() -> None:
     assert packhouse.__version__ == version_of_the_repository()
 
@@ -66,10 +81,26 @@ def test_an_sdist_is_built_without_protoc_and_the_repository(
     retried = len(service_config()["methodConfig"][0]["name"])
     place = tmp_path / "packhouse" / "__init__.py"
     assert imported.split() == [str(place), version_of_the_repository(), str(retried)]
+    # There was no compiler either: batches are read in Python.
+    assert reader_of(tmp_path) == "BatchReader"
     # All of what is in the tree is in the package, and nothing is beside it.
     ours = {path.relative_to(SOURCES) for path in (SOURCES / "packhouse").rglob("*.py")}
     theirs = {path.relative_to(tmp_path) for path in (tmp_path / "packhouse").rglob("*.py")}
     generated = {path for path in theirs if path.parent.name == "v1" or path.name == "_version.py"}
     assert theirs - generated == ours
-    assert (tmp_path / "packhouse" / "py.typed").is_file()
+    for name in ("py.typed", "_native.pyi"):
+        assert (tmp_path / "packhouse" / name).is_file()
     assert not list(SOURCES.glob("*.egg-info"))
+
+
+@pytest.mark.skipif(not can_compile(), reason="there is no C compiler, or no header of Python's")
+def test_an_sdist_has_the_native_reader_where_there_is_a_compiler(
+    sdist: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    build = ("setup.py", "-q", "build", "--build-base", tmp_path / "base", "--build-lib", tmp_path)
+    run(sys.executable, *build, folder=sdist)
+    # One file for all versions of Python.
+    assert [path.name for path in (tmp_path / "packhouse").glob("_native*.so")] == [
+        "_native.abi3.so"
+    ]
+    assert reader_of(tmp_path) == "NativeReader"

@@ -20,7 +20,7 @@ def main() -> int:
         str(path)
         for folder in ("service", "client", "tests")
         for path in sorted((root / folder).rglob("*"))
-        if path.suffix in (".h", ".cc")
+        if path.suffix in (".c", ".h", ".cc")
     ]
     result = subprocess.run([tool, "--dry-run", "--Werror", *files], check=False)
     print(f"{len(files)} files checked")

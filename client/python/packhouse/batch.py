@@ -9,13 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.aligned import aligned_copies
-from packhouse.batch_reader import ReceivedBatch
 from packhouse.choices import Choice
 from packhouse.graphs import Array, GraphTable, rows_of, shift_of_rows
-from packhouse.schema import DType, GraphSchema
-
-_GRAPH_IDS: Final = np.dtype("<u8")
-_SIZES: Final = np.dtype("<u4")
+from packhouse.received_batch import ReceivedBatch, received_by_protobuf
+from packhouse.schema import GraphSchema
 
 # Of the tensors that a repr names.
 _MAX_SHOWN: Final = 8
@@ -95,18 +92,19 @@ class Batch:
     @staticmethod
     def from_proto(message: Any, schema: GraphSchema) -> Batch:
         """Views a `packhouse.v1.Batch`. Raises ValueError if it contradicts itself."""
-        return Batch._make(fields_of(message, tensors_of(message), schema))
+        return Batch.of_parts(received_by_protobuf(message), schema)
 
     @staticmethod
     def of_parts(parts: ReceivedBatch, schema: GraphSchema) -> Batch:
-        """Joins what a BatchReader of `Pack` has read. Raises ValueError likewise."""
-        return Batch._make(fields_of(parts.head, parts.tensors, schema))
+        """What a reader of `Pack` has read. Raises ValueError likewise."""
+        return Batch._make(fields_of(parts, schema))
 
     @classmethod
     def _make(cls: type[_AnyBatch], fields: dict[str, Any]) -> _AnyBatch:
         """As the constructor, in a third of the time: it runs for each batch received."""
         batch = object.__new__(cls)
-        batch.__dict__.update(fields)
+        # The dict itself: taking it over is cheaper than a copy.
+        object.__setattr__(batch, "__dict__", fields)
         return batch
 
     def __len__(self) -> int:
@@ -199,40 +197,23 @@ class Batch:
         return GraphTable(self.schema, self.sizes, columns, self.graph_ids)
 
 
-def tensors_of(message: Any) -> dict[str, Array]:
-    """The tensors of a `packhouse.v1.Batch`, by name. Raises ValueError if one contradicts itself.
-    """
-    tensors = {}
-    for tensor in message.tensors:
-        # Each access of a bytes field copies it: read it once, then view that copy.
-        data = tensor.data
-        array = np.frombuffer(data, DType(tensor.dtype).numpy)
-        try:
-            tensors[tensor.name] = array.reshape(tuple(tensor.shape))
-        except OverflowError as error:
-            raise ValueError(f"tensor {tensor.name!r}: shape {list(tensor.shape)}") from error
-    return tensors
-
-
-def fields_of(message: Any, tensors: dict[str, Array], schema: GraphSchema) -> dict[str, Any]:
-    """The fields of a Batch, from a `packhouse.v1.Batch` with these tensors."""
-    graph_ids = np.frombuffer(message.graph_ids, _GRAPH_IDS)
-    sizes = np.frombuffer(message.sizes, _SIZES)
+def fields_of(parts: ReceivedBatch, schema: GraphSchema) -> dict[str, Any]:
+    """The fields of a Batch. Raises ValueError if it contradicts itself."""
     components = schema.all_components
-    real_rows, rows = message.real_rows[:], message.rows[:]
-    if len(real_rows) != len(components) or len(rows) != len(components):
+    graph_ids = parts.graph_ids
+    if len(parts.real_rows) != len(components) or len(parts.rows) != len(components):
         raise ValueError(
-            f"a batch of {len(components)} components has {len(real_rows)} counts of real rows and "
-            f"{len(rows)} of rows"
+            f"a batch of {len(components)} components has {len(parts.real_rows)} counts of real "
+            f"rows and {len(parts.rows)} of rows"
         )
     return {
         "schema": schema,
-        "id": message.id,
-        "epoch": message.epoch,
-        "step": message.step,
+        "id": parts.id,
+        "epoch": parts.epoch,
+        "step": parts.step,
         "graph_ids": graph_ids,
-        "sizes": sizes.reshape(len(graph_ids), len(schema.components)),
-        "real_rows": dict(zip(components, real_rows)),
-        "rows": dict(zip(components, rows)),
-        "tensors": tensors,
+        "sizes": parts.sizes.reshape(len(graph_ids), len(components) - 1),
+        "real_rows": dict(zip(components, parts.real_rows)),
+        "rows": dict(zip(components, parts.rows)),
+        "tensors": parts.tensors,
     }

@@ -1,4 +1,7 @@
-"""Reads batches where they were received: tensors are views, while protobuf would copy them."""
+"""Reads batches where they were received: tensors are views, while protobuf would copy them.
+
+In Python: where the native reader was built, `packhouse.readers` takes that one.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from packhouse.errors import PackhouseError
 from packhouse.graphs import Array
+from packhouse.received_batch import ReceivedBatch, received
 from packhouse.schema import DType
 from packhouse.v1 import batch_pb2, loader_pb2
 
@@ -34,17 +38,6 @@ _MAX_VARINT_BYTES: Final = 10
 # A job has at most as many shapes.
 _MAX_LAYOUTS: Final = 8
 _MAX_SEEN: Final = 64
-
-
-class ReceivedBatch(NamedTuple):
-    """A batch in parts."""
-
-    # A `packhouse.v1.Batch` without tensors.
-    head: Any
-    # Read-only views of the response, at any address.
-    tensors: dict[str, Array]
-    # A `packhouse.v1.LoadedBatch` without its batch; of `Load` alone.
-    loaded: Any
 
 
 def parse_response(kind: Any, response: bytes) -> Any:
@@ -81,9 +74,10 @@ class BatchReader:
     the first batches of a shape and for batches without padding.
     """
 
-    def __init__(self, *, is_loaded: bool) -> None:
-        """`is_loaded`: of `Load`."""
+    def __init__(self, *, is_loaded: bool, writable: bool = False) -> None:
+        """`is_loaded`: of `Load`. `writable`: see `Batch.writable`."""
         self._is_loaded = is_loaded
+        self._is_writable = writable
         # Used last comes first.
         self._layouts: list[_Layout] = []
         # Hashes of heads that came once: those of ragged batches are not worth a layout.
@@ -92,10 +86,11 @@ class BatchReader:
     def read(self, response: bytes) -> ReceivedBatch | None:
         """The batch of a response; None if it has none, or if protobuf is to read it."""
         try:
-            return self._read(response)
+            batch = self._read(response)
         except (DecodeError, IndexError, OverflowError, ValueError):
             # Protobuf will say what is wrong.
             return None
+        return batch.writable() if batch is not None and self._is_writable else batch
 
     def _read(self, response: bytes) -> ReceivedBatch | None:
         if not response or response[0] != _RESPONSE_BATCH:
@@ -134,7 +129,7 @@ class BatchReader:
         head = _parse(batch_pb2.Batch, response[start:first])
         if head.tensors:
             return None
-        return ReceivedBatch(head, tensors, loaded)
+        return received(head, tensors, loaded)
 
     def _learn(self, response: bytes, parts: list[_Part], first: int, end: int) -> None:
         """Remembers a layout that comes a second time."""

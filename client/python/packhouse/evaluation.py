@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator
 
 from packhouse.asynchronous import iterate
 from packhouse.backoff import Backoff
-from packhouse.batch_reader import ReceivedBatch
 from packhouse.connecting import LoadArguments, split
 from packhouse.epoch_info import EpochInfo, check_not_empty
 from packhouse.epoch_request import EpochRequest
 from packhouse.errors import PackhouseError
 from packhouse.load_connection import LoadConnection
 from packhouse.loaded_batch import LoadedBatch
+from packhouse.received_batch import ReceivedBatch
 from packhouse.schema import GraphSchema
 from packhouse.sharing import Ranked, ranked_of
 from packhouse.v1 import loader_pb2
@@ -120,7 +120,7 @@ class Evaluation:
 
         Raises PackhouseError with OUT_OF_RANGE if there are fewer steps.
         """
-        connection = LoadConnection(self._connecting)
+        connection = LoadConnection(self._connecting, writable=self._writable)
         backoff = Backoff(self._connecting.retry_timeout)
         schema = GraphSchema()
         next_step = first_step
@@ -141,9 +141,8 @@ class Evaluation:
                     continue
                 backoff.succeeded()
                 if isinstance(received, ReceivedBatch):
-                    next_step = received.head.step + 1
-                    batch = LoadedBatch.of_loaded_parts(received, schema, 0, 0)
-                    yield batch.writable() if self._writable else batch
+                    next_step = received.step + 1
+                    yield LoadedBatch.of_loaded_parts(received, schema, 0, 0)
                     continue
                 kind = received.WhichOneof("message")
                 if kind == "opened":

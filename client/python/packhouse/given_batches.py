@@ -31,15 +31,16 @@ class GivenBatches:
                 return False
             self._given.add(number)
             self._held[number] = step
-            self._last_given_step = max(self._last_given_step, step)
+            if step > self._last_given_step:
+                self._last_given_step = step
             return True
 
     def acknowledge(self, number: int) -> bool:
         """Marks it as done. True if it was the last one that was awaited."""
         with self._lock:
             step = self._held.pop(number, None)
-            if step is not None:
-                self._last_acknowledged_step = max(self._last_acknowledged_step, step)
+            if step is not None and step > self._last_acknowledged_step:
+                self._last_acknowledged_step = step
             return not self._held and len(self._given) >= self._num_expected
 
     def has_all(self) -> bool:

@@ -11,11 +11,12 @@ import grpc
 
 from packhouse.acknowledging import Acknowledger
 from packhouse.backoff import Backoff
-from packhouse.batch import tensors_of
-from packhouse.batch_reader import BatchReader, ReceivedBatch, parse_response
+from packhouse.batch_reader import parse_response
 from packhouse.channel import make_channel
 from packhouse.connecting import Connecting
 from packhouse.errors import PackhouseError
+from packhouse.readers import new_reader
+from packhouse.received_batch import received_by_protobuf
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 _LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
@@ -43,8 +44,8 @@ class LoadConnection:
     only `call` and the acknowledger are thread-safe.
     """
 
-    def __init__(self, connecting: Connecting) -> None:
-        """Connects with the first call."""
+    def __init__(self, connecting: Connecting, *, writable: bool = False) -> None:
+        """Connects with the first call. `writable`: batches are, see `Batch.writable`."""
         self.pid = os.getpid()
         self._connecting = connecting
         # All calls are safe to retry; they are retried here, for longer than gRPC does.
@@ -64,7 +65,8 @@ class LoadConnection:
         # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
         self._load_channel: Any = None
         self._load: Any = None
-        self._reader = BatchReader(is_loaded=True)
+        self._is_writable = writable
+        self._reader = new_reader(is_loaded=True, writable=writable)
         # Whether Load was cancelled for its reader to look at the acknowledgements.
         self._woken = False
 
@@ -101,7 +103,7 @@ class LoadConnection:
             # Not chained: the error is the call, and would keep it alive.
             failure = PackhouseError.of(error)
         else:
-            return self._reader.read(response) or _parse(response)
+            return self._reader.read(response) or self._parse(response)
         if self._woken:
             failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
         raise failure
@@ -139,6 +141,13 @@ class LoadConnection:
             calls, self._calls = self._calls, None
         if calls is not None:
             calls.channel.close()
+
+    def _parse(self, data: bytes) -> Any:
+        response = parse_response(loader_pb2.LoadResponse, data)
+        if not response.HasField("batch"):
+            return response
+        batch = received_by_protobuf(response.batch.batch, response.batch)
+        return batch.writable() if self._is_writable else batch
 
     def _wake(self) -> None:
         """Lets a thread that waits in `receive` check why nothing comes."""
@@ -183,11 +192,3 @@ class LoadConnection:
             is_last = calls.num_users == 0 and self._calls is not calls
         if is_last:
             calls.channel.close()
-
-
-def _parse(data: bytes) -> Any:
-    response = parse_response(loader_pb2.LoadResponse, data)
-    if not response.HasField("batch"):
-        return response
-    message = response.batch
-    return ReceivedBatch(message.batch, tensors_of(message.batch), message)

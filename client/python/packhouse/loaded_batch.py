@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 from packhouse.acknowledging import Lease
-from packhouse.batch import Batch, fields_of, tensors_of
-from packhouse.batch_reader import ReceivedBatch
+from packhouse.batch import Batch, fields_of
+from packhouse.received_batch import ReceivedBatch, received_by_protobuf
 from packhouse.schema import GraphSchema
 
 
@@ -29,22 +29,21 @@ class LoadedBatch(Batch):
     @staticmethod
     def of(message: Any, schema: GraphSchema, generation: int, session: int) -> LoadedBatch:
         """Views a `packhouse.v1.LoadedBatch`. Raises ValueError if it contradicts itself."""
-        parts = ReceivedBatch(message.batch, tensors_of(message.batch), message)
+        parts = received_by_protobuf(message.batch, message)
         return LoadedBatch.of_loaded_parts(parts, schema, generation, session)
 
     @staticmethod
     def of_loaded_parts(
         parts: ReceivedBatch, schema: GraphSchema, generation: int, session: int
     ) -> LoadedBatch:
-        """Joins what a BatchReader of `Load` has read. Raises ValueError likewise."""
-        fields = fields_of(parts.head, parts.tensors, schema)
-        message = parts.loaded
+        """What a reader of `Load` has read. Raises ValueError likewise."""
+        fields = fields_of(parts, schema)
         fields["generation"] = generation
         fields["session"] = session
-        fields["is_padding"] = message.is_padding
-        fields["is_redelivered"] = message.is_redelivered
-        fields["graphs_of_step"] = message.graphs_of_step
-        fields["shape"] = message.shape
+        fields["is_padding"] = parts.is_padding
+        fields["is_redelivered"] = parts.is_redelivered
+        fields["graphs_of_step"] = parts.graphs_of_step
+        fields["shape"] = parts.shape
         return LoadedBatch._make(fields)
 
     def of_step(self, step: int, graphs_of_step: int) -> LoadedBatch:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoRetur
 
 from packhouse.asynchronous import iterate
 from packhouse.backoff import Backoff
-from packhouse.batch_reader import ReceivedBatch
 from packhouse.connecting import LoadArguments, split
 from packhouse.epoch_info import EpochInfo, check_not_empty
 from packhouse.epoch_request import EpochRequest
@@ -22,6 +21,7 @@ from packhouse.given_batches import GivenBatches
 from packhouse.load_connection import LoadConnection
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.loader_settings import LoaderSettings, LoaderStart, LoaderState
+from packhouse.received_batch import ReceivedBatch
 from packhouse.schema import GraphSchema
 from packhouse.sharing import Dynamic, Ranked, sharing_of
 from packhouse.v1 import loader_pb2
@@ -44,7 +44,7 @@ class Loader(Iterator[LoadedBatch]):
     A batch is acknowledged when the next one is asked for, so never while it is being trained on.
     With acknowledge="manual" you acknowledge it yourself. If this worker dies, batches that it has
     not acknowledged come again, to this worker or to another. A thread of its own sends
-    acknowledgements, those of about 10 ms together. They are durable at the latest when the
+    acknowledgements, those of about 30 ms together. They are durable at the latest when the
     iteration ends. `max_in_flight` also bounds the speed, because an acknowledgement waits for the
     server's disk: take 64 for thousands of batches a second.
 
@@ -262,12 +262,10 @@ class Loader(Iterator[LoadedBatch]):
             connection.acknowledger.check()
             received = self._receive(connection)
             if isinstance(received, ReceivedBatch):
-                if self._given.give(received.head.id, received.head.step):
+                if self._given.give(received.id, received.step):
                     batch = LoadedBatch.of_loaded_parts(
                         received, self._schema, self._open().generation, self._session
                     )
-                    if self._settings.writable:
-                        batch = batch.writable()
                     if not self._settings.manual:
                         self._current = batch
                     return batch
@@ -412,7 +410,9 @@ class Loader(Iterator[LoadedBatch]):
 
     def _connect(self) -> LoadConnection:
         if self._connection is None:
-            self._connection = LoadConnection(self._settings.connecting)
+            self._connection = LoadConnection(
+                self._settings.connecting, writable=self._settings.writable
+            )
             # Also when the loader is dropped, or the interpreter ends.
             self._finalizer = weakref.finalize(self, self._connection.close)
         if self._connection.pid != os.getpid():

@@ -24,10 +24,11 @@ import numpy as np
 
 from packhouse.asynchronous import iterate
 from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
-from packhouse.batch_reader import BatchReader, parse_response
+from packhouse.batch_reader import parse_response
 from packhouse.choices import Choice
 from packhouse.errors import PackhouseError
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
+from packhouse.readers import new_reader
 from packhouse.schema import GraphSchema
 from packhouse.v1 import batch_pb2, packing_pb2
 
@@ -239,7 +240,7 @@ class PackStream(Iterator[Batch]):
         self._next_token = 1
         self._closed = False
         self._early: deque[Batch] = deque()
-        self._reader = BatchReader(is_loaded=False)
+        self._reader = new_reader(is_loaded=False, writable=options.writable)
         # Rejected so far, with OversizePolicy.REJECT; stays empty if `on_rejected` takes them.
         self.rejections: list[Rejection] = []
         self._has_warned = False
@@ -355,11 +356,12 @@ class PackStream(Iterator[Batch]):
             raise failure
         parts = self._reader.read(data)
         if parts is not None:
-            return self._given_out(Batch.of_parts(parts, self._schema))
+            return Batch.of_parts(parts, self._schema)
         response = parse_response(packing_pb2.PackResponse, data)
         kind = response.WhichOneof("message")
         if kind == "batch":
-            return self._given_out(Batch.from_proto(response.batch, self._schema))
+            batch = Batch.from_proto(response.batch, self._schema)
+            return batch.writable() if self._options.writable else batch
         if kind == "rejected":
             self._reject(response.rejected)
         elif kind == "opened":
@@ -373,9 +375,6 @@ class PackStream(Iterator[Batch]):
                 num_rejected=totals.num_rejected,
             )
         return None
-
-    def _given_out(self, batch: Batch) -> Batch:
-        return batch.writable() if self._options.writable else batch
 
     def _reject(self, message: Any) -> None:
         rejections = [Rejection.from_proto(rejection) for rejection in message.rejections]

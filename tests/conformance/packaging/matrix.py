@@ -3,8 +3,9 @@
     PACKHOUSED=build/release/service/packhoused python3 matrix.py [--folder DIR] [--python 3.12 ...]
 
 For each section packaging-PYTHON-NAME of environments.txt whose interpreter is at hand (`python3.12`
-on PATH, or pyenv's): a virtual environment with these packages, and the newest of what is not named; the wheel in it, or
-the sdist (by turns), built without protoc on PATH; then all of tests/python against a real server.
+on PATH, or pyenv's): a virtual environment with these packages, and the newest of what is not named;
+the wheel in it, or the sdist (by turns), built without protoc on PATH, the sdist without a C compiler;
+then all of tests/python against a real server.
 Exit status 1 if one of them fails; what is left out for want of an interpreter is said.
 """
 
@@ -31,8 +32,10 @@ LEFT_OUT: Final = ("test_torch.py", "test_torch_batches.py", "test_package.py")
 
 VERSIONS: Final = """
 import importlib.metadata, sys
+from packhouse.readers import HAS_NATIVE
 names = ("packhouse", "grpcio", "protobuf", "numpy")
-print("Python", sys.version.split()[0], *(f"{n} {importlib.metadata.version(n)}" for n in names))
+print("Python", sys.version.split()[0], *(f"{n} {importlib.metadata.version(n)}" for n in names),
+      "native reader" if HAS_NATIVE else "no compiler")
 """
 
 
@@ -74,15 +77,26 @@ def without_tree() -> dict[str, str]:
 
 
 def without_protoc() -> dict[str, str]:
-    """Less the folders that have protoc, too."""
+    """Less the folders that have protoc, too. On Debian the compiler is gone with them."""
     environment = without_tree()
     folders = environment.get("PATH", "").split(os.pathsep)
     kept = [folder for folder in folders if not shutil.which("protoc", path=folder)]
     return environment | {"PATH": os.pathsep.join(kept)}
 
 
+def with_compiler(folder: pathlib.Path) -> dict[str, str]:
+    """Without protoc, but with a C compiler, of which there are links in `folder`."""
+    folder.mkdir()
+    for name in ("as", "cc", "gcc", "ld"):
+        found = shutil.which(name)
+        if found is not None:
+            (folder / name).symlink_to(found)
+    environment = without_protoc()
+    return environment | {"PATH": f"{folder}{os.pathsep}{environment['PATH']}"}
+
+
 def build(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """The sdist, of the repository, and the wheel, of the sdist."""
+    """The sdist, of the repository, and the wheel, of the sdist, with the native reader."""
     run(
         *(sys.executable, "setup.py", "-q", "egg_info", "--egg-base", folder),
         *("sdist", "--dist-dir", folder),
@@ -94,7 +108,7 @@ def build(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     run(
         *(tools / "bin" / "python", "-m", "pip", "wheel", "-q", "--no-deps"),
         *("-w", folder, sdist),
-        env=without_protoc(),
+        env=with_compiler(folder / "compiler"),
         cwd=folder,
     )
     (wheel,) = folder.glob("*.whl")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple
 
 import numpy as np
@@ -42,9 +43,6 @@ def to_graphs_tuple(
     if there is no graph to hold the padding (Padding.MASKED); KeyError for a name that is not
     there.
     """
-    import jax
-    import jraph
-
     joined = Joined(batch, padded=padding)
     layout = joined.layout
     node_set, edge_set = layout.one_kind("jraph")
@@ -52,7 +50,7 @@ def to_graphs_tuple(
         raise ValueError(f"jraph has no place for rows of {next(iter(layout.attributes))!r}")
     none = np.zeros(0, np.int32)
     senders, receivers = (none, none) if edge_set is None else joined.ends(edge_set)
-    result = jraph.GraphsTuple(
+    result = _graphs_tuple()(
         nodes=_features(joined, node_set, NODES, nodes),
         edges=_features(joined, edge_set, EDGES, edges),
         globals=_features(joined, layout.graphs, _GLOBALS, globals),
@@ -61,7 +59,19 @@ def to_graphs_tuple(
         n_node=_counts(joined, node_set),
         n_edge=_counts(joined, edge_set),
     )
-    return result if device is None else jax.device_put(result, device)
+    if device is None:
+        return result
+    import jax
+
+    return jax.device_put(result, device)
+
+
+@functools.lru_cache(maxsize=None)
+def _graphs_tuple() -> Any:
+    """The class; an import statement for each batch takes longer."""
+    import jraph
+
+    return jraph.GraphsTuple
 
 
 class Masks(NamedTuple):

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 from packhouse.batch import Batch
 from packhouse.graphs import Array
+from packhouse.readers import repeated_numbers
 from packhouse.schema import GRAPHS, GraphSchema, TensorSpec
 from packhouse.schema import Layout as TensorLayout
 
@@ -58,7 +59,9 @@ class Ends:
     def of(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
         """[rows] of source and of target, as views of those columns."""
         if self.are_joined:
-            joined = np.moveaxis(columns[self.source.name], self.source.rows_axis, -1)
+            joined = columns[self.source.name]
+            if not self.source.rows_axis:
+                joined = joined.T
             return joined[0], joined[1]
         return columns[self.source.name], columns[self.target.name]
 
@@ -209,6 +212,47 @@ def _edge_set(component: str, features: Mapping[str, TensorSpec], ends: Ends) ->
     return EdgeSet(component, others, source, target, relation, ends)
 
 
+class Extents:
+    """How many rows each graph of a joined batch has. Holds no tensor."""
+
+    def __init__(self, batch: Batch, *, padded: bool) -> None:
+        """See Joined."""
+        sizes = batch.sizes
+        # A view would keep the received message.
+        self._sizes = sizes if sizes.flags.writeable else sizes.copy()
+        self._components = batch.schema.components
+        self._rows = batch.rows if padded else batch.real_rows
+        self._real_rows = batch.real_rows
+        self.num_real = len(sizes)
+        self.num_graphs = batch.rows[GRAPHS] if padded else self.num_real
+        self._counts: dict[str, npt.NDArray[np.int64]] = {}
+        self._offsets: dict[str, npt.NDArray[np.int64]] = {}
+
+    def counts(self, component: str) -> npt.NDArray[np.int64]:
+        """int64 [num_graphs]: rows of each graph."""
+        counts = self._counts.get(component)
+        if counts is None:
+            if component == GRAPHS:
+                counts = np.ones(self.num_graphs, np.int64)
+            else:
+                counts = np.zeros(self.num_graphs, np.int64)
+                position = self._components.index(component)
+                counts[: self.num_real] = self._sizes[:, position]
+                if self.num_graphs > self.num_real:
+                    counts[self.num_real] = self._rows[component] - self._real_rows[component]
+            self._counts[component] = counts
+        return counts
+
+    def offsets(self, component: str) -> npt.NDArray[np.int64]:
+        """int64 [num_graphs + 1]: each graph's first row, then the end; not to be written to."""
+        offsets = self._offsets.get(component)
+        if offsets is None:
+            offsets = np.zeros(self.num_graphs + 1, np.int64)
+            self.counts(component).cumsum(out=offsets[1:])
+            self._offsets[component] = offsets
+        return offsets
+
+
 class Joined:
     """A batch's rows as one joined graph: only the real ones, or with those of padding.
 
@@ -232,10 +276,9 @@ class Joined:
         self.batch = batch
         self.layout = Layout.of(batch.schema)
         self.padded = padded
-        self.num_real = len(batch.graph_ids)
-        self.num_graphs = batch.rows[GRAPHS] if padded else self.num_real
-        self._counts: dict[str, npt.NDArray[np.int64]] = {}
-        self._offsets: dict[str, npt.NDArray[np.int64]] = {}
+        self.extents = Extents(batch, padded=padded)
+        self.num_real = self.extents.num_real
+        self.num_graphs = self.extents.num_graphs
         if padded and self.num_graphs == self.num_real:
             for name, rows in batch.rows.items():
                 if rows > batch.real_rows[name]:
@@ -250,7 +293,9 @@ class Joined:
 
     def column(self, spec: TensorSpec) -> Array:
         """[rows, *row_shape], a view, whatever the layout."""
-        column = np.moveaxis(self.batch.tensors[spec.name], spec.rows_axis, 0)
+        column = self.batch.tensors[spec.name]
+        if spec.rows_axis:
+            column = np.moveaxis(column, spec.rows_axis, 0)
         return column if self.padded else column[: self.batch.real_rows[spec.component]]
 
     def ends(self, edges: EdgeSet) -> tuple[Array, Array]:
@@ -269,35 +314,18 @@ class Joined:
 
     def counts(self, component: str) -> npt.NDArray[np.int64]:
         """int64 [num_graphs]: rows of each graph."""
-        counts = self._counts.get(component)
-        if counts is None:
-            counts = np.zeros(self.num_graphs, np.int64)
-            if component == GRAPHS:
-                counts[:] = 1
-            else:
-                position = self.batch.schema.components.index(component)
-                counts[: self.num_real] = self.batch.sizes[:, position]
-                if self.num_graphs > self.num_real:
-                    spare = self.rows(component) - self.batch.real_rows[component]
-                    counts[self.num_real] = spare
-            self._counts[component] = counts
-        return counts
+        return self.extents.counts(component)
 
     def offsets(self, component: str) -> npt.NDArray[np.int64]:
         """int64 [num_graphs + 1]: each graph's first row, then the end; not to be written to."""
-        offsets = self._offsets.get(component)
-        if offsets is None:
-            offsets = np.zeros(self.num_graphs + 1, np.int64)
-            np.cumsum(self.counts(component), out=offsets[1:])
-            self._offsets[component] = offsets
-        return offsets
+        return self.extents.offsets(component)
 
     def graph_index(self, component: str) -> npt.NDArray[np.int64]:
         """int64 [rows]: the graph each row belongs to; from the derived tensor if there is one."""
         derived = self.batch.tensors.get(f"{component}/graph")
         if derived is not None:
             return derived[: self.rows(component)].astype(np.int64)
-        return np.repeat(np.arange(self.num_graphs, dtype=np.int64), self.counts(component))
+        return repeated_numbers(self.counts(component))
 
     def mask(self, component: str) -> npt.NDArray[np.bool_]:
         """bool [rows]: True for real rows, which come first."""

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from typing import Any, Collection, NamedTuple
+from typing import Any, Collection
 
 import numpy as np
 
 from packhouse.batch import Batch
-from packhouse.dialects.layout import (
-    NODES,
-    EdgeSet,
-    Joined,
-    Layout,
-    feature_name,
-)
+from packhouse.dialects.layout import NODES, Joined, Layout, feature_name
+from packhouse.dialects.pyg_notes import NUM_NODES, Item, Notes
 from packhouse.dialects.tensors import of_array, to_torch
-from packhouse.graphs import Array
+from packhouse.loaded_batch import LoadedBatch
 from packhouse.schema import GRAPHS, TensorSpec
-
-NUM_NODES = "num_nodes"
-
-
-class _Item(NamedTuple):
-    """An attribute of one of PyG's stores: a tensor, or the ends of a set's edges."""
-
-    store: Any  # Its key: None, a node type, or the triple of an edge type.
-    name: str
-    spec: TensorSpec
-    edges: EdgeSet | None
 
 
 def to_batch(
@@ -57,14 +42,14 @@ def to_batch(
     Raises ValueError if padding was asked for and there is no graph to hold it (Padding.MASKED),
     TypeError naming a tensor of a type that torch lacks.
     """
-    from torch_geometric.data import Batch as PygBatch
-    from torch_geometric.data import Data, HeteroData
-
+    classes = _classes()
     joined = Joined(batch, padded=padding)
     layout = joined.layout
-    is_plain = layout.is_homogeneous
-    out = _new_batch(PygBatch, data_class or (Data if is_plain else HeteroData))
-    writer = _Writer(out, joined, is_plain, follow_batch)
+    plan = layout.plans.get("pyg")
+    if plan is None:
+        plan = layout.plans["pyg"] = _Plan(layout)
+    out = _new_batch(data_class or (classes.Data if plan.is_plain else classes.HeteroData))
+    writer = _Writer(out, joined, plan, follow_batch, asks=data_class is not None)
     writer.make_stores()
     for item in writer.items:
         writer.write(item)
@@ -72,9 +57,10 @@ def to_batch(
         store = writer.store_of(component)
         if not rows.features and NUM_NODES not in store:
             writer.write_num_nodes(component)
-        if store.can_infer_num_nodes:
-            store.batch = of_array(joined.graph_index(component))
-            store.ptr = of_array(joined.offsets(component).copy())
+        if writer.has_num_nodes(component):
+            columns = _columns_in(store)
+            columns["batch"] = of_array(joined.graph_index(component))
+            columns["ptr"] = of_array(joined.offsets(component).copy())
         if padding:
             store.node_mask = of_array(joined.mask(component))
     if padding:
@@ -82,23 +68,42 @@ def to_batch(
             writer.store_of(component).edge_mask = of_array(joined.mask(component))
         out.graph_mask = of_array(joined.mask(GRAPHS))
     out._num_graphs = joined.num_graphs
-    out._slice_dict = writer.slices
-    out._inc_dict = writer.incs
-    for name in ("lease", "loss_weight"):
-        if hasattr(batch, name):
-            # Kept beside the data: PyG would hand a field of the data to transforms and count it.
-            out.__dict__[name] = getattr(batch, name)
+    notes = Notes(joined, plan.is_plain, plan.keys, plan.items)
+    out._slice_dict = notes.slices
+    out._inc_dict = notes.incs
+    if isinstance(batch, LoadedBatch):
+        # Kept beside the data: PyG would hand a field of the data to transforms and count it.
+        out.__dict__["lease"] = batch.lease
+        out.__dict__["loss_weight"] = batch.loss_weight
     return out
+
+
+def _columns_in(store: Any) -> dict[str, Any]:
+    """The columns of one of PyG's stores, to be filled.
+
+    `store[name] = value` would look for what was cached of an earlier value, which takes longer
+    than making the tensor.
+    """
+    columns: dict[str, Any] = store._mapping
+    return columns
+
+
+@functools.lru_cache(maxsize=None)
+def _classes() -> Any:
+    """PyG's module of them; an import statement for each batch takes longer."""
+    import torch_geometric.data
+
+    return torch_geometric.data
 
 
 _BATCH_CLASSES: dict[type[Any], type[Any]] = {}
 
 
-def _new_batch(pyg_batch: Any, data_class: type[Any]) -> Any:
+def _new_batch(data_class: type[Any]) -> Any:
     """`Batch(_base_cls=data_class)`; PyG looks at signatures for it, each time anew."""
     kept = _BATCH_CLASSES.get(data_class)
     if kept is None:
-        made = pyg_batch(_base_cls=data_class)
+        made = _classes().Batch(_base_cls=data_class)
         if not _takes_nothing(data_class):
             return made
         _BATCH_CLASSES[data_class] = type(made)
@@ -117,98 +122,93 @@ def _takes_nothing(data_class: type[Any]) -> bool:
     )
 
 
+class _Plan:
+    """What is the same for all batches of a schema."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.is_plain = layout.is_homogeneous
+        self.keys = {} if self.is_plain else _store_keys(layout)
+        self.items = _items(layout, self.keys, self.is_plain)
+        # Of PyG's own classes: the axis along which an attribute grows, by store and name, and
+        # whether a component's number of nodes can be told.
+        self.known: dict[Any, Any] = {}
+
+
 class _Writer:
-    """Fills the stores of one PyG batch, and notes what taking it apart needs."""
+    """Fills the stores of one PyG batch."""
 
     def __init__(
-        self, out: Any, joined: Joined, is_plain: bool, follow_batch: Collection[str]
+        self,
+        out: Any,
+        joined: Joined,
+        plan: _Plan,
+        follow_batch: Collection[str],
+        *,
+        asks: bool,
     ) -> None:
+        """`asks` PyG for each batch what it does with an attribute."""
         self._out = out
         self._joined = joined
         self._follow_batch = follow_batch
-        self._plain = is_plain
-        plan = joined.layout.plans.get("pyg")
-        if plan is None:
-            keys: dict[str, Any] = {} if is_plain else _store_keys(joined.layout)
-            plan = joined.layout.plans["pyg"] = (keys, _items(joined.layout, keys, is_plain))
-        self._keys: dict[str, Any]
-        self.items: list[_Item]
-        self._keys, self.items = plan
-        # By store, and without that level for what belongs to no type: as PyG has them.
-        self.slices: dict[Any, Any] = {}
-        self.incs: dict[Any, Any] = {}
-        self._offsets: dict[str, Any] = {}
-        self._no_incs: Any = None
+        self._plain = plan.is_plain
+        self.keys = plan.keys
+        self.items = plan.items
+        # PyG's own answers depend on names alone; a user's class may give others each time.
+        self._known = None if asks else plan.known
 
     def make_stores(self) -> None:
-        for key in self._keys.values():
+        for key in self.keys.values():
             self._store(key)
-            if key is not None:
-                # Also for nodes that have nothing but a number. PyG forgets them: its own batches
-                # of such graphs cannot be taken apart.
-                self.slices[key] = {}
-                self.incs[key] = {}
 
     def store_of(self, component: str) -> Any:
-        return self._store(None if self._plain else self._keys[component])
+        return self._store(None if self._plain else self.keys[component])
 
     def _store(self, key: Any) -> Any:
         if key is not None:
             return self._out[key]
         return self._out._store if self._plain else self._out._global_store
 
-    def write(self, item: _Item) -> None:
-        if item.name == NUM_NODES and item.spec.component == GRAPHS:
+    def write(self, item: Item) -> None:
+        if item.is_num_nodes:
             self.write_num_nodes(NODES if item.store is None else item.store)
             return
         store = self._store(item.store)
+        columns = _columns_in(store)
         joined = self._joined
         if item.edges is not None:
-            store[item.name] = of_array(joined.joined_ends(item.edges, np.int64))
-            self._note(item, self._ends_incs(item.edges))
+            columns[item.name] = of_array(joined.joined_ends(item.edges, np.int64))
         else:
             value = to_torch(joined.column(item.spec), item.spec)
-            cat_dim = self._out.__cat_dim__(item.name, value, store)
+            cat_dim = self._cat_dim(item, value, store)
             if cat_dim and value.dim() > 1:
                 value = value.movedim(0, cat_dim).contiguous()
-            store[item.name] = value
-            self._note(item, self._incs(item.spec.index_into))
+            columns[item.name] = value
         if item.name in self._follow_batch:
             component = item.spec.component
-            store[f"{item.name}_batch"] = of_array(joined.graph_index(component))
-            store[f"{item.name}_ptr"] = of_array(joined.offsets(component).copy())
+            columns[f"{item.name}_batch"] = of_array(joined.graph_index(component))
+            columns[f"{item.name}_ptr"] = of_array(joined.offsets(component).copy())
+
+    def _cat_dim(self, item: Item, value: Any, store: Any) -> Any:
+        if self._known is None:
+            return self._out.__cat_dim__(item.name, value, store)
+        key = (item.store, item.name)
+        if key not in self._known:
+            self._known[key] = self._out.__cat_dim__(item.name, value, store)
+        return self._known[key]
+
+    def has_num_nodes(self, component: str) -> bool:
+        """Whether PyG can tell the number of nodes of a store that is filled."""
+        if self._known is None:
+            return bool(self.store_of(component).can_infer_num_nodes)
+        if component not in self._known:
+            self._known[component] = bool(self.store_of(component).can_infer_num_nodes)
+        return bool(self._known[component])
 
     def write_num_nodes(self, component: str) -> None:
         counts = self._joined.counts(component)
         store = self.store_of(component)
         store._num_nodes = counts.tolist()
         store.num_nodes = int(counts.sum())
-
-    def _note(self, item: _Item, incs: Any) -> None:
-        slices_of, incs_of = self.slices, self.incs
-        if item.store is not None:
-            slices_of, incs_of = slices_of[item.store], incs_of[item.store]
-        slices_of[item.name] = self._tensor_of_offsets(item.spec.component)
-        incs_of[item.name] = incs
-
-    def _tensor_of_offsets(self, component: str) -> Any:
-        if component not in self._offsets:
-            self._offsets[component] = of_array(self._joined.offsets(component))
-        return self._offsets[component]
-
-    def _incs(self, component: str | None) -> Any:
-        if component is None:
-            if self._no_incs is None:
-                self._no_incs = of_array(np.zeros(self._joined.num_graphs, np.int64))
-            return self._no_incs
-        return self._tensor_of_offsets(component)[:-1]
-
-    def _ends_incs(self, edges: EdgeSet) -> Any:
-        if self._plain:
-            return self._incs(edges.source)
-        source = self._joined.offsets(edges.source)[:-1]
-        both: Array = np.stack([source, self._joined.offsets(edges.target)[:-1]], axis=1)
-        return of_array(both[:, :, np.newaxis])
 
 
 def _store_keys(layout: Layout) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _store_keys(layout: Layout) -> dict[str, Any]:
     return keys
 
 
-def _items(layout: Layout, keys: dict[str, Any], is_plain: bool) -> list[_Item]:
+def _items(layout: Layout, keys: dict[str, Any], is_plain: bool) -> list[Item]:
     """All attributes in the schema's order, an edge set's ends where the first of them is."""
     items = []
     ends_written: set[str] = set()
@@ -230,12 +230,12 @@ def _items(layout: Layout, keys: dict[str, Any], is_plain: bool) -> list[_Item]:
         if edges is not None and (spec is edges.ends.source or spec is edges.ends.target):
             if spec.component not in ends_written:
                 ends_written.add(spec.component)
-                items.append(_Item(keys.get(spec.component), "edge_index", spec, edges))
+                items.append(Item(keys.get(spec.component), "edge_index", spec, edges))
         elif is_plain:
             is_unique = sum(other == name for _, other in names) == 1
-            items.append(_Item(None, name if is_unique else spec.name, spec, None))
+            items.append(Item(None, name if is_unique else spec.name, spec, None))
         else:
-            items.append(_Item(keys[owner], name, spec, None))
+            items.append(Item(keys[owner], name, spec, None))
     return items
 
 

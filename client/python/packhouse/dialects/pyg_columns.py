@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from packhouse.dialects.layout import EDGES, NODES
-from packhouse.dialects.pyg import NUM_NODES
+from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.dialects.tensors import from_torch
 from packhouse.graphs import Array
 from packhouse.schema import GRAPHS, MAX_PLANES, DType, Layout, TensorSpec

@@ -13,8 +13,8 @@ from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.dialects.layout import EDGES, NODES
-from packhouse.dialects.pyg import NUM_NODES
 from packhouse.dialects.pyg_columns import Collated, columns_of, component_of, counts_of
+from packhouse.dialects.pyg_notes import NUM_NODES
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
 

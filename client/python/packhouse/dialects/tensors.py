@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ def to_torch(column: Array, spec: TensorSpec) -> Any:
     Index tensors become int64, as torch's frameworks want them. bfloat16 is itself again. Raises
     TypeError naming the tensor if this torch has no such type.
     """
-    import torch
-
+    torch = _torch()
     if spec.index_into is not None:
-        return torch.from_numpy(column.astype(np.int64))
+        if spec.dtype is not DType.INT64:
+            column = column.astype(np.int64)
+        return torch.from_numpy(_own(column))
     if spec.dtype is DType.BFLOAT16:
         return torch.from_numpy(_own(column.view("<i2"))).view(torch.bfloat16)
     try:
@@ -30,14 +32,21 @@ def to_torch(column: Array, spec: TensorSpec) -> Any:
 
 def of_array(column: Array) -> Any:
     """Any array as a torch tensor, with the same rule for its memory."""
+    return _torch().from_numpy(_own(column))
+
+
+@functools.lru_cache(maxsize=None)
+def _torch() -> Any:
+    """The module; an import statement for each tensor takes longer."""
     import torch
 
-    return torch.from_numpy(_own(column))
+    return torch
 
 
 def _own(column: Array) -> Array:
     flags = column.flags
-    return column if flags.writeable and flags.aligned and flags.c_contiguous else column.copy()
+    # Writable and aligned.
+    return column if flags.behaved and flags.c_contiguous else column.copy()
 
 
 def from_torch(tensor: Any) -> tuple[Array, DType]:

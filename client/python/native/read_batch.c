@@ -1,0 +1,492 @@
+// packhouse._native: reads a batch where it was received, as packhouse/batch_reader.py does.
+//
+// A response is walked once. Tensors become numpy arrays over its bytes, or over one piece of
+// memory of their own that is aligned for devices. Whatever is not as the server writes it is left
+// to protobuf: then `read_batch` returns None. So this file decides nothing about what is valid.
+//
+// Only Python's stable ABI is used, and numpy only as objects that are called: one build serves all
+// versions of both. Arrays hold the bytes object that they view, and nothing is written to it.
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+// As in packhouse/aligned.py.
+enum { kAlignment = 64 };
+// Beyond these numpy or protobuf would have to say what is wrong.
+enum { kMaxDimensions = 32, kMaxVarintBytes = 9, kMaxLengthBytes = 4 };
+// Beyond the largest `packhouse.v1.DataType`.
+enum { kMaxTypes = 32 };
+
+// Tags: field number and wire type.
+enum {
+  kResponseBatch = 0x12,  // PackResponse.batch, and LoadResponse.batch.
+  kLoadedBatch = 0x0A,
+  kIsPadding = 0x10,
+  kIsRedelivered = 0x18,
+  kGraphsOfStep = 0x20,
+  kShapeNumber = 0x28,
+  kId = 0x08,
+  kEpoch = 0x10,
+  kStep = 0x18,
+  kGraphIds = 0x22,
+  kSizes = 0x2A,
+  kRealRows = 0x32,
+  kRows = 0x3A,
+  kTensors = 0x42,
+  kName = 0x0A,
+  kType = 0x10,
+  kShape = 0x1A,
+  kData = 0x22,
+};
+
+// Bytes of a response that are left to read.
+typedef struct {
+  const unsigned char* at;
+  const unsigned char* end;
+} Span;
+
+typedef struct {
+  Span name;
+  Span shape;
+  Span data;
+  uint64_t type;
+} Tensor;
+
+typedef struct {
+  uint64_t id, epoch, step;
+  Span graph_ids, sizes, real_rows, rows;
+  // The tensors' fields, one after the other.
+  Span tensors;
+  uint64_t is_padding, is_redelivered, graphs_of_step, shape_number;
+} Batch;
+
+// What numpy is called for; set by `prepare`.
+typedef struct {
+  PyObject* ndarray;
+  PyObject* received;   // The type ReceivedBatch.
+  PyObject* tuple_new;  // tuple.__new__, which makes one without running Python code.
+  PyObject* graph_ids_type;
+  PyObject* sizes_type;
+  PyObject* types[kMaxTypes];
+  Py_ssize_t item_bytes[kMaxTypes];
+} State;
+
+static State state;
+
+// The functions below return 0 for what is to be left to protobuf, and 1 otherwise.
+
+static int ReadVarint(Span* span, uint64_t* value) {
+  uint64_t sum = 0;
+  for (int i = 0; i < kMaxVarintBytes && span->at < span->end; ++i) {
+    const unsigned char byte = *span->at++;
+    sum |= (uint64_t)(byte & 0x7F) << (7 * i);
+    if (byte < 0x80) {
+      *value = sum;
+      return 1;
+    }
+  }
+  return 0;
+}
+
+// A length-delimited field's content.
+static int ReadBytes(Span* span, Span* content) {
+  uint64_t length;
+  const unsigned char* start = span->at;
+  if (!ReadVarint(span, &length) || span->at - start > kMaxLengthBytes ||
+      length > (uint64_t)(span->end - span->at)) {
+    return 0;
+  }
+  content->at = span->at;
+  content->end = span->at += length;
+  return 1;
+}
+
+static int ReadTensor(Span span, Tensor* tensor) {
+  memset(tensor, 0, sizeof *tensor);
+  tensor->data.at = tensor->data.end = span.end;
+  while (span.at < span.end) {
+    switch (*span.at++) {
+      case kName:
+        // Of two, protobuf would look at both.
+        if (tensor->name.at != NULL || !ReadBytes(&span, &tensor->name)) return 0;
+        break;
+      case kType:
+        if (!ReadVarint(&span, &tensor->type)) return 0;
+        break;
+      case kShape:
+        // A second one would be appended to the first.
+        if (tensor->shape.at != NULL || !ReadBytes(&span, &tensor->shape)) return 0;
+        break;
+      case kData:
+        return ReadBytes(&span, &tensor->data) && span.at == span.end;
+      default:
+        return 0;
+    }
+  }
+  return 1;
+}
+
+static int ReadHead(Span span, Batch* batch) {
+  while (span.at < span.end) {
+    const unsigned char tag = *span.at;
+    if (tag == kTensors) break;
+    ++span.at;
+    int is_read = 0;
+    switch (tag) {
+      case kId:
+        is_read = ReadVarint(&span, &batch->id);
+        break;
+      case kEpoch:
+        is_read = ReadVarint(&span, &batch->epoch);
+        break;
+      case kStep:
+        is_read = ReadVarint(&span, &batch->step);
+        break;
+      case kGraphIds:
+        is_read = ReadBytes(&span, &batch->graph_ids);
+        break;
+      case kSizes:
+        is_read = ReadBytes(&span, &batch->sizes);
+        break;
+      case kRealRows:
+        is_read = batch->real_rows.at == NULL && ReadBytes(&span, &batch->real_rows);
+        break;
+      case kRows:
+        is_read = batch->rows.at == NULL && ReadBytes(&span, &batch->rows);
+        break;
+      default:
+        break;
+    }
+    if (!is_read) return 0;
+  }
+  batch->tensors = span;
+  return 1;
+}
+
+static int ReadLoaded(Span span, Batch* batch) {
+  while (span.at < span.end) {
+    uint64_t* field;
+    switch (*span.at++) {
+      case kIsPadding:
+        field = &batch->is_padding;
+        break;
+      case kIsRedelivered:
+        field = &batch->is_redelivered;
+        break;
+      case kGraphsOfStep:
+        field = &batch->graphs_of_step;
+        break;
+      case kShapeNumber:
+        field = &batch->shape_number;
+        break;
+      default:
+        return 0;
+    }
+    if (!ReadVarint(&span, field)) return 0;
+  }
+  return batch->shape_number <= UINT32_MAX;
+}
+
+static int ReadResponse(Span span, int is_loaded, Batch* batch) {
+  Span inner;
+  memset(batch, 0, sizeof *batch);
+  batch->graph_ids.at = batch->graph_ids.end = span.end;
+  batch->sizes.at = batch->sizes.end = span.end;
+  if (span.at == span.end || *span.at++ != kResponseBatch) return 0;
+  if (!ReadBytes(&span, &inner) || span.at != span.end) return 0;
+  if (is_loaded) {
+    span = inner;
+    if (span.at == span.end || *span.at++ != kLoadedBatch) return 0;
+    if (!ReadBytes(&span, &inner) || !ReadLoaded(span, batch)) return 0;
+  }
+  return ReadHead(inner, batch);
+}
+
+// The functions below return NULL with an exception set, or with none for protobuf.
+
+// A new tuple of the numbers of a packed field.
+static PyObject* Numbers(Span span) {
+  Py_ssize_t count = 0;
+  for (const unsigned char* at = span.at; at < span.end; ++at) count += *at < 0x80;
+  PyObject* numbers = PyTuple_New(count);
+  if (numbers == NULL) return NULL;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    uint64_t value;
+    PyObject* number = NULL;
+    if (ReadVarint(&span, &value)) number = PyLong_FromUnsignedLongLong(value);
+    if (number == NULL || PyTuple_SetItem(numbers, i, number) < 0) {
+      Py_DECREF(numbers);
+      return NULL;
+    }
+  }
+  if (span.at != span.end) {
+    Py_DECREF(numbers);
+    return NULL;
+  }
+  return numbers;
+}
+
+// Where arrays are: in the response, or copied to memory of their own.
+typedef struct {
+  PyObject* buffer;
+  const unsigned char* start;  // Of `buffer`'s bytes.
+  unsigned char* next;         // The next free byte of a copy; NULL for views.
+} Place;
+
+// numpy.ndarray(shape, type, buffer, offset) of those bytes. Takes `shape`.
+static PyObject* Array(Place* place, PyObject* shape, PyObject* type, Span data) {
+  if (shape == NULL) return NULL;
+  const unsigned char* at = data.at;
+  if (place->next != NULL) {
+    const size_t size = (size_t)(data.end - data.at);
+    memcpy(place->next, data.at, size);
+    at = place->next;
+    place->next += (size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  PyObject* array = PyObject_CallFunction(state.ndarray, "OOOn", shape, type, place->buffer,
+                                          (Py_ssize_t)(at - place->start));
+  Py_DECREF(shape);
+  if (array == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) PyErr_Clear();
+  return array;
+}
+
+static PyObject* Column(Place* place, PyObject* type, Py_ssize_t item_bytes, Span data) {
+  const Py_ssize_t size = data.end - data.at;
+  // numpy would say so, and in other words.
+  if (size % item_bytes != 0) return NULL;
+  return Array(place, Py_BuildValue("(n)", size / item_bytes), type, data);
+}
+
+static PyObject* TensorArray(Place* place, const Tensor* tensor) {
+  if (tensor->type >= kMaxTypes || state.types[tensor->type] == NULL) return NULL;
+  Span span = tensor->shape;
+  uint64_t extents[kMaxDimensions];
+  int count = 0;
+  uint64_t bytes = (uint64_t)state.item_bytes[tensor->type];
+  while (span.at < span.end) {
+    if (count == kMaxDimensions || !ReadVarint(&span, &extents[count])) return NULL;
+    const uint64_t extent = extents[count++];
+    if (extent > (uint64_t)PY_SSIZE_T_MAX) return NULL;
+    if (extent != 0 && bytes > (uint64_t)PY_SSIZE_T_MAX / extent) return NULL;
+    bytes *= extent;
+  }
+  if (bytes != (uint64_t)(tensor->data.end - tensor->data.at)) return NULL;
+  PyObject* shape = PyTuple_New(count);
+  for (int i = 0; shape != NULL && i < count; ++i) {
+    PyObject* extent = PyLong_FromUnsignedLongLong(extents[i]);
+    if (extent == NULL || PyTuple_SetItem(shape, i, extent) < 0) Py_CLEAR(shape);
+  }
+  return Array(place, shape, state.types[tensor->type], tensor->data);
+}
+
+// A new dict of the tensors by name.
+static PyObject* TensorArrays(Place* place, Span span) {
+  PyObject* arrays = PyDict_New();
+  if (arrays == NULL) return NULL;
+  Py_ssize_t count = 0;
+  while (span.at < span.end) {
+    Span content;
+    Tensor tensor;
+    PyObject* name = NULL;
+    PyObject* array = NULL;
+    if (*span.at++ == kTensors && ReadBytes(&span, &content) && ReadTensor(content, &tensor)) {
+      // A tensor may have no name.
+      name = PyUnicode_DecodeUTF8(tensor.name.at == NULL ? "" : (const char*)tensor.name.at,
+                                  tensor.name.end - tensor.name.at, NULL);
+      if (name != NULL) {
+        array = TensorArray(place, &tensor);
+      } else if (PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        PyErr_Clear();
+      }
+    }
+    const int is_set = array != NULL && PyDict_SetItem(arrays, name, array) == 0;
+    Py_XDECREF(name);
+    Py_XDECREF(array);
+    if (!is_set) {
+      Py_DECREF(arrays);
+      return NULL;
+    }
+    ++count;
+  }
+  // Of two tensors with one name protobuf's reader says what it thinks.
+  if (PyDict_Size(arrays) != count) {
+    Py_DECREF(arrays);
+    return NULL;
+  }
+  return arrays;
+}
+
+// Memory for copies of the ids, the sizes and the tensors. Returns 0 for what is not valid.
+static int Allocate(const Batch* batch, Place* place) {
+  size_t total = kAlignment;
+  size_t count = 2;
+  Span span = batch->tensors;
+  Span content;
+  Tensor tensor;
+  total += (size_t)(batch->graph_ids.end - batch->graph_ids.at);
+  total += (size_t)(batch->sizes.end - batch->sizes.at);
+  while (span.at < span.end) {
+    if (*span.at++ != kTensors || !ReadBytes(&span, &content) || !ReadTensor(content, &tensor)) {
+      return 0;
+    }
+    total += (size_t)(tensor.data.end - tensor.data.at);
+    ++count;
+  }
+  total += count * kAlignment;
+  // Uninitialized.
+  place->buffer = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)total);
+  if (place->buffer == NULL) return 0;
+  place->start = (const unsigned char*)PyByteArray_AsString(place->buffer);
+  const uintptr_t first = (uintptr_t)place->start;
+  place->next = (unsigned char*)place->start + (kAlignment - first % kAlignment) % kAlignment;
+  return 1;
+}
+
+// A ReceivedBatch in the order of its fields.
+static PyObject* Received(const Batch* batch, Place* place) {
+  PyObject* ids = Column(place, state.graph_ids_type, 8, batch->graph_ids);
+  PyObject* sizes = ids == NULL ? NULL : Column(place, state.sizes_type, 4, batch->sizes);
+  PyObject* real_rows = sizes == NULL ? NULL : Numbers(batch->real_rows);
+  PyObject* rows = real_rows == NULL ? NULL : Numbers(batch->rows);
+  PyObject* tensors = rows == NULL ? NULL : TensorArrays(place, batch->tensors);
+  PyObject* fields = NULL;
+  PyObject* received = NULL;
+  if (tensors != NULL) {
+    fields = Py_BuildValue(
+        "(KKKOOOOOOOKK)", (unsigned long long)batch->id, (unsigned long long)batch->epoch,
+        (unsigned long long)batch->step, ids, sizes, real_rows, rows, tensors,
+        batch->is_padding ? Py_True : Py_False, batch->is_redelivered ? Py_True : Py_False,
+        (unsigned long long)batch->graphs_of_step, (unsigned long long)batch->shape_number);
+  }
+  if (fields != NULL) {
+    received = PyObject_CallFunctionObjArgs(state.tuple_new, state.received, fields, NULL);
+  }
+  Py_XDECREF(fields);
+  Py_XDECREF(tensors);
+  Py_XDECREF(rows);
+  Py_XDECREF(real_rows);
+  Py_XDECREF(sizes);
+  Py_XDECREF(ids);
+  return received;
+}
+
+static PyObject* ReadBatch(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject* response;
+  int is_loaded;
+  int is_copied;
+  if (!PyArg_ParseTuple(arguments, "Spp:read_batch", &response, &is_loaded, &is_copied)) {
+    return NULL;
+  }
+  if (state.ndarray == NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "prepare() comes first");
+    return NULL;
+  }
+  const unsigned char* start = (const unsigned char*)PyBytes_AsString(response);
+  const Span whole = {start, start + PyBytes_Size(response)};
+  Batch batch;
+  Place place = {response, start, NULL};
+  PyObject* received = NULL;
+  if (ReadResponse(whole, is_loaded, &batch)) {
+    if (!is_copied) {
+      received = Received(&batch, &place);
+    } else if (Allocate(&batch, &place)) {
+      received = Received(&batch, &place);
+      Py_DECREF(place.buffer);
+    }
+  }
+  if (received == NULL && !PyErr_Occurred()) Py_RETURN_NONE;
+  return received;
+}
+
+// repeated_numbers(counts as int64): a new bytearray of int64.
+static PyObject* RepeatedNumbers(PyObject* module, PyObject* argument) {
+  (void)module;
+  if (!PyBytes_Check(argument)) {
+    PyErr_SetString(PyExc_TypeError, "counts are no bytes");
+    return NULL;
+  }
+  const char* counts = PyBytes_AsString(argument);
+  const Py_ssize_t size = PyBytes_Size(argument) / (Py_ssize_t)sizeof(int64_t);
+  int64_t total = 0;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    int64_t count;
+    memcpy(&count, counts + i * sizeof count, sizeof count);
+    if (count < 0 || count > PY_SSIZE_T_MAX / 16 - total) {
+      PyErr_Format(PyExc_ValueError, "count %zd is %lld", i, (long long)count);
+      return NULL;
+    }
+    total += count;
+  }
+  PyObject* result = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(total * sizeof total));
+  if (result == NULL) return NULL;
+  // Aligned, as all that malloc gives.
+  int64_t* next = (int64_t*)PyByteArray_AsString(result);
+  for (int64_t i = 0; i < size; ++i) {
+    int64_t count;
+    memcpy(&count, counts + i * sizeof count, sizeof count);
+    while (count-- > 0) *next++ = i;
+  }
+  return result;
+}
+
+// prepare(ReceivedBatch, numpy.ndarray, types by number, type of ids, type of sizes)
+static PyObject* Prepare(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject *received, *ndarray, *types, *graph_ids_type, *sizes_type;
+  if (!PyArg_ParseTuple(arguments, "OOOOO:prepare", &received, &ndarray, &types, &graph_ids_type,
+                        &sizes_type)) {
+    return NULL;
+  }
+  State next;
+  memset(&next, 0, sizeof next);
+  PyObject* number;
+  PyObject* type;
+  Py_ssize_t position = 0;
+  if (!PyDict_Check(types)) {
+    PyErr_SetString(PyExc_TypeError, "types is no dict");
+    return NULL;
+  }
+  while (PyDict_Next(types, &position, &number, &type)) {
+    const size_t index = PyLong_AsSize_t(number);
+    if (index == (size_t)-1 && PyErr_Occurred()) return NULL;
+    if (index >= kMaxTypes) {
+      PyErr_Format(PyExc_ValueError, "type %zu is beyond %d", index, kMaxTypes - 1);
+      return NULL;
+    }
+    PyObject* item_bytes = PyObject_GetAttrString(type, "itemsize");
+    if (item_bytes == NULL) return NULL;
+    next.item_bytes[index] = PyLong_AsSsize_t(item_bytes);
+    Py_DECREF(item_bytes);
+    if (PyErr_Occurred()) return NULL;
+    next.types[index] = type;
+  }
+  next.tuple_new = PyObject_GetAttrString((PyObject*)&PyTuple_Type, "__new__");
+  if (next.tuple_new == NULL) return NULL;
+  next.received = received;
+  next.ndarray = ndarray;
+  next.graph_ids_type = graph_ids_type;
+  next.sizes_type = sizes_type;
+  Py_INCREF(received);
+  Py_INCREF(ndarray);
+  Py_INCREF(graph_ids_type);
+  Py_INCREF(sizes_type);
+  for (int i = 0; i < kMaxTypes; ++i) Py_XINCREF(next.types[i]);
+  // What was prepared before stays alive: it is a handful of objects, and happens in tests alone.
+  state = next;
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"prepare", Prepare, METH_VARARGS, "Says what read_batch makes its results of."},
+    {"repeated_numbers", RepeatedNumbers, METH_O, "Each position as often as its count says."},
+    {"read_batch", ReadBatch, METH_VARARGS, "The batch of a response, or None for protobuf."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "packhouse._native", NULL, -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }

@@ -1,0 +1,15 @@
+from typing import Any
+
+import numpy as np
+
+from packhouse.received_batch import ReceivedBatch
+
+def prepare(
+    received_batch: type[ReceivedBatch],
+    ndarray: type[Any],
+    types: dict[int, np.dtype[Any]],
+    graph_ids_type: np.dtype[Any],
+    sizes_type: np.dtype[Any],
+) -> None: ...
+def read_batch(response: bytes, is_loaded: bool, writable: bool) -> ReceivedBatch | None: ...
+def repeated_numbers(counts: bytes) -> bytearray: ...
