@@ -87,38 +87,56 @@ void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget
 }
 
 void AddPaddingOptions(PaddingArguments& arguments, CLI::App& command) {
-  const std::map<std::string, v1::Padding> paddings = {
-      {"none", v1::PADDING_NONE}, {"masked", v1::PADDING_MASKED}, {"graph", v1::PADDING_GRAPH}};
+  const std::map<std::string, v1::Padding> paddings = {{"none", v1::PADDING_NONE},
+                                                       {"masked", v1::PADDING_MASKED},
+                                                       {"graph", v1::PADDING_GRAPH},
+                                                       {"tfgnn", v1::PADDING_TFGNN}};
   command
       .add_option(
           "--padding", arguments.padding,
-          "The padding that batches will be loaded with: none, masked or graph (which keeps "
+          "The padding that batches will be loaded with: none, masked, graph or tfgnn (which keep "
           "one graph, and one row of what indices point into, free); limits are then those "
           "that a load takes")
       ->type_name("NAME")
       ->transform(CLI::CheckedTransformer(paddings).description(""));
   command
       .add_option("--index-into", arguments.index_targets,
-                  "For --padding graph: a component that index tensors point into; may be "
-                  "repeated; else the first component")
+                  "For --padding graph or tfgnn: a component that index tensors point into; may be "
+                  "repeated; else the first component, or with tfgnn none")
+      ->type_name("COMPONENT")
+      ->allow_extra_args(false);
+  command
+      .add_option("--ragged", arguments.ragged_components,
+                  "For --padding tfgnn: the component of a ragged feature, which needs no limit; "
+                  "may be repeated")
       ->type_name("COMPONENT")
       ->allow_extra_args(false);
 }
 
 absl::Status CheckPadding(const PaddingArguments& arguments,
                           const std::vector<std::string>& components) {
-  if (arguments.index_targets.empty()) return absl::OkStatus();
-  if (arguments.padding != v1::PADDING_GRAPH) {
+  const auto check = [&](absl::string_view option, const std::vector<std::string>& values) {
+    for (const std::string& value : values) {
+      if (std::find(components.begin(), components.end(), value) != components.end()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, " '", value, "': there is only ", absl::StrJoin(components, ", ")));
+    }
+    return absl::OkStatus();
+  };
+  if (!arguments.index_targets.empty() && arguments.padding != v1::PADDING_GRAPH &&
+      arguments.padding != v1::PADDING_TFGNN) {
     return absl::InvalidArgumentError(
         "--index-into says what padding keeps free: it needs "
-        "--padding graph");
+        "--padding graph or tfgnn");
   }
-  for (const std::string& target : arguments.index_targets) {
-    if (std::find(components.begin(), components.end(), target) != components.end()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--index-into '", target, "': there is only ",
-                                                   absl::StrJoin(components, ", ")));
+  if (!arguments.ragged_components.empty() && arguments.padding != v1::PADDING_TFGNN) {
+    return absl::InvalidArgumentError(
+        "--ragged says what padding leaves as it is: it needs --padding tfgnn");
   }
-  return absl::OkStatus();
+  if (const absl::Status status = check("--index-into", arguments.index_targets); !status.ok()) {
+    return status;
+  }
+  return check("--ragged", arguments.ragged_components);
 }
 
 std::string Describe(const PaddingArguments& arguments) {
@@ -129,6 +147,8 @@ std::string Describe(const PaddingArguments& arguments) {
       return ", padding masked";
     case v1::PADDING_GRAPH:
       return ", padding graph";
+    case v1::PADDING_TFGNN:
+      return ", padding tfgnn";
     default:
       return "";
   }
@@ -149,7 +169,8 @@ absl::Status ForEachComponent(
     absl::FunctionRef<bool(const std::string& component, absl::string_view value)> take) {
   std::vector<std::string> seen;
   for (const std::string& text : values) {
-    const std::size_t equals = text.find('=');
+    // A component's name may have one too.
+    const std::size_t equals = text.rfind('=');
     const std::string component = text.substr(0, equals);
     const bool known = component == "graphs" || std::find(components.begin(), components.end(),
                                                           component) != components.end();

@@ -56,12 +56,15 @@ void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget
 struct PaddingArguments {
   v1::Padding padding = v1::PADDING_UNSPECIFIED;
   std::vector<std::string> index_targets = {};
+  std::vector<std::string> ragged_components = {};
 };
 
-// Adds `--padding none|masked|graph` and `--index-into COMPONENT`, which may be repeated.
+// Adds `--padding none|masked|graph|tfgnn`, and `--index-into COMPONENT` and `--ragged COMPONENT`,
+// which may be repeated.
 void AddPaddingOptions(PaddingArguments& arguments, CLI::App& command);
 
-// Every component of `--index-into` must be one of `components`, and come with `--padding`. Other
+// Every component of `--index-into` and `--ragged` must be one of `components`, and come with
+// `--padding`. Other
 // checks are left to the server. INVALID_ARGUMENT naming the value.
 absl::Status CheckPadding(const PaddingArguments& arguments,
                           const std::vector<std::string>& components);
@@ -71,6 +74,9 @@ template <typename Request>
 void SetPadding(const PaddingArguments& arguments, Request& request) {
   request.set_padding(arguments.padding);
   for (const std::string& target : arguments.index_targets) request.add_index_targets(target);
+  for (const std::string& ragged : arguments.ragged_components) {
+    request.add_ragged_components(ragged);
+  }
 }
 
 // `, padding graph`; empty if padding is left open.

@@ -1,5 +1,6 @@
 #include "client/cpp/dataset_appender.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,20 @@ DatasetAppender::~DatasetAppender() {
 
 absl::Status DatasetAppender::Append(uint64_t sequence, v1::GraphChunk graphs,
                                      std::string group_ids) {
+  v1::AppendRequest request;
+  *request.mutable_graphs() = std::move(graphs);
+  return Send(sequence, std::move(request), std::move(group_ids));
+}
+
+absl::Status DatasetAppender::AppendExamples(uint64_t sequence, v1::Examples examples,
+                                             std::string group_ids) {
+  v1::AppendRequest request;
+  *request.mutable_examples() = std::move(examples);
+  return Send(sequence, std::move(request), std::move(group_ids));
+}
+
+absl::Status DatasetAppender::Send(uint64_t sequence, v1::AppendRequest request,
+                                   std::string group_ids) {
   if (!status_.ok()) return status_;
   if (sequence <= last_sequence_) {
     return absl::InvalidArgumentError(absl::StrCat("chunk ", sequence, " comes after chunk ",
@@ -41,11 +56,11 @@ absl::Status DatasetAppender::Append(uint64_t sequence, v1::GraphChunk graphs,
   }
   last_sequence_ = sequence;
   Chunk chunk;
+  chunk.request = std::move(request);
   chunk.request.set_dataset(options_.dataset);
   chunk.request.set_dataset_id(options_.dataset_id);
   chunk.request.mutable_producer_sequence()->set_producer(options_.producer);
   chunk.request.mutable_producer_sequence()->set_sequence(sequence);
-  *chunk.request.mutable_graphs() = std::move(graphs);
   chunk.request.set_group_ids(std::move(group_ids));
   chunk.bytes = chunk.request.ByteSizeLong();
   unanswered_bytes_ += chunk.bytes;
@@ -106,7 +121,11 @@ absl::Status DatasetAppender::TakeAnswer(const v1::AppendResponse& response) {
   const v1::AppendRequest& request = unanswered_.front().request;
   AppendAnswer answer;
   answer.sequence = request.producer_sequence().sequence();
-  answer.num_graphs = request.graphs().sizes().num_graphs();
+  const uint64_t num_sent = request.graphs().sizes().num_graphs() +
+                            static_cast<uint64_t>(request.examples().examples_size());
+  answer.num_skipped = response.num_skipped();
+  answer.num_graphs = num_sent - std::min(answer.num_skipped, num_sent);
+  answer.skipped.assign(response.skipped().begin(), response.skipped().end());
   answer.is_repetition = response.is_repetition();
   answer.num_graphs_of_dataset = response.num_graphs();
   if (response.producer_sequence().sequence() != answer.sequence) {

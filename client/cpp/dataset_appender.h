@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -22,8 +23,11 @@ namespace packhouse::client {
 // A chunk that is durable.
 struct AppendAnswer {
   uint64_t sequence = 0;
-  // Graphs of the chunk.
+  // Graphs of the chunk, without examples that were left out.
   uint64_t num_graphs = 0;
+  // Malformed examples that were left out, and the first of them (AppendResponse.skipped).
+  uint64_t num_skipped = 0;
+  std::vector<v1::SkippedExample> skipped;
   // The chunk had been stored before: by an earlier run, or by this one if the answer was lost.
   bool is_repetition = false;
   // Graphs in the data set now.
@@ -70,6 +74,8 @@ class DatasetAppender {
   // DatasetService.Append). Errors that may pass are returned once RetryOptions.patience is used
   // up.
   absl::Status Append(uint64_t sequence, v1::GraphChunk graphs, std::string group_ids = "");
+  // The same for graphs as TF-GNN writes them.
+  absl::Status AppendExamples(uint64_t sequence, v1::Examples examples, std::string group_ids = "");
 
   // Waits for all answers, and ends the stream. Errors: as Append.
   absl::Status Finish();
@@ -81,6 +87,8 @@ class DatasetAppender {
     std::size_t bytes;
   };
 
+  // Sends a request with graphs or examples, and nothing else.
+  absl::Status Send(uint64_t sequence, v1::AppendRequest request, std::string group_ids);
   bool IsFull() const;
   void OpenStream();
   // Sends the chunks that have not been sent on this stream.

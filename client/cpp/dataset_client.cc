@@ -118,4 +118,31 @@ absl::StatusOr<v1::VerifyDatasetResponse> DatasetClient::Verify(
   return last;
 }
 
+absl::Status DatasetClient::Export(
+    const v1::ExportDatasetRequest& request,
+    absl::FunctionRef<absl::Status(v1::ExportDatasetResponse&)> take) const {
+  v1::ExportDatasetRequest rest = request;
+  absl::Status taken;
+  bool has_all = false;
+  const absl::Status status = Try(options_.verify_timeout, [&](grpc::ClientContext& context) {
+    const auto stream = stub_->ExportDataset(&context, rest);
+    v1::ExportDatasetResponse response;
+    while (stream->Read(&response)) {
+      const auto num_graphs = static_cast<uint64_t>(response.examples_size());
+      taken = take(response);
+      if (!taken.ok()) {
+        context.TryCancel();
+        return stream->Finish();
+      }
+      rest.set_first_graph(rest.first_graph() + num_graphs);
+      if (rest.num_graphs() == 0) continue;
+      has_all = rest.num_graphs() <= num_graphs;
+      if (!has_all) rest.set_num_graphs(rest.num_graphs() - num_graphs);
+    }
+    const grpc::Status ended = stream->Finish();
+    return has_all ? grpc::Status::OK : ended;
+  });
+  return taken.ok() ? status : taken;
+}
+
 }  // namespace packhouse::client

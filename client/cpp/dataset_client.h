@@ -20,7 +20,7 @@ namespace packhouse::client {
 struct DatasetClientOptions {
   // The time of each try of a call: a hanging server ends it with DEADLINE_EXCEEDED.
   absl::Duration call_timeout = absl::Minutes(1);
-  // The time of a verification, which reads all of a data set.
+  // The time of a verification or an export, which reads all of a data set.
   absl::Duration verify_timeout = absl::Hours(24);
   // How every call is retried. If the first try worked and its answer was lost, a retry gets an
   // error such as NOT_FOUND; the result is then that of the first try.
@@ -47,6 +47,11 @@ class DatasetClient {
   absl::StatusOr<v1::VerifyDatasetResponse> Verify(
       const std::string& name,
       absl::FunctionRef<void(const v1::VerifyDatasetResponse&)> progress) const;
+  // Calls `take` with each response, in order; it may move the examples out. An error of `take`
+  // ends the call and is returned. A call that breaks off goes on where it was: each graph comes
+  // once.
+  absl::Status Export(const v1::ExportDatasetRequest& request,
+                      absl::FunctionRef<absl::Status(v1::ExportDatasetResponse&)> take) const;
 
  private:
   // Calls `call` with a fresh context until it is OK or fails for good; returns whether it was

@@ -77,6 +77,12 @@ absl::Status PackStream::SendSizes(v1::SizeTable sizes) {
   return Write(request);
 }
 
+absl::Status PackStream::SendExamples(v1::Examples examples) {
+  v1::PackRequest request;
+  *request.mutable_examples() = std::move(examples);
+  return Write(request);
+}
+
 absl::Status PackStream::Flush(uint64_t token) {
   v1::PackRequest request;
   request.mutable_flush()->set_token(token);

@@ -26,7 +26,7 @@ struct PackStreamOptions {
 // nullopt (all batches received) or an error. The server stops reading when its responses are not
 // read, so a program that first writes everything and then reads will hang.
 //
-// Threads: Send, SendSizes, Flush and HalfClose from one thread at a time; Next and Finish from one
+// Threads: Send..., Flush and HalfClose from one thread at a time; Next and Finish from one
 // thread at a time, which may be another; Cancel from any thread at any time. No other call may run
 // during the destructor, which cancels a stream that has not ended.
 //
@@ -54,6 +54,7 @@ class PackStream {
   // Errors: CANCELLED once the stream has ended or is half-closed; Next or Finish has the reason.
   absl::Status Send(v1::GraphChunk chunk);
   absl::Status SendSizes(v1::SizeTable sizes);
+  absl::Status SendExamples(v1::Examples examples);
   // Packs all pending graphs now; `flushed` with the token follows their batches.
   absl::Status Flush(uint64_t token);
   // Says that nothing more will be sent. The server packs what is left, then ends the stream.

@@ -27,6 +27,7 @@ enum class Method {
   kListDatasets,
   kDeleteDataset,
   kVerifyDataset,
+  kExportDataset,
   kLoad,
   kAcknowledge,
   kGetEpoch,
@@ -40,7 +41,7 @@ enum class Method {
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 24> kMethodNames = {"Pack",
+inline constexpr std::array<absl::string_view, 25> kMethodNames = {"Pack",
                                                                    "Observe",
                                                                    "GetHistogram",
                                                                    "MergeHistogram",
@@ -54,6 +55,7 @@ inline constexpr std::array<absl::string_view, 24> kMethodNames = {"Pack",
                                                                    "ListDatasets",
                                                                    "DeleteDataset",
                                                                    "VerifyDataset",
+                                                                   "ExportDataset",
                                                                    "Load",
                                                                    "Acknowledge",
                                                                    "GetEpoch",

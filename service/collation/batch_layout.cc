@@ -1,5 +1,8 @@
 #include "service/collation/batch_layout.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/checked_arithmetic.h"
@@ -21,15 +24,20 @@ bool Accumulate(uint64_t& total, uint64_t rows, uint64_t row_bytes) {
 std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding) {
   const size_t l = schema.num_components();
   std::vector<uint64_t> reserved(l + 1, 0);
-  if (padding != Padding::kGraph) return reserved;
+  if (!HasPaddingGraph(padding)) return reserved;
   bool any = false;
   for (size_t k = 0; k < l; ++k) {
     reserved[k] = schema.IsPointedInto(k) ? 1 : 0;
     any |= reserved[k] != 0;
   }
-  if (!any && l > 0) reserved[0] = 1;
+  if (!any && l > 0 && padding == Padding::kGraph) reserved[0] = 1;
   reserved[l] = 1;
   return reserved;
+}
+
+bool NeedsCapacity(const GraphSchema& schema, Padding padding, size_t k) {
+  if (padding == Padding::kNone) return false;
+  return padding != Padding::kTfgnn || !schema.IsRaggedFeature(k);
 }
 
 std::vector<uint64_t> BatchColumn::Shape(uint64_t rows) const {
@@ -43,7 +51,7 @@ std::vector<uint64_t> BatchColumn::Shape(uint64_t rows) const {
 
 absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
                                                 std::vector<uint64_t> capacities, Padding padding,
-                                                DerivedTensors derived) {
+                                                DerivedTensors derived, MinRows min_rows) {
   const size_t l = schema->num_components();
   if (capacities.size() != l + 1) {
     return absl::InvalidArgumentError(
@@ -53,7 +61,7 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
   for (size_t k = 0; k <= l; ++k) {
     const absl::string_view name = schema->sizes().name(k);
     if (capacities[k] == kRagged) {
-      if (padding == Padding::kNone) continue;
+      if (!NeedsCapacity(*schema, padding, k)) continue;
       return absl::InvalidArgumentError(
           absl::StrCat("limits: padding needs a capacity of component '", name, "'"));
     }
@@ -76,12 +84,38 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
           target, " rows of component '", schema->sizes().name(*tensor.index_into), "'"));
     }
   }
-  return BatchLayout(schema, std::move(capacities), padding, derived);
+  for (size_t k = 0; k < l; ++k) {
+    if (min_rows[k] == 0) continue;
+    const absl::string_view name = schema->sizes().name(k);
+    if (padding != Padding::kTfgnn) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("min_rows: component '", name, "': only with the padding of TF-GNN"));
+    }
+    if (capacities[k] > MinRows::kMaxCapacity) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "min_rows: component '", name, "' has ",
+          capacities[k] == kRagged ? "no limit" : absl::StrCat("limit ", capacities[k]),
+          ", a minimum needs one of at most ", MinRows::kMaxCapacity));
+    }
+    const auto least = CheckedMultiply(min_rows[k], capacities[l]);
+    if (!least || *least > capacities[k]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: capacity ", capacities[k], " of component '", name, "' is below ",
+                       capacities[l], " graphs of at least ", min_rows[k], " rows (min_rows)"));
+    }
+  }
+  return BatchLayout(schema, std::move(capacities), padding, derived, std::move(min_rows));
 }
 
 BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities,
-                         Padding padding, DerivedTensors derived)
-    : schema_(schema), capacities_(std::move(capacities)), padding_(padding), derived_(derived) {
+                         Padding padding, DerivedTensors derived, MinRows min_rows)
+    : schema_(schema),
+      capacities_(std::move(capacities)),
+      is_fixed_(padding != Padding::kNone &&
+                std::find(capacities_.begin(), capacities_.end(), kRagged) == capacities_.end()),
+      padding_(padding),
+      derived_(derived),
+      min_rows_(std::move(min_rows)) {
   using Source = BatchColumn::Source;
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];
@@ -115,8 +149,23 @@ BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capaci
 }
 
 std::optional<uint64_t> BatchLayout::BatchBytes(absl::Span<const uint64_t> rows) const {
+  return BytesAlong(rows, [](size_t /*k*/) { return true; });
+}
+
+std::optional<uint64_t> BatchLayout::RaggedBytes(absl::Span<const uint64_t> rows) const {
+  return BytesAlong(rows, [this](size_t k) { return is_ragged(k); });
+}
+
+std::optional<uint64_t> BatchLayout::PaddedBytes() const {
+  return BytesAlong(capacities_, [this](size_t k) { return !is_ragged(k); });
+}
+
+template <typename Counts>
+std::optional<uint64_t> BatchLayout::BytesAlong(absl::Span<const uint64_t> rows,
+                                                Counts counts) const {
   uint64_t total = 0;
   for (const BatchColumn& column : columns_) {
+    if (!counts(column.component)) continue;
     const auto num_rows = column.source == BatchColumn::Source::kRowOffsets
                               ? CheckedAdd(rows[column.component], 1)
                               : std::optional(rows[column.component]);

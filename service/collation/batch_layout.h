@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "service/collation/min_rows.h"
 #include "service/graphs/graph_schema.h"
 
 namespace packhouse {
@@ -19,7 +20,15 @@ enum class Padding {
   kNone,    // Real rows only.
   kMasked,  // Filled up to the capacity; real rows first.
   kGraph,   // As kMasked, with a free graph and free rows (jraph.pad_with_graphs).
+  // As kGraph, with padding indices spread over the padding rows; components of ragged features may
+  // be without a capacity (tfgnn.pad_to_total_sizes).
+  kTfgnn,
 };
+
+// Whether the first padding graph holds all spare rows.
+inline bool HasPaddingGraph(Padding padding) {
+  return padding == Padding::kGraph || padding == Padding::kTfgnn;
+}
 
 // Tensors computed from the sizes, for every component c.
 struct DerivedTensors {
@@ -31,8 +40,13 @@ struct DerivedTensors {
 
 // Rows that padding keeps free of real data, for each component, `graphs` last. With kGraph: one
 // graph, and one row of every component that an index tensor points into (without index tensors, of
-// the first component), so that padding rows never point to real rows. Otherwise 0.
+// the first component), so that padding rows never point to real rows. With kTfgnn the same, but
+// without index tensors no row. Otherwise 0.
 std::vector<uint64_t> ReservedRows(const GraphSchema& schema, Padding padding);
+
+// Whether a padded batch needs a capacity of component k: always, except for ragged features with
+// kTfgnn.
+bool NeedsCapacity(const GraphSchema& schema, Padding padding, size_t k);
 
 // One tensor of every batch of a layout.
 struct BatchColumn {
@@ -70,40 +84,59 @@ class BatchLayout {
   // `capacities` has l + 1 entries, `graphs` last; kRagged for a component without a capacity.
   // `schema` must outlive the layout.
   //
-  // INVALID_ARGUMENT if a padded layout lacks a capacity, if a capacity is not above what padding
-  // keeps free, or if an index tensor's dtype cannot number the rows of its target; names the
+  // INVALID_ARGUMENT if a padded layout lacks a capacity (see NeedsCapacity), if a capacity is not
+  // above what padding keeps free, if an index tensor's dtype cannot number the rows of its target,
+  // or if there is a minimum for a component without a capacity, with a capacity above
+  // MinRows::kMaxCapacity or with one below that of as many graphs, or without kTfgnn; names the
   // component or tensor, the value and the bound.
   static absl::StatusOr<BatchLayout> Create(const GraphSchema* schema,
                                             std::vector<uint64_t> capacities, Padding padding,
-                                            DerivedTensors derived);
+                                            DerivedTensors derived, MinRows min_rows = {});
 
   const GraphSchema& schema() const { return *schema_; }
   Padding padding() const { return padding_; }
   const DerivedTensors& derived() const { return derived_; }
+  // Of every padding graph; none if the padding is not kTfgnn.
+  const MinRows& min_rows() const { return min_rows_; }
   // The schema's tensors in order, then the derived ones.
   absl::Span<const BatchColumn> columns() const { return columns_; }
-  bool is_fixed() const { return padding_ != Padding::kNone; }
+  // Whether batches have the real rows of component k alone: without padding, or without a
+  // capacity.
+  bool is_ragged(size_t k) const { return padding_ == Padding::kNone || capacities_[k] == kRagged; }
+  // Whether all batches have one shape: no component is ragged.
+  bool is_fixed() const { return is_fixed_; }
 
   // Rows of component k in a batch with `real` rows: the capacity if padded.
-  uint64_t RowsFor(size_t k, uint64_t real) const { return is_fixed() ? capacities_[k] : real; }
+  uint64_t RowsFor(size_t k, uint64_t real) const { return is_ragged(k) ? real : capacities_[k]; }
 
   // Bytes of all tensors of a batch with this many rows per component (`graphs` last); nullopt if
   // the sum exceeds 2^64 - 1.
   std::optional<uint64_t> BatchBytes(absl::Span<const uint64_t> rows) const;
+  // Of these, the bytes of tensors along ragged components.
+  std::optional<uint64_t> RaggedBytes(absl::Span<const uint64_t> rows) const;
 
+  // Bytes of the tensors along padded components, the same in every batch; nullopt if the sum
+  // exceeds 2^64 - 1.
+  std::optional<uint64_t> PaddedBytes() const;
   // Bytes of a padded batch; nullopt if the shape is not fixed.
   std::optional<uint64_t> FixedBatchBytes() const {
-    return is_fixed() ? BatchBytes(capacities_) : std::nullopt;
+    return is_fixed() ? PaddedBytes() : std::nullopt;
   }
 
  private:
   BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities, Padding padding,
-              DerivedTensors derived);
+              DerivedTensors derived, MinRows min_rows);
+
+  // Bytes of the tensors along the components k with counts(k).
+  template <typename Counts>
+  std::optional<uint64_t> BytesAlong(absl::Span<const uint64_t> rows, Counts counts) const;
 
   const GraphSchema* schema_;
   std::vector<uint64_t> capacities_;
+  bool is_fixed_;
   Padding padding_;
   DerivedTensors derived_;
+  MinRows min_rows_;
   std::vector<BatchColumn> columns_;
 };
 

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/collation/fake_indices.h"
 #include "service/collation/row_kernels.h"
 #include "service/graphs/index_values.h"
 
@@ -189,6 +190,12 @@ void WritePlane(const BatchLayout& layout, const Plane& plane, const RowExtents&
     Fill(next, padding_bytes, spec.padding_value);
     return;
   }
+  if (layout.padding() == Padding::kTfgnn) {
+    const uint64_t first = batch.real_rows[*spec.index_into];
+    return WriteFakeIndices(spec.dtype, first, batch.rows[*spec.index_into] - first,
+                            plane.row_bytes / ElementBytes(spec.dtype),
+                            batch.rows[plane.component] - batch.real_rows[plane.component], next);
+  }
   const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
   Fill(next, padding_bytes,
        IndexElement(spec.dtype, std::min(batch.real_rows[*spec.index_into], last_row)));
@@ -237,22 +244,24 @@ class Int32Writer {
 };
 
 // Rows of graph i in component k, padding graphs included. The first padding graph holds the spare
-// rows in kGraph; in kMasked they count for no graph, but the graph index must name some graph for
-// them.
+// rows in kGraph and kTfgnn; in kMasked they count for no graph, but the graph index must name some
+// graph for them.
 class PaddedCounts {
  public:
   PaddedCounts(const BatchLayout& layout, const Batch& batch, size_t k)
       : batch_(batch),
         k_(k),
         num_components_(layout.schema().num_components()),
-        padding_rows_(layout.padding() == Padding::kGraph ? batch.rows[k] - batch.real_rows[k]
-                                                          : 0) {}
+        padding_rows_(HasPaddingGraph(layout.padding()) ? batch.rows[k] - batch.real_rows[k] : 0),
+        least_(layout.min_rows()[k]) {}
 
   uint64_t num_graphs() const { return batch_.rows[num_components_]; }
   uint64_t num_real() const { return batch_.real_rows[num_components_]; }
+  uint64_t least() const { return least_; }
   int32_t operator[](uint64_t i) const {
     if (i < num_real()) return static_cast<int32_t>(batch_.sizes[i * num_components_ + k_]);
-    return static_cast<int32_t>(i == num_real() ? padding_rows_ : 0);
+    if (i != num_real()) return static_cast<int32_t>(least_);
+    return static_cast<int32_t>(padding_rows_ - least_ * (num_graphs() - num_real() - 1));
   }
 
  private:
@@ -260,6 +269,8 @@ class PaddedCounts {
   const size_t k_;
   const size_t num_components_;
   const uint64_t padding_rows_;
+  // Rows of each padding graph after the first.
+  const uint64_t least_;
 };
 
 void WriteRowCounts(const PaddedCounts& counts, Int32Writer out) {
@@ -267,7 +278,8 @@ void WriteRowCounts(const PaddedCounts& counts, Int32Writer out) {
 }
 
 void WriteGraphIndex(const PaddedCounts& counts, Int32Writer out) {
-  for (uint64_t i = 0; i < counts.num_real(); ++i) {
+  const uint64_t numbered = counts.least() == 0 ? counts.num_real() : counts.num_graphs();
+  for (uint64_t i = 0; i < numbered; ++i) {
     out.Add(static_cast<uint64_t>(counts[i]), static_cast<int32_t>(i));
   }
   const uint64_t last_graph = std::max<uint64_t>(counts.num_graphs(), 1) - 1;
@@ -370,6 +382,33 @@ absl::Status CheckNumberable(const BatchLayout& layout, const Batch& batch) {
   return absl::OkStatus();
 }
 
+// Checks that padding rows have a graph, and padding indices a padding row. As in TF-GNN, a batch
+// that is full in every component needs neither.
+absl::Status CheckPaddable(const BatchLayout& layout, const Batch& batch) {
+  if (!HasPaddingGraph(layout.padding())) return absl::OkStatus();
+  const GraphSchema& schema = layout.schema();
+  const size_t l = schema.num_components();
+  const auto is_full = [&](size_t k) { return batch.real_rows[k] == batch.rows[k]; };
+  bool needs_graph = layout.padding() == Padding::kGraph;
+  for (size_t k = 0; k < l; ++k) needs_graph |= !is_full(k);
+  if (is_full(l) && needs_graph) return absl::InternalError("batch: no graph is left for padding");
+  if (layout.padding() != Padding::kTfgnn) return absl::OkStatus();
+  for (size_t k = 0; k < l; ++k) {
+    const uint64_t least = layout.min_rows()[k] * (batch.rows[l] - batch.real_rows[l]);
+    if (batch.rows[k] - batch.real_rows[k] >= least) continue;
+    return absl::InternalError(absl::StrCat("batch: ", batch.real_rows[k], " rows of '",
+                                            schema.sizes().name(k), "' leave fewer than the ",
+                                            least, " of its padding graphs"));
+  }
+  for (const TensorSpec& tensor : schema.tensors()) {
+    if (!tensor.index_into || is_full(tensor.component) || !is_full(*tensor.index_into)) continue;
+    return absl::InternalError(
+        absl::StrCat("batch: no row of '", schema.sizes().name(*tensor.index_into),
+                     "' is left for the padding of tensor '", tensor.name, "'"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const GraphRef> graphs) {
@@ -402,7 +441,6 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
 
 absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
                               uint64_t max_bytes, const TensorFraming* framing) {
-  const size_t l = layout.schema().num_components();
   PH_ASSIGN_OR_RETURN(Batch batch, CollateSizes(layout, graphs));
   PH_RETURN_IF_ERROR(CheckNumberable(layout, batch));
   const auto bytes = layout.BatchBytes(batch.rows);
@@ -411,9 +449,7 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
                                                      bytes.value_or(UINT64_MAX), " bytes, at most ",
                                                      max_bytes, " are allowed"));
   }
-  if (layout.padding() == Padding::kGraph && batch.real_rows[l] >= batch.rows[l]) {
-    return absl::InternalError("batch: no graph is left for padding");
-  }
+  PH_RETURN_IF_ERROR(CheckPaddable(layout, batch));
   const RowExtents extents(graphs, batch);
   RowPrefetch prefetch(layout, extents);
   std::vector<uint64_t> begins;

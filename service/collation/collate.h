@@ -22,12 +22,14 @@ struct GraphRef {
 // Joins graphs in the given order. Rows are concatenated along their axis (Layout), index tensors
 // are shifted by the rows that come before, and everything is filled up to the layout's shape.
 // Padding rows hold the tensor's padding value. Padding indices are the number of the first padding
-// row of their target, or of its last row if it is full (never with Padding::kGraph).
+// row of their target, or of its last row if it is full (never with Padding::kGraph); with
+// Padding::kTfgnn they are spread over its padding rows (fake_indices.h).
 //
 // The chunks must have the layout's schema. RESOURCE_EXHAUSTED if an unlimited component grows
 // beyond what an index or derived tensor can number, or if the tensors would take more than
-// `max_bytes`; names the value and the bound. INTERNAL if the graphs exceed the layout's capacities
-// (the packer's bug). O(bytes of the batch). Thread-safe.
+// `max_bytes`; names the value and the bound. INTERNAL if the graphs exceed the layout's
+// capacities, or need padding for which there is no graph or row (the packer's bug). O(bytes of the
+// batch). Thread-safe.
 //
 // All tensors are in one buffer, and each of their bytes is written once. Without `framing` they
 // are aligned to 64 bytes. With it they follow their frames at any alignment, and Batch::framed has

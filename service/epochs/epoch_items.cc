@@ -13,9 +13,10 @@ namespace packhouse {
 namespace {
 
 absl::Status Refuse(absl::string_view what, const OversizeItem& item, const SizeSchema& sizes) {
-  return absl::OutOfRangeError(absl::StrCat(what, " ", item.id, ": ", item.value, " rows of '",
-                                            sizes.name(item.component), "', at most ", item.bound,
-                                            " fit a batch"));
+  return absl::OutOfRangeError(absl::StrCat(
+      what, " ", item.id, ": ", item.value, " rows of '", sizes.name(item.component), "', at ",
+      item.is_too_small ? absl::StrCat("least ", item.bound, " are needed")
+                        : absl::StrCat("most ", item.bound, " fit a batch")));
 }
 
 // One weight for each of `items`.
@@ -57,20 +58,24 @@ absl::StatusOr<std::vector<uint32_t>> DrawPlaces(const DrawRequest& draw, const 
 
 }  // namespace
 
-absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader,
+absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader, const ItemSizes& sizes,
                                          const GraphSelection& selection,
-                                         absl::Span<const Limits> limits, bool oversize_is_error,
-                                         const Making& making) {
+                                         absl::Span<const Limits> limits, const BatchShape& last,
+                                         bool oversize_is_error, const Making& making) {
   EpochItems items;
   const size_t n = selection.num_graphs();
   PH_ASSIGN_OR_RETURN(items.memory,
                       making.Hold(absl::StrCat(n, " graphs to choose from"), sizeof(uint32_t) * n));
-  PH_ASSIGN_OR_RETURN(FittingItems fitting,
-                      ItemsThatFit(SizesOfGraphs(reader), selection.positions(), limits,
-                                   Oversize::kMaxListed, making));
+  PH_ASSIGN_OR_RETURN(FittingItems fitting, ItemsThatFit(sizes, selection.positions(), limits,
+                                                         Oversize::kMaxListed, making));
   for (const ItemRejection& rejected : fitting.rejected) {
-    const OversizeItem item = {reader.graph_ids()[rejected.item], rejected.component,
-                               rejected.value, rejected.bound};
+    OversizeItem item = {reader.graph_ids()[rejected.item], rejected.component, rejected.value,
+                         rejected.bound};
+    if (const uint64_t least = last.layout.min_rows()[rejected.component]; least != 0) {
+      item.value = SizesOfGraphs(reader).tuple(rejected.item)[rejected.component];
+      item.is_too_small = item.value < least;
+      item.bound = item.is_too_small ? least : last.LargestGraph(rejected.component);
+    }
     if (oversize_is_error) return Refuse("graph", item, reader.info().schema->sizes());
     items.oversize.items.push_back(item);
   }

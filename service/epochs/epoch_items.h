@@ -11,17 +11,19 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "service/admission/memory_budget.h"
+#include "service/collation/batch_shape.h"
 #include "service/datasets/dataset_store.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/epoch_seed.h"
 #include "service/epochs/graph_selection.h"
 #include "service/epochs/group_items.h"
+#include "service/epochs/item_sizes.h"
 #include "service/epochs/making.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
 
-// A graph, or a group of graphs, that no batch can hold.
+// A graph, or a group of graphs, that no batch can hold, or a graph that is too small for one.
 struct OversizeItem {
   // The id of the graph or of the group.
   uint64_t id = 0;
@@ -29,6 +31,8 @@ struct OversizeItem {
   size_t component = 0;
   uint64_t value = 0;
   uint64_t bound = 0;
+  // It has fewer rows than `bound`, a minimum.
+  bool is_too_small = false;
 
   friend bool operator==(const OversizeItem&, const OversizeItem&) = default;
 };
@@ -54,14 +58,15 @@ struct EpochItems {
   Oversize oversize;
 };
 
-// The selected graphs that fit one of `limits`.
+// The selected graphs that fit one of `limits`. `sizes` are the reader's graphs, with packed sizes
+// if there are minimums; `last` is the shape of the last limits, for messages.
 //
 // OUT_OF_RANGE naming the first that fits none, if that is an error, with its rows and the bound;
 // RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs).
-absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader,
+absl::StatusOr<EpochItems> GraphsThatFit(const DatasetReader& reader, const ItemSizes& sizes,
                                          const GraphSelection& selection,
-                                         absl::Span<const Limits> limits, bool oversize_is_error,
-                                         const Making& making);
+                                         absl::Span<const Limits> limits, const BatchShape& last,
+                                         bool oversize_is_error, const Making& making);
 
 // The same for groups of the selected graphs of a grouped data set.
 absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,

@@ -32,17 +32,19 @@ absl::StatusOr<EpochShapes> GivenShapes(const PlannerResult& given, const EpochR
 }
 
 absl::StatusOr<EpochItems> EpochItemsOf(const EpochRequest& request, const DatasetReader& reader,
-                                        const GraphSelection& selection, const EpochShapes& shapes,
-                                        const Making& making) {
+                                        const ItemSizes& sizes, const GraphSelection& selection,
+                                        const EpochShapes& shapes, const Making& making) {
   std::vector<Limits> largest;
   for (size_t i = 0; i < shapes.num_rank_groups(); ++i) {
-    largest.push_back(shapes.rank_group(i)[0].usable);
+    largest.push_back(shapes.rank_group(i)[0].packed);
   }
   if (request.grouped) {
     return GroupsThatFit(reader, selection, largest[0], request.oversize_is_error, making);
   }
   PH_ASSIGN_OR_RETURN(EpochItems items,
-                      GraphsThatFit(reader, selection, largest, request.oversize_is_error, making));
+                      GraphsThatFit(reader, sizes, selection, largest,
+                                    shapes.rank_group(shapes.num_rank_groups() - 1)[0],
+                                    request.oversize_is_error, making));
   if (request.draw) {
     const EpochSeed seed = {request.seed, request.key.epoch};
     PH_RETURN_IF_ERROR(DrawItems(*request.draw, seed, selection, making, items));
@@ -67,16 +69,18 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
                       GraphSelection::Create(*reader, request.subset, making));
 
   const GraphSchema& schema = *reader->info().schema;
-  const BatchShapeOptions options = {request.padding, request.derived, request.whole_graphs,
-                                     bounds.max_graphs_per_batch, bounds.max_batch_bytes};
+  const BatchShapeOptions options = {request.padding,        request.derived,
+                                     request.whole_graphs,   bounds.max_graphs_per_batch,
+                                     bounds.max_batch_bytes, request.min_rows};
   PH_ASSIGN_OR_RETURN(EpochShapes shapes,
                       given != nullptr
                           ? GivenShapes(*given, request, schema, options)
                           : ChooseShapes(request.rank_groups, schema, options,
                                          SizesOfGraphs(*reader), selection.positions(), making));
-  PH_ASSIGN_OR_RETURN(EpochItems items, EpochItemsOf(request, *reader, selection, shapes, making));
-
   auto plan = std::shared_ptr<EpochPlan>(new EpochPlan(std::move(reader), std::move(shapes)));
+  PH_RETURN_IF_ERROR(plan->PackSizes(request.min_rows, making));
+  PH_ASSIGN_OR_RETURN(EpochItems items, EpochItemsOf(request, plan->reader(), plan->items(),
+                                                     selection, plan->shapes_, making));
   plan->groups_ = std::move(items.groups);
   plan->oversize_ = std::move(items.oversize);
   if (request.in_order) {
@@ -91,6 +95,27 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   return plan;
 }
 
+absl::Status EpochPlan::PackSizes(const MinRows& min_rows, const Making& making) {
+  if (min_rows.empty()) return absl::OkStatus();
+  const absl::Span<const uint32_t> counts = reader_->counts();
+  PH_ASSIGN_OR_RETURN(packed_memory_, making.Hold(absl::StrCat("sizes of ", reader_->num_graphs(),
+                                                               " graphs above min_rows"),
+                                                  sizeof(uint32_t) * counts.size()));
+  const size_t l = schema().num_components();
+  packed_sizes_.assign(counts.begin(), counts.end());
+  for (size_t i = 0; i < packed_sizes_.size(); ++i) {
+    PH_RETURN_IF_ERROR(making.StillWantedAt(i));
+    packed_sizes_[i] = min_rows.PackedSize(i % l, packed_sizes_[i]);
+  }
+  return absl::OkStatus();
+}
+
+ItemSizes EpochPlan::items() const {
+  if (groups_) return groups_->sizes();
+  if (packed_sizes_.empty()) return SizesOfGraphs(*reader_);
+  return ItemSizes::Create(reader_->num_graphs(), schema().num_components(), packed_sizes_).value();
+}
+
 PlannerResult EpochPlan::Resolved() const {
   PlannerResult result;
   result.dataset_version = dataset().version;
@@ -100,7 +125,7 @@ PlannerResult EpochPlan::Resolved() const {
 
 absl::Status EpochPlan::PackItems(absl::Span<const uint32_t> graphs, size_t look_ahead,
                                   const Making& making) {
-  PH_ASSIGN_OR_RETURN(const Limits limits, LimitsInOrder(shapes(0)[0].usable));
+  PH_ASSIGN_OR_RETURN(const Limits limits, LimitsInOrder(shapes(0)[0].packed));
   PH_ASSIGN_OR_RETURN(EpochBatches batches,
                       PackInOrder(items(), graphs, limits, look_ahead, making));
   in_order_ = std::make_shared<const EpochBatches>(std::move(batches));
@@ -115,7 +140,7 @@ absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
   PH_ASSIGN_OR_RETURN(classes_, SizeClasses::Create(items(), taken.numbers, making));
   // Freed here, since planners need the room.
   taken = EpochItems();
-  ShapeLimits limits = shapes_.Usable();
+  ShapeLimits limits = shapes_.Packed();
   if (groups_) limits = {{groups_->limits()}};
   if (planned_ != nullptr) return CheckGiven(*planned_, *classes_, limits, making);
   std::vector<uint32_t> num_ranks;
@@ -140,8 +165,9 @@ absl::Status EpochPlan::Summarize(std::optional<uint64_t> max_batch_bytes, const
 uint64_t EpochPlan::bytes() const {
   // Names, shapes, lists: small.
   constexpr uint64_t kBesides = 16384;
-  return kBesides + planned_bytes_ + (groups_ ? groups_->bytes() : 0) +
-         (classes_ ? classes_->bytes() : 0) + (in_order_ ? in_order_->bytes() : 0);
+  return kBesides + planned_bytes_ + sizeof(uint32_t) * packed_sizes_.capacity() +
+         (groups_ ? groups_->bytes() : 0) + (classes_ ? classes_->bytes() : 0) +
+         (in_order_ ? in_order_->bytes() : 0);
 }
 
 uint64_t EpochPlan::num_batches(size_t rank_group) const {

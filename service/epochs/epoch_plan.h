@@ -93,8 +93,9 @@ class EpochPlan {
   // For making the same plan again (Make()). Never null.
   const std::shared_ptr<const PlannerResult>& planned() const { return planned_; }
 
-  // The items of the batches: graphs, or groups of graphs.
-  ItemSizes items() const { return groups_ ? groups_->sizes() : SizesOfGraphs(*reader_); }
+  // The items of the batches: graphs, or groups of graphs. Their sizes are packed sizes
+  // (min_rows.h).
+  ItemSizes items() const;
   // Set if batches are made of groups.
   const std::optional<GroupItems>& groups() const { return groups_; }
   // The batches of one epoch, as numbers of items(). Errors and cost as DrawEpoch(). In order, they
@@ -106,6 +107,8 @@ class EpochPlan {
   EpochPlan(std::shared_ptr<const DatasetReader> reader, EpochShapes shapes)
       : reader_(std::move(reader)), shapes_(std::move(shapes)) {}
 
+  // Makes the packed sizes if there are minimums.
+  absl::Status PackSizes(const MinRows& min_rows, const Making& making);
   absl::Status PackItems(absl::Span<const uint32_t> graphs, size_t look_ahead,
                          const Making& making);
   absl::Status PlanItems(EpochItems taken, const EpochRequest& request,
@@ -123,6 +126,9 @@ class EpochPlan {
   // Holds the memory of the patterns that were planned here; other parts have their own holds.
   MemoryHold memory_;
   std::optional<GroupItems> groups_;
+  // With minimums: the packed sizes of all graphs, row-major; their memory.
+  std::vector<uint32_t> packed_sizes_;
+  MemoryHold packed_memory_;
   // Shuffled: the items that fill the places of the patterns.
   std::optional<SizeClasses> classes_;
   // In order: the batches, the same in every epoch.

@@ -93,9 +93,13 @@ std::string EpochRequest::Words() const {
   if (grouped) words.emplace_back("grouped");
   if (subset) words.push_back(SubsetWords(*subset));
   if (draw) words.push_back(DrawWords(*draw));
+  if (!min_rows.empty()) {
+    words.push_back(absl::StrCat("at least (", absl::StrJoin(min_rows.rows(), ", "), ") rows"));
+  }
   words.emplace_back(padding == Padding::kNone     ? "ragged"
                      : padding == Padding::kMasked ? "padded with masks"
-                                                   : "padded with a graph");
+                     : padding == Padding::kGraph  ? "padded with a graph"
+                                                   : "padded as by TF-GNN");
   words.emplace_back(whole_graphs ? absl::StrCat("whole graphs", DerivedWords(derived)) : "sizes");
   return absl::StrJoin(words, "; ");
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/collation/batch_layout.h"
+#include "service/collation/min_rows.h"
 #include "service/collation/tensor_framing.h"
 #include "service/epochs/epoch_identity.h"
 #include "service/planning/device_profile.h"
@@ -61,6 +62,7 @@ struct EpochRequest {
   bool grouped = false;
   std::optional<SubsetRequest> subset;
   std::optional<DrawRequest> draw;
+  MinRows min_rows;
 
   // What decides the batches besides data set, seed, epoch and limits, as a text for people. It is
   // the same for two requests if and only if they mean the same. Subsets and weights are in it as

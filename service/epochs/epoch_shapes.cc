@@ -63,11 +63,11 @@ size_t EpochShapes::ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows)
   return shape;
 }
 
-std::vector<std::vector<Limits>> EpochShapes::Usable() const {
+std::vector<std::vector<Limits>> EpochShapes::Packed() const {
   std::vector<std::vector<Limits>> limits;
   for (const std::vector<BatchShape>& shapes : by_rank_group_) {
     limits.emplace_back();
-    for (const BatchShape& shape : shapes) limits.back().push_back(shape.usable);
+    for (const BatchShape& shape : shapes) limits.back().push_back(shape.packed);
   }
   return limits;
 }

@@ -38,8 +38,8 @@ class EpochShapes {
   // last); 0 if none does.
   size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const;
 
-  // The limits of packs, by rank group and shape.
-  std::vector<std::vector<Limits>> Usable() const;
+  // The limits of packs of packed sizes, by rank group and shape.
+  std::vector<std::vector<Limits>> Packed() const;
   // By rank group and shape: AddRankGroup() of these gives the same shapes again.
   std::vector<std::vector<std::vector<uint64_t>>> Capacities() const;
 

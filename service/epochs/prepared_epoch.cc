@@ -65,6 +65,10 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
     }
     AddRows(sizes.tuple(items[i]), 1, absl::MakeSpan(rows));
   }
+  const MinRows& min_rows = plan_->shapes(rank_group)[0].layout.min_rows();
+  for (size_t k = 0; k < rows.size(); ++k) {
+    rows[k] = min_rows.RealRows(k, rows[k], rows.back());
+  }
   const size_t shape = plan_->ShapeFor(rank_group, rows);
   const BatchShape& of_shape = plan_->shapes(rank_group)[shape];
   if (plan_->groups()) {

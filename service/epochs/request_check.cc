@@ -65,6 +65,11 @@ absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& datase
     PH_RETURN_IF_ERROR(Exclude(request.grouped && rank_group.device.has_value(), "grouped",
                                "a device profile: name the limits"));
   }
+  for (const RankGroupRequest& rank_group : request.rank_groups) {
+    PH_RETURN_IF_ERROR(Exclude(!request.min_rows.empty() && rank_group.device.has_value(),
+                               "min_rows", "a device profile: name the limits"));
+  }
+  PH_RETURN_IF_ERROR(Exclude(!request.min_rows.empty() && request.grouped, "min_rows", "grouped"));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && several_shapes, "in_order", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.grouped && several_shapes, "grouped", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && request.grouped, "in_order", "grouped"));

@@ -28,12 +28,19 @@ class BatchTally {
     }
   }
 
-  // A batch with these rows, `repeats` times.
-  absl::Status Add(size_t rank_group, absl::Span<const uint64_t> rows, uint64_t repeats) {
+  // A batch of items whose packed sizes have these sums, `repeats` times.
+  absl::Status Add(size_t rank_group, absl::Span<const uint64_t> packed, uint64_t repeats) {
+    const MinRows& min_rows = shapes_.rank_group(rank_group)[0].layout.min_rows();
+    std::vector<uint64_t> rows(packed.begin(), packed.end());
+    for (size_t k = 0; k < rows.size(); ++k) {
+      rows[k] = min_rows.RealRows(k, packed[k], packed.back());
+    }
     const size_t number = shapes_.ShapeFor(rank_group, rows);
     const BatchShape& shape = shapes_.rank_group(rank_group)[number];
     if (max_batch_bytes_ && !shape.layout.is_fixed()) {
-      const auto bytes = shape.layout.BatchBytes(rows);
+      std::vector<uint64_t> laid_out(rows.begin(), rows.end());
+      for (size_t k = 0; k < rows.size(); ++k) laid_out[k] = shape.layout.RowsFor(k, rows[k]);
+      const auto bytes = shape.layout.BatchBytes(laid_out);
       if (!bytes || *bytes > *max_batch_bytes_) {
         return absl::InvalidArgumentError(absl::StrCat(
             "limits: a batch would take ", bytes.value_or(UINT64_MAX), " bytes, at most ",

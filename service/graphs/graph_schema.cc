@@ -110,4 +110,16 @@ bool GraphSchema::IsPointedInto(size_t k) const {
                      [k](const TensorSpec& tensor) { return tensor.index_into == k; });
 }
 
+bool GraphSchema::IsRaggedFeature(size_t k) const {
+  if (k == num_components() || IsPointedInto(k)) return false;
+  const TensorSpec* only = nullptr;
+  for (const TensorSpec& tensor : tensors_) {
+    if (tensor.component != k) continue;
+    // An inner ragged dimension has its lengths, and nothing else, along its component.
+    if (only != nullptr) return false;
+    only = &tensor;
+  }
+  return only != nullptr && !only->index_into && only->name == sizes_.name(k);
+}
+
 }  // namespace packhouse

@@ -70,6 +70,9 @@ class GraphSchema {
   std::optional<size_t> TensorIndex(absl::string_view name) const;
   // Whether some index tensor points into component k.
   bool IsPointedInto(size_t k) const;
+  // Whether component k belongs to a ragged feature: it has one tensor, of its own name, which is
+  // no index tensor, and nothing points into it. O(tensors).
+  bool IsRaggedFeature(size_t k) const;
 
  private:
   GraphSchema(SizeSchema sizes, std::vector<TensorSpec> tensors, std::vector<size_t> row_bytes)

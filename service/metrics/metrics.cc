@@ -35,6 +35,7 @@ bool IsStream(size_t method) {
     case Method::kTune:
     case Method::kAppend:
     case Method::kVerifyDataset:
+    case Method::kExportDataset:
     case Method::kLoad:
     case Method::kServerReflectionInfo:
     case Method::kWatch:

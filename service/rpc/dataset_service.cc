@@ -11,6 +11,7 @@
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
 #include "service/wire/append_handler.h"
+#include "service/wire/export_source.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_sizes.h"
 
@@ -137,6 +138,7 @@ DatasetService::DatasetService(const CallContext& context, DatasetStore* dataset
   Serve("ListDatasets", &DatasetService::ListDatasets);
   Serve("DeleteDataset", &DatasetService::DeleteDataset);
   Serve("VerifyDataset", &DatasetService::VerifyDataset);
+  Serve("ExportDataset", &DatasetService::ExportDataset);
 }
 
 CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
@@ -150,7 +152,8 @@ CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
 
 CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
-      append_context_, *call, Method::kAppend, std::make_unique<AppendHandler>(datasets_));
+      append_context_, *call, Method::kAppend,
+      std::make_unique<AppendHandler>(datasets_, append_context_.working));
 }
 
 CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
@@ -202,6 +205,18 @@ CallReactor* DatasetService::VerifyDataset(grpc::CallbackServerContext* call) {
         if (datasets_ == nullptr) return NoDataFolder();
         return Verify(parsed, *datasets_, context_.log, sink);
       });
+}
+
+CallReactor* DatasetService::ExportDataset(grpc::CallbackServerContext* call) {
+  using Call = ServerStreamingCall<v1::ExportDatasetRequest, v1::ExportDatasetResponse>;
+  return Call::Start(context_, *call, Method::kExportDataset,
+                     [this](const v1::ExportDatasetRequest& parsed,
+                            ProgressSink<v1::ExportDatasetResponse>& /*sink*/)
+                         -> absl::StatusOr<std::unique_ptr<Call::Source>> {
+                       if (datasets_ == nullptr) return NoDataFolder();
+                       return ExportSource::Open(parsed, *datasets_, context_.max_response_bytes,
+                                                 context_.working);
+                     });
 }
 
 }  // namespace packhouse::rpc

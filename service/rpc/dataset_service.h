@@ -25,6 +25,7 @@ class DatasetService final : public EarlyService {
   CallReactor* ListDatasets(grpc::CallbackServerContext* call);
   CallReactor* DeleteDataset(grpc::CallbackServerContext* call);
   CallReactor* VerifyDataset(grpc::CallbackServerContext* call);
+  CallReactor* ExportDataset(grpc::CallbackServerContext* call);
 
   const CallContext context_;
   const CallContext append_context_;

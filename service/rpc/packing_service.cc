@@ -21,7 +21,8 @@ PackingService::PackingService(const CallContext& context, const StreamBounds& b
 CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::PackRequest, PackReply>::Start(
       context_, *call, Method::kPack,
-      std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_));
+      std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
+                                    context_.working));
 }
 
 }  // namespace packhouse::rpc

@@ -16,6 +16,7 @@
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/collation/batch_shape.h"
 #include "service/rpc/goaway.h"
 #include "service/rpc/listening_sockets.h"
 #include "service/wire/batch_reply.h"
@@ -25,8 +26,8 @@ namespace {
 
 // At most the bytes of a batch's tensor names, dtypes and shapes.
 constexpr int kBatchHeaderBytes = 1 << 20;
-// At most the bytes of a graph's id and size tuple.
-constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kMaxComponents * sizeof(uint32_t);
+// At most the bytes of a graph's id and size tuple; MostGraphs() counts those with more components.
+constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kUsualComponents * sizeof(uint32_t);
 // Time for clients without calls to receive a GOAWAY and to close their connections.
 constexpr absl::Duration kGoawayGrace = absl::Seconds(1);
 constexpr absl::Duration kConnectionPoll = absl::Milliseconds(2);

@@ -12,16 +12,16 @@ namespace packhouse {
 namespace {
 
 // Whether a batch's bytes need a limit of their own. Those of a padded batch are known beforehand.
-bool LimitsBytes(const StreamPackerOptions& options) {
-  return options.whole_graphs && options.padding == Padding::kNone;
+bool LimitsBytes(const StreamPackerOptions& options, const BatchLayout& layout) {
+  return options.whole_graphs && !layout.is_fixed();
 }
 
-// Bytes that a graph adds to a ragged batch.
+// Bytes that a graph adds to a batch that is ragged in some component.
 uint64_t BytesOf(const BatchLayout& layout, const GraphChunk& chunk, size_t i) {
   const auto tuple = chunk.sizes().tuple(i);
   absl::InlinedVector<uint64_t, 8> rows(tuple.begin(), tuple.end());
   rows.push_back(1);
-  return layout.BatchBytes(rows).value_or(UINT64_MAX);
+  return layout.RaggedBytes(rows).value_or(UINT64_MAX);
 }
 
 // The bytes that are kept for each pending graph: id, offsets, place in the packer.
@@ -34,19 +34,21 @@ uint64_t OverheadBytes(const SizeTable& sizes) {
 absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
     std::unique_ptr<PackObserver> observer) {
-  PH_ASSIGN_OR_RETURN(
-      BatchShape shape,
-      BatchShape::Resolve(*schema, options.capacities,
-                          {options.padding, options.derived, options.whole_graphs,
-                           options.bounds.max_graphs_per_batch, options.bounds.max_batch_bytes}));
-  std::vector<uint64_t> packing_capacities(shape.usable.capacities().begin(),
-                                           shape.usable.capacities().end());
+  PH_ASSIGN_OR_RETURN(BatchShape shape,
+                      BatchShape::Resolve(*schema, options.capacities,
+                                          {options.padding, options.derived, options.whole_graphs,
+                                           options.bounds.max_graphs_per_batch,
+                                           options.bounds.max_batch_bytes, options.min_rows}));
+  std::vector<uint64_t> packing_capacities(shape.packed.capacities().begin(),
+                                           shape.packed.capacities().end());
   for (uint64_t& capacity : packing_capacities) {
     capacity = std::min(capacity, kMaxCapacity);
   }
-  if (LimitsBytes(options)) {
+  if (LimitsBytes(options, shape.layout)) {
+    // What is padded takes its bytes in every batch; Resolve() has checked that there is room.
+    const uint64_t bytes = options.bounds.max_batch_bytes - *shape.layout.PaddedBytes();
     packing_capacities.insert(packing_capacities.end() - 1,
-                              std::min(options.bounds.max_batch_bytes, kMaxCapacity));
+                              std::clamp<uint64_t>(bytes, 1, kMaxCapacity));
   }
   PH_ASSIGN_OR_RETURN(Limits packing_limits, Limits::Create(std::move(packing_capacities)));
   PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(packing_limits, options.packing));
@@ -78,11 +80,29 @@ StreamPacker::~StreamPacker() {
 SizeTuple StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i) const {
   const auto sizes = chunk.sizes().tuple(i);
   SizeTuple tuple(sizes.begin(), sizes.end());
+  const MinRows& min_rows = shape_.layout.min_rows();
+  for (size_t k = 0; !min_rows.empty() && k < sizes.size(); ++k) {
+    tuple[k] = min_rows.PackedSize(k, sizes[k]);
+  }
   if (packing_limits_.num_components() > tuple.size()) {
     tuple.push_back(static_cast<uint32_t>(std::min<uint64_t>(
         BytesOf(shape_.layout, chunk, i), std::numeric_limits<uint32_t>::max())));
   }
   return tuple;
+}
+
+Rejection StreamPacker::RejectionOf(const GraphChunk& chunk, size_t i, size_t component,
+                                    const SizeTuple& packed) const {
+  const SizeTable& sizes = chunk.sizes();
+  const uint64_t id = sizes.graph_id(i);
+  if (component == sizes.num_components()) {
+    return {id, Rejection::kBytes, packed[component], packing_limits_.capacity(component)};
+  }
+  const uint64_t rows = sizes.tuple(i)[component];
+  const uint64_t least = shape_.layout.min_rows()[component];
+  if (rows < least) return {id, component, rows, least, /*is_too_small=*/true};
+  if (least == 0) return {id, component, rows, packing_limits_.capacity(component)};
+  return {id, component, rows, shape_.LargestGraph(component)};
 }
 
 void StreamPacker::TellPending() { observer_->OnPending(num_pending(), pending_bytes_); }
@@ -105,14 +125,14 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
     const SizeTuple tuple = PackedTuple(chunk, i);
     const auto exceeded = packing_limits_.FirstExceeded(tuple);
     if (!exceeded) continue;
-    const bool is_bytes = *exceeded == sizes.num_components();
-    const Rejection rejection = {id, is_bytes ? Rejection::kBytes : *exceeded, tuple[*exceeded],
-                                 packing_limits_.capacity(*exceeded)};
+    const Rejection rejection = RejectionOf(chunk, i, *exceeded, tuple);
     if (oversize_is_error_) {
-      return absl::OutOfRangeError(
-          absl::StrCat("chunk: graph ", id, " has ", rejection.value, " ",
-                       is_bytes ? "bytes" : schema_->sizes().name(*exceeded),
-                       ", a batch takes at most ", rejection.bound));
+      const bool is_bytes = rejection.component == Rejection::kBytes;
+      return absl::OutOfRangeError(absl::StrCat(
+          "chunk: graph ", id, " has ", rejection.value, " ",
+          is_bytes ? "bytes" : schema_->sizes().name(*exceeded),
+          rejection.is_too_small ? ", a graph has at least " : ", a batch takes at most ",
+          rejection.bound));
     }
     rejections.push_back(rejection);
   }

@@ -63,10 +63,12 @@ struct StreamPackerOptions {
   // A graph that exceeds the limits is an error rather than a rejection.
   bool oversize_is_error = false;
   StreamBounds bounds;
+  // Only with kTfgnn.
+  MinRows min_rows;
 };
 
 // A graph that is in no batch. It alone exceeds the usable capacity of a component or, if
-// capacities do not bound a batch's bytes, the bytes that a batch may have.
+// capacities do not bound a batch's bytes, the bytes that a batch may have; or it is too small.
 struct Rejection {
   // Stands for a component if the graph's tensors have too many bytes.
   static constexpr size_t kBytes = SIZE_MAX;
@@ -75,6 +77,8 @@ struct Rejection {
   size_t component;
   uint64_t value;
   uint64_t bound;
+  // It has fewer rows than `bound`, a minimum.
+  bool is_too_small = false;
 
   friend bool operator==(const Rejection&, const Rejection&) = default;
 };
@@ -152,8 +156,12 @@ class StreamPacker {
                BatchShape shape, Limits packing_limits, OnlinePacker packer,
                std::unique_ptr<PackObserver> observer);
 
-  // The tuple that is packed: the size tuple, and the graph's bytes if these have a limit.
+  // The tuple that is packed: the packed sizes (min_rows.h), and the graph's bytes if these have a
+  // limit.
   SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
+  // Why a graph of this packed tuple, which exceeds the limits in `component`, is in no batch.
+  Rejection RejectionOf(const GraphChunk& chunk, size_t i, size_t component,
+                        const SizeTuple& packed) const;
 
   // Pushes graphs of the current chunk until a pack is complete, `max_graphs` at most.
   absl::StatusOr<bool> Feed(absl::Time now, size_t max_graphs);
@@ -163,7 +171,8 @@ class StreamPacker {
   const std::shared_ptr<const GraphSchema> schema_;
   const std::vector<uint64_t> requested_;
   const BatchShape shape_;
-  // Usable capacities, all limited; a ragged batch has its bytes as one more component.
+  // Capacities of packed tuples, all limited; a batch that is ragged in some component has the
+  // bytes there as one more component.
   const Limits packing_limits_;
   const OnlinePackerOptions packing_;
   const bool whole_graphs_;

@@ -1,5 +1,6 @@
 #include "service/wire/append_handler.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,9 +25,9 @@ absl::Status AppendHandler::Describe(const v1::AppendRequest& request) {
       return absl::InvalidArgumentError(
           absl::StrCat("dataset_id: ", request.dataset_id(), ", the stream appends to ", id_));
     }
-    if (!request.has_graphs()) {
+    if (!request.has_graphs() && !request.has_examples()) {
       return absl::InvalidArgumentError(
-          "graphs: unset; only the first request of a stream may come without");
+          "graphs: unset, and so is examples; only the first request of a stream may come without");
     }
     return absl::OkStatus();
   }
@@ -46,6 +47,7 @@ absl::StatusOr<AppendResult> AppendHandler::Append(
   const auto producer =
       ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
   if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
+  if (request->has_examples()) return AppendExamples(*request, producer);
   if (!request->has_graphs()) {
     PH_RETURN_IF_ERROR(GroupIdsFromWire(*request, 0).status());
     PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets_->Get(name_));
@@ -61,11 +63,48 @@ absl::StatusOr<AppendResult> AppendHandler::Append(
   return datasets_->AppendTo({name_, id_}, chunk, group_ids, producer);
 }
 
+absl::StatusOr<AppendResult> AppendHandler::AppendExamples(
+    const v1::AppendRequest& request, const std::optional<ProducerSequence>& producer) {
+  if (request.has_graphs()) {
+    return absl::InvalidArgumentError("examples: there is a chunk of graphs beside them");
+  }
+  const v1::Examples& examples = request.examples();
+  if (!examples_) {
+    PH_ASSIGN_OR_RETURN(examples_, ExampleReader::Create(schema_.get(), working_));
+  }
+  PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, next_id_));
+  PH_ASSIGN_OR_RETURN(std::vector<uint64_t> group_ids,
+                      GroupIdsFromWire(request, examples.examples_size()));
+  if (!group_ids.empty() && !decoded.left_out.empty()) {
+    size_t next = 0;
+    size_t number = 0;
+    std::erase_if(group_ids, [&](uint64_t /*group*/) {
+      const bool is_left_out =
+          next < decoded.left_out.size() && decoded.left_out[next].example == number;
+      ++number;
+      next += is_left_out ? 1 : 0;
+      return is_left_out;
+    });
+  }
+  next_id_ += examples.examples_size();
+  left_out_ = std::move(decoded.left_out);
+  return datasets_->AppendTo({name_, id_}, decoded.chunk, group_ids, producer);
+}
+
 absl::Status AppendHandler::Accept(std::unique_ptr<v1::AppendRequest> request) {
   const std::shared_ptr<const v1::AppendRequest> shared = std::move(request);
   PH_RETURN_IF_ERROR(Describe(*shared));
+  left_out_.clear();
   PH_ASSIGN_OR_RETURN(const AppendResult result, Append(shared));
-  AppendResultToWire(result, *shared, response_.emplace());
+  v1::AppendResponse& response = response_.emplace();
+  AppendResultToWire(result, *shared, response);
+  response.set_num_skipped(left_out_.size());
+  for (size_t i = 0; i < std::min(left_out_.size(), LeftOut::kMaxTold); ++i) {
+    v1::SkippedExample& skipped = *response.add_skipped();
+    skipped.set_example(left_out_[i].example);
+    skipped.set_graph_id(left_out_[i].graph_id);
+    skipped.set_message(left_out_[i].message);
+  }
   return absl::OkStatus();
 }
 

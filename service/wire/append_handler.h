@@ -6,25 +6,31 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "packhouse/v1/dataset.pb.h"
+#include "service/admission/memory_budget.h"
 #include "service/datasets/dataset_store.h"
 #include "service/graphs/graph_schema.h"
 #include "service/wire/stream_handler.h"
+#include "service/wire/wire_examples.h"
 
 namespace packhouse {
 
 // Accept() blocks until the chunk is durable, so the stream must run on the append pool.
 //
-// Memory: rows are written from the received message. A stream has at most one message that is
+// Memory: rows are written from the received message; those of examples are made first, and
+// reserved while they are there. A stream has at most one message that is
 // being appended and one that waits. A message is at most the server's max_message_bytes, and at
 // most as many are being appended as the pool has threads.
 class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendResponse> {
  public:
-  // `datasets` must outlive the handler. Null: the stream ends with NoDataFolder().
-  explicit AppendHandler(DatasetStore* datasets) : datasets_(datasets) {}
+  // The pointees must outlive the handler. `datasets` null: the stream ends with NoDataFolder().
+  // `working` counts the rows of examples; null: nothing is counted.
+  explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr)
+      : datasets_(datasets), working_(working) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
   void HalfClose() override {}
@@ -35,12 +41,20 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   // Sets the stream's data set from the first request; later requests must not change it.
   absl::Status Describe(const v1::AppendRequest& request);
   absl::StatusOr<AppendResult> Append(const std::shared_ptr<const v1::AppendRequest>& request);
+  absl::StatusOr<AppendResult> AppendExamples(const v1::AppendRequest& request,
+                                              const std::optional<ProducerSequence>& producer);
 
   DatasetStore* const datasets_;
+  MemoryBudget* const working_;
   std::string name_;
   uint64_t id_ = 0;
   std::shared_ptr<const GraphSchema> schema_;  // Null before the first request.
-  uint64_t next_id_ = 0;                       // Counts graphs of this stream, with repetitions.
+  // Counts graphs of this stream, with repetitions and malformed examples.
+  uint64_t next_id_ = 0;
+  // Set with the first examples.
+  std::optional<ExampleReader> examples_;
+  // Of the request at work.
+  std::vector<LeftOut> left_out_;
   std::optional<v1::AppendResponse> response_;
 };
 

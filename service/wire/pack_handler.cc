@@ -39,6 +39,9 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
   }
   PH_ASSIGN_OR_RETURN(options.whole_graphs, CarriesGraphs(open.payload(), schema));
   PH_ASSIGN_OR_RETURN(options.oversize_is_error, OversizeIsError(open.oversize_policy()));
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
+                      CountsFromWire(open.min_rows(), schema.sizes(), "min_rows"));
+  options.min_rows = MinRows(std::move(min_rows));
   if (!options.whole_graphs && open.derived_size() != 0) {
     return absl::InvalidArgumentError("derived: not for a stream of sizes");
   }
@@ -63,8 +66,7 @@ PackReply OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
 }  // namespace
 
 absl::Status PackHandler::Open(const v1::PackOpen& open) {
-  PH_ASSIGN_OR_RETURN(GraphSchema schema_value,
-                      GraphSchemaFromWire(open.has_schema(), open.schema()));
+  PH_ASSIGN_OR_RETURN(GraphSchema schema_value, SchemaOf(open));
   auto schema = std::make_shared<const GraphSchema>(std::move(schema_value));
   PH_ASSIGN_OR_RETURN(const StreamPackerOptions options, OptionsFromWire(open, *schema, bounds_));
   PH_ASSIGN_OR_RETURN(
@@ -97,6 +99,8 @@ absl::Status PackHandler::Accept(std::unique_ptr<v1::PackRequest> request) {
       return AcceptGraphs(std::move(request));
     case v1::PackRequest::kSizes:
       return AcceptSizes(request->sizes());
+    case v1::PackRequest::kExamples:
+      return AcceptExamples(request->examples());
     case v1::PackRequest::kFlush:
       flush_token_ = request->flush().token();
       packer_->Flush();
@@ -104,7 +108,8 @@ absl::Status PackHandler::Accept(std::unique_ptr<v1::PackRequest> request) {
     case v1::PackRequest::MESSAGE_NOT_SET:
       break;
   }
-  return absl::InvalidArgumentError("the request carries none of 'graphs', 'sizes', 'flush'");
+  return absl::InvalidArgumentError(
+      "the request carries none of 'graphs', 'sizes', 'examples', 'flush'");
 }
 
 absl::Status PackHandler::AcceptGraphs(std::unique_ptr<v1::PackRequest> request) {
@@ -112,8 +117,8 @@ absl::Status PackHandler::AcceptGraphs(std::unique_ptr<v1::PackRequest> request)
     return absl::InvalidArgumentError("'graphs' in a stream that was opened for sizes");
   }
   const std::shared_ptr<v1::PackRequest> owner = std::move(request);
-  PH_ASSIGN_OR_RETURN(GraphChunk chunk, GraphChunkFromWire(owner->graphs(), &packer_->schema(),
-                                                           packer_->num_offered(), owner));
+  PH_ASSIGN_OR_RETURN(GraphChunk chunk,
+                      GraphChunkFromWire(owner->graphs(), &packer_->schema(), NextId(), owner));
   // The chunk has its own sizes. The rest of the message is held as long as one of its graphs is
   // pending.
   delete owner->mutable_graphs()->release_sizes();
@@ -126,9 +131,22 @@ absl::Status PackHandler::AcceptSizes(const v1::SizeTable& sizes) {
     return absl::InvalidArgumentError("'sizes' in a stream that was opened for whole graphs");
   }
   const GraphSchema& schema = packer_->schema();
-  PH_ASSIGN_OR_RETURN(SizeTable table,
-                      SizeTableFromWire(sizes, schema.num_components(), packer_->num_offered()));
+  PH_ASSIGN_OR_RETURN(SizeTable table, SizeTableFromWire(sizes, schema.num_components(), NextId()));
   return AcceptChunk(GraphChunk::OfSizes(&schema, std::move(table)), 0);
+}
+
+absl::Status PackHandler::AcceptExamples(const v1::Examples& examples) {
+  if (!whole_graphs_) {
+    return absl::InvalidArgumentError("'examples' in a stream that was opened for sizes");
+  }
+  if (!examples_) {
+    PH_ASSIGN_OR_RETURN(examples_, ExampleReader::Create(&packer_->schema(), working_));
+  }
+  PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, NextId()));
+  const absl::Status accepted = AcceptChunk(std::move(decoded.chunk), decoded.bytes);
+  num_malformed_ += decoded.left_out.size();
+  malformed_ = std::move(decoded.left_out);
+  return accepted;
 }
 
 absl::Status PackHandler::AcceptChunk(GraphChunk chunk, uint64_t owner_bytes) {
@@ -148,20 +166,30 @@ absl::Status PackHandler::AcceptChunk(GraphChunk chunk, uint64_t owner_bytes) {
 PackReply PackHandler::NextRejected() {
   PackReply reply;
   v1::PackRejected& rejected = *reply.message.mutable_rejected();
-  for (; next_rejection_ < rejections_.size(); ++next_rejection_) {
+  const size_t num_malformed = malformed_.size();
+  for (; next_rejection_ < num_malformed + rejections_.size(); ++next_rejection_) {
     if (rejected.rejections_size() == kMaxRejectionsPerMessage) return reply;
-    const Rejection& from = rejections_[next_rejection_];
     v1::Rejection& to = *rejected.add_rejections();
+    if (next_rejection_ < num_malformed) {
+      LeftOut& example = malformed_[next_rejection_];
+      to.set_graph_id(example.graph_id);
+      to.set_reason(v1::REJECTION_REASON_MALFORMED);
+      to.set_message(std::move(example.message));
+      continue;
+    }
+    const Rejection& from = rejections_[next_rejection_ - num_malformed];
     to.set_graph_id(from.graph_id);
     if (from.component == Rejection::kBytes) {
       to.set_reason(v1::REJECTION_REASON_TOO_MANY_BYTES);
     } else {
-      to.set_reason(v1::REJECTION_REASON_TOO_LARGE);
+      to.set_reason(from.is_too_small ? v1::REJECTION_REASON_TOO_SMALL
+                                      : v1::REJECTION_REASON_TOO_LARGE);
       to.set_component(std::string(packer_->schema().sizes().name(from.component)));
     }
     to.set_value(from.value);
     to.set_bound(from.bound);
   }
+  malformed_.clear();
   rejections_.clear();
   next_rejection_ = 0;
   return reply;
@@ -198,7 +226,7 @@ void PackHandler::HalfClose() {
 absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   if (opened_) return std::exchange(opened_, std::nullopt);
   if (packer_ == nullptr) return std::nullopt;
-  if (!rejections_.empty()) return NextRejected();
+  if (!rejections_.empty() || !malformed_.empty()) return NextRejected();
   const uint64_t batch_id = packer_->num_batches();
   PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now(), kGraphsAtOnce));
   PackReply reply;
@@ -212,7 +240,7 @@ absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   flushed.set_token(*flush_token_);
   flushed.set_num_graphs(packer_->num_packed());
   flushed.set_num_batches(packer_->num_batches());
-  flushed.set_num_rejected(packer_->num_rejected());
+  flushed.set_num_rejected(packer_->num_rejected() + num_malformed_);
   flush_token_.reset();
   return reply;
 }

@@ -1,48 +1,16 @@
 #include "service/wire/wire_datasets.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
-#include "service/sizes/size_schema.h"
+#include "service/wire/wire_examples.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_sizes.h"
 
 namespace packhouse {
 namespace {
-
-// The largest count of each component, without `graphs`; empty if there are none.
-absl::StatusOr<std::vector<uint32_t>> MaxCountsFromWire(
-    const google::protobuf::RepeatedPtrField<v1::Capacity>& wire, const SizeSchema& schema) {
-  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
-  if (wire.empty()) return std::vector<uint32_t>();
-  std::vector<uint32_t> max_counts(schema.num_components(), 0);
-  std::vector<bool> listed(max_counts.size(), false);
-  for (const v1::Capacity& capacity : wire) {
-    const std::string name = absl::CHexEscape(capacity.component().substr(0, 64));
-    const std::optional<size_t> k = schema.IndexOf(capacity.component());
-    if (!k) {
-      return absl::InvalidArgumentError(absl::StrCat("max_rows: unknown component '", name, "'"));
-    }
-    if (*k == schema.num_components()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("max_rows: '", kGraphs, "' has no bound: every graph is one"));
-    }
-    if (listed[*k]) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("max_rows: component '", name, "' is listed twice"));
-    }
-    if (capacity.rows() > kMost) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("max_rows: component '", name, "': ", capacity.rows(), ", at most ", kMost));
-    }
-    listed[*k] = true;
-    max_counts[*k] = static_cast<uint32_t>(capacity.rows());
-  }
-  return max_counts;
-}
 
 v1::DatasetState StateToWire(DatasetState state) {
   switch (state) {
@@ -65,10 +33,11 @@ absl::Status NoDataFolder() {
 
 absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wire) {
   PH_RETURN_IF_ERROR(CheckDatasetName(wire.name()));
-  PH_ASSIGN_OR_RETURN(GraphSchema schema, GraphSchemaFromWire(wire.has_schema(), wire.schema()));
+  PH_ASSIGN_OR_RETURN(GraphSchema schema, SchemaOf(wire));
   DatasetOptions options;
   options.max_bytes = wire.max_bytes();
-  PH_ASSIGN_OR_RETURN(options.max_counts, MaxCountsFromWire(wire.max_rows(), schema.sizes()));
+  PH_ASSIGN_OR_RETURN(options.max_counts,
+                      CountsFromWire(wire.max_rows(), schema.sizes(), "max_rows"));
   options.grouped = wire.grouped();
   return NewDataset{wire.name(), std::move(schema), std::move(options)};
 }

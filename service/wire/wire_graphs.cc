@@ -1,9 +1,12 @@
 #include "service/wire/wire_graphs.h"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -144,6 +147,37 @@ absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
   return capacities;
 }
 
+absl::StatusOr<std::vector<uint32_t>> CountsFromWire(
+    const google::protobuf::RepeatedPtrField<v1::Capacity>& wire, const SizeSchema& schema,
+    absl::string_view field) {
+  constexpr uint64_t kMost = std::numeric_limits<uint32_t>::max();
+  if (wire.empty()) return std::vector<uint32_t>();
+  std::vector<uint32_t> counts(schema.num_components(), 0);
+  std::vector<bool> listed(counts.size(), false);
+  for (const v1::Capacity& capacity : wire) {
+    const std::string name = absl::CHexEscape(capacity.component().substr(0, 128));
+    const std::optional<size_t> k = schema.IndexOf(capacity.component());
+    if (!k) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ": unknown component '", name, "'"));
+    }
+    if (*k == schema.num_components()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": '", kGraphs, "' has no bound: every graph is one"));
+    }
+    if (listed[*k]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": component '", name, "' is listed twice"));
+    }
+    if (capacity.rows() > kMost) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, ": component '", name, "': ", capacity.rows(), ", at most ", kMost));
+    }
+    listed[*k] = true;
+    counts[*k] = static_cast<uint32_t>(capacity.rows());
+  }
+  return counts;
+}
+
 void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
                       v1::Limits& wire) {
   wire.Clear();
@@ -163,6 +197,8 @@ absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire) {
       return Padding::kMasked;
     case v1::PADDING_GRAPH:
       return Padding::kGraph;
+    case v1::PADDING_TFGNN:
+      return Padding::kTfgnn;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("padding: unknown value ", static_cast<int>(wire)));
@@ -170,8 +206,30 @@ absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire) {
 }
 
 absl::StatusOr<GraphSchema> SchemaOfTargets(
-    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets) {
+    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets,
+    const google::protobuf::RepeatedPtrField<std::string>& ragged_components) {
   std::vector<TensorSpec> tensors;
+  for (const std::string& ragged : ragged_components) {
+    const std::optional<size_t> k = sizes.IndexOf(ragged);
+    if (!k || *k == sizes.num_components()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("ragged_components: ", Quoted(ragged), " is no component of the graphs"));
+    }
+    if (std::find(index_targets.begin(), index_targets.end(), ragged) != index_targets.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("ragged_components: ", Quoted(ragged),
+                                                     " is in index_targets, so it is no feature"));
+    }
+    for (const TensorSpec& other : tensors) {
+      if (other.component != *k) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("ragged_components: ", Quoted(ragged), " is listed twice"));
+    }
+    TensorSpec tensor;
+    tensor.name = ragged;
+    tensor.dtype = DType::kUint8;
+    tensor.component = *k;
+    tensors.push_back(std::move(tensor));
+  }
   for (const std::string& target : index_targets) {
     const std::optional<size_t> k = sizes.IndexOf(target);
     if (!k || *k == sizes.num_components()) {
@@ -184,7 +242,7 @@ absl::StatusOr<GraphSchema> SchemaOfTargets(
           absl::StrCat("index_targets: ", Quoted(target), " is listed twice"));
     }
     TensorSpec tensor;
-    tensor.name = absl::StrCat("into_", *k);
+    tensor.name = absl::StrCat("into/", *k);
     tensor.dtype = DType::kInt64;
     tensor.component = *k;
     tensor.index_into = *k;
@@ -199,6 +257,8 @@ v1::Padding PaddingToWire(Padding padding) {
       return v1::PADDING_MASKED;
     case Padding::kGraph:
       return v1::PADDING_GRAPH;
+    case Padding::kTfgnn:
+      return v1::PADDING_TFGNN;
     case Padding::kNone:
       break;
   }

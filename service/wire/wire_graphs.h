@@ -30,16 +30,22 @@ absl::StatusOr<GraphChunk> GraphChunkFromWire(const v1::GraphChunk& wire, const 
 // The capacity of each component, `graphs` last; kUnlimited where there is none.
 absl::StatusOr<std::vector<uint64_t>> CapacitiesFromWire(const v1::Limits& wire,
                                                          const SizeSchema& schema);
+// A number of rows of one graph for each component, without `graphs`; 0 where none is given. Empty
+// if none is given at all. `field` is for messages.
+absl::StatusOr<std::vector<uint32_t>> CountsFromWire(
+    const google::protobuf::RepeatedPtrField<v1::Capacity>& wire, const SizeSchema& schema,
+    absl::string_view field);
 void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& schema,
                       v1::Limits& wire);
 
 v1::DataType DTypeToWire(DType dtype);
 absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
-// A schema with only one tensor for each of `index_targets`, which points into it: this is all that
-// padding needs to know of a schema. INVALID_ARGUMENT for a name that is no component or comes
-// twice.
+// A schema with only one tensor for each of `index_targets`, which points into it, and one for each
+// of `ragged_components`, a ragged feature: this is all that padding needs to know of a schema.
+// INVALID_ARGUMENT for a name that is no component or comes twice.
 absl::StatusOr<GraphSchema> SchemaOfTargets(
-    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets);
+    const SizeSchema& sizes, const google::protobuf::RepeatedPtrField<std::string>& index_targets,
+    const google::protobuf::RepeatedPtrField<std::string>& ragged_components);
 v1::Padding PaddingToWire(Padding padding);
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
 

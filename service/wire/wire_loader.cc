@@ -147,6 +147,9 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
     request.look_ahead = wire.look_ahead();
   }
   request.grouped = wire.grouped();
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
+                      CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));
+  request.min_rows = MinRows(std::move(min_rows));
   if (wire.has_subset()) {
     PH_ASSIGN_OR_RETURN(request.subset, SubsetFromWire(wire.subset()));
   }
@@ -238,7 +241,8 @@ void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::
   for (const OversizeItem& item : plan.oversize()) {
     v1::Rejection& rejection = *wire.add_rejections();
     rejection.set_graph_id(item.id);
-    rejection.set_reason(v1::REJECTION_REASON_TOO_LARGE);
+    rejection.set_reason(item.is_too_small ? v1::REJECTION_REASON_TOO_SMALL
+                                           : v1::REJECTION_REASON_TOO_LARGE);
     rejection.set_component(std::string(schema.name(item.component)));
     rejection.set_value(item.value);
     rejection.set_bound(item.bound);

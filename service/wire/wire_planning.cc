@@ -68,7 +68,8 @@ absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
     PH_ASSIGN_OR_RETURN(options.padding, PaddingFromWire(request.padding()));
     options.whole_graphs = false;
     options.max_graphs_per_batch = max_graphs_per_batch;
-    PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets()));
+    PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets(),
+                                                                  request.ragged_components()));
     PH_ASSIGN_OR_RETURN(BatchShape shape, BatchShape::Resolve(graphs, capacities, options));
     capacities = std::move(shape.capacities);
     limits = std::move(shape.usable);

@@ -100,7 +100,8 @@ absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& reque
                                                     uint64_t max_graphs_per_batch) {
   PH_ASSIGN_OR_RETURN(DeviceProfile profile, DeviceProfileFromWire(request.profile(), schema));
   PH_ASSIGN_OR_RETURN(const Padding padding, PaddingFromWire(request.padding()));
-  PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets()));
+  PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets(),
+                                                                request.ragged_components()));
   return ProfileForPadding(std::move(profile), graphs, padding, max_graphs_per_batch);
 }
 

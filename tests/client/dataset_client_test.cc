@@ -1,6 +1,9 @@
 #include "client/cpp/dataset_client.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -50,6 +53,39 @@ TEST_F(DatasetClientTest, CreateGetSealDelete) {
         client.Verify("d", [](const v1::VerifyDatasetResponse&) {}).status()}) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound, HasSubstr("'d'")));
   }
+}
+
+// A call that breaks goes on where it was.
+TEST_F(DatasetClientTest, ExportGivesEachGraphOnce) {
+  const std::vector<std::string> examples = {"a", "b", "c", "d", "e", "f", "g"};
+  server_.service().set_examples(examples);
+  const DatasetClient client = Client();
+  for (uint64_t first = 0; first <= examples.size(); ++first) {
+    for (uint64_t count = 0; count <= examples.size(); ++count) {
+      v1::ExportDatasetRequest request;
+      request.set_name("d");
+      request.set_first_graph(first);
+      request.set_num_graphs(count);
+      std::vector<std::string> taken;
+      EXPECT_THAT(client.Export(request,
+                                [&](v1::ExportDatasetResponse& response) {
+                                  EXPECT_EQ(response.first_graph(), first + taken.size());
+                                  for (std::string& example : *response.mutable_examples()) {
+                                    taken.push_back(std::move(example));
+                                  }
+                                  return absl::OkStatus();
+                                }),
+                  IsOk());
+      const uint64_t end = count == 0 ? examples.size() : std::min(first + count, examples.size());
+      EXPECT_EQ(taken, std::vector<std::string>(examples.begin() + first, examples.begin() + end));
+    }
+  }
+  v1::ExportDatasetRequest request;
+  EXPECT_THAT(client.Export(request,
+                            [](v1::ExportDatasetResponse&) {
+                              return absl::InternalError("the disk is full");
+                            }),
+              StatusIs(absl::StatusCode::kInternal, "the disk is full"));
 }
 
 TEST_F(DatasetClientTest, ListTurnsAllPages) {

@@ -69,6 +69,32 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     verification_ = std::move(responses);
   }
 
+  // What every data set gives when it is exported; the call breaks after each response of two.
+  void set_examples(std::vector<std::string> examples) {
+    const absl::MutexLock lock(&mutex_);
+    examples_ = std::move(examples);
+  }
+
+  grpc::Status ExportDataset(grpc::ServerContext* /*context*/,
+                             const v1::ExportDatasetRequest* request,
+                             grpc::ServerWriter<v1::ExportDatasetResponse>* writer) override {
+    const absl::MutexLock lock(&mutex_);
+    v1::ExportDatasetResponse response;
+    response.set_first_graph(request->first_graph());
+    const uint64_t most = request->num_graphs() == 0 ? UINT64_MAX : request->num_graphs();
+    uint64_t at = request->first_graph();
+    while (at < examples_.size() && response.examples_size() < 2 &&
+           at - request->first_graph() < most) {
+      response.add_examples(examples_[at++]);
+    }
+    if (response.examples_size() != 0 && !writer->Write(response)) {
+      return {grpc::StatusCode::UNAVAILABLE, "gone"};
+    }
+    const bool is_last = at == examples_.size() || at - request->first_graph() == most;
+    if (is_last) return grpc::Status::OK;
+    return {grpc::StatusCode::UNAVAILABLE, "broken"};
+  }
+
   grpc::Status CreateDataset(grpc::ServerContext* /*context*/,
                              const v1::CreateDatasetRequest* request,
                              v1::Dataset* response) override {
@@ -213,6 +239,7 @@ class FakeDatasetService final : public v1::DatasetService::Service {
   std::map<std::string, Stored> datasets_ ABSL_GUARDED_BY(mutex_);
   std::function<AppendFault(const v1::AppendRequest&)> fault_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::VerifyDatasetResponse> verification_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> examples_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_version_ ABSL_GUARDED_BY(mutex_) = 0;
   int num_streams_ ABSL_GUARDED_BY(mutex_) = 0;
   int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -147,7 +147,7 @@ TEST(CollateTest, UncollateIsTheInverse) {
     for (const GraphRef& graph : AllGraphs(first)) graphs.push_back(graph);
     for (size_t i = graphs.size(); i > 1; --i) std::swap(graphs[i - 1], graphs[random.Below(i)]);
 
-    const auto padding = static_cast<Padding>(random.Below(3));
+    const auto padding = static_cast<Padding>(random.Below(4));
     std::vector<uint64_t> capacities = ReservedRows(schema, padding);
     for (size_t k = 0; k <= l; ++k) {
       uint64_t real = 0;
@@ -173,14 +173,14 @@ TEST(CollateTest, UncollateIsTheInverse) {
     }
 
     // Every index is a row of its target, if that has any; and a padding index a padding row, with
-    // kGraph.
+    // kGraph and kTfgnn.
     for (size_t t = 0; t < schema.tensors().size(); ++t) {
       const TensorSpec& spec = schema.tensors()[t];
       if (!spec.index_into) continue;
       const uint64_t target_rows = batch.rows[*spec.index_into];
       EXPECT_EQ(FindIndexOutOfRange(spec.dtype, batch.tensors[t].data, target_rows),
                 absl::string_view::npos);
-      if (padding != Padding::kGraph) continue;
+      if (!HasPaddingGraph(padding)) continue;
       const size_t row_bytes = schema.plane_row_bytes(t);
       for (size_t plane = 0; plane < schema.num_planes(t); ++plane) {
         const absl::string_view padding_data =

@@ -127,7 +127,7 @@ if importlib.util.find_spec("dgl"):
 
 if importlib.util.find_spec("tensorflow_gnn"):
 
-    def test_tfgnn(server: LocalServer, client: Client) -> None:
+    def test_tfgnn(server: LocalServer, client: Client, tmp_path: pathlib.Path) -> None:
         import tensorflow as tf
         import tensorflow_gnn as tfgnn
         from test_tfgnn import limits_of, merged, typed_tensor_of
@@ -143,6 +143,9 @@ if importlib.util.find_spec("tensorflow_gnn"):
         ).map(lambda *parts: tf.nest.pack_sequence_as(spec, parts, expand_composites=True))
         limits = limits_of(packhouse.tfgnn.table(graphs))
         packhouse.tfgnn.ingest(client, "papers-again", graphs)
+        schema_file = tmp_path / "graph_schema.pbtxt"
+        tfgnn.write_schema(tfgnn.create_schema_pb_from_graph_spec(spec), str(schema_file))
+        serialized = [tfgnn.write_example(graph).SerializeToString() for graph in graphs]
         trained: list[int] = []
 
         def train(graph: Any, mask: Any = None) -> None:
@@ -153,6 +156,8 @@ if importlib.util.find_spec("tensorflow_gnn"):
             server,
             {
                 "graph_tensors": graph_tensors,
+                "schema_file": schema_file,
+                "serialized": serialized,
                 "tfgnn": tfgnn,
                 "limits": limits,
                 "train": train,

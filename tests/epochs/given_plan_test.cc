@@ -143,7 +143,7 @@ TEST(EpochShapesTest, CapacitiesGiveTheSameShapesAgain) {
       ASSERT_THAT(again.AddRankGroup(*schema, capacities, options), IsOk());
     }
     EXPECT_EQ(again.Capacities(), shapes.Capacities());
-    EXPECT_EQ(again.Usable(), shapes.Usable());
+    EXPECT_EQ(again.Packed(), shapes.Packed());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "google/protobuf/text_format.h"
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/dataset.pb.h"
@@ -61,6 +62,18 @@ constexpr char kHistogram[] =
 constexpr char kLimits[] = R"(capacities { component: 'nodes' rows: 9 }
                               capacities { component: 'edges' rows: 12 }
                               capacities { component: 'graphs' rows: 4 })";
+
+// A tf.Example of two nodes and an edge, and the schema of TF-GNN that it obeys.
+constexpr char kExample[] =
+    R"(\012\226\001\012\026\012\015nodes/n.#size\022\005\032\003\012\001\002\012\031)"
+    R"(\012\011nodes/n.x\022\014\022\012\012\010\000\000\200\077\000\000\000@\012\025)"
+    R"(\012\011nodes/n.t\022\010\012\006\012\002ab\012\000\012\026\012\015edges/e.#size)"
+    R"(\022\005\032\003\012\001\001\012\030\012\017edges/e.#source\022\005\032\003\012)"
+    R"(\001\001\012\030\012\017edges/e.#target\022\005\032\003\012\001\000)";
+constexpr char kTfgnnSchema[] =
+    "node_sets { key: 'n' value { features { key: 'x' value { dtype: DT_FLOAT } } "
+    "features { key: 't' value { dtype: DT_STRING } } } } "
+    "edge_sets { key: 'e' value { source: 'n' target: 'n' } }";
 
 // A record of the two graphs, with group ids, and explicit graph ids if they are not in order. The
 // first byte tells the target to make the checksums fit what it changes.
@@ -135,6 +148,20 @@ int main(int argc, char** argv) {
         "derived: DERIVED_TENSOR_GRAPH_INDEX derived: DERIVED_TENSOR_ROW_OFFSETS }");
     Write(folder + "pack_stream_fuzz-corpus/seed" + std::to_string(seed++),
           Stream({open, chunk, chunk, Bytes<v1::PackRequest>("flush { token: 1 }"), chunk}));
+  }
+  const std::string examples =
+      absl::StrCat("examples { examples: \"", kExample, "\" examples: \"\\n\" examples: \"\" ");
+  for (const char* options :
+       {"padding: PADDING_TFGNN min_rows { component: 'n' rows: 1 }", "padding: PADDING_NONE"}) {
+    const std::string open = Bytes<v1::PackRequest>(absl::StrCat(
+        "open { tfgnn_schema { text: \"", kTfgnnSchema,
+        "\" } limits { capacities { component: 'n' rows: 9 } capacities { component: 'e' rows: 9 } "
+        "capacities { component: 'graphs' rows: 4 } } ",
+        options, " derived: DERIVED_TENSOR_ROW_COUNTS }"));
+    Write(folder + "pack_stream_fuzz-corpus/seed" + std::to_string(seed++),
+          Stream({open, Bytes<v1::PackRequest>(examples + "skip_malformed: true }"),
+                  Bytes<v1::PackRequest>("flush { token: 1 }"),
+                  Bytes<v1::PackRequest>(examples + "first_id: 7 }")}));
   }
   Write(folder + "pack_stream_fuzz-corpus/seed" + std::to_string(seed),
         Stream({Bytes<v1::PackRequest>("open { limits {" + limits +

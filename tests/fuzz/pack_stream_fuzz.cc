@@ -47,7 +47,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   packhouse::StreamBounds bounds;
   bounds.max_batch_bytes = 1 << 16;
   bounds.max_graphs_per_batch = 1000;
-  packhouse::PackHandler handler(&clock, bounds, &histograms, &observers);
+  packhouse::MemoryBudget working(uint64_t{64} << 20);
+  packhouse::PackHandler handler(&clock, bounds, &histograms, &observers, &working);
   packhouse::MessageStream messages(data, size);
   v1::PackOpened opened;
   while (const auto bytes = messages.Next()) {

@@ -53,6 +53,27 @@ TEST(GraphSchemaTest, RowsLastHaveAPlaneForEachElement) {
   EXPECT_EQ(last.plane_row_bytes(0), 4U);
 }
 
+TEST(GraphSchemaTest, KnowsTheComponentsOfRaggedFeatures) {
+  PH_ASSERT_OK_AND_ASSIGN(const SizeSchema sizes,
+                          SizeSchema::Create({"a", "b", "a.f", "a.g.d2", "a.g", "c"}));
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          GraphSchema::Create(sizes, {{"a.f.d1", DType::kInt32, {}, 0, {}, {}},
+                                                      {"a.f", DType::kFloat32, {3}, 2, {}, {}},
+                                                      {"a.g.d1", DType::kInt32, {}, 0, {}, {}},
+                                                      {"a.g.d2", DType::kInt32, {}, 3, {}, {}},
+                                                      {"a.g", DType::kUint8, {}, 4, {}, {}},
+                                                      // No features: an index, what an index
+                                                      // points into, two tensors.
+                                                      {"b", DType::kInt32, {}, 1, 5, {}},
+                                                      {"c", DType::kInt8, {}, 5, {}, {}}}));
+  for (const size_t k : {2, 3, 4}) EXPECT_TRUE(schema.IsRaggedFeature(k)) << k;
+  for (const size_t k : {0, 1, 5, 6}) EXPECT_FALSE(schema.IsRaggedFeature(k)) << k;
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema two,
+                          GraphSchema::Create(sizes, {{"c", DType::kInt8, {}, 5, {}, {}},
+                                                      {"c.x", DType::kInt8, {}, 5, {}, {}}}));
+  EXPECT_FALSE(two.IsRaggedFeature(5));
+}
+
 TEST(GraphSchemaTest, KnowsWhatIsPointedInto) {
   PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
                           CreateWith({"edge_index", DType::kInt32, {2}, 1, 0, {}}));

@@ -39,6 +39,11 @@ def collate(
                 row += 1
         if spec.index_into is None:
             by_row[row:] = spec.padding_value
+        elif padding is Padding.TFGNN:
+            first, last = real[spec.index_into], rows[spec.index_into] - 1
+            count = len(by_row) - row
+            for place, value in enumerate(spread(first, last, count)):
+                by_row[row + place] = value
         elif row < len(by_row):
             by_row[row:] = min(real[spec.index_into], rows[spec.index_into] - 1)
         tensors[spec.name] = joined
@@ -50,6 +55,18 @@ def collate(
             if kind is DerivedTensor.MASKS:
                 tensors[f"{GRAPHS}/mask"] = np.arange(rows[GRAPHS]) < len(graphs)
     return tensors
+
+
+def spread(first: int, last: int, count: int) -> list[int]:
+    """What padding rows of an index tensor are with Padding.TFGNN, as batch.proto words it."""
+    values = []
+    for place in range(count):
+        value = np.float32(first)
+        if count > 1:
+            step = (np.float32(last + 1) - np.float32(first)) / np.float32(count - 1)
+            value = np.float32(first) + step * np.float32(place)
+        values.append(min(int(value), last))
+    return values
 
 
 def _derive(

@@ -74,7 +74,7 @@ def test_a_bad_tensor_is_refused(fields: dict[str, object], message: str) -> Non
         (("graphs",), (), "implied"),
         (("nodes", "nodes"), (), "'nodes' is listed twice"),
         (("a b",), (), "'a b'"),
-        ([f"c{number}" for number in range(17)], (), "17 components"),
+        ([f"c{number}" for number in range(65)], (), "65 components"),
         (("nodes",), (TensorSpec("x", DType.INT8, "edges"),), "'edges'"),
         (("a/b",), (TensorSpec("a/b/counts", DType.INT8, "a/b"),), "derived from a component"),
         (("nodes",), (TensorSpec("graphs/mask", DType.INT8, "nodes"),), "derived from a component"),

@@ -16,7 +16,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr v1::Padding kPaddings[] = {v1::PADDING_NONE, v1::PADDING_MASKED, v1::PADDING_GRAPH};
+constexpr v1::Padding kPaddings[] = {v1::PADDING_NONE, v1::PADDING_MASKED, v1::PADDING_GRAPH,
+                                     v1::PADDING_TFGNN};
 
 class PaddingTest : public ServerTest {
  protected:
@@ -53,7 +54,7 @@ class PaddingTest : public ServerTest {
     *request.mutable_histogram() = histogram_;
     *request.mutable_limits() = limits;
     request.set_padding(padding);
-    for (const std::string& target : index_targets_) request.add_index_targets(target);
+    for (const std::string& target : IndexTargets(padding)) request.add_index_targets(target);
     grpc::ClientContext context;
     v1::PlanResponse response;
     const absl::Status status = ToAbsl(planning_->Plan(&context, request, &response));
@@ -67,7 +68,7 @@ class PaddingTest : public ServerTest {
     *request.mutable_histogram() = histogram_;
     *request.mutable_profile() = profile;
     request.set_padding(padding);
-    for (const std::string& target : index_targets_) request.add_index_targets(target);
+    for (const std::string& target : IndexTargets(padding)) request.add_index_targets(target);
     grpc::ClientContext context;
     const auto stream = planning_->Tune(&context, request);
     v1::TuneResponse response;
@@ -93,6 +94,12 @@ class PaddingTest : public ServerTest {
     const absl::Status status = ToAbsl(loader_->GetEpoch(&context, request, &epoch));
     if (!status.ok()) return status;
     return epoch;
+  }
+
+  // Without index targets, PADDING_GRAPH takes the first component and PADDING_TFGNN none.
+  std::vector<std::string> IndexTargets(v1::Padding padding) const {
+    if (padding == v1::PADDING_TFGNN && index_targets_.empty()) return {"nodes"};
+    return index_targets_;
   }
 
   v1::Histogram histogram_;

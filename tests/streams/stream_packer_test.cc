@@ -100,6 +100,56 @@ TEST_F(SizesStreamTest, ExactlyFullFitsAndOneOverIsRejected) {
   EXPECT_EQ(packer_->pending_bytes(), 0U);
 }
 
+// With minimums a batch is full just when one more graph would leave too few rows for the padding
+// graphs: TF-GNN's own test of what fits.
+TEST_F(SizesStreamTest, MinimumsLeaveRowsForPaddingGraphs) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const uint64_t graphs = random.Between(2, 7);
+    const uint64_t least = random.Between(1, 3);
+    const uint64_t nodes = least * graphs + random.Below(20);
+    StreamPackerOptions options;
+    options.padding = Padding::kTfgnn;
+    options.packing.look_ahead = 1;
+    options.min_rows = MinRows({static_cast<uint32_t>(least), 0});
+    ASSERT_THAT(Open({nodes, 1000, graphs}, options), IsOk());
+    std::vector<uint32_t> sizes;
+    for (size_t i = 0; i < 30; ++i) sizes.push_back(random.Below(nodes + 2));
+    PH_ASSERT_OK_AND_ASSIGN(const std::vector<Rejection> rejections, Offer(sizes, 0));
+    const auto fits = [&](uint64_t rows, uint64_t real) {
+      return real < graphs && rows + least * (graphs - real) <= nodes;
+    };
+    std::set<uint64_t> rejected;
+    for (const Rejection& rejection : rejections) {
+      EXPECT_TRUE(rejected.insert(rejection.graph_id).second);
+      const uint32_t size = sizes[rejection.graph_id];
+      EXPECT_EQ(rejection.value, size);
+      EXPECT_EQ(rejection.is_too_small, size < least);
+      EXPECT_EQ(rejection.bound, size < least ? least : nodes - least * (graphs - 1));
+      EXPECT_TRUE(size < least || !fits(size, 1)) << size;
+    }
+    packer_->Flush();
+    const std::vector<Batch> batches = TakeAll();
+    uint64_t next = 0;
+    for (const Batch& batch : batches) {
+      uint64_t rows = 0;
+      for (const uint64_t id : batch.graph_ids) {
+        while (rejected.contains(next)) ++next;
+        EXPECT_EQ(id, next++);  // Next-fit keeps the order.
+        rows += sizes[id];
+      }
+      EXPECT_TRUE(fits(rows, batch.graph_ids.size())) << rows;
+      while (rejected.contains(next)) ++next;
+      if (next < sizes.size()) {
+        EXPECT_FALSE(fits(rows + sizes[next], batch.graph_ids.size() + 1));
+      }
+    }
+    while (rejected.contains(next)) ++next;
+    EXPECT_EQ(next, sizes.size());
+  }
+}
+
 TEST_F(SizesStreamTest, OversizeAsAnErrorAcceptsNothingOfTheChunk) {
   StreamPackerOptions options;
   options.oversize_is_error = true;

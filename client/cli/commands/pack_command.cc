@@ -277,11 +277,15 @@ void AddPackCommand(CLI::App& app, ExitCode& code) {
                       "Graphs the packer may choose from; 0: the server's default");
   command->add_option("--max-age", arguments->max_age,
                       "Graphs after which a graph is in the next pack; 0: four look-aheads");
-  const std::map<std::string, v1::Padding> paddings = {
-      {"none", v1::PADDING_NONE}, {"masked", v1::PADDING_MASKED}, {"graph", v1::PADDING_GRAPH}};
+  const std::map<std::string, v1::Padding> paddings = {{"none", v1::PADDING_NONE},
+                                                       {"masked", v1::PADDING_MASKED},
+                                                       {"graph", v1::PADDING_GRAPH},
+                                                       {"tfgnn", v1::PADDING_TFGNN}};
   command
-      ->add_option("--padding", arguments->padding,
-                   "none, masked, or graph (keeps a graph and its first row free)")
+      ->add_option(
+          "--padding", arguments->padding,
+          "none, masked, graph (keeps a graph and its first row free), or tfgnn (keeps a graph "
+          "free)")
       ->type_name("KIND")
       ->transform(CLI::CheckedTransformer(paddings));
   command

@@ -24,8 +24,8 @@
 namespace packhouse::client {
 namespace {
 
-constexpr std::size_t kMaxComponents = 16;
-constexpr std::size_t kMaxNameLength = 64;
+constexpr std::size_t kMaxComponents = 64;
+constexpr std::size_t kMaxNameLength = 128;
 constexpr std::size_t kShownValueLength = 40;
 
 // Lines of a file, read by zlib, which passes uncompressed bytes through.

@@ -21,6 +21,7 @@ from packhouse.epoch_info import EpochInfo, EpochRankGroup, EpochShape
 from packhouse.epoch_request import Draw, EpochArguments, RankGroup
 from packhouse.epoch_readers import EpochReaders
 from packhouse.errors import EpochFinishedError, PackhouseError
+from packhouse.examples import ExampleStream, SkippedExample, TfgnnSchema
 from packhouse.evaluation import Evaluation
 from packhouse.evaluation_readers import EvaluationReaders
 from packhouse.graphs import GraphTable
@@ -93,6 +94,7 @@ __all__ = [
     "EpochShape",
     "Evaluation",
     "EvaluationReaders",
+    "ExampleStream",
     "GraphSchema",
     "GraphTable",
     "Histogram",
@@ -125,7 +127,9 @@ __all__ = [
     "PriorityKind",
     "RankGroup",
     "Rejection",
+    "SkippedExample",
     "TensorSpec",
+    "TfgnnSchema",
     "TuneCell",
     "TuneObjective",
     "TuneProgress",

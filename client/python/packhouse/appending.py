@@ -14,12 +14,15 @@ import numpy.typing as npt
 from packhouse.backoff import Backoff
 from packhouse.dataset import AppendTotals, Dataset
 from packhouse.errors import PackhouseError
+from packhouse.examples import SkippedExample
 from packhouse.graphs import GraphTable, check_table, convert_exactly
 from packhouse.schema import GraphSchema
-from packhouse.v1 import dataset_pb2
+from packhouse.v1 import dataset_pb2, graphs_pb2
 
 # Chunks that are sent and not answered: enough to keep the server busy while answers travel.
 _WINDOW: Final = 8
+# Examples that were left out and are told.
+_MAX_SKIPPED: Final = 1000
 
 
 class ReliableAppend:
@@ -50,9 +53,12 @@ class ReliableAppend:
         self._num_appended = 0
         self._num_repeated = 0
         self._num_graphs = 0
+        self._num_answered_examples = 0
+        self._num_skipped = 0
+        self._skipped: list[SkippedExample] = []
 
-    def send(self, chunk: Any, group_ids: bytes) -> None:
-        """Sends a `packhouse.v1.GraphChunk`; waits if too many are unanswered.
+    def send(self, chunk: Any, group_ids: bytes = b"") -> None:
+        """Sends a `packhouse.v1.GraphChunk` or `Examples`; waits if too many are unanswered.
 
         Raises PackhouseError if the server refused this or an earlier one.
         """
@@ -61,9 +67,12 @@ class ReliableAppend:
         request = dataset_pb2.AppendRequest(
             dataset=self._dataset.name,
             dataset_id=self._dataset.id,
-            graphs=chunk,
             group_ids=group_ids,
         )
+        if isinstance(chunk, graphs_pb2.Examples):
+            request.examples.CopyFrom(chunk)
+        else:
+            request.graphs.CopyFrom(chunk)
         request.producer_sequence.producer = self._producer
         request.producer_sequence.sequence = self._next_sequence
         self._next_sequence += 1
@@ -86,6 +95,8 @@ class ReliableAppend:
             num_graphs=self._num_graphs if num_chunks else self._dataset.num_graphs,
             producer=self._producer,
             next_sequence=self._next_sequence,
+            num_skipped=self._num_skipped,
+            skipped=tuple(self._skipped),
         )
 
     def close(self) -> None:
@@ -129,7 +140,13 @@ class ReliableAppend:
             self._call = None
             time.sleep(self._backoff.delay_after(failure))
         self._backoff.succeeded()
-        self._unanswered.popleft()
+        request = self._unanswered.popleft()
+        self._num_skipped += answer.num_skipped
+        self._skipped += [
+            SkippedExample(self._num_answered_examples + each.example, each.graph_id, each.message)
+            for each in answer.skipped[: _MAX_SKIPPED - len(self._skipped)]
+        ]
+        self._num_answered_examples += len(request.examples.examples)
         self._num_appended += answer.num_appended
         self._num_repeated += answer.is_repetition
         self._num_graphs = answer.num_graphs

@@ -21,7 +21,7 @@ _AnyBatch = TypeVar("_AnyBatch", bound="Batch")
 
 
 class Padding(Choice):
-    """How a batch is brought to a fixed shape; "none", "masked" and "graph" do as well.
+    """How a batch is brought to a fixed shape; "none", "masked", "graph", "tfgnn" do as well.
 
     - NONE: no padding. Tensors have as many rows as there is real data.
     - MASKED: every tensor has as many rows as its component's limit, so that all batches have one
@@ -33,11 +33,16 @@ class Padding(Choice):
       kept free, so that padding edges never touch a real node. The first padding graph has all
       spare rows, those after it are empty: what `jraph.pad_with_graphs` does. A limit of 222 nodes
       takes graphs of 221.
+    - TFGNN: what `tfgnn.pad_to_total_sizes` does. As GRAPH, but padding rows of index tensors are
+      spread over the padding rows that they point into. Components of ragged features (see
+      `packhouse.tfgnn.table`) may be without a limit: they are not padded, and have as many rows as
+      there is real data.
     """
 
     NONE = 1
     MASKED = 2
     GRAPH = 3
+    TFGNN = 4
 
 
 class DerivedTensor(Choice):
@@ -46,7 +51,7 @@ class DerivedTensor(Choice):
     They come after the schema's tensors in `Batch.tensors`, for each component `c` (`nodes`, ...):
 
     - ROW_COUNTS: `c/counts`, int32 [graphs]: rows of c in each graph. Padding rows count for the
-      first padding graph with Padding.GRAPH, for no graph with Padding.MASKED.
+      first padding graph with Padding.GRAPH and TFGNN, for no graph with Padding.MASKED.
     - GRAPH_INDEX: `c/graph`, int32 [rows]: the graph of each row of c (PyG's `batch`). Padding rows
       belong to the first padding graph, or to the last graph if all graphs are real.
     - ROW_OFFSETS: `c/offsets`, int32 [graphs + 1]: sums of `c/counts` (PyG's `ptr`): the first row

@@ -16,11 +16,13 @@ from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
 from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
 from packhouse.errors import PackhouseError
+from packhouse.examples import ExampleStream, TfgnnSchema, export, messages_of
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.histogram import Histogram
 from packhouse.job import Job
 from packhouse.observing import DEFAULT_GATHER_BYTES, Sizes, observe_requests, tables_of_sizes
 from packhouse.packing import (
+    ExampleRequests,
     OnRejected,
     PackOptions,
     PackStream,
@@ -126,6 +128,29 @@ class Client:
         return self._start_pack(
             first.schema, itertools.chain((first,), remaining), options, on_rejected
         )
+
+    def pack_examples(
+        self,
+        schema: TfgnnSchema | GraphSchema,
+        examples: Iterable[bytes],
+        options: PackOptions,
+        on_rejected: OnRejected | None = None,
+        *,
+        skip_malformed: bool = False,
+    ) -> PackStream:
+        """As `pack`, for graphs as TF-GNN writes them, each a serialized tf.Example; the server
+        reads them.
+
+        They are numbered from 0. A malformed one ends the stream with INVALID_ARGUMENT, after the
+        batches of earlier messages. With `skip_malformed` (and OversizePolicy.REJECT, if
+        `on_rejected` is to be told) such examples are rejections.
+        """
+        messages = messages_of(
+            examples, first_id=0, skip_malformed=skip_malformed, chunk_bytes=options.chunk_bytes
+        )
+        requests = ExampleRequests(options.to_proto(schema), messages)
+        known = schema if isinstance(schema, GraphSchema) else None
+        return PackStream(self._pack, requests, known, options, on_rejected)
 
     def pack_sizes(
         self,
@@ -320,7 +345,7 @@ class Client:
     def create_dataset(
         self,
         name: str,
-        schema: GraphSchema | None = None,
+        schema: GraphSchema | TfgnnSchema | None = None,
         *,
         max_bytes: int = 0,
         max_rows: Mapping[str, int] | None = None,
@@ -328,13 +353,15 @@ class Client:
     ) -> Dataset:
         """Makes an empty data set, of sizes (`nodes`, `edges`) without a `schema`.
 
+        Of a TF-GNN schema the server makes the `schema` of the returned data set.
         It takes at most `max_bytes` on disk (0: only the server's bound), and no graph with more
         rows than `max_rows`. If `grouped`, every graph has a group id. Errors: ALREADY_EXISTS;
         RESOURCE_EXHAUSTED.
         """
         request = dataset_pb2.CreateDatasetRequest(
             name=name,
-            schema=None if schema is None else schema.to_proto(),
+            schema=schema.to_proto() if isinstance(schema, GraphSchema) else None,
+            tfgnn_schema=schema.to_proto() if isinstance(schema, TfgnnSchema) else None,
             max_bytes=max_bytes,
             max_rows=[
                 batch_pb2.Capacity(component=component, rows=rows)
@@ -397,6 +424,60 @@ class Client:
                 appending.send(chunk, groups_of_chunk)
         finally:
             appending.close()
+
+    def append_examples(
+        self,
+        name: str,
+        examples: Iterable[bytes],
+        *,
+        producer: str | None = None,
+        first_sequence: int = 1,
+        first_id: int = 0,
+        skip_malformed: bool = False,
+        chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
+    ) -> AppendTotals:
+        """As `append`, for graphs as TF-GNN writes them, each a serialized tf.Example; the server
+        reads them.
+
+        They have the ids `first_id` and up. A malformed one raises INVALID_ARGUMENT naming its
+        number in its message, the key and what is wrong. With `skip_malformed` such examples are
+        left out, counted and named in the result.
+        """
+        if first_sequence < 1:
+            raise ValueError(f"first_sequence {first_sequence} is below 1")
+        appending = ReliableAppend(
+            self._datasets.Append,
+            self.get_dataset(name),
+            producer or uuid.uuid4().hex,
+            first_sequence,
+            retry_timeout,
+        )
+        messages = messages_of(
+            examples, first_id=first_id, skip_malformed=skip_malformed, chunk_bytes=chunk_bytes
+        )
+        try:
+            while True:
+                try:
+                    message = next(messages)
+                except StopIteration:
+                    return appending.finish()
+                except Exception:  # Whatever it is, it is the caller's.
+                    appending.finish()
+                    raise
+                appending.send(message)
+        finally:
+            appending.close()
+
+    def export_examples(
+        self, name: str, *, first_graph: int = 0, num_graphs: int = 0
+    ) -> ExampleStream:
+        """The graphs of a data set in its order, each as a serialized tf.Example that TF-GNN reads.
+
+        From place `first_graph` on, `num_graphs` of them (0: all). Errors: NOT_FOUND; OUT_OF_RANGE;
+        FAILED_PRECONDITION if the data set's schema has no form in TF-GNN.
+        """
+        return export(self._datasets.ExportDataset, name, first_graph, num_graphs)
 
     def seal_dataset(self, name: str) -> Dataset:
         """Ends all appends: from now on the data set never changes and can be loaded. Errors:

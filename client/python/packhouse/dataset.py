@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, Callable, Iterable
 
 from packhouse.choices import Choice
+from packhouse.examples import SkippedExample
 from packhouse.histogram import Histogram
 from packhouse.schema import GraphSchema
 
@@ -68,6 +69,8 @@ class AppendTotals:
 
     `num_repeated` of the `num_chunks` that were sent had been stored before. The data set has
     `num_graphs` now. To go on later, give `producer` and `next_sequence` to the next call.
+    `num_skipped` examples were left out (`Client.append_examples`), in stored chunks too; `skipped`
+    has the first of them.
     """
 
     num_chunks: int
@@ -76,6 +79,8 @@ class AppendTotals:
     num_graphs: int
     producer: str
     next_sequence: int
+    num_skipped: int = 0
+    skipped: tuple[SkippedExample, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

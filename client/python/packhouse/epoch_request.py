@@ -79,6 +79,8 @@ class EpochArguments(TypedDict, total=False):
     - `grouped`: groups are never split over batches; the data set must be grouped.
     - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
     - `draw`: see `Draw` (None: each graph once).
+    - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
+      `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.
     """
 
     dataset: str
@@ -96,6 +98,7 @@ class EpochArguments(TypedDict, total=False):
     grouped: bool
     subset: GraphSubset | None
     draw: Draw | None
+    min_rows: Mapping[str, int] | None
 
 
 class EpochRequest:
@@ -134,6 +137,7 @@ class EpochRequest:
             grouped=given("grouped", False),
             subset=None if subset is None else subset_to_proto(subset),
             draw=None if draw is None else draw.to_proto(),
+            min_rows=limits_to_proto(given("min_rows") or {}, "min_rows").capacities,
         )
 
     @property

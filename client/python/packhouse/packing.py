@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import itertools
 import threading
 import warnings
 from collections import deque
@@ -27,6 +28,7 @@ from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingL
 from packhouse.batch_reader import parse_response
 from packhouse.choices import Choice
 from packhouse.errors import PackhouseError
+from packhouse.examples import TfgnnSchema
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.readers import new_reader
 from packhouse.schema import GraphSchema
@@ -80,6 +82,9 @@ class PackOptions:
     - `chunk_bytes` bounds one message sent.
     - `writable`: batches have arrays of their own, aligned to 64 bytes, that may be written to:
       see `Batch.writable`.
+    - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
+      `min_nodes_per_component`); only with Padding.TFGNN. A smaller graph counts as one beyond the
+      limits.
 
     Raises ValueError naming the field.
     """
@@ -94,6 +99,7 @@ class PackOptions:
     histogram: str = ""
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     writable: bool = False
+    min_rows: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     if TYPE_CHECKING:
 
@@ -109,27 +115,35 @@ class PackOptions:
             histogram: str = "",
             chunk_bytes: int = DEFAULT_CHUNK_BYTES,
             writable: bool = False,
+            min_rows: Mapping[str, int] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         check_limits(self.limits, "limits")
+        check_limits(self.min_rows, "min_rows")
         object.__setattr__(self, "padding", Padding.of(self.padding, "padding"))
         object.__setattr__(self, "derived", DerivedTensor.each_of(self.derived, "derived"))
         object.__setattr__(self, "oversize", OversizePolicy.of(self.oversize, "oversize"))
 
-    def to_proto(self, schema: GraphSchema) -> Any:
+    def to_proto(self, schema: GraphSchema | TfgnnSchema) -> Any:
         """The `packhouse.v1.PackOpen` for a stream of graphs of this schema."""
         message = packing_pb2.PackOpen(
-            schema=schema.to_proto(),
             limits=limits_to_proto(self.limits),
             padding=int(self.padding),
             look_ahead=self.look_ahead,
             max_age=self.max_age,
-            payload="PAYLOAD_GRAPHS" if schema.tensors else "PAYLOAD_SIZES",
             oversize_policy=int(self.oversize),
             derived=[int(derived) for derived in self.derived],
             histogram=self.histogram,
+            min_rows=limits_to_proto(self.min_rows, "min_rows").capacities,
         )
+        if isinstance(schema, TfgnnSchema):
+            message.tfgnn_schema.CopyFrom(schema.to_proto())
+            message.payload = packing_pb2.PAYLOAD_GRAPHS
+        else:
+            message.schema.CopyFrom(schema.to_proto())
+            has_rows = bool(schema.tensors)
+            message.payload = packing_pb2.PAYLOAD_GRAPHS if has_rows else packing_pb2.PAYLOAD_SIZES
         if self.max_delay is not None:
             message.max_delay.FromTimedelta(self.max_delay)
         return message
@@ -168,7 +182,8 @@ class Rejection:
     """A graph that will be in no batch: it has `value` rows of `component`, of which `bound` are
     usable.
 
-    For the reason REJECTION_REASON_TOO_MANY_BYTES `component` is empty, and both are bytes.
+    For the reason REJECTION_REASON_TOO_MANY_BYTES `component` is empty, and both are bytes. For
+    REJECTION_REASON_MALFORMED, an example that was left out, only `message` says what is wrong.
     """
 
     graph_id: int
@@ -176,9 +191,17 @@ class Rejection:
     component: str
     value: int
     bound: int
+    message: str = ""
 
     def describe(self) -> str:
         """In words."""
+        if self.reason == "REJECTION_REASON_MALFORMED":
+            return f"graph {self.graph_id} is malformed: {self.message}"
+        if self.reason == "REJECTION_REASON_TOO_SMALL":
+            return (
+                f"graph {self.graph_id}: {self.value} rows of {self.component!r}, at least "
+                f"{self.bound} are needed"
+            )
         what = f"rows of '{self.component}'" if self.component else "bytes"
         return f"graph {self.graph_id}: {self.value} {what}, at most {self.bound} fit a batch"
 
@@ -191,6 +214,7 @@ class Rejection:
             component=message.component,
             value=message.value,
             bound=message.bound,
+            message=message.message,
         )
 
 
@@ -222,17 +246,19 @@ class PackStream(Iterator[Batch]):
         self,
         start_call: Callable[[Iterator[Any]], Any],
         requests: TableRequests | RequestQueue,
-        schema: GraphSchema,
+        schema: GraphSchema | None,
         options: PackOptions,
         on_rejected: OnRejected | None = None,
     ) -> None:
         """`start_call` takes `packhouse.v1.PackRequest`s, and gives responses as bytes.
 
-        Raises ValueError for an `on_rejected` that would never be called.
+        Without a `schema`, the one that the server answers with. Raises ValueError for an `on_rejected` that would never be called.
         """
         if on_rejected is not None and options.oversize is not OversizePolicy.REJECT:
             raise ValueError("on_rejected is for oversize=OversizePolicy.REJECT; it is ERROR")
-        self._schema = schema
+        # That of the batches, which come after `opened`.
+        self._schema = schema if schema is not None else GraphSchema(())
+        self._takes_schema = schema is None
         self._options = options
         self._requests = requests
         self._on_rejected = on_rejected
@@ -366,6 +392,8 @@ class PackStream(Iterator[Batch]):
             self._reject(response.rejected)
         elif kind == "opened":
             self._opened = PackOpened.from_proto(response.opened)
+            if self._takes_schema:
+                self._schema = self._opened.schema
         elif kind == "flushed":
             totals = response.flushed
             self.flushed = PackFlushed(
@@ -431,6 +459,15 @@ class TableRequests(Iterator[Any]):
             if table.schema != schema:
                 raise ValueError("the tables of a stream have different schemas")
             yield from requests_of(table, chunk_bytes)
+
+
+class ExampleRequests(TableRequests):
+    """The requests for `packhouse.v1.Examples`, in the same way."""
+
+    def __init__(self, opening: Any, messages: Iterable[Any]) -> None:
+        super().__init__(opening, (), GraphSchema(()), 1)
+        requests = (packing_pb2.PackRequest(examples=message) for message in messages)
+        self._requests = itertools.chain(self._requests, requests)
 
 
 class RequestQueue(Iterator[Any]):

@@ -17,14 +17,15 @@ from packhouse.v1 import graphs_pb2
 # The component of which every graph has exactly one row; never listed in a schema.
 GRAPHS: Final = "graphs"
 
-MAX_COMPONENTS: Final = 16
+MAX_COMPONENTS: Final = 64
 MAX_TENSORS: Final = 256
 # Most elements of a row of a tensor with Layout.ROWS_LAST.
 MAX_PLANES: Final = 16
 MAX_ROW_BYTES: Final = 16 << 20
 
-_COMPONENT_NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
-_TENSOR_NAME = re.compile(r"[A-Za-z0-9_.#/-]{1,128}")
+# Of components and of tensors.
+_NAME = re.compile(r"[A-Za-z0-9_.#/:%!^~@+=-]{1,128}")
+_NAME_FORM: Final = "is not 1 to 128 of [A-Za-z0-9_.#/:%!^~@+=-]"
 # The names of a component's derived tensors, after its own name.
 _DERIVED = ("/counts", "/graph", "/offsets", "/mask")
 
@@ -157,8 +158,8 @@ class TensorSpec:
         if isinstance(row_shape, int):
             row_shape = (row_shape,)
         object.__setattr__(self, "row_shape", tuple(int(extent) for extent in row_shape))
-        if not _TENSOR_NAME.fullmatch(self.name):
-            raise ValueError(f"tensor name {self.name!r} is not 1 to 128 of [A-Za-z0-9_.#/-]")
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"tensor name {self.name!r} {_NAME_FORM}")
         for extent in self.row_shape:
             if extent < 1:
                 raise ValueError(f"tensor {self.name!r}: extent {extent} of row_shape is below 1")
@@ -265,8 +266,8 @@ class GraphSchema:
         if len(self.tensors) > MAX_TENSORS:
             raise ValueError(f"{len(self.tensors)} tensors, more than {MAX_TENSORS}")
         for name in self.components:
-            if not _COMPONENT_NAME.fullmatch(name):
-                raise ValueError(f"component name {name!r} is not 1 to 64 of [A-Za-z0-9_./-]")
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"component name {name!r} {_NAME_FORM}")
             if name == GRAPHS:
                 raise ValueError(f"component {GRAPHS!r} is implied and must not be listed")
         _refuse_duplicates("component", self.components)

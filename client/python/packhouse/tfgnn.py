@@ -5,16 +5,22 @@
     # Once. graph_tensors is a tf.data.Dataset or any other iterable.
     packhouse.tfgnn.ingest(client, "mag", graph_tensors)
     spec = packhouse.tfgnn.graph_tensor_spec(client.get_dataset("mag").schema, limits)
-    loader = Loader(address, dataset="mag", job="run-1", limits=limits, padding=Padding.GRAPH)
+    loader = Loader(address, dataset="mag", job="run-1", limits=limits, padding=Padding.TFGNN)
     for graph in packhouse.tfgnn.to_dataset(lambda: loader, spec):
         train(graph)  # All graphs have one shape: train is traced once.
 
 or, batch by batch, `to_graph_tensor(batch)` with `mask(batch)`, which is what
 `tfgnn.pad_to_total_sizes` gives.
 
+Without TensorFlow, from the files that TF-GNN's tools write:
+
+    client.create_dataset("mag", packhouse.tfgnn.read_schema("graph_schema.pbtxt"))
+    client.append_examples("mag", serialized_examples)  # bytes each; the server reads them.
+    serialized_examples = client.export_examples("mag")  # And back.
+
 tensorflow and tensorflow_gnn are imported by the first call that needs them.
 
-Padded rows: with Padding.GRAPH they are fake components, which keep to themselves in convolutions
+Padded rows: with Padding.TFGNN they are fake components, which keep to themselves in convolutions
 and in pooling to the context; `mask(batch)` takes them out of the loss, as sample weights. keras'
 BatchNormalization would count their rows in its mean: give it `mask=`, which is `node_mask(batch,
 "atoms")`, or take LayerNormalization, which needs none. Read-outs of fake components are fake, too.
@@ -33,15 +39,20 @@ from packhouse.dialects.tfgnn import (
     to_graph_tensor,
 )
 from packhouse.dialects.tfgnn_datasets import batch_sampler, ingest, table, tables
+from packhouse.examples import TfgnnSchema
+
+read_schema = TfgnnSchema.read
 
 __all__ = [
     "BatchSampler",
+    "TfgnnSchema",
     "batch_sampler",
     "fake_ends",
     "graph_tensor_spec",
     "ingest",
     "mask",
     "node_mask",
+    "read_schema",
     "size_constraints",
     "table",
     "tables",

@@ -227,9 +227,19 @@ class Extents:
         self.num_graphs = batch.rows[GRAPHS] if padded else self.num_real
         self._counts: dict[str, npt.NDArray[np.int64]] = {}
         self._offsets: dict[str, npt.NDArray[np.int64]] = {}
+        if not padded:
+            return
+        for component in self._components:
+            derived = batch.tensors.get(f"{component}/counts")
+            if derived is not None and derived.sum() == self._rows[component]:
+                self._counts[component] = derived.astype(np.int64)
 
     def counts(self, component: str) -> npt.NDArray[np.int64]:
-        """int64 [num_graphs]: rows of each graph."""
+        """int64 [num_graphs]: rows of each graph.
+
+        All spare rows are the first padding graph's, unless a derived tensor tells how they are
+        shared (`min_rows` gives each padding graph some).
+        """
         counts = self._counts.get(component)
         if counts is None:
             if component == GRAPHS:
@@ -313,7 +323,7 @@ class Joined:
         return contiguous_ends(*self.ends(edges), dtype)
 
     def counts(self, component: str) -> npt.NDArray[np.int64]:
-        """int64 [num_graphs]: rows of each graph."""
+        """See Extents.counts."""
         return self.extents.counts(component)
 
     def offsets(self, component: str) -> npt.NDArray[np.int64]:

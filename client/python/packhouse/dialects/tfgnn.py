@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping
+from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,13 @@ def to_graph_tensor(
 ) -> Any:
     """The scalar `tfgnn.GraphTensor` of the graphs, each a component.
 
-    Of a padded batch (Padding.GRAPH) it is what `tfgnn.pad_to_total_sizes` makes of the merged
-    graphs with the limits as total sizes: the first fake component holds all spare rows, fake edges
-    are spread over the fake nodes, features there are zero (or the tensor's `padding_value`),
-    ragged ones empty. With `padding=False`, and of a batch without padding, it is the merged graphs
-    themselves. Sizes and indices are int32. `mask` tells real components from fake ones.
+    Of a padded batch (Padding.TFGNN; Padding.GRAPH does too) it is what `tfgnn.pad_to_total_sizes`
+    makes of the merged graphs with the limits as total sizes: the first fake component holds all
+    spare rows, fake edges are spread over the fake nodes, features there are zero (or the tensor's
+    `padding_value`), ragged ones empty. With `padding=False`, and of a batch without padding, it is
+    the merged graphs themselves. Sizes and indices are int32. `mask` tells real components from
+    fake ones. With `min_rows`, ask for DerivedTensor.ROW_COUNTS: it tells how many rows each fake
+    component has.
 
     `total_sizes`, a `tfgnn.SizeConstraints`, has the real graphs padded to these sizes here, with
     its `min_nodes_per_component`; the batch may have any padding or none. `padding_values`, a
@@ -84,7 +86,7 @@ def _joined(batch: Batch, padding: bool, total_sizes: Any, padding_values: Any) 
 def graph_tensor_spec(schema: GraphSchema, limits: Any = None) -> Any:
     """The `tfgnn.GraphTensorSpec` of batches of that schema.
 
-    With `limits`, as they were asked for with Padding.GRAPH, or with a `tfgnn.SizeConstraints`, all
+    With `limits`, as they were asked for with Padding.TFGNN, or with a `tfgnn.SizeConstraints`, all
     sizes are known; without, none is.
     """
     import tensorflow as tf
@@ -205,42 +207,64 @@ def _sizes(joined: Joined, component: str) -> npt.NDArray[np.int32]:
 
 
 def _ends(joined: Joined, edges: EdgeSet) -> tuple[Array, Array]:
-    """int32 [edges] each; fake edges are spread, where the server has them at one node."""
+    """int32 [edges] each. Fake edges are spread: by the server, or here if it has them at one node.
+    """
     real = joined.batch.real_rows[edges.component]
     made = []
     for end, nodes in zip(joined.ends(edges), (edges.source, edges.target)):
         whole = np.empty(joined.rows(edges.component), np.int32)
+        first, last = joined.batch.real_rows[nodes], joined.rows(nodes) - 1
         whole[:real] = end[:real]
-        if len(whole) > real:
-            first = joined.batch.real_rows[nodes]
-            whole[real:] = fake_ends(first, joined.rows(nodes) - 1, len(whole) - real)
+        if len(end) == len(whole) and (len(whole) <= real + 1 or end[-1] == last):
+            whole[real:] = end[real:]
+        else:
+            whole[real:] = fake_ends(first, last, len(whole) - real)
         made.append(whole)
     return made[0], made[1]
 
 
 class _Ragged:
-    """A ragged or text feature: the tensors of its lengths, from the outermost, and its values."""
+    """A ragged or text feature: the tensors of its lengths, from the outermost, and its values.
 
-    def __init__(self, layout: Layout, rows: RowSet, values: TensorSpec, name: str) -> None:
+    `dims` is its shape in TF-GNN after the dimension of the rows: None for a ragged one.
+    """
+
+    def __init__(self, values: TensorSpec, name: str, lengths: Sequence[TensorSpec]) -> None:
         self.values = values
-        self.lengths = [rows.features[f"{name}.d1"]]
-        inner = {
-            attribute.name: attribute.spec
-            for attribute in layout.attributes.values()
-            if attribute.owner == rows.component
-        }
-        while f"{name}.d{len(self.lengths) + 1}" in inner:
-            self.lengths.append(inner[f"{name}.d{len(self.lengths) + 1}"])
+        self.lengths = lengths
         self.is_text = name.endswith(BYTES)
         self.name = name[: -len(BYTES)] if self.is_text else name
+        self.dims: list[int | None] = []
+        for spec in lengths:
+            self.dims += [*spec.row_shape, None]
+        if self.is_text:
+            self.dims.pop()
+        else:
+            self.dims += values.row_shape
+
+    @property
+    def ragged_rank(self) -> int:
+        """How many dimensions a RaggedTensor of it partitions: up to its last ragged one."""
+        return max((place for place, dim in enumerate(self.dims, 1) if dim is None), default=0)
 
 
 def _ragged_of(layout: Layout, rows: RowSet) -> list[_Ragged]:
-    return [
-        _Ragged(layout, rows, attribute.spec, attribute.name)
+    attributes = {
+        attribute.name: attribute.spec
         for attribute in layout.attributes.values()
-        if attribute.owner == rows.component and f"{attribute.name}.d1" in rows.features
-    ]
+        if attribute.owner == rows.component
+    }
+    found = []
+    for name, values in attributes.items():
+        lengths = [
+            (int(number), spec)
+            for whole, spec in (*rows.features.items(), *attributes.items())
+            if whole.startswith(name + ".d") and (number := whole[len(name) + 2 :]).isdecimal()
+        ]
+        lengths.sort(key=lambda level: level[0])
+        if lengths and lengths[0][1].component == rows.component:
+            found.append(_Ragged(values, name, [spec for _, spec in lengths]))
+    return found
 
 
 def _check_all_told(layout: Layout) -> None:
@@ -273,16 +297,25 @@ def _features(joined: Joined, rows: RowSet) -> dict[str, Any]:
         lengths += [joined.batch.tensors[spec.name][: real[spec.component]] for spec in inner]
         flat = joined.batch.tensors[each.values.name][: real[each.values.component]]
         if each.is_text:
-            strings = _strings(flat, lengths.pop())
+            of_strings = lengths.pop()
+            strings = _strings(flat, of_strings.reshape(-1))
             if not lengths and isinstance(joined, Padded):
-                kept = real[rows.component]
+                kept = real[rows.component] * int(np.prod(of_strings.shape[1:]))
                 strings[kept:] = [joined.text_fill(each.values)] * (len(strings) - kept)
-            values = tf.constant(strings, tf.string)
+            values = tf.reshape(tf.constant(strings, tf.string), of_strings.shape)
         else:
             values = _tensor(flat, each.values)
-        if lengths:
-            rows_of = [tf.constant(part.astype(np.int32)) for part in lengths]
-            values = tf.RaggedTensor.from_nested_row_lengths(values, rows_of)
+        for part in reversed(lengths):
+            values = tf.RaggedTensor.from_row_lengths(
+                values, tf.constant(part.reshape(-1).astype(np.int32)), validate=False
+            )
+            for place in range(part.ndim - 1, 0, -1):
+                values = tf.RaggedTensor.from_uniform_row_length(
+                    values,
+                    tf.constant(part.shape[place], tf.int32),
+                    nrows=tf.constant(int(np.prod(part.shape[:place])), tf.int32),
+                    validate=False,
+                )
         features[each.name] = values
     return features
 
@@ -298,11 +331,10 @@ def _feature_specs(layout: Layout, rows: RowSet, total: int | None) -> dict[str,
         if spec.name not in hidden
     }
     for each in ragged:
-        depth = len(each.lengths) - each.is_text
         dtype = tf.string if each.is_text else _dtype(each.values)
-        shape = [total, *([None] * depth), *each.values.row_shape]
-        if depth:
-            specs[each.name] = tf.RaggedTensorSpec(shape, dtype, depth, tf.int32)
+        shape = [total, *each.dims]
+        if each.ragged_rank:
+            specs[each.name] = tf.RaggedTensorSpec(shape, dtype, each.ragged_rank, tf.int32)
         else:
             specs[each.name] = tf.TensorSpec(shape, dtype)
     return specs

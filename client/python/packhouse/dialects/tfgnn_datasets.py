@@ -24,10 +24,14 @@ def table(graphs: Iterable[Any], *, first_id: int = 0) -> GraphTable:
 
     Each component is a graph. Node and edge sets become components of the schema by their names,
     with tensors `SET.FEATURE`, the context's features tensors of `graphs`; an edge set's ends are
-    its int32 tensors `SET.source` and `SET.target`. A ragged feature F of a set S has its values in
-    a tensor `S.F` along a component of that name, and their number for each row in `S.F.d1` along
-    S; with two ragged dimensions the inner numbers are in `S.F.d2`. Strings are ragged rows of
-    bytes, `S.F.bytes`. Padding components are graphs: take the graphs before they are padded.
+    its int32 tensors `SET.source` and `SET.target` (`SET.#source` and `SET.#target` if a feature
+    has such a name). A ragged feature F of a set S has its values in a tensor `S.F` along a
+    component of that name. Lengths are as in a tf.Example: `S.F.dI` for the ragged dimension I,
+    where 1 is the first after that of the rows; the first of them grows along S, others along
+    components of their own; fixed dimensions between are the row shape of what follows them.
+    Strings are ragged rows of bytes, `S.F.bytes`. Sets and features are in the order of their names,
+    so the schema is the one that the service makes of TF-GNN's own. Padding components are graphs:
+    take the graphs before they are padded.
 
     Raises ValueError naming a feature that cannot be sent, for graphs of several specs, and for no
     graph at all.
@@ -98,28 +102,29 @@ class _Part:
         self._specs: list[TensorSpec] = []
         self._counts: dict[str, npt.NDArray[np.int64]] = {}
         self.columns: dict[str, Array] = {}
-        for name, nodes in graph.node_sets.items():
+        for name, nodes in sorted(graph.node_sets.items()):
             self._counts[name] = nodes.sizes.numpy().astype(np.int64)
-        for name, edges in graph.edge_sets.items():
+        for name, edges in sorted(graph.edge_sets.items()):
             self._counts[name] = edges.sizes.numpy().astype(np.int64)
         sets = tuple(self._counts)
         self._counts[GRAPHS] = np.ones(int(graph.num_components), np.int64)
-        for name, feature in graph.context.features.items():
+        for name, feature in sorted(graph.context.features.items()):
             self._add_feature(name, feature, GRAPHS)
-        for set_name, nodes in graph.node_sets.items():
-            for name, feature in nodes.features.items():
+        for set_name, nodes in sorted(graph.node_sets.items()):
+            for name, feature in sorted(nodes.features.items()):
                 self._add_feature(f"{set_name}.{name}", feature, set_name)
-        for set_name, edges in graph.edge_sets.items():
+        for set_name, edges in sorted(graph.edge_sets.items()):
             ends = edges.adjacency
+            mark = "#" if {"source", "target"} & set(edges.features) else ""
             for end, nodes, index in (
                 ("source", ends.source_name, ends.source),
                 ("target", ends.target_name, ends.target),
             ):
-                name = f"{set_name}.{end}"
+                name = f"{set_name}.{mark}{end}"
                 self._specs.append(TensorSpec(name, DType.INT32, set_name, index_into=nodes))
                 starts = np.cumsum(self._counts[nodes]) - self._counts[nodes]
                 self.columns[name] = index.numpy() - np.repeat(starts, self._counts[set_name])
-            for name, feature in edges.features.items():
+            for name, feature in sorted(edges.features.items()):
                 self._add_feature(f"{set_name}.{name}", feature, set_name)
         own = tuple(name for name in self._counts if name not in sets and name != GRAPHS)
         self.schema = GraphSchema(sets + own, self._specs)
@@ -133,29 +138,43 @@ class _Part:
     def _add_feature(self, name: str, feature: Any, component: str) -> None:
         import tensorflow as tf
 
-        lengths: list[Array] = []
+        # The lengths of ragged dimensions with their numbers, and the fixed ones before each.
+        lengths: list[tuple[int, Array]] = []
+        fixed: list[int] = []
+        number = 0
         values = feature
-        if isinstance(feature, tf.RaggedTensor):
-            if None in feature.shape[1 + feature.ragged_rank :] or feature.uniform_row_length:
-                raise ValueError(f"feature {name!r} of shape {feature.shape} cannot be sent")
-            lengths = [part.numpy() for part in feature.nested_row_lengths()]
-            values = feature.flat_values
+        while isinstance(values, tf.RaggedTensor):
+            number += 1
+            uniform = values.uniform_row_length
+            if uniform is None:
+                rows = values.row_lengths().numpy()
+                lengths.append((number, rows.reshape(-1, *fixed)))
+                fixed = []
+            else:
+                fixed.append(int(uniform))
+            values = values.values
         array = values.numpy()
         if values.dtype == tf.string:
-            if array.ndim > 1:
-                raise ValueError(f"feature {name!r} has strings of shape {array.shape[1:]} a row")
             name += BYTES
-            lengths.append(np.array([len(text) for text in array], np.int64))
-            array = np.frombuffer(b"".join(array), np.uint8)
+            fixed += array.shape[1:]
+            text = array.reshape(-1)
+            of_strings = np.array([len(string) for string in text], np.int64)
+            number += array.ndim
+            lengths.append((number, of_strings.reshape(-1, *fixed)))
+            array = np.frombuffer(b"".join(text), np.uint8)
             dtype = DType.UINT8
-        elif values.dtype == tf.bfloat16:
-            dtype, array = DType.BFLOAT16, array.view("<u2")
         else:
-            dtype = DType.of(array.dtype)
-        for depth, part in enumerate(lengths, start=1):
-            level = f"{name}.d{depth}"
-            self._add(TensorSpec(level, DType.INT32, component), part)
-            inner = name if depth == len(lengths) else f"{name}.d{depth + 1}"
+            if fixed:
+                array = array.reshape(-1, *fixed, *array.shape[1:])
+            if values.dtype == tf.bfloat16:
+                dtype, array = DType.BFLOAT16, array.view("<u2")
+            else:
+                dtype = DType.of(array.dtype)
+        for place, (level, part) in enumerate(lengths):
+            spec = TensorSpec(f"{name}.d{level}", DType.INT32, component, part.shape[1:])
+            self._add(spec, part)
+            is_last = place == len(lengths) - 1
+            inner = name if is_last else f"{name}.d{lengths[place + 1][0]}"
             self._counts[inner] = self._sums(part, component)
             component = inner
         self._add(TensorSpec(name, dtype, component, array.shape[1:]), array)
@@ -168,7 +187,8 @@ class _Part:
 
     def _sums(self, lengths: Array, component: str) -> npt.NDArray[np.int64]:
         """int64 [graphs]: the sum over each graph's rows of `component`."""
-        sums = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        of_rows = lengths.sum(axis=tuple(range(1, lengths.ndim)), dtype=np.int64)
+        sums = np.concatenate([[0], np.cumsum(of_rows)])
         stops = np.cumsum(self._counts[component])
         of_graphs: npt.NDArray[np.int64] = sums[stops] - sums[stops - self._counts[component]]
         return of_graphs

@@ -153,15 +153,15 @@ class Padded(Joined):
         where = f"the padding value of {rows.component!r}, feature {name!r},"
         if np.ndim(value):
             raise ValueError(f"{where} must be a scalar, and has shape {np.shape(value)}")
-        text = rows.features.get(f"{name}{BYTES}.d1")
+        text = _lengths_of(rows, name + BYTES)
         if text is not None:
-            # With a d2 it is ragged: fake rows have no string at all.
+            # If it is ragged, fake rows have no string at all.
             if not isinstance(value, (str, bytes)):
                 raise TypeError(f"{where} must be a string, and is {value!r}")
             fill = value.encode() if isinstance(value, str) else value
-            self._fills[text.name[: -len(".d1")]] = fill
+            self._fills[text.name.rpartition(".d")[0]] = fill
             return
-        if f"{name}.d1" in rows.features:
+        if _lengths_of(rows, name) is not None:
             return  # Ragged: empty in fake rows.
         spec = rows.features.get(name)
         if spec is None:
@@ -174,3 +174,12 @@ class Padded(Joined):
         if spec.dtype is DType.BFLOAT16:
             scalar = tf.bitcast(scalar, tf.uint16)
         self._fills[spec.name] = scalar.numpy()
+
+
+def _lengths_of(rows: RowSet, name: str) -> TensorSpec | None:
+    """The lengths of a feature's outermost ragged dimension; None if it has none."""
+    for feature, spec in rows.features.items():
+        start, _, number = feature.rpartition(".d")
+        if start == name and number.isdecimal():
+            return spec
+    return None

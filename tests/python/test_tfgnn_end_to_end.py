@@ -1,0 +1,384 @@
+"""TF-GNN's examples through the whole service: what its own library reads comes back to clients.
+
+Without TensorFlow; tests/conformance/test_tfgnn.py has the library itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any, Iterator
+
+import grpc
+import numpy as np
+import pytest
+from tfgnn_goldens import assert_graph, golden, records, shared
+
+from packhouse import (
+    Client,
+    Evaluation,
+    GraphSchema,
+    Loader,
+    LocalServer,
+    OversizePolicy,
+    PackhouseError,
+    PackOptions,
+    Padding,
+    TensorSpec,
+    TfgnnSchema,
+)
+from packhouse.batch import Batch
+from packhouse.dialects.layout import Joined
+
+KINDS = ("molecules", "mag", "ragged", "readout", "dtypes")
+_names = itertools.count()
+
+SCHEMA = TfgnnSchema(
+    """
+    node_sets {
+      key: "n"
+      value {
+        features { key: "x" value { dtype: DT_FLOAT } }
+        features { key: "text" value { dtype: DT_STRING } }
+      }
+    }
+    edge_sets { key: "e" value { source: "n" target: "n" } }
+    """
+)
+
+
+def name_of(kind: str) -> str:
+    return f"tfgnn-{kind}-{next(_names)}"
+
+
+def schema_of(kind: str) -> TfgnnSchema:
+    return TfgnnSchema.read(shared(f"schemas/{kind}.pbtxt"))
+
+
+def graphs_of(batch: Batch) -> Iterator[tuple[int, dict[str, Any], dict[str, list[int]]]]:
+    """Each graph's id, tensors and counts."""
+    table = batch.unbatch()
+    for i, graph_id in enumerate(table.graph_ids.tolist()):
+        counts = {name: [int(table.counts(name)[i])] for name in table.schema.components}
+        yield graph_id, table.graph(i), counts
+
+
+def stored(client: Client, kind: str, **options: Any) -> str:
+    name = name_of(kind)
+    client.create_dataset(name, schema_of(kind))
+    totals = client.append_examples(name, records(f"examples/{kind}.tfrecord"), **options)
+    assert totals.num_skipped == 0
+    client.seal_dataset(name)
+    return name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_goldens_through_a_data_set(client: Client, server: LocalServer, kind: str) -> None:
+    """Append, seal, load, un-batch."""
+    goldens = golden(f"examples/{kind}.json")["graphs"]
+    name = stored(client, kind)
+    seen = set()
+    for batch in Evaluation(server.address, dataset=name, limits={"graphs": 5}):
+        for graph_id, tensors, counts in graphs_of(batch):
+            assert_graph(tensors, counts, goldens[graph_id]["graph"])
+            seen.add(graph_id)
+    assert seen == set(range(len(goldens)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_goldens_through_a_stream(client: Client, kind: str) -> None:
+    goldens = golden(f"examples/{kind}.json")["graphs"]
+    stream = client.pack_examples(
+        schema_of(kind), records(f"examples/{kind}.tfrecord"), PackOptions({"graphs": 3})
+    )
+    seen = []
+    for batch in stream:
+        for graph_id, tensors, counts in graphs_of(batch):
+            assert_graph(tensors, counts, goldens[graph_id]["graph"])
+            seen.append(graph_id)
+    assert sorted(seen) == list(range(len(goldens)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("chunk_bytes", (1, 1 << 20))
+def test_what_is_exported_is_stored_as_the_same_graphs(
+    client: Client, kind: str, chunk_bytes: int
+) -> None:
+    name = stored(client, kind, chunk_bytes=chunk_bytes)
+    with client.export_examples(name) as stream:
+        schema = stream.schema
+        exported = list(stream)
+        assert stream.num_graphs == len(exported)
+    again = name_of(kind)
+    assert client.create_dataset(again, schema).schema == client.get_dataset(name).schema
+    client.append_examples(again, exported)
+    assert list(client.export_examples(again)) == exported
+    # Any part, from any place.
+    assert list(client.export_examples(again, first_graph=1, num_graphs=3)) == exported[1:4]
+    assert list(client.export_examples(again, first_graph=len(exported))) == []
+    with pytest.raises(PackhouseError, match=f"first_graph: {len(exported) + 1}"):
+        list(client.export_examples(again, first_graph=len(exported) + 1))
+
+
+def test_async_export(client: Client) -> None:
+    name = stored(client, "mag")
+
+    async def collect() -> list[bytes]:
+        return [example async for example in client.export_examples(name)]
+
+    assert asyncio.run(collect()) == list(client.export_examples(name))
+
+
+def padding_cases() -> list[Any]:
+    cases = []
+    for kind in ("molecules", "mag", "ragged", "readout"):
+        try:
+            found = golden(f"padding/{kind}.json")["cases"]
+        except pytest.skip.Exception:
+            return [pytest.param("", {}, id="missing")]
+        cases += [pytest.param(kind, case, id=f"{kind}: {case['name']}") for case in found]
+    return cases
+
+
+def counts_of(kind: str, numbers: list[int]) -> tuple[dict[str, int], set[str]]:
+    """The rows of some records together, by set; and the sets that edges end in."""
+    rows: dict[str, int] = {"graphs": len(numbers)}
+    ends: set[str] = set()
+    for number in numbers:
+        graph = golden(f"examples/{kind}.json")["graphs"][number]["graph"]
+        for name, each in {**graph["node_sets"], **graph["edge_sets"]}.items():
+            rows[name] = rows.get(name, 0) + each["sizes"][0]
+        for edges in graph["edge_sets"].values():
+            ends |= {edges["source_set"], edges["target_set"]}
+    return rows, ends
+
+
+@pytest.mark.parametrize("kind, case", padding_cases())
+def test_golden_padding(client: Client, kind: str, case: dict[str, Any]) -> None:
+    """As pad_to_total_sizes: the records in their order, with the constraints as limits."""
+    if not case:
+        golden("padding/molecules.json")
+    if case["padding_values"]:
+        pytest.skip("a schema of TF-GNN has no padding values")
+    constraints, padded = case["constraints"], case["padded"].get("graph")
+    minimums = constraints["min_nodes_per_component"]
+    limits = {**constraints["total_num_nodes"], **constraints["total_num_edges"]}
+    limits.pop("zzz", None)  # The library ignores unknown sets; the service refuses them.
+    limits["graphs"] = constraints["total_num_components"]
+    options = PackOptions(
+        limits,
+        Padding.TFGNN,
+        look_ahead=1,  # Keeps the order.
+        derived="row_counts",
+        oversize=OversizePolicy.REJECT,
+        min_rows=minimums,
+    )
+    all_records = records(f"examples/{kind}.tfrecord")
+    examples = [all_records[number] for number in case["records"]]
+    try:
+        made = list(client.pack_examples(schema_of(kind), examples, options, lambda rejected: None))
+    except PackhouseError as error:
+        assert error.code is grpc.StatusCode.INVALID_ARGUMENT
+        made = []
+    is_whole = len(made) == 1 and len(made[0]) == len(examples)
+    rows, ends = counts_of(kind, case["records"])
+    # Always, where the library does so only if there is something to pad; and there must be room
+    # for a real row.
+    keeps_free = rows["graphs"] < limits["graphs"] and all(
+        name in minimums or max(rows[name], 1) < limits.get(name, 0) for name in ends
+    )
+    assert is_whole == (padded is not None and keeps_free)
+    if not is_whole:
+        return
+    (batch,) = made
+    assert batch.graph_ids.tolist() == list(range(len(examples)))
+    joined = Joined(batch, padded=True)
+    assert joined.mask("graphs").tolist() == case["padded"]["mask"]
+    assert_graph(
+        batch.tensors, {name: joined.counts(name) for name in batch.schema.components}, padded
+    )
+    again = graphs_of(batch)
+    goldens = golden(f"examples/{kind}.json")["graphs"]
+    for number, (_, tensors, counts) in zip(case["records"], again):
+        assert_graph(tensors, counts, goldens[number]["graph"])
+
+
+@pytest.mark.filterwarnings("ignore::packhouse.OversizeWarning")
+def test_golden_padding_of_epochs(client: Client, server: LocalServer) -> None:
+    """Epochs pack by the same rules, with minimums too, and every batch keeps them."""
+    name = stored(client, "mag")
+    goldens = golden("examples/mag.json")["graphs"]
+    rows, _ = counts_of("mag", list(range(len(goldens))))
+    limits = {set_name: 40 + total // 3 for set_name, total in rows.items()}
+    for min_rows in ({}, {"paper": 2, "author": 1}):
+        limits["graphs"] = 6
+        seen: list[int] = []
+        with Loader(
+            server.address,
+            dataset=name,
+            job=name_of("job"),
+            limits=limits,
+            padding="tfgnn",
+            derived="row_counts",
+            oversize="reject",
+            min_rows=min_rows,
+        ) as loader:
+            rejected = {each.graph_id: each for each in loader.epoch_info().rejections}
+            for batch in loader:
+                joined = Joined(batch, padded=True)
+                for set_name in limits:
+                    assert batch.rows[set_name] == limits[set_name]
+                for set_name, least in min_rows.items():
+                    assert joined.counts(set_name).min() >= least
+                for graph_id, tensors, counts in graphs_of(batch):
+                    assert_graph(tensors, counts, goldens[graph_id]["graph"])
+                    seen.append(graph_id)
+        for graph_id, rejection in rejected.items():
+            assert rejection.reason == "REJECTION_REASON_TOO_SMALL"
+            sizes = goldens[graph_id]["graph"]["node_sets"][rejection.component]["sizes"]
+            assert sizes == [rejection.value] and rejection.value < rejection.bound
+        assert sorted([*seen, *rejected]) == list(range(len(goldens)))
+        if not min_rows:
+            assert not rejected
+
+
+def test_limits_may_bound_ragged_features(client: Client) -> None:
+    """With a capacity for every component batches have one shape, and the same graphs."""
+    examples = records("examples/ragged.tfrecord")
+    goldens = golden("examples/ragged.json")["graphs"]
+    opened = client.create_dataset(name_of("ragged"), schema_of("ragged"))
+    limits = {name: 400 for name in opened.schema.components}
+    limits["graphs"] = 6
+    shapes = set()
+    for batch in client.pack_examples(
+        opened.schema, examples, PackOptions(limits, Padding.TFGNN, max_age=64)
+    ):
+        shapes.add(tuple((name, array.shape) for name, array in batch.tensors.items()))
+        for graph_id, tensors, counts in graphs_of(batch):
+            assert_graph(tensors, counts, goldens[graph_id]["graph"])
+    assert len(shapes) == 1
+
+
+def good_example(x: float) -> bytes:
+    """One node with a feature x and the text "ab"; as protobuf's wire format has it."""
+
+    def field(number: int, data: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    def entry(key: str, feature: bytes) -> bytes:
+        return field(1, field(1, key.encode()) + field(2, feature))
+
+    size = field(3, field(1, b"\x01"))
+    values = field(2, field(1, np.array([x], "<f4").tobytes()))
+    text = field(1, field(1, b"ab"))
+    return field(
+        1, entry("nodes/n.#size", size) + entry("nodes/n.x", values) + entry("nodes/n.text", text)
+    )
+
+
+MALFORMED = b"\x0a\x02\xff\xff"
+BAD_SIZE = good_example(1.0).replace(b"#size", b"#sizf")
+
+
+def test_a_malformed_example_is_named_and_refused_with_its_chunk(client: Client) -> None:
+    name = name_of("malformed")
+    client.create_dataset(name, SCHEMA)
+    client.append_examples(name, [good_example(0.0)])
+    with pytest.raises(PackhouseError, match="record 1: .*nodes/n") as raised:
+        client.append_examples(name, [good_example(1.0), BAD_SIZE, good_example(2.0)])
+    assert raised.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(PackhouseError, match="record 0"):
+        client.append_examples(name, [MALFORMED])
+    assert client.get_dataset(name).num_graphs == 1
+
+    options = PackOptions({"graphs": 2})
+    with pytest.raises(PackhouseError, match="record 1"):
+        list(client.pack_examples(SCHEMA, [good_example(1.0), MALFORMED], options))
+
+
+def test_malformed_examples_may_be_skipped_and_are_named(client: Client) -> None:
+    """Conservation: each example is stored, or named."""
+    name = name_of("skipped")
+    client.create_dataset(name, SCHEMA)
+    examples = [
+        BAD_SIZE if number % 3 == 1 else MALFORMED if number % 7 == 2 else good_example(number)
+        for number in range(50)
+    ]
+    bad = [number for number, each in enumerate(examples) if each in (BAD_SIZE, MALFORMED)]
+    for chunk_bytes in (1, 200, 1 << 20):
+        totals = client.append_examples(
+            name,
+            examples,
+            skip_malformed=True,
+            first_id=100,
+            producer=f"p{chunk_bytes}",
+            chunk_bytes=chunk_bytes,
+        )
+        assert totals.num_appended == len(examples) - len(bad)
+        assert totals.num_skipped == len(bad)
+        assert [each.example for each in totals.skipped] == bad
+        assert [each.graph_id for each in totals.skipped] == [100 + number for number in bad]
+        assert all(each.message for each in totals.skipped)
+    with client.export_examples(name) as stream:
+        exported = list(stream)
+    good = [each for each in examples if each not in (BAD_SIZE, MALFORMED)]
+    assert len(exported) == 3 * len(good)
+
+    rejected: list[Any] = []
+    options = PackOptions({"graphs": 4}, oversize=OversizePolicy.REJECT)
+    batches = list(
+        client.pack_examples(SCHEMA, examples, options, rejected.extend, skip_malformed=True)
+    )
+    packed = [graph_id for batch in batches for graph_id in batch.graph_ids.tolist()]
+    assert sorted(packed + [each.graph_id for each in rejected]) == list(range(50))
+    assert [each.graph_id for each in rejected] == bad
+    assert all("malformed" in each.describe() for each in rejected)
+    for batch in batches:
+        for graph_id, x in zip(batch.graph_ids.tolist(), batch["n.x"].tolist()):
+            assert graph_id == x
+
+
+def test_an_append_of_examples_is_stored_once(client: Client) -> None:
+    name = name_of("once")
+    client.create_dataset(name, SCHEMA)
+    examples = [good_example(0.0), MALFORMED, good_example(2.0)]
+    for repeated in (0, 1):
+        totals = client.append_examples(name, examples, producer="p", skip_malformed=True)
+        assert (totals.num_repeated, totals.num_skipped) == (repeated, 1)
+    assert client.get_dataset(name).num_graphs == 2
+
+
+def test_schemas_and_requests_that_cannot_be(client: Client) -> None:
+    with pytest.raises(PackhouseError, match="tfgnn_schema.*nobody"):
+        bad = 'edge_sets { key: "e" value { source: "nobody" target: "nobody" } }'
+        client.create_dataset(name_of("bad"), TfgnnSchema(bad))
+    with pytest.raises(PackhouseError, match="tfgnn_schema"):
+        client.create_dataset(name_of("bad"), TfgnnSchema("node_sets {"))
+    # A schema without a form in TF-GNN takes no examples and gives none.
+    name = name_of("triangles")
+    index = TensorSpec("triangle", "int32", "triangles", (3,), "nodes")
+    client.create_dataset(name, GraphSchema(("nodes", "triangles"), [index]))
+    with pytest.raises(PackhouseError, match="triangle") as raised:
+        client.append_examples(name, [b""])
+    assert raised.value.code is grpc.StatusCode.INVALID_ARGUMENT
+    with pytest.raises(PackhouseError) as raised:
+        list(client.export_examples("no-such-data-set"))
+    assert raised.value.code is grpc.StatusCode.NOT_FOUND
+    with pytest.raises(PackhouseError, match="min_rows"):
+        limits = {"n": 9, "e": 9, "n.text.bytes": 99, "graphs": 3}
+        options = PackOptions(limits, "graph", min_rows={"n": 1})
+        list(client.pack_examples(SCHEMA, [], options))
+    with pytest.raises(PackhouseError, match="below 3 graphs of at least 4 rows"):
+        options = PackOptions({"n": 9, "e": 9, "graphs": 3}, "tfgnn", min_rows={"n": 4})
+        list(client.pack_examples(SCHEMA, [], options))
+
+
+def test_graphs_and_examples_share_a_data_set(client: Client) -> None:
+    """Rows and examples are two ways to say the same graphs."""
+    name = name_of("both")
+    dataset = client.create_dataset(name, SCHEMA)
+    client.append_examples(name, [good_example(1.5)])
+    exported = list(client.export_examples(name))
+    (batch,) = client.pack_examples(dataset.schema, exported, PackOptions({"graphs": 1}))
+    client.append(name, batch.unbatch())
+    assert list(client.export_examples(name)) == exported * 2

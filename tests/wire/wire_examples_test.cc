@@ -1,0 +1,281 @@
+#include "service/wire/wire_examples.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/tfgnn/example_encoder.h"
+#include "service/wire/append_handler.h"
+#include "service/wire/export_source.h"
+#include "service/wire/wire_sizes.h"
+#include "tests/datasets/memory_dataset_store.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kText[] = R"(
+  node_sets { key: 'n' value { features { key: 'x' value { dtype: DT_INT32 } }
+                               features { key: 'r' value { dtype: DT_INT64 shape { dim { size: -1 } } } }
+                               features { key: 't' value { dtype: DT_STRING } } } }
+  edge_sets { key: 'e' value { source: 'n' target: 'n' } })";
+
+GraphSchema Schema() {
+  v1::TfgnnSchema wire;
+  wire.set_text(kText);
+  return TfgnnSchemaFromWire(wire).value();
+}
+
+// `n` graphs of the schema, and each as an example.
+class Graphs {
+ public:
+  Graphs(const GraphSchema& schema, uint64_t seed, size_t n) : schema_(schema) {
+    Random random(seed);
+    const tfgnn::GraphSets sets = tfgnn::GraphSets::FromSchema(schema).value();
+    tfgnn::ExampleEncoder encoder(sets);
+    const size_t l = schema_.num_components();
+    std::vector<uint32_t> counts;
+    columns_.resize(schema_.tensors().size());
+    for (size_t i = 0; i < n; ++i) {
+      std::vector<uint32_t> tuple(l, 0);
+      tuple[0] = random.Below(4);
+      tuple[1] = tuple[0] == 0 ? 0 : random.Below(4);
+      // Lengths come before what they are of.
+      for (size_t t = 0; t < schema_.tensors().size(); ++t) {
+        const TensorSpec& spec = schema_.tensors()[t];
+        const bool is_length = spec.name.ends_with(".d1");
+        for (uint32_t row = 0; row < tuple[spec.component]; ++row) {
+          uint64_t value = random.Below(200);
+          if (spec.index_into) value = random.Below(tuple[*spec.index_into]);
+          if (is_length) {
+            value = random.Below(3);
+            tuple[*schema_.sizes().IndexOf(spec.name.substr(0, spec.name.size() - 3))] += value;
+          }
+          columns_[t].append(reinterpret_cast<const char*>(&value), schema_.row_bytes(t));
+        }
+      }
+      counts.insert(counts.end(), tuple.begin(), tuple.end());
+    }
+    std::vector<absl::string_view> views(columns_.begin(), columns_.end());
+    chunk_ = std::make_unique<GraphChunk>(
+        GraphChunk::Create(&schema_, SizeTable::WithConsecutiveIds(n, l, counts, 0).value(),
+                           std::move(views), nullptr)
+            .value());
+    for (size_t i = 0; i < n; ++i) {
+      EXPECT_THAT(encoder.Append(*chunk_, i, &examples_.emplace_back()), IsOk());
+    }
+  }
+
+  const GraphChunk& chunk() const { return *chunk_; }
+  const std::vector<std::string>& examples() const { return examples_; }
+
+ private:
+  const GraphSchema schema_;
+  std::vector<std::string> columns_;
+  std::unique_ptr<GraphChunk> chunk_;
+  std::vector<std::string> examples_;
+};
+
+constexpr char kMalformed[] = "\x0a\x02\xff\xff";
+
+// Conservation: each example is a graph, as it was, or left out and named.
+TEST(WireExamplesTest, EachExampleIsAGraphOrIsNamed) {
+  const GraphSchema schema = Schema();
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const Graphs graphs(schema, seed, random.Below(20));
+    MemoryBudget working(uint64_t{1} << 30);
+    PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&schema, &working));
+    v1::Examples wire;
+    wire.set_skip_malformed(true);
+    std::vector<size_t> kept;
+    std::vector<uint32_t> bad;
+    std::vector<uint64_t> ids;
+    for (size_t i = 0; i < graphs.examples().size(); ++i) {
+      if (random.Below(4) == 0) {
+        bad.push_back(wire.examples_size());
+        wire.add_examples(kMalformed);
+        ids.push_back(1000 + 3 * ids.size());
+      }
+      kept.push_back(wire.examples_size());
+      wire.add_examples(graphs.examples()[i]);
+      ids.push_back(1000 + 3 * ids.size());
+    }
+    const bool explicit_ids = random.Below(2) == 0;
+    if (explicit_ids) wire.set_graph_ids(Uint64sToWire(ids));
+    const auto id_of = [&](size_t number) { return explicit_ids ? ids[number] : 70 + number; };
+    {
+      PH_ASSERT_OK_AND_ASSIGN(const DecodedExamples decoded, reader.Read(wire, 70));
+      EXPECT_GE(decoded.memory.bytes(), decoded.chunk.num_bytes());
+      ASSERT_EQ(decoded.chunk.num_graphs(), kept.size());
+      for (size_t i = 0; i < kept.size(); ++i) {
+        EXPECT_TRUE(SameRows(decoded.chunk, i, graphs.chunk(), i)) << i;
+        EXPECT_EQ(decoded.chunk.sizes().graph_id(i), id_of(kept[i]));
+      }
+      ASSERT_EQ(decoded.left_out.size(), bad.size());
+      for (size_t i = 0; i < bad.size(); ++i) {
+        EXPECT_EQ(decoded.left_out[i].example, bad[i]);
+        EXPECT_EQ(decoded.left_out[i].graph_id, id_of(bad[i]));
+        EXPECT_THAT(decoded.left_out[i].message, HasSubstr(absl::StrCat("record ", bad[i])));
+      }
+    }
+    EXPECT_EQ(working.held(), 0U);
+    wire.set_skip_malformed(false);
+    const auto strict = reader.Read(wire, 70);
+    if (bad.empty()) {
+      EXPECT_THAT(strict, IsOk());
+    } else {
+      EXPECT_THAT(strict, StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr(absl::StrCat("record ", bad[0]))));
+    }
+  }
+}
+
+TEST(WireExamplesTest, RefusesIdsThatCannotBe) {
+  const GraphSchema schema = Schema();
+  PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&schema, nullptr));
+  v1::Examples wire;
+  wire.add_examples("");
+  wire.add_examples("");
+  wire.set_graph_ids("1234567");
+  EXPECT_THAT(reader.Read(wire, 0), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("7 bytes, 2 examples take 16")));
+  wire.set_graph_ids(std::string(16, 'x'));
+  EXPECT_THAT(reader.Read(wire, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("twice")));
+  wire.set_first_id(UINT64_MAX);
+  EXPECT_THAT(reader.Read(wire, 0),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("exceed 2^64 - 1")));
+}
+
+// A few bytes can declare billions of empty ragged rows.
+TEST(WireExamplesTest, RowsAreReservedBeforeTheyAreMade) {
+  const GraphSchema schema = Schema();
+  v1::TfgnnSchema text;
+  text.set_text(
+      "node_sets { key: 'n' value { features { key: 'r' value { dtype: DT_INT64 shape { dim { "
+      "size: "
+      "-1 } } } } } }");
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema ragged, TfgnnSchemaFromWire(text));
+  MemoryBudget working(uint64_t{16} << 20);
+  PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&ragged, &working));
+  v1::Examples wire;
+  // 2^32 - 1 rows of no values, each with a length of four bytes.
+  const std::string example = std::string("\x0a\x1c\x0a\x1a", 4) +
+                              std::string("\x0a\x0dnodes/n.#size", 15) +
+                              std::string("\x12\x09\x1a\x07\x0a\x05\xff\xff\xff\xff\x0f", 11);
+  wire.add_examples(example);
+  EXPECT_THAT(reader.Read(wire, 0), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             AllOf(HasSubstr("record 0"), HasSubstr("bytes"))));
+  // Many that are each within the bound are bounded by the budget.
+  MemoryBudget small(uint64_t{1} << 20);
+  PH_ASSERT_OK_AND_ASSIGN(ExampleReader narrow, ExampleReader::Create(&schema, &small));
+  v1::Examples few;
+  few.add_examples("");
+  EXPECT_THAT(narrow.Read(few, 0),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the rows of examples")));
+  EXPECT_EQ(small.held(), 0U);
+}
+
+// An append of examples and an export are each other's inverse, in parts of any size.
+TEST(WireExamplesTest, WhatIsAppendedIsExported) {
+  const GraphSchema schema = Schema();
+  const Graphs graphs(schema, 3, 40);
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  ASSERT_THAT(store.Create("d", schema, {}), IsOk());
+  MemoryBudget working(uint64_t{1} << 30);
+  AppendHandler handler(&store, &working);
+  for (size_t begin = 0; begin < 40; begin += 7) {
+    auto request = std::make_unique<v1::AppendRequest>();
+    request->set_dataset("d");
+    request->mutable_examples()->set_skip_malformed(true);
+    for (size_t i = begin; i < std::min<size_t>(begin + 7, 40); ++i) {
+      request->mutable_examples()->add_examples(graphs.examples()[i]);
+      request->mutable_examples()->add_examples(kMalformed);
+    }
+    ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const auto response, handler.Next());
+    EXPECT_EQ(response->num_appended(), response->num_skipped());
+  }
+  EXPECT_EQ(working.held(), 0U);
+  v1::ExportDatasetRequest request;
+  request.set_name("d");
+  for (uint64_t first = 0; first <= 40; first += 8) {
+    request.set_first_graph(first);
+    PH_ASSERT_OK_AND_ASSIGN(const auto source,
+                            ExportSource::Open(request, store, size_t{64} << 20, &working));
+    std::vector<std::string> exported;
+    for (;;) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto response, source->Next());
+      if (!response) break;
+      EXPECT_EQ(response->has_tfgnn_schema(), exported.empty());
+      EXPECT_EQ(response->first_graph(), first + exported.size());
+      const std::vector<uint64_t> ids = Uint64sFromWire(response->graph_ids());
+      for (const std::string& example : response->examples()) {
+        // Skipped examples have numbers, too.
+        EXPECT_EQ(ids[exported.size()], 2 * (first + exported.size()));
+        exported.push_back(example);
+      }
+    }
+    EXPECT_EQ(exported,
+              std::vector<std::string>(graphs.examples().begin() + first, graphs.examples().end()));
+  }
+  request.set_first_graph(41);
+  EXPECT_THAT(ExportSource::Open(request, store, size_t{64} << 20, &working),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("first_graph: 41")));
+  request.set_first_graph(0);
+  PH_ASSERT_OK_AND_ASSIGN(const auto narrow, ExportSource::Open(request, store, 10, &working));
+  EXPECT_THAT(narrow->Next(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("graph 0 of the data set")));
+}
+
+TEST(WireExamplesTest, GroupIdsGoWithTheirExamples) {
+  const GraphSchema schema = Schema();
+  const Graphs graphs(schema, 5, 3);
+  MemoryDatasetStore store(uint64_t{1} << 30);
+  DatasetOptions options;
+  options.grouped = true;
+  ASSERT_THAT(store.Create("d", schema, options), IsOk());
+  AppendHandler handler(&store);
+  auto request = std::make_unique<v1::AppendRequest>();
+  request->set_dataset("d");
+  v1::Examples& examples = *request->mutable_examples();
+  examples.set_skip_malformed(true);
+  for (const std::string& example :
+       {graphs.examples()[0], std::string(kMalformed), graphs.examples()[1],
+        std::string(kMalformed), graphs.examples()[2]}) {
+    examples.add_examples(example);
+  }
+  request->set_group_ids(Uint64sToWire({10, 11, 12, 13, 14}));
+  ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto reader, store.OpenReader("d"));
+  EXPECT_THAT(reader->group_ids(), ElementsAre(10, 12, 14));
+  EXPECT_THAT(reader->graph_ids(), ElementsAre(0, 2, 4));
+}
+
+TEST(WireExamplesTest, ASchemaComesOnce) {
+  v1::CreateDatasetRequest request;
+  request.mutable_tfgnn_schema()->set_text(kText);
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, SchemaOf(request));
+  EXPECT_THAT(schema.sizes().components(), ElementsAre("n", "e", "n.r", "n.t.bytes"));
+  request.mutable_schema();
+  EXPECT_THAT(SchemaOf(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                          HasSubstr("there is a schema beside it")));
+  request.clear_schema();
+  request.mutable_tfgnn_schema()->clear_text();
+  EXPECT_THAT(SchemaOf(request),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("neither text nor binary")));
+}
+
+}  // namespace
+}  // namespace packhouse
