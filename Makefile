@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-readers bench-planning bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-planning bench-tfgnn bench-device bench-readers bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -119,6 +119,12 @@ bench-readers: packages  ## The Python client's CPU per batch beside opaque byte
 	  --bench build/release/client/bench/packhouse-bench \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(READERS_FLAGS)
 
+bench-tfgnn: packages  ## tf.Examples: packhouse's decoder beside TF-GNN's own, of pinned packages
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhouse_benchmarks
+	$(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/tfgnn_parse.py tfgnn -- \
+	  --benchmarks build/release/tests/benchmarks/packhouse_benchmarks
+
 bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhouse_planning_table
@@ -138,6 +144,11 @@ gallery: packages  ## The plots of docs/gallery, drawn anew
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/gallery.py \
 	  --packhoused build/release/service/packhoused --packhouse build/release/client/cli/packhouse \
 	  --histogram $(SHARED_DATA)/hist/molhiv_train.csv
+
+bench-device: packages  ## Shapes that a stream gets for a device after 2,000 graphs, checked against their target
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhouse_device_table
+	build/release/tests/benchmarks/packhouse_device_table
 
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON
@@ -171,11 +182,12 @@ bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or 
 	  --packhoused build/release/service/packhoused --plot build/release/growth.svg \
 	  $(patsubst %,--histogram '%',$(wildcard $(SHARED_DATA)/hist/molhiv_all.csv)) $(GROWTH_FLAGS)
 
-lint: packages  ## clang-format and clang-tidy, warnings as errors
+lint: packages  ## clang-format and clang-tidy, warnings as errors; SINCE=main: clang-tidy of files changed since
 	cmake --preset lint -DPACKHOUSE_TESTS=ON
-	cmake --build --preset lint --target packhouse_proto packhouse_grpc
+	cmake --build --preset lint --target packhouse_generated
 	$(PYTHON) tests/structure/clang_format_test.py .
-	git ls-files 'service/*.cc' 'client/*.cc' | xargs -P 2 -n 4 clang-tidy --quiet -p build/lint
+	$(if $(SINCE),git diff --diff-filter=d --name-only $(SINCE) --,git ls-files) 'service/*.cc' 'client/*.cc' \
+	  | xargs -r -P 2 -n 4 clang-tidy --quiet -p build/lint
 
 released-protos: packages  ## The protos of this release, with which `make test` compares later ones
 	$(PYTHON) -B tests/structure/buf_test.py --write-released .

@@ -96,10 +96,30 @@ absl::Status PackStream::HalfClose() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<v1::PackTuned>> PackStream::AwaitTuned() {
+  while (!tuned_.has_value()) {
+    absl::StatusOr<std::optional<v1::PackResponse>> response = Read();
+    if (!response.ok()) return response.status();
+    if (!response->has_value()) break;
+    early_.push_back(*std::move(*response));
+  }
+  return tuned_;
+}
+
 absl::StatusOr<std::optional<v1::PackResponse>> PackStream::Next() {
+  if (early_.empty()) return Read();
+  std::optional<v1::PackResponse> response = std::move(early_.front());
+  early_.pop_front();
+  return response;
+}
+
+absl::StatusOr<std::optional<v1::PackResponse>> PackStream::Read() {
   if (!status_.has_value()) {
     v1::PackResponse response;
-    if (call_->stream->Read(&response)) return response;
+    if (call_->stream->Read(&response)) {
+      if (response.has_tuned()) tuned_ = response.tuned();
+      return response;
+    }
     // Only now: gRPC hands out the status when every response has been read.
     status_ = ToAbslStatus(call_->stream->Finish());
   }

@@ -3,6 +3,7 @@
 #define PACKHOUSE_CLIENT_CPP_PACK_STREAM_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -45,7 +46,8 @@ class PackStream {
   PackStream& operator=(const PackStream&) = delete;
   ~PackStream();
 
-  // The server's answer: limits, padding, size of a batch. Constant.
+  // The server's answer: limits, padding, size of a batch. Constant. With a device_profile the
+  // shapes come later: AwaitTuned().
   const v1::PackOpened& opened() const { return opened_; }
 
   // Each sends one message and blocks while the server reads nothing (its bound of unsent batches
@@ -60,8 +62,17 @@ class PackStream {
   // Says that nothing more will be sent. The server packs what is left, then ends the stream.
   absl::Status HalfClose();
 
-  // The next response: batch, rejected or flushed, in the server's order; nullopt when the stream
-  // has ended with OK. Blocks until there is one. After the end it gives the same answer again.
+  // The shapes that the server chose for PackOpen.device_profile, or nullopt if the stream has
+  // ended without them: it had no profile, or no graph. Blocks until they come: after
+  // Calibration.num_graphs graphs, a flush or HalfClose(), all from another thread, or at once if
+  // the histogram suffices. Next() still gives all responses, this one too. The reader's.
+  //
+  // Errors: the stream's status.
+  absl::StatusOr<std::optional<v1::PackTuned>> AwaitTuned();
+
+  // The next response: tuned, batch, rejected or flushed, in the server's order; nullopt when the
+  // stream has ended with OK. Blocks until there is one. After the end it gives the same answer
+  // again.
   //
   // Errors: the stream's status. Batches received before it are good.
   absl::StatusOr<std::optional<v1::PackResponse>> Next();
@@ -77,13 +88,17 @@ class PackStream {
   struct Call;
   explicit PackStream(std::shared_ptr<Call> call);
   absl::Status Write(const v1::PackRequest& request);
+  absl::StatusOr<std::optional<v1::PackResponse>> Read();
 
   // The call's context outlives the stream for as long as a timer refers to it.
   const std::shared_ptr<Call> call_;
   v1::PackOpened opened_;
   // Below: the writer's.
   bool half_closed_ = false;
-  // Below: the reader's. Set when the stream has ended.
+  // Below: the reader's. Responses that AwaitTuned() has read, for Next().
+  std::deque<v1::PackResponse> early_;
+  std::optional<v1::PackTuned> tuned_;
+  // Set when the stream has ended.
   std::optional<absl::Status> status_;
 };
 

@@ -40,6 +40,22 @@ SizeTuple Largest(SizeTuple a, absl::Span<const uint32_t> b) {
 
 }  // namespace
 
+std::optional<ProfileExcess> ExcessOverProfile(absl::Span<const uint32_t> tuple,
+                                               const DeviceProfile& profile) {
+  for (size_t k = 0; k < tuple.size(); ++k) {
+    const ComponentProfile& component = profile.components[k];
+    if (component.max_rows == 0) continue;
+    const uint64_t largest = LargestCapacity(component);
+    if (tuple[k] > largest) return ProfileExcess{k, tuple[k], largest};
+  }
+  if (profile.memory_bytes == 0) return std::nullopt;
+  const std::vector<uint64_t> capacities =
+      CapacitiesFor(SizeTuple(tuple.begin(), tuple.end()), profile);
+  if (FitsMemory(profile, capacities)) return std::nullopt;
+  return ProfileExcess{ProfileExcess::kMemory, BytesOfShape(profile, capacities),
+                       profile.memory_bytes};
+}
+
 std::vector<SizeTuple> FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile) {
   struct Fitting {
     uint64_t bytes;

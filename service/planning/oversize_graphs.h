@@ -2,7 +2,9 @@
 #ifndef PACKHOUSE_SERVICE_PLANNING_OVERSIZE_GRAPHS_H_
 #define PACKHOUSE_SERVICE_PLANNING_OVERSIZE_GRAPHS_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -24,6 +26,23 @@ struct OversizeGraphs {
   // Memory of a batch with these capacities; UINT64_MAX if it exceeds that.
   uint64_t needed_bytes = 0;
 };
+
+// What keeps one graph out of all limits that a profile allows.
+struct ProfileExcess {
+  // Stands for a component if the graph exceeds the memory.
+  static constexpr size_t kMemory = SIZE_MAX;
+
+  size_t component = 0;
+  // Its count there, and the largest capacity, without what padding keeps free. For the memory: the
+  // bytes of the smallest batch that takes the graph, and memory_bytes.
+  uint64_t value = 0;
+  uint64_t bound = 0;
+};
+
+// Nullopt if some allowed limits take a graph of this size. Requires a checked profile of these
+// components. O(l).
+std::optional<ProfileExcess> ExcessOverProfile(absl::Span<const uint32_t> tuple,
+                                               const DeviceProfile& profile);
 
 // The sizes of the left-out graphs, each once. Requires a checked profile with the histogram's
 // components. O(d * (l + log d)).

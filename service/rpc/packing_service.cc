@@ -1,6 +1,7 @@
 #include "service/rpc/packing_service.h"
 
 #include <memory>
+#include <utility>
 
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "service/rpc/stream_reactor.h"
@@ -19,10 +20,11 @@ PackingService::PackingService(const CallContext& context, const StreamBounds& b
 }
 
 CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
-  return StreamReactor<v1::PackRequest, PackReply>::Start(
-      context_, *call, Method::kPack,
-      std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
-                                    context_.working));
+  return StreamReactor<v1::PackRequest, PackReply>::StartPlanning(
+      context_, *call, Method::kPack, [this](std::shared_ptr<StreamPlanning> planning) {
+        return std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
+                                             context_.working, std::move(planning));
+      });
 }
 
 }  // namespace packhouse::rpc

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_STREAM_REACTOR_H_
 #define PACKHOUSE_SERVICE_RPC_STREAM_REACTOR_H_
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "service/rpc/status_mapping.h"
 #include "service/rpc/wire_bytes.h"
 #include "service/wire/call_link.h"
+#include "service/wire/call_planning.h"
 #include "service/wire/call_work.h"
 #include "service/wire/stream_handler.h"
 #include "service/wire/streaming_call.h"
@@ -73,6 +75,23 @@ class StreamReactor {
     reactor->set_call(call);
     if (call->Enter()) {
       call->Begin(std::make_unique<StreamWork<Request, Response>>(context, std::move(handler)));
+    }
+    return reactor;
+  }
+
+  // The same for a handler that plans. When the call is stopped its planning is given up.
+  using MakeHandler = std::function<std::unique_ptr<Handler>(std::shared_ptr<StreamPlanning>)>;
+  static CallReactor* StartPlanning(const CallContext& server, grpc::CallbackServerContext& peer,
+                                    Method method, const MakeHandler& make_handler) {
+    const CallContext context = server.From(peer.peer());
+    auto* const reactor = new LinkReactor(&peer);
+    const auto planning = std::make_shared<CallPlanning>(context);
+    const auto call = std::make_shared<StreamingCall>(context, method, reactor,
+                                                      [planning] { planning->Cancel(); });
+    planning->set_waker(call->Waker());
+    reactor->set_call(call);
+    if (call->Enter()) {
+      call->Begin(std::make_unique<StreamWork<Request, Response>>(context, make_handler(planning)));
     }
     return reactor;
   }

@@ -11,11 +11,6 @@
 namespace packhouse {
 namespace {
 
-// Whether a batch's bytes need a limit of their own. Those of a padded batch are known beforehand.
-bool LimitsBytes(const StreamPackerOptions& options, const BatchLayout& layout) {
-  return options.whole_graphs && !layout.is_fixed();
-}
-
 // Bytes that a graph adds to a batch that is ragged in some component.
 uint64_t BytesOf(const BatchLayout& layout, const GraphChunk& chunk, size_t i) {
   const auto tuple = chunk.sizes().tuple(i);
@@ -29,48 +24,76 @@ uint64_t OverheadBytes(const SizeTable& sizes) {
   return sizes.num_graphs() * (64 + 12 * sizes.num_components());
 }
 
+// The options with their defaults; the limits do not matter.
+absl::StatusOr<OnlinePackerOptions> Resolved(const OnlinePackerOptions& options) {
+  PH_ASSIGN_OR_RETURN(const Limits limits, Limits::Create({1}));
+  PH_ASSIGN_OR_RETURN(const OnlinePacker packer, OnlinePacker::Create(limits, options));
+  return packer.options();
+}
+
+// Real rows of these graphs together, `graphs` last.
+std::vector<uint64_t> RowsOf(const std::vector<GraphRef>& graphs, size_t num_components) {
+  std::vector<uint64_t> rows(num_components + 1);
+  for (const GraphRef& graph : graphs) {
+    const auto tuple = graph.chunk->sizes().tuple(graph.index);
+    for (size_t k = 0; k < tuple.size(); ++k) rows[k] += tuple[k];
+  }
+  rows.back() = graphs.size();
+  return rows;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
     std::unique_ptr<PackObserver> observer) {
+  const GraphSchema& resolved = *schema;
+  PH_ASSIGN_OR_RETURN(OnlinePackerOptions packing, Resolved(options.packing));
+  auto packer = std::unique_ptr<StreamPacker>(
+      new StreamPacker(std::move(schema), options, packing, std::move(observer)));
+  if (options.calibration) {
+    packer->calibration_.emplace(*options.calibration, resolved.num_components());
+    return packer;
+  }
   PH_ASSIGN_OR_RETURN(BatchShape shape,
-                      BatchShape::Resolve(*schema, options.capacities,
+                      BatchShape::Resolve(resolved, options.capacities,
                                           {options.padding, options.derived, options.whole_graphs,
                                            options.bounds.max_graphs_per_batch,
                                            options.bounds.max_batch_bytes, options.min_rows}));
-  std::vector<uint64_t> packing_capacities(shape.packed.capacities().begin(),
-                                           shape.packed.capacities().end());
-  for (uint64_t& capacity : packing_capacities) {
-    capacity = std::min(capacity, kMaxCapacity);
-  }
-  if (LimitsBytes(options, shape.layout)) {
-    // What is padded takes its bytes in every batch; Resolve() has checked that there is room.
-    const uint64_t bytes = options.bounds.max_batch_bytes - *shape.layout.PaddedBytes();
-    packing_capacities.insert(packing_capacities.end() - 1,
-                              std::clamp<uint64_t>(bytes, 1, kMaxCapacity));
-  }
-  PH_ASSIGN_OR_RETURN(Limits packing_limits, Limits::Create(std::move(packing_capacities)));
-  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(packing_limits, options.packing));
-  return std::unique_ptr<StreamPacker>(new StreamPacker(std::move(schema), options,
-                                                        std::move(shape), std::move(packing_limits),
-                                                        std::move(packer), std::move(observer)));
+  std::vector<StreamShape> shapes;
+  shapes.push_back({std::move(shape), options.capacities});
+  PH_RETURN_IF_ERROR(packer->Begin(std::move(shapes)));
+  return packer;
 }
 
 StreamPacker::StreamPacker(std::shared_ptr<const GraphSchema> schema,
-                           const StreamPackerOptions& options, BatchShape shape,
-                           Limits packing_limits, OnlinePacker packer,
+                           const StreamPackerOptions& options, OnlinePackerOptions packing,
                            std::unique_ptr<PackObserver> observer)
     : schema_(std::move(schema)),
-      requested_(options.capacities),
-      shape_(std::move(shape)),
-      packing_limits_(std::move(packing_limits)),
-      packing_(packer.options()),
+      packing_(packing),
       whole_graphs_(options.whole_graphs),
       oversize_is_error_(options.oversize_is_error),
       bounds_(options.bounds),
-      observer_(std::move(observer)),
-      packer_(std::move(packer)) {}
+      observer_(std::move(observer)) {}
+
+absl::Status StreamPacker::Begin(std::vector<StreamShape> shapes) {
+  const BatchShape& largest = shapes[0].shape;
+  std::vector<uint64_t> capacities(largest.packed.capacities().begin(),
+                                   largest.packed.capacities().end());
+  for (uint64_t& capacity : capacities) capacity = std::min(capacity, kMaxCapacity);
+  // The bytes of a padded batch are known beforehand.
+  if (whole_graphs_ && !largest.layout.is_fixed()) {
+    // What is padded takes its bytes in every batch; Resolve() has checked that there is room.
+    const uint64_t bytes = bounds_.max_batch_bytes - *largest.layout.PaddedBytes();
+    capacities.insert(capacities.end() - 1, std::clamp<uint64_t>(bytes, 1, kMaxCapacity));
+  }
+  PH_ASSIGN_OR_RETURN(Limits limits, Limits::Create(std::move(capacities)));
+  PH_ASSIGN_OR_RETURN(OnlinePacker packer, OnlinePacker::Create(limits, packing_));
+  shapes_ = std::move(shapes);
+  packing_limits_.emplace(std::move(limits));
+  packer_.emplace(std::move(packer));
+  return absl::OkStatus();
+}
 
 StreamPacker::~StreamPacker() {
   if (bounds_.quota != nullptr) bounds_.quota->Give(pending_bytes_);
@@ -80,36 +103,65 @@ StreamPacker::~StreamPacker() {
 SizeTuple StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i) const {
   const auto sizes = chunk.sizes().tuple(i);
   SizeTuple tuple(sizes.begin(), sizes.end());
-  const MinRows& min_rows = shape_.layout.min_rows();
+  const MinRows& min_rows = layout().min_rows();
   for (size_t k = 0; !min_rows.empty() && k < sizes.size(); ++k) {
     tuple[k] = min_rows.PackedSize(k, sizes[k]);
   }
-  if (packing_limits_.num_components() > tuple.size()) {
-    tuple.push_back(static_cast<uint32_t>(std::min<uint64_t>(
-        BytesOf(shape_.layout, chunk, i), std::numeric_limits<uint32_t>::max())));
+  if (packing_limits_->num_components() > tuple.size()) {
+    tuple.push_back(static_cast<uint32_t>(
+        std::min<uint64_t>(BytesOf(layout(), chunk, i), std::numeric_limits<uint32_t>::max())));
   }
   return tuple;
 }
 
-Rejection StreamPacker::RejectionOf(const GraphChunk& chunk, size_t i, size_t component,
-                                    const SizeTuple& packed) const {
-  const SizeTable& sizes = chunk.sizes();
-  const uint64_t id = sizes.graph_id(i);
-  if (component == sizes.num_components()) {
-    return {id, Rejection::kBytes, packed[component], packing_limits_.capacity(component)};
+std::optional<Rejection> StreamPacker::ReasonToReject(const GraphChunk& chunk, size_t i) const {
+  if (calibration_) {
+    const auto excess = calibration_->ExcessOf(chunk.sizes().tuple(i));
+    if (!excess) return std::nullopt;
+    const bool is_memory = excess->component == ProfileExcess::kMemory;
+    return Rejection{chunk.sizes().graph_id(i), is_memory ? Rejection::kMemory : excess->component,
+                     excess->value, excess->bound};
   }
-  const uint64_t rows = sizes.tuple(i)[component];
-  const uint64_t least = shape_.layout.min_rows()[component];
-  if (rows < least) return {id, component, rows, least, /*is_too_small=*/true};
-  if (least == 0) return {id, component, rows, packing_limits_.capacity(component)};
-  return {id, component, rows, shape_.LargestGraph(component)};
+  return ExcessOverLimits(chunk, i);
+}
+
+std::optional<Rejection> StreamPacker::ExcessOverLimits(const GraphChunk& chunk, size_t i) const {
+  const SizeTuple tuple = PackedTuple(chunk, i);
+  const auto exceeded = packing_limits_->FirstExceeded(tuple);
+  if (!exceeded) return std::nullopt;
+  const size_t component = *exceeded;
+  const uint64_t id = chunk.sizes().graph_id(i);
+  if (component == chunk.sizes().num_components()) {
+    return Rejection{id, Rejection::kBytes, tuple[component], packing_limits_->capacity(component)};
+  }
+  const uint64_t rows = chunk.sizes().tuple(i)[component];
+  const uint64_t least = layout().min_rows()[component];
+  if (rows < least) return Rejection{id, component, rows, least, /*is_too_small=*/true};
+  if (least == 0) return Rejection{id, component, rows, packing_limits_->capacity(component)};
+  return Rejection{id, component, rows, shapes_[0].shape.LargestGraph(component)};
+}
+
+std::string StreamPacker::Describe(const Rejection& rejection) const {
+  if (rejection.component == Rejection::kMemory) {
+    return absl::StrCat("graph ", rejection.graph_id, " needs a batch of ", rejection.value,
+                        " bytes, memory_bytes is ", rejection.bound);
+  }
+  return absl::StrCat(
+      "graph ", rejection.graph_id, " has ", rejection.value, " ",
+      rejection.component == Rejection::kBytes ? "bytes"
+                                               : schema_->sizes().name(rejection.component),
+      rejection.is_too_small ? ", a graph has at least " : ", a batch takes at most ",
+      rejection.bound);
 }
 
 void StreamPacker::TellPending() { observer_->OnPending(num_pending(), pending_bytes_); }
 
 absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uint64_t owner_bytes) {
   const SizeTable& sizes = chunk.sizes();
-  const uint64_t bytes = std::max<uint64_t>(chunk.num_bytes(), owner_bytes) + OverheadBytes(sizes);
+  uint64_t bytes = std::max<uint64_t>(chunk.num_bytes(), owner_bytes) + OverheadBytes(sizes);
+  if (calibration_) {
+    bytes += sizes.num_graphs() * Calibration::BytesPerGraph(sizes.num_components());
+  }
   if (bytes > bounds_.max_pending_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "chunk: ", bytes, " bytes with what is kept beside its graphs, at most ",
@@ -122,19 +174,12 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
       return absl::InvalidArgumentError(
           absl::StrCat("chunk: graph id ", id, " occurs twice: it is still pending"));
     }
-    const SizeTuple tuple = PackedTuple(chunk, i);
-    const auto exceeded = packing_limits_.FirstExceeded(tuple);
-    if (!exceeded) continue;
-    const Rejection rejection = RejectionOf(chunk, i, *exceeded, tuple);
+    const std::optional<Rejection> rejection = ReasonToReject(chunk, i);
+    if (!rejection) continue;
     if (oversize_is_error_) {
-      const bool is_bytes = rejection.component == Rejection::kBytes;
-      return absl::OutOfRangeError(absl::StrCat(
-          "chunk: graph ", id, " has ", rejection.value, " ",
-          is_bytes ? "bytes" : schema_->sizes().name(*exceeded),
-          rejection.is_too_small ? ", a graph has at least " : ", a batch takes at most ",
-          rejection.bound));
+      return absl::OutOfRangeError(absl::StrCat("chunk: ", Describe(*rejection)));
     }
-    rejections.push_back(rejection);
+    rejections.push_back(*rejection);
   }
 
   const size_t accepted = sizes.num_graphs() - rejections.size();
@@ -142,6 +187,13 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
     return absl::ResourceExhaustedError(
         absl::StrCat("chunk: ", bytes, " bytes beside the ", bounds_.quota->held(),
                      " that are pending in all streams, at most ", bounds_.quota->bound()));
+  }
+  if (calibration_) {
+    const absl::Status counted = calibration_->Count(chunk);
+    if (!counted.ok()) {
+      if (accepted != 0 && bounds_.quota != nullptr) bounds_.quota->Give(bytes);
+      return counted;
+    }
   }
 
   // From here on nothing fails: the chunk is accepted.
@@ -152,20 +204,69 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
   for (size_t i = 0; i < sizes.num_graphs(); ++i) pending_ids_.insert(sizes.graph_id(i));
   for (const Rejection& rejection : rejections) pending_ids_.erase(rejection.graph_id);
   held_.push_back({std::move(chunk), bytes, accepted});
-  feeding_ = std::prev(held_.end());
-  next_graph_ = 0;
+  if (!calibration_) {
+    feeding_ = std::prev(held_.end());
+    next_graph_ = 0;
+  }
   pending_bytes_ += bytes;
   TellPending();
   return rejections;
+}
+
+void StreamPacker::RejectHeld(HeldChunk& held, std::vector<Rejection>& rejections) {
+  for (size_t i = 0; i < held.chunk.num_graphs(); ++i) {
+    // Those that the profile does not allow were rejected when they came.
+    if (calibration_->ExcessOf(held.chunk.sizes().tuple(i))) continue;
+    const std::optional<Rejection> excess = ExcessOverLimits(held.chunk, i);
+    if (!excess) continue;
+    rejections.push_back(*excess);
+    pending_ids_.erase(excess->graph_id);
+    --held.pending;
+  }
+}
+
+absl::StatusOr<std::vector<Rejection>> StreamPacker::SetShapes(std::vector<StreamShape> shapes) {
+  PH_RETURN_IF_ERROR(Begin(std::move(shapes)));
+  std::vector<Rejection> rejections;
+  for (auto held = held_.begin(); held != held_.end();) {
+    const auto next = std::next(held);
+    RejectHeld(*held, rejections);
+    if (held->pending == 0) Drop(held);
+    held = next;
+  }
+  calibration_.reset();
+  feeding_ = held_.begin();
+  next_graph_ = 0;
+  num_rejected_ += rejections.size();
+  if (!rejections.empty()) observer_->OnRejectedTooLarge(rejections.size());
+  TellPending();
+  if (rejections.empty() || !oversize_is_error_) return rejections;
+  return absl::OutOfRangeError(
+      absl::StrCat("the limits chosen from the first graphs: ", Describe(rejections[0]),
+                   "; a larger min_rows of the profile would take it"));
+}
+
+void StreamPacker::Drop(HeldChunks::iterator held) {
+  pending_bytes_ -= held->bytes;
+  if (bounds_.quota != nullptr) bounds_.quota->Give(held->bytes);
+  // Graphs of it that are left to feed were rejected.
+  if (feeding_ == held) {
+    feeding_ = std::next(held);
+    next_graph_ = 0;
+  }
+  held_.erase(held);
 }
 
 absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
   for (size_t fed = 0; is_feeding() && fed < max_graphs; ++fed) {
     const HeldChunks::iterator held = feeding_;
     const size_t index = next_graph_++;
-    if (next_graph_ == held->chunk.num_graphs()) feeding_ = held_.end();
+    if (next_graph_ == held->chunk.num_graphs()) {
+      feeding_ = std::next(held);
+      next_graph_ = 0;
+    }
     const SizeTuple tuple = PackedTuple(held->chunk, index);
-    if (packing_limits_.FirstExceeded(tuple)) continue;  // Was rejected.
+    if (packing_limits_->FirstExceeded(tuple)) continue;  // Was rejected.
     uint64_t handle = pending_.size();
     if (free_handles_.empty()) {
       pending_.push_back({held, index});
@@ -174,10 +275,19 @@ absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
       free_handles_.pop_back();
       pending_[handle] = {held, index};
     }
-    PH_ASSIGN_OR_RETURN(const bool complete, packer_.Push(tuple, handle, now));
+    PH_ASSIGN_OR_RETURN(const bool complete,
+                        packer_->Push(tuple, handle, held->came.value_or(now)));
     if (complete) return true;
   }
   return false;
+}
+
+const StreamShape& StreamPacker::ShapeFor(const std::vector<GraphRef>& graphs) const {
+  if (shapes_.size() == 1) return shapes_[0];
+  const std::vector<uint64_t> rows = RowsOf(graphs, schema_->num_components());
+  size_t i = shapes_.size() - 1;
+  while (i > 0 && !shapes_[i].shape.Takes(rows)) --i;
+  return shapes_[i];
 }
 
 absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
@@ -186,43 +296,56 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
   for (const uint64_t handle : pack) {
     graphs.push_back({&pending_[handle].held->chunk, pending_[handle].index});
   }
+  const StreamShape& shape = ShapeFor(graphs);
   absl::StatusOr<Batch> batch =
-      whole_graphs_ ? Collate(shape_.layout, graphs, bounds_.max_batch_bytes, bounds_.framing)
-                    : CollateSizes(shape_.layout, graphs);
+      whole_graphs_ ? Collate(shape.shape.layout, graphs, bounds_.max_batch_bytes, bounds_.framing)
+                    : CollateSizes(shape.shape.layout, graphs);
   if (!batch.ok()) return batch;
   for (const uint64_t handle : pack) {
     const PendingGraph graph = pending_[handle];
     pending_ids_.erase(graph.held->chunk.sizes().graph_id(graph.index));
     free_handles_.push_back(handle);
-    if (--graph.held->pending == 0) {
-      pending_bytes_ -= graph.held->bytes;
-      if (bounds_.quota != nullptr) bounds_.quota->Give(graph.held->bytes);
-      // All its graphs are packed; graphs that are left to feed were rejected.
-      if (feeding_ == graph.held) feeding_ = held_.end();
-      held_.erase(graph.held);
-    }
+    if (--graph.held->pending == 0) Drop(graph.held);
   }
   num_packed_ += pack.size();
   ++num_batches_;
-  observer_->OnBatch(*batch, requested_);
+  observer_->OnBatch(*batch, shape.requested);
   TellPending();
   return batch;
 }
 
+void StreamPacker::PassCalibration(absl::Time now) {
+  for (auto held = held_.rbegin(); held != held_.rend() && !held->came; ++held) held->came = now;
+  calibration_->Pass(now, packing_.max_delay);
+  if (held_.empty()) {
+    flushing_ = false;
+  } else if (flushing_ || pending_bytes_ > bounds_.max_pending_bytes) {
+    calibration_->End();
+  }
+}
+
 absl::StatusOr<std::optional<Batch>> StreamPacker::Next(absl::Time now, size_t max_graphs) {
-  bool complete = packer_.PackOverdue(now);
+  if (calibration_) {
+    PassCalibration(now);
+    return std::nullopt;
+  }
+  // Graphs that were held while there were no shapes may all be overdue. They make full batches
+  // first.
+  const bool catches_up = is_feeding() && feeding_->came.has_value();
+  bool complete = !catches_up && packer_->PackOverdue(now);
   if (!complete) {
     PH_ASSIGN_OR_RETURN(complete, Feed(now, max_graphs));
     if (!complete && is_feeding()) return std::nullopt;
   }
+  if (!complete && catches_up) complete = packer_->PackOverdue(now);
   if (!complete && (flushing_ || pending_bytes_ > bounds_.max_pending_bytes)) {
-    complete = packer_.PackPending();
+    complete = packer_->PackPending();
   }
   if (!complete) {
     flushing_ = false;
     return std::nullopt;
   }
-  PH_ASSIGN_OR_RETURN(Batch batch, BuildBatch(packer_.TakePack()));
+  PH_ASSIGN_OR_RETURN(Batch batch, BuildBatch(packer_->TakePack()));
   return batch;
 }
 

@@ -4,6 +4,11 @@
 // and is_feeding() is false; then offer the next chunk, and so on. After Flush(), Next() packs
 // everything that is pending. Batches are built only when Next() asks for them. A caller that does
 // not take batches therefore holds up the chunks: that is the back-pressure.
+//
+// A stream may begin without limits, and calibrate them (StreamPackerOptions::calibration). Then it
+// holds its chunks, and Next() gives nothing. When needs_shapes() says so, the caller chooses
+// shapes, for example by stream_shapes.h from calibration().sizes(), and calls SetShapes(). From
+// then on all is as if the stream had begun with them.
 #ifndef PACKHOUSE_SERVICE_STREAMS_STREAM_PACKER_H_
 #define PACKHOUSE_SERVICE_STREAMS_STREAM_PACKER_H_
 
@@ -31,7 +36,9 @@
 #include "service/packing/online_packer.h"
 #include "service/planning/limits.h"
 #include "service/streams/byte_quota.h"
+#include "service/streams/calibration.h"
 #include "service/streams/pack_observer.h"
+#include "service/streams/stream_shapes.h"
 
 namespace packhouse {
 
@@ -46,6 +53,8 @@ struct StreamBounds {
   // graphs are packed early, if necessary in part-filled batches. A single chunk above this is
   // refused.
   uint64_t max_pending_bytes = uint64_t{256} << 20;
+  // Work of a search for shapes (ShapeSearch::steps).
+  uint64_t shape_search_steps = 200'000'000;
   // Shared by all streams of a server, if set; must outlive them.
   ByteQuota* quota = nullptr;
   // The framing of batches; none if null. Must outlive all streams.
@@ -55,6 +64,8 @@ struct StreamBounds {
 struct StreamPackerOptions {
   // The requested capacity of each component, `graphs` last; kUnlimited where there is none.
   std::vector<uint64_t> capacities;
+  // Set: shapes are chosen later, and `capacities` are not used.
+  std::optional<CalibrationOptions> calibration;
   Padding padding = Padding::kNone;
   DerivedTensors derived;
   OnlinePackerOptions packing;
@@ -69,9 +80,12 @@ struct StreamPackerOptions {
 
 // A graph that is in no batch. It alone exceeds the usable capacity of a component or, if
 // capacities do not bound a batch's bytes, the bytes that a batch may have; or it is too small.
+// While shapes are not chosen: it alone exceeds what the profile allows.
 struct Rejection {
   // Stands for a component if the graph's tensors have too many bytes.
   static constexpr size_t kBytes = SIZE_MAX;
+  // The same if its smallest batch exceeds the profile's memory_bytes.
+  static constexpr size_t kMemory = SIZE_MAX - 1;
 
   uint64_t graph_id;
   size_t component;
@@ -97,7 +111,8 @@ class StreamPacker {
   StreamPacker& operator=(const StreamPacker&) = delete;
 
   // Accepts a chunk of the stream's schema, or refuses it whole. Returns the graphs that will be in
-  // no batch. May be called only when Next() has given nothing and is_feeding() is false.
+  // no batch. May be called only when Next() has given nothing, is_feeding() is false and
+  // needs_shapes() is false.
   //
   // INVALID_ARGUMENT naming an id that is still pending (an id may be used again once its batch is
   // out), or for a chunk above bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a
@@ -114,6 +129,20 @@ class StreamPacker {
   // batches.
   absl::StatusOr<std::optional<Batch>> Next(absl::Time now, size_t max_graphs = SIZE_MAX);
 
+  // Whether SetShapes() has to be called before anything else: there are enough graphs, a Flush()
+  // was called, graphs have waited for max_delay, or the bound of pending bytes is reached. Known
+  // after Next() has given nothing.
+  bool needs_shapes() const { return calibration_ && calibration_->has_ended(); }
+  // The first graphs. Requires that shapes are not set.
+  const Calibration& calibration() const { return *calibration_; }
+  SizeHistogram TakeCalibration() { return calibration_->TakeSizes(); }
+
+  // Ends the calibration. The first shape must take what the others take; a batch gets the last one
+  // that takes it. Returns the held graphs that will be in no batch. If these are to be an error:
+  // OUT_OF_RANGE naming the first; then the other graphs can still be packed. INVALID_ARGUMENT as
+  // OnlinePacker. O(held graphs).
+  absl::StatusOr<std::vector<Rejection>> SetShapes(std::vector<StreamShape> shapes);
+
   // Whether Next() has more to do without another chunk.
   bool is_feeding() const { return feeding_ != held_.end(); }
 
@@ -121,14 +150,18 @@ class StreamPacker {
   void Flush() { flushing_ = true; }
 
   // The time at which Next() has to be called even without input.
-  absl::Time NextDeadline() const { return packer_.NextDeadline(); }
+  absl::Time NextDeadline() const {
+    return calibration_ ? calibration_->Deadline(packing_.max_delay) : packer_->NextDeadline();
+  }
 
   const GraphSchema& schema() const { return *schema_; }
-  // The shape of a batch, and the most real rows in it; per component, `graphs` last. A component
-  // without a limit still takes at most 2^31 - 1 rows.
-  absl::Span<const uint64_t> capacities() const { return shape_.capacities; }
-  const Limits& usable() const { return shape_.usable; }
-  const BatchLayout& layout() const { return shape_.layout; }
+  // The largest first. Empty while shapes are not set.
+  absl::Span<const StreamShape> shapes() const { return shapes_; }
+  // The largest shape of a batch, and the most real rows in it; per component, `graphs` last. A
+  // component without a limit still takes at most 2^31 - 1 rows. Requires shapes.
+  absl::Span<const uint64_t> capacities() const { return shapes_[0].shape.capacities; }
+  const Limits& usable() const { return shapes_[0].shape.usable; }
+  const BatchLayout& layout() const { return shapes_[0].shape.layout; }
   const OnlinePackerOptions& packing() const { return packing_; }
 
   // Totals since Create().
@@ -145,6 +178,8 @@ class StreamPacker {
     GraphChunk chunk;
     uint64_t bytes;
     size_t pending;  // Its graphs that are in no batch yet and not rejected.
+    // Set if it came while there were no shapes, by the next Next().
+    std::optional<absl::Time> came = std::nullopt;
   };
   using HeldChunks = std::list<HeldChunk>;
   struct PendingGraph {
@@ -153,34 +188,47 @@ class StreamPacker {
   };
 
   StreamPacker(std::shared_ptr<const GraphSchema> schema, const StreamPackerOptions& options,
-               BatchShape shape, Limits packing_limits, OnlinePacker packer,
-               std::unique_ptr<PackObserver> observer);
+               OnlinePackerOptions packing, std::unique_ptr<PackObserver> observer);
+
+  // Makes a packer for these shapes. With an error nothing has changed.
+  absl::Status Begin(std::vector<StreamShape> shapes);
 
   // The tuple that is packed: the packed sizes (min_rows.h), and the graph's bytes if these have a
   // limit.
   SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
-  // Why a graph of this packed tuple, which exceeds the limits in `component`, is in no batch.
-  Rejection RejectionOf(const GraphChunk& chunk, size_t i, size_t component,
-                        const SizeTuple& packed) const;
+  // Why a graph will be in no batch; nullopt if it can be in one.
+  std::optional<Rejection> ReasonToReject(const GraphChunk& chunk, size_t i) const;
+  std::optional<Rejection> ExcessOverLimits(const GraphChunk& chunk, size_t i) const;
+  std::string Describe(const Rejection& rejection) const;
+  // The graphs of a held chunk that the profile allows and the chosen shapes do not take.
+  void RejectHeld(HeldChunk& held, std::vector<Rejection>& rejections);
+  // Forgets a chunk of which no graph is pending.
+  void Drop(HeldChunks::iterator held);
+  // The last shape that takes these graphs.
+  const StreamShape& ShapeFor(const std::vector<GraphRef>& graphs) const;
 
-  // Pushes graphs of the current chunk until a pack is complete, `max_graphs` at most.
+  // Next() without shapes.
+  void PassCalibration(absl::Time now);
+  // Pushes graphs of the held chunks until a pack is complete, `max_graphs` at most.
   absl::StatusOr<bool> Feed(absl::Time now, size_t max_graphs);
   absl::StatusOr<Batch> BuildBatch(const Pack& pack);
   void TellPending();
 
   const std::shared_ptr<const GraphSchema> schema_;
-  const std::vector<uint64_t> requested_;
-  const BatchShape shape_;
-  // Capacities of packed tuples, all limited; a batch that is ragged in some component has the
-  // bytes there as one more component.
-  const Limits packing_limits_;
   const OnlinePackerOptions packing_;
   const bool whole_graphs_;
   const bool oversize_is_error_;
   const StreamBounds bounds_;
   const std::unique_ptr<PackObserver> observer_;
 
-  OnlinePacker packer_;
+  // Until shapes are set.
+  std::optional<Calibration> calibration_;
+  // From then on. The limits are capacities of packed tuples, all limited; a batch that is ragged
+  // in some component has the bytes there as one more component.
+  std::vector<StreamShape> shapes_;
+  std::optional<Limits> packing_limits_;
+  std::optional<OnlinePacker> packer_;
+
   HeldChunks held_;
   // The chunk being fed and its next graph; held_.end() if none.
   HeldChunks::iterator feeding_ = held_.end();

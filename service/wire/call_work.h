@@ -32,7 +32,7 @@ class CallWork {
   enum class Need {
     kTurn,     // To be asked again; it stopped to let others have their turn.
     kRequest,  // A request, the time NextDeadline(), or Close().
-    kWake,     // The call's Waker, or Close().
+    kWake,     // The call's Waker. Without requests: or Close().
     kNothing,  // Nothing: it has given everything.
   };
 
@@ -56,8 +56,8 @@ class CallWork {
     return absl::OkStatus();
   }
 
-  // No request or wake-up will follow: Next() gives what the work still owes. After that its need
-  // does not matter. May be called once.
+  // No request will follow: Next() gives what the work still owes. When it gives nothing the work
+  // is over, unless its need is kTurn or kWake. May be called once.
   virtual void Close() = 0;
 };
 
@@ -80,7 +80,10 @@ class StreamWork final : public CallWork {
     if (!response) return std::nullopt;
     return PiecesWithin(*response, max_response_bytes_);
   }
-  Need need() const override { return handler_->IsBusy() ? Need::kTurn : Need::kRequest; }
+  Need need() const override {
+    if (handler_->IsBusy()) return Need::kTurn;
+    return handler_->IsWaiting() ? Need::kWake : Need::kRequest;
+  }
   absl::Time NextDeadline() const override { return handler_->NextDeadline(); }
 
   absl::Status Accept(std::unique_ptr<RequestBytes>& bytes) override {

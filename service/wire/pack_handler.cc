@@ -25,7 +25,9 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
                                                     const StreamBounds& bounds) {
   StreamPackerOptions options;
   options.bounds = bounds;
-  PH_ASSIGN_OR_RETURN(options.capacities, CapacitiesFromWire(open.limits(), schema.sizes()));
+  if (!open.has_device_profile()) {
+    PH_ASSIGN_OR_RETURN(options.capacities, CapacitiesFromWire(open.limits(), schema.sizes()));
+  }
   PH_ASSIGN_OR_RETURN(options.padding, PaddingFromWire(open.padding()));
   PH_ASSIGN_OR_RETURN(options.derived, DerivedFromWire(open.derived()));
   if (open.look_ahead() != 0) options.packing.look_ahead = open.look_ahead();
@@ -48,18 +50,23 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
   return options;
 }
 
-PackReply OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
+PackReply OpenedToWire(const StreamPacker& packer, const StreamPackerOptions& options) {
   PackReply reply;
   v1::PackResponse& response = reply.message;
   v1::PackOpened& opened = *response.mutable_opened();
   GraphSchemaToWire(packer.schema(), *opened.mutable_schema());
-  CapacitiesToWire(packer.capacities(), packer.schema().sizes(), *opened.mutable_limits());
-  CapacitiesToWire(packer.usable().capacities(), packer.schema().sizes(), *opened.mutable_usable());
+  if (!packer.shapes().empty()) {
+    CapacitiesToWire(packer.capacities(), packer.schema().sizes(), *opened.mutable_limits());
+    CapacitiesToWire(packer.usable().capacities(), packer.schema().sizes(),
+                     *opened.mutable_usable());
+    if (options.whole_graphs) {
+      opened.set_batch_bytes(packer.layout().FixedBatchBytes().value_or(0));
+    }
+  }
   opened.set_look_ahead(packer.packing().look_ahead);
   opened.set_max_age(packer.packing().max_age);
-  opened.set_payload(whole_graphs ? v1::PAYLOAD_GRAPHS : v1::PAYLOAD_SIZES);
-  opened.set_padding(PaddingToWire(packer.layout().padding()));
-  if (whole_graphs) opened.set_batch_bytes(packer.layout().FixedBatchBytes().value_or(0));
+  opened.set_payload(options.whole_graphs ? v1::PAYLOAD_GRAPHS : v1::PAYLOAD_SIZES);
+  opened.set_padding(PaddingToWire(options.padding));
   return reply;
 }
 
@@ -68,7 +75,22 @@ PackReply OpenedToWire(const StreamPacker& packer, bool whole_graphs) {
 absl::Status PackHandler::Open(const v1::PackOpen& open) {
   PH_ASSIGN_OR_RETURN(GraphSchema schema_value, SchemaOf(open));
   auto schema = std::make_shared<const GraphSchema>(std::move(schema_value));
-  PH_ASSIGN_OR_RETURN(const StreamPackerOptions options, OptionsFromWire(open, *schema, bounds_));
+  PH_ASSIGN_OR_RETURN(StreamPackerOptions options, OptionsFromWire(open, *schema, bounds_));
+  PH_ASSIGN_OR_RETURN(std::optional<StreamTuningRequest> tuning,
+                      StreamTuningFromWire(open, *schema,
+                                           {options.padding, options.derived, options.whole_graphs,
+                                            bounds_.max_graphs_per_batch, bounds_.max_batch_bytes,
+                                            options.min_rows}));
+  if (tuning) {
+    if (!options.min_rows.empty()) {
+      return absl::InvalidArgumentError("min_rows: not with a device profile: name the limits");
+    }
+    tuning->packing = options.packing;
+    tuning->steps = bounds_.shape_search_steps;
+    PH_ASSIGN_OR_RETURN(const uint64_t num_graphs,
+                        GraphsToHold(*tuning, schema->sizes(), *histograms_, clock_->Now()));
+    options.calibration = CalibrationOptions{tuning->profile, num_graphs};
+  }
   PH_ASSIGN_OR_RETURN(
       std::unique_ptr<StreamPacker> packer,
       StreamPacker::Create(schema, options, observers_->ForStream(schema->sizes())));
@@ -79,9 +101,41 @@ absl::Status PackHandler::Open(const v1::PackOpen& open) {
         histograms_->Observe(*histogram_, SizeTable(), std::nullopt, clock_->Now()).status());
   }
   packer_ = std::move(packer);
+  tuning_request_ = std::move(tuning);
+  schema_ = std::move(schema);
   whole_graphs_ = options.whole_graphs;
-  opened_ = OpenedToWire(*packer_, whole_graphs_);
+  opened_ = OpenedToWire(*packer_, options);
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> PackHandler::Tune() {
+  if (tuning_ == nullptr) {
+    tuning_ = StreamTuning::Start(*tuning_request_, schema_, packer_->TakeCalibration(),
+                                  histograms_, clock_, working_, planning_.get());
+  }
+  std::optional<absl::StatusOr<FoundShapes>> found = tuning_->Take();
+  if (!found) return false;
+  tuning_.reset();
+  PH_RETURN_IF_ERROR(found->status());
+  tuned_.emplace();
+  v1::PackTuned& tuned = *tuned_->message.mutable_tuned();
+  TunedToWire(**found, schema_->sizes(), tuned);
+  absl::StatusOr<std::vector<Rejection>> rejections =
+      packer_->SetShapes(std::move((*found)->shapes.shapes));
+  if (absl::IsOutOfRange(rejections.status())) {
+    held_too_large_ = rejections.status();
+    packer_->Flush();
+  } else {
+    PH_RETURN_IF_ERROR(rejections.status());
+    rejections_ = *std::move(rejections);
+  }
+  if (whole_graphs_) {
+    for (int i = 0; i < tuned.shapes_size(); ++i) {
+      const BatchLayout& layout = packer_->shapes()[static_cast<size_t>(i)].shape.layout;
+      tuned.mutable_shapes(i)->set_batch_bytes(layout.FixedBatchBytes().value_or(0));
+    }
+  }
+  return true;
 }
 
 absl::Status PackHandler::Accept(std::unique_ptr<v1::PackRequest> request) {
@@ -181,6 +235,8 @@ PackReply PackHandler::NextRejected() {
     to.set_graph_id(from.graph_id);
     if (from.component == Rejection::kBytes) {
       to.set_reason(v1::REJECTION_REASON_TOO_MANY_BYTES);
+    } else if (from.component == Rejection::kMemory) {
+      to.set_reason(v1::REJECTION_REASON_TOO_MUCH_MEMORY);
     } else {
       to.set_reason(from.is_too_small ? v1::REJECTION_REASON_TOO_SMALL
                                       : v1::REJECTION_REASON_TOO_LARGE);
@@ -226,16 +282,24 @@ void PackHandler::HalfClose() {
 absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   if (opened_) return std::exchange(opened_, std::nullopt);
   if (packer_ == nullptr) return std::nullopt;
+  if (tuned_) return std::exchange(tuned_, std::nullopt);
   if (!rejections_.empty() || !malformed_.empty()) return NextRejected();
   const uint64_t batch_id = packer_->num_batches();
   PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now(), kGraphsAtOnce));
+  if (packer_->needs_shapes()) {
+    PH_ASSIGN_OR_RETURN(const bool is_tuned, Tune());
+    if (!is_tuned) return std::nullopt;
+    return std::exchange(tuned_, std::nullopt);
+  }
   PackReply reply;
   if (batch) {
     BatchToWire(*batch, batch_id, *reply.message.mutable_batch());
     reply.TakeTensors(*std::move(batch));
     return reply;
   }
-  if (!flush_token_ || IsBusy()) return std::nullopt;
+  if (IsBusy()) return std::nullopt;
+  PH_RETURN_IF_ERROR(held_too_large_);
+  if (!flush_token_) return std::nullopt;
   v1::PackFlushed& flushed = *reply.message.mutable_flushed();
   flushed.set_token(*flush_token_);
   flushed.set_num_graphs(packer_->num_packed());

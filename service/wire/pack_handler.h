@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "packhouse/v1/packing.pb.h"
@@ -13,24 +14,29 @@
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 #include "service/wire/batch_reply.h"
+#include "service/wire/call_planning.h"
 #include "service/wire/stream_handler.h"
+#include "service/wire/stream_tuning.h"
 #include "service/wire/wire_examples.h"
 
 namespace packhouse {
 
 using PackReply = BatchReply<v1::PackResponse>;
 
-// The pointees must outlive the handler.
+// The pointees must outlive the handler, and searches that it has begun.
 class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  public:
-  // `working` counts the rows of examples while they are made; null: nothing is counted.
+  // `working`: the memory of examples while they are read and of searches for shapes; null: it has
+  // no bound. `planning`: where searches run; null: on the thread of Next().
   PackHandler(const Clock* clock, const StreamBounds& bounds, HistogramStore* histograms,
-              PackObserverFactory* observers, MemoryBudget* working = nullptr)
+              PackObserverFactory* observers, MemoryBudget* working = nullptr,
+              std::shared_ptr<StreamPlanning> planning = nullptr)
       : clock_(clock),
         bounds_(bounds),
         histograms_(histograms),
         observers_(observers),
-        working_(working) {
+        working_(working),
+        planning_(std::move(planning)) {
     bounds_.framing = &WireFraming();
   }
 
@@ -38,6 +44,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   void HalfClose() override;
   absl::StatusOr<std::optional<PackReply>> Next() override;
   bool IsBusy() const override { return packer_ != nullptr && packer_->is_feeding(); }
+  bool IsWaiting() const override { return tuning_ != nullptr; }
   absl::Time NextDeadline() const override;
 
  private:
@@ -48,6 +55,8 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status AcceptChunk(GraphChunk chunk, uint64_t owner_bytes);
   // The id of the next graph that comes without one.
   uint64_t NextId() const { return packer_->num_offered() + num_malformed_; }
+  // Begins or ends the search for shapes. False as long as it goes on.
+  absl::StatusOr<bool> Tune();
   PackReply NextRejected();
   absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
 
@@ -56,20 +65,28 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   HistogramStore* const histograms_;
   PackObserverFactory* const observers_;
   MemoryBudget* const working_;
+  const std::shared_ptr<StreamPlanning> planning_;
 
   std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
+  std::shared_ptr<const GraphSchema> schema_;
+  // Only in a stream with a device profile; the search while it goes on.
+  std::optional<StreamTuningRequest> tuning_request_;
+  std::unique_ptr<StreamTuning> tuning_;
   bool whole_graphs_ = false;
   std::optional<HistogramKey> histogram_;
   // Set with the first examples.
   std::optional<ExampleReader> examples_;
   uint64_t num_malformed_ = 0;
-  // Sent before any batch: the answer to `open`; then the latest chunk's rejections, from
-  // next_rejection_ on, malformed examples first.
+  // Sent before any batch: the answer to `open`; the shapes; then the latest chunk's rejections,
+  // from next_rejection_ on, malformed examples first.
   std::optional<PackReply> opened_;
+  std::optional<PackReply> tuned_;
   std::vector<LeftOut> malformed_;
   std::vector<Rejection> rejections_;
   size_t next_rejection_ = 0;
   std::optional<uint64_t> flush_token_;  // To be answered after the pending batches.
+  // Ends the stream once nothing is pending: a graph that was held is too large.
+  absl::Status held_too_large_;
 };
 
 }  // namespace packhouse

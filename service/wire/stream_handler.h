@@ -11,9 +11,9 @@
 
 namespace packhouse {
 
-// Flow: call Next() until it gives nothing and IsBusy() is false; then Accept() one request; then
-// Next() again, and so on. After HalfClose(), the stream ends when Next() gives nothing and
-// IsBusy() is false. Called by one thread at a time.
+// Flow: call Next() until it gives nothing and IsBusy() and IsWaiting() are false; then Accept()
+// one request; then Next() again, and so on. After HalfClose(), the stream ends when Next() gives
+// nothing and both are false. Called by one thread at a time.
 template <typename Request, typename Response>
 class StreamHandler {
  public:
@@ -32,6 +32,10 @@ class StreamHandler {
   // Whether Next(), which has given nothing, has more to do: it stops now and then to let others
   // have their turn.
   virtual bool IsBusy() const { return false; }
+
+  // Whether Next(), which has given nothing, waits for work on another thread, which will wake the
+  // call. Until then no request is taken.
+  virtual bool IsWaiting() const { return false; }
 
   // Whether Accept() or Next() may have to wait, for example for the disk. Then they are never
   // called on gRPC's threads.

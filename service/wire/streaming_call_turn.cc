@@ -67,7 +67,8 @@ bool StreamingCall::Step(Place place) {
   if (*made) return true;
   const CallWork::Need need = work_->need();
   if (need == CallWork::Need::kTurn) return true;
-  if (is_closed_ || need == CallWork::Need::kNothing) {
+  const bool waits = need == CallWork::Need::kWake;
+  if (!waits && (is_closed_ || need == CallWork::Need::kNothing)) {
     is_drained_ = true;
     return true;
   }

@@ -56,12 +56,7 @@ void RecommendationToWire(const TuneResult& result, const SizeSchema& schema,
   wire.set_harmonic_mean(result.harmonic_mean);
   wire.set_exact(result.exact);
   for (const std::string& reason : result.reasons) wire.add_reasons(reason);
-  if (result.oversize) {
-    v1::Oversize& oversize = *wire.mutable_oversize();
-    oversize.set_num_graphs(result.oversize->num_graphs);
-    for (const uint32_t count : result.oversize->largest) oversize.add_largest(count);
-    for (const uint64_t rows : result.oversize->needed_rows) oversize.add_needed_rows(rows);
-  }
+  if (result.oversize) OversizeToWire(*result.oversize, *wire.mutable_oversize());
   TunedShapeToWire(result.single_shape, schema, *wire.mutable_single_shape());
 }
 
@@ -124,6 +119,12 @@ absl::StatusOr<TuneOptions> TuneOptionsFromWire(const v1::TuneRequest& request) 
   options.seed = request.seed();
   options.include_grid = request.include_grid();
   return options;
+}
+
+void OversizeToWire(const OversizeGraphs& oversize, v1::Oversize& wire) {
+  wire.set_num_graphs(oversize.num_graphs);
+  for (const uint32_t count : oversize.largest) wire.add_largest(count);
+  for (const uint64_t rows : oversize.needed_rows) wire.add_needed_rows(rows);
 }
 
 void TunedShapeToWire(const TunedShape& shape, const SizeSchema& schema, v1::TunedShape& wire) {

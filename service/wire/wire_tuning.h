@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "packhouse/v1/planning.pb.h"
 #include "service/planning/device_profile.h"
+#include "service/planning/oversize_graphs.h"
 #include "service/planning/tuning/limit_tuner.h"
 #include "service/sizes/size_schema.h"
 #include "service/streams/byte_quota.h"
@@ -29,6 +30,7 @@ absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& reque
 // Objective, budget, seed and grid; no callbacks.
 absl::StatusOr<TuneOptions> TuneOptionsFromWire(const v1::TuneRequest& request);
 
+void OversizeToWire(const OversizeGraphs& oversize, v1::Oversize& wire);
 void TunedShapeToWire(const TunedShape& shape, const SizeSchema& schema, v1::TunedShape& wire);
 void TuneProgressToWire(const TuneProgress& progress, const SizeSchema& schema,
                         v1::TuneProgress& wire);

@@ -22,6 +22,7 @@ import pytest
 
 CLI = os.environ.get("PACKHOUSE_CLI", "")
 SERVER = os.environ.get("PACKHOUSED", "")
+REPOSITORY = pathlib.Path(__file__).parents[2]
 SHARED = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent")
 
 pytestmark = pytest.mark.skipif(
@@ -160,6 +161,55 @@ def test_pack_with_a_padding_graph_keeps_its_rows_free(
     succeed("pack", "--sizes", sizes_file, "--limit", "graphs=4", "--limit", "nodes=1000",
             "--limit", "edges=9000", "--padding", "graph", "--output", output)
     assert max(Counter(read_assignment(output).values()).values()) == 3
+
+
+def test_pack_for_a_device_chooses_the_limits(
+    sizes_file: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    device = tmp_path / "device.json"
+    device.write_text(json.dumps({
+        "components": [{"component": "nodes", "max_rows": 300, "multiple_of": 8},
+                       {"component": "edges", "max_rows": 900, "multiple_of": 8}],
+        "max_distinct_shapes": 3}))
+    outputs = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in outputs:
+        text = succeed("pack", "--sizes", sizes_file, "--device", device, "--padding", "masked",
+                       "--calibration-graphs", 500, "--output", path)
+    assert "device.json: 3 shapes chosen from 500 graphs" in text
+    assert cells(text, "packhouse")[:2] == ["1000", "0"]
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
+@pytest.mark.parametrize("arguments, complaint", [
+    ((), "--limit or --device is needed"),
+    (("--limit", "nodes=5", "--device", "x.json"), "not both"),
+    (("--limit", "nodes=5", "--calibration-graphs", 9), "it needs --device"),
+    (("--device", "/nowhere/x.json"), "/nowhere/x.json: cannot read"),
+])
+def test_pack_wants_limits_or_a_device(
+    sizes_file: pathlib.Path, arguments: tuple[object, ...], complaint: str
+) -> None:
+    process = run("pack", "--sizes", sizes_file, *arguments)
+    assert process.returncode == 2
+    assert complaint in process.stderr
+
+
+def test_a_device_file_with_something_else_is_named(
+    sizes_file: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    device = tmp_path / "device.json"
+    device.write_text('{"memory": 5}')
+    process = run("pack", "--sizes", sizes_file, "--device", device)
+    assert process.returncode == 2
+    assert "device.json: no device profile" in process.stderr and "memory" in process.stderr
+
+
+def test_each_device_of_the_docs_is_taken(sizes_file: pathlib.Path) -> None:
+    devices = sorted((REPOSITORY / "docs/devices").glob("*.json"))
+    assert len(devices) >= 9
+    for device in devices:
+        text = succeed("pack", "--sizes", sizes_file, "--device", device, "--padding", "masked")
+        assert cells(text, "packhouse")[:2] == ["1000", "0"], device
 
 
 def test_plan_of_sizes_and_of_their_histogram_are_the_same(

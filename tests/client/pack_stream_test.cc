@@ -96,6 +96,37 @@ TEST_F(PackStreamTest, ResponsesComeInOrderUntilTheEnd) {
   EXPECT_TRUE((*stream)->Finish().ok());
 }
 
+// What AwaitTuned() passes on its way comes from Next() all the same.
+TEST_F(PackStreamTest, TheShapesMayBeAwaitedBeforeAnyBatch) {
+  const auto script = [](grpc::ServerContext& /*context*/, Stream& stream) {
+    Answer(stream);
+    v1::PackResponse rejected;
+    rejected.mutable_rejected()->add_rejections()->set_graph_id(3);
+    stream.Write(rejected);
+    v1::PackResponse tuned;
+    tuned.mutable_tuned()->set_num_graphs(2000);
+    stream.Write(tuned);
+    v1::PackResponse batch;
+    batch.mutable_batch()->set_id(8);
+    stream.Write(batch);
+    return grpc::Status::OK;
+  };
+  auto stream = Open(script);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  EXPECT_EQ((*stream)->AwaitTuned()->value().num_graphs(), 2000);
+  EXPECT_EQ((*stream)->AwaitTuned()->value().num_graphs(), 2000);
+  EXPECT_EQ((*stream)->Next()->value().rejected().rejections(0).graph_id(), 3);
+  EXPECT_TRUE((*stream)->Next()->value().has_tuned());
+  EXPECT_EQ((*stream)->Next()->value().batch().id(), 8);
+  EXPECT_FALSE((*stream)->Next()->has_value());
+  EXPECT_TRUE((*stream)->AwaitTuned()->has_value());
+
+  auto without = Open(Echo);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_TRUE((*without)->HalfClose().ok());
+  EXPECT_FALSE((*without)->AwaitTuned()->has_value());
+}
+
 // More than any window holds: it ends only if both sides work at once.
 TEST_F(PackStreamTest, OneThreadWritesWhileAnotherReads) {
   constexpr int kTables = 2000;

@@ -168,6 +168,18 @@ int main(int argc, char** argv) {
                                        "} histogram: 'h' max_delay { seconds: 1 } }"),
                 Bytes<v1::PackRequest>("sizes {" + sizes + "}"),
                 Bytes<v1::PackRequest>("sizes {" + sizes + "first_id: 70 }")}));
+  const std::string device =
+      "device_profile { components { component: 'nodes' max_rows: 24 multiple_of: 3 "
+      "bytes_per_row: 4 } components { component: 'edges' max_rows: 40 } memory_bytes: 4096 "
+      "max_distinct_shapes: 3 } ";
+  Write(folder + "pack_stream_fuzz-corpus/seed_device",
+        Stream({Bytes<v1::PackRequest>("open { schema {" + schema + "} padding: PADDING_GRAPH " +
+                                       device + "calibration { num_graphs: 3 } }"),
+                chunk, chunk, Bytes<v1::PackRequest>("flush { token: 1 }"), chunk}));
+  Write(folder + "pack_stream_fuzz-corpus/seed_device_histogram",
+        Stream({Bytes<v1::PackRequest>("open { histogram: 'h' " + device +
+                                       "calibration { num_graphs: 9 histogram: 'h' } }"),
+                Bytes<v1::PackRequest>("sizes {" + sizes + "}")}));
   Write(folder + "histogram_fuzz-corpus/seed",
         Stream({Bytes<v1::ObserveRequest>("histogram: 'h' producer_sequence { producer: 'p' "
                                           "sequence: 3 } sizes {" +

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -187,6 +188,246 @@ TEST_F(PackHandlerTest, ManyRejectionsAreCutIntoMessages) {
   }
   EXPECT_EQ(rejected, 10000);
   EXPECT_EQ(responses.size(), 3U);
+}
+
+// A stream that declares its hardware.
+class ProfiledPackHandlerTest : public PackHandlerTest {
+ protected:
+  static std::string Profile(int nodes = 40, const std::string& more = "") {
+    return absl::StrCat("device_profile { components { component: 'nodes' max_rows: ", nodes,
+                        " } components { component: 'edges' max_rows: 80 } ", more, "} ");
+  }
+  absl::Status Open(const std::string& open) { return Accept("open { " + open + " }"); }
+
+  // Sizes (n, n) for each n.
+  absl::Status AcceptSquares(const std::vector<uint32_t>& sizes, uint64_t first_id) {
+    std::vector<uint32_t> counts;
+    for (const uint32_t n : sizes) counts.insert(counts.end(), {n, n});
+    return AcceptSizes(counts, first_id);
+  }
+};
+
+TEST_F(ProfiledPackHandlerTest, TunedComesAfterTheFirstGraphsAndBeforeAnyBatch) {
+  ASSERT_THAT(Open(Profile(40, "max_distinct_shapes: 3 ") +
+                   "padding: PADDING_MASKED calibration { num_graphs: 20 }"),
+              IsOk());
+  std::vector<v1::PackResponse> responses = TakeAll();
+  ASSERT_EQ(responses.size(), 1U);
+  EXPECT_FALSE(responses[0].opened().has_limits());
+  EXPECT_FALSE(responses[0].opened().has_usable());
+  EXPECT_EQ(responses[0].opened().look_ahead(), 64U);
+  EXPECT_EQ(responses[0].opened().padding(), v1::PADDING_MASKED);
+  ASSERT_THAT(AcceptSquares(std::vector<uint32_t>(19, 10), 0), IsOk());
+  EXPECT_TRUE(TakeAll().empty());
+  ASSERT_THAT(AcceptSquares(std::vector<uint32_t>(200, 10), 19), IsOk());
+  responses = TakeAll();
+  ASSERT_GT(responses.size(), 10U);
+  const v1::PackTuned& tuned = responses[0].tuned();
+  EXPECT_EQ(tuned.num_graphs(), 20U);
+  ASSERT_EQ(tuned.shapes_size(), 3);
+  EXPECT_EQ(tuned.shapes(0).capacities(0).component(), "nodes");
+  EXPECT_EQ(tuned.shapes(0).capacities(0).rows(), 40U);
+  EXPECT_EQ(tuned.shapes(0).capacities(1).rows(), 40U);
+  EXPECT_EQ(tuned.shapes(0).capacities(2).component(), "graphs");
+  EXPECT_EQ(tuned.shapes(0).expected_share(), 1);
+  EXPECT_EQ(tuned.shapes(1).capacities(0).rows(), 20U);
+  EXPECT_EQ(tuned.shapes(1).expected_share(), 0);
+  EXPECT_EQ(tuned.components(0).expected_efficiency(), 1);
+  EXPECT_EQ(tuned.components(0).term(), v1::CAPACITY_TERM_MAX_ROWS);
+  EXPECT_EQ(tuned.components(1).term(), v1::CAPACITY_TERM_SIZES);
+  EXPECT_EQ(tuned.expected_overhead(), 0);
+  EXPECT_GT(tuned.reasons_size(), 2);
+  for (size_t i = 1; i < responses.size(); ++i) EXPECT_EQ(responses[i].batch().rows(0), 40U);
+}
+
+TEST_F(ProfiledPackHandlerTest, HalfCloseAndFlushEndTheCalibration) {
+  ASSERT_THAT(Open(Profile(40, "max_distinct_shapes: 2 ") + "padding: PADDING_MASKED"), IsOk());
+  ASSERT_THAT(Accept("flush { token: 1 }"), IsOk());
+  std::vector<v1::PackResponse> responses = TakeAll();
+  ASSERT_EQ(responses.size(), 2U);  // opened, flushed
+  EXPECT_EQ(responses[1].flushed().num_graphs(), 0U);
+  ASSERT_THAT(AcceptSquares({10, 10, 41}, 0), IsOk());
+  responses = TakeAll();
+  ASSERT_EQ(responses.size(), 1U);
+  EXPECT_EQ(responses[0].rejected().rejections(0).bound(), 40U);
+  handler_.HalfClose();
+  responses = TakeAll();
+  ASSERT_EQ(responses.size(), 2U);
+  EXPECT_EQ(responses[0].tuned().num_graphs(), 2U);
+  // Two graphs of a batch of four: the smaller shape.
+  EXPECT_EQ(responses[1].batch().rows(0), 20U);
+  EXPECT_EQ(responses[1].batch().real_rows(2), 2U);
+}
+
+TEST_F(ProfiledPackHandlerTest, AHistogramWithEnoughGraphsNeedsNoneOfTheStream) {
+  ASSERT_THAT(histograms_.Observe({"h", SizeSchema::NodesAndEdges()},
+                                  SizeTable::WithConsecutiveIds(2, 2, {10, 20, 10, 20}, 0).value(),
+                                  std::nullopt, clock_.Now()),
+              IsOk());
+  ASSERT_THAT(Open(Profile() + "calibration { num_graphs: 2 histogram: 'h' }"), IsOk());
+  const std::vector<v1::PackResponse> responses = TakeAll();
+  ASSERT_EQ(responses.size(), 2U);
+  EXPECT_TRUE(responses[0].has_opened());
+  EXPECT_EQ(responses[1].tuned().num_graphs(), 2U);
+  EXPECT_EQ(responses[1].tuned().shapes(0).capacities(1).rows(), 80U);
+  ASSERT_THAT(AcceptSquares({10, 10}, 0), IsOk());
+  EXPECT_TRUE(TakeAll().empty());
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot snapshot, histograms_.Get("h", clock_.Now()));
+  EXPECT_EQ(snapshot.histogram.num_graphs(), 2U);
+}
+
+TEST_F(ProfiledPackHandlerTest, TheStreamsGraphsCountBesideTheHistogramsOnce) {
+  for (const bool counts_itself : {false, true}) {
+    SCOPED_TRACE(counts_itself);
+    ASSERT_THAT(
+        histograms_.Observe({"h", SizeSchema::NodesAndEdges()},
+                            SizeTable::WithConsecutiveIds(2, 2, {10, 20, 10, 20}, 0).value(),
+                            std::nullopt, clock_.Now()),
+        IsOk());
+    PackHandler handler(&clock_, {}, &histograms_, &observers_);
+    auto open = std::make_unique<v1::PackRequest>();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("open { ", Profile(), "calibration { num_graphs: 5 histogram: 'h' } ",
+                     counts_itself ? "histogram: 'h'" : "", " }"),
+        open.get()));
+    ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
+    EXPECT_TRUE((*handler.Next())->message.has_opened());
+    EXPECT_FALSE((*handler.Next()).has_value());
+    auto sizes = std::make_unique<v1::PackRequest>();
+    sizes->mutable_sizes()->set_num_graphs(3);
+    sizes->mutable_sizes()->set_counts(Uint32sToWire(std::vector<uint32_t>{1, 1, 2, 2, 3, 3}));
+    ASSERT_THAT(handler.Accept(std::move(sizes)), IsOk());
+    const auto tuned = handler.Next();
+    ASSERT_THAT(tuned, IsOk());
+    ASSERT_TRUE(tuned->has_value());
+    EXPECT_EQ((*tuned)->message.tuned().num_graphs(), 5U);
+    ASSERT_THAT(histograms_.Delete("h"), IsOk());
+  }
+}
+
+TEST_F(ProfiledPackHandlerTest, AMissingHistogramIsCreatedOnlyIfTheStreamCountsIntoIt) {
+  ASSERT_THAT(Open(Profile() + "histogram: 'h' calibration { num_graphs: 2 histogram: 'h' }"),
+              IsOk());
+  EXPECT_EQ(TakeAll().size(), 1U);
+  ASSERT_THAT(AcceptSquares({10, 10}, 0), IsOk());
+  EXPECT_EQ(TakeAll()[0].tuned().num_graphs(), 2U);
+}
+
+TEST_F(ProfiledPackHandlerTest, OpenNamesWhatIsWrongWithTheProfile) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  ExpectOpenRefused(Profile() + kLimits, invalid, "limits: set beside a device_profile");
+  ExpectOpenRefused(std::string(kLimits) + "calibration {}", invalid,
+                    "calibration: set without a device_profile");
+  ExpectOpenRefused(Profile() + "calibration { num_graphs: 65537 }", invalid,
+                    "num_graphs 65537, at most 65536");
+  ExpectOpenRefused("device_profile {}", invalid, "no component has max_rows above 0");
+  ExpectOpenRefused("device_profile { components { component: 'faces' max_rows: 9 } }", invalid,
+                    "unknown component 'faces'");
+  ExpectOpenRefused(Profile(40, "max_distinct_shapes: 9 "), invalid, "max_distinct_shapes 9");
+  ExpectOpenRefused(Profile(0) + "padding: PADDING_MASKED", invalid,
+                    "padding needs max_rows of component 'nodes'");
+  ExpectOpenRefused(Profile() + "calibration { histogram: 'none' }", absl::StatusCode::kNotFound,
+                    "'none'");
+  ASSERT_THAT(histograms_.Observe({"atoms", SizeSchema::Create({"atoms"}).value()}, SizeTable(),
+                                  std::nullopt, clock_.Now()),
+              IsOk());
+  ExpectOpenRefused(Profile() + "calibration { histogram: 'atoms' }",
+                    absl::StatusCode::kFailedPrecondition, "created with [atoms]");
+  // Nothing of these was created.
+  EXPECT_EQ(histograms_.num_histograms(), 1U);
+}
+
+TEST_F(ProfiledPackHandlerTest, AHistogramOfGraphsThatDoNotFitEndsTheStream) {
+  ASSERT_THAT(histograms_.Observe({"h", SizeSchema::NodesAndEdges()},
+                                  SizeTable::WithConsecutiveIds(1, 2, {50, 20}, 0).value(),
+                                  std::nullopt, clock_.Now()),
+              IsOk());
+  ASSERT_THAT(Open(Profile() + "calibration { num_graphs: 1 histogram: 'h' }"), IsOk());
+  EXPECT_TRUE((*handler_.Next())->message.has_opened());
+  EXPECT_THAT(handler_.Next(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("max_rows 50 of nodes would take all")));
+}
+
+TEST_F(ProfiledPackHandlerTest, TheMemoryOfTheSearchIsChargedToTheBudget) {
+  MemoryBudget working(1000);
+  PackHandler handler(&clock_, {}, &histograms_, &observers_, &working);
+  auto open = std::make_unique<v1::PackRequest>();
+  ASSERT_TRUE(
+      google::protobuf::TextFormat::ParseFromString("open { " + Profile() + "}", open.get()));
+  ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
+  auto sizes = std::make_unique<v1::PackRequest>();
+  sizes->mutable_sizes()->set_num_graphs(1);
+  sizes->mutable_sizes()->set_counts(Uint32sToWire(std::vector<uint32_t>{1, 1}));
+  EXPECT_TRUE((*handler.Next())->message.has_opened());
+  ASSERT_THAT(handler.Accept(std::move(sizes)), IsOk());
+  handler.HalfClose();
+  EXPECT_THAT(handler.Next(), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("1 sizes")));
+  EXPECT_EQ(working.held(), 0U);
+}
+
+TEST_F(ProfiledPackHandlerTest, AHeldGraphThatIsTooLargeEndsTheStreamAfterTheOthers) {
+  ASSERT_THAT(
+      Open(R"(device_profile { components { component: 'nodes' max_rows: 40 bytes_per_row: 1 }
+                                       components { component: 'edges' max_rows: 40 bytes_per_row: 1 }
+                                       memory_bytes: 50 }
+                      oversize_policy: OVERSIZE_POLICY_ERROR)"),
+      IsOk());
+  ASSERT_THAT(AcceptSizes({40, 1, 1, 39, 3, 3}, 0), IsOk());
+  EXPECT_EQ(TakeAll().size(), 1U);
+  handler_.HalfClose();
+  EXPECT_TRUE((*handler_.Next())->message.has_tuned());
+  uint64_t packed = 0;
+  auto next = handler_.Next();
+  for (; next.ok() && next->has_value(); next = handler_.Next()) {
+    packed += (*next)->message.batch().real_rows(2);
+  }
+  EXPECT_EQ(packed, 2U);
+  EXPECT_THAT(next, StatusIs(absl::StatusCode::kOutOfRange,
+                             HasSubstr("graph 0 has 40 nodes, a batch takes at most")));
+}
+
+// Work on another thread: nothing is asked of the stream meanwhile.
+TEST_F(ProfiledPackHandlerTest, TheStreamWaitsForItsPlanning) {
+  class Later final : public StreamPlanning {
+   public:
+    void Submit(Job job) override { job_ = std::move(job); }
+    void Run(bool is_given_up) const {
+      job_([is_given_up] { return is_given_up; });
+    }
+
+   private:
+    Job job_;
+  };
+  for (const bool is_given_up : {false, true}) {
+    const auto later = std::make_shared<Later>();
+    PackHandler handler(&clock_, {}, &histograms_, &observers_, nullptr, later);
+    auto open = std::make_unique<v1::PackRequest>();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        "open { " + Profile() + "calibration { num_graphs: 1 } }", open.get()));
+    ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
+    EXPECT_TRUE((*handler.Next())->message.has_opened());
+    EXPECT_FALSE(handler.IsWaiting());
+    auto sizes = std::make_unique<v1::PackRequest>();
+    sizes->mutable_sizes()->set_num_graphs(1);
+    sizes->mutable_sizes()->set_counts(Uint32sToWire(std::vector<uint32_t>{1, 1}));
+    ASSERT_THAT(handler.Accept(std::move(sizes)), IsOk());
+    EXPECT_FALSE((*handler.Next()).has_value());
+    EXPECT_TRUE(handler.IsWaiting());
+    handler.HalfClose();
+    EXPECT_FALSE((*handler.Next()).has_value());
+    EXPECT_TRUE(handler.IsWaiting());
+    later->Run(is_given_up);
+    // Until it has looked.
+    EXPECT_TRUE(handler.IsWaiting());
+    const auto next = handler.Next();
+    EXPECT_FALSE(handler.IsWaiting());
+    if (is_given_up) {
+      EXPECT_THAT(next, StatusIs(absl::StatusCode::kCancelled, HasSubstr("gone")));
+      continue;
+    }
+    EXPECT_TRUE((*next)->message.has_tuned());
+    EXPECT_TRUE((*handler.Next())->message.has_batch());
+  }
 }
 
 class ObserveHandlerTest : public ::testing::Test {

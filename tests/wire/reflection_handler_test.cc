@@ -69,10 +69,11 @@ TEST_F(ReflectionHandlerTest, GivesAFileWithAllThatItImports) {
     const std::vector<std::string> files = FilesOf(Ask(request));
     ASSERT_FALSE(files.empty());
     EXPECT_EQ(files[0], "packhouse/v1/packing.proto");
-    EXPECT_THAT(std::vector<std::string>(files.begin() + 1, files.end()),
-                ::testing::UnorderedElementsAre(
-                    "google/protobuf/duration.proto", "packhouse/v1/batch.proto",
-                    "packhouse/v1/graphs.proto", "packhouse/v1/sizes.proto"));
+    EXPECT_THAT(
+        std::vector<std::string>(files.begin() + 1, files.end()),
+        ::testing::UnorderedElementsAre("google/protobuf/duration.proto",
+                                        "packhouse/v1/batch.proto", "packhouse/v1/graphs.proto",
+                                        "packhouse/v1/planning.proto", "packhouse/v1/sizes.proto"));
   }
 }
 

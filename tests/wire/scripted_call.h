@@ -181,6 +181,8 @@ struct Script {
   uint64_t no_memory = 0;
   uint64_t no_room = 0;
   uint64_t busy = 0;
+  // That a request has to be planned on another thread.
+  uint64_t plans = 0;
 
   // Without requests: how many responses there are so far, and whether there will be no more.
   std::atomic<uint64_t> produced = 0;
@@ -191,6 +193,7 @@ struct Script {
   std::atomic<uint64_t> accepted = 0;
   std::atomic<bool> has_failed = false;  // It ends with an error of the work.
   std::atomic<bool> is_waiting_for_room = false;
+  std::atomic<bool> is_planning = false;
   std::atomic<bool> is_gone = false;
   absl::Time due = absl::InfiniteFuture();  // When it owes more, of itself. The work's own.
 };
@@ -218,6 +221,10 @@ class ScriptedWork final : public CallWork {
     Fail();
     if (Happens(script_->error)) return Error();
     if (clock_->Now() >= script_->due) GiveDue();
+    if (script_->is_planning) {
+      need_ = Need::kWake;
+      return std::nullopt;
+    }
     // Asked for first: what comes afterwards is told by a wake-up.
     const bool is_complete = script_->is_complete;
     if (script_->given < (script_->takes_requests ? script_->owed : script_->produced)) {
@@ -230,6 +237,7 @@ class ScriptedWork final : public CallWork {
 
   absl::Status Accept(std::unique_ptr<RequestBytes>& bytes) override {
     const Visit visit(this);
+    EXPECT_FALSE(script_->is_planning) << "a request meanwhile";
     script_->meanwhile();
     Fail();
     script_->is_waiting_for_room = Happens(script_->no_room);
@@ -247,6 +255,7 @@ class ScriptedWork final : public CallWork {
       script_->due = clock_->Now() + absl::Milliseconds(milliseconds);
     }
     ++script_->accepted;
+    script_->is_planning = Happens(script_->plans);
     return absl::OkStatus();
   }
 

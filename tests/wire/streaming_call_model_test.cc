@@ -26,6 +26,7 @@ class Model {
     script.meanwhile = [this] { Meanwhile(); };
     script.busy = Often(30) ? 50 : 0;
     script.no_room = Often(30) ? 50 : 0;
+    script.plans = Often(30) ? 30 : 0;
     script.error = Often(20) ? 3 : 0;
     script.no_memory = Often(20) ? 3 : 0;
     stops_ = Often(40);
@@ -90,6 +91,8 @@ class Model {
         if (Often(write_percent_) && stage_.link.EndWrite()) Written(!stops_ || !Often(2));
         break;
       case 9:
+        // A plan is made.
+        if (script.is_planning.exchange(false)) call.Wake();
         if (script.takes_requests || script.is_complete) break;
         script.produced += random_.Below(40);
         if (is_ending_) script.is_complete = true;
@@ -160,12 +163,13 @@ class Model {
     if (link.is_writing) {
       // While one is on its way, others are made ahead.
       const bool is_ahead = stage_.observer.responses() > 2 || script.max_bytes == kLarge ||
-                            script.has_failed || is_stopped_;
+                            script.has_failed || is_stopped_ || script.is_planning;
       EXPECT_TRUE(to_give == 0 || is_ahead) << to_give << " to give";
       return;
     }
     EXPECT_FALSE(is_stopped_) << "not ended";
     EXPECT_EQ(stage_.observer.responses(), 0) << "made and not sent";
+    if (script.is_planning) return;
     EXPECT_EQ(to_give, 0U);
     if (!script.takes_requests) {
       EXPECT_FALSE(script.is_complete) << "not ended";
@@ -190,6 +194,7 @@ class Model {
     }
     if (link.status->ok()) {
       EXPECT_FALSE(script.has_failed);
+      EXPECT_FALSE(script.is_planning);
       EXPECT_EQ(script.given, script.takes_requests ? script.owed : script.produced);
       EXPECT_EQ(script.accepted, received_);
       EXPECT_EQ(is_half_closed_, script.takes_requests);

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,10 +14,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "client/cli/files/device_file.h"
 #include "client/cli/files/sizes_file.h"
 #include "client/cli/next_fit.h"
-#include "client/cli/reports/table.h"
+#include "client/cli/reports/pack_report.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/pack_stream.h"
 
@@ -34,28 +33,13 @@ struct PackArguments {
   std::string server;
   std::string sizes;
   std::vector<std::string> limits;
+  std::string device;
+  uint32_t calibration_graphs = 0;
   uint32_t look_ahead = 0;
   uint32_t max_age = 0;
   v1::Padding padding = v1::PADDING_NONE;
   std::optional<uint64_t> shuffle_seed;
   std::string output;
-};
-
-struct PackingTotals {
-  uint64_t batches = 0;
-  uint64_t graphs = 0;
-  // Graphs that alone exceed the capacities; they are in no batch and in no total.
-  uint64_t rejected = 0;
-  // Real rows per component, then graphs.
-  std::vector<uint64_t> rows;
-};
-
-struct PackResult {
-  v1::PackOpened opened;
-  PackingTotals totals;
-  // The batch of each graph of the file; kNoBatch if it was rejected.
-  std::vector<uint64_t> batch_of_graph;
-  std::chrono::duration<double> elapsed{};
 };
 
 // `ids` has one id per row, or is empty: then row i is graph i.
@@ -97,6 +81,7 @@ absl::Status Receive(const v1::Batch& batch, PackResult& result) {
   result.totals.graphs += ids.size();
   for (std::size_t k = 0; k < result.totals.rows.size(); ++k) {
     result.totals.rows[k] += batch.real_rows(static_cast<int>(k));
+    if (result.tuned) result.totals.padded_rows[k] += batch.rows(static_cast<int>(k));
   }
   return absl::OkStatus();
 }
@@ -108,13 +93,16 @@ absl::Status ReceiveAll(PackStream& stream, PackResult& result) {
     if (!response->has_value()) return absl::OkStatus();
     if ((*response)->has_batch()) {
       if (absl::Status status = Receive((*response)->batch(), result); !status.ok()) return status;
+    } else if ((*response)->has_tuned()) {
+      result.tuned = (*response)->tuned();
+      result.totals.padded_rows.resize(result.totals.rows.size());
     } else if ((*response)->has_rejected()) {
       result.totals.rejected += static_cast<uint64_t>((*response)->rejected().rejections_size());
     }
   }
 }
 
-absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const v1::Limits& limits,
+absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const PackTarget& target,
                                      const GraphSizes& sizes, const std::vector<uint64_t>& ids) {
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return connection.status();
@@ -122,7 +110,12 @@ absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const v1::L
   v1::PackOpen open;
   open.mutable_schema()->mutable_components()->Add(sizes.components.begin(),
                                                    sizes.components.end());
-  *open.mutable_limits() = limits;
+  if (target.device) {
+    *open.mutable_device_profile() = *target.device;
+    open.mutable_calibration()->set_num_graphs(arguments.calibration_graphs);
+  } else {
+    *open.mutable_limits() = target.limits;
+  }
   open.set_padding(arguments.padding);
   open.set_look_ahead(arguments.look_ahead);
   open.set_max_age(arguments.max_age);
@@ -150,83 +143,6 @@ absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const v1::L
   return result;
 }
 
-// The totals of next-fit for the same graphs.
-PackingTotals NextFitTotals(const GraphSizes& sizes, const std::vector<uint64_t>& capacities) {
-  const std::size_t width = sizes.components.size();
-  const std::vector<uint64_t> batches = NextFit(sizes.values, capacities);
-  PackingTotals totals;
-  totals.rows.resize(width + 1);
-  for (std::size_t row = 0; row < sizes.num_rows; ++row) {
-    if (batches[row] == kNoBatch) {
-      ++totals.rejected;
-      continue;
-    }
-    totals.batches = batches[row] + 1;
-    ++totals.graphs;
-    for (std::size_t k = 0; k < width; ++k) totals.rows[k] += sizes.Row(row)[k];
-  }
-  totals.rows[width] = totals.graphs;
-  return totals;
-}
-
-void Report(const PackArguments& arguments, const v1::Limits& limits, const GraphSizes& sizes,
-            const PackResult& result) {
-  std::vector<std::string> components = sizes.components;
-  components.emplace_back("graphs");
-  const std::vector<uint64_t> capacities = CapacitiesOf(result.opened.limits(), sizes.components);
-  const std::vector<uint64_t> usable = CapacitiesOf(result.opened.usable(), sizes.components);
-  const uint64_t bound = VolumeBound(result.totals.rows, usable);
-
-  std::cout << absl::StrFormat(
-      "%d graphs of %s in %s; limits %s; look-ahead %d\n", sizes.num_rows,
-      NameOfFile(arguments.sizes),
-      arguments.shuffle_seed.has_value()
-          ? absl::StrCat("random order (seed ", *arguments.shuffle_seed, ")")
-          : "the file's order",
-      Describe(result.opened.limits()), result.opened.look_ahead());
-  if (Describe(result.opened.usable()) != Describe(result.opened.limits())) {
-    std::cout << "usable beside the padding " << Describe(result.opened.usable()) << '\n';
-  }
-  std::cout << '\n';
-
-  std::vector<TextTable::Column> columns = {
-      {"", ""}, {"graphs", ""}, {"rejected", ""}, {"batches", ""}, {"gap %", ""}};
-  // The server itself gives `graphs` a capacity; it says nothing about hardware.
-  const auto is_limited = [&](std::size_t k) {
-    return std::any_of(limits.capacities().begin(), limits.capacities().end(),
-                       [&](const v1::Capacity& c) { return c.component() == components[k]; });
-  };
-  for (std::size_t k = 0; k < components.size(); ++k) {
-    if (is_limited(k)) columns.push_back({components[k] + " %", "efficiency"});
-  }
-  TextTable table(columns);
-  const auto add = [&](const std::string& name, const PackingTotals& totals) {
-    std::vector<std::string> cells = {
-        name, absl::StrCat(totals.graphs), absl::StrCat(totals.rejected),
-        absl::StrCat(totals.batches),
-        bound == 0 ? "-"
-                   : Percent(static_cast<double>(totals.batches) / static_cast<double>(bound) - 1)};
-    for (std::size_t k = 0; k < components.size(); ++k) {
-      if (!is_limited(k)) continue;
-      cells.push_back(totals.batches == 0 ? "-"
-                                          : Percent(static_cast<double>(totals.rows[k]) /
-                                                    (static_cast<double>(totals.batches) *
-                                                     static_cast<double>(capacities[k]))));
-    }
-    table.AddRow(std::move(cells));
-  };
-  add("packhouse", result.totals);
-  add("next-fit, in this order", NextFitTotals(sizes, usable));
-  add("no fewer batches than", {.batches = bound,
-                                .graphs = result.totals.graphs,
-                                .rejected = result.totals.rejected,
-                                .rows = result.totals.rows});
-  std::cout << table.Render();
-  std::cout << absl::StrFormat("\n%.0f graphs/s, %.3f s\n",
-                               static_cast<double>(sizes.num_rows) / result.elapsed.count(),
-                               result.elapsed.count());
-}
-
 absl::Status WriteAssignment(const std::string& path, const PackResult& result) {
   std::ofstream file(path);
   file << "graph_id,batch_id\n";
@@ -241,11 +157,33 @@ absl::Status WriteAssignment(const std::string& path, const PackResult& result) 
   return absl::OkStatus();
 }
 
+absl::StatusOr<PackTarget> TargetOf(const PackArguments& arguments,
+                                    const std::vector<std::string>& components) {
+  if (arguments.device.empty() == arguments.limits.empty()) {
+    return absl::InvalidArgumentError(
+        "--limit or --device is needed: the limits, or the device to choose them for; not both");
+  }
+  PackTarget target;
+  if (arguments.device.empty()) {
+    if (arguments.calibration_graphs != 0) {
+      return absl::InvalidArgumentError("--calibration-graphs chooses limits: it needs --device");
+    }
+    absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, components);
+    if (!limits.ok()) return limits.status();
+    target.limits = *std::move(limits);
+    return target;
+  }
+  absl::StatusOr<v1::DeviceProfile> device = ReadDeviceFile(arguments.device);
+  if (!device.ok()) return device.status();
+  target.device = *std::move(device);
+  return target;
+}
+
 ExitCode RunPack(const PackArguments& arguments) {
   absl::StatusOr<GraphSizes> sizes = ReadSizesFile(arguments.sizes);
   if (!sizes.ok()) return Fail(sizes.status());
-  const absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, sizes->components);
-  if (!limits.ok()) return Misuse(limits.status());
+  const absl::StatusOr<PackTarget> target = TargetOf(arguments, sizes->components);
+  if (!target.ok()) return Misuse(target.status());
   sizes = ExpandHistogram(*std::move(sizes), kMaxGraphs);
   if (!sizes.ok()) {
     return Fail(absl::Status(sizes.status().code(),
@@ -253,9 +191,13 @@ ExitCode RunPack(const PackArguments& arguments) {
   }
   std::vector<uint64_t> ids;
   if (arguments.shuffle_seed.has_value()) ids = ShuffleRows(*arguments.shuffle_seed, *sizes);
-  const absl::StatusOr<PackResult> result = PackSizes(arguments, *limits, *sizes, ids);
+  const absl::StatusOr<PackResult> result = PackSizes(arguments, *target, *sizes, ids);
   if (!result.ok()) return Fail(result.status());
-  Report(arguments, *limits, *sizes, *result);
+  PrintPackReport({.sizes = arguments.sizes,
+                   .device = arguments.device,
+                   .is_padded = arguments.padding != v1::PADDING_NONE,
+                   .shuffle_seed = arguments.shuffle_seed},
+                  *target, *sizes, *result);
   if (!arguments.output.empty()) {
     if (absl::Status status = WriteAssignment(arguments.output, *result); !status.ok()) {
       return Fail(status);
@@ -272,7 +214,15 @@ void AddPackCommand(CLI::App& app, ExitCode& code) {
       app.add_subcommand("pack", "Stream graph sizes and see how full the batches are");
   AddSizesOption(arguments->sizes, *command);
   AddLimitOption(arguments->limits, *command);
-  command->get_option("--limit")->required();
+  command
+      ->add_option("--device", arguments->device,
+                   "Instead of --limit: a device profile, for which the server chooses the limits; "
+                   "JSON with the fields of packhouse.v1.DeviceProfile")
+      ->type_name("FILE.json");
+  command
+      ->add_option("--calibration-graphs", arguments->calibration_graphs,
+                   "With --device: from how many of the first graphs; 0: 2,000")
+      ->type_name("N");
   command->add_option("--look-ahead", arguments->look_ahead,
                       "Graphs the packer may choose from; 0: the server's default");
   command->add_option("--max-age", arguments->max_age,

@@ -60,6 +60,7 @@ from packhouse.process_tuning import (
     tune_process_for_batches,
 )
 from packhouse.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
+from packhouse.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
 from packhouse.tuning import (
     ComponentProfile,
     DeviceProfile,
@@ -75,6 +76,7 @@ __all__ = [
     "GRAPHS",
     "AppendTotals",
     "Batch",
+    "CapacityTerm",
     "Client",
     "ComponentEfficiency",
     "ComponentProfile",
@@ -115,7 +117,9 @@ __all__ = [
     "PackFlushed",
     "PackOpened",
     "PackOptions",
+    "PackShape",
     "PackStream",
+    "PackTuned",
     "PackhouseError",
     "Padding",
     "Pattern",
@@ -133,6 +137,7 @@ __all__ = [
     "TuneCell",
     "TuneObjective",
     "TuneProgress",
+    "TunedComponent",
     "TunedShape",
     "Tuning",
     "Verification",

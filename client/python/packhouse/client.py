@@ -108,8 +108,10 @@ class Client:
     def pack(
         self,
         tables: GraphTable | Iterable[GraphTable],
-        options: PackOptions,
+        options: PackOptions | None = None,
         on_rejected: OnRejected | None = None,
+        *,
+        device: DeviceProfile | None = None,
     ) -> PackStream:
         """Streams whole graphs, or sizes if their schema has no tensors; iterate over the batches.
 
@@ -119,7 +121,10 @@ class Client:
         `options.oversize` is REJECT. Then such graphs are collected in `PackStream.rejections` and
         a warning at the end gives their number, or `on_rejected` gets them on the reading thread.
         An empty `tables` makes an empty stream of sizes.
+
+        `device` stands for `PackOptions.device`: the server chooses the limits.
         """
+        options = PackOptions.for_device(options, device)
         remaining = iter((tables,) if isinstance(tables, GraphTable) else tables)
         first = next(remaining, None)
         if first is None:
@@ -155,14 +160,18 @@ class Client:
     def pack_sizes(
         self,
         sizes: Sizes,
-        options: PackOptions,
+        options: PackOptions | None = None,
         components: Sequence[str] = ("nodes", "edges"),
         on_rejected: OnRejected | None = None,
+        *,
+        device: DeviceProfile | None = None,
     ) -> PackStream:
         """Streams sizes only: a table [n, l] or several, whose graphs are numbered from 0 in order.
 
-        The batches say which graphs belong together (`graph_ids`); tensors stay here.
+        The batches say which graphs belong together (`graph_ids`); tensors stay here. `device` as
+        for `pack`.
         """
+        options = PackOptions.for_device(options, device)
         schema = GraphSchema(components)
 
         def tables() -> Iterator[GraphTable]:
@@ -177,10 +186,13 @@ class Client:
     def open_pack(
         self,
         schema: GraphSchema,
-        options: PackOptions,
+        options: PackOptions | None = None,
         on_rejected: OnRejected | None = None,
+        *,
+        device: DeviceProfile | None = None,
     ) -> PackStream:
-        """A stream to be fed by hand with `send`, `flush` and `finish`."""
+        """A stream to be fed by hand with `send`, `flush` and `finish`; `device` as for `pack`."""
+        options = PackOptions.for_device(options, device)
         requests = RequestQueue(options.to_proto(schema))
         return PackStream(self._pack, requests, schema, options, on_rejected)
 

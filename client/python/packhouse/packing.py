@@ -32,6 +32,8 @@ from packhouse.examples import TfgnnSchema
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.readers import new_reader
 from packhouse.schema import GraphSchema
+from packhouse.stream_tuning import PackTuned
+from packhouse.tuning import DeviceProfile
 from packhouse.v1 import batch_pb2, packing_pb2
 
 # The most messages that wait for the connection when `PackStream.send` runs ahead of it.
@@ -66,10 +68,19 @@ def warn_of_oversize(what: str, num_rejected: int, first: Rejection | None, leve
 
 @dataclasses.dataclass(frozen=True)
 class PackOptions:
-    """How a stream is packed.
+    """How a stream is packed: `limits` or `device` is needed, not both.
 
     - `limits` maps components (and `graphs`) to rows per batch, padding included; absent or 0: no
       limit.
+    - `device`: the hardware. The server chooses shapes with which it is used best, up to its
+      `max_distinct_shapes`; each batch has the smallest that takes it: see `PackStream.tuned`. A
+      graph that is too large for the shapes is `oversize`; `ComponentProfile.min_rows` keeps them
+      from becoming smaller than the graphs that are to come.
+    - `calibration_graphs`: from how many graphs the shapes are chosen (0: 2,000). The first of the
+      stream are held until there are so many, or until a flush or the end of the stream.
+    - `calibration_histogram`: the name of a histogram whose graphs count as well. If it has
+      enough, shapes are chosen at once. Give the same name as `histogram`, and the next stream
+      has its shapes from the graphs of this one.
     - `padding`: see Padding; one that fills batches up needs a limit for every component.
     - `look_ahead`: how many graphs wait at the server for others that fit well with them (0: the
       server's default).
@@ -89,7 +100,7 @@ class PackOptions:
     Raises ValueError naming the field.
     """
 
-    limits: Mapping[str, int]
+    limits: Mapping[str, int] | None = None
     padding: Padding = Padding.NONE
     look_ahead: int = 0
     max_age: int = 0
@@ -100,12 +111,15 @@ class PackOptions:
     chunk_bytes: int = DEFAULT_CHUNK_BYTES
     writable: bool = False
     min_rows: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    device: DeviceProfile | None = None
+    calibration_graphs: int = 0
+    calibration_histogram: str = ""
 
     if TYPE_CHECKING:
 
         def __init__(
             self,
-            limits: Mapping[str, int],
+            limits: Mapping[str, int] | None = None,
             padding: PaddingLike = Padding.NONE,
             look_ahead: int = 0,
             max_age: int = 0,
@@ -116,10 +130,20 @@ class PackOptions:
             chunk_bytes: int = DEFAULT_CHUNK_BYTES,
             writable: bool = False,
             min_rows: Mapping[str, int] = ...,
+            device: DeviceProfile | None = None,
+            calibration_graphs: int = 0,
+            calibration_histogram: str = "",
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        check_limits(self.limits, "limits")
+        if self.device is None:
+            if self.calibration_graphs or self.calibration_histogram:
+                raise ValueError("calibration: it chooses limits for a device, and there is none")
+            check_limits(self.limits, "limits")
+        elif self.limits is not None:
+            raise ValueError("limits: given beside device, for which the server chooses them")
+        elif not isinstance(self.device, DeviceProfile):
+            raise ValueError(f"device: {self.device!r} is no DeviceProfile")
         check_limits(self.min_rows, "min_rows")
         object.__setattr__(self, "padding", Padding.of(self.padding, "padding"))
         object.__setattr__(self, "derived", DerivedTensor.each_of(self.derived, "derived"))
@@ -128,7 +152,8 @@ class PackOptions:
     def to_proto(self, schema: GraphSchema | TfgnnSchema) -> Any:
         """The `packhouse.v1.PackOpen` for a stream of graphs of this schema."""
         message = packing_pb2.PackOpen(
-            limits=limits_to_proto(self.limits),
+            limits=None if self.limits is None else limits_to_proto(self.limits),
+            device_profile=None if self.device is None else self.device.to_proto(),
             padding=int(self.padding),
             look_ahead=self.look_ahead,
             max_age=self.max_age,
@@ -146,13 +171,23 @@ class PackOptions:
             message.payload = packing_pb2.PAYLOAD_GRAPHS if has_rows else packing_pb2.PAYLOAD_SIZES
         if self.max_delay is not None:
             message.max_delay.FromTimedelta(self.max_delay)
+        if self.calibration_graphs or self.calibration_histogram:
+            message.calibration.num_graphs = self.calibration_graphs
+            message.calibration.histogram = self.calibration_histogram
         return message
+
+    @staticmethod
+    def for_device(options: PackOptions | None, device: DeviceProfile | None) -> PackOptions:
+        """`options` with this device, if there is one. Raises ValueError without either."""
+        if options is None:
+            return PackOptions(device=device)
+        return options if device is None else dataclasses.replace(options, device=device)
 
 
 @dataclasses.dataclass(frozen=True)
 class PackOpened:
     """The options as the server resolved them. `limits` is the padded shape, `usable` the most real
-    rows.
+    rows. Both are empty in a stream with a `device`: see `PackStream.tuned`.
     """
 
     schema: GraphSchema
@@ -182,8 +217,9 @@ class Rejection:
     """A graph that will be in no batch: it has `value` rows of `component`, of which `bound` are
     usable.
 
-    For the reason REJECTION_REASON_TOO_MANY_BYTES `component` is empty, and both are bytes. For
-    REJECTION_REASON_MALFORMED, an example that was left out, only `message` says what is wrong.
+    For the reasons REJECTION_REASON_TOO_MANY_BYTES and REJECTION_REASON_TOO_MUCH_MEMORY (of a
+    `device`) `component` is empty, and both are bytes. For REJECTION_REASON_MALFORMED, an example
+    that was left out, only `message` says what is wrong.
     """
 
     graph_id: int
@@ -263,6 +299,7 @@ class PackStream(Iterator[Batch]):
         self._requests = requests
         self._on_rejected = on_rejected
         self._opened: PackOpened | None = None
+        self._tuned: PackTuned | None = None
         self._next_token = 1
         self._closed = False
         self._early: deque[Batch] = deque()
@@ -284,6 +321,25 @@ class PackStream(Iterator[Batch]):
             if batch is not None:
                 self._early.append(batch)
         return self._opened
+
+    @property
+    def tuned(self) -> PackTuned | None:
+        """The shapes that the server chose for `PackOptions.device`; waits for them.
+
+        They come when there are enough graphs (`PackOptions.calibration_graphs`), and before the
+        first batch. A stream that ends without a graph has none. Raises PackhouseError if none
+        could be chosen, ValueError in a stream without a `device`.
+        """
+        if self._options.device is None:
+            raise ValueError("the stream has limits and no device: see `opened`")
+        while self._tuned is None:
+            try:
+                batch = self._read()
+            except StopIteration:
+                return None
+            if batch is not None:
+                self._early.append(batch)
+        return self._tuned
 
     def __aiter__(self) -> AsyncIterator[Batch]:
         """As iterating, but waits on another thread; leaving early cancels the call."""
@@ -394,6 +450,8 @@ class PackStream(Iterator[Batch]):
             self._opened = PackOpened.from_proto(response.opened)
             if self._takes_schema:
                 self._schema = self._opened.schema
+        elif kind == "tuned":
+            self._tuned = PackTuned.from_proto(response.tuned)
         elif kind == "flushed":
             totals = response.flushed
             self.flushed = PackFlushed(

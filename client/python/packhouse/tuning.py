@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import pathlib
 from typing import Any, Callable, Iterable, Mapping, NamedTuple
+
+from google.protobuf import json_format
 
 from packhouse.choices import Choice
 from packhouse.planning import ComponentEfficiency, efficiencies_from_proto
@@ -50,6 +54,41 @@ class DeviceProfile:
     memory_bytes: int = 0
     fixed_bytes: int = 0
     max_distinct_shapes: int = 1
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> DeviceProfile:
+        """Reads a file as `packhouse pack --device` does: JSON with the fields of a
+        `packhouse.v1.DeviceProfile`.
+
+        Raises OSError, or ValueError naming the file if it has something else.
+        """
+        message = planning_pb2.DeviceProfile()
+        try:
+            json_format.Parse(pathlib.Path(path).read_text(encoding="utf-8"), message)
+        except (json_format.ParseError, UnicodeDecodeError) as error:
+            raise ValueError(f"{os.fspath(path)}: no device profile: {error}") from None
+        return DeviceProfile.from_proto(message)
+
+    @staticmethod
+    def from_proto(message: Any) -> DeviceProfile:
+        """Reads a `packhouse.v1.DeviceProfile`."""
+        return DeviceProfile(
+            components={
+                component.component: ComponentProfile(
+                    max_rows=component.max_rows,
+                    min_rows=component.min_rows,
+                    multiple_of=component.multiple_of or 1,
+                    bytes_per_row=component.bytes_per_row,
+                    relative_cost=(
+                        component.relative_cost if component.HasField("relative_cost") else None
+                    ),
+                )
+                for component in message.components
+            },
+            memory_bytes=message.memory_bytes,
+            fixed_bytes=message.fixed_bytes,
+            max_distinct_shapes=message.max_distinct_shapes or 1,
+        )
 
     def to_proto(self) -> Any:
         """This profile as a `packhouse.v1.DeviceProfile`."""
@@ -131,6 +170,11 @@ class Oversize(NamedTuple):
     largest: tuple[int, ...]
     needed_rows: tuple[int, ...]
 
+    @staticmethod
+    def from_proto(message: Any) -> Oversize:
+        """Reads a `packhouse.v1.Oversize`."""
+        return Oversize(message.num_graphs, tuple(message.largest), tuple(message.needed_rows))
+
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
@@ -171,7 +215,6 @@ class Tuning:
                 frontier.append(TunedShape.from_proto(response.frontier))
             elif event == "recommendation":
                 recommendation = response.recommendation
-        oversize = recommendation.oversize
         return Tuning(
             shapes=tuple(TunedShape.from_proto(shape) for shape in recommendation.shapes),
             epoch_cost=recommendation.epoch_cost,
@@ -180,7 +223,7 @@ class Tuning:
             exact=recommendation.exact,
             reasons=tuple(recommendation.reasons),
             oversize=(
-                Oversize(oversize.num_graphs, tuple(oversize.largest), tuple(oversize.needed_rows))
+                Oversize.from_proto(recommendation.oversize)
                 if recommendation.HasField("oversize")
                 else None
             ),

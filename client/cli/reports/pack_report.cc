@@ -1,0 +1,149 @@
+#include "client/cli/reports/pack_report.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/arguments.h"
+#include "client/cli/next_fit.h"
+#include "client/cli/reports/table.h"
+
+namespace packhouse::client {
+namespace {
+
+// The totals of next-fit for the same graphs.
+PackingTotals NextFitTotals(const GraphSizes& sizes, const std::vector<uint64_t>& capacities) {
+  const std::size_t width = sizes.components.size();
+  const std::vector<uint64_t> batches = NextFit(sizes.values, capacities);
+  PackingTotals totals;
+  totals.rows.resize(width + 1);
+  for (std::size_t row = 0; row < sizes.num_rows; ++row) {
+    if (batches[row] == kNoBatch) {
+      ++totals.rejected;
+      continue;
+    }
+    totals.batches = batches[row] + 1;
+    ++totals.graphs;
+    for (std::size_t k = 0; k < width; ++k) totals.rows[k] += sizes.Row(row)[k];
+  }
+  totals.rows[width] = totals.graphs;
+  return totals;
+}
+
+// Capacities of the largest shape by component, then graphs; 0 for no limit.
+struct LargestShape {
+  std::vector<uint64_t> capacities;
+  std::vector<uint64_t> usable;
+};
+LargestShape LargestShapeOf(const PackResult& result, const std::vector<std::string>& components) {
+  if (!result.tuned) {
+    return {CapacitiesOf(result.opened.limits(), components),
+            CapacitiesOf(result.opened.usable(), components)};
+  }
+  LargestShape shape;
+  for (const v1::TunedCapacity& capacity : result.tuned->shapes(0).capacities()) {
+    shape.capacities.push_back(capacity.rows());
+    shape.usable.push_back(capacity.usable_rows());
+  }
+  return shape;
+}
+
+std::string Describe(const v1::PackShape& shape) {
+  std::vector<std::string> parts;
+  for (const v1::TunedCapacity& capacity : shape.capacities()) {
+    if (capacity.rows() == 0) continue;
+    parts.push_back(absl::StrCat(capacity.component(), "=", capacity.rows()));
+  }
+  return absl::StrJoin(parts, " ");
+}
+
+// The shapes that were chosen, and why.
+void PrintDevice(const PackReport& report, const v1::PackTuned& tuned) {
+  std::cout << absl::StrFormat("%s: %d shape%s chosen from %d graphs\n", NameOfFile(report.device),
+                               tuned.shapes_size(), tuned.shapes_size() == 1 ? "" : "s",
+                               tuned.num_graphs());
+  for (const v1::PackShape& shape : tuned.shapes()) {
+    std::cout << "  " << Describe(shape) << ": "
+              << (shape.expected_share() > 0
+                      ? absl::StrFormat("%.1f %% of full batches", 100 * shape.expected_share())
+                      : "batches that are not full")
+              << '\n';
+  }
+  for (const std::string& reason : tuned.reasons()) std::cout << "- " << reason << '\n';
+  std::cout << '\n';
+}
+
+}  // namespace
+
+void PrintPackReport(const PackReport& report, const PackTarget& target, const GraphSizes& sizes,
+                     const PackResult& result) {
+  std::vector<std::string> components = sizes.components;
+  components.emplace_back("graphs");
+  const auto [capacities, usable] = LargestShapeOf(result, sizes.components);
+  const uint64_t bound = VolumeBound(result.totals.rows, usable);
+
+  std::cout << absl::StrFormat(
+      "%d graphs of %s in %s; limits %s; look-ahead %d\n", sizes.num_rows, NameOfFile(report.sizes),
+      report.shuffle_seed.has_value()
+          ? absl::StrCat("random order (seed ", *report.shuffle_seed, ")")
+          : "the file's order",
+      result.tuned ? Describe(result.tuned->shapes(0)) : Describe(result.opened.limits()),
+      result.opened.look_ahead());
+  if (!result.tuned && Describe(result.opened.usable()) != Describe(result.opened.limits())) {
+    std::cout << "usable beside the padding " << Describe(result.opened.usable()) << '\n';
+  }
+  std::cout << '\n';
+  if (result.tuned) PrintDevice(report, *result.tuned);
+
+  std::vector<TextTable::Column> columns = {
+      {"", ""}, {"graphs", ""}, {"rejected", ""}, {"batches", ""}, {"gap %", ""}};
+  // The server itself gives `graphs` a capacity; it says nothing about hardware.
+  const auto is_limited = [&](std::size_t k) {
+    if (target.device) {
+      const auto& listed = target.device->components();
+      return std::any_of(listed.begin(), listed.end(), [&](const auto& component) {
+        return component.component() == components[k] && component.max_rows() != 0;
+      });
+    }
+    const auto& listed = target.limits.capacities();
+    return std::any_of(listed.begin(), listed.end(),
+                       [&](const v1::Capacity& c) { return c.component() == components[k]; });
+  };
+  for (std::size_t k = 0; k < components.size(); ++k) {
+    if (is_limited(k)) columns.push_back({components[k] + " %", "efficiency"});
+  }
+  TextTable table(columns);
+  const auto add = [&](const std::string& name, const PackingTotals& totals) {
+    std::vector<std::string> cells = {
+        name, absl::StrCat(totals.graphs), absl::StrCat(totals.rejected),
+        absl::StrCat(totals.batches),
+        bound == 0 ? "-"
+                   : Percent(static_cast<double>(totals.batches) / static_cast<double>(bound) - 1)};
+    for (std::size_t k = 0; k < components.size(); ++k) {
+      if (!is_limited(k)) continue;
+      const double rows =
+          !totals.padded_rows.empty() && report.is_padded
+              ? static_cast<double>(totals.padded_rows[k])
+              : static_cast<double>(totals.batches) * static_cast<double>(capacities[k]);
+      cells.push_back(totals.batches == 0 ? "-"
+                                          : Percent(static_cast<double>(totals.rows[k]) / rows));
+    }
+    table.AddRow(std::move(cells));
+  };
+  add("packhouse", result.totals);
+  add("next-fit, in this order", NextFitTotals(sizes, usable));
+  add("no fewer batches than", {.batches = bound,
+                                .graphs = result.totals.graphs,
+                                .rejected = result.totals.rejected,
+                                .rows = result.totals.rows});
+  std::cout << table.Render();
+  std::cout << absl::StrFormat("\n%.0f graphs/s, %.3f s\n",
+                               static_cast<double>(sizes.num_rows) / result.elapsed.count(),
+                               result.elapsed.count());
+}
+
+}  // namespace packhouse::client
