@@ -204,6 +204,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
         .unsent = {server->unsent_bytes(), server->max_unsent_bytes()},
         .working = {server->working_bytes(), server->max_working_bytes()},
         .num_connections = server->num_connections(),
+        .max_connections = server->bounds().connections.most,
         .num_out_of_memory = NumOutOfMemory(),
     };
   });
@@ -228,7 +229,12 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   std::printf("listening grpc=%s http=%s\n", server->address().c_str(), http_address.c_str());
   std::fflush(stdout);
   log.Log(LogLevel::kInfo, "listening",
-          {{"grpc", server->address()}, {"http", http_address}, {"version", kVersion}});
+          {{"grpc", server->address()},
+           {"http", http_address},
+           {"version", kVersion},
+           {"max_connections", server->bounds().connections.most},
+           {"max_connections_per_client", server->bounds().connections.most_of_client},
+           {"max_streams_per_connection", server->bounds().calls_of_connection}});
 
   const Signals signals(&limited_log);
   auto report = [&limited_log, &deletions, reported = uint64_t{0}]() mutable {

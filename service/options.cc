@@ -148,8 +148,18 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "most unary calls of one client at once, half of which may plan; half of "
                  "--max-calls if not given")
       ->check(CLI::Range(1, 1'000'000));
-  app.add_option("--max-connections", server.max_connections,
-                 "most connections at once; the last eighth of them is for clients that have few")
+  app.add_option(
+         "--max-streams-per-connection", server.max_streams_per_connection,
+         "most calls and streams of one connection; clients keep further ones at their side "
+         "until others are over, so open a channel of its own for each few long streams")
+      ->check(CLI::Range(1, 100'000));
+  app.add_option(
+         "--max-connections", server.max_connections,
+         "most connections at once; the last eighth of them is for clients that have few. If not "
+         "given, as many as memory is put by for: an eighth of --memory-budget and 96 MiB, at 18 "
+         "KiB "
+         "for each of --max-streams-per-connection; if given, what is missing is taken off the "
+         "budget")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option(
          "--max-connections-per-client", server.max_connections_per_client,

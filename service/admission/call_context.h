@@ -3,10 +3,12 @@
 #define PACKHOUSE_SERVICE_ADMISSION_CALL_CONTEXT_H_
 
 #include <cstddef>
+#include <memory>
 
 #include "absl/strings/string_view.h"
 #include "service/admission/call_log.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/connection_calls.h"
 #include "service/admission/fair_bound.h"
 #include "service/admission/gate.h"
 #include "service/admission/job_pool.h"
@@ -39,12 +41,23 @@ struct CallContext {
   // Calls and streams from their headers until they have gone. Also counts those whose request has
   // not come, that the gate refused, or whose answer is not read. Null: they are not counted.
   FairBound* open_calls = nullptr;
+  // Null: connections are not looked at.
+  ConnectionCalls* connections = nullptr;
+  // The call among those of its connection, until nothing holds its context any more. Null before
+  // From(), and if nobody counts it.
+  std::shared_ptr<ConnectionCalls::Call> of_connection = nullptr;
 
-  // The context of a call from `peer`, as gRPC names it.
+  // The context of a call from `peer`, as gRPC names it. To be called once for each call.
   CallContext From(absl::string_view peer) const {
     CallContext context = *this;
     context.client = identity->Of(peer);
+    if (connections != nullptr) context.of_connection = connections->Begin(peer);
     return context;
+  }
+
+  // A request of the call has come.
+  void OnRequest() const {
+    if (of_connection != nullptr) of_connection->OnRequest();
   }
 
   // The context of calls and streams that wait for the disk: all their work is on the append pool.

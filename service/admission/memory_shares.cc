@@ -17,17 +17,20 @@ constexpr uint64_t kMostWindow = uint64_t{1} << 20;
 
 }  // namespace
 
+uint64_t LeastBudget(size_t max_message_bytes) { return kLeastMessages * max_message_bytes; }
+
 absl::StatusOr<MemoryShares> DivideMemory(uint64_t budget, size_t max_message_bytes,
                                           size_t max_streams, uint64_t beside_bytes) {
   const uint64_t apart = std::max(beside_bytes, kMostBytesBeside) - kMostBytesBeside;
-  const uint64_t least = kLeastMessages * max_message_bytes + apart;
+  const uint64_t least = LeastBudget(max_message_bytes) + apart;
   if (budget < least) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--memory-budget: ", budget, " bytes, must be at least ", least, ", ", kLeastMessages,
         " times --max-message-bytes",
         apart == 0 ? ""
-                   : " and what so many --max-streams, --max-calls, --max-connections and "
-                     "--max-health-watches take for themselves"));
+                   : absl::StrCat(" and ", apart,
+                                  " for what so many --max-connections and "
+                                  "--max-streams-per-connection take for themselves")));
   }
   budget -= apart;
   MemoryShares shares;

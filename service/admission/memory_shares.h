@@ -28,6 +28,9 @@ struct MemoryShares {
 // The most bytes outside the budget for calls and connections themselves.
 inline constexpr uint64_t kMostBytesBeside = uint64_t{96} << 20;
 
+// The least budget: eight messages of the largest size.
+uint64_t LeastBudget(size_t max_message_bytes);
+
 // `beside_bytes`: the bytes of all calls and connections themselves, at their largest number. The
 // part above kMostBytesBeside is taken off the budget before the rest is divided.
 //

@@ -45,13 +45,17 @@ std::vector<MetricFamily> ServerCollector::Collect() const {
   MetricFamily connections = ServerFamilyOf(
       "packhouse_connections", "Connections of clients that are open.", MetricType::Gauge);
   connections.metric.emplace_back().gauge.value = static_cast<double>(now.num_connections);
+  MetricFamily most_connections = ServerFamilyOf(
+      "packhouse_connections_bound", "Connections of clients that may be open.", MetricType::Gauge);
+  most_connections.metric.emplace_back().gauge.value = static_cast<double>(now.max_connections);
   MetricFamily out_of_memory =
       ServerFamilyOf("packhouse_out_of_memory_total",
                      "Times that something was left undone, or was put off, for "
                      "want of memory.",
                      MetricType::Counter);
   out_of_memory.metric.emplace_back().counter.value = static_cast<double>(now.num_out_of_memory);
-  return {std::move(held), std::move(most), std::move(connections), std::move(out_of_memory)};
+  return {std::move(held), std::move(most), std::move(connections), std::move(most_connections),
+          std::move(out_of_memory)};
 }
 
 }  // namespace packhouse::metrics

@@ -23,6 +23,7 @@ struct ServerReading {
   Share unsent;
   Share working;
   uint64_t num_connections = 0;
+  uint64_t max_connections = 0;
   // base/out_of_memory.h.
   uint64_t num_out_of_memory = 0;
 };

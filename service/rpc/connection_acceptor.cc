@@ -1,6 +1,7 @@
 #include "service/rpc/connection_acceptor.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -19,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "service/admission/connection_calls.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse::rpc {
@@ -46,7 +48,8 @@ std::string PeerOf(int descriptor) {
         return absl::StrCat("ipv4:", text.data(), ":", ntohs(ipv6.sin6_port));
       }
       ::inet_ntop(AF_INET6, &ipv6.sin6_addr, text.data(), text.size());
-      return absl::StrCat("ipv6:[", text.data(), "]:", ntohs(ipv6.sin6_port));
+      const std::string zone = ipv6.sin6_scope_id == 0 ? "" : absl::StrCat("%", ipv6.sin6_scope_id);
+      return absl::StrCat("ipv6:[", text.data(), zone, "]:", ntohs(ipv6.sin6_port));
     }
     default:
       return "unix:";
@@ -122,27 +125,30 @@ bool ConnectionAcceptor::AcceptOne(int listener) {
 
 bool ConnectionAcceptor::Admit(int descriptor) {
   try {
-    const ClientId client = identity_->Of(PeerOf(descriptor));
-    const absl::Status entered = Enter(descriptor, client);
-    if (!entered.ok()) LogRefusal(client, entered);
+    const std::string peer = PeerOf(descriptor);
+    const ClientId client = identity_->Of(peer);
+    const absl::Status entered = Enter(descriptor, peer, client);
+    if (!entered.ok()) Log("connection refused", client, entered);
     return entered.ok();
   } catch (const std::bad_alloc&) {
     return false;
   }
 }
 
-absl::Status ConnectionAcceptor::Enter(int descriptor, const ClientId& client) {
+absl::Status ConnectionAcceptor::Enter(int descriptor, const std::string& peer,
+                                       const ClientId& client) {
   const std::optional<uint64_t> socket = SocketOf(descriptor);
   if (!socket) return absl::InternalError("not a socket");
-  absl::StatusOr<FairBound::Place> place = bound_.Enter(client);
   absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(CheckBarred(client));
+  absl::StatusOr<FairBound::Place> place = bound_.Enter(client);
   if (const absl::Time now = absl::Now(); !place.ok() && now >= next_look_) {
     DropClosed();
     next_look_ = absl::Now() + 10 * (absl::Now() - now);
     place = bound_.Enter(client);
   }
   PH_RETURN_IF_ERROR(place.status());
-  connections_.push_back({descriptor, *socket, *std::move(place)});
+  connections_.push_back({descriptor, *socket, ConnectionCalls::NameOf(peer), *std::move(place)});
   return absl::OkStatus();
 }
 
@@ -154,10 +160,42 @@ void ConnectionAcceptor::DropClosed() {
                      connections_.end());
 }
 
-void ConnectionAcceptor::LogRefusal(const ClientId& client, const absl::Status& refusal) {
+absl::Status ConnectionAcceptor::CheckBarred(const ClientId& client) {
+  const auto found = barred_until_.find(client);
+  if (found == barred_until_.end()) return absl::OkStatus();
+  if (absl::Now() >= found->second) {
+    barred_until_.erase(found);
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a connection of client '", client, "' has just been ended"));
+}
+
+void ConnectionAcceptor::End(const std::string& name, const absl::Status& why) {
+  const ClientId client = identity_->Of(name);
+  {
+    absl::MutexLock lock(&mutex_);
+    // Those that have not come back are not kept.
+    if (barred_until_.size() > connections_.size()) barred_until_.clear();
+    barred_until_[client] = absl::Now() + kBarred;
+    for (const Connection& connection : connections_) {
+      if (connection.name != name) continue;
+      // gRPC may close its descriptor meanwhile, and the number may become another one's. A
+      // duplicate stays what it is.
+      const int descriptor = ::fcntl(connection.descriptor, F_DUPFD_CLOEXEC, 0);
+      if (descriptor < 0) continue;
+      if (SocketOf(descriptor) == connection.socket) ::shutdown(descriptor, SHUT_RDWR);
+      ::close(descriptor);
+    }
+  }
+  Log("connection ended", client, why);
+}
+
+void ConnectionAcceptor::Log(absl::string_view event, const ClientId& client,
+                             const absl::Status& why) {
   if (log_ == nullptr) return;
-  log_->Log(absl::StrCat("connection ", client), LogLevel::kWarning, "connection refused",
-            {{"client", client}, LogField::Message(refusal.message())});
+  log_->Log(absl::StrCat(event, " ", client), LogLevel::kWarning, event,
+            {{"client", client}, LogField::Message(why.message())});
 }
 
 }  // namespace packhouse::rpc

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "grpcpp/server_builder.h"
@@ -46,6 +48,13 @@ class ConnectionAcceptor {
   // Stops accepting. To be called before gRPC's server stops listening or ends.
   void Stop();
 
+  // For this long, a client of which a connection was ended gets no other one.
+  static constexpr absl::Duration kBarred = absl::Seconds(1);
+
+  // Ends a connection by its name (connection_calls.h), if it is open, and logs why: its client is
+  // told that the connection was closed, and gRPC that the client has gone. O(connections).
+  void End(const std::string& name, const absl::Status& why);
+
   // Connections that are open now.
   size_t num_connections();
 
@@ -55,6 +64,7 @@ class ConnectionAcceptor {
   struct Connection {
     int descriptor = -1;
     uint64_t socket = 0;  // Its inode.
+    std::string name;
     FairBound::Place place;
   };
 
@@ -63,9 +73,11 @@ class ConnectionAcceptor {
   bool AcceptOne(int listener);
   // Whether the connection is allowed; if not, its client has been logged.
   bool Admit(int descriptor);
-  absl::Status Enter(int descriptor, const ClientId& client) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Enter(int descriptor, const std::string& peer, const ClientId& client)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckBarred(const ClientId& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DropClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void LogRefusal(const ClientId& client, const absl::Status& refusal);
+  void Log(absl::string_view event, const ClientId& client, const absl::Status& why);
 
   ListeningSockets sockets_;  // Used by the thread while it runs.
   const ClientIdentity* const identity_;
@@ -79,6 +91,7 @@ class ConnectionAcceptor {
   // Checking all takes time, so it happens at most a tenth of the time.
   absl::Time next_look_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   std::vector<Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<ClientId, absl::Time> barred_until_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse::rpc

@@ -186,7 +186,7 @@ CallReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call) {
 CallReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteDatasetRequest>(
       append_context_, Method::kDeleteDataset, call,
-      [this, client = append_context_.From(call->peer()).client](
+      [this, client = append_context_.identity->Of(call->peer())](
           const v1::DeleteDatasetRequest& parsed) -> absl::StatusOr<v1::DeleteDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(datasets_->Delete(parsed.name()));

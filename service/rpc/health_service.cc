@@ -96,6 +96,7 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
   void OnReadDone(bool ok) override {
     absl::Status status = absl::InvalidArgumentError("the call ended without a request");
     if (ok) {
+      context_.OnRequest();
       status = EndOnAllocationFailure([this]() -> absl::Status {
         PH_ASSIGN_OR_RETURN(name_, NameIn(request_));
         return absl::OkStatus();

@@ -91,7 +91,7 @@ CallReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call)
 CallReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteHistogramRequest>(
       context_, Method::kDeleteHistogram, call,
-      [this, client = context_.From(call->peer()).client](
+      [this, client = context_.identity->Of(call->peer())](
           const v1::DeleteHistogramRequest& parsed) -> absl::StatusOr<v1::DeleteHistogramResponse> {
         PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));
         LogDeletion(context_.log, client, "histogram", parsed.histogram());

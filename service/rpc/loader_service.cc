@@ -197,7 +197,7 @@ CallReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call) {
 CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteJobRequest>(
       append_context_, Method::kDeleteJob, call,
-      [this, client = append_context_.From(call->peer()).client](
+      [this, client = append_context_.identity->Of(call->peer())](
           const v1::DeleteJobRequest& parsed) -> absl::StatusOr<v1::DeleteJobResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(loader_->DeleteJob(parsed.job()));

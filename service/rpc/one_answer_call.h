@@ -45,6 +45,7 @@ class OneAnswerCall : public CallReactor,
   void OnReadDone(bool ok) final {
     if (!StopWaiting()) return;
     has_request_ = ok;
+    if (ok) context_.OnRequest();
     absl::Status status = absl::OkStatus();
     if (!ok) {
       status = call_.IsCancelled() ? absl::CancelledError("the client cancelled or is gone")

@@ -24,58 +24,15 @@
 namespace packhouse::rpc {
 namespace {
 
-// At most the bytes of a batch's tensor names, dtypes and shapes.
-constexpr int kBatchHeaderBytes = 1 << 20;
-// At most the bytes of a graph's id and size tuple; MostGraphs() counts those with more components.
-constexpr uint64_t kGraphBytes = sizeof(uint64_t) + kUsualComponents * sizeof(uint32_t);
 // Time for clients without calls to receive a GOAWAY and to close their connections.
 constexpr absl::Duration kGoawayGrace = absl::Seconds(1);
 constexpr absl::Duration kConnectionPoll = absl::Milliseconds(2);
-// Open calls besides those that the gate and health let in: calls that wait for their requests,
-// that were refused, or whose answers are not read.
-constexpr size_t kSpareCalls = 256;
-// On one connection, this many calls beyond the bound are refused, instead of waiting at the
-// client.
-constexpr size_t kRefusedStreams = 64;
 // A connection that sends no HTTP/2 preface in this time is closed.
 constexpr int kHandshakeMs = 20'000;
-// gRPC's bytes for one connection, measured by tests/abuse, rounded up.
-constexpr uint64_t kConnectionBytes = uint64_t{20} << 10;
-constexpr uint64_t kCallBytes = uint64_t{18} << 10;
 // Monitoring does not wait longer than this for locks.
 constexpr absl::Duration kLongestSample = absl::Milliseconds(100);
 // Time for statuses to be sent before remaining calls are cancelled.
 constexpr absl::Duration kCancelGrace = absl::Milliseconds(40);
-
-// A message must hold a batch: an eighth is for ids and sizes, the rest for tensors.
-StreamBounds StreamBoundsOf(const ServerOptions& options, ByteQuota* quota) {
-  StreamBounds bounds = options.streams;
-  bounds.quota = quota;
-  const uint64_t message_bytes = options.max_message_bytes;
-  bounds.max_graphs_per_batch =
-      std::min(bounds.max_graphs_per_batch, message_bytes / 8 / kGraphBytes);
-  bounds.max_batch_bytes = message_bytes / 8 * 7 - kBatchHeaderBytes;
-  return bounds;
-}
-
-size_t HalfOf(size_t bound) { return std::max<size_t>(1, bound / 2); }
-
-FairBound::Bounds ConnectionsOf(const ServerOptions& options) {
-  return {options.max_connections,
-          options.max_connections_per_client.value_or(HalfOf(options.max_connections))};
-}
-
-FairBound::Bounds WatchesOf(const ServerOptions& options) {
-  return {options.max_health_watches, HalfOf(options.max_health_watches)};
-}
-
-FairBound::Bounds OpenCallsOf(const ServerOptions& options) {
-  const Gate::Bounds& gate = options.admission;
-  return {gate.max_streams + gate.max_calls + options.max_health_watches + kSpareCalls,
-          gate.max_streams_per_client.value_or(HalfOf(gate.max_streams)) +
-              gate.max_calls_per_client.value_or(HalfOf(gate.max_calls)) +
-              HalfOf(options.max_health_watches) + kSpareCalls / 2};
-}
 
 // The services as server reflection lists them.
 std::vector<std::string> ServiceNames() {
@@ -105,16 +62,21 @@ SessionId FirstSession(const Clock& clock) {
 
 }  // namespace
 
-Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
+Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
                DatasetStore* datasets, std::unique_ptr<MemoryBudget> working,
                std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader)
-    : clock_(clock),
+    : bounds_(bounds),
+      clock_(clock),
       working_(std::move(working)),
       gate_(options.admission),
       histograms_(options.histograms, working_.get()),
-      unsent_(shares.unsent_bytes),
-      open_calls_("calls", "all that are open, whatever comes of them", OpenCallsOf(options)),
+      unsent_(bounds.shares.unsent_bytes),
+      open_calls_("calls", "all that are open, whatever comes of them", bounds.open_calls),
+      connection_calls_(clock, bounds.connection_calls,
+                        [this](const std::string& connection, const absl::Status& why) {
+                          if (connections_ != nullptr) connections_->End(connection, why);
+                        }),
       stream_pool_(clock, options.stream_threads),
       call_pool_(clock, options.call_threads),
       planning_pool_(clock, options.plan_threads),
@@ -132,8 +94,10 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
                 options.log,
                 {},
                 working_.get(),
-                &open_calls_}),
-      quota_(options.max_total_pending_bytes.value_or(shares.pending_bytes)),
+                &open_calls_,
+                &connection_calls_,
+                nullptr}),
+      quota_(options.max_total_pending_bytes.value_or(bounds.shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
       planning_(context_, &histograms_, &quota_,
@@ -150,7 +114,8 @@ Server::Server(const ServerOptions& options, const MemoryShares& shares, Clock* 
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
       reflection_(context_, ServiceNames()),
       reflection_v1alpha_(context_, ServiceNames()),
-      health_(context_, ServedServices(loader_ != nullptr), WatchesOf(options)) {
+      health_(context_, ServedServices(loader_ != nullptr), bounds.watches),
+      unknown_methods_(context_) {
   if (loader_ == nullptr) return;
   loader_->RunInBackground(
       [this](std::function<void()> work) { append_pool_.Submit(/*client=*/"", std::move(work)); });
@@ -160,38 +125,29 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                       RpcObserver* rpc_observer,
                                                       PackObserverFactory* pack_observers,
                                                       DatasetStore* datasets, RecordLog* ledger) {
-  if (options.max_message_bytes <= 2 * kBatchHeaderBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("max_message_bytes: ", options.max_message_bytes,
-                                                   ", must be above ", 2 * kBatchHeaderBytes));
-  }
-  PH_ASSIGN_OR_RETURN(
-      const MemoryShares shares,
-      DivideMemory(
-          options.memory_budget, static_cast<size_t>(options.max_message_bytes),
-          options.admission.max_streams,
-          OpenCallsOf(options).most * kCallBytes + options.max_connections * kConnectionBytes));
-  auto working = std::make_unique<MemoryBudget>(shares.working_bytes);
+  PH_ASSIGN_OR_RETURN(const ServerBounds bounds, ServerBounds::Of(options));
+  auto working = std::make_unique<MemoryBudget>(bounds.shares.working_bytes);
   std::unique_ptr<EpochCatalog> catalog;
   std::unique_ptr<Loader> loader;
   if (datasets != nullptr && ledger != nullptr) {
-    const StreamBounds bounds = StreamBoundsOf(options, nullptr);
+    const StreamBounds streams = StreamBoundsOf(options, nullptr);
     catalog = std::make_unique<EpochCatalog>(
         datasets,
-        EpochBounds{.max_graphs_per_batch = bounds.max_graphs_per_batch,
-                    .max_batch_bytes = bounds.max_batch_bytes,
+        EpochBounds{.max_graphs_per_batch = streams.max_graphs_per_batch,
+                    .max_batch_bytes = streams.max_batch_bytes,
                     .framing = &WireFraming()},
         working.get());
     PH_ASSIGN_OR_RETURN(loader, Loader::Open(catalog.get(), ledger, options.loader,
                                              FirstSession(*clock), working.get()));
   }
-  auto server = std::unique_ptr<Server>(new Server(options, shares, clock, rpc_observer,
+  auto server = std::unique_ptr<Server>(new Server(options, bounds, clock, rpc_observer,
                                                    pack_observers, datasets, std::move(working),
                                                    std::move(catalog), std::move(loader)));
 
   if (!options.address.empty()) {
     PH_ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(options.address));
     server->connections_ = std::make_unique<ConnectionAcceptor>(
-        std::move(sockets), ConnectionsOf(options), &server->identity_, options.log.failures);
+        std::move(sockets), bounds.connections, &server->identity_, options.log.failures);
     server->address_ = server->connections_->address();
   }
   grpc::ServerBuilder builder;
@@ -222,21 +178,22 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     if (duration == absl::InfiniteDuration()) continue;
     builder.AddChannelArgument(argument, static_cast<int>(absl::ToInt64Milliseconds(duration)));
   }
-  builder.AddChannelArgument(
-      GRPC_ARG_MAX_CONCURRENT_STREAMS,
-      static_cast<int>(OpenCallsOf(options).most_of_client + kRefusedStreams));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             static_cast<int>(bounds.calls_of_connection));
   grpc::ResourceQuota received("received");
-  received.Resize(shares.received_bytes);
+  received.Resize(bounds.shares.received_bytes);
   builder.SetResourceQuota(received);
   // Otherwise gRPC would let the window of each stream grow with the connection's speed.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, shares.receive_window_bytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                             bounds.shares.receive_window_bytes);
   builder.RegisterService(&server->packing_);
   builder.RegisterService(&server->histogram_service_);
   builder.RegisterService(&server->planning_);
   builder.RegisterService(&server->dataset_service_);
   builder.RegisterService(&server->loader_service_);
   builder.RegisterService(&server->health_);
+  builder.RegisterCallbackGenericService(&server->unknown_methods_);
   if (options.reflection) {
     builder.RegisterService(&server->reflection_);
     builder.RegisterService(&server->reflection_v1alpha_);

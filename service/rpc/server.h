@@ -15,6 +15,7 @@
 #include "service/admission/call_context.h"
 #include "service/admission/call_log.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/connection_calls.h"
 #include "service/admission/fair_bound.h"
 #include "service/admission/gate.h"
 #include "service/admission/idle_timer.h"
@@ -39,6 +40,8 @@
 #include "service/rpc/packing_service.h"
 #include "service/rpc/planning_service.h"
 #include "service/rpc/reflection_service.h"
+#include "service/rpc/server_bounds.h"
+#include "service/rpc/unknown_methods.h"
 #include "service/streams/byte_quota.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
@@ -60,8 +63,12 @@ struct ServerOptions {
   // streams nor other calls, and wait more than they work.
   size_t append_threads = 8;
   Gate::Bounds admission;
-  // The most connections, of all clients and of one; unset: half of all. In-process there are none.
-  size_t max_connections = 2048;
+  // The most calls and streams of one connection. Clients are told, and keep further ones at their
+  // side until others are over.
+  size_t max_streams_per_connection = 64;
+  // The most connections, of all clients and of one. Unset: as many as memory is put by for
+  // (server_bounds.h), and half of all. In-process there are none.
+  std::optional<size_t> max_connections;
   std::optional<size_t> max_connections_per_client;
   // Connections without an open call are closed after about this long.
   absl::Duration connection_idle_timeout = absl::InfiniteDuration();
@@ -142,6 +149,8 @@ class Server {
   // True from the beginning of the drain.
   bool is_draining() const { return is_draining_; }
 
+  const ServerBounds& bounds() const { return bounds_; }
+
   // Connections that are open now; none in-process.
   size_t num_connections() const {
     return connections_ == nullptr ? 0 : connections_->num_connections();
@@ -173,11 +182,12 @@ class Server {
   // the last call.
   bool WaitUntilLeft(absl::Time deadline);
 
-  Server(const ServerOptions& options, const MemoryShares& shares, Clock* clock,
+  Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
          RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
          std::unique_ptr<MemoryBudget> working, std::unique_ptr<EpochCatalog> catalog,
          std::unique_ptr<Loader> loader);
 
+  const ServerBounds bounds_;
   Clock* const clock_;
   std::atomic<bool> is_draining_ = false;
   // Plans, epochs and histograms reserve from it, so it outlives them.
@@ -188,6 +198,7 @@ class Server {
   UnsentBudget unsent_;
   const PeerAddressIdentity identity_;
   FairBound open_calls_;
+  ConnectionCalls connection_calls_;
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
   PlanningPool planning_pool_;
@@ -206,6 +217,7 @@ class Server {
   ReflectionService reflection_;
   ReflectionServiceV1Alpha reflection_v1alpha_;
   HealthService health_;
+  UnknownMethods unknown_methods_;
   std::string address_;                              // Empty: in-process only.
   std::unique_ptr<ConnectionAcceptor> connections_;  // Null without an address.
   std::unique_ptr<grpc::Server> server_;             // Destroyed before the services.

@@ -87,6 +87,7 @@ std::function<void()> StreamingCall::Waker() {
 }
 
 void StreamingCall::OnRead(std::unique_ptr<RequestBytes> request) {
+  if (request != nullptr) context_.OnRequest();
   std::function<void(std::unique_ptr<RequestBytes>)> receive;
   {
     absl::MutexLock lock(&mutex_);

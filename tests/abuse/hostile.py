@@ -16,6 +16,8 @@ from typing import Callable, Final, Sequence
 import grpc
 
 _SAMPLE_SECONDS: Final = 0.05
+# A client with more at a time needs another connection: the server allows one 64.
+STREAMS_OF_CONNECTION: Final = 50
 
 
 def address_of(text: str) -> tuple[str, int]:

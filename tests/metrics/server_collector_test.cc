@@ -21,16 +21,18 @@ TEST(ServerCollectorTest, TellsEveryNumber) {
                          .unsent = {22, 222},
                          .working = {33, 333},
                          .num_connections = 44,
+                         .max_connections = 444,
                          .num_out_of_memory = 55};
   });
   const std::string page = metrics.Exposition();
-  for (const char* line : {"packhouse_memory_held_bytes{share=\"pending\"} 11\n",
-                           "packhouse_memory_held_bytes{share=\"unsent\"} 22\n",
-                           "packhouse_memory_held_bytes{share=\"working\"} 33\n",
-                           "packhouse_memory_bound_bytes{share=\"pending\"} 111\n",
-                           "packhouse_memory_bound_bytes{share=\"unsent\"} 222\n",
-                           "packhouse_memory_bound_bytes{share=\"working\"} 333\n",
-                           "packhouse_connections 44\n", "packhouse_out_of_memory_total 55\n"}) {
+  for (const char* line :
+       {"packhouse_memory_held_bytes{share=\"pending\"} 11\n",
+        "packhouse_memory_held_bytes{share=\"unsent\"} 22\n",
+        "packhouse_memory_held_bytes{share=\"working\"} 33\n",
+        "packhouse_memory_bound_bytes{share=\"pending\"} 111\n",
+        "packhouse_memory_bound_bytes{share=\"unsent\"} 222\n",
+        "packhouse_memory_bound_bytes{share=\"working\"} 333\n", "packhouse_connections 44\n",
+        "packhouse_connections_bound 444\n", "packhouse_out_of_memory_total 55\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }

@@ -42,6 +42,17 @@ class Socket {
   Socket(const Socket&) = delete;
   Socket& operator=(const Socket&) = delete;
 
+  void Send(const std::string& bytes) const {
+    // The server may have closed it.
+    (void)::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Returns once the server has closed the connection.
+  void AwaitEnd() const {
+    char bytes[4096];
+    while (::recv(descriptor_, bytes, sizeof(bytes), 0) > 0) {
+    }
+  }
+
   // Whether the server says something, as gRPC does first of all; false if it closes.
   bool IsTaken() const {
     char byte = 0;
@@ -51,6 +62,47 @@ class Socket {
  private:
   const int descriptor_;
 };
+
+std::string Frame(int type, int flags, int stream, const std::string& payload) {
+  std::string frame(9, '\0');
+  frame[1] = static_cast<char>(payload.size() >> 8);
+  frame[2] = static_cast<char>(payload.size());
+  frame[3] = static_cast<char>(type);
+  frame[4] = static_cast<char>(flags);
+  frame[7] = static_cast<char>(stream >> 8);
+  frame[8] = static_cast<char>(stream);
+  return frame + payload;
+}
+
+// What an HTTP/2 client says first. It never confirms the server's settings.
+std::string Opening() { return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(4, 0, 0, ""); }
+
+// A call begins: its headers.
+std::string Call(int number) {
+  std::string block;
+  for (const auto& [name, value] :
+       {std::pair(":method", "POST"), std::pair(":scheme", "http"), std::pair(":authority", "test"),
+        std::pair(":path", "/packhouse.v1.HistogramService/GetHistogram"),
+        std::pair("te", "trailers"), std::pair("content-type", "application/grpc")}) {
+    for (const std::string text : {name, value}) {
+      if (text == name) block += '\0';
+      block += static_cast<char>(text.size()) + text;
+    }
+  }
+  return Frame(1, 4, 2 * number + 1, block);
+}
+
+// Another client's call, and whether it is answered.
+bool IsAnswered(grpc::Channel& channel) {
+  grpc::ClientContext context;
+  v1::GetHistogramRequest request;
+  request.set_histogram("none");
+  v1::GetHistogramResponse response;
+  const auto stub = v1::HistogramService::NewStub(
+      std::shared_ptr<grpc::Channel>(&channel, [](grpc::Channel*) {}));
+  return stub->GetHistogram(&context, request, &response).error_code() ==
+         grpc::StatusCode::NOT_FOUND;
+}
 
 class ConnectionAcceptorTest : public ServerTest {};
 INSTANTIATE_TEST_SUITE_P(Transports, ConnectionAcceptorTest, ::testing::Values(Transport::kTcp),
@@ -93,6 +145,87 @@ TEST_P(ConnectionAcceptorTest, ConnectionsThatAreGoneAreNotCounted) {
   for (int i = 0; i < 50; ++i) {
     while (!Socket("127.0.0.2", port).IsTaken()) std::this_thread::yield();
   }
+}
+
+// gRPC's own bound on the calls of a connection binds only clients that confirm it.
+TEST_P(ConnectionAcceptorTest, AConnectionWithTooManyCallsEnds) {
+  ServerOptions options;
+  options.max_streams_per_connection = 10;
+  StartServer(options);
+  const Socket client("127.0.0.2", PortOf(server_->address()));
+  client.Send(Opening());
+  for (int number = 0; number < 40; ++number) client.Send(Call(number));
+  EXPECT_TRUE(client.IsTaken());
+  EXPECT_TRUE(IsAnswered(*channel_));
+  client.Send(Call(40));
+  client.AwaitEnd();
+  EXPECT_TRUE(IsAnswered(*channel_));
+}
+
+TEST_P(ConnectionAcceptorTest, AConnectionThatCancelsItsCallsAtOnceEnds) {
+  ServerOptions options;
+  options.max_streams_per_connection = 10;
+  StartServer(options);
+  const Socket client("127.0.0.2", PortOf(server_->address()));
+  client.Send(Opening());
+  std::thread sender([&] {
+    for (int number = 0; number < 10'000; ++number) {
+      client.Send(Call(number) + Frame(3, 0, 2 * number + 1, std::string("\0\0\0\x08", 4)));
+    }
+  });
+  client.AwaitEnd();
+  sender.join();
+  EXPECT_TRUE(IsAnswered(*channel_));
+}
+
+// A client with more calls than a connection may have keeps some at its side.
+TEST_P(ConnectionAcceptorTest, CallsOneAfterAnotherMayBeMany) {
+  for (const char* address : {"127.0.0.1:0", "[::1]:0"}) {
+    SCOPED_TRACE(address);
+    ServerOptions options;
+    options.address = address;
+    options.max_streams_per_connection = 2;
+    auto server = Server::Start(options, &clock_, &observer_, &observer_, nullptr);
+    if (!server.ok() && address[0] == '[') continue;  // A machine without IPv6.
+    ASSERT_THAT(server.status(), IsOk());
+    const auto channel =
+        grpc::CreateChannel((*server)->address(), grpc::InsecureChannelCredentials());
+    std::vector<std::thread> callers;
+    for (int caller = 0; caller < 8; ++caller) {
+      callers.emplace_back([&] {
+        for (int i = 0; i < 50; ++i) EXPECT_TRUE(IsAnswered(*channel));
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_EQ((*server)->num_connections(), 1U);
+  }
+}
+
+// Memory is put by for all calls that all connections may have.
+TEST(ServerBoundsTest, ConnectionsFollowFromTheBudget) {
+  constexpr uint64_t kOfEach = (64 * 18 + 20) << 10;
+  ServerOptions options;
+  options.memory_budget = uint64_t{4} << 30;
+  PH_ASSERT_OK_AND_ASSIGN(ServerBounds bounds, ServerBounds::Of(options));
+  EXPECT_EQ(bounds.connections.most, ((options.memory_budget / 8) + (96 << 20)) / kOfEach);
+  EXPECT_EQ(bounds.connections.most_of_client, bounds.connections.most / 2);
+  EXPECT_GE(bounds.connections.most_of_client, 64U);
+  // What is put by is not given away a second time.
+  EXPECT_LE(4 * bounds.shares.working_bytes + bounds.connections.most * kOfEach,
+            options.memory_budget + (96 << 20));
+
+  options.memory_budget = uint64_t{512} << 20;
+  PH_ASSERT_OK_AND_ASSIGN(bounds, ServerBounds::Of(options));
+  EXPECT_EQ(bounds.connections.most, (96 << 20) / kOfEach);
+  options.max_connections = 100;
+  EXPECT_THAT(
+      ServerBounds::Of(options).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               AllOf(HasSubstr("--memory-budget: 536870912"), HasSubstr("--max-connections"),
+                     HasSubstr("--max-streams-per-connection"),
+                     HasSubstr(absl::StrCat("at least ", (uint64_t{416} << 20) + 100 * kOfEach)))));
+  options.max_streams_per_connection = 20;
+  EXPECT_THAT(ServerBounds::Of(options).status(), IsOk());
 }
 
 TEST_P(ConnectionAcceptorTest, ADrainTakesNoneAnyMoreAndClosesThePort) {

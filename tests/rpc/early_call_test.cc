@@ -107,7 +107,12 @@ TEST_P(EarlyCallTest, CallsWithoutRequestsAreBounded) {
   options.max_health_watches = 2;
   StartServer(options);
   constexpr size_t kMost = 1 + 1 + 1 + 128;
-  for (size_t i = 0; i < kMost; ++i) Begin(i % 2 == 0 ? kGet : kPlan);
+  std::vector<std::shared_ptr<grpc::Channel>> channels;
+  for (size_t i = 0; i < kMost; ++i) {
+    // A client keeps at its side what is too much for one connection.
+    if (i % 50 == 0) channel_ = channels.emplace_back(NewChannel());
+    Begin(i % 2 == 0 ? kGet : kPlan);
+  }
   Begun& one_more = Begin(kGet);
   EXPECT_THAT(End(one_more).code(),
               AnyOf(absl::StatusCode::kResourceExhausted, absl::StatusCode::kCancelled));
@@ -126,6 +131,13 @@ TEST_P(EarlyCallTest, CallsWithoutRequestsAreBounded) {
     status =
         ToAbsl(v1::HistogramService::NewStub(channel_)->GetHistogram(&context, request, &response));
   } while (!absl::IsNotFound(status));
+}
+
+TEST_P(EarlyCallTest, ACallOfNoMethodIsToldSo) {
+  StartServer();
+  Begun& begun = Begin("/none.such/Method");
+  EXPECT_THAT(End(begun),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("'/none.such/Method'")));
 }
 
 TEST_P(EarlyCallTest, ADrainEndsCallsWhoseRequestsDoNotCome) {

@@ -17,6 +17,7 @@ from hostile import (
     median,
     milliseconds,
     num_threads,
+    STREAMS_OF_CONNECTION,
     own_channel,
     percentile,
     raw_unary,
@@ -176,7 +177,12 @@ def idle_streams(abuse: Abuse) -> Iterator[Row]:
         server = stack.enter_context(
             abuse.server("--max-streams", str(most), "--stream-idle-timeout", f"{timeout}s")
         )
-        hostile = stack.enter_context(own_channel(server.address))
+        hostile = [
+            packing_pb2_grpc.PackingServiceStub(
+                stack.enter_context(own_channel(server.address, number))
+            )
+            for number in range(most // STREAMS_OF_CONNECTION + 1)
+        ]
         other = stack.enter_context(Forwarder(server.address, 2))
         channel = stack.enter_context(own_channel(other.address))
         threads = num_threads(server.process.pid)
@@ -190,9 +196,8 @@ def idle_streams(abuse: Abuse) -> Iterator[Row]:
 
         opened = []
         refusal: grpc.RpcError | None = None
-        stub = packing_pb2_grpc.PackingServiceStub(hostile)
         while refusal is None and len(opened) < most:
-            stream = stub.Pack(only_open())
+            stream = hostile[len(opened) // STREAMS_OF_CONNECTION].Pack(only_open())
             try:
                 next(stream)
                 opened.append(stream)

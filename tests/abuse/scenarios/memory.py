@@ -18,6 +18,7 @@ from hostile import (
     address_of,
     anonymous_bytes,
     num_threads,
+    STREAMS_OF_CONNECTION,
     own_channel,
     raw_unary,
 )
@@ -350,9 +351,11 @@ def reflect(streams: int) -> Attack:
     """Reflection streams that say nothing after their first request."""
 
     def attack(address: str, ended: threading.Event) -> None:
-        with own_channel(address, 8) as channel:
+        with contextlib.ExitStack() as stack:
             calls = []
             for number in range(streams):
+                if number % STREAMS_OF_CONNECTION == 0:
+                    channel = stack.enter_context(own_channel(address, 200 + number))
                 call = channel.stream_stream(
                     f"/{_REFLECTION[number % 2]}",
                     request_serializer=bytes,
@@ -468,11 +471,13 @@ def budget(abuse: Abuse) -> Iterator[Row]:
 def reflection_threads(abuse: Abuse) -> Iterator[Row]:
     """Reflection streams, and those that watch the server's health, hold no threads."""
     streams = 50 if abuse.is_short else 400
-    with abuse.server() as server, own_channel(server.address) as channel:
+    with abuse.server() as server, contextlib.ExitStack() as stack:
         ended = threading.Event()
         before = num_threads(server.process.pid)
         calls = []
         for number in range(streams):
+            if number % STREAMS_OF_CONNECTION == 0:
+                channel = stack.enter_context(own_channel(server.address, number))
             method, request = (
                 (_REFLECTION[number // 2 % 2], b"\x3a\x01*")
                 if number % 2

@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 import threading
-from typing import Final, Iterator
+from typing import Callable, Final, Iterator
 
 import grpc
 from abuse import Abuse, Row, figure, law, scenario
@@ -27,12 +27,15 @@ _CHECK: Final = "grpc.health.v1.Health/Check"
 
 
 @contextlib.contextmanager
-def _hostile(address: str, kind: str, connections: int, calls: int) -> Iterator[None]:
+def _hostile(
+    address: str, kind: str, connections: int, calls: int, confirms: bool = True
+) -> Iterator[None]:
     """Until its end all connections are held."""
     process = subprocess.Popen(
         [
             *(sys.executable, str(_HOSTILE_CALLS), address, kind),
             *("--connections", str(connections), "--calls", str(calls)),
+            *(() if confirms else ("--unconfirmed",)),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -63,40 +66,33 @@ def _probe(address: str, ended: threading.Event, codes: list[grpc.StatusCode]) -
             return
 
 
-@scenario
-def calls_and_connections(abuse: Abuse) -> Iterator[Row]:
-    """RssAnon keeps to the law, others are served meanwhile, and memory comes back."""
-    many, some, calls = (40, 40, 20) if abuse.is_short else (4000, 400, 1000)
-    kinds = {
-        f"{many} silent connections": ("silent", many),
-        f"{many} idle connections": ("idle", many),
-        f"{some} connections of {calls} watches": ("watch", some),
-        f"{some} connections of {calls} calls without requests": ("begun", some),
-        f"{some} connections of {calls} answers that are not read": ("unread", some),
-    }
+def _run(
+    abuse: Abuse, kinds: dict[str, tuple[str, int, int]], confirms: bool, row: Callable[..., Row]
+) -> Iterator[Row]:
+    """RssAnon with clients of each kind, which have so many connections with so many calls."""
     with abuse.server("--memory-budget", str(_BUDGET)) as server:
         pid = server.process.pid
         start = anonymous_bytes(pid)
         with Forwarder(server.address, 2) as other:
-            for name, (kind, connections) in kinds.items():
+            for name, (kind, connections, calls) in kinds.items():
                 ended = threading.Event()
                 codes: list[grpc.StatusCode] = []
                 prober = threading.Thread(target=_probe, args=(other.address, ended, codes))
                 with MemorySampler(pid) as memory:
-                    with _hostile(server.address, kind, connections, calls):
+                    with _hostile(server.address, kind, connections, calls, confirms):
                         prober.start()
                         ended.wait(abuse.seconds / len(kinds))
                     ended.set()
                     prober.join()
                 alive = server.process.poll() is None
-                yield law(
+                yield row(
                     name,
                     f"peak {memory.peak >> 20} MiB" if alive else "the process has ended",
                     f"{_BOUND >> 20} MiB",
                     alive and memory.peak <= _BOUND,
                 )
                 answered = {grpc.StatusCode.OK, grpc.StatusCode.NOT_FOUND}
-                yield law(
+                yield row(
                     f"{name}: another client's {len(codes)} calls",
                     ", ".join(sorted({code.name for code in codes})),
                     "answered",
@@ -111,3 +107,43 @@ def calls_and_connections(abuse: Abuse) -> Iterator[Row]:
             f"{(start + _LEFT) >> 20} MiB",
             now <= start + _LEFT,
         )
+
+
+@scenario
+def calls_and_connections(abuse: Abuse) -> Iterator[Row]:
+    """RssAnon keeps to the law, others are served meanwhile, and memory comes back."""
+    many, some = (40, 100) if abuse.is_short else (4000, 400)
+    kinds = {
+        f"{many} silent connections": ("silent", many, 0),
+        f"{many} idle connections": ("idle", many, 0),
+        f"{some} connections of 1000 watches": ("watch", some, 1000),
+        f"{some} connections of 1000 calls without requests": ("begun", some, 1000),
+        f"{some} connections of 1000 calls of no method": ("unknown", some, 1000),
+        f"{some} connections of 1000 answers that are not read": ("unread", some, 1000),
+        f"{some} connections of calls with 10,000 fields": ("fields", some, 50),
+        f"{some} connections of calls with headers of 15 KB": ("large", some, 50),
+    }
+    yield from _run(abuse, kinds, True, law)
+
+
+@scenario
+def calls_beyond_http2(abuse: Abuse) -> Iterator[Row]:
+    """Clients that get around gRPC's bound on the calls of a connection.
+
+    gRPC makes calls for as long as such a client's bytes come, before the server hears of the first
+    one, so how far this goes depends on the machine's speed. A short run has few connections.
+    """
+    some, calls = (8, 1000) if abuse.is_short else (400, 1000)
+    kinds = {
+        f"{some} connections of {calls} calls without requests": ("begun", some, calls),
+        f"{some} connections of {calls} answers that are not read": ("unread", some, calls),
+    }
+    if not abuse.is_short:
+        kinds["64 connections of calls with 10,000 fields"] = ("fields", 64, 50)
+    yield from _run(abuse, kinds, False, figure)
+    yield from _run(
+        abuse,
+        {f"{some} connections of {calls} calls cancelled at once": ("cancelled", some, calls)},
+        True,
+        figure,
+    )
