@@ -83,6 +83,9 @@ Json JsonOf(const std::string& measure, const DeliveryFigures& delivery, const R
   if (&runs != &delivery.download) {
     json["ratio_to_download"] = JsonOf(RatioOf(runs, delivery.download, kGigabytes));
   }
+  if (&runs == &delivery.loader) {
+    json["ratio_to_load"] = JsonOf(RatioOf(runs, delivery.load, kGigabytes));
+  }
   if (&runs == &delivery.pack) {
     json["ratio_to_exchange"] = JsonOf(RatioOf(runs, delivery.exchange, kGigabytes));
   }
@@ -152,7 +155,7 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
     if (runs.empty()) return;
     measures_.push_back(JsonOf(name, delivery, runs));
     const bool is_pack = &runs == &delivery.pack;
-    const bool is_load = &runs == &delivery.load;
+    const bool is_load = &runs == &delivery.load || &runs == &delivery.loader;
     absl::StrAppendFormat(
         &text, kRow, name, SizeText(delivery.payload_bytes), absl::StrCat(delivery.streams),
         SpreadText(SpreadOf(runs, kGigabytes)),
@@ -169,10 +172,14 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   add("download", delivery.download);
   add("exchange", delivery.exchange);
   add("load", delivery.load);
+  add("loader", delivery.loader);
   add("pack", delivery.pack);
   if (!delivery.load.empty()) {
-    absl::StrAppendFormat(&text, "%-9s an epoch's first batch after %.1f ms\n", "",
-                          OpeningMedian(delivery.load));
+    absl::StrAppendFormat(
+        &text, "%-9s an epoch's first batch after %.1f ms; loader has %s %% of load, CPU %s %%\n",
+        "", OpeningMedian(delivery.load),
+        PercentText(RatioOf(delivery.loader, delivery.load, kGigabytes)),
+        PercentText(RatioOf(delivery.loader, delivery.load, kClientCpu)));
   }
   return text;
 }

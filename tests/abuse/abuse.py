@@ -119,7 +119,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # Scenarios import this module by its name; as `__main__` it would be another one.
+    # Scenarios import this module by its name. Under the name `__main__` it would exist twice.
     import abuse as this
 
     sys.exit(this.run(this.parse()))

@@ -43,7 +43,7 @@ class Forwarder:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ)
-        # Of each socket: its other end, and what waits to be written to it.
+        # For each socket, its other end, and the bytes that wait to be written to it.
         self._peer: dict[socket.socket, socket.socket] = {}
         self._waiting: dict[socket.socket, bytes] = {}
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -77,7 +77,7 @@ TEST(GateTest, AClientHasItsOwnBounds) {
                              HasSubstr("--max-calls-per-client"))));
   EXPECT_THAT(gate.EnterStream("10.0.0.2", other), IsOk());
   EXPECT_THAT(gate.EnterCall("10.0.0.2", kQuick), IsOk());
-  // Whoever leaves makes room for its own client.
+  // A call that leaves makes room for calls of its own client.
   gate.LeaveStream(streams.back().get());
   gate.LeaveCall("10.0.0.1", kQuick);
   EXPECT_THAT(gate.EnterStream("10.0.0.1", streams.back()), IsOk());

@@ -20,7 +20,7 @@ TEST(SamplerTest, GivesWhatIsReadAtOnce) {
   EXPECT_EQ(sampler.Get(), 2);
 }
 
-// Whoever reads may wait for a lock as long as it likes.
+// The function that reads may wait for a lock for any length of time.
 TEST(SamplerTest, GivesTheLastOneWhileReadingTakesLong) {
   Jobs jobs;
   int value = 1;

@@ -57,8 +57,8 @@ TEST(TurnQueueTest, StreamsGoRoundWithinTheirClientsTurns) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ((turns[{"many", i}]), 100);
 }
 
-// For any schedule: every item leaves once, in its client's order; and whoever has something queued
-// all the while between two turns of another client has a turn in between.
+// In any schedule, every item leaves once, in the order of its client. A client that has something
+// queued during the whole time between two turns of another client gets a turn in between.
 TEST(TurnQueueTest, NobodyIsPassedTwice) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed=", seed));
@@ -99,8 +99,8 @@ TEST(TurnQueueTest, NobodyIsPassedTwice) {
   }
 }
 
-// For any lengths of turns, of which several are had at a time: clients that always have something
-// queued have the same time, but for two turns and what is not done yet.
+// Turns may have any length, and several run at a time. Clients that always have something queued
+// get the same time. It differs by at most two turns and the turns that still run.
 TEST(TurnQueueTest, ClientsHaveTheSameTime) {
   using Queue = TurnQueue<absl::Duration>;
   for (uint64_t seed = 0; seed < 100; ++seed) {

@@ -99,7 +99,7 @@ class NoObserver final : public RpcObserver {
   void OnPlanned(absl::Duration, double) override {}
 };
 
-// As packhoused, but for the rest of it.
+// Sends as packhoused does, and does nothing else.
 client::ExitCode Serve(const std::string& congestion) {
   const absl::StatusOr<SizeSchema> sizes = SizeSchema::Create({"nodes"});
   if (!sizes.ok()) return client::Fail(sizes.status());

@@ -34,7 +34,7 @@ class Run:
     batches: int = 0
     # As received.
     bytes: int = 0
-    # Of nodes and edges: rows with padding, and those that are real.
+    # Rows of nodes and edges, with padding; then without.
     rows: int = 0
     real_rows: int = 0
 
@@ -55,7 +55,7 @@ class Contestant:
         """`make` is called in the process, whose environment differs by `environment`."""
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        # Not a daemon: these have no children, and a DataLoader may.
+        # No daemon, since a daemon may have no children, and a DataLoader has some.
         self._process = context.Process(target=_serve, args=(theirs, make, arguments))
         kept = {name: os.environ.get(name) for name in environment or ()}
         _set_environment(environment or {})
@@ -140,7 +140,7 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 def cpu_seconds_of(pid: int) -> float:
     """That a running process has used until now."""
     stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    # Behind the program's name, which may have blanks.
+    # The fields after the program's name, which may contain blanks.
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -68,7 +68,8 @@ v1::PlanRequest MessageOf(const v1::PlanRequest*, int num_patterns) {
   return request;
 }
 
-// Of one run of `work`, which is repeated for so long that the clock does not matter.
+// The time of one run of `work`. It is repeated often enough that the clock's resolution does not
+// matter.
 template <typename Work>
 double Nanoseconds(int repetitions, const Work& work) {
   const auto begun = std::chrono::steady_clock::now();

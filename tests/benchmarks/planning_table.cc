@@ -201,8 +201,8 @@ bool SamePlan(const PackingPlan& a, const PackingPlan& b) {
   return a.num_components == b.num_components && a.tuples == b.tuples && a.patterns == b.patterns;
 }
 
-// Of this thread, which does all the work: the time that passes on an idle core, and nearly the
-// same on a busy one.
+// The processor time of this thread, which does all the work. It is nearly the same on an idle and
+// on a busy core.
 double ProcessorMilliseconds() {
   timespec time = {};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -479,7 +479,7 @@ class SizeDraws {
   std::vector<uint64_t> ends_;
 };
 
-// So many thousandths of the graphs leave, half of the change, or come.
+// `per_mille` thousandths of the graphs change. Half of them leave, and as many new ones come.
 SizeHistogram ChangeHistogram(const LoadedSet& loaded, uint64_t per_mille, uint64_t seed) {
   SizeHistogram changed = loaded.histogram;
   const SizeDraws draws(loaded.histogram);
@@ -487,7 +487,7 @@ SizeHistogram ChangeHistogram(const LoadedSet& loaded, uint64_t per_mille, uint6
   const uint64_t changes =
       std::max<uint64_t>(1, loaded.histogram.num_graphs() * per_mille / 1000 / 2);
   for (uint64_t removed = 0; removed < changes;) {
-    // Fails, and another one is drawn, if all graphs of that size have left.
+    // Fails if all graphs of that size have left. Then another size is drawn.
     if (changed.Remove(draws.Draw(random)).ok()) ++removed;
   }
   for (uint64_t added = 0; added < changes; ++added) {

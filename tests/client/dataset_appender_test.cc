@@ -162,7 +162,7 @@ TEST_F(DatasetAppenderTest, BrokenStreamsLoseNothingAndRepeatNothing) {
 
 TEST_F(DatasetAppenderTest, AServerThatComesBackIsWaitedFor) {
   DatasetAppenderOptions options = Options();
-  // So that the first chunk is answered before the server ends.
+  // The first chunk must be answered before the server ends.
   options.max_unanswered = 1;
   int waits = 0;
   options.retry.connect_timeout = absl::Milliseconds(1);

@@ -46,7 +46,7 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     const absl::MutexLock lock(&mutex_);
     fault_ = std::move(fault);
   }
-  // So many of the next calls that are not appends do what they should, but answer UNAVAILABLE.
+  // The next `calls` calls that are not appends do their work, but answer UNAVAILABLE.
   void LoseAnswers(int calls) {
     const absl::MutexLock lock(&mutex_);
     lost_answers_ = calls;
@@ -263,7 +263,7 @@ class FakeDatasetServer {
   }
   // Breaks all calls.
   void Stop() {
-    // Not the infinite past: gRPC takes times before 1970 for the infinite future.
+    // The epoch, not the infinite past, since gRPC takes times before 1970 for the infinite future.
     if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::UnixEpoch()));
     server_.reset();
   }

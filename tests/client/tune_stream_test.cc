@@ -66,7 +66,7 @@ TEST(RequestTuneTest, EventsAreCollectedInOrder) {
     }
     response.mutable_frontier()->set_packs(5);
     writer.Write(response);
-    // Of a contract to come.
+    // A response of a later version of the contract.
     writer.Write(v1::TuneResponse());
     response.mutable_recommendation()->add_shapes()->set_packs(6);
     writer.Write(response);

@@ -66,7 +66,7 @@ TEST(ChunkRecordTest, RandomChunksComeBack) {
   }
 }
 
-// Each bit of a record is guarded, but for the gaps between columns, which nobody reads.
+// Each bit of a record is guarded, except in the gaps between columns, which nobody reads.
 TEST(ChunkRecordTest, EveryFlippedBitIsFoundOrHarmless) {
   Random random(1);
   const GraphSchema schema =

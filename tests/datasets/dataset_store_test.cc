@@ -526,7 +526,7 @@ TEST_P(DatasetStoreTest, ProducersAppendAtOnce) {
   EXPECT_TRUE(report.ok());
 }
 
-// One reader, many threads: each graph is decoded once, whoever comes first.
+// Many threads share one reader. Each graph is decoded once, by the thread that comes first.
 TEST_P(DatasetStoreTest, AReaderServesManyThreads) {
   ASSERT_THAT(store().Create("set", schema_, {}), IsOk());
   Expected expected;

@@ -16,8 +16,9 @@
 
 namespace packhouse {
 
-// Starts `program` with `argument`, reads `num_lines` of what it says, kills it (-9), and reads the
-// rest. Adds all lines to `lines`, but for one that the kill cut off: it has no end.
+// Starts `program` with `argument`, reads `num_lines` lines of its output, kills it (-9), and reads
+// the rest. Adds all lines to `lines`, except for a last one without an end, which the kill cut
+// off.
 inline void RunAndKill(std::string program, std::string argument, size_t num_lines,
                        std::vector<std::string>& lines) {
   int pipe_ends[2];

@@ -5,8 +5,8 @@
 // middle of an append or of a compaction too, and replays its log; the disk fills up; trainers
 // restart from old cursors, in other numbers, and go on to the next epoch; jobs are deleted.
 //
-// Besides what is delivered, after each step the law of waking is checked for every stream there
-// is: whoever was told to wait, and would be told something else now, has been woken since.
+// After each step the law of waking is checked too, for every stream. A stream that was told to
+// wait, and would be told something else now, has been woken since.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -99,7 +99,7 @@ struct Stream {
   std::shared_ptr<bool> woken = std::make_shared<bool>(false);
   // Generations.
   std::set<uint64_t> deleted_before;
-  // Of this stream.
+  // What this stream has received.
   std::set<uint64_t> received;
   std::optional<uint64_t> last_position;
 };
@@ -623,7 +623,7 @@ class Schedule {
   FailingLog log_;
   std::vector<std::function<void()>> deferred_;
   std::unique_ptr<Loader> loader_;
-  // All that the server has not seen end, whoever's.
+  // All streams of all workers that the server has not seen end.
   std::vector<std::shared_ptr<Stream>> streams_;
 
   uint64_t epoch_ = 0;

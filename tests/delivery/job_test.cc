@@ -221,8 +221,8 @@ TEST_F(JobTest, AWorkerThatComesAgainTakesOverWhatItHadWhenItEnded) {
   EXPECT_EQ(Next(b), 1U);
 }
 
-// What is in memory of it is freed, but for what was sent: that comes first again, and is known to
-// have been sent.
+// Its memory is freed, except for the batches that were sent. These come first again, and are known
+// to have been sent.
 TEST_F(JobTest, AnEpochThatNobodyLoadsRests) {
   epoch_ = IdentityOf({1000});
   PH_ASSERT_OK_AND_ASSIGN(const Seat a, Join(Worker("a")));
@@ -526,7 +526,7 @@ TEST_F(JobTest, WhatIsDoneHasABoundedNumberOfGaps) {
   EXPECT_THAT(Acknowledge(0, 1, {2 * Job::kMaxRuns + 4}), IsOk());
 }
 
-// Whoever makes a cursor up does not use up the generations of others.
+// A client that makes a cursor up does not use up the generations of others.
 TEST_F(JobTest, ACursorMayNotNameAnyGeneration) {
   Cursor cursor = {epoch_, ~uint64_t{0}, {}};
   JoinRequest request = Rank(0, 1);

@@ -75,7 +75,7 @@ class JobWorld {
     return seat;
   }
 
-  // All jobs together, as whoever reads the log should see them.
+  // All jobs together, as a reader of the log should see them.
   JobLedger Ledger() {
     std::vector<std::string> records;
     for (auto& [name, job] : jobs_) {

@@ -92,7 +92,7 @@ TEST(LeaseTableTest, AnotherSessionGetsWhatExpiredAndTheFirstAcknowledgementCoun
   EXPECT_EQ(Next(table, 1), 0);
   const absl::Time later = kLeaseStart + kLease;
   table.Expire(later);
-  // Not to whom it was sent already.
+  // The batch does not go to the worker to which it was sent before.
   EXPECT_EQ(Next(table, 1, later), 1);
   EXPECT_EQ(Next(table, 1, later), kAllLeased);
   const Lease again = table.Next(2, kMany, later);
@@ -117,7 +117,8 @@ TEST(LeaseTableTest, AnAcknowledgementRenewsTheOtherLeases) {
   EXPECT_EQ(table.Expire(kLeaseStart + absl::Seconds(19)), 1U);
 }
 
-// Whoever sends it: those whose batches they are have shown that they are alive.
+// It does not matter who sends it. The workers whose batches are acknowledged have shown that they
+// are alive.
 TEST(LeaseTableTest, AnAcknowledgementRenewsTheLeasesOfThoseWhoseBatchesTheyAre) {
   LeaseTable table = Table(8);
   for (const SessionId session : {1, 2, 3}) ASSERT_THAT(table.Join(session, 0), IsOk());
@@ -129,7 +130,7 @@ TEST(LeaseTableTest, AnAcknowledgementRenewsTheLeasesOfThoseWhoseBatchesTheyAre)
   EXPECT_THAT(table.InFlight(3), ElementsAre(2, 5));
   EXPECT_EQ(table.num_leased(), 2U);
   EXPECT_EQ(table.NextExpiry(), later + kLease);
-  // Of the third, which has lost its leases, and had nothing else to renew.
+  // A batch of the third worker, which has lost its leases and has nothing else to renew.
   table.Acknowledge(0, {2}, later);
   EXPECT_EQ(table.NextExpiry(), later + kLease);
 }
@@ -297,7 +298,7 @@ TEST(LeaseTableTest, ReadersOfAnotherNumberTakeARankOverInOrder) {
       for (uint32_t reader = 0; reader < before; ++reader) {
         ASSERT_THAT(table.Join(1 + reader, 0, {reader, before}), IsOk());
       }
-      // Not equally far.
+      // Both are not equally far away.
       EXPECT_EQ(Next(table, 1), 0);
       EXPECT_EQ(Next(table, 1), before);
       EXPECT_EQ(Next(table, 1), 2 * before);

@@ -503,7 +503,7 @@ TEST(LoaderTest, ARollBackForgetsLaterEpochs) {
     EXPECT_GT(session->start().join.generation, anew->start().join.generation);
     ExpectAllOnce(TakeAll(world, *session), 60);
   }
-  // Also for whoever reads the log.
+  // A reader of the log sees the same.
   old = nullptr;
   anew = nullptr;
   world.Restart();
@@ -712,7 +712,7 @@ TEST(LoaderTest, EpochsThatNobodyUsesAreForgotten) {
                 StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--epoch-retention")));
     join.generation.reset();
   }
-  // Whoever says that the job is to be forgotten may go on from its checkpoint.
+  // A trainer that has its job forgotten may go on from its checkpoint.
   EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
   join.cursor = DecodeCursor(cursor).value();
   PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(DatasetWorld::Request(), join));
@@ -775,7 +775,7 @@ TEST(LoaderTest, EpochsAreCountedByClient) {
   world.Restart();
   EXPECT_THAT(load("10.0.0.1", 3),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'10.0.0.1'")));
-  // It may load what there is, whoever opened it.
+  // It may load any epoch that exists, even if another client opened it.
   EXPECT_THAT(load("10.0.0.2", 3), IsOk());
   EXPECT_THAT(load("10.0.0.1", 3), IsOk());
   EXPECT_THAT(load("10.0.0.3", 4), IsOk());

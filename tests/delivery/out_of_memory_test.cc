@@ -93,7 +93,7 @@ class Script {
     AsCall([&] { return job_.ForgetUnused(kStart).status(); }).IgnoreError();
   }
 
-  // Once there is memory again: whoever may go on has been told.
+  // Memory is there again. Every worker that may go on has been told.
   void Finish() {
     if (!second_.ok()) return;
     if (waits_ && !job_.WouldWait(*second_->session)) {

@@ -65,7 +65,7 @@ _DATASET: Final = "graphs"
 _GRAPHS: Final = 2000
 # Between two looks at /readyz.
 _PROBE_SECONDS: Final = 0.1
-# Of a Pack stream's graphs, so many at once, and the time between.
+# How many graphs a Pack stream sends at once, and the time between two sends.
 _CHUNK: Final = 50
 _CHUNK_SECONDS: Final = 0.05
 _CHUNKS: Final = 20
@@ -270,7 +270,7 @@ def call(address: str, seed: int, figures: Figures, stop: threading.Event) -> No
             ("ListDatasets", lambda: datasets.ListDatasets(
                 dataset_pb2.ListDatasetsRequest(), timeout=20)),
             ("Plan", lambda: planning.Plan(plan, timeout=20)),
-            # Never retried: it counts twice then.
+            # Never retried, since a retry would count twice.
             ("MergeHistogram", lambda: histograms.MergeHistogram(merge, timeout=20)),
         ]
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""What the server's log says, and that nobody waits for whoever reads it."""
+"""What the server's log says, and that nobody waits for its reader."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _ROW_BYTES: Final = 16 * KIB
 _NUM_GRAPHS: Final = 4096
 _CHUNK_GRAPHS: Final = 16
 _SCHEMA: Final = GraphSchema((), (TensorSpec("x", DType.UINT8, "graphs", (_ROW_BYTES,)),))
-# Of four readers, so many read.
+# The number of readers that read slowly, of every four.
 _SLOW_OF_FOUR: Final = 3
 _ACKNOWLEDGE_AT: Final = 16
 _SAMPLE_SECONDS: Final = 0.1

@@ -74,7 +74,7 @@ def test_at_the_deadline_open_streams_get_unavailable() -> None:
         assert server.process.wait(20) == 0
 
 
-# Supervisors send some signals twice: only from a second on does another one mean "at once".
+# Supervisors send some signals twice. A repeated signal means "at once" only after a second.
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGQUIT])
 def test_a_later_signal_ends_it_at_once(sent: signal.Signals) -> None:
     with ServerProcess("--drain-timeout", "1h") as server, Client(server.address) as client:

@@ -45,7 +45,7 @@ from packhouse.datasets import npz
 _DATASET: Final = "soak"
 _JOB: Final = "soak"
 _SEED: Final = 11
-# Of all kills, so many are of the server.
+# The share of kills that hit the server.
 _SERVER_SHARE: Final = 0.25
 
 

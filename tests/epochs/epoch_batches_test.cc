@@ -96,7 +96,7 @@ TEST(DrawEpochTest, SameArgumentsSameBatchesOtherSeedOrEpochOtherOnes) {
     for (uint64_t epoch = 0; epoch < 20; ++epoch) {
       const auto batches = AllBatches(Draw(classes, plan, {seed, epoch}));
       EXPECT_EQ(batches, AllBatches(Draw(classes, plan, {seed, epoch})));
-      // Not only the order of batches is another.
+      // The batches differ in content, and not only in order.
       auto composition = batches;
       for (auto& batch : composition) std::sort(batch.begin(), batch.end());
       std::sort(composition.begin(), composition.end());

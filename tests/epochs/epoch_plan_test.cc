@@ -594,7 +594,7 @@ TEST(EpochPlanTest, AKeptPlanThatIsNotOfTheseGraphsIsRefused) {
   expect_refused([](PlannerResult& plan) { plan.patterns[0][0].entries[0].tuple = 1 << 30; },
                  "copies of size number 1073741824");
   expect_refused([](PlannerResult& plan) { plan.shapes[0][0] = {9, 9, 1}; }, "at most");
-  // Of a data set that was replaced since: the plan is made anew, and the epoch is another.
+  // The plan is of a data set that was replaced since. It is made anew, and the epoch differs.
   PlannerResult older = *epoch->plan().planned();
   ++older.dataset_version;
   EpochCatalog catalog(&world.store(), {});

@@ -26,7 +26,7 @@ TEST(ItemsThatFitTest, EachItemFitsOrIsNamed) {
                           ItemsThatFit(NodesAndEdges(counts), std::nullopt, {limits}));
   EXPECT_THAT(fitting.items, ElementsAre(0, 3));
   EXPECT_THAT(fitting.rejected, ElementsAre(ItemRejection{1, 0, 7, 6}, ItemRejection{2, 1, 9, 8}));
-  // Of several limits one is enough.
+  // A graph that fits one of several limits is taken.
   const Limits wide = Limits::Create({7, 1, kUnlimited}).value();
   const Limits deep = Limits::Create({1, 9, kUnlimited}).value();
   PH_ASSERT_OK_AND_ASSIGN(

@@ -140,7 +140,7 @@ TEST(DecayingHistogramTest, ForgottenTuplesAreDropped) {
   EXPECT_EQ(histogram.num_graphs(After(33)), 129);
 }
 
-// Whoever bounds the number of sizes must be able to make room without adding any.
+// A caller that bounds the number of sizes must be able to make room without adding a size.
 TEST(DecayingHistogramTest, ForgettingNeedsNoObservation) {
   DecayingHistogram histogram = Empty();
   ASSERT_THAT(histogram.Add({1}, 10, After(0)), IsOk());

@@ -172,7 +172,7 @@ TEST_F(HttpServerTest, WhoHasMostConnectionsMakesRoom) {
   for (int i = 100 - 19; i < 100; ++i) EXPECT_FALSE(hostile[i].IsClosed()) << i;
 }
 
-// Of one address, too, it is not those that are answered that have to go.
+// Among connections of one address, too, the ones that are answered stay.
 TEST_F(HttpServerTest, TheOneLongestWithoutAnAnswerIsClosed) {
   HttpBounds bounds;
   bounds.max_connections_per_address = 3;

@@ -133,7 +133,7 @@ TEST(KeptPlanTest, ComesBack) {
     EXPECT_GT(reserved, 0U);
     EXPECT_THAT(ReadPlan(*kept, [](uint64_t) { return absl::ResourceExhaustedError("no room"); }),
                 StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room")));
-    // Bytes that are not a plan's: read as another one, or refused; no crash.
+    // Bytes that are no plan are refused, or read as another plan. They cause no crash.
     KeptPlan changed = *kept;
     changed.bytes[random.Below(changed.bytes.size())] = static_cast<char>(random.Next());
     const auto other = ReadPlan(changed, reserve);

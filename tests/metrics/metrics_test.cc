@@ -125,7 +125,7 @@ TEST(MetricsTest, UnsentResponsesAreSummedOverTheStreamsOfAMethod) {
   metrics.OnUnsent(Method::kLoad, 1, 300);
   metrics.OnUnsent(Method::kLoad, -1, -500);
   metrics.OnUnsent(Method::kTune, 1, 20);
-  // Not a stream: nothing waits.
+  // This is no stream, so nothing waits.
   metrics.OnUnsent(Method::kPlan, 1, 20);
   const std::string page = metrics.Exposition();
   EXPECT_THAT(page, HasSubstr("packhouse_unsent_responses{method=\"Load\"} 1\n"));

@@ -47,7 +47,7 @@ class WatchedMetrics final : public RpcObserver {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(&done));
   }
-  // Of the method, now.
+  // What waits to be sent by the method now.
   std::pair<int64_t, int64_t> unsent(Method method) {
     absl::MutexLock lock(&mutex_);
     return {unsent_[method].responses, unsent_[method].bytes};

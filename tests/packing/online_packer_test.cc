@@ -566,7 +566,7 @@ TEST(OnlinePackerPendingTest, NothingPendingMakesNoPack) {
   EXPECT_EQ(packer.NextDeadline(), absl::InfiniteFuture());
 }
 
-// After a flush the packer is as good as new, but for what it has learnt of the stream.
+// After a flush the packer is as good as new, and keeps what it has learnt of the stream.
 TEST(OnlinePackerPendingTest, EachCallCompletesOnePack) {
   OnlinePacker packer = PackerOf(LimitsOf({10, kUnlimited}), {});
   for (uint64_t i = 0; i < 6; ++i) {

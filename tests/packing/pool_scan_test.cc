@@ -77,8 +77,8 @@ struct Pool {
   }
 };
 
-// Few different numbers, so that there are ties and exact fits, up to the largest there may be.
-// Behind the end, and in holes, are sizes that would fit.
+// The numbers are few, so that there are ties and exact fits, and go up to the largest that may be.
+// Sizes that would fit are also after the end and in holes, where they must not be found.
 Pool RandomPool(Random& random) {
   Pool pool;
   pool.num_slots = random.Below(150);

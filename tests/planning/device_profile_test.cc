@@ -153,7 +153,7 @@ TEST(DeviceProfileTest, BytesAndCostOfAShape) {
   EXPECT_FALSE(FitsMemory(profile, capacities));
 }
 
-// Neither a product nor the sum wraps around, and what is cut off fits no memory.
+// Products and the sum do not wrap around. A number of bytes that was cut off fits no memory.
 TEST(DeviceProfileTest, BytesSaturate) {
   DeviceProfile profile;
   profile.components = {{1, UINT64_MAX - 1, 1, uint64_t{1} << 32, 1}, {1, 8, 1, 1, 1}};

@@ -25,7 +25,7 @@ std::vector<size_t> OriginalsOf(const PackingProblem& problem) {
   return originals;
 }
 
-// Of a multiset of graphs, copies[i] of item i, by the limits themselves.
+// Whether a pack with copies[i] graphs of item i keeps the limits, by the limits themselves.
 bool FitsLimits(const PackingProblem& problem, const Limits& limits,
                 const std::vector<uint64_t>& copies) {
   const size_t l = limits.num_components();

@@ -29,6 +29,31 @@ inline SizeHistogram HistogramOf(
   return histogram;
 }
 
+// Calls visit(histogram) for `chosen` with every multiset of sizes from `tuples[next]` on added to
+// it, as long as there are at most `most` graphs.
+template <typename Visit>
+void ForEachHistogram(const std::vector<std::vector<uint32_t>>& tuples, uint64_t most,
+                      const SizeHistogram& chosen, size_t next, Visit visit) {
+  if (next == tuples.size()) {
+    visit(chosen);
+    return;
+  }
+  SizeHistogram more = chosen;
+  ForEachHistogram(tuples, most, more, next + 1, visit);
+  while (more.num_graphs() < most) {
+    ASSERT_THAT(more.Add(tuples[next]), IsOk());
+    ForEachHistogram(tuples, most, more, next + 1, visit);
+  }
+}
+
+// Calls visit(histogram) for every multiset of at most `most` graphs with sizes from `tuples`, of
+// which there is at least one.
+template <typename Visit>
+void ForEachHistogram(const std::vector<std::vector<uint32_t>>& tuples, uint64_t most,
+                      Visit visit) {
+  ForEachHistogram(tuples, most, SizeHistogram(tuples[0].size()), 0, visit);
+}
+
 // The patterns as a plan that can be verified.
 inline PackingPlan PlanOf(const PackingProblem& problem, std::vector<Pattern> patterns) {
   PackingPlan plan = problem.empty_plan();

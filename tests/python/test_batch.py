@@ -68,7 +68,7 @@ def test_tensors_are_had_by_name() -> None:
     assert len(batch) == batch.num_graphs == 5
     with pytest.raises(KeyError, match="no tensor 'z' in the batch: it has .*'edge_attr'"):
         batch["z"]
-    # Not a sequence, although it has a length: graphs and tensors are not to be mixed up.
+    # A batch has a length, but is no sequence, so that graphs and tensors are not mixed up.
     with pytest.raises(TypeError):
         iter(batch)  # type: ignore[call-overload]
 

@@ -97,7 +97,7 @@ def test_a_sampler_refuses_what_it_cannot_know() -> None:
 
 
 def test_the_layout_is_kept_for_the_schema_it_was_read_of() -> None:
-    """Schemas come and go: another one at the same address has its own layout."""
+    """Schemas come and go. A later schema at the same address has its own layout."""
     for number in range(300):
         schema = GraphSchema((f"nodes{number}",), [TensorSpec("x", DType.INT8, f"nodes{number}")])
         assert list(Layout.of(schema).node_sets) == [f"nodes{number}"]

@@ -880,7 +880,7 @@ def test_an_epoch_survives_a_server_that_is_killed(
         assert [len(batches) for batches in received] == [len(loaders[0])] * 3
         expect_every_graph_once(everything)
     else:
-        # What a worker had in hand when the server died may have gone to another one too.
+        # A batch that one worker had when the server died may have gone to a second worker too.
         once = {batch.number: batch for batch in everything}
         assert len(once) == info.num_batches
         expect_every_graph_once(list(once.values()))

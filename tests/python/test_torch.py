@@ -51,7 +51,7 @@ def test_every_graph_comes_once_whatever_reads(
 
 
 def test_the_recipe_of_the_readme_runs(server: LocalServer, dataset: str) -> None:
-    """Word for word, but for names and the number of epochs."""
+    """Word for word, except for names and the number of epochs."""
     readme = PROGRAM.parents[2] / "client" / "python" / "README.md"
     (recipe,) = re.findall(
         "## In torch's DataLoader\n\n```python\n(.*?)```", readme.read_text(), flags=re.DOTALL
@@ -94,7 +94,7 @@ def test_what_the_program_says(server: LocalServer, dataset: str, program: str) 
 
 
 def test_the_recipe_for_rows_runs(server: LocalServer) -> None:
-    """Word for word, but for the address."""
+    """Word for word, except for the address."""
     readme = (PROGRAM.parents[2] / "client" / "python" / "README.md").read_text()
     (recipe,) = re.findall(
         "## Rows of plain tensors\n\n```python\n(.*?)```", readme, flags=re.DOTALL
@@ -111,7 +111,7 @@ def test_the_recipe_for_rows_runs(server: LocalServer) -> None:
 
 
 def test_the_page_of_torch_runs(server: LocalServer, dataset: str) -> None:
-    """Word for word, but for names and the number of epochs; in a process that may fork."""
+    """Word for word, except for names and the number of epochs; in a process that may fork."""
     page = (PROGRAM.parents[2] / "docs" / "frameworks" / "torch.md").read_text()
     snippets = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
     assert len(snippets) == 5

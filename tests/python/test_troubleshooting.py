@@ -8,7 +8,7 @@ import re
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "frameworks" / "troubleshooting.md"
 
-# Of torch, word for word.
+# Messages of torch, word for word.
 FOREIGN = ("is not writable", "more than 1 value per channel", "convert np.ndarray of type")
 
 # What is not the same each time, and what Python and gRPC put before.

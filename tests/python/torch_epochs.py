@@ -152,7 +152,7 @@ def run_evaluation(address: str, dataset: str) -> None:
     parts = json.loads(subprocess.run(reference, capture_output=True, check=True).stdout)
     for part in parts:
         evaluation = Evaluation(address, dataset=dataset, limits=LIMITS, seed=7, **part["of"])
-        # Of all ranks' parts at once, and of one rank's with and without what is left over.
+        # The parts of all ranks at once, then those of one rank with and without what is left over.
         for workers in (0, 1, 2, 3) if not part["of"] else (3,) if part["of"]["rank"] else ():
             faulthandler.dump_traceback_later(PATIENCE, exit=True)
             epochs = EpochDataset(evaluation)

@@ -127,7 +127,7 @@ TEST_P(ConnectionAcceptorTest, BoundsConnectionsOfAClientAndOfAll) {
   EXPECT_FALSE(connect("127.0.0.3"));
   EXPECT_FALSE(connect("127.0.0.4"));
   EXPECT_EQ(server_->num_connections(), 5U);
-  // Whoever goes makes room, once gRPC has noticed.
+  // A connection that ends makes room as soon as gRPC has noticed.
   taken.erase(taken.begin());
   while (server_->num_connections() == 5) std::this_thread::yield();
   EXPECT_TRUE(connect("127.0.0.4"));

@@ -75,7 +75,8 @@ struct AppendCall {
   }
 };
 
-// Delegates, but for what a test replaces. Appends wait until as many as `meeting` are inside.
+// Delegates everything that a test does not replace. Appends wait until `meeting` of them are
+// inside.
 class MeetingStore final : public DatasetStore {
  public:
   explicit MeetingStore(int meeting) : meeting_(meeting) {}
@@ -669,7 +670,7 @@ TEST_P(DatasetServiceTest, WithoutAFolderForDataEveryCallSaysSo) {
   EXPECT_THAT(Delete("d"), refused);
   EXPECT_THAT(Verify("d"), refused);
   EXPECT_THAT(Append("d", NodesOf({1})), refused);
-  // Nor does a stream without requests pass for one that has stored something.
+  // A stream without requests is no stream that has stored something.
   EXPECT_THAT(StartAppend()->End(), refused);
 }
 

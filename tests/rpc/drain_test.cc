@@ -22,7 +22,7 @@ class DrainTest : public ServerTest {
     return call;
   }
 
-  // Of a unary call: NOT_FOUND if it was served.
+  // The status of a unary call, which is NOT_FOUND if it was served.
   static absl::Status Call(const std::shared_ptr<grpc::Channel>& channel) {
     v1::GetHistogramRequest request;
     request.set_histogram("nothing");

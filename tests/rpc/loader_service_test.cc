@@ -312,7 +312,7 @@ TEST_P(LoaderServiceTest, ForgetsEpochsThatNobodyUses) {
   // Streams leave a moment after their clients.
   observer_.AwaitFinished(Method::kLoad, absl::StatusCode::kCancelled);
   clock_.AwaitTimer();
-  // Not twice: what tells that it was forgotten is forgotten after as long again.
+  // Only once. The server forgets after as long again that it has forgotten the epoch.
   clock_.Advance(absl::Hours(25));
   while (server_->delivery().num_epochs != 0) std::this_thread::yield();
   v1::LoadRequest request = Rank(0, 1);
@@ -729,7 +729,7 @@ TEST_P(LoaderServiceTest, ADrawThatDoesNotFitIntoMemoryIsRefused) {
   EXPECT_THAT(GetEpoch(Spec()), IsOk());
 }
 
-// Whoever asks for an epoch with a deadline is not planned for beyond it.
+// Planning an epoch ends at the deadline of the call that asks for it.
 TEST_P(LoaderServiceTest, AnEpochThatNobodyWaitsForIsGivenUp) {
   ServerOptions options;
   options.memory_budget = uint64_t{64} << 30;

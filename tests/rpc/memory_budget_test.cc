@@ -1,5 +1,5 @@
-// However many do not read, the memory for what waits for them has a bound, and whoever reads is
-// served.
+// Any number of clients may stop reading. The memory for what waits for them has a bound, and
+// clients that read are served.
 #include <memory>
 #include <string>
 #include <utility>

@@ -70,8 +70,8 @@ TEST_P(PackStreamTest, AnIdleStreamGivesOutWhatItOwes) {
   // Fewer than fill a pack: they wait.
   ASSERT_TRUE(stream->Write(SizesOf({3, 3}, 0)));
   while (observer_.most_pending_bytes() == 0) std::this_thread::yield();
-  // Whoever does not read is cancelled after as long again, so time passes once more only if the
-  // stream moved after it had passed.
+  // A client that does not read is cancelled after as long again. So time passes once more only if
+  // the stream moved after it had passed.
   std::thread pass([&] {
     while (observer_.batches() == 0) {
       clock_.Advance(absl::Minutes(61));

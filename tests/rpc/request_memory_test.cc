@@ -210,7 +210,7 @@ TEST_F(ScriptedCallTest, AllocationFailureEndsTheCallAlone) {
       [](const auto&) -> absl::Status { throw std::bad_alloc(); },
       [](const auto&) -> absl::Status { throw std::length_error("reserve"); },
       [](const auto&) -> absl::Status {
-        // Not a figure that the compiler could foresee.
+        // A figure that the compiler cannot foresee.
         std::vector<uint64_t>().reserve(std::stoull("1000000000000000000"));
         return absl::OkStatus();
       }};

@@ -143,7 +143,7 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetMaxSendMessageSize(-1);
-    // Each test server is another one, even on a port that was used before.
+    // Each test has a server of its own, even on a port that was used before.
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     if (GetParam() == Transport::kInProcess) return server_->InProcessChannel(arguments);
     return grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),

@@ -194,7 +194,7 @@ TEST_P(TuneTest, WhatIsWrongIsNamed) {
   request = request_;
   request.mutable_histogram()->set_counts(std::string(8 * ((size_t{1} << 20) + 1), '\0'));
   expect(request, absl::StatusCode::kResourceExhausted, "1048577 size tuples, at most 1048576");
-  // Not one graph fits.
+  // No graph fits.
   request = request_;
   request.mutable_histogram()->set_tuples(Uint32sToWire({500, 900}));
   request.mutable_histogram()->set_counts(Uint64sToWire({3}));

@@ -15,8 +15,8 @@
 
 namespace packhouse {
 
-// While one lives, on its thread: whether what is allocated beyond what was there before is held by
-// `budget` already, but for `slack` bytes.
+// Watches what its thread allocates while it lives. `budget` must already hold all of it, except
+// for `slack` bytes.
 class AllocatedBytes {
  public:
   AllocatedBytes(const MemoryBudget* budget, int64_t slack) : budget_(budget), slack_(slack) {

@@ -41,7 +41,7 @@ class FailingNew {
 
 }  // namespace packhouse
 
-// Not inlined: GCC takes malloc() and free() in callers for a mismatch.
+// Inlined into callers, malloc() and free() would be a mismatch to GCC.
 [[gnu::noinline]] void* operator new(size_t size) {
   void* const block = packhouse::FailingNew::Fails() ? nullptr : std::malloc(size);
   if (block == nullptr) throw std::bad_alloc();

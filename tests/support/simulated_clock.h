@@ -40,7 +40,7 @@ class SimulatedClock final : public Clock {
     for (const auto& callback : callbacks) callback();
   }
 
-  // Waits until something is due at some time: whoever sets a timer from another thread has.
+  // Waits until a timer is set, which another thread does.
   void AwaitTimer() {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &SimulatedClock::HasTimer));

@@ -14,7 +14,7 @@ namespace {
 
 using More = Outbox::More;
 
-// Of so many bytes in all.
+// A response of `size` bytes in all.
 MessagePieces ResponseOf(size_t size) {
   MessagePieces response;
   response.head.assign(size, 'x');

@@ -36,7 +36,7 @@ TEST(StreamingCallTest, ACallWithoutWorkEndsWithItsStatus) {
   stage.Done();
 }
 
-// Of what the client is too slow for, the latest is kept.
+// If the client is too slow, the latest progress is kept and the rest is dropped.
 TEST(StreamingCallTest, ProgressTakesThePlaceOfWhatWaits) {
   Stage stage;
   stage.script.produced = 1;
@@ -55,7 +55,7 @@ TEST(StreamingCallTest, ProgressTakesThePlaceOfWhatWaits) {
   stage.Done();
 }
 
-// Whoever makes the work hears of it, and the call ends when it has come back.
+// The function that makes the work hears of it. The call ends when that function has returned.
 TEST(StreamingCallTest, ACallIsStoppedBeforeItHasWork) {
   Stage stage;
   ASSERT_TRUE(stage.call->Enter());

@@ -23,8 +23,8 @@ void ExpectInOrder(const std::vector<std::string>& sent) {
   for (size_t i = 0; i < sent.size(); ++i) ASSERT_EQ(sent[i], absl::StrCat(i));
 }
 
-// Of many calls. Without a message, so that they share no memory: ThreadSanitizer does not see how
-// Debian's abseil counts who shares it.
+// The status of many calls. It has no message, so that they share no memory: ThreadSanitizer does
+// not see how Debian's Abseil counts who shares it.
 absl::Status Draining() { return absl::UnavailableError(""); }
 
 constexpr int kCallsAtOnce = 4;

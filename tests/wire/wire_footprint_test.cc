@@ -338,7 +338,7 @@ void ForEachRepeated(const Descriptor* descriptor, std::vector<const FieldDescri
   above.erase(descriptor);
 }
 
-// `value` in the fields of `way`, from the inside to the outside but for the innermost.
+// `value` wrapped in the fields of `way` from the inside to the outside, without the innermost.
 std::string Wrapped(const std::vector<const FieldDescriptor*>& way, std::string value) {
   for (size_t i = way.size() - 1; i-- > 0;) {
     WireWriter writer;

@@ -7,11 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/bench/bench_ceiling.h"
-#include "client/bench/bench_load.h"
 #include "client/bench/bench_window.h"
+#include "client/bench/load_stream.h"
+#include "client/bench/loader_stream.h"
 #include "client/cpp/batch_slices.h"
 #include "client/cpp/job_client.h"
 #include "packhouse/v1/loader.pb.h"
@@ -59,8 +61,28 @@ class DeliveryRuns {
     return Cycle(server_, kPackMethod, ToByteBuffer(request), &cycle_, CountPacked);
   }
 
-  // Uses a job of its own, and then deletes it.
   absl::StatusOr<RunSample> Load() {
+    return RunJob([&](std::size_t i, const LoaderOptions& options) {
+      v1::LoadRequest request;
+      *request.mutable_epoch() = options.spec;
+      *request.mutable_ranked() = options.ranked;
+      request.set_max_in_flight(options.max_in_flight);
+      return std::make_unique<LoadStream>(server_.channel(i), std::move(request));
+    });
+  }
+
+  absl::StatusOr<RunSample> LoadByLoader() {
+    return RunJob([&](std::size_t i, const LoaderOptions& options) {
+      return std::make_unique<LoaderStream>(server_.channel(i), options);
+    });
+  }
+
+ private:
+  using MakeWorker = absl::FunctionRef<std::unique_ptr<BenchStream>(std::size_t rank,
+                                                                    const LoaderOptions& options)>;
+
+  // The workers get a job of their own. It is deleted afterwards.
+  absl::StatusOr<RunSample> RunJob(MakeWorker make) {
     LoaderOptions options;
     options.spec.set_dataset(BenchSetup::kDataset);
     options.spec.set_job(absl::StrCat("job-", ++num_jobs_));
@@ -73,14 +95,13 @@ class DeliveryRuns {
     absl::StatusOr<RunSample> sample =
         RunStreams(server_.pid(), streams_, setup_.settings().seconds, [&](std::size_t i) {
           options.ranked.set_rank(static_cast<uint32_t>(i));
-          return std::make_unique<LoadStream>(server_.channel(i), options);
+          return make(i, options);
         });
     const absl::Status deleted = JobClient(server_.channel(0)).Delete(options.spec.job());
     if (sample.ok() && !deleted.ok()) return deleted;
     return sample;
   }
 
- private:
   absl::StatusOr<RunSample> Cycle(const BenchServer& peer, const char* method,
                                   const grpc::ByteBuffer& first,
                                   const std::vector<grpc::ByteBuffer>* cycle,
@@ -130,6 +151,8 @@ absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_
     if (!status.ok()) return status;
     if (wishes.load) {
       status = setup.AddRun(figures.load, [&] { return runs.Load(); });
+      if (!status.ok()) return status;
+      status = setup.AddRun(figures.loader, [&] { return runs.LoadByLoader(); });
       if (!status.ok()) return status;
     }
     if (!wishes.pack) continue;

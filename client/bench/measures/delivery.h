@@ -19,6 +19,8 @@ struct DeliveryFigures {
   Runs download;
   Runs exchange;
   Runs load;
+  // The same through the C++ client's Loader.
+  Runs loader;
   Runs pack;
 };
 

@@ -13,7 +13,7 @@ from abuse import Abuse, Row, law, scenario
 from hostile import Forwarder, own_channel, raw_unary
 from server_process import ServerProcess
 
-# Of a log line: a call that failed, with its message cut.
+# The bound of a log line about a call that failed. Its message is cut to fit.
 _LINE_BYTES = 1024
 _METHODS = (
     *("HistogramService/GetHistogram", "HistogramService/DeleteHistogram"),

@@ -126,7 +126,7 @@ size_t ExpectRightOrLost(LmdbDatasetStore& store, const World& world) {
   }
   for (const auto& [name, chunks] : world) {
     if (!listed.contains(name)) {
-      // Its name is what was hit: it stands in the list with another one.
+      // The name itself was hit, so the list has another name instead.
       EXPECT_TRUE(name_is_lost) << name;
       ++num_lost;
       continue;
@@ -501,7 +501,7 @@ TEST_F(LmdbDatasetStoreTest, FlagsOfPagesInMemoryAreFound) {
       EXPECT_EQ(ExpectRightOrLost(**store, world_), 0U);
     }
   }
-  // Of the root, the leaves and the newer meta page at least.
+  // At least flips in the root, the leaves and the newer meta page are refused.
   EXPECT_GE(num_refused, 4 * 12U);
 }
 
@@ -527,8 +527,8 @@ TEST_F(LmdbDatasetStoreTest, NobodyGoesBackByACommit) {
   }
 }
 
-// Flips bits anywhere in the file; every second time in the pages of LMDB's trees, which are few.
-// Never a wrong byte, never a crash, and what is whole is served.
+// Flips bits anywhere in the file, and every second time in the pages of LMDB's trees, which are
+// few. The store never gives a wrong byte and never crashes. It serves what is whole.
 TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
   BuildWorld(folder_.path(), schema_, world_);
   const std::string good = ReadFile(DataFile(folder_.path()));
@@ -566,7 +566,7 @@ TEST_F(LmdbDatasetStoreTest, FlippedBitsAreFoundOrHarmless) {
     Append(**store, with_new, schema_, "new", 99, 300);
     EXPECT_EQ(ExpectRightOrLost(**store, with_new), num_lost);
   }
-  // Of each kind there are many: the test would be worth nothing if one never happened.
+  // Every kind happens often. The test would be worth nothing if one never happened.
   EXPECT_GT(num_refused, kDamagedFiles / 20);
   EXPECT_GT(num_with_loss, kDamagedFiles / 20);
   EXPECT_GT(num_unharmed, kDamagedFiles / 20);

@@ -80,7 +80,7 @@ std::string RandomRecord(Random& random, size_t max_bytes) {
   return record;
 }
 
-// Of all kinds: empty, small, as large as a page, of many pages.
+// Records of all kinds: empty, small, as large as a page, of many pages.
 Records RandomRecords(Random& random, size_t max_records) {
   Records records(random.Below(max_records + 1));
   for (std::string& record : records) {
@@ -337,7 +337,7 @@ TEST_F(LmdbRecordLogTest, ABadRecordIsNamed) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record 4 is missing")));
 }
 
-// Never a wrong record, never a crash.
+// The log never gives a wrong record and never crashes.
 TEST_F(LmdbRecordLogTest, FlippedBitsAreFoundOrHarmless) {
   const Records records = BuildLog();
   const std::string good = ReadFile(DataFile(folder_.path()));

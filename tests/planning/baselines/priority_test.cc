@@ -25,7 +25,7 @@ PriorityFunction FunctionOf(const Priority& priority, const Limits& limits) {
   return PriorityFunction::Create(priority, limits).value();
 }
 
-// Of sizes that fit 64 bits, as a size tuple and as room, which must agree.
+// The priority of the sizes, which must be the same as a size tuple and as room.
 uint64_t Evaluate(const Priority& priority, const Limits& limits,
                   const std::vector<uint32_t>& sizes) {
   const PriorityFunction function = FunctionOf(priority, limits);

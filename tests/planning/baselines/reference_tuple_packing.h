@@ -17,7 +17,7 @@
 
 namespace packhouse {
 
-// So many packs with the same content: how many graphs of each size.
+// The content of a pack, as graphs of each size, and the number of packs with this content.
 using ReferencePacks = std::map<std::map<std::vector<uint32_t>, uint64_t>, uint64_t>;
 
 class ReferenceTuplePacker {

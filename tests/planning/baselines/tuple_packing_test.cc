@@ -155,29 +155,13 @@ void CompareWithOptimum(const SizeHistogram& histogram, const Limits& limits, Sc
   score.best_is_optimal += best == optimum;
 }
 
-// Calls visit(histogram) for every multiset of at most `most` graphs with sizes from `tuples`.
-template <typename Visit>
-void ForEachHistogram(const std::vector<std::vector<uint32_t>>& tuples, uint64_t most,
-                      const SizeHistogram& chosen, size_t next, Visit visit) {
-  if (next == tuples.size()) {
-    visit(chosen);
-    return;
-  }
-  SizeHistogram more = chosen;
-  ForEachHistogram(tuples, most, more, next + 1, visit);
-  while (more.num_graphs() < most) {
-    ASSERT_THAT(more.Add(tuples[next]), IsOk());
-    ForEachHistogram(tuples, most, more, next + 1, visit);
-  }
-}
-
 TEST(TuplePackingOptimumTest, AllWorldsOfOneComponent) {
   std::vector<std::vector<uint32_t>> tuples;
   for (uint32_t size = 0; size <= 5; ++size) tuples.push_back({size});
   Score score;
   for (const uint64_t graphs : {uint64_t{1}, uint64_t{2}, uint64_t{3}, kUnlimited}) {
     const Limits limits = LimitsOf({5, graphs});
-    ForEachHistogram(tuples, 5, SizeHistogram(1), 0, [&](const SizeHistogram& histogram) {
+    ForEachHistogram(tuples, 5, [&](const SizeHistogram& histogram) {
       CompareWithOptimum(histogram, limits, score);
     });
   }
@@ -194,7 +178,7 @@ TEST(TuplePackingOptimumTest, AllWorldsOfTwoComponents) {
   Score score;
   for (const uint64_t graphs : {uint64_t{2}, kUnlimited}) {
     const Limits limits = LimitsOf({2, 3, graphs});
-    ForEachHistogram(tuples, 4, SizeHistogram(2), 0, [&](const SizeHistogram& histogram) {
+    ForEachHistogram(tuples, 4, [&](const SizeHistogram& histogram) {
       CompareWithOptimum(histogram, limits, score);
     });
   }

@@ -56,7 +56,7 @@ void AddAllPatterns(const PackingProblem& problem, uint32_t i, std::vector<uint6
   }
 }
 
-// Of the linear program over all patterns there are.
+// The optimum of the linear program over all patterns.
 double LinearBound(const PackingProblem& problem) {
   std::vector<double> demand(problem.counts().begin(), problem.counts().end());
   std::vector<uint32_t> most_copies;

@@ -58,7 +58,7 @@ PackingProblem RandomProblem(Random& random, size_t n, size_t l, uint32_t most) 
     }
     histogram.Add(tuple, 2).IgnoreError();
   }
-  // So that the common divisors are 1 and no component is left out.
+  // This makes the common divisors 1, and leaves no component out.
   histogram.Add(std::vector<uint32_t>(l, 1), 2).IgnoreError();
   std::vector<uint64_t> capacities(l, most);
   capacities.push_back(kUnlimited);
@@ -88,7 +88,7 @@ void ComparedWithSlowIndex(Random& random, const PackingProblem& problem, uint32
   FitIndex index(problem, order, level);
   SlowIndex slow(problem, order);
   ASSERT_EQ(index.size(), order.size());
-  // In a random order, but for bursts that empty whole blocks.
+  // In a random order, with bursts that empty whole blocks.
   std::vector<size_t> removals(order.size());
   std::iota(removals.begin(), removals.end(), 0);
   for (size_t i = removals.size(); i > 1; --i)

@@ -103,7 +103,7 @@ TEST(MixingTest, SoManyPacksAreTooMany) {
     for (const uint64_t too_many : {packs, packs - 1, uint64_t{1}, uint64_t{0}}) {
       options.too_many = too_many;
       EXPECT_EQ(Mix(problem, options), std::nullopt) << too_many;
-      // Nor is first-fit decreasing let through.
+      // It does not let first-fit decreasing through either.
       const auto hurried = Mix(problem, options, random.Below(1000));
       if (hurried) {
         EXPECT_LT(PlanOf(problem, *hurried).num_packs(), too_many);

@@ -22,7 +22,7 @@ constexpr double kTolerance = 1e-6;
 struct ProgramWorld {
   std::vector<double> demand;
   std::vector<uint32_t> most_copies;
-  // Beside those of one item.
+  // The patterns that are given in addition to those of one item.
   std::vector<std::vector<PatternEntry>> patterns;
 };
 

@@ -133,7 +133,7 @@ TEST(PlanImprovementTest, NothingIsTouchedWhereNothingIsToBeDone) {
   }
 }
 
-// Whenever the budget ends, and whoever ends it.
+// This holds at any time, and for a budget that is used up as for a caller that gives up.
 TEST(PlanImprovementTest, WhoIsStoppedLeavesAWholePlan) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);

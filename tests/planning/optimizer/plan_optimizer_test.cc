@@ -38,7 +38,7 @@ uint64_t FirstFitDecreasingPacks(const SizeHistogram& histogram, const Limits& l
   return plan.num_packs();
 }
 
-// What holds for every plan, whoever made it.
+// What holds for every plan of every method.
 void ExpectCertified(const CertifiedPlan& certified, const SizeHistogram& histogram,
                      const Limits& limits, const OptimizerOptions& options) {
   EXPECT_THAT(VerifyPlan(certified.plan, histogram, limits), IsOk());
@@ -82,22 +82,6 @@ void CompareWithOptimum(const SizeHistogram& histogram, const Limits& limits, Sc
   score.proved += certified.optimal();
 }
 
-// Calls visit(histogram) for every multiset of at most `most` graphs with sizes from `tuples`.
-template <typename Visit>
-void ForEachHistogram(const std::vector<std::vector<uint32_t>>& tuples, uint64_t most,
-                      const SizeHistogram& chosen, size_t next, Visit visit) {
-  if (next == tuples.size()) {
-    visit(chosen);
-    return;
-  }
-  SizeHistogram more = chosen;
-  ForEachHistogram(tuples, most, more, next + 1, visit);
-  while (more.num_graphs() < most) {
-    ASSERT_THAT(more.Add(tuples[next]), IsOk());
-    ForEachHistogram(tuples, most, more, next + 1, visit);
-  }
-}
-
 // Measured: the optimum in all of them, proved in all of them.
 TEST(PlanOptimizerOptimumTest, AllWorldsOfOneComponent) {
   std::vector<std::vector<uint32_t>> tuples;
@@ -105,7 +89,7 @@ TEST(PlanOptimizerOptimumTest, AllWorldsOfOneComponent) {
   Score score;
   for (const uint64_t graphs : {uint64_t{1}, uint64_t{2}, uint64_t{3}, kUnlimited}) {
     const Limits limits = LimitsOf({7, graphs});
-    ForEachHistogram(tuples, 5, SizeHistogram(1), 0, [&](const SizeHistogram& histogram) {
+    ForEachHistogram(tuples, 5, [&](const SizeHistogram& histogram) {
       CompareWithOptimum(histogram, limits, score);
     });
   }
@@ -123,7 +107,7 @@ TEST(PlanOptimizerOptimumTest, AllWorldsOfTwoComponents) {
   Score score;
   for (const uint64_t graphs : {uint64_t{2}, kUnlimited}) {
     const Limits limits = LimitsOf({2, 3, graphs});
-    ForEachHistogram(tuples, 4, SizeHistogram(2), 0, [&](const SizeHistogram& histogram) {
+    ForEachHistogram(tuples, 4, [&](const SizeHistogram& histogram) {
       CompareWithOptimum(histogram, limits, score);
     });
   }

@@ -1,6 +1,6 @@
-// One worker that loads epoch after epoch through the client's Loader, as a trainer does.
-#ifndef PACKHOUSE_CLIENT_BENCH_BENCH_LOAD_H_
-#define PACKHOUSE_CLIENT_BENCH_BENCH_LOAD_H_
+// One worker that loads epoch after epoch, as a trainer does: through the client's Loader.
+#ifndef PACKHOUSE_CLIENT_BENCH_LOADER_STREAM_H_
+#define PACKHOUSE_CLIENT_BENCH_LOADER_STREAM_H_
 
 #include <memory>
 #include <optional>
@@ -17,12 +17,12 @@ namespace packhouse::client {
 
 // Loads its share of each epoch, starting with the epoch of `options`. A batch counts when the
 // Loader gives it, and is acknowledged when the next one is asked for. Has a thread of its own.
-class LoadStream final : public BenchStream {
+class LoaderStream final : public BenchStream {
  public:
-  LoadStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options);
-  LoadStream(const LoadStream&) = delete;
-  LoadStream& operator=(const LoadStream&) = delete;
-  ~LoadStream() override;
+  LoaderStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options);
+  LoaderStream(const LoaderStream&) = delete;
+  LoaderStream& operator=(const LoaderStream&) = delete;
+  ~LoaderStream() override;
 
   void Start() override;
   bool has_ended() override;
@@ -44,4 +44,4 @@ class LoadStream final : public BenchStream {
 
 }  // namespace packhouse::client
 
-#endif  // PACKHOUSE_CLIENT_BENCH_BENCH_LOAD_H_
+#endif  // PACKHOUSE_CLIENT_BENCH_LOADER_STREAM_H_

@@ -1,4 +1,4 @@
-#include "client/bench/bench_load.h"
+#include "client/bench/loader_stream.h"
 
 #include <utility>
 
@@ -6,24 +6,24 @@
 
 namespace packhouse::client {
 
-LoadStream::LoadStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
+LoaderStream::LoaderStream(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
     : loader_(std::move(channel), std::move(options)) {}
 
-LoadStream::~LoadStream() {
+LoaderStream::~LoaderStream() {
   Cancel();
   if (thread_.joinable()) thread_.join();
 }
 
-void LoadStream::Start() {
+void LoaderStream::Start() {
   thread_ = std::thread([this] { Run(); });
 }
 
-bool LoadStream::has_ended() {
+bool LoaderStream::has_ended() {
   const absl::MutexLock lock(&mutex_);
   return status_.has_value();
 }
 
-void LoadStream::Cancel() {
+void LoaderStream::Cancel() {
   {
     const absl::MutexLock lock(&mutex_);
     is_cancelled_ = true;
@@ -31,21 +31,21 @@ void LoadStream::Cancel() {
   loader_.Cancel();
 }
 
-absl::Status LoadStream::Wait() {
+absl::Status LoaderStream::Wait() {
   const absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
       +[](std::optional<absl::Status>* status) { return status->has_value(); }, &status_));
   return *status_;
 }
 
-void LoadStream::Run() {
+void LoaderStream::Run() {
   absl::Status status;
   while (status.ok()) status = LoadEpoch();
   const absl::MutexLock lock(&mutex_);
   status_ = is_cancelled_ && absl::IsCancelled(status) ? absl::OkStatus() : status;
 }
 
-absl::Status LoadStream::LoadEpoch() {
+absl::Status LoaderStream::LoadEpoch() {
   const int64_t start = MonotonicNanos();
   bool has_opened = false;
   while (true) {

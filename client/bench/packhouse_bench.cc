@@ -1,0 +1,23 @@
+#include "client/bench/packhouse_bench.h"
+
+#include <CLI/CLI.hpp>
+
+#include "client/bench/bench_ceiling.h"
+#include "client/bench/bench_command.h"
+#include "client/cli/command_line.h"
+#include "client/cpp/process_tuning.h"
+
+namespace packhouse::client {
+
+int RunPackhouseBench(int argc, char** argv) {
+  TuneProcessForBatches();
+  CLI::App app("Measures packhouse on this machine, beside what gRPC alone can do.",
+               "packhouse-bench");
+  app.set_version_flag("--version", "packhouse-bench " PACKHOUSE_VERSION);
+  ExitCode code = kExitOk;
+  AddBenchOptions(app, code);
+  AddBenchCeilingCommand(app, code);
+  return RunCommandLine(app, argc, argv, code);
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,33 @@
+#include "client/cli/packhouse.h"
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/command_line.h"
+#include "client/cli/commands/datasets_command.h"
+#include "client/cli/commands/histogram_command.h"
+#include "client/cli/commands/ingest_command.h"
+#include "client/cli/commands/jobs_command.h"
+#include "client/cli/commands/pack_command.h"
+#include "client/cli/commands/plan_command.h"
+#include "client/cli/commands/tune_command.h"
+#include "client/cpp/process_tuning.h"
+
+namespace packhouse::client {
+
+int RunPackhouse(int argc, char** argv) {
+  TuneProcessForBatches();
+  CLI::App app("Packs graphs of varying size into full, fixed-shape batches.", "packhouse");
+  app.set_version_flag("--version", "packhouse " PACKHOUSE_VERSION);
+  app.require_subcommand(1);
+  ExitCode code = kExitOk;
+  AddPlanCommand(app, code);
+  AddTuneCommand(app, code);
+  AddPackCommand(app, code);
+  AddHistogramCommand(app, code);
+  AddIngestCommand(app, code);
+  AddDatasetsCommand(app, code);
+  AddJobsCommand(app, code);
+  return RunCommandLine(app, argc, argv, code);
+}
+
+}  // namespace packhouse::client
