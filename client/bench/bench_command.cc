@@ -133,11 +133,11 @@ void AddBenchOptions(CLI::App& app, ExitCode& code) {
   settings.congestion = "reno";
   settings.streams = {1, 4, 16};
   app.add_option("--packhoused", settings.packhoused,
-                 "The server program; otherwise looked for as for other commands");
+                 "The server program; by default it is found as other commands find it");
   app.add_option("--data", settings.data,
-                 "FILE.npz of graphs; otherwise made ones, much like ogbg-molhiv")
+                 "FILE.npz of graphs; by default generated graphs that resemble ogbg-molhiv")
       ->type_name("FILE.npz");
-  app.add_option("--runs", settings.runs, "Of each measurement")->check(CLI::Range(1, 1000));
+  app.add_option("--runs", settings.runs, "Runs of each measurement")->check(CLI::Range(1, 1000));
   app.add_option("--seconds", arguments->seconds, "Length of a run")
       ->check(CLI::Range(0.001, 3600.0));
   app.add_option("--only", arguments->only, "pack, load, observe, plan, ceiling")
@@ -149,8 +149,8 @@ void AddBenchOptions(CLI::App& app, ExitCode& code) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));
   app.add_option("--tcp-congestion", settings.congestion,
-                 "TCP congestion control of both ends, reno if not given; \"\" for the "
-                 "system's, which on loopback may cost half (bbr)");
+                 "TCP congestion control of both ends, reno by default. \"\" takes the system's. "
+                 "If that is bbr, loopback may lose half of its throughput");
   app.add_option("--patience", arguments->patience,
                  "Seconds, for each measurement, to repeat runs during which other processes "
                  "used more than 5 % of the machine")

@@ -11,7 +11,7 @@ namespace packhouse::client {
 
 int RunPackhouseBench(int argc, char** argv) {
   TuneProcessForBatches();
-  CLI::App app("Measures packhouse on this machine, beside what gRPC alone can do.",
+  CLI::App app("Measures packhouse on this machine, and compares it with gRPC alone.",
                "packhouse-bench");
   app.set_version_flag("--version", "packhouse-bench " PACKHOUSE_VERSION);
   ExitCode code = kExitOk;

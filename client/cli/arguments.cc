@@ -82,7 +82,8 @@ void AddBudgetOptions(uint64_t& steps, uint64_t& seed, const std::string& budget
   command.add_option("--budget-steps", steps, budget_help)->type_name("N");
   command
       .add_option("--seed", seed,
-                  "Another seed, another result, if the budget ends before it is proved best")
+                  "Seed of the search. It changes the result only if the budget ends before the "
+                  "best is proved")
       ->type_name("N");
 }
 

@@ -52,22 +52,23 @@ void AddDeviceOptions(DeviceArguments& arguments, CLI::App& command) {
       "Most rows of a component that a batch may have, as in nodes=512; repeat it per component, "
       "`graphs` is one")
       ->required();
-  add("--min", arguments.min, "COMPONENT=ROWS", "Fewest rows to consider; else 1");
+  add("--min", arguments.min, "COMPONENT=ROWS", "Fewest rows to consider; 1 by default");
   add("--multiple-of", arguments.multiple_of, "COMPONENT=ROWS",
-      "Consider only multiples of it, as the hardware likes them; else of 1");
+      "Consider only multiples of this number, which the hardware prefers; 1 by default");
   add("--cost", arguments.cost, "COMPONENT=COST",
-      "Cost of a row, padding included, in any unit; else 1, and 0 for graphs");
+      "Cost of a row, padding included, in any unit; 1 by default, and 0 for graphs");
   add("--bytes-per", arguments.bytes_per, "COMPONENT=BYTES",
       "Memory of a row of a batch, as in nodes=400 or edges=2KiB");
   command.add_option("--memory", arguments.memory, "Most memory of a batch, as in 16GiB")
       ->type_name("BYTES");
   command
       .add_option("--fixed-bytes", arguments.fixed_bytes,
-                  "Memory that is taken whatever the batch, of --memory")
+                  "The part of --memory that is used with any batch")
       ->type_name("BYTES");
   command
-      .add_option("--shapes", arguments.shapes,
-                  "Most shapes that the client compiles for: a rest may use a smaller one")
+      .add_option(
+          "--shapes", arguments.shapes,
+          "Most shapes that the client compiles for. What is left over may use a smaller one")
       ->type_name("N");
 }
 

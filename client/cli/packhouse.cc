@@ -10,6 +10,8 @@
 #include "client/cli/commands/pack_command.h"
 #include "client/cli/commands/plan_command.h"
 #include "client/cli/commands/tune_command.h"
+#include "client/cli/tfgnn/export_command.h"
+#include "client/cli/tfgnn/tfgnn_commands.h"
 #include "client/cpp/process_tuning.h"
 
 namespace packhouse::client {
@@ -25,8 +27,10 @@ int RunPackhouse(int argc, char** argv) {
   AddPackCommand(app, code);
   AddHistogramCommand(app, code);
   AddIngestCommand(app, code);
+  AddExportCommand(app, code);
   AddDatasetsCommand(app, code);
   AddJobsCommand(app, code);
+  AddTfgnnCommand(app, code);
   return RunCommandLine(app, argc, argv, code);
 }
 

@@ -26,8 +26,8 @@ namespace packhouse {
 class ConnectionCalls {
  public:
   struct Bounds {
-    // Calls at once. The server may hear late that a call is over, so this is a multiple of what the
-    // client is told.
+    // Calls at once. The server may hear late that a call is over, so this is a multiple of what
+    // the client is told.
     size_t most_open = 0;
     // Calls within a second that end without a request: refused or cancelled before it came.
     size_t most_wasted = 0;

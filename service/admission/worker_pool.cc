@@ -3,11 +3,17 @@
 #include <utility>
 
 #include "service/base/out_of_memory.h"
+#include "service/base/short_slices.h"
 
 namespace packhouse {
 
-WorkerPool::WorkerPool(const Clock* clock, size_t num_threads) : clock_(clock) {
-  for (size_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { Run(); });
+WorkerPool::WorkerPool(const Clock* clock, size_t num_threads, Jobs jobs) : clock_(clock) {
+  for (size_t i = 0; i < num_threads; ++i) {
+    threads_.emplace_back([this, jobs] {
+      if (jobs == Jobs::kQuick) AskForShortSlices();
+      Run();
+    });
+  }
 }
 
 WorkerPool::~WorkerPool() {

@@ -26,7 +26,11 @@ namespace packhouse {
 // (wire/allocation_failure.h).
 class WorkerPool final : public JobPool {
  public:
-  WorkerPool(const Clock* clock, size_t num_threads);
+  // What the jobs are: quick ones should not wait for threads that work for long
+  // (base/short_slices.h).
+  enum class Jobs { kAny, kQuick };
+
+  WorkerPool(const Clock* clock, size_t num_threads, Jobs jobs = Jobs::kAny);
   // Runs the queued jobs, then ends.
   ~WorkerPool() override;
 

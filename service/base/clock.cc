@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "service/base/out_of_memory.h"
+#include "service/base/short_slices.h"
 
 namespace packhouse {
 
@@ -28,6 +29,7 @@ void SystemClock::CallAt(absl::Time time, std::function<void()> callback) {
 }
 
 void SystemClock::Run() {
+  AskForShortSlices();
   for (;;) {
     decltype(due_)::node_type next;
     {

@@ -18,6 +18,7 @@
 #include "grpcpp/support/server_callback.h"
 #include "service/admission/call_context.h"
 #include "service/admission/fair_bound.h"
+#include "service/base/short_slices.h"
 
 namespace packhouse::rpc {
 
@@ -60,7 +61,11 @@ class EarlyService : public grpc::Service {
     MarkMethodRawCallback(
         static_cast<int>(paths_.size()) - 1,
         new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-            std::move(begin)));
+            [begin = std::move(begin)](grpc::CallbackServerContext* call) {
+              // gRPC's threads are not made here.
+              AskForShortSlices();
+              return begin(call);
+            }));
   }
 
   // The same for a member of the service.

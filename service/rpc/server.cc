@@ -78,7 +78,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                           if (connections_ != nullptr) connections_->End(connection, why);
                         }),
       stream_pool_(clock, options.stream_threads),
-      call_pool_(clock, options.call_threads),
+      call_pool_(clock, options.call_threads, WorkerPool::Jobs::kQuick),
       planning_pool_(clock, options.plan_threads),
       append_pool_(clock, options.append_threads),
       context_({clock,

@@ -23,6 +23,9 @@ constexpr size_t kSpareCalls = 256;
 constexpr uint64_t kConnectionBytes = uint64_t{20} << 10;
 constexpr uint64_t kCallBytes = uint64_t{18} << 10;
 constexpr size_t kMostConnections = 2048;
+// A client may begin its next calls before the server has heard that its last ones are over. Some
+// more may be on threads that have answered and hold them a little longer.
+constexpr size_t kLateCalls = 64;
 
 size_t HalfOf(size_t bound) { return std::max<size_t>(1, bound / 2); }
 
@@ -44,7 +47,8 @@ absl::StatusOr<ServerBounds> ServerBounds::Of(const ServerOptions& options) {
   const Gate::Bounds& gate = options.admission;
   ServerBounds bounds;
   bounds.calls_of_connection = options.max_streams_per_connection;
-  bounds.connection_calls = {4 * bounds.calls_of_connection, 4 * bounds.calls_of_connection};
+  const size_t most = 2 * bounds.calls_of_connection + kLateCalls;
+  bounds.connection_calls = {.most_open = most, .most_wasted = most};
   const uint64_t bytes_of_each = kConnectionBytes + bounds.calls_of_connection * kCallBytes;
   bounds.connections.most =
       options.max_connections.value_or(ConnectionsFor(options, bytes_of_each));

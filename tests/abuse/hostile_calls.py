@@ -5,8 +5,8 @@ measures is not slowed.
 
 Several clients, from 127.0.0.10 to .17. Prints "going" once all have connected, and "done" once so
 many calls have been begun on each connection. Holds them until stdin ends, and opens again what the
-server closes. No answer is looked at. With --unconfirmed the server's SETTINGS are not confirmed, so
-that gRPC does not bound the calls of a connection.
+server closes. No answer is looked at. With --unconfirmed the server's SETTINGS are not confirmed,
+so that gRPC does not bound the calls of a connection.
 """
 
 from __future__ import annotations

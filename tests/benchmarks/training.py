@@ -97,8 +97,8 @@ def table_of(runs: dict[str, list[Run]]) -> str:
         lines.append(
             f"| {TITLES[name]} | {spread([max(one.valid) for one in made])} "
             f"| {spread([one.test for one in made])} | {made[0].steps:,} "
-            f"| {waiting / (waiting + training):.1%} of the time "
-            f"| {f'{padded / rows:.2%}' if rows else 'none'} |"
+            f"| {100 * waiting / (waiting + training):.1f} % of the time "
+            f"| {f'{100 * padded / rows:.2f} %' if padded else 'none'} |"
         )
     return "\n".join(lines)
 
@@ -129,11 +129,11 @@ def draw(path: pathlib.Path, runs: dict[str, list[Run]]) -> None:
         share = 100 * waiting / (waiting + training)
         script += ["END", f"$time{name} << END", f"{number} {share}", "END"]
         look = f"linecolor rgb '{_COLOURS[number]}' linewidth 2"
-        curves.append(f"${name} with yerrorbars pointtype 7 {look} title '{TITLES[name]}'")
+        curves.append(f"${name} with yerrorbars pointtype 7 {look} title \"{TITLES[name]}\"")
         curves.append(f"${name} using 1:2 with lines {look} notitle")
         bars.append(f"$time{name} with boxes {look} fillstyle solid notitle")
         bars.append(f"$time{name} using 1:2:(sprintf('%.1f', $2)) with labels offset 0,0.7 notitle")
-        labels.append(f"'{TITLES[name]}' {number}")
+        labels.append(f'"{TITLES[name]}" {number}')
     most = len(next(iter(runs.values()))[0].valid)
     script += [
         "set key bottom right",

@@ -64,7 +64,8 @@ def test_every_reader_is_in_table_and_json(tmp_path: pathlib.Path) -> None:
     assert done.returncode == 0, done.stderr
     readers = json.loads(figures.read_text(encoding="utf-8"))["readers"]
     names = [entry["reader"] for entry in readers]
-    assert names[:3] == ["loader", "raw", "ceiling"] and len(set(names)) == len(names) == 8
+    # Rows of frameworks are there where these are installed.
+    assert names[:2] == ["raw", "loader"] and len(set(names)) == len(names) >= 10
     assert all(name in done.stdout for name in names)
     assert all(entry["gb_per_second"][0] > 0 for entry in readers)
 

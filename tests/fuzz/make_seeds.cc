@@ -21,7 +21,11 @@
 #include "service/datasets/chunk_record.h"
 #include "service/delivery/cursor.h"
 #include "service/ledger/event_codec.h"
+#include "service/tfgnn/example_encoder.h"
+#include "service/tfgnn/random_graphs.h"
+#include "service/tfgnn/record_framing.h"
 #include "tests/fuzz/sealed_record.h"
+#include "tests/fuzz/tfgnn_fuzz_schema.h"
 
 namespace {
 
@@ -269,5 +273,23 @@ int main(int argc, char** argv) {
                                     tensors { name: 'x' data: "abcdef" }
                                     tensors { name: 'e' data: "\0\1" }
                                     tensors { name: 'y' data: "\1\0" })")}));
+  Write(folder + "tfgnn_schema_fuzz-corpus/seed_text", packhouse::tfgnn::kFuzzSchema);
+  const auto sets = packhouse::tfgnn::GraphSets::FromTfgnnFile(packhouse::tfgnn::kFuzzSchema);
+  if (!sets.ok()) std::abort();
+  packhouse::SeededRandom random(1);
+  packhouse::tfgnn::RowBuilder rows(sets->shared_schema());
+  packhouse::tfgnn::ExampleEncoder encoder(*sets);
+  std::string file;
+  for (const uint32_t most : {0U, 1U, 3U}) {
+    packhouse::tfgnn::RandomGraphOptions options;
+    options.min_rows = most == 3 ? 1 : most;
+    options.max_rows = most;
+    std::string example;
+    if (!packhouse::tfgnn::AppendRandomGraph(*sets, options, random, rows).ok()) std::abort();
+    if (!encoder.Append(rows.Build(0).value(), 0, &example).ok()) std::abort();
+    Write(folder + "tfgnn_example_fuzz-corpus/seed" + std::to_string(most), example);
+    packhouse::tfgnn::AppendRecord(example.substr(0, 20), &file);
+  }
+  Write(folder + "tfrecord_fuzz-corpus/seed", file);
   return 0;
 }

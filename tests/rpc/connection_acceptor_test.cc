@@ -154,10 +154,11 @@ TEST_P(ConnectionAcceptorTest, AConnectionWithTooManyCallsEnds) {
   StartServer(options);
   const Socket client("127.0.0.2", PortOf(server_->address()));
   client.Send(Opening());
-  for (int number = 0; number < 40; ++number) client.Send(Call(number));
+  constexpr int kMost = 2 * 10 + 64;
+  for (int number = 0; number < kMost; ++number) client.Send(Call(number));
   EXPECT_TRUE(client.IsTaken());
   EXPECT_TRUE(IsAnswered(*channel_));
-  client.Send(Call(40));
+  client.Send(Call(kMost));
   client.AwaitEnd();
   EXPECT_TRUE(IsAnswered(*channel_));
 }

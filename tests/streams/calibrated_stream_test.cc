@@ -273,6 +273,24 @@ TEST_F(FewGraphsTest, MaxDelayCountsFromTheArrivalOfAHeldGraph) {
   EXPECT_EQ(packer_->num_pending(), 0U);
 }
 
+// After a long search all held graphs are overdue; that is no reason for many batches of a few.
+TEST_F(FewGraphsTest, OverdueHeldGraphsMakeFullBatches) {
+  StreamPackerOptions options = SizesOnly();
+  options.packing.max_delay = absl::Seconds(5);
+  options.packing.look_ahead = 8;
+  Open(options, NodesAndEdgesUpTo(100, 100), 300);
+  ASSERT_THAT(Offer(std::vector<uint32_t>(200, 5), 0), IsOk());
+  EXPECT_THAT(TakeBatches(*packer_, kBegin), IsEmpty());
+  EXPECT_THAT(TakeBatches(*packer_, kBegin + absl::Seconds(5)), IsEmpty());
+  ASSERT_TRUE(packer_->needs_shapes());
+  ASSERT_THAT(stream_->SetShapes(*packer_), IsOk());
+  const uint64_t full = packer_->capacities()[0] / 5;
+  const std::vector<Batch> batches = TakeBatches(*packer_, kBegin + absl::Seconds(60));
+  ASSERT_EQ(batches.size(), (200 + full - 1) / full);
+  for (size_t i = 0; i + 1 < batches.size(); ++i) EXPECT_EQ(batches[i].real_rows[2], full);
+  EXPECT_EQ(packer_->num_pending(), 0U);
+}
+
 TEST_F(FewGraphsTest, TheBoundOfPendingBytesEndsTheCalibration) {
   StreamPackerOptions options = SizesOnly();
   options.bounds.max_pending_bytes = 2080;  // Ten graphs of sizes, which are counted too.

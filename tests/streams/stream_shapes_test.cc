@@ -165,6 +165,16 @@ TEST_F(StreamShapesTest, TwoThousandGraphsSuffice) {
   }
 }
 
+// The sizes are shares of a stream without an end: 8 graphs fill 80 rows, while 4 alone would have
+// been one batch of 48.
+TEST_F(StreamShapesTest, PartFilledBatchesDoNotCount) {
+  PH_ASSERT_OK_AND_ASSIGN(
+      const StreamShapes chosen,
+      Choose(HistogramOf({10, 10, 10, 10, 10, 10, 10, 10}), Profile(100, 100, 16)));
+  EXPECT_EQ(chosen.shapes[0].requested[0], 80U);
+  EXPECT_EQ(chosen.overhead, 0);
+}
+
 TEST_F(StreamShapesTest, LargerGraphsThanThoseSoFarFit) {
   const SizeHistogram histogram = HistogramOf(MoleculeSizes(500, 5));
   PH_ASSERT_OK_AND_ASSIGN(const StreamShapes chosen, Choose(histogram, Profile(4096, 16384, 8)));

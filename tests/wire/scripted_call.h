@@ -266,6 +266,8 @@ class ScriptedWork final : public CallWork {
     Fail();
     GiveDue();
     script_->is_complete = true;
+    // Some work begins only when no more requests will come.
+    script_->is_planning = script_->takes_requests && Happens(script_->plans);
   }
 
  private:

@@ -1,11 +1,10 @@
 // What a message takes is told from its bytes: never less than it takes, and not much more.
 #include "service/wire/wire_footprint.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <set>
@@ -27,21 +26,39 @@
 
 namespace {
 
-// What operator new has given out in this thread, as malloc counts it, and its peak.
+// What operator new has given out in this thread, in chunks of malloc, and its peak.
 thread_local size_t allocated = 0;
 thread_local size_t peak_allocated = 0;
 
+// Before each piece of memory, the bytes that it counts for.
+constexpr size_t kNote = 16;
+
+// The chunk of glibc's malloc for that many bytes. It gives 16 bytes more where a free chunk is too
+// small to be split, which depends on all that was allocated before: this is not counted.
+size_t ChunkFor(size_t bytes) {
+  constexpr size_t kMapped = size_t{128} << 10;
+  constexpr size_t kPage = 4096;
+  if (bytes >= kMapped) return (bytes + 16 + kPage - 1) / kPage * kPage;
+  return std::max<size_t>(32, (bytes + 8 + 15) / 16 * 16);
+}
+
 void* Allocate(size_t bytes) {
-  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  auto* const memory = static_cast<char*>(std::malloc(kNote + bytes));
   if (memory == nullptr) std::abort();
-  allocated += malloc_usable_size(memory) + sizeof(size_t);
+  const size_t counted = ChunkFor(bytes);
+  std::memcpy(memory, &counted, sizeof(counted));
+  allocated += counted;
   peak_allocated = std::max(peak_allocated, allocated);
-  return memory;
+  return memory + kNote;
 }
 
 void Free(void* memory) {
-  if (memory != nullptr) allocated -= malloc_usable_size(memory) + sizeof(size_t);
-  std::free(memory);
+  if (memory == nullptr) return;
+  char* const note = static_cast<char*>(memory) - kNote;
+  size_t counted = 0;
+  std::memcpy(&counted, note, sizeof(counted));
+  allocated -= counted;
+  std::free(note);
 }
 
 }  // namespace

@@ -203,7 +203,7 @@ void AddHistogramCommand(CLI::App& app, ExitCode& code) {
                    "CSV of graph sizes (num_nodes,num_edges,...), one graph a row or with a column "
                    "`count`; .gz is fine")
       ->type_name("FILE");
-  command->add_option("--name", arguments->name, "A histogram of the server's instead")
+  command->add_option("--name", arguments->name, "Use a histogram of the server instead")
       ->type_name("NAME");
   command->add_option("--csv", arguments->csv, "Write num_nodes,num_edges,...,count")
       ->type_name("FILE");

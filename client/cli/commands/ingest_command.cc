@@ -18,6 +18,7 @@
 #include "client/cli/reports/dataset_report.h"
 #include "client/cli/reports/ingest_progress.h"
 #include "client/cli/reports/table.h"
+#include "client/cli/tfgnn/examples_source.h"
 
 namespace packhouse::client {
 namespace {
@@ -36,6 +37,9 @@ struct IngestArguments {
   std::string groups;
   std::string max_bytes;
   std::string chunk_bytes;
+  // Set: the source has tf.Examples.
+  std::string graph_schema;
+  ExamplesOptions examples;
   bool seal = false;
   bool quiet = false;
 };
@@ -104,6 +108,40 @@ void Report(const IngestArguments& arguments, const IngestResult& result, absl::
   }
 }
 
+struct OpenedSource {
+  std::unique_ptr<GraphSource> source;
+  // The same, if it is of tf.Examples.
+  ExamplesSource* examples = nullptr;
+};
+
+absl::StatusOr<OpenedSource> OpenSource(const IngestArguments& arguments) {
+  OpenedSource opened;
+  if (arguments.graph_schema.empty()) {
+    absl::StatusOr<std::unique_ptr<GraphSource>> source =
+        OpenGraphSource(arguments.source, arguments.groups);
+    if (!source.ok()) return source.status();
+    opened.source = *std::move(source);
+    return opened;
+  }
+  if (!arguments.groups.empty()) {
+    return absl::InvalidArgumentError("--groups names an array; records have none");
+  }
+  ExamplesOptions options = arguments.examples;
+  options.graph_schema = arguments.graph_schema;
+  options.pattern = arguments.source;
+  absl::StatusOr<std::unique_ptr<ExamplesSource>> source = ExamplesSource::Open(options);
+  if (!source.ok()) return source.status();
+  opened.examples = source->get();
+  opened.source = *std::move(source);
+  return opened;
+}
+
+void ReportSkipped(const ExamplesSource& source) {
+  if (source.num_skipped() == 0) return;
+  std::cerr << "packhouse: left out " << Grouped(source.num_skipped()) << " malformed records\n";
+  for (const std::string& message : source.skipped()) std::cerr << "  " << message << '\n';
+}
+
 ExitCode RunIngest(const IngestArguments& arguments) {
   IngestOptions options;
   options.dataset = arguments.dataset;
@@ -120,24 +158,25 @@ ExitCode RunIngest(const IngestArguments& arguments) {
         absl::StrCat("--chunk-bytes '", arguments.chunk_bytes, "': must be a number of bytes from ",
                      BytesText(kMinChunkBytes), " to ", BytesText(kMaxChunkBytes))));
   }
-  const absl::StatusOr<std::unique_ptr<GraphSource>> source =
-      OpenGraphSource(arguments.source, arguments.groups);
-  if (!source.ok()) return Fail(source.status());
+  const absl::StatusOr<OpenedSource> opened = OpenSource(arguments);
+  if (!opened.ok()) return Fail(opened.status());
+  GraphSource& source = *opened->source;
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return Fail(connection.status());
 
   uint64_t bytes = 0;
-  for (uint64_t i = 0; i < (*source)->num_graphs(); ++i) bytes += (*source)->GraphBytes(i);
+  for (uint64_t i = 0; i < source.num_graphs(); ++i) bytes += source.GraphBytes(i);
   const absl::Time start = absl::Now();
-  ProgressDisplay display(arguments.quiet, IngestProgress((*source)->num_graphs(), bytes, start));
+  ProgressDisplay display(arguments.quiet, IngestProgress(source.num_graphs(), bytes, start));
   options.on_progress = [&](const IngestTotals& totals) { display.Show(totals); };
   options.retry.on_wait = [&](const absl::Status& status, absl::Duration wait) {
     display.ShowRetry(status, wait);
   };
-  const absl::StatusOr<IngestResult> result = Ingest(options, connection->channel, **source);
+  const absl::StatusOr<IngestResult> result = Ingest(options, connection->channel, source);
   display.Clear();
   if (!result.ok()) return Fail(result.status());
   if (!arguments.quiet) Report(arguments, *result, absl::Now() - start);
+  if (opened->examples != nullptr) ReportSkipped(*opened->examples);
   return kExitOk;
 }
 
@@ -145,41 +184,59 @@ ExitCode RunIngest(const IngestArguments& arguments) {
 
 void AddIngestCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<IngestArguments>();
-  CLI::App* const command = app.add_subcommand(
-      "ingest",
-      "Store graphs in a data set. After a crash run the same command again: it goes on, and "
-      "stores nothing twice");
+  CLI::App* const command =
+      app.add_subcommand("ingest",
+                         "Store graphs in a data set. After a crash, run the same command again. "
+                         "It goes on and stores nothing twice");
   command
       ->add_option("source", arguments->source,
                    "FILE.npz of graphs (node_offsets, edge_offsets, edge_index, x, ...; or, of "
                    "several kinds of nodes and edges, paper.offsets, paper.x, "
                    "author.writes.paper.offsets, author.writes.paper.edge_index, ...), or CSV of "
-                   "sizes (num_nodes,num_edges,...), .gz is fine; - reads sizes from stdin")
+                   "sizes (num_nodes,num_edges,...), .gz is fine; - reads sizes from stdin. With "
+                   "--graph-schema TFRecord files of tf.Examples: FILE, a glob, or FILE@N")
       ->required()
       ->type_name("SOURCE");
   AddServerOption(arguments->server, *command);
   command->get_option("--server")->required()->description("HOST:PORT or unix:PATH");
-  command->add_option("--dataset", arguments->dataset, "Created if it is not there")
+  command
+      ->add_option("--dataset", arguments->dataset,
+                   "The data set. It is created if the server does not have it")
       ->required()
       ->type_name("NAME");
-  command->add_flag("--seal", arguments->seal, "No more graphs afterwards: epochs can be loaded");
+  command->add_flag("--seal", arguments->seal,
+                    "Take no more graphs afterwards, so that epochs can be loaded");
   command
       ->add_option("--groups", arguments->groups,
                    "Array with the group id of each graph, for groups that stay together")
       ->type_name("ARRAY");
+  command
+      ->add_option("--graph-schema", arguments->graph_schema,
+                   "TF-GNN's schema of the records, as text or binary")
+      ->type_name("SCHEMA");
+  command
+      ->add_option("--key-prefix", arguments->examples.key_prefix,
+                   "Comes before every key of the records")
+      ->type_name("TEXT");
+  command
+      ->add_option("--readout", arguments->examples.readout,
+                   "Give each graph of tf.Examples a read-out from the first node of a set")
+      ->type_name("KEY=NODE_SET");
+  command->add_flag("--skip-malformed", arguments->examples.skip_malformed,
+                    "Leave out malformed records, and count them");
   command
       ->add_option("--max-bytes", arguments->max_bytes,
                    "Most bytes the data set may take on the server's disk, as in 10GiB")
       ->type_name("BYTES");
   command
       ->add_option("--chunk-bytes", arguments->chunk_bytes,
-                   "Stored at once, 1MiB if not given; an ingest that was broken off goes on only "
-                   "with the same value")
+                   "Bytes that are stored at once, 1MiB by default. An ingest that was interrupted "
+                   "goes on only with the same value")
       ->type_name("BYTES");
   command
       ->add_option("--producer", arguments->producer,
-                   "Under which the server remembers how far this source is; otherwise made from "
-                   "its content")
+                   "The name under which the server remembers how far this source is; made from "
+                   "its content by default")
       ->type_name("NAME");
   command->add_flag("--quiet", arguments->quiet, "Print errors only");
   command->callback([arguments, &code] { code = RunIngest(*arguments); });

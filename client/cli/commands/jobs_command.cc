@@ -94,13 +94,13 @@ void AddJobsCommand(CLI::App& app, ExitCode& code) {
   AddJson(arguments, *list);
 
   CLI::App* const show = AddAction(*command, arguments, code, "show",
-                                   "The epochs of a job: how far, loaded by how many", RunShow);
+                                   "The epochs of a job, their progress and their loads", RunShow);
   AddName(arguments, *show);
   AddJson(arguments, *show);
 
   CLI::App* const remove =
       AddAction(*command, arguments, code, "delete",
-                "Forget a job's epochs and what was done of them; its loads end", RunDelete);
+                "Forget the epochs of a job and their progress. Its loads end", RunDelete);
   AddName(arguments, *remove);
   remove->add_flag("--yes", arguments->yes, "Do not ask; needed where stdin is no terminal");
 }

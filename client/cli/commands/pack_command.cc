@@ -224,7 +224,7 @@ void AddPackCommand(CLI::App& app, ExitCode& code) {
                    "With --device: from how many of the first graphs; 0: 2,000")
       ->type_name("N");
   command->add_option("--look-ahead", arguments->look_ahead,
-                      "Graphs the packer may choose from; 0: the server's default");
+                      "Graphs the packer may choose from; 0 is the server's default");
   command->add_option("--max-age", arguments->max_age,
                       "Graphs after which a graph is in the next pack; 0: four look-aheads");
   const std::map<std::string, v1::Padding> paddings = {{"none", v1::PADDING_NONE},
@@ -240,8 +240,8 @@ void AddPackCommand(CLI::App& app, ExitCode& code) {
       ->transform(CLI::CheckedTransformer(paddings));
   command
       ->add_option("--shuffle", arguments->shuffle_seed,
-                   "Send the graphs in a random order made from this seed; a histogram has them "
-                   "sorted, which no stream is")
+                   "Send the graphs in a random order made from this seed. A histogram has them "
+                   "sorted, and no stream is sorted")
       ->type_name("SEED");
   command->add_option("--output", arguments->output, "Write graph_id,batch_id (row numbers from 0)")
       ->type_name("FILE.csv");

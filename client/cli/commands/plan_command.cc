@@ -259,17 +259,18 @@ ExitCode RunPlan(const PlanArguments& arguments) {
 void AddPlanCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* const command = app.add_subcommand(
-      "plan", "Plan packs for a whole histogram: as few as possible, with the proof, and compared");
+      "plan", "Plan as few packs as possible for a whole histogram, with a proof and a comparison");
   AddSizesOption(arguments->sizes, *command);
   AddLimitOption(arguments->limits, *command);
   command->get_option("--limit")->required();
   AddPaddingOptions(arguments->padding, *command);
   AddBudgetOptions(arguments->budget_steps, arguments->seed,
-                   "Work for the optimized plan: 10^9 steps are about a second; 0: 10^8", *command);
+                   "Work for the optimized plan. 10^9 steps take about a second; 0 means 10^8",
+                   *command);
   command
       ->add_option(
           "--heuristic", arguments->heuristics,
-          "Try only this: optimized; first-fit-decreasing; best-fit:P, first-fit:P, "
+          "Try only this heuristic: optimized; first-fit-decreasing; best-fit:P, first-fit:P, "
           "filling-best-fit:P, filling-first-fit:P or notebook:P with P product, sum, max, min or "
           "a component; no-packing; single-component:COMPONENT; may be repeated")
       ->type_name("HEURISTIC")
@@ -288,7 +289,7 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
       ->type_name("FILE");
   command
       ->add_option("--warm-start", arguments->warm_start,
-                   "Start from the plan that --save-plan wrote for sizes much like these")
+                   "Start from a plan that --save-plan wrote for similar sizes")
       ->type_name("FILE");
   command
       ->add_option("--plot", arguments->plot,

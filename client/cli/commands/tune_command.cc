@@ -198,7 +198,7 @@ ExitCode RunTune(const TuneArguments& arguments) {
 void AddTuneCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<TuneArguments>();
   CLI::App* const command =
-      app.add_subcommand("tune", "Choose the limits under which an epoch costs a device least");
+      app.add_subcommand("tune", "Choose the limits under which an epoch costs a device the least");
   AddSizesOption(arguments->sizes, *command);
   AddDeviceOptions(arguments->device, *command);
   AddPaddingOptions(arguments->padding, *command);
@@ -211,7 +211,7 @@ void AddTuneCommand(CLI::App& app, ExitCode& code) {
       ->type_name("NAME")
       ->transform(CLI::CheckedTransformer(objectives).description(""));
   AddBudgetOptions(arguments->budget_steps, arguments->seed,
-                   "Work for the whole search: 10^9 steps are about a second; 0: 2 * 10^9",
+                   "Work for the whole search. 10^9 steps take about a second; 0 means 2 * 10^9",
                    *command);
   command
       ->add_option("--plot", arguments->plot,

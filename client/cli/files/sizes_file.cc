@@ -85,7 +85,7 @@ absl::string_view ShownValue(absl::string_view value) { return value.substr(0, k
 
 bool IsComponentName(absl::string_view name) {
   constexpr absl::string_view kAllowed =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.#/:%!^~@+=-";
   return !name.empty() && name.size() <= kMaxNameLength &&
          name.find_first_not_of(kAllowed) == absl::string_view::npos;
 }

@@ -122,8 +122,8 @@ Json FeatureRows(const tfgnn::Feature& feature, const GraphChunk& chunk, std::si
   }
   for (std::size_t d = feature.shape.size(); d > 0; --d) {
     if (feature.shape[d - 1] == -1) {
-      items = GroupedBy(LengthsOf(chunk, i, feature.ragged[--next_ragged].lengths),
-                        std::move(items));
+      items =
+          GroupedBy(LengthsOf(chunk, i, feature.ragged[--next_ragged].lengths), std::move(items));
     } else {
       const auto extent = static_cast<std::size_t>(feature.shape[d - 1]);
       const std::size_t lists = items.size() / extent;

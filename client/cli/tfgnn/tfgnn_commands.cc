@@ -41,15 +41,14 @@ ExitCode RunValidate(const std::string& path) {
   }
   const absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromTfgnn(*schema);
   if (!sets.ok()) return fail(sets.status());
-  TextTable table({{"tensor"}, {"type"}, {"along"}, {"points into"}});
+  TextTable table({{"tensor", ""}, {"type", ""}, {"along", ""}, {"points into", ""}});
   for (const TensorSpec& tensor : sets->schema().tensors()) {
     tfgnn::Feature type;
     type.shape.assign(tensor.row_shape.begin(), tensor.row_shape.end());
     type.dtype = tensor.dtype;
-    table.AddRow({tensor.name, TypeText(type),
-                  std::string(sets->schema().sizes().name(tensor.component)),
-                  tensor.index_into ? std::string(sets->schema().sizes().name(*tensor.index_into))
-                                    : ""});
+    table.AddRow(
+        {tensor.name, TypeText(type), std::string(sets->schema().sizes().name(tensor.component)),
+         tensor.index_into ? std::string(sets->schema().sizes().name(*tensor.index_into)) : ""});
   }
   std::cout << path << ": valid: " << sets->node_sets().size() << " node sets, "
             << sets->edge_sets().size() << " edge sets; in packhouse "
@@ -64,8 +63,8 @@ struct PrintArguments {
 };
 
 std::string Shortened(const Json& rows) {
-  const Json shown(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(
-                                                    std::min(rows.size(), kShownRows)));
+  const Json shown(rows.begin(),
+                   rows.begin() + static_cast<std::ptrdiff_t>(std::min(rows.size(), kShownRows)));
   std::string text = shown.dump(-1, ' ', false, Json::error_handler_t::replace);
   constexpr std::size_t kMaxShown = 70;
   if (text.size() > kMaxShown) text = text.substr(0, kMaxShown) + "...";
@@ -73,13 +72,13 @@ std::string Shortened(const Json& rows) {
 }
 
 void PrintTable(const tfgnn::GraphSets& sets, const GraphChunk& graph) {
-  TextTable table({{"set"}, {"rows"}, {"feature"}, {"type"}, {"first values"}});
+  TextTable table({{"set", ""}, {"rows", ""}, {"feature", ""}, {"type", ""}, {"first values", ""}});
   const auto add = [&](const tfgnn::RowSet& set, const std::string& name) {
     const std::string rows = absl::StrCat(graph.count(0, set.component));
     if (set.features.empty()) table.AddRow({name, rows});
     for (const tfgnn::Feature& feature : set.features) {
-      table.AddRow({name, rows, feature.name, TypeText(feature),
-                    Shortened(FeatureRows(feature, graph, 0))});
+      table.AddRow(
+          {name, rows, feature.name, TypeText(feature), Shortened(FeatureRows(feature, graph, 0))});
     }
   };
   if (!sets.context().features.empty()) add(sets.context(), "(context)");
@@ -97,16 +96,16 @@ ExitCode RunPrint(const PrintArguments& arguments) {
   const absl::Status status = ForEachExample(
       *sets, arguments.common.examples, [&](const GraphChunk& graph, absl::string_view record) {
         if (arguments.mode == "json") {
-          std::cout << GraphJson(*sets, graph, 0).dump(-1, ' ', false,
-                                                       Json::error_handler_t::replace)
-                    << '\n';
+          std::cout
+              << GraphJson(*sets, graph, 0).dump(-1, ' ', false, Json::error_handler_t::replace)
+              << '\n';
         } else if (arguments.mode == "table") {
           PrintTable(*sets, graph);
         } else {
           tensorflow::Example example;
           if (!example.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
-            return absl::InvalidArgumentError(absl::StrCat(
-                "record ", graph.sizes().graph_id(0), ": protobuf does not parse it"));
+            return absl::InvalidArgumentError(
+                absl::StrCat("record ", graph.sizes().graph_id(0), ": protobuf does not parse it"));
           }
           std::string text;
           google::protobuf::TextFormat::PrintToString(example, &text);
@@ -151,8 +150,7 @@ absl::Status Generate(const GenerateArguments& arguments) {
 }  // namespace
 
 void AddGraphSchemaOption(std::string& path, CLI::App& command) {
-  command
-      .add_option("--graph-schema", path, "TF-GNN's schema of the records, as text or binary")
+  command.add_option("--graph-schema", path, "TF-GNN's schema of the records, as text or binary")
       ->required()
       ->type_name("SCHEMA");
 }

@@ -41,7 +41,12 @@ absl::StatusOr<std::vector<std::string>> ShardsOf(const std::string& name) {
   return names;
 }
 
-std::string SystemError() { return std::strerror(errno); }
+// By its name, also that of a shard: `x.gz-00000-of-00002`.
+bool IsCompressed(const std::string& path) {
+  return absl::EndsWith(path, ".gz") || absl::StrContains(path, ".gz-");
+}
+
+std::string ErrnoText() { return std::strerror(errno); }
 
 }  // namespace
 
@@ -93,7 +98,7 @@ TfrecordReader::~TfrecordReader() = default;
 absl::Status TfrecordReader::Open() {
   const std::string& path = paths_[next_path_++];
   const gzFile file = gzopen(path.c_str(), "rb");
-  if (file == nullptr) return absl::NotFoundError(absl::StrCat(path, ": ", SystemError()));
+  if (file == nullptr) return absl::NotFoundError(absl::StrCat(path, ": ", ErrnoText()));
   gzbuffer(file, static_cast<unsigned>(kReadBytes));
   file_ = std::make_unique<File>(path, file);
   records_of_file_ = 0;
@@ -106,7 +111,7 @@ absl::StatusOr<bool> TfrecordReader::Feed() {
   const char* const message = gzerror(file_->file, &error);
   if (read < 0 || (error != Z_OK && error != Z_STREAM_END)) {
     return absl::DataLossError(
-        absl::StrCat(file_->path, ": ", error == Z_ERRNO ? SystemError() : std::string(message)));
+        absl::StrCat(file_->path, ": ", error == Z_ERRNO ? ErrnoText() : std::string(message)));
   }
   file_->records.Feed(absl::string_view(buffer_.data(), static_cast<std::size_t>(read)));
   return read > 0;
@@ -154,10 +159,10 @@ absl::StatusOr<std::unique_ptr<TfrecordWriter>> TfrecordWriter::Create(
   std::unique_ptr<TfrecordWriter> writer(new TfrecordWriter());
   for (std::string& path : paths) {
     // T: no compression, and no header of gzip.
-    const char* const mode = absl::EndsWith(path, ".gz") ? "wb" : "wbT";
+    const char* const mode = IsCompressed(path) ? "wb" : "wbT";
     const gzFile file = gzopen((path + ".part").c_str(), mode);
     if (file == nullptr) {
-      return absl::UnavailableError(absl::StrCat(path, ".part: ", SystemError()));
+      return absl::UnavailableError(absl::StrCat(path, ".part: ", ErrnoText()));
     }
     gzbuffer(file, static_cast<unsigned>(kReadBytes));
     writer->files_.push_back(std::make_unique<File>(std::move(path), file));
@@ -174,7 +179,7 @@ absl::Status TfrecordWriter::Write(absl::string_view record) {
     // gzwrite counts in int.
     const std::size_t bytes = std::min<std::size_t>(rest.size(), std::size_t{1} << 30);
     if (gzwrite(file.file, rest.data(), static_cast<unsigned>(bytes)) <= 0) {
-      return absl::UnavailableError(absl::StrCat(file.Part(), ": ", SystemError()));
+      return absl::UnavailableError(absl::StrCat(file.Part(), ": ", ErrnoText()));
     }
     rest.remove_prefix(bytes);
   }
@@ -185,7 +190,7 @@ absl::Status TfrecordWriter::Finish() {
   for (const std::unique_ptr<File>& file : files_) {
     const bool is_written = gzclose_w(std::exchange(file->file, nullptr)) == Z_OK;
     if (!is_written || std::rename(file->Part().c_str(), file->path.c_str()) != 0) {
-      return absl::UnavailableError(absl::StrCat(file->path, ": ", SystemError()));
+      return absl::UnavailableError(absl::StrCat(file->path, ": ", ErrnoText()));
     }
   }
   return absl::OkStatus();

@@ -64,7 +64,8 @@ class TfrecordReader {
 // ending `.part` until Finish. Not thread-safe.
 class TfrecordWriter {
  public:
-  // Files whose names end in `.gz` are compressed. UNAVAILABLE naming a file that cannot be made.
+  // Files whose names end in `.gz`, before the number of the shard, are compressed. UNAVAILABLE
+  // naming a file that cannot be made.
   static absl::StatusOr<std::unique_ptr<TfrecordWriter>> Create(std::vector<std::string> paths);
   TfrecordWriter(const TfrecordWriter&) = delete;
   TfrecordWriter& operator=(const TfrecordWriter&) = delete;

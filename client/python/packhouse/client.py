@@ -63,7 +63,8 @@ class Client:
     are safe to retry have been retried for some seconds by then (see `packhouse.channel`). All
     methods may be called from any thread; for several streams at full speed give each its own
     Client. At most 64 calls and streams are open at a time (`--max-streams-per-connection` of the
-    server); further ones wait until others are over. gRPC does not survive a fork: fork before one is made, or spawn processes.
+    server); further ones wait until others are over. gRPC does not survive a fork: fork before one
+    is made, or spawn processes.
     """
 
     def __init__(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pathlib
+import re
 import resource
 import socket
 import struct
@@ -407,6 +409,14 @@ def await_return(pid: int, first: int) -> tuple[int, float]:
         time.sleep(0.25)
 
 
+def _data_bytes(pid: int) -> int:
+    """What RLIMIT_DATA counts of a process."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    found = re.search(r"VmData:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found.group(1)) << 10
+
+
 def _attacks(abuse: Abuse) -> dict[str, Sequence[Attack]]:
     if abuse.is_short:
         return {
@@ -465,6 +475,39 @@ def budget(abuse: Abuse) -> Iterator[Row]:
                 f"{(start + _LEFT) >> 20} MiB after {_GONE_SECONDS:.0f} s",
                 now <= start + _LEFT,
             )
+
+
+@scenario
+def hard_limit(abuse: Abuse) -> Iterator[Row]:
+    """The process may not have more than the law says: each larger allocation fails.
+
+    The system refuses memory beyond the limit (RLIMIT_DATA), and gRPC's core ends the process where
+    malloc fails, so the process lives only if it keeps to the law. The limit counts memory that was
+    asked for and not used, too, such as stacks of threads.
+    """
+    size = 512
+    bound = int(size * _MIB * (1 + _PART)) + _BESIDE
+    with abuse.server("--memory-budget", str(size * _MIB), data=True) as server:
+        pid = server.process.pid
+        limit = _data_bytes(pid) - anonymous_bytes(pid) + bound
+        resource.prlimit(pid, resource.RLIMIT_DATA, (limit, limit))
+        kinds = _attacks(abuse)
+        for kind, attacks in kinds.items():
+            with MemorySampler(pid) as memory:
+                run_attacks(server.address, attacks, abuse.seconds / len(kinds))
+            ended = server.process.poll()
+            yield law(
+                f"under a limit of {limit >> 20} MiB: {kind}",
+                f"peak {memory.peak >> 20} MiB, "
+                + ("it lives" if ended is None else f"it has ended with {ended}"),
+                "it lives",
+                ended is None,
+            )
+            if ended is not None:
+                return
+        with own_channel(server.address, 300) as channel:
+            status = raw_unary(channel, "grpc.health.v1.Health/Check")(b"", timeout=20)
+        yield law("then it says", str(status), "SERVING", status == b"\x08\x01")
 
 
 @scenario

@@ -1,6 +1,7 @@
 """The wheel and the sdist in clean virtual environments, from the oldest packages to the newest.
 
-    PACKHOUSED=build/release/service/packhoused python3 matrix.py [--folder DIR] [--python 3.12 ...]
+    PACKHOUSED=build/release/service/packhoused python3 matrix.py [--folder DIR] \
+        [--python 3.12 ...] [--only packaging-3.9-newest ...]
 
 For each section packaging-PYTHON-NAME of environments.txt whose interpreter is at hand (`python3.12`
 on PATH, or pyenv's): a virtual environment with these packages, and the newest of what is not named;
@@ -153,6 +154,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--folder", type=pathlib.Path, help="for the environments; default: drawn")
     parser.add_argument("--python", nargs="*", help="only these versions")
+    parser.add_argument("--only", nargs="*", metavar="SECTION", help="only these environments")
     options = parser.parse_args()
     if "PACKHOUSED" not in os.environ:
         parser.error("PACKHOUSED does not name a server program")
@@ -163,6 +165,8 @@ def main() -> int:
         sdist, wheel = build(folder)
         for number, (section, version, packages) in enumerate(environments()):
             if options.python and version not in options.python:
+                continue
+            if options.only and section not in options.only:
                 continue
             python = interpreter(version)
             if python is None:

@@ -67,12 +67,15 @@ class Padded(Joined):
 
     def counts(self, component: str) -> Counts:
         """int64 [num_graphs]: the first fake component has all fake rows but the others' least."""
-        counts = super().counts(component)
+        if component == GRAPHS:
+            return np.ones(self.num_graphs, np.int64)
         least = self._least.get(component, 0)
-        if least and self.num_graphs > self.num_real:
-            counts = counts.copy()
-            counts[self.num_real + 1 :] = least
-            counts[self.num_real] -= least * (self.num_graphs - self.num_real - 1)
+        counts = np.full(self.num_graphs, least, np.int64)
+        # Of the real graphs alone: the batch's own padding is left out.
+        counts[: self.num_real] = super().counts(component)
+        if self.num_graphs > self.num_real:
+            fake = self.rows(component) - self.batch.real_rows[component]
+            counts[self.num_real] = fake - least * (self.num_graphs - self.num_real - 1)
         return counts
 
     def column(self, spec: TensorSpec) -> Array:

@@ -1,0 +1,109 @@
+#include "client/cli/tfgnn/export_command.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/reports/dataset_report.h"
+#include "client/cli/reports/ingest_progress.h"
+#include "client/cli/reports/table.h"
+#include "client/cli/tfgnn/tfrecord_files.h"
+#include "client/cpp/dataset_client.h"
+
+namespace packhouse::client {
+namespace {
+
+struct ExportArguments {
+  std::string server;
+  std::string dataset;
+  std::string tfrecord;
+  std::string graph_schema;
+  uint64_t first_graph = 0;
+  uint64_t num_graphs = 0;
+  bool quiet = false;
+};
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+}
+
+absl::Status Export(const ExportArguments& arguments) {
+  const absl::StatusOr<std::vector<std::string>> paths = FilesToWrite(arguments.tfrecord);
+  if (!paths.ok()) return paths.status();
+  const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
+  if (!connection.ok()) return connection.status();
+  const absl::StatusOr<std::unique_ptr<TfrecordWriter>> writer = TfrecordWriter::Create(*paths);
+  if (!writer.ok()) return writer.status();
+  v1::ExportDatasetRequest request;
+  request.set_name(arguments.dataset);
+  request.set_first_graph(arguments.first_graph);
+  request.set_num_graphs(arguments.num_graphs);
+  uint64_t graphs = 0;
+  uint64_t bytes = 0;
+  std::string schema;
+  const absl::Time start = absl::Now();
+  absl::Status status =
+      DatasetClient(connection->channel).Export(request, [&](v1::ExportDatasetResponse& response) {
+        if (response.has_tfgnn_schema() && schema.empty()) {
+          schema = response.tfgnn_schema().text();
+        }
+        for (const std::string& example : response.examples()) {
+          absl::Status written = (*writer)->Write(example);
+          if (!written.ok()) return written;
+          ++graphs;
+          bytes += example.size();
+        }
+        return absl::OkStatus();
+      });
+  if (status.ok()) status = (*writer)->Finish();
+  if (status.ok() && !arguments.graph_schema.empty()) {
+    status = WriteText(arguments.graph_schema, schema);
+  }
+  if (!status.ok() || arguments.quiet) return status;
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  std::cout << arguments.dataset << ": wrote " << Grouped(graphs) << " graphs to " << paths->size()
+            << (paths->size() == 1 ? " file; " : " files; ") << BytesText(bytes) << ", "
+            << RateText(seconds > 0 ? static_cast<double>(bytes) / seconds : 0) << '\n';
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddExportCommand(CLI::App& app, ExitCode& code) {
+  auto arguments = std::make_shared<ExportArguments>();
+  CLI::App* const command =
+      app.add_subcommand("export", "Write a data set as tf.Examples, which TF-GNN reads");
+  command->add_option("dataset", arguments->dataset)->required()->type_name("NAME");
+  AddServerOption(arguments->server, *command);
+  command->get_option("--server")->required()->description("HOST:PORT or unix:PATH");
+  command
+      ->add_option("--tfrecord", arguments->tfrecord,
+                   "FILE, or FILE@N for N shards; .gz is compressed")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--graph-schema", arguments->graph_schema,
+                   "Also write TF-GNN's schema of the records, as text")
+      ->type_name("FILE");
+  command->add_option("--first-graph", arguments->first_graph, "The place of the first graph")
+      ->type_name("NUMBER");
+  command->add_option("--num-graphs", arguments->num_graphs, "At most so many; 0: all")
+      ->type_name("COUNT");
+  command->add_flag("--quiet", arguments->quiet, "Print errors only");
+  command->callback([arguments, &code] {
+    const absl::Status status = Export(*arguments);
+    code = status.ok() ? kExitOk : Fail(status);
+  });
+}
+
+}  // namespace packhouse::client
