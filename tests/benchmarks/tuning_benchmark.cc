@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "service/planning/tuning/limit_tuner.h"
 #include "tests/support/random.h"
@@ -100,8 +101,8 @@ void RunTuning(benchmark::State& state, const TuningCase& tuning) {
   }
   std::string label;
   for (const TunedShape& shape : result->shapes) {
-    label += (label.empty() ? "" : " ") + std::to_string(shape.packs) + "x(" +
-             std::to_string(shape.capacities[0]) + "," + std::to_string(shape.capacities[1]) + ")";
+    absl::StrAppend(&label, label.empty() ? "" : " ", shape.packs, "x(", shape.capacities[0], ",",
+                    shape.capacities[1], ")");
   }
   state.SetLabel(label);
 }
@@ -138,7 +139,7 @@ const bool kRegistered = [] {
     cases.push_back({name + "/4_shapes", histogram, UpTo(1 << 20, 8), UpTo(1 << 22, 128), 256, 4});
   }
   for (const uint32_t shapes : {1, 2, 8}) {
-    const std::string suffix = "/" + std::to_string(shapes) + "_shapes";
+    const std::string suffix = absl::StrCat("/", shapes, "_shapes");
     cases.push_back({"pyast_functions" + suffix, ReadHistogram("pyast_functions"), UpTo(189'054),
                      UpTo(189'053), 256, shapes});
     cases.push_back(
