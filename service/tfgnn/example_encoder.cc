@@ -102,6 +102,8 @@ class ExampleEncoder::Parts {
   GraphSets sets_;
   // In the order of keys.
   std::vector<ListPart> lists_;
+  // Whether no key is there twice.
+  absl::Status keys_status_;
   std::vector<LengthsCheck> checks_;
   GrowingBytes payload_;
   GrowingBytes transposed_;
@@ -138,6 +140,14 @@ ExampleEncoder::Parts::Parts(const GraphSets& sets, const EncoderOptions& option
   }
   std::sort(lists_.begin(), lists_.end(),
             [](const ListPart& a, const ListPart& b) { return a.key < b.key; });
+  const auto twice =
+      std::adjacent_find(lists_.begin(), lists_.end(),
+                         [](const ListPart& a, const ListPart& b) { return a.key == b.key; });
+  if (twice != lists_.end()) {
+    keys_status_ = absl::FailedPreconditionError(
+        absl::StrCat("two parts of the schema have the key ", Quoted(twice->key),
+                     " in a tf.Example, which holds one"));
+  }
 }
 
 void ExampleEncoder::Parts::PrepareSet(const RowSet& set, const std::string& prefix) {
@@ -304,6 +314,7 @@ void ExampleEncoder::Parts::AppendEntry(const ListPart& part, absl::string_view 
 }
 
 absl::Status ExampleEncoder::Parts::Append(const GraphChunk& chunk, size_t i, std::string* out) {
+  PH_RETURN_IF_ERROR(keys_status_);
   PH_RETURN_IF_ERROR(CheckLengths(chunk, i));
   entries_.Truncate(0);
   for (const ListPart& part : lists_) {

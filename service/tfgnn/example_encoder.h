@@ -39,7 +39,9 @@ class ExampleEncoder {
   //
   // INVALID_ARGUMENT naming the graph and the tensor if lengths of a ragged feature are negative or
   // disagree with its values (the service does not check lengths when graphs come as tensors), or
-  // if a record would exceed 2^31 - 1 bytes. Then `*out` is as before.
+  // if a record would exceed 2^31 - 1 bytes. FAILED_PRECONDITION naming the key if two parts of the
+  // schema have the same one: a tensor of a foreign schema may be called `S.#size`. Then `*out` is
+  // as before.
   absl::Status Append(const GraphChunk& chunk, size_t i, std::string* out);
 
  private:

@@ -251,5 +251,22 @@ TEST(ExampleEncoderTest, LengthsThatDisagreeAreNamed) {
   }
 }
 
+// A schema that is not TF-GNN's own: one of two lists with one key would be lost.
+TEST(ExampleEncoderTest, AKeyThatIsThereTwiceIsNamed) {
+  PH_ASSERT_OK_AND_ASSIGN(const SizeSchema components, SizeSchema::Create({"a"}));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphSchema schema,
+      GraphSchema::Create(components, {{"a.#size", DType::kInt8, {}, 0, {}, ""}}));
+  const absl::StatusOr<GraphSets> sets = GraphSets::FromSchema(schema);
+  PH_ASSERT_OK_AND_ASSIGN(SizeTable sizes, SizeTable::WithConsecutiveIds(1, 1, {1}, 9));
+  ASSERT_TRUE(sets.ok()) << sets.status();
+  PH_ASSERT_OK_AND_ASSIGN(const GraphChunk chunk,
+                          GraphChunk::Create(&sets->schema(), std::move(sizes), {"x"}, nullptr));
+  std::string record = "before";
+  EXPECT_THAT(ExampleEncoder(*sets).Append(chunk, 0, &record),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("key 'nodes/a.#size'")));
+  EXPECT_EQ(record, "before");
+}
+
 }  // namespace
 }  // namespace packhouse::tfgnn
