@@ -37,6 +37,9 @@ bool IsStream(size_t method) {
     case Method::kVerifyDataset:
     case Method::kExportDataset:
     case Method::kLoad:
+    case Method::kAppendSourceGraph:
+    case Method::kSealSourceGraph:
+    case Method::kVerifySourceGraph:
     case Method::kServerReflectionInfo:
     case Method::kWatch:
       return true;

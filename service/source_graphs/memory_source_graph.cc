@@ -44,12 +44,6 @@ Rows SortBy(absl::Span<const uint32_t> ends, absl::Span<const uint32_t> others, 
   return rows;
 }
 
-uint64_t StepBytes(const SourceColumnSpec& spec) {
-  uint64_t bytes = ElementBytes(spec.dtype);
-  for (const uint32_t extent : spec.row_shape) bytes *= extent;
-  return bytes;
-}
-
 absl::Status CheckMemoryColumn(absl::string_view set, const SourceColumnSpec& spec,
                                const MemoryColumn& column, uint64_t num_rows) {
   const std::string where = absl::StrCat("column \"", spec.name, "\" of \"", set, "\"");
@@ -68,7 +62,7 @@ absl::Status CheckMemoryColumn(absl::string_view set, const SourceColumnSpec& sp
     }
     steps = column.offsets.back();
   }
-  const uint64_t row_bytes = StepBytes(spec);
+  const uint64_t row_bytes = SourceStepBytes(spec);
   if (column.bytes.size() / row_bytes != steps || column.bytes.size() % row_bytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat(where, " has ", column.bytes.size(),
                                                    " bytes for ", steps, " rows of ", row_bytes));
@@ -89,7 +83,7 @@ absl::Status CheckMemoryColumns(absl::string_view set, const std::vector<SourceC
 }
 
 SourceColumn View(const SourceColumnSpec& spec, const MemoryColumn& column) {
-  return {column.bytes.data(), StepBytes(spec), column.offsets};
+  return {column.bytes.data(), SourceStepBytes(spec), column.offsets};
 }
 
 class MemorySourceGraph final : public SourceGraph {

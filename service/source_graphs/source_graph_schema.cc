@@ -70,6 +70,12 @@ absl::Status CheckColumns(absl::string_view set, const std::vector<SourceColumnS
 
 }  // namespace
 
+uint64_t SourceStepBytes(const SourceColumnSpec& column) {
+  uint64_t bytes = ElementBytes(column.dtype);
+  for (const uint32_t extent : column.row_shape) bytes *= extent;
+  return bytes;
+}
+
 absl::StatusOr<SourceGraphSchema> SourceGraphSchema::Create(
     std::vector<SourceNodeSetSpec> node_sets, std::vector<SourceEdgeSetSpec> edge_sets) {
   if (node_sets.empty()) return absl::InvalidArgumentError("the schema has no node set");

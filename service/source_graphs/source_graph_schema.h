@@ -29,6 +29,9 @@ struct SourceColumnSpec {
   bool text = false;
 };
 
+// Bytes of one row; of one step of the first axis if the column is ragged.
+uint64_t SourceStepBytes(const SourceColumnSpec& column);
+
 struct SourceNodeSetSpec {
   std::string name;
   std::vector<SourceColumnSpec> columns;
