@@ -44,13 +44,16 @@ enum class Method {
   kVerifySourceGraph,
   kLookupNodes,
   kReadEdges,
+  kSample,
+  kEstimateSizes,
+  kSampleDataset,
   kServerReflectionInfo,
   kCheck,
   kWatch
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 34> kMethodNames = {"Pack",
+inline constexpr std::array<absl::string_view, 37> kMethodNames = {"Pack",
                                                                    "Observe",
                                                                    "GetHistogram",
                                                                    "MergeHistogram",
@@ -81,6 +84,9 @@ inline constexpr std::array<absl::string_view, 34> kMethodNames = {"Pack",
                                                                    "VerifySourceGraph",
                                                                    "LookupNodes",
                                                                    "ReadEdges",
+                                                                   "Sample",
+                                                                   "EstimateSizes",
+                                                                   "SampleDataset",
                                                                    "ServerReflectionInfo",
                                                                    "Check",
                                                                    "Watch"};

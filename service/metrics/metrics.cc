@@ -40,6 +40,8 @@ bool IsStream(size_t method) {
     case Method::kAppendSourceGraph:
     case Method::kSealSourceGraph:
     case Method::kVerifySourceGraph:
+    case Method::kSample:
+    case Method::kSampleDataset:
     case Method::kServerReflectionInfo:
     case Method::kWatch:
       return true;

@@ -102,6 +102,7 @@ MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply) {
   others.set_is_redelivered(loaded.is_redelivered());
   others.set_graphs_of_step(loaded.graphs_of_step());
   others.set_shape(loaded.shape());
+  *others.mutable_drawn_smaller() = loaded.drawn_smaller();
   others.AppendToString(&pieces.tail);
 
   pieces.framed_tensors = reply.framed_tensors;
