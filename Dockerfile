@@ -12,8 +12,9 @@ COPY service service
 COPY client client
 ARG CMAKE_BUILD_PARALLEL_LEVEL
 RUN cmake --preset release -DPACKHOUSE_TESTS=OFF \
-    && cmake --build --preset release --target packhoused packhouse \
-    && strip build/release/service/packhoused build/release/client/cli/packhouse
+    && cmake --build --preset release --target packhoused packhouse packhouse-metis \
+    && strip build/release/service/packhoused build/release/service/packhouse-metis \
+             build/release/client/cli/packhouse
 
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="packhouse" \
@@ -23,6 +24,7 @@ LABEL org.opencontainers.image.title="packhouse" \
 RUN --mount=type=bind,source=deploy,target=/deploy \
     /deploy/install-packages.sh runtime && apt-get clean && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/release/service/packhoused \
+                  /src/build/release/service/packhouse-metis \
                   /src/build/release/client/cli/packhouse /usr/local/bin/
 # For --data-dir=/data: an empty named volume that is mounted here gets this owner. There is no VOLUME
 # instruction, since it would put data sets into an anonymous volume that is removed with the container.

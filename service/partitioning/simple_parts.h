@@ -1,0 +1,36 @@
+// Parts that need no engine: drawn at random, and streamed.
+#ifndef PACKHOUSE_SERVICE_PARTITIONING_SIMPLE_PARTS_H_
+#define PACKHOUSE_SERVICE_PARTITIONING_SIMPLE_PARTS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/partitioning/balance.h"
+#include "service/partitioning/homogeneous_graph.h"
+#include "service/partitioning/partition_options.h"
+
+namespace packhouse {
+
+// A uniform part for each node. 4 bytes a node.
+std::vector<uint32_t> RandomParts(uint32_t num_nodes, uint32_t num_parts, uint64_t seed);
+
+// Several passes over the nodes in their order. Each node goes to the part with most of its
+// neighbours, weighed by the room that is left there (linear deterministic greedy, Stanton and
+// Kliot 2012; later passes see the parts of the ones before, Nishimura and Ugander 2013). The
+// last passes move a node wherever it has more neighbours.
+//
+// Constraints with a reason in `dropped` are not kept, nor those that run out of room: a part may
+// then exceed its limit. O(passes * (edges + nodes * parts without neighbours)); 4 bytes a node and
+// 16 a part. Deterministic; the seed does not matter. CANCELLED by `watch`.
+absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
+                                                  const BalanceTerms& terms,
+                                                  absl::Span<const std::string> dropped,
+                                                  double imbalance, uint32_t num_parts,
+                                                  const PartitionWatch& watch);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PARTITIONING_SIMPLE_PARTS_H_

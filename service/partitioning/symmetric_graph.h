@@ -1,0 +1,45 @@
+// The undirected, weighted form of a graph that METIS and refinement take.
+#ifndef PACKHOUSE_SERVICE_PARTITIONING_SYMMETRIC_GRAPH_H_
+#define PACKHOUSE_SERVICE_PARTITIONING_SYMMETRIC_GRAPH_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/partitioning/assignment_engine.h"
+#include "service/partitioning/homogeneous_graph.h"
+#include "service/partitioning/partition_options.h"
+
+namespace packhouse {
+
+// Symmetric, without self loops and duplicates: edges that join the same two nodes, in either
+// direction and of any type, are one of a weight that counts them. Neighbours of a node ascend.
+struct SymmetricGraph {
+  std::vector<uint64_t> offsets;  // Nodes + 1.
+  std::unique_ptr<EngineArray> neighbours;
+  std::unique_ptr<EngineArray> weights;  // Null if all are 1.
+
+  uint32_t num_nodes() const { return static_cast<uint32_t>(offsets.size() - 1); }
+  uint64_t num_entries() const { return offsets.back(); }
+  absl::Span<const uint32_t> neighbours_view() const { return {neighbours->data(), num_entries()}; }
+  // Empty if all are 1.
+  absl::Span<const uint32_t> weights_view() const {
+    return weights == nullptr ? absl::Span<const uint32_t>()
+                              : absl::Span<const uint32_t>(weights->data(), num_entries());
+  }
+};
+
+// Arrays in this process's heap, for where there is no engine.
+std::unique_ptr<EngineArray> NewHeapArray();
+
+// `engine` gives the arrays; null takes the heap. O(edges * log(largest degree)); 8 bytes a node, 4
+// an entry, and 4 more if two edges join the same nodes. CANCELLED by `watch`; RESOURCE_EXHAUSTED
+// from the engine.
+absl::StatusOr<SymmetricGraph> Symmetrize(const HomogeneousGraph& graph, AssignmentEngine* engine,
+                                          const PartitionWatch& watch);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PARTITIONING_SYMMETRIC_GRAPH_H_
