@@ -47,13 +47,19 @@ enum class Method {
   kSample,
   kEstimateSizes,
   kSampleDataset,
+  kPartition,
+  kGetPartition,
+  kListPartitions,
+  kCancelPartition,
+  kDeletePartition,
+  kReadPartitionFile,
   kServerReflectionInfo,
   kCheck,
   kWatch
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 37> kMethodNames = {"Pack",
+inline constexpr std::array<absl::string_view, 43> kMethodNames = {"Pack",
                                                                    "Observe",
                                                                    "GetHistogram",
                                                                    "MergeHistogram",
@@ -87,6 +93,12 @@ inline constexpr std::array<absl::string_view, 37> kMethodNames = {"Pack",
                                                                    "Sample",
                                                                    "EstimateSizes",
                                                                    "SampleDataset",
+                                                                   "Partition",
+                                                                   "GetPartition",
+                                                                   "ListPartitions",
+                                                                   "CancelPartition",
+                                                                   "DeletePartition",
+                                                                   "ReadPartitionFile",
                                                                    "ServerReflectionInfo",
                                                                    "Check",
                                                                    "Watch"};
