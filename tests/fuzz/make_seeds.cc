@@ -21,6 +21,11 @@
 #include "service/datasets/chunk_record.h"
 #include "service/delivery/cursor.h"
 #include "service/ledger/event_codec.h"
+#include "service/partition_files/dgl_format.h"
+#include "service/partition_files/dgl_writer.h"
+#include "service/partition_files/npy_file.h"
+#include "service/partition_files/partition_json.h"
+#include "service/partition_files/safetensors_file.h"
 #include "service/tfgnn/example_encoder.h"
 #include "service/tfgnn/random_graphs.h"
 #include "service/tfgnn/record_framing.h"
@@ -130,6 +135,46 @@ packhouse::PlannerResult Plan() {
   plan.tuples = {3, 5, 20, 40};
   plan.patterns = {{{{{0, 2}, {1, 1}}, 4}}, {{{{0, 3}}, 1}}};
   return plan;
+}
+
+// The first byte says which kind of file; of a graph file, the head is shortened.
+void WritePartitionSeeds(const std::string& folder) {
+  const auto iota = [](uint64_t i) { return i; };
+  const auto array = packhouse::MadeArray<int64_t>("a/x", packhouse::DType::kInt64, 2, iota);
+  const std::string binary = folder + "partition_binary_fuzz-corpus/";
+  packhouse::StringSink tensors, graph, npy, safetensors;
+  packhouse::DglGraphSource source;
+  source.num_nodes = 2;
+  source.coo = packhouse::DglCooSource{array, array};
+  source.node_data = {array};
+  source.edge_data = {array};
+  if (!packhouse::WriteDglTensorFile({array}, tensors).ok() ||
+      !packhouse::WriteDglGraphFile(source, graph).ok() ||
+      !packhouse::WriteNpyFile(array, npy).ok() ||
+      !packhouse::WriteSafetensorsFile({array}, safetensors).ok()) {
+    std::abort();
+  }
+  std::string short_graph = graph.bytes();
+  short_graph.erase(32, packhouse::kDglHeadBytes - 32);
+  packhouse::PartitionJson json;
+  json.num_nodes = 2;
+  json.node_map = {{"a", {{0, 2}}}};
+  json.edge_map = {{"a:r:a", {{0, 0}}}};
+  json.parts = {packhouse::DglPartFileNames(0)};
+  Write(binary + "tensors", std::string(1, '\0') + tensors.bytes());
+  Write(binary + "graph", "\1" + short_graph);
+  Write(binary + "npy", "\2" + npy.bytes());
+  Write(binary + "safetensors", "\3" + safetensors.bytes());
+  Write(binary + "json", "\4" + packhouse::WritePartitionJson(json).value());
+  const std::string text = folder + "partition_text_fuzz-corpus/";
+  Write(text + "metis", std::string(1, '\0') + "3 2 011 2\n1 0 2 5\n0 1 1 5 3 1\n1 1 2 1\n");
+  Write(text + "parts", "\0010 1\n1 0\n");
+  const std::string zero(1, '\0');
+  Write(text + "conversion",
+        "\2"
+        R"({"nid": {"a": [0, 2], "b": [2, 3]}, "eid": {"ba": [0, 1], "ab": [1, 4]}})" +
+            zero + "0 1 1 0 7\n" + zero + "1 0 1 0\n2 0 1 1\n" + zero + "2 0 1 2 0 1\n" + zero +
+            "0 2 2 1 0 0\n" + zero + "0 2 1 1\n1 2 2 1\n");
 }
 
 }  // namespace
@@ -291,5 +336,6 @@ int main(int argc, char** argv) {
     packhouse::tfgnn::AppendRecord(example.substr(0, 20), &file);
   }
   Write(folder + "tfrecord_fuzz-corpus/seed", file);
+  WritePartitionSeeds(folder);
   return 0;
 }

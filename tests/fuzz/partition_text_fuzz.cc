@@ -1,0 +1,87 @@
+// Any bytes as the text files around METIS and ParMETIS. Whatever comes in: no crash, no memory for
+// what a head only claims, and what was read can be written and read again.
+//
+// The first byte says which kind of file. A conversion takes its files from between bytes 0.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "service/partition_files/metis_graph_file.h"
+#include "service/partition_files/parmetis_converter.h"
+
+namespace {
+
+void Require(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+void TryMetis(absl::string_view text) {
+  const auto graph = packhouse::ReadMetisGraph(text);
+  if (!graph.ok()) return;
+  packhouse::StringSink again;
+  Require(packhouse::WriteMetisGraph(*graph, again).ok(), "metis: not written");
+  const auto got = packhouse::ReadMetisGraph(again.bytes());
+  Require(got.ok() && *got == *graph, "metis: not read again");
+}
+
+void TryParts(absl::string_view text) {
+  (void)packhouse::ReadPartLines(text, text.size() / 2, 4);
+  const auto parts = packhouse::ReadParmetisParts(text, text.size() / 4, 4);
+  if (!parts.ok()) return;
+  packhouse::StringSink again;
+  Require(packhouse::WriteParmetisParts(*parts, again).ok(), "parts: not written");
+  const auto got = packhouse::ReadParmetisParts(again.bytes(), parts->size(), 4);
+  Require(got.ok() && *got == *parts, "parts: not read again");
+}
+
+void TryConversion(absl::string_view text) {
+  const std::vector<absl::string_view> files = absl::StrSplit(text, '\0');
+  if (files.size() < 6) return;
+  packhouse::ParmetisFiles all;
+  auto schema = packhouse::ReadParmetisSchema(files[0]);
+  if (!schema.ok()) return;
+  all.schema = *std::move(schema);
+  all.nodes = {files[1], files[2]};
+  all.edges = {files[3], files[4]};
+  all.removed_edges = files[5];
+  const auto converter = packhouse::ParmetisConverter::Create(std::move(all));
+  if (!converter.ok()) return;
+  const packhouse::PartitionJson json = converter->Json("g", "metis");
+  Require(packhouse::CheckPartitionJson(json).ok(), "conversion: ranges do not tile");
+  uint64_t edges = 0;
+  for (uint64_t number = 0; number < converter->num_parts(); ++number) {
+    const auto part = converter->PartOf(number);
+    Require(part.ok(), "conversion: no part");
+    edges += part->edges.size();
+    packhouse::StringSink sink;
+    Require(packhouse::WriteDglGraphFile(converter->Graph(*part), sink).ok(),
+            "conversion: part not written");
+    // Attributes need not be numbers.
+    (void)packhouse::WriteDglTensorFile(converter->NodeFeatures(*part), sink);
+    (void)packhouse::WriteDglTensorFile(converter->EdgeFeatures(*part), sink);
+  }
+  Require(edges == json.num_edges, "conversion: edges are lost");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
+  switch (data[0] % 3) {
+    case 0:
+      TryMetis(text);
+      break;
+    case 1:
+      TryParts(text);
+      break;
+    default:
+      TryConversion(text);
+  }
+  return 0;
+}

@@ -1,0 +1,129 @@
+// .npy and safetensors.
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/partition_files/npy_file.h"
+#include "service/partition_files/safetensors_file.h"
+#include "tests/partition_files/random_arrays.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DType kAllTypes[] = {DType::kBool,    DType::kInt8,    DType::kInt16,   DType::kInt32,
+                               DType::kInt64,   DType::kUint8,   DType::kUint16,  DType::kUint32,
+                               DType::kUint64,  DType::kFloat16, DType::kFloat32, DType::kFloat64,
+                               DType::kBfloat16};
+
+TEST(ArrayTest, RowsMustBeAsManyAsTheShapeHas) {
+  for (const uint64_t given : {2, 4}) {
+    ArraySource array = MadeArray<int64_t>("a", DType::kInt64, given, [](uint64_t i) { return i; });
+    array.header.shape = {3};
+    StringSink sink;
+    EXPECT_THAT(WriteRows(array, sink),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("the 24 bytes of its shape")));
+  }
+  const uint64_t large = uint64_t{1} << 62;
+  EXPECT_THAT(ArrayBytes({"big", DType::kInt64, {0, large}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'big'")));
+  EXPECT_THAT(ArrayBytes({"rank", DType::kInt8, std::vector<uint64_t>(33, 1)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("33 dimensions, at most 32")));
+}
+
+// What numpy.save writes of numpy.arange(3).
+TEST(NpyFileTest, IsNumpys) {
+  StringSink sink;
+  ASSERT_THAT(
+      WriteNpyFile(MadeArray<int64_t>("", DType::kInt64, 3, [](uint64_t i) { return i; }), sink),
+      IsOk());
+  const std::string text = "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }";
+  std::string want = std::string("\x93NUMPY\x01\0v\0", 10) + text;
+  want += std::string(127 - want.size(), ' ') + "\n";
+  for (const char value : {0, 1, 2}) want += std::string(1, value) + std::string(7, '\0');
+  EXPECT_EQ(sink.bytes(), want);
+}
+
+TEST(NpyFileTest, GivesBackWhatWasWritten) {
+  Random random(1);
+  for (int i = 0; i < 200; ++i) {
+    for (const DType dtype : kAllTypes) {
+      const OwnedArray array = RandomArray("", dtype, random);
+      StringSink sink;
+      ASSERT_THAT(WriteNpyFile(SourceOf(array.view()), sink), IsOk());
+      PH_ASSERT_OK_AND_ASSIGN(const ArrayView got, ReadNpyFile(sink.bytes()));
+      EXPECT_EQ(got.header.dtype, dtype == DType::kBfloat16 ? DType::kUint16 : dtype);
+      EXPECT_EQ(got.header.shape, array.header.shape);
+      EXPECT_EQ(got.bytes, array.bytes);
+      EXPECT_EQ(static_cast<size_t>(got.bytes.data() - sink.bytes().data()) % 64, 0U);
+    }
+  }
+}
+
+TEST(NpyFileTest, OtherFilesAreRefused) {
+  StringSink sink;
+  ASSERT_THAT(
+      WriteNpyFile(MadeArray<int32_t>("", DType::kInt32, 2, [](uint64_t i) { return i; }), sink),
+      IsOk());
+  const auto with = [&sink](const std::string& old, const std::string& now) {
+    std::string file = sink.bytes();
+    file.replace(file.find(old), old.size(), now);
+    return ReadNpyFile(file).status();
+  };
+  EXPECT_THAT(with("<i4", ">i4"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("little-endian")));
+  EXPECT_THAT(with("False", "True "),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("row-major")));
+  EXPECT_THAT(with("(2,)", "(3,)"), StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("has 8 bytes of rows, its shape needs 12")));
+  EXPECT_THAT(with("'shape'", "'descr'"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one each of")));
+  for (size_t size = 0; size < sink.bytes().size(); ++size) {
+    EXPECT_FALSE(ReadNpyFile(sink.bytes().substr(0, size)).ok()) << size;
+  }
+}
+
+TEST(SafetensorsFileTest, GivesBackWhatWasWritten) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    std::vector<OwnedArray> arrays;
+    for (const DType dtype : kAllTypes) {
+      arrays.push_back(RandomArray(absl::StrCat("item/\"", arrays.size()), dtype, random));
+      // Empty ones lie where the next one begins, and are read before it or after it.
+      if (arrays.back().bytes.empty()) arrays.pop_back();
+    }
+    StringSink sink;
+    ASSERT_THAT(WriteSafetensorsFile(SourcesOf(arrays), sink), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const auto got, ReadSafetensorsFile(sink.bytes()));
+    ASSERT_EQ(got.size(), arrays.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(Same(got[i], arrays[i].view()));
+  }
+}
+
+TEST(SafetensorsFileTest, HeadIsTheFormatsAndDamageIsRefused) {
+  StringSink sink;
+  const ArraySource array = MadeArray<int32_t>("a", DType::kInt32, 2, [](uint64_t i) { return i; });
+  ASSERT_THAT(WriteSafetensorsFile({array}, sink), IsOk());
+  EXPECT_THAT(sink.bytes().substr(8),
+              testing::StartsWith(R"({"a":{"dtype":"I32","shape":[2],"data_offsets":[0,8]}})"));
+  EXPECT_EQ((sink.bytes().size() - 8) % 8, 0U);
+  for (size_t size = 0; size < sink.bytes().size(); ++size) {
+    EXPECT_FALSE(ReadSafetensorsFile(sink.bytes().substr(0, size)).ok()) << size;
+  }
+  std::string moved = sink.bytes();
+  moved.replace(moved.find("[0,8]"), 5, "[1,9]");
+  EXPECT_THAT(ReadSafetensorsFile(moved + "x"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must begin at 0")));
+  EXPECT_THAT(ReadSafetensorsFile(sink.bytes() + "x"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("belong to no array")));
+  StringSink twice;
+  EXPECT_THAT(WriteSafetensorsFile({array, array}, twice),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'a'")));
+  EXPECT_EQ(twice.bytes(), "");
+}
+
+}  // namespace
+}  // namespace packhouse

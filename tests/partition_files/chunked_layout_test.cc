@@ -1,0 +1,86 @@
+#include "service/partition_files/chunked_layout.h"
+
+#include <string>
+
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/partition_files/partition_data.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+ChunkedGraph SmallChunked() {
+  ChunkedGraph graph;
+  graph.graph_name = "g";
+  graph.node_types = {{"b", 3, {2, 1}, {{"x", ChunkFormat::kNumpy, ' ', {"x0.npy", "x1.npy"}}}},
+                      {"a", 0, {0}, {}}};
+  graph.edge_types = {{"b:r:a",
+                       4,
+                       {4},
+                       {"", ChunkFormat::kCsv, ',', {"e.csv"}},
+                       {{"w", ChunkFormat::kParquet, ' ', {"w.parquet"}}}}};
+  return graph;
+}
+
+TEST(ChunkedLayoutTest, GivesBackWhatWasWritten) {
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text, WriteChunkedMetadata(SmallChunked()));
+  EXPECT_THAT(ReadChunkedMetadata(text), IsOkAndHolds(SmallChunked()));
+}
+
+TEST(ChunkedLayoutTest, EitherKindOfCountsWillDo) {
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text, WriteChunkedMetadata(SmallChunked()));
+  PH_ASSERT_OK_AND_ASSIGN(const ChunkedGraph by_chunk, ReadChunkedMetadata(absl::StrReplaceAll(
+                                                           text, {{"_per_type", "_unknown"}})));
+  EXPECT_EQ(by_chunk, SmallChunked());
+  PH_ASSERT_OK_AND_ASSIGN(const ChunkedGraph by_type, ReadChunkedMetadata(absl::StrReplaceAll(
+                                                          text, {{"_per_chunk", "_unknown"}})));
+  EXPECT_EQ(by_type.node_types[0].num_nodes, 3U);
+  EXPECT_TRUE(by_type.node_types[0].chunks.empty());
+}
+
+TEST(ChunkedLayoutTest, WhatDoesNotFitIsNamed) {
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text, WriteChunkedMetadata(SmallChunked()));
+  const auto with = [&text](const std::string& old, const std::string& now) {
+    EXPECT_THAT(text, HasSubstr(old));
+    return ReadChunkedMetadata(absl::StrReplaceAll(text, {{old, now}})).status();
+  };
+  const auto refused = [](const std::string& what) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(what));
+  };
+  EXPECT_THAT(with("b:r:a", "b:r:c"), refused("edge type 'b:r:c'"));
+  EXPECT_THAT(with("\"parquet\"", "\"hdf5\""), refused("edge_data 'w': format 'hdf5'"));
+  EXPECT_THAT(with("\",\"", "\",,\""), refused("delimiter"));
+  EXPECT_THAT(with("\"a\"", "\"b\""), refused("node type 'b' is there twice"));
+  EXPECT_THAT(with("_per_", "_of_"), refused("neither num_nodes_per_chunk nor"));
+  EXPECT_THAT(with("            2,\n", "            7,\n"), refused("the chunks have 8"));
+}
+
+TEST(AssignmentMetaTest, NamesTheTwoAlgorithmsThatThePipelineKnows) {
+  EXPECT_THAT(
+      WriteAssignmentMeta({4, "streaming"}),
+      IsOkAndHolds(std::string(R"({"version":"1.0.0","num_parts":4,"algo_name":"metis"})")));
+  EXPECT_THAT(ReadAssignmentMeta(R"({"num_parts": 4, "algo_name": "random"})"),
+              IsOkAndHolds(AssignmentMeta{4, "random"}));
+  EXPECT_THAT(ReadAssignmentMeta(R"({"num_parts": 0, "algo_name": "random"})"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_parts is 0")));
+}
+
+TEST(ChunkedLayoutTest, RealFiles) {
+  PH_SKIP_WITHOUT_PARTITION_DATA();
+  PH_ASSERT_OK_AND_ASSIGN(const ChunkedGraph graph,
+                          ReadChunkedMetadata(PartitionFile("chunked/metadata.json")));
+  ASSERT_EQ(graph.node_types.size(), 3U);
+  EXPECT_EQ(graph.node_types[2].name, "user");
+  EXPECT_EQ(graph.node_types[2].features[1].name, "label");
+  EXPECT_EQ(graph.edge_types[4].num_edges, 420U);
+  EXPECT_EQ(graph.edge_types[4].edges.files[1], "edge_index/user_follows_user1.txt");
+  EXPECT_THAT(ReadAssignmentMeta(PartitionFile("chunked/parts/partition_meta.json")),
+              IsOkAndHolds(AssignmentMeta{2, "metis"}));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,167 @@
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/partition_files/dgl_format.h"
+#include "service/partition_files/dgl_reader.h"
+#include "service/partition_files/dgl_writer.h"
+#include "tests/partition_files/partition_data.h"
+#include "tests/partition_files/random_arrays.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DType kDglTypes[] = {DType::kInt8,    DType::kInt16,   DType::kInt32,  DType::kInt64,
+                               DType::kUint8,   DType::kUint16,  DType::kUint32, DType::kUint64,
+                               DType::kFloat16, DType::kFloat32, DType::kFloat64};
+
+std::vector<ArraySource> SourcesOfViews(const std::vector<ArrayView>& views) {
+  std::vector<ArraySource> sources;
+  for (const ArrayView& view : views) sources.push_back(SourceOf(view));
+  return sources;
+}
+
+DglGraphSource SourceOfGraph(const DglGraphView& view) {
+  DglGraphSource graph;
+  graph.num_nodes = view.num_nodes;
+  if (view.coo) {
+    graph.coo = DglCooSource{SourceOf(view.coo->sources), SourceOf(view.coo->targets),
+                             view.coo->sources_ascend, view.coo->targets_ascend};
+  }
+  const auto csr = [](const DglCsrView& of) {
+    return DglCsrSource{SourceOf(of.offsets), SourceOf(of.neighbours), SourceOf(of.edges),
+                        of.neighbours_ascend};
+  };
+  if (view.csr) graph.csr = csr(*view.csr);
+  if (view.csc) graph.csc = csr(*view.csc);
+  graph.node_data = SourcesOfViews(view.node_data);
+  graph.edge_data = SourcesOfViews(view.edge_data);
+  return graph;
+}
+
+// Random edges in all three forms, or in some.
+std::string RandomGraphFile(Random& random) {
+  const uint64_t nodes = random.Between(1, 20);
+  const uint64_t edges = random.Below(40);
+  const auto node = [nodes](uint64_t i) { return i * 7 % nodes; };
+  const auto ids = [&](const std::string& name) {
+    return MadeArray<int64_t>(name, DType::kInt64, edges, node);
+  };
+  DglGraphSource graph;
+  graph.num_nodes = nodes;
+  const uint64_t forms = random.Between(1, 7);
+  const auto offsets = MadeArray<int64_t>("", DType::kInt64, nodes + 1,
+                                          [=](uint64_t i) { return i == 0 ? uint64_t{0} : edges; });
+  if (forms & 1) graph.coo = DglCooSource{ids("s"), ids("t"), random.Below(2) == 0, false};
+  if (forms & 2) graph.csr = DglCsrSource{offsets, ids("n"), ids("e"), false};
+  if (forms & 4) graph.csc = DglCsrSource{offsets, ids("n"), ids("e"), true};
+  graph.node_data.push_back(MadeArray<uint8_t>("inner_node", DType::kUint8, nodes, node));
+  graph.edge_data.push_back(ids("_ID"));
+  StringSink sink;
+  EXPECT_THAT(WriteDglGraphFile(graph, sink), IsOk());
+  return sink.bytes();
+}
+
+TEST(DglTensorFileTest, GivesBackWhatWasWritten) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    std::vector<OwnedArray> arrays;
+    for (const DType dtype : kDglTypes) {
+      arrays.push_back(RandomArray(absl::StrCat("user/", arrays.size()), dtype, random));
+    }
+    StringSink sink;
+    ASSERT_THAT(WriteDglTensorFile(SourcesOf(arrays), sink), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const auto got, ReadDglTensorFile(sink.bytes()));
+    ASSERT_EQ(got.size(), arrays.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(Same(got[i], arrays[i].view()));
+    EXPECT_EQ(FindArray(got, "user/3"), &got[3]);
+    EXPECT_EQ(FindArray(got, "user"), nullptr);
+  }
+}
+
+TEST(DglTensorFileTest, BooleansAreBytesAndBfloat16IsRefused) {
+  StringSink sink;
+  const std::string bytes = {1, 0, 1};
+  ASSERT_THAT(WriteDglTensorFile({SourceOf({{"mask", DType::kBool, {3}}, bytes})}, sink), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto got, ReadDglTensorFile(sink.bytes()));
+  EXPECT_EQ(got[0].header.dtype, DType::kUint8);
+  EXPECT_EQ(got[0].bytes, bytes);
+  StringSink none;
+  EXPECT_THAT(WriteDglTensorFile({SourceOf({{"b", DType::kBfloat16, {1}}, "xx"})}, none),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'b' is bfloat16")));
+  EXPECT_EQ(none.bytes(), "");
+}
+
+TEST(DglGraphFileTest, GivesBackWhatWasWritten) {
+  Random random(7);
+  for (int i = 0; i < 200; ++i) {
+    const std::string file = RandomGraphFile(random);
+    PH_ASSERT_OK_AND_ASSIGN(const DglGraphView view, ReadDglGraphFile(file));
+    StringSink again;
+    ASSERT_THAT(WriteDglGraphFile(SourceOfGraph(view), again), IsOk());
+    EXPECT_EQ(again.bytes(), file);
+  }
+  StringSink none;
+  EXPECT_THAT(WriteDglGraphFile({}, none),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("in no form")));
+}
+
+// No prefix of a file is a file, and no length in it can lead out of it.
+TEST(DglGraphFileTest, DamageIsRefusedOrHarmless) {
+  Random random(11);
+  const std::string file = RandomGraphFile(random);
+  for (size_t size = 0; size < file.size(); size += 1 + random.Below(30)) {
+    EXPECT_THAT(ReadDglGraphFile(file.substr(0, size)),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at byte")));
+  }
+  EXPECT_THAT(ReadDglGraphFile(file + "x"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1 bytes too many")));
+  for (size_t at = kDglHeadBytes; at < file.size(); ++at) {
+    std::string damaged = file;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << random.Below(8)));
+    const absl::StatusOr<DglGraphView> view = ReadDglGraphFile(damaged);
+    if (!view.ok()) continue;
+    // In the rows of an array, a name, or what is not looked at.
+    EXPECT_EQ(view->node_data.size(), 1U);
+  }
+}
+
+// Files of DGL 2.1.0, and what it leaves undefined: the rest of the head.
+TEST(DglGoldenTest, NativeFilesAreReadAndWrittenAgainEqual) {
+  PH_SKIP_WITHOUT_PARTITION_DATA();
+  int files = 0;
+  for (const auto& [name, parts] : {std::pair("hetero_metis_k2_h1", 2), {"homo_metis_k4_h1", 4}}) {
+    for (int part = 0; part < parts; ++part) {
+      const std::string folder = absl::StrCat("native/", name, "/part", part, "/");
+      for (const std::string kind : {"node_feat.dgl", "edge_feat.dgl"}) {
+        const std::string file = PartitionFile(folder + kind);
+        PH_ASSERT_OK_AND_ASSIGN(const auto arrays, ReadDglTensorFile(file));
+        EXPECT_FALSE(arrays.empty());
+        StringSink again;
+        ASSERT_THAT(WriteDglTensorFile(SourcesOfViews(arrays), again), IsOk());
+        EXPECT_EQ(again.bytes(), file) << folder << kind;
+        ++files;
+      }
+      std::string file = PartitionFile(folder + "graph.dgl");
+      PH_ASSERT_OK_AND_ASSIGN(const DglGraphView graph, ReadDglGraphFile(file));
+      ASSERT_TRUE(graph.coo.has_value());
+      EXPECT_NE(FindArray(graph.node_data, "inner_node"), nullptr);
+      StringSink again;
+      ASSERT_THAT(WriteDglGraphFile(SourceOfGraph(graph), again), IsOk());
+      const size_t head = 4 * sizeof(uint64_t);
+      std::memset(file.data() + head, 0, kDglHeadBytes - head);
+      EXPECT_EQ(again.bytes(), file) << folder;
+      ++files;
+    }
+  }
+  EXPECT_EQ(files, 18);
+}
+
+}  // namespace
+}  // namespace packhouse
