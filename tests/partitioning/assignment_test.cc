@@ -1,0 +1,187 @@
+#include "service/partitioning/assignment.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class AssignmentTest : public testing::Test {
+ protected:
+  // A ring of 12 cliques of 5 nodes.
+  AssignmentTest()
+      : source_(OneSetGraph(60, RingOfCliques(12, 5))),
+        graph_(*HomogeneousGraph::Create(source_.get())) {}
+
+  absl::StatusOr<Assignment> Assign(const PartitionOptions& options) {
+    return AssignParts(graph_, options, nullptr);
+  }
+
+  const std::unique_ptr<const SourceGraph> source_;
+  const HomogeneousGraph graph_;
+};
+
+TEST_F(AssignmentTest, StreamingKeepsMostCliquesWhole) {
+  PartitionOptions options;
+  options.num_parts = 4;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, Assign(options));
+  EXPECT_EQ(assignment.method, PartMethod::kStreaming);
+  EXPECT_THAT(assignment.reason, HasSubstr("METIS cannot be called"));
+  EXPECT_LE(assignment.cut_edges, 20U);
+  ASSERT_EQ(assignment.balance.size(), 1U);
+  EXPECT_EQ(assignment.balance[0].name, "nodes");
+  EXPECT_TRUE(assignment.balance[0].met);
+  EXPECT_EQ(*std::max_element(assignment.nodes_of_part.begin(), assignment.nodes_of_part.end()),
+            assignment.balance[0].largest);
+}
+
+// The figures are those of the parts, whatever the parts are.
+TEST_F(AssignmentTest, FiguresAreThoseOfTheParts) {
+  std::vector<uint32_t> part(60);
+  for (uint32_t node = 0; node < 60; ++node) part[node] = node / 5 % 2;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, DescribeParts(graph_, {}, part));
+  EXPECT_EQ(assignment.cut_edges, 12U);  // Those between cliques.
+  EXPECT_EQ(assignment.volume, 24U);
+  EXPECT_THAT(assignment.nodes_of_part, ElementsAre(30, 30));
+  EXPECT_THAT(assignment.edges_of_part, ElementsAre(66, 66));
+  EXPECT_EQ(assignment.balance[0].achieved, 1);
+}
+
+TEST_F(AssignmentTest, OnePartAndAPartForEachNodeNeedNoPartitioner) {
+  PartitionOptions options;
+  options.num_parts = 1;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment one, Assign(options));
+  EXPECT_THAT(one.part, Each(0));
+  EXPECT_EQ(one.cut_edges, 0U);
+  for (const uint32_t parts : {60U, 100U}) {
+    options.num_parts = parts;
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment all, Assign(options));
+    std::vector<uint32_t> expected(60);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(all.part, expected);
+    EXPECT_EQ(all.cut_edges, 132U);
+    EXPECT_EQ(all.notes.size(), parts == 60 ? 0 : 1);
+  }
+  const auto empty = OneSetGraph(0, {});
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph nothing, HomogeneousGraph::Create(empty.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment none, AssignParts(nothing, options, nullptr));
+  EXPECT_THAT(none.part, ElementsAre());
+  EXPECT_EQ(none.nodes_of_part.size(), 100U);
+}
+
+TEST_F(AssignmentTest, TrainersShareTheirMachine) {
+  PartitionOptions options;
+  options.num_parts = 3;
+  options.trainers_per_machine = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, Assign(options));
+  ASSERT_EQ(assignment.trainer.size(), 60U);
+  for (uint32_t node = 0; node < 60; ++node) {
+    EXPECT_LT(assignment.trainer[node], 6U);
+    EXPECT_EQ(assignment.trainer[node] / 2, assignment.part[node]);
+  }
+  EXPECT_EQ(assignment.nodes_of_part.size(), 3U);
+}
+
+TEST_F(AssignmentTest, RandomPartsComeFromTheSeed) {
+  PartitionOptions options;
+  options.method = PartMethod::kRandom;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment first, Assign(options));
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment same, Assign(options));
+  options.seed = 2;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment other, Assign(options));
+  EXPECT_EQ(first.part, same.part);
+  EXPECT_NE(first.part, other.part);
+}
+
+// Classes are spread each by itself; a class that has fewer nodes than parts is named and left.
+TEST_F(AssignmentTest, StreamingSpreadsClassesAndDegrees) {
+  PartitionOptions options;
+  options.num_parts = 4;
+  options.imbalance = 1.2;
+  NodeClasses classes{0, std::vector<uint16_t>(60), 3};
+  for (uint16_t node = 0; node < 60; ++node) classes.class_of[node] = node < 20 ? 0 : 1;
+  classes.class_of[59] = 2;
+  options.classes = {classes};
+  options.balance_edges = true;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, Assign(options));
+  ASSERT_EQ(assignment.balance.size(), 6U);
+  EXPECT_EQ(assignment.balance[0].name, "nodes of class 0 of \"_N\"");
+  EXPECT_EQ(assignment.balance[5].name, "in-edges of nodes of class 2 of \"_N\"");
+  EXPECT_TRUE(assignment.balance[0].met);
+  EXPECT_LE(assignment.balance[0].largest, 6U);
+  EXPECT_TRUE(assignment.balance[1].met);
+  EXPECT_THAT(assignment.balance[2].dropped, HasSubstr("only 1 nodes have any, for 4 parts"));
+  EXPECT_EQ(assignment.balance[0].dropped, "");
+}
+
+TEST_F(AssignmentTest, OfSeveralTypesEachIsSpread) {
+  const auto source = RandomSourceGraph(5);
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph, {}, nullptr));
+  EXPECT_EQ(assignment.balance.size(), graph.node_types().size());
+}
+
+TEST_F(AssignmentTest, RefusesOptionsByName) {
+  const auto refusal = [this](auto set) {
+    PartitionOptions options;
+    set(options);
+    const absl::Status status = Assign(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refusal([](auto& o) { o.num_parts = 0; }), HasSubstr("0 parts of 1 trainers"));
+  EXPECT_THAT(refusal([](auto& o) { o.trainers_per_machine = 1 << 20; }), HasSubstr("1048576"));
+  EXPECT_THAT(refusal([](auto& o) { o.num_hops = 0; }), HasSubstr("cut edges would belong"));
+  EXPECT_THAT(refusal([](auto& o) { o.imbalance = 0.9; }), HasSubstr("0.9"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.halo = HaloKind::kInEdges;
+                o.num_hops = 2;
+              }),
+              HasSubstr("must be 1"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.classes = {{0, {1, 2}, 3}};
+              }),
+              HasSubstr("classes of 2 nodes for node set \"_N\" of 60"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.classes = {{0, std::vector<uint16_t>(60, 3), 3}};
+              }),
+              HasSubstr("has class 3, beyond 3 classes"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.classes = {{0, std::vector<uint16_t>(60), 300}};
+              }),
+              HasSubstr("300 classes"));
+}
+
+TEST_F(AssignmentTest, MetisIsRefusedWithoutAnEngine) {
+  PartitionOptions options;
+  options.method = PartMethod::kMetis;
+  EXPECT_EQ(Assign(options).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(AssignmentTest, CanBeCancelledAtAnyLook) {
+  PartitionOptions options;
+  for (int looks = 0; looks < 3; ++looks) {
+    int left = looks;
+    EXPECT_EQ(AssignParts(graph_, options, nullptr, {[&left] { return left-- == 0; }, nullptr})
+                  .status()
+                  .code(),
+              absl::StatusCode::kCancelled);
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,197 @@
+#include "service/partitioning/engines/metis_engine.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/seeded_random.h"
+#include "service/partitioning/assignment.h"
+#include "service/partitioning/symmetric_graph.h"
+#include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+Pairs RandomPairs(uint32_t nodes, uint64_t edges, uint64_t seed) {
+  SeededRandom random(seed);
+  Pairs pairs;
+  for (uint64_t e = 0; e < edges; ++e) {
+    pairs.emplace_back(static_cast<uint32_t>(random.Below(nodes)),
+                       static_cast<uint32_t>(random.Below(nodes)));
+  }
+  return pairs;
+}
+
+class MetisEngineTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    PH_ASSERT_OK_AND_ASSIGN(engine_, MakeMetisEngine(PACKHOUSE_METIS));
+    options_.method = PartMethod::kMetis;
+    options_.num_parts = 4;
+  }
+  // A program of a shell that stands where METIS should be.
+  std::string Program(const std::string& script) {
+    const std::string path =
+        (std::filesystem::path(testing::TempDir()) / ("metis_stand_in_" + std::to_string(getpid())))
+            .string();
+    std::ofstream(path) << "#!/bin/sh\n" << script << "\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+
+  std::unique_ptr<AssignmentEngine> engine_;
+  PartitionOptions options_;
+};
+
+TEST_F(MetisEngineTest, FindsTheCliquesTwiceTheSame) {
+  const auto source = OneSetGraph(400, RingOfCliques(40, 10));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  for (const PartScheme scheme : {PartScheme::kKWay, PartScheme::kRecursive}) {
+    for (const PartObjective objective : {PartObjective::kCut, PartObjective::kVolume}) {
+      options_.scheme = scheme;
+      options_.objective = objective;
+      PH_ASSERT_OK_AND_ASSIGN(const Assignment first, AssignParts(graph, options_, engine_.get()));
+      PH_ASSERT_OK_AND_ASSIGN(const Assignment again, AssignParts(graph, options_, engine_.get()));
+      EXPECT_EQ(first.method, PartMethod::kMetis);
+      EXPECT_EQ(first.part, again.part);
+      EXPECT_EQ(first.cut_edges, 4U);
+      EXPECT_TRUE(first.balance[0].met);
+    }
+  }
+}
+
+// Several calls at one time do not disturb each other.
+TEST_F(MetisEngineTest, CallsSideBySideGiveWhatEachGivesAlone) {
+  const auto source = OneSetGraph(3000, RandomPairs(3000, 12000, 1));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, engine_.get(), {}));
+  const std::vector<uint32_t> ones(3000, 1);
+  const std::vector<double> imbalance = {1.03};
+  const EngineProblem problem{
+      3000, symmetric.offsets, symmetric.neighbours.get(), symmetric.weights.get(), ones, 1,
+      8,    imbalance};
+  std::vector<EngineAttempt> attempts;
+  for (uint32_t seed = 1; seed <= 6; ++seed) {
+    attempts.push_back(
+        {seed % 2 == 0 ? PartScheme::kRecursive : PartScheme::kKWay, PartObjective::kCut, seed});
+  }
+  EngineLimits limits;
+  limits.parallel = 6;
+  const auto together = engine_->Run(problem, attempts, limits, nullptr);
+  limits.parallel = 1;
+  const auto alone = engine_->Run(problem, attempts, limits, nullptr);
+  for (size_t i = 0; i < attempts.size(); ++i) {
+    PH_ASSERT_OK_AND_ASSIGN(const std::vector<uint32_t> one, alone[i]);
+    EXPECT_THAT(together[i], IsOkAndHolds(one));
+  }
+}
+
+TEST_F(MetisEngineTest, EverythingOddIsTaken) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto source = RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    options_.num_parts = static_cast<uint32_t>(2 + seed % 6);
+    options_.balance_edges = seed % 2 == 0;
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment,
+                            AssignParts(graph, options_, engine_.get()));
+    for (const uint64_t nodes : assignment.nodes_of_part) {
+      EXPECT_TRUE(nodes > 0 || graph.num_nodes() < options_.num_parts);
+    }
+    for (const BalanceReport& report : assignment.balance) {
+      EXPECT_TRUE(report.met || !report.dropped.empty() || graph.num_nodes() <= options_.num_parts)
+          << report.name << " " << report.largest << " of " << report.total;
+    }
+  }
+}
+
+TEST_F(MetisEngineTest, MemoryBeyondTheBoundIsAnError) {
+  const auto source = OneSetGraph(20000, RandomPairs(20000, 200000, 2));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, engine_.get(), {}));
+  const std::vector<uint32_t> ones(20000, 1);
+  const std::vector<double> imbalance = {1.03};
+  const EngineProblem problem{
+      20000, symmetric.offsets, symmetric.neighbours.get(), symmetric.weights.get(), ones, 1,
+      4,     imbalance};
+  for (const uint64_t megabytes : {1, 4, 6}) {
+    EngineLimits limits;
+    limits.memory_bytes = megabytes << 20;
+    const auto results = engine_->Run(problem, {EngineAttempt{}}, limits, nullptr);
+    EXPECT_EQ(results[0].status().code(), absl::StatusCode::kResourceExhausted)
+        << results[0].status();
+  }
+}
+
+TEST_F(MetisEngineTest, TimeAndCancellationEndTheProcess) {
+  const auto source = OneSetGraph(60, RingOfCliques(12, 5));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const auto slow, MakeMetisEngine(Program("exec sleep 1000")));
+  options_.time_limit = absl::Milliseconds(20);
+  const absl::Status late = AssignParts(graph, options_, slow.get()).status();
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(late.message(), HasSubstr("within 20ms"));
+  options_.time_limit = absl::InfiniteDuration();
+  int looks = 5;
+  EXPECT_EQ(AssignParts(graph, options_, slow.get(), {[&looks] { return --looks <= 0; }, nullptr})
+                .status()
+                .code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST_F(MetisEngineTest, EndsOfTheProcessAreTold) {
+  const auto source = OneSetGraph(60, RingOfCliques(12, 5));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  const auto error = [&](const std::string& script) {
+    const auto engine = *MakeMetisEngine(Program(script));
+    const absl::Status status = AssignParts(graph, options_, engine.get()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(error("kill -9 $$"), HasSubstr("ended by signal 9"));
+  EXPECT_THAT(error("kill -8 $$"), HasSubstr("ended by signal 8"));
+  EXPECT_THAT(error("echo 'out of luck' >&2; exit 3"),
+              HasSubstr("ended with status 3 and no result; it printed 'out of luck'"));
+  EXPECT_THAT(error("exit 0"), HasSubstr("ended with status 0 and no result"));
+  EXPECT_EQ(MakeMetisEngine("/nonexistent/metis").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+// METIS is killed after a random time: either it had ended, or there is an error; never half a
+// result.
+TEST_F(MetisEngineTest, KilledAtRandomTimesThereIsAllOrAnError) {
+  const auto source = OneSetGraph(20000, RandomPairs(20000, 100000, 3));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  options_.num_parts = 8;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment whole, AssignParts(graph, options_, engine_.get()));
+  SeededRandom random(9);
+  int killed = 0;
+  for (int round = 0; round < 12; ++round) {
+    // A shell whose child kills it, and which then becomes METIS.
+    const std::string delay = "0." + std::to_string(100 + random.Below(200)).substr(0, 2);
+    const auto engine = *MakeMetisEngine(
+        Program("(sleep " + delay + "; kill -9 $$) & exec " + std::string(PACKHOUSE_METIS)));
+    const absl::StatusOr<Assignment> result = AssignParts(graph, options_, engine.get());
+    if (result.ok()) {
+      EXPECT_EQ(result->part, whole.part);
+    } else {
+      ++killed;
+      EXPECT_THAT(result.status().message(), HasSubstr("ended by signal 9"));
+    }
+  }
+  RecordProperty("killed", killed);
+}
+
+}  // namespace
+}  // namespace packhouse

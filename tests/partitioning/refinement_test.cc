@@ -1,0 +1,82 @@
+#include "service/partitioning/refinement.h"
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "service/base/seeded_random.h"
+#include "service/partitioning/homogeneous_graph.h"
+#include "service/partitioning/symmetric_graph.h"
+#include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+// Parallel edges, in both directions and of any type, are one edge of their number; self loops go.
+TEST(SymmetrizeTest, CountsParallelEdges) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto source = RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, nullptr, {}));
+    const uint32_t nodes = graph.num_nodes();
+    std::vector<uint32_t> matrix(size_t{nodes} * nodes);
+    for (const HomogeneousEdgeType& type : graph.edge_types()) {
+      for (uint32_t row = 0; row < type.by_source.num_rows(); ++row) {
+        for (uint64_t at = type.by_source.offsets[row]; at < type.by_source.offsets[row + 1];
+             ++at) {
+          const uint32_t a = graph.node_types()[type.source].start + row;
+          const uint32_t b = graph.node_types()[type.target].start + type.by_source.neighbours[at];
+          if (a == b) continue;
+          ++matrix[size_t{a} * nodes + b];
+          ++matrix[size_t{b} * nodes + a];
+        }
+      }
+    }
+    uint64_t entries = 0;
+    for (uint32_t a = 0; a < nodes; ++a) {
+      for (uint64_t at = symmetric.offsets[a]; at < symmetric.offsets[a + 1]; ++at) {
+        const uint32_t b = symmetric.neighbours_view()[at];
+        if (at > symmetric.offsets[a]) {
+          ASSERT_LT(symmetric.neighbours_view()[at - 1], b);
+        }
+        const uint32_t weight = symmetric.weights_view().empty() ? 1 : symmetric.weights_view()[at];
+        ASSERT_EQ(matrix[size_t{a} * nodes + b], weight);
+      }
+    }
+    for (const uint32_t weight : matrix) entries += weight > 0 ? 1 : 0;
+    EXPECT_EQ(symmetric.num_entries(), entries);
+  }
+}
+
+TEST(RepairBalanceTest, OverfullAndEmptyPartsAreMended) {
+  const auto source = OneSetGraph(60, RingOfCliques(12, 5));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, nullptr, {}));
+  // All nodes, and every third one.
+  std::vector<uint32_t> weights(120);
+  for (uint32_t node = 0; node < 60; ++node) {
+    weights[node * 2] = 1;
+    weights[node * 2 + 1] = node % 3 == 0 ? 1 : 0;
+  }
+  const WeightedGraph view{symmetric.offsets, symmetric.neighbours_view(), symmetric.weights_view(),
+                           weights, 2};
+  const PartLimits limits{4, {16, 6}};
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SeededRandom random(seed);
+    std::vector<uint32_t> part(60);
+    for (uint32_t& p : part) p = static_cast<uint32_t>(random.Below(1 + seed % 4));
+    ASSERT_TRUE(RepairBalance(view, limits, absl::MakeSpan(part))) << seed;
+    const PartLoads loads(&view, &limits, part);
+    EXPECT_LE(loads.Excess(), 1);
+    EXPECT_EQ(loads.num_empty(), 0U);
+  }
+  std::vector<uint32_t> part(60);
+  const PartLimits impossible{4, {14, 5}};
+  EXPECT_FALSE(RepairBalance(view, impossible, absl::MakeSpan(part)));
+}
+
+}  // namespace
+}  // namespace packhouse
