@@ -140,6 +140,7 @@ def check_itself() -> list[str]:
         ("service/graphs/a.cc", "service/tfgnn/graph_sets.h"),
         ("service/partition_files/a.cc", "service/source_graphs/source_graph.h"),
         ("service/partitioning/a.cc", "nlohmann/json.hpp"),
+        ("service/sampling/a.cc", "tensorflow_gnn/proto/sampling_spec.pb.h"),
     ]
     problems = [
         f"not refused: {file} -> {included}"

@@ -1,0 +1,331 @@
+#include "service/sampling/drawing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "service/sampling/draw_random.h"
+
+namespace packhouse {
+namespace {
+
+// Edges that are on their way from memory at the same time.
+constexpr size_t kEdgesInFlight = 256;
+// How many rows ahead their offsets are asked for.
+constexpr size_t kRowsAhead = 16;
+constexpr size_t kPlacesInLine = 64 / sizeof(uint32_t);
+
+template <typename T>
+uint64_t BytesOf(const std::vector<T>& values) {
+  return values.capacity() * sizeof(T);
+}
+
+}  // namespace
+
+uint64_t DrawRooms::num_bytes() const {
+  uint64_t bytes = BytesOf(frontier) + BytesOf(places) + BytesOf(row_ends) + BytesOf(targets) +
+                   BytesOf(induced) + choice.num_bytes();
+  for (const NodeSet& set : node_sets) bytes += set.table.num_bytes() + BytesOf(set.states);
+  for (const EdgeSet& set : edge_sets) bytes += BytesOf(set.runs) + BytesOf(set.last_run);
+  for (const std::vector<uint32_t>& output : outputs) bytes += BytesOf(output);
+  return bytes;
+}
+
+Drawing::Drawing(const SamplingPlan& plan, const PlannedEdges& edges, Bounds bounds,
+                 DrawRooms& rooms, SampledGraph& result)
+    : plan_(plan), edges_(edges), bounds_(bounds), rooms_(rooms), result_(result) {
+  result_.node_sets.resize(plan.node_sets().size());
+  result_.edge_sets.resize(plan.edge_sets().size());
+  result_.seeds.clear();
+  for (SampledEdges& set : result_.edge_sets) {
+    set.sources.clear();
+    set.targets.clear();
+    set.numbers.clear();
+  }
+  // A scratch may have served a plan with more sets.
+  rooms_.node_sets.resize(std::max(rooms_.node_sets.size(), plan.node_sets().size()));
+  rooms_.edge_sets.resize(std::max(rooms_.edge_sets.size(), plan.edge_sets().size()));
+  rooms_.outputs.resize(std::max(rooms_.outputs.size(), plan.ops().size()));
+  for (size_t n = 0; n < result_.node_sets.size(); ++n) {
+    rooms_.node_sets[n].table.Begin(&result_.node_sets[n].numbers);
+    rooms_.node_sets[n].states.clear();
+  }
+  for (DrawRooms::EdgeSet& set : rooms_.edge_sets) {
+    set.runs.clear();
+    set.last_run.clear();
+  }
+  for (std::vector<uint32_t>& output : rooms_.outputs) output.clear();
+  rooms_.stamp = 0;
+}
+
+uint64_t Drawing::MostEdges(size_t edge_set) const {
+  return bounds_.limits == nullptr ? bounds_.max_rows
+                                   : std::min(bounds_.max_rows, bounds_.limits->edges[edge_set]);
+}
+
+bool Drawing::IsWithin(size_t edge_set) const {
+  const PlannedEdgeSet& planned = plan_.edge_sets()[edge_set];
+  if (bounds_.limits != nullptr) {
+    if (result_.edge_sets[edge_set].sources.size() > bounds_.limits->edges[edge_set]) return false;
+    for (const size_t n : {planned.source, planned.target}) {
+      if (result_.node_sets[n].numbers.size() > bounds_.limits->nodes[n]) return false;
+    }
+  }
+  return result_.num_nodes() + result_.num_edges() <= bounds_.max_rows;
+}
+
+uint32_t Drawing::NextStamp() {
+  if (++rooms_.stamp == 0) {
+    for (DrawRooms::NodeSet& set : rooms_.node_sets) {
+      for (DrawRooms::NodeState& state : set.states) state.row = 0;
+    }
+    rooms_.stamp = 1;
+  }
+  return rooms_.stamp;
+}
+
+void Drawing::TakeInputs(size_t op) {
+  const PlannedOp& planned = plan_.ops()[op];
+  std::vector<DrawRooms::NodeState>& states =
+      rooms_.node_sets[plan_.edge_sets()[planned.edge_set].source].states;
+  const uint32_t mark = static_cast<uint32_t>(op) + 1;
+  rooms_.frontier.clear();
+  for (const size_t input : planned.inputs) {
+    for (const uint32_t node : input == PlannedOp::kSeeds ? result_.seeds : rooms_.outputs[input]) {
+      if (states[node].op == mark) continue;
+      states[node].op = mark;
+      rooms_.frontier.push_back(node);
+    }
+  }
+}
+
+size_t Drawing::ChooseEdges(const OpEdges& edges, absl::Span<const uint32_t> nodes, size_t next,
+                            uint32_t sample_size, uint64_t most, uint64_t op_key, int64_t time,
+                            bool& is_beyond) {
+  rooms_.places.clear();
+  rooms_.row_ends.clear();
+  // One edge more than there may be shows that there are too many, and takes no memory for more.
+  const uint32_t asked = static_cast<uint32_t>(std::min<uint64_t>(sample_size, most + 1));
+  while (next < rooms_.frontier.size() && rooms_.places.size() < kEdgesInFlight) {
+    if (next + kRowsAhead < rooms_.frontier.size()) {
+      __builtin_prefetch(&edges.by_source.offsets[nodes[rooms_.frontier[next + kRowsAhead]]]);
+    }
+    const uint32_t node = nodes[rooms_.frontier[next]];
+    const size_t begin = rooms_.places.size();
+    rooms_.choice.Choose(edges, node, asked, time, RowRandom(op_key, node), rooms_.places);
+    const size_t end = rooms_.places.size();
+    if (end - begin > most) {
+      is_beyond = true;
+      return next;
+    }
+    const uint32_t* const neighbours = edges.by_source.neighbours.data();
+    if (end - begin > kPlacesInLine &&
+        rooms_.places[end - 1] - rooms_.places[begin] < end - begin) {
+      for (size_t i = begin; i < end; i += kPlacesInLine) {
+        __builtin_prefetch(&neighbours[rooms_.places[i]]);
+      }
+      __builtin_prefetch(&neighbours[rooms_.places[end - 1]]);
+    } else {
+      for (size_t i = begin; i < end; ++i) __builtin_prefetch(&neighbours[rooms_.places[i]]);
+    }
+    rooms_.row_ends.push_back(static_cast<uint32_t>(end));
+    ++next;
+  }
+  return next;
+}
+
+void Drawing::AddRow(size_t op, uint32_t source, size_t begin, size_t end, bool edge_numbers) {
+  const size_t set = plan_.ops()[op].edge_set;
+  const PlannedEdgeSet& planned = plan_.edge_sets()[set];
+  DrawRooms::NodeState* const states = rooms_.node_sets[planned.target].states.data();
+  SampledEdges& edges = result_.edge_sets[set];
+  const uint32_t stamp = NextStamp();
+  DrawRooms::EdgeSet& drawn = rooms_.edge_sets[set];
+  if (planned.num_ops > 1) {
+    // What other ops drew for this source.
+    if (drawn.last_run.size() <= source) drawn.last_run.resize(source + size_t{1});
+    for (uint32_t r = drawn.last_run[source]; r != 0; r = drawn.runs[r - 1].next) {
+      const DrawRooms::Run& run = drawn.runs[r - 1];
+      for (uint32_t e = run.begin; e < run.begin + run.count; ++e) {
+        states[edges.targets[e]].row = stamp;
+        states[edges.targets[e]].edge = e;
+      }
+    }
+  }
+  const size_t first = edges.sources.size();
+  size_t count = first;
+  edges.sources.resize(first + (end - begin), source);
+  edges.targets.resize(first + (end - begin));
+  if (edge_numbers) edges.numbers.resize(first + (end - begin));
+  const Adjacency& by_source = edges_.ops[op].by_source;
+  for (size_t i = begin; i < end; ++i) {
+    const uint32_t target = rooms_.targets[i];
+    DrawRooms::NodeState& state = states[target];
+    if (state.row == stamp) {
+      if (edge_numbers) {
+        edges.numbers[state.edge] =
+            std::min(edges.numbers[state.edge], by_source.edge(rooms_.places[i]));
+      }
+      continue;
+    }
+    state.row = stamp;
+    state.edge = static_cast<uint32_t>(count);
+    edges.targets[count] = target;
+    if (edge_numbers) edges.numbers[count] = by_source.edge(rooms_.places[i]);
+    ++count;
+  }
+  edges.sources.resize(count);
+  edges.targets.resize(count);
+  if (edge_numbers) edges.numbers.resize(count);
+  if (planned.num_ops > 1 && count > first) {
+    drawn.runs.push_back({static_cast<uint32_t>(first), static_cast<uint32_t>(count - first),
+                          drawn.last_run[source]});
+    drawn.last_run[source] = static_cast<uint32_t>(drawn.runs.size());
+  }
+}
+
+void Drawing::AddEdges(size_t op, size_t first_row, bool edge_numbers) {
+  const Adjacency& by_source = edges_.ops[op].by_source;
+  DrawRooms::NodeSet& set = rooms_.node_sets[plan_.edge_sets()[plan_.ops()[op].edge_set].target];
+  const size_t count = rooms_.places.size();
+  rooms_.targets.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    rooms_.targets[i] = by_source.neighbours[rooms_.places[i]];
+    set.table.Prefetch(rooms_.targets[i]);
+    if (edge_numbers && !by_source.edges.empty()) {
+      __builtin_prefetch(&by_source.edges[rooms_.places[i]]);
+    }
+  }
+  for (size_t i = 0; i < count; ++i) rooms_.targets[i] = set.table.Insert(rooms_.targets[i]);
+  set.states.resize(set.table.size());
+  if (edges_.is_input[op]) {
+    rooms_.outputs[op].insert(rooms_.outputs[op].end(), rooms_.targets.begin(),
+                              rooms_.targets.end());
+  }
+  size_t begin = 0;
+  for (size_t r = 0; r < rooms_.row_ends.size(); ++r) {
+    AddRow(op, rooms_.frontier[first_row + r], begin, rooms_.row_ends[r], edge_numbers);
+    begin = rooms_.row_ends[r];
+  }
+}
+
+bool Drawing::DrawOp(size_t op, uint32_t sample_size, uint64_t op_key, int64_t time,
+                     bool edge_numbers) {
+  const size_t set = plan_.ops()[op].edge_set;
+  const SampledNodes& sources = result_.node_sets[plan_.edge_sets()[set].source];
+  TakeInputs(op);
+  for (size_t next = 0; next < rooms_.frontier.size();) {
+    bool is_beyond = false;
+    const size_t first_row = next;
+    next = ChooseEdges(edges_.ops[op], sources.numbers, next, sample_size, MostEdges(set), op_key,
+                       time, is_beyond);
+    if (is_beyond) return false;
+    AddEdges(op, first_row, edge_numbers);
+    if (!IsWithin(set)) return false;
+  }
+  return true;
+}
+
+void Drawing::FindBySource(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned,
+                           int64_t time, uint64_t most) {
+  const std::vector<uint32_t>& sources = result_.node_sets[planned.source].numbers;
+  DrawRooms::NodeSet& targets = rooms_.node_sets[planned.target];
+  for (uint32_t source = 0; source < sources.size(); ++source) {
+    const uint32_t stamp = NextStamp();
+    const uint64_t end = set.by_source->offsets[sources[source] + size_t{1}];
+    for (uint64_t place = set.by_source->offsets[sources[source]]; place < end; ++place) {
+      const uint32_t node = set.by_source->neighbours[place];
+      const uint32_t target = targets.table.Find(node);
+      if (target == NodeTable::kNone || targets.states[target].row == stamp) continue;
+      const uint64_t number = set.by_source->edge(place);
+      if (set.node_times.exists() && set.node_times.Integer(node) > time) continue;
+      if (set.edge_times.exists() && set.edge_times.Integer(number) > time) continue;
+      targets.states[target].row = stamp;
+      rooms_.induced.push_back({source, target, number});
+      if (rooms_.induced.size() > most) return;
+    }
+  }
+}
+
+void Drawing::FindByTarget(const PlannedEdges::Induced& set, const PlannedEdgeSet& planned,
+                           int64_t time, uint64_t most) {
+  const std::vector<uint32_t>& targets = result_.node_sets[planned.target].numbers;
+  DrawRooms::NodeSet& sources = rooms_.node_sets[planned.source];
+  for (uint32_t target = 0; target < targets.size(); ++target) {
+    const uint32_t node = targets[target];
+    if (set.node_times.exists() && set.node_times.Integer(node) > time) continue;
+    const uint32_t stamp = NextStamp();
+    const uint64_t end = set.by_target->offsets[node + size_t{1}];
+    for (uint64_t place = set.by_target->offsets[node]; place < end; ++place) {
+      const uint32_t source = sources.table.Find(set.by_target->neighbours[place]);
+      if (source == NodeTable::kNone || sources.states[source].row == stamp) continue;
+      const uint64_t number = set.by_target->edge(place);
+      if (set.edge_times.exists() && set.edge_times.Integer(number) > time) continue;
+      sources.states[source].row = stamp;
+      rooms_.induced.push_back({source, target, number});
+      if (rooms_.induced.size() > most) return;
+    }
+  }
+}
+
+bool Drawing::TakeInduced(size_t edge_set, int64_t time) {
+  const PlannedEdges::Induced& set = edges_.induced[edge_set];
+  const PlannedEdgeSet& planned = plan_.edge_sets()[edge_set];
+  const auto work = [&](const std::optional<Adjacency>& adjacency, size_t node_set) {
+    if (!adjacency) return ~uint64_t{0};
+    uint64_t degrees = 0;
+    for (const uint32_t node : result_.node_sets[node_set].numbers) {
+      degrees += adjacency->degree(node);
+    }
+    return degrees;
+  };
+  rooms_.induced.clear();
+  const uint64_t most = MostEdges(edge_set);
+  // Found either way, the edges are the same, and have the same order below.
+  if (work(set.by_source, planned.source) <= work(set.by_target, planned.target)) {
+    FindBySource(set, planned, time, most);
+  } else {
+    FindByTarget(set, planned, time, most);
+    std::sort(rooms_.induced.begin(), rooms_.induced.end(),
+              [](const DrawRooms::InducedEdge& a, const DrawRooms::InducedEdge& b) {
+                return a.source != b.source ? a.source < b.source : a.number < b.number;
+              });
+  }
+  if (rooms_.induced.size() > most) return false;
+  SampledEdges& edges = result_.edge_sets[edge_set];
+  edges.sources.clear();
+  edges.targets.clear();
+  edges.numbers.clear();
+  for (const DrawRooms::InducedEdge& edge : rooms_.induced) {
+    edges.sources.push_back(edge.source);
+    edges.targets.push_back(edge.target);
+    edges.numbers.push_back(edge.number);
+  }
+  return IsWithin(edge_set);
+}
+
+bool Drawing::Draw(absl::Span<const uint32_t> seeds, uint64_t draw_key, uint32_t level,
+                   int64_t time, bool edge_numbers) {
+  result_.level = level;
+  DrawRooms::NodeSet& seed_set = rooms_.node_sets[plan_.seed_set()];
+  for (const uint32_t seed : seeds) result_.seeds.push_back(seed_set.table.Insert(seed));
+  seed_set.states.resize(seed_set.table.size());
+  if (seed_set.table.size() > bounds_.max_rows) return false;
+  if (bounds_.limits != nullptr &&
+      seed_set.table.size() > bounds_.limits->nodes[plan_.seed_set()]) {
+    return false;
+  }
+  // Edges that are drawn of a set that is induced are found again with all others.
+  for (size_t op = 0; op < plan_.ops().size(); ++op) {
+    const uint32_t sample_size = plan_.SampleSize(op, level);
+    if (sample_size == 0) continue;
+    if (!DrawOp(op, sample_size, OpKey(draw_key, op), time, edge_numbers)) return false;
+  }
+  for (size_t e = 0; e < plan_.edge_sets().size(); ++e) {
+    if (!plan_.edge_sets()[e].induced) continue;
+    if (!TakeInduced(e, time)) return false;
+    if (!edge_numbers) result_.edge_sets[e].numbers.clear();
+  }
+  return true;
+}
+
+}  // namespace packhouse

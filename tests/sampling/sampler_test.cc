@@ -1,0 +1,440 @@
+#include "service/sampling/sampler.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sampling/sampling_worlds.h"
+#include "tests/sampling/slow_sampler.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// The seeds live as long as the thread.
+DrawRequest SeedsOf(std::vector<uint32_t> seeds) {
+  thread_local std::deque<std::vector<uint32_t>> kept;
+  DrawRequest request;
+  request.seeds = kept.emplace_back(std::move(seeds));
+  return request;
+}
+
+SamplingOptions RandomOptions(const SourceGraphSchema& schema, SeededRandom& random) {
+  SamplingOptions options;
+  options.induced = random.Below(3) == 0;
+  if (options.induced && random.Below(2) == 0) {
+    for (const SourceEdgeSetSpec& set : schema.edge_sets()) {
+      if (random.Below(2) == 0) options.induced_edge_sets.push_back(set.name);
+    }
+  }
+  switch (random.Below(4)) {
+    case 0:
+      options.node_time_column = "year";
+      break;
+    case 1:
+      options.edge_time_column = "when";
+      break;
+    default:
+      break;
+  }
+  const bool is_temporal = !options.node_time_column.empty() || !options.edge_time_column.empty();
+  options.latest = is_temporal && random.Below(2) == 0;
+  return options;
+}
+
+// Everything that an oracle can see, on 3,000 worlds: which nodes, which edges, and their order.
+TEST(SamplerTest, DrawsAsTheSlowSamplerDoes) {
+  SamplerScratch scratch;  // Used by all: what a draw leaves behind must not matter.
+  SampledGraph sampled;
+  for (uint64_t world = 0; world < 3000; ++world) {
+    SCOPED_TRACE(world);
+    SeededRandom random(world);
+    const auto graph = RandomGraph(random);
+    const tfgnn::SamplingSpec spec = RandomSpec(graph->schema(), random);
+    const SamplingOptions options = RandomOptions(graph->schema(), random);
+    const Sampler sampler = SamplerOf(*graph, spec, options);
+    const SlowSampler slow(*graph, spec, options);
+    const size_t seed_set = *graph->schema().NodeSetIndex(spec.seed_node_set);
+    std::vector<uint32_t> seeds;
+    for (uint64_t i = random.Below(4); i > 0; --i) {
+      seeds.push_back(static_cast<uint32_t>(random.Below(graph->num_nodes(seed_set))));
+    }
+    DrawRequest request = SeedsOf(seeds);
+    request.seed_number = random.Next();
+    request.epoch = random.Below(5);
+    if (!options.edge_time_column.empty() || spec.seed_node_set == "author") {
+      request.time = options.node_time_column.empty()
+                         ? static_cast<int64_t>(random.Below(8)) - 3
+                         : 2000 + static_cast<int64_t>(random.Below(10));
+    }
+    const absl::Status status = sampler.Draw(request, scratch, sampled);
+    ASSERT_TRUE(status.ok()) << status;
+    const SlowGraph expected = slow.Draw(request.seed_number, request.epoch, seeds, request.time);
+    const SlowGraph drawn = ByNumbers(sampler.plan(), sampled);
+    for (const auto& [set, nodes] : drawn.nodes) {
+      const auto found = expected.nodes.find(set);
+      ASSERT_EQ(nodes, found == expected.nodes.end() ? std::vector<uint32_t>() : found->second);
+    }
+    for (const PlannedEdgeSet& set : sampler.plan().edge_sets()) {
+      const auto edges_of = [&](const SlowGraph& from) {
+        const auto found = from.edges.find(set.edge_set);
+        return found == from.edges.end() ? std::vector<SlowEdge>() : found->second;
+      };
+      ASSERT_TRUE(edges_of(drawn) == edges_of(expected))
+          << graph->schema().edge_sets()[set.edge_set].name;
+    }
+    for (size_t i = 0; i < seeds.size(); ++i) {
+      EXPECT_EQ(sampled.node_sets[sampler.plan().seed_set()].numbers[sampled.seeds[i]], seeds[i]);
+    }
+
+    // Structure only: the same without numbers.
+    SampledGraph structure;
+    request.edge_numbers = false;
+    ASSERT_TRUE(sampler.Draw(request, scratch, structure).ok());
+    for (size_t e = 0; e < sampled.edge_sets.size(); ++e) {
+      EXPECT_EQ(structure.edge_sets[e].sources, sampled.edge_sets[e].sources);
+      EXPECT_EQ(structure.edge_sets[e].targets, sampled.edge_sets[e].targets);
+      EXPECT_THAT(structure.edge_sets[e].numbers, IsEmpty());
+    }
+    const SampledCounts bound = sampler.UpperBound(seeds.size());
+    for (size_t n = 0; n < sampled.node_sets.size(); ++n) {
+      EXPECT_LE(sampled.node_sets[n].numbers.size(), bound.nodes[n]);
+    }
+    for (size_t e = 0; e < sampled.edge_sets.size(); ++e) {
+      EXPECT_LE(sampled.edge_sets[e].sources.size(), bound.edges[e]);
+    }
+  }
+}
+
+TEST(SamplerTest, SeedsComeFirst) {
+  // A case in which TF-GNN's seed is not the first paper.
+  MemoryNodeSet papers;
+  papers.num_nodes = 5;
+  MemoryNodeSet authors;
+  authors.num_nodes = 2;
+  const auto graph =
+      MakeGraph({{"paper", {}}, {"author", {}}},
+                {{"cites", 0, 0, {}, std::nullopt},
+                 {"written", 0, 1, {}, std::nullopt},
+                 {"writes", 1, 0, {}, std::nullopt}},
+                {papers, authors}, {{{1}, {2}, {}}, {{0}, {0}, {}}, {{0, 0}, {1, 0}, {}}});
+  const Sampler sampler = SamplerOf(
+      *graph,
+      SpecOf("paper",
+             {UniformOp("c1", {"seed"}, "cites", 1000), UniformOp("w", {"seed"}, "written", 1000),
+              UniformOp("r", {"w"}, "writes", 1000), UniformOp("c2", {"r"}, "cites", 1000)}));
+  const SampledGraph drawn = Draw(sampler, SeedsOf({0}));
+  EXPECT_THAT(drawn.node_sets[1].numbers, ElementsAre(0, 1, 2));
+}
+
+TEST(SamplerTest, TheFirstOfParallelEdgesStays) {
+  const auto graph = GraphOf(3, {{0, 2}, {0, 1}, {0, 1}, {0, 2}, {0, 1}});
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 1000)}));
+  const SampledGraph drawn = Draw(sampler, SeedsOf({0}));
+  EXPECT_THAT(drawn.edge_sets[0].numbers, ElementsAre(0, 1));
+  EXPECT_THAT(drawn.edge_sets[0].targets, ElementsAre(1, 2));
+  EXPECT_THAT(drawn.node_sets[0].numbers, ElementsAre(0, 2, 1));
+}
+
+TEST(SamplerTest, NoSeedsGiveAnEmptySubgraph) {
+  const auto graph = GraphOf(3, {{0, 1}});
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 5)}));
+  const SampledGraph drawn = Draw(sampler, SeedsOf({}));
+  EXPECT_EQ(drawn.num_nodes(), 0U);
+  EXPECT_EQ(drawn.num_edges(), 0U);
+}
+
+// A node that is reached on two paths is drawn for once.
+TEST(SamplerTest, FanOutIsKeptPerOpAndNode) {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs = {{0, 1}, {0, 2}, {1, 3}, {2, 3}};
+  for (uint32_t target = 4; target < 24; ++target) pairs.emplace_back(3, target);
+  const auto graph = GraphOf(24, pairs);
+  const Sampler sampler = SamplerOf(
+      *graph, SpecOf("a", {UniformOp("h1", {"seed"}, "e", 10), UniformOp("h2", {"h1"}, "e", 10),
+                           UniformOp("h3", {"h2"}, "e", 3)}));
+  for (uint64_t epoch = 0; epoch < 100; ++epoch) {
+    DrawRequest request = SeedsOf({0});
+    request.epoch = epoch;
+    EXPECT_EQ(Draw(sampler, request).num_edges(), 4U + 3U);
+  }
+}
+
+TEST(SamplerTest, DrawsDependOnSeedNumberEpochAndSeed) {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  for (uint32_t target = 2; target < 102; ++target) {
+    pairs.emplace_back(0, target);
+    pairs.emplace_back(1, target);
+  }
+  const auto graph = GraphOf(102, pairs);
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 10)}));
+  std::set<std::vector<uint32_t>> seen;
+  for (uint64_t seed_number = 0; seed_number < 3; ++seed_number) {
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+      for (uint32_t seed = 0; seed < 2; ++seed) {
+        DrawRequest request = SeedsOf({seed});
+        request.seed_number = seed_number;
+        request.epoch = epoch;
+        std::vector<uint32_t> drawn = Draw(sampler, request).node_sets[0].numbers;
+        EXPECT_EQ(drawn, Draw(sampler, request).node_sets[0].numbers);
+        drawn.erase(drawn.begin());
+        seen.insert(drawn);
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 18U);
+}
+
+// What a release drew, later releases draw.
+TEST(SamplerTest, DrawsAreTheSameInEveryRelease) {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  std::vector<float> weights;
+  for (uint32_t target = 1; target < 200; ++target) {
+    pairs.emplace_back(0, target);
+    weights.push_back(0.5F + static_cast<float>(target % 7));
+  }
+  MemoryNodeSet nodes;
+  nodes.num_nodes = 200;
+  MemoryEdgeSet edges;
+  for (const auto& [source, target] : pairs) {
+    edges.sources.push_back(source);
+    edges.targets.push_back(target);
+  }
+  edges.columns.push_back(ColumnOf(weights));
+  const auto graph = MakeGraph(
+      {{"a", {}}}, {{"e", 0, 0, {{"weight", DType::kFloat32, {}, false, false}}, std::nullopt}},
+      {nodes}, {edges});
+  tfgnn::SamplingOp op = UniformOp("h", {"seed"}, "e", 6);
+  DrawRequest request = SeedsOf({0});
+  request.seed_number = 7;
+  request.epoch = 3;
+  EXPECT_THAT(Draw(SamplerOf(*graph, SpecOf("a", {op})), request).node_sets[0].numbers,
+              ElementsAre(0, 173, 140, 167, 147, 80, 188));
+  op.strategy = tfgnn::SamplingStrategy::kRandomWeighted;
+  EXPECT_THAT(Draw(SamplerOf(*graph, SpecOf("a", {op})), request).node_sets[0].numbers,
+              ElementsAre(0, 153, 151, 27, 196, 188, 61));
+  op.strategy = tfgnn::SamplingStrategy::kRandomUniform;
+  op.sample_size = 40;  // More than are looked through one by one.
+  const std::vector<uint32_t> many =
+      Draw(SamplerOf(*graph, SpecOf("a", {op})), request).node_sets[0].numbers;
+  EXPECT_THAT(std::vector<uint32_t>(many.end() - 6, many.end()),
+              ElementsAre(20, 195, 93, 24, 96, 199));
+}
+
+TEST(SamplerTest, DrawsAreTheSameOnEveryThread) {
+  SeededRandom random(5);
+  const auto graph = RandomGraph(random);
+  const Sampler sampler =
+      SamplerOf(*graph, SpecOf("paper", {UniformOp("c", {"seed"}, "cites", 2),
+                                         UniformOp("w", {"seed", "c"}, "written", 2),
+                                         UniformOp("r", {"w"}, "writes", 2)}));
+  const uint32_t num_papers = static_cast<uint32_t>(graph->num_nodes(1));
+  const auto draw_all = [&](bool backwards) {
+    std::vector<std::vector<uint32_t>> all(num_papers);
+    SamplerScratch scratch;
+    for (uint32_t i = 0; i < num_papers; ++i) {
+      const uint32_t seed = backwards ? num_papers - 1 - i : i;
+      SampledGraph sampled;
+      EXPECT_TRUE(sampler.Draw(SeedsOf({seed}), scratch, sampled).ok());
+      all[seed] = sampled.node_sets[1].numbers;
+    }
+    return all;
+  };
+  std::vector<std::vector<uint32_t>> there;
+  std::thread thread([&] { there = draw_all(true); });
+  const std::vector<std::vector<uint32_t>> here = draw_all(false);
+  thread.join();
+  EXPECT_EQ(here, there);
+}
+
+TEST(SamplerTest, RequestsAreChecked) {
+  const auto graph = GraphOf(3, {{0, 1}, {0, 2}});
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h", {"seed"}, "e", 5)}));
+  SamplerScratch scratch;
+  SampledGraph sampled;
+  absl::Status status = sampler.Draw(SeedsOf({0, 3}), scratch, sampled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(status.message(), HasSubstr("seed 3: the node set 'a' has 3 nodes"));
+
+  DrawRequest request = SeedsOf({0});
+  request.max_rows = 4;
+  status = sampler.Draw(request, scratch, sampled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(status.message(), HasSubstr("seed 0 has more than 4"));
+  request.max_rows = 5;
+  EXPECT_TRUE(sampler.Draw(request, scratch, sampled).ok());
+  request.max_rows = DrawRequest::kMostRows + 1;
+  EXPECT_EQ(sampler.Draw(request, scratch, sampled).code(), absl::StatusCode::kInvalidArgument);
+  request = SeedsOf({0});
+  request.level = sampler.plan().num_levels();
+  EXPECT_EQ(sampler.Draw(request, scratch, sampled).code(), absl::StatusCode::kInvalidArgument);
+  request = SeedsOf({0});
+  request.limits.nodes = {1, 2};
+  EXPECT_EQ(sampler.Draw(request, scratch, sampled).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SamplerTest, LinkSeedsArePairs) {
+  const auto graph = GraphOf(4, {{0, 1}, {2, 3}});
+  tfgnn::SamplingSpec spec = SpecOf("", {UniformOp("h", {"seed"}, "e", 5)});
+  spec.link_seeds = true;
+  SamplingOptions options;
+  options.link_node_set = "a";
+  const Sampler sampler = SamplerOf(*graph, spec, options);
+  EXPECT_TRUE(sampler.plan().has_readout());
+  const SampledGraph drawn = Draw(sampler, SeedsOf({2, 0}));
+  EXPECT_THAT(drawn.node_sets[0].numbers, ElementsAre(2, 0, 3, 1));
+  EXPECT_THAT(drawn.seeds, ElementsAre(0, 1));
+  SamplerScratch scratch;
+  SampledGraph sampled;
+  const absl::Status status = sampler.Draw(SeedsOf({1}), scratch, sampled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("pairs"));
+}
+
+// On many worlds: what is drawn within limits is within them; it is the first level that is; and it
+// is what that level draws without limits.
+TEST(SamplerTest, SubgraphsBeyondLimitsAreDrawnSmaller) {
+  uint64_t num_smaller = 0;
+  for (uint64_t world = 0; world < 600; ++world) {
+    SCOPED_TRACE(world);
+    SeededRandom random(world);
+    const auto graph = RandomGraph(random);
+    const tfgnn::SamplingSpec spec = RandomSpec(graph->schema(), random);
+    SamplingOptions options;
+    options.induced = random.Below(4) == 0;
+    const Sampler sampler = SamplerOf(*graph, spec, options);
+    DrawRequest request = SeedsOf({0});
+    request.seed_number = world;
+    for (size_t n = 0; n < sampler.plan().node_sets().size(); ++n) {
+      request.limits.nodes.push_back(random.Below(10));
+    }
+    for (size_t e = 0; e < sampler.plan().edge_sets().size(); ++e) {
+      request.limits.edges.push_back(random.Below(10));
+    }
+    SamplerScratch scratch;
+    SampledGraph sampled;
+    const absl::Status status = sampler.Draw(request, scratch, sampled);
+    const auto is_within = [&](const SampledGraph& drawn) {
+      for (size_t n = 0; n < drawn.node_sets.size(); ++n) {
+        if (drawn.node_sets[n].numbers.size() > request.limits.nodes[n]) return false;
+      }
+      for (size_t e = 0; e < drawn.edge_sets.size(); ++e) {
+        if (drawn.edge_sets[e].sources.size() > request.limits.edges[e]) return false;
+      }
+      return true;
+    };
+    DrawRequest free = request;
+    free.limits = {};
+    if (!status.ok()) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+      EXPECT_THAT(status.message(), HasSubstr("the seeds alone do not fit"));
+      free.level = sampler.plan().num_levels() - 1;
+      EXPECT_FALSE(is_within(Draw(sampler, free)));
+      continue;
+    }
+    EXPECT_TRUE(is_within(sampled));
+    num_smaller += sampled.level > 0 ? 1 : 0;
+    free.level = sampled.level;
+    const SampledGraph same = Draw(sampler, free);
+    for (size_t n = 0; n < same.node_sets.size(); ++n) {
+      EXPECT_EQ(same.node_sets[n].numbers, sampled.node_sets[n].numbers);
+    }
+  }
+  EXPECT_GT(num_smaller, 50U);
+}
+
+TEST(SamplerTest, LevelsEndAtTheSeeds) {
+  const auto graph = GraphOf(3, {{0, 1}, {1, 2}});
+  const Sampler sampler = SamplerOf(*graph, SpecOf("a", {UniformOp("h1", {"seed"}, "e", 8),
+                                                         UniformOp("h2", {"h1"}, "e", 10000)}));
+  const SamplingPlan& plan = sampler.plan();
+  const uint32_t last = plan.num_levels() - 1;
+  EXPECT_EQ(plan.SampleSize(0, 0), 8U);
+  EXPECT_EQ(plan.SampleSize(0, 1), 6U);
+  EXPECT_EQ(plan.SampleSize(1, 1), 5000U);
+  EXPECT_EQ(plan.SampleSize(0, last), 0U);
+  EXPECT_EQ(plan.SampleSize(1, last), 0U);
+  EXPECT_EQ(plan.SampleSize(0, last - 1), 1U);
+  EXPECT_EQ(plan.SampleSize(1, last - 1), 0U);
+  EXPECT_EQ(plan.SampleSize(1, last - 2), 1U);
+  EXPECT_EQ(plan.SampleSize(1, last - 3), 2U);
+  for (uint32_t level = 1; level <= last; ++level) {
+    for (size_t op = 0; op < 2; ++op) {
+      EXPECT_LE(plan.SampleSize(op, level), plan.SampleSize(op, level - 1));
+    }
+  }
+}
+
+// PyG's rule for times of nodes: what is later than the seed is not there.
+TEST(SamplerTest, NothingIsLaterThanTheSeed) {
+  for (uint64_t world = 0; world < 300; ++world) {
+    SeededRandom random(world);
+    const auto graph = RandomGraph(random);
+    tfgnn::SamplingSpec spec = RandomSpec(graph->schema(), random);
+    if (spec.seed_node_set != "paper") continue;
+    SamplingOptions options;
+    options.node_time_column = "year";
+    options.induced = random.Below(2) == 0;
+    const Sampler sampler = SamplerOf(*graph, spec, options);
+    const SampledGraph drawn = Draw(sampler, SeedsOf({0}));
+    const NumberColumn years(graph->NodeColumn(1, 0), DType::kInt32);
+    for (const uint32_t paper : drawn.node_sets[sampler.plan().seed_set()].numbers) {
+      EXPECT_LE(years.Integer(paper), years.Integer(0));
+    }
+  }
+}
+
+TEST(SamplerTest, ATimeMustBeKnown) {
+  SeededRandom random(1);
+  const auto graph = RandomGraph(random);
+  SamplingOptions options;
+  options.edge_time_column = "when";
+  const Sampler sampler =
+      SamplerOf(*graph, SpecOf("paper", {UniformOp("h", {"seed"}, "cites", 3)}), options);
+  SamplerScratch scratch;
+  SampledGraph sampled;
+  const absl::Status status = sampler.Draw(SeedsOf({0}), scratch, sampled);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("needs a time"));
+}
+
+// What is reserved for a draw before it begins is enough.
+TEST(SamplerTest, DrawBytesBoundWhatADrawHolds) {
+  for (uint64_t world = 0; world < 200; ++world) {
+    SCOPED_TRACE(world);
+    SeededRandom random(world);
+    const auto graph = RandomGraph(random);
+    SamplingOptions options;
+    options.induced = world % 2 == 0;
+    const Sampler sampler = SamplerOf(*graph, RandomSpec(graph->schema(), random), options);
+    SamplerScratch scratch;
+    SampledGraph sampled;
+    ASSERT_TRUE(sampler.Draw(SeedsOf({0}), scratch, sampled).ok());
+    SampledCounts counts;
+    uint64_t bytes = scratch.num_bytes();
+    for (const SampledNodes& set : sampled.node_sets) {
+      counts.nodes.push_back(set.numbers.size());
+      bytes += set.numbers.capacity() * sizeof(uint32_t);
+    }
+    for (const SampledEdges& set : sampled.edge_sets) {
+      counts.edges.push_back(set.sources.size());
+      bytes +=
+          set.sources.capacity() * 2 * sizeof(uint32_t) + set.numbers.capacity() * sizeof(uint64_t);
+    }
+    EXPECT_LE(bytes, sampler.DrawBytes(counts));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

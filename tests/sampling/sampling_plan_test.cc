@@ -1,0 +1,168 @@
+#include "service/sampling/sampling_plan.h"
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/sampling/sampling_worlds.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using tfgnn::SamplingOp;
+using tfgnn::SamplingSpec;
+using tfgnn::SamplingStrategy;
+
+SourceGraphSchema Library() {
+  const auto column = [](std::string name, DType dtype) {
+    return SourceColumnSpec{std::move(name), dtype, {}, false, false};
+  };
+  SourceColumnSpec text = column("title", DType::kUint8);
+  text.text = text.ragged = true;
+  auto schema = SourceGraphSchema::Create(
+      {{"author", {}}, {"paper", {column("year", DType::kInt32), text}}, {"unused", {}}},
+      {{"writes", 0, 1, {column("share", DType::kFloat64)}, std::nullopt},
+       {"written", 1, 0, {}, 0},
+       {"cites", 1, 1, {column("weight", DType::kFloat32), text}, std::nullopt},
+       {"unused_cites", 2, 2, {}, std::nullopt}});
+  EXPECT_TRUE(schema.ok()) << schema.status();
+  return *std::move(schema);
+}
+
+std::string Refusal(const SamplingSpec& spec, const SamplingOptions& options = {}) {
+  const auto plan = SamplingPlan::Create(Library(), spec, options);
+  if (plan.ok()) return "accepted";
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(plan.status().message());
+}
+
+TEST(SamplingPlanTest, SetsAreThoseThatAreTouchedInTheOrderOfTheirNames) {
+  const SamplingSpec spec = SpecOf("paper", {UniformOp("w", {"seed"}, "written", 3),
+                                             UniformOp("c", {"seed", "seed"}, "cites", 4),
+                                             UniformOp("w2", {"c", "seed"}, "written", 5)});
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan plan, SamplingPlan::Create(Library(), spec, {}));
+  EXPECT_THAT(plan.node_sets(), ElementsAre(0, 1));
+  ASSERT_EQ(plan.edge_sets().size(), 2U);
+  EXPECT_EQ(plan.edge_sets()[0].edge_set, 2U);
+  EXPECT_EQ(plan.edge_sets()[1].edge_set, 1U);
+  EXPECT_EQ(plan.edge_sets()[1].num_ops, 2U);
+  EXPECT_EQ(plan.seed_set(), 1U);
+  EXPECT_THAT(plan.ops()[1].inputs, ElementsAre(PlannedOp::kSeeds));
+  EXPECT_THAT(plan.ops()[2].inputs, ElementsAre(1, PlannedOp::kSeeds));
+}
+
+TEST(SamplingPlanTest, RefusalsNameTheOp) {
+  const auto refusal = [](SamplingOp op) { return Refusal(SpecOf("paper", {std::move(op)})); };
+  EXPECT_THAT(refusal(UniformOp("", {"seed"}, "cites", 3)), HasSubstr("op number 0"));
+  EXPECT_THAT(refusal(UniformOp("h", {}, "cites", 3)), HasSubstr("op 'h': input_op_names"));
+  EXPECT_THAT(refusal(UniformOp("h", {"x"}, "cites", 3)), HasSubstr("op 'h': input_op_names: 'x'"));
+  EXPECT_THAT(refusal(UniformOp("h", {"h"}, "cites", 3)), HasSubstr("before it is defined"));
+  EXPECT_THAT(refusal(UniformOp("h", {"seed"}, "site", 3)),
+              HasSubstr("op 'h': edge_set_name: there is no edge set 'site'"));
+  EXPECT_THAT(refusal(UniformOp("h", {"seed"}, "writes", 3)),
+              HasSubstr("op 'h': the edges of 'writes' leave nodes of 'author', but the input "
+                        "'seed' gives nodes of 'paper'"));
+  EXPECT_THAT(refusal(UniformOp("h", {"seed"}, "cites", 0)), HasSubstr("op 'h': sample_size: 0"));
+  EXPECT_THAT(refusal(UniformOp("h", {"seed"}, "cites", -3)), HasSubstr("sample_size: -3"));
+  EXPECT_THAT(refusal(UniformOp("seed", {"seed"}, "cites", 3)), HasSubstr("op 'seed': op_name"));
+  SamplingOp op = UniformOp("h", {"seed"}, "cites", 3);
+  op.strategy = SamplingStrategy::kLatestK;
+  EXPECT_THAT(refusal(op), HasSubstr("op 'h': strategy: LATEST_K"));
+  op.strategy = SamplingStrategy::kTopK;
+  EXPECT_EQ(refusal(op), "accepted");
+  op.edge_set = "written";
+  EXPECT_THAT(refusal(op), HasSubstr("op 'h': strategy: TOP_K needs a column of weights"));
+  EXPECT_THAT(Refusal(SpecOf("paper", {UniformOp("h2", {"h1"}, "cites", 3),
+                                       UniformOp("h1", {"seed"}, "cites", 3)})),
+              HasSubstr("op 'h2': input_op_names: 'h1' is used before it is defined"));
+  EXPECT_THAT(Refusal(SpecOf("paper", {UniformOp("h", {"seed"}, "cites", 3),
+                                       UniformOp("h", {"seed"}, "cites", 3)})),
+              HasSubstr("op 'h': op_name: two ops"));
+  EXPECT_THAT(Refusal(SpecOf("book", {})), HasSubstr("op 'seed': node_set_name"));
+  SamplingSpec nameless = SpecOf("paper", {});
+  nameless.seed_op = "";
+  EXPECT_THAT(Refusal(nameless), HasSubstr("the seed op has no op_name"));
+}
+
+TEST(SamplingPlanTest, WeightsAreANamedColumn) {
+  SamplingOp op = UniformOp("h", {"seed"}, "written", 3);
+  op.strategy = SamplingStrategy::kRandomWeighted;
+  SamplingOptions options;
+  options.weight_column = "share";
+  // The reversed set has the columns of the other.
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan plan,
+                          SamplingPlan::Create(Library(), SpecOf("paper", {op}), options));
+  EXPECT_EQ(plan.ops()[0].weight_column, 0U);
+  op.edge_set = "cites";
+  options.weight_column = "title";
+  EXPECT_THAT(Refusal(SpecOf("paper", {op}), options), HasSubstr("is not one integer, float32"));
+}
+
+TEST(SamplingPlanTest, OptionsAreChecked) {
+  const SamplingSpec spec = SpecOf("paper", {UniformOp("h", {"seed"}, "cites", 3)});
+  const auto refusal = [&](auto change) {
+    SamplingOptions options;
+    change(options);
+    return Refusal(spec, options);
+  };
+  EXPECT_THAT(refusal([](auto& o) { o.induced_edge_sets = {"cites"}; }), HasSubstr("`induced`"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.induced = true;
+                o.induced_edge_sets = {"sites"};
+              }),
+              HasSubstr("no edge set 'sites'"));
+  EXPECT_THAT(refusal([](auto& o) { o.node_time_column = "month"; }),
+              HasSubstr("no node set has a column 'month'"));
+  EXPECT_THAT(refusal([](auto& o) { o.node_time_column = "title"; }), HasSubstr("not one integer"));
+  EXPECT_THAT(refusal([](auto& o) { o.edge_time_column = "month"; }),
+              HasSubstr("no edge set has a column 'month'"));
+  EXPECT_THAT(refusal([](auto& o) { o.edge_time_column = "weight"; }),
+              HasSubstr("not one integer"));
+  EXPECT_THAT(refusal([](auto& o) { o.node_time_column = o.edge_time_column = "year"; }),
+              HasSubstr("node_time_column too"));
+  EXPECT_THAT(refusal([](auto& o) { o.latest = true; }), HasSubstr("latest"));
+  EXPECT_THAT(refusal([](auto& o) { o.link_node_set = "paper"; }), HasSubstr("no links"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.readout_columns = {{"label", DType::kInt64, {}}};
+              }),
+              HasSubstr("readout_columns"));
+  EXPECT_THAT(refusal([](auto& o) {
+                o.readout = true;
+                o.readout_columns = {{"label", DType::kInt64, {}, true, false}};
+              }),
+              HasSubstr("'label' is ragged"));
+}
+
+TEST(SamplingPlanTest, LinkSeedsFindTheirSetInTheSchema) {
+  const auto schema = [](size_t source_of_target, bool has_target) {
+    std::vector<SourceEdgeSetSpec> edge_sets = {{"e", 0, 0, {}, std::nullopt},
+                                                {"_readout/source", 0, 2, {}, std::nullopt}};
+    if (has_target) {
+      edge_sets.push_back({"_readout/target", source_of_target, 2, {}, std::nullopt});
+    }
+    auto created = SourceGraphSchema::Create(
+        {{"a", {}}, {"b", {}}, {"_readout", {{"label", DType::kInt64, {}, false, false}}}},
+        std::move(edge_sets));
+    EXPECT_TRUE(created.ok()) << created.status();
+    return *std::move(created);
+  };
+  SamplingSpec spec = SpecOf("", {UniformOp("h", {"seed"}, "e", 3)});
+  spec.link_seeds = true;
+  PH_ASSERT_OK_AND_ASSIGN(const SamplingPlan plan, SamplingPlan::Create(schema(0, true), spec, {}));
+  EXPECT_EQ(plan.seeds_per_row(), 2U);
+  EXPECT_EQ(plan.readout_columns().size(), 1U);
+  EXPECT_THAT(SamplingPlan::Create(schema(1, true), spec, {}).status().message(),
+              HasSubstr("op 'seed': '_readout/source' and '_readout/target' begin at different"));
+  EXPECT_THAT(SamplingPlan::Create(schema(0, false), spec, {}).status().message(),
+              HasSubstr("op 'seed': the schema has no edge set '_readout/target'"));
+}
+
+}  // namespace
+}  // namespace packhouse
