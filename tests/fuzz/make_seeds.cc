@@ -337,5 +337,12 @@ int main(int argc, char** argv) {
   }
   Write(folder + "tfrecord_fuzz-corpus/seed", file);
   WritePartitionSeeds(folder);
+  Write(folder + "csv_reader_fuzz-corpus/seed", "id,\"a \"\"b\"\"\"\r\nx,\"two\nlines\"\n,\n");
+  Write(folder + "table_rows_fuzz-corpus/seed_csv", "\1-1,s,text,t,0.5");
+  Write(folder + "unigraph_fuzz-corpus/seed",
+        "node_sets { key: 'a' value { features { key: 'f' value { dtype: DT_FLOAT shape { dim { "
+        "size: -1 } } } } metadata { filename: 'a.csv' } } } edge_sets { key: 'e' value { source: "
+        "'a' target: 'a' metadata { filename: 'e.tfrecords@2' extra { key: 'edge_type' value: "
+        "'reversed' } } } }");
   return 0;
 }

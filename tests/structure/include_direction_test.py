@@ -20,7 +20,7 @@ FLOORS = (
     ("sizes", "admission", "http"),
     ("histograms", "graphs"),
     ("planning", "tfgnn", "source_graphs", "partition_files"),
-    ("planning/optimizer",),
+    ("planning/optimizer", "graph_files"),
     ("planning/baselines", "planning/tuning", "packing", "collation", "datasets", "sampling",
      "partitioning"),
     ("datasets/lmdb", "streams", "epochs", "partitioning/engines"),
@@ -49,15 +49,19 @@ SEEN_BY = {
     "metis": ("partitioning/engines",),
     "google/protobuf": ("tfgnn", "wire", "rpc"),
     # Formats of TensorFlow and TF-GNN.
-    "tensorflow": ("tfgnn",),
+    "tensorflow": ("tfgnn", "graph_files"),
     "packhouse/v1": ("wire", "rpc"),
     # What is stored. Other rooms have plain structs.
     "packhouse/internal": ("datasets/lmdb", "ledger", "delivery"),
 }
-# The one place of the clients that sees rooms: the commands for TF-GNN's files, which would
-# otherwise have a decoder of their own.
-TFGNN_COMMANDS = "client/cli/tfgnn/"
-SEEN_BY_TFGNN_COMMANDS = ("tfgnn", "graphs", "sizes", "base")
+# The places of the clients that see rooms: the commands for files of TF-GNN and of large graphs,
+# which would otherwise have decoders of their own.
+SEEN_BY_COMMANDS = {
+    "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "base"),
+    "client/cli/source_graphs/": (
+        "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes", "base",
+    ),
+}
 # A generated message of reflection, which is no part of the library gRPC.
 MESSAGES = re.compile(r"grpc/reflection/[^/]+/[^/]+\.pb\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
@@ -71,9 +75,10 @@ def room_of(file: str) -> str:
 def wrong_include(file: str, included: str) -> str | None:
     """Why `file` must not include `included`; None if it may."""
     if file.startswith("client/"):
-        if file.startswith(TFGNN_COMMANDS) and included.startswith("service/"):
-            return None if room_of(included) in SEEN_BY_TFGNN_COMMANDS else "above service/tfgnn"
-        if included.startswith("tensorflow") and not file.startswith(TFGNN_COMMANDS):
+        seen = next((r for f, r in SEEN_BY_COMMANDS.items() if file.startswith(f)), ())
+        if seen and included.startswith("service/"):
+            return None if room_of(included) in seen else "no room of files' formats"
+        if included.startswith("tensorflow") and not seen:
             return "clients do not see TF-GNN's messages"
         hidden = included.startswith(("service/", "packhouse/internal/"))
         return "clients see the contract only" if hidden else None
@@ -134,6 +139,9 @@ def check_itself() -> list[str]:
         ("service/rpc/a.cc", "spdlog/spdlog.h"),
         ("client/cpp/a.cc", "service/sizes/size_table.h"),
         ("client/cli/tfgnn/a.cc", "service/planning/limits.h"),
+        ("client/cli/tfgnn/a.cc", "service/graph_files/csv_reader.h"),
+        ("client/cli/source_graphs/a.cc", "service/datasets/dataset_store.h"),
+        ("service/source_graphs/a.cc", "service/graph_files/csv_reader.h"),
         ("client/cli/commands/a.cc", "service/tfgnn/graph_sets.h"),
         ("client/cpp/a.cc", "tensorflow/core/example/example.pb.h"),
         ("service/wire/a.cc", "tensorflow_gnn/proto/graph_schema.pb.h"),

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/cli/device_arguments.h"
 #include "client/cli/reports/dataset_report.h"
 #include "client/cli/reports/ingest_progress.h"
 #include "client/cli/reports/table.h"

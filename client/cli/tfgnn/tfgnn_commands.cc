@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/reports/table.h"
+#include "client/cli/source_graphs/convert_ogb_command.h"
 #include "client/cli/tfgnn/examples_source.h"
 #include "client/cli/tfgnn/tfrecord_files.h"
 #include "google/protobuf/text_format.h"
@@ -223,6 +224,7 @@ void AddTfgnnCommand(CLI::App& app, ExitCode& code) {
   AddTfgnnGenerate(*command, code);
   AddTfgnnStats(*command, code);
   AddTfgnnSizeConstraints(*command, code);
+  AddConvertOgbCommand(*command, code);
 }
 
 }  // namespace packhouse::client

@@ -1,0 +1,56 @@
+// Files of numbers without a header, one row a line: edges and features of OGB and of DGL's chunks.
+#ifndef PACKHOUSE_CLIENT_CLI_SOURCE_GRAPHS_TEXT_COLUMNS_H_
+#define PACKHOUSE_CLIENT_CLI_SOURCE_GRAPHS_TEXT_COLUMNS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/cli/source_graphs/csv_file.h"
+#include "client/cli/source_graphs/npy_stream.h"
+#include "client/cli/source_graphs/source_tables.h"
+
+namespace packhouse::client {
+
+// The files of a column or of edges, one after the other.
+struct TextFiles {
+  std::vector<std::string> paths;
+  char delimiter = ',';
+};
+
+// How many fields the first record of the files has; 0 if there is none.
+absl::StatusOr<size_t> CountFields(const TextFiles& files);
+
+// Where the rows of a column come from: either texts or arrays.
+struct RowColumn {
+  SourceColumnSpec spec;
+  TextFiles texts;
+  // Whether an empty field is NaN. Otherwise it is an error, as any text that is no number.
+  bool has_gaps = false;
+  std::vector<NpyArray> arrays;
+};
+
+// Nodes 0 to num_nodes - 1 with these columns, which must have as many rows.
+OpenTable ReadNumberedNodes(size_t set, uint64_t num_nodes, std::vector<RowColumn> columns);
+
+struct TextEdges {
+  size_t set = 0;
+  TextFiles files;
+  // What the files must have.
+  uint64_t num_edges = 0;
+  uint64_t num_sources = 0;
+  uint64_t num_targets = 0;
+  std::vector<RowColumn> columns;
+};
+
+// INVALID_ARGUMENT naming file, line, field and value for an end that is no node, and the numbers
+// for more or fewer edges.
+OpenTable ReadTextEdges(TextEdges edges);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_SOURCE_GRAPHS_TEXT_COLUMNS_H_

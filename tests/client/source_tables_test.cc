@@ -1,0 +1,347 @@
+// Large graphs as files have them: what is written is read, and bad rows are named.
+#include "client/cli/source_graphs/source_tables.h"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/source_graphs/mag_tables.h"
+#include "client/cli/source_graphs/ogb_tables.h"
+#include "client/cli/source_graphs/table_writers.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace packhouse::client {
+namespace {
+
+using graph_files::IdRows;
+using graph_files::SourceRows;
+using testing::ElementsAre;
+
+class SourceTablesTest : public testing::Test {
+ protected:
+  SourceTablesTest()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~SourceTablesTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string Write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name, std::ios::binary) << bytes;
+    return Path(name);
+  }
+
+  const std::filesystem::path folder_;
+};
+
+// Everything of a graph, by the names of sets.
+struct Everything {
+  std::map<std::string, SourceRows> sets;
+  absl::Status status;
+};
+
+void Append(const IdRows& from, IdRows* to) {
+  to->is_text = from.is_text;
+  to->numbers.insert(to->numbers.end(), from.numbers.begin(), from.numbers.end());
+  for (size_t i = 0; from.is_text && i < from.size(); ++i) to->AddText(from.text(i));
+}
+
+Everything ReadAll(const SourceTables& tables, size_t max_bytes = 1000) {
+  Everything all;
+  SourceTablesReader reader(tables);
+  SourceRows rows;
+  while (true) {
+    const absl::StatusOr<bool> has_rows = reader.Read(max_bytes, &rows);
+    all.status = has_rows.status();
+    if (!has_rows.ok() || !*has_rows) return all;
+    EXPECT_GT(rows.count, 0);
+    const std::string name = rows.is_edges ? tables.schema.edge_sets()[rows.set].name
+                                           : tables.schema.node_sets()[rows.set].name;
+    SourceRows& set = all.sets[name];
+    set.count += rows.count;
+    Append(rows.ids, &set.ids);
+    Append(rows.sources, &set.sources);
+    Append(rows.targets, &set.targets);
+    set.columns.resize(rows.columns.size());
+    for (size_t c = 0; c < rows.columns.size(); ++c) {
+      set.columns[c].bytes += rows.columns[c].bytes;
+    }
+  }
+}
+
+std::string ReadError(const std::string& path) {
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(path);
+  if (!tables.ok()) return std::string(tables.status().message());
+  return std::string(ReadAll(*tables).status.message());
+}
+
+void ExpectSameIds(const IdRows& numbers, const std::string& set, const IdRows& ids) {
+  ASSERT_EQ(ids.size(), numbers.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids.is_text) {
+      ASSERT_EQ(ids.text(i), absl::StrCat(set, numbers.numbers[i]));
+    } else {
+      ASSERT_EQ(ids.numbers[i], numbers.numbers[i]);
+    }
+  }
+}
+
+// What was written as `path` is the graph of `tables`.
+void ExpectRoundTrip(const SourceTables& tables, const std::string& path, bool is_unigraph) {
+  const absl::StatusOr<SourceTables> again = OpenSourceTables(path);
+  ASSERT_TRUE(again.ok()) << again.status();
+  const Everything wanted = ReadAll(tables, 50'000);
+  const Everything found = ReadAll(*again, 777);
+  ASSERT_TRUE(found.status.ok()) << found.status;
+  ASSERT_EQ(found.sets.size(), wanted.sets.size());
+  for (const auto& [name, rows] : wanted.sets) {
+    SCOPED_TRACE(name);
+    const SourceRows& read = found.sets.at(name);
+    EXPECT_EQ(read.count, rows.count);
+    const auto edges = tables.schema.EdgeSetIndex(name);
+    if (edges) {
+      const SourceEdgeSetSpec& spec = tables.schema.edge_sets()[*edges];
+      ExpectSameIds(rows.sources, tables.schema.node_sets()[spec.source].name, read.sources);
+      ExpectSameIds(rows.targets, tables.schema.node_sets()[spec.target].name, read.targets);
+    } else {
+      ExpectSameIds(rows.ids, name, read.ids);
+    }
+    ASSERT_EQ(read.columns.size(), rows.columns.size());
+    for (size_t c = 0; c < rows.columns.size(); ++c) {
+      EXPECT_TRUE(read.columns[c].bytes == rows.columns[c].bytes) << c;
+    }
+  }
+  EXPECT_EQ(again->schema.EdgeSetIndex("written").has_value(), is_unigraph);
+}
+
+TEST_F(SourceTablesTest, AGeneratedGraphIsReadBackFromEitherFormat) {
+  const absl::StatusOr<SourceTables> tables = OpenMagTables({0.0005, 3});
+  ASSERT_TRUE(tables.ok());
+  ASSERT_TRUE(WriteArrays(*tables, Path("npy")).ok());
+  ExpectRoundTrip(*tables, Path("npy"), false);
+  UnigraphOptions options;
+  options.shards = 1;
+  ASSERT_TRUE(WriteUnigraph(*tables, Path("unigraph"), options).ok());
+  ExpectRoundTrip(*tables, Path("unigraph"), true);
+}
+
+TEST_F(SourceTablesTest, AGeneratedGraphIsAFunctionOfItsOptions) {
+  const Everything a = ReadAll(*OpenMagTables({0.001, 7}), 100);
+  const Everything b = ReadAll(*OpenMagTables({0.001, 7}), 1 << 20);
+  const Everything other = ReadAll(*OpenMagTables({0.001, 8}), 1 << 20);
+  ASSERT_EQ(a.sets.size(), 8);
+  for (const auto& [name, rows] : a.sets) {
+    EXPECT_EQ(rows.sources.numbers, b.sets.at(name).sources.numbers);
+    EXPECT_EQ(rows.targets.numbers, b.sets.at(name).targets.numbers);
+  }
+  EXPECT_EQ(a.sets.at("paper").columns[0].bytes, b.sets.at("paper").columns[0].bytes);
+  EXPECT_NE(a.sets.at("paper").columns[0].bytes, other.sets.at("paper").columns[0].bytes);
+  EXPECT_NE(a.sets.at("cites").sources.numbers, other.sets.at("cites").sources.numbers);
+}
+
+TEST_F(SourceTablesTest, AGeneratedGraphHasMagsShape) {
+  const absl::StatusOr<SourceTables> tables = OpenMagTables({0.01, 0});
+  const Everything all = ReadAll(*tables, 1 << 20);
+  const std::map<std::string, uint64_t> counts = {
+      {"paper", 7364},  {"author", 11346},          {"institution", 87},  {"field_of_study", 600},
+      {"cites", 54163}, {"affiliated_with", 10440}, {"has_topic", 75051}, {"writes", 71457}};
+  for (const auto& [name, count] : counts) EXPECT_EQ(all.sets.at(name).count, count) << name;
+  for (const SourceEdgeSetSpec& spec : tables->schema.edge_sets()) {
+    if (spec.reverse_of.has_value()) continue;
+    SCOPED_TRACE(spec.name);
+    const SourceRows& edges = all.sets.at(spec.name);
+    std::map<int64_t, uint64_t> in_degrees;
+    for (uint64_t i = 0; i < edges.count; ++i) {
+      ASSERT_LT(edges.sources.numbers[i],
+                all.sets.at(tables->schema.node_sets()[spec.source].name).count);
+      ASSERT_LT(edges.targets.numbers[i],
+                all.sets.at(tables->schema.node_sets()[spec.target].name).count);
+      if (spec.name == "cites") {
+        ASSERT_NE(edges.sources.numbers[i], edges.targets.numbers[i]);
+      }
+      ++in_degrees[edges.targets.numbers[i]];
+    }
+    // Every paper has a topic and an author.
+    if (spec.name == "writes") {
+      EXPECT_EQ(in_degrees.size(), 7364);
+    }
+    uint64_t most = 0;
+    for (const auto& [node, degree] : in_degrees) most = std::max(most, degree);
+    // Heavy tails: even at the flatter end some node has several times the mean.
+    EXPECT_GT(most * in_degrees.size(), 3 * edges.count);
+  }
+  EXPECT_EQ(OpenMagTables({0, 0}).status().message(),
+            "--scale 0: must be above 0, and at most 100");
+}
+
+TEST_F(SourceTablesTest, BadRowsOfAUnigraphAreNamed) {
+  const std::string schema = Write(
+      "s.pbtxt",
+      "node_sets { key: 'a' value { features { key: 'h' value { dtype: DT_INT64 } } metadata { "
+      "filename: 'a-*.csv' } } } edge_sets { key: 'e' value { source: 'a' target: 'a' metadata { "
+      "filename: 'e.csv@2' } } }");
+  const std::string good = Write("a-0.csv", "id,h\nx,1\n\"y\nz\",2\n");
+  const std::string bad = Write("a-1.csv", "h,#id\n5,v\nfive,w\n");
+  EXPECT_EQ(ReadError(schema), absl::StrCat("'", Path("e.csv@2"),
+                                            "': ", Path("e.csv-00000-of-00002"), " is not there"));
+  Write("e.csv-00000-of-00002", "source,target\nx,v\n");
+  const std::string second = Write("e.csv-00001-of-00002", "source,target\nx\n");
+  EXPECT_EQ(ReadError(schema), absl::StrCat(bad, ": line 3: column 'h': 'five' is no int64"));
+  Write("a-1.csv", "h,#id\n5,v\n");
+  EXPECT_EQ(ReadError(schema), absl::StrCat(second, ": line 2: has 1 fields, the header 2"));
+  Write("e.csv-00001-of-00002", "");
+  EXPECT_EQ(ReadError(schema), absl::StrCat(second, ": has no header"));
+  Write("e.csv-00001-of-00002", "source,target\na,\"b\n");
+  EXPECT_EQ(
+      ReadError(schema),
+      absl::StrCat(second, ": line 3, byte 1: a quote that nothing closes, in field 2 'b\\n'"));
+  Write("e.csv-00001-of-00002", "source,target\nv,\"y\nz\"\n");
+  EXPECT_EQ(ReadError(Path("")), "");
+  const Everything all = ReadAll(*OpenSourceTables(schema));
+  EXPECT_EQ(all.sets.at("a").count, 3);
+  EXPECT_EQ(all.sets.at("a").ids.text(1), "y\nz");
+  EXPECT_EQ(all.sets.at("e").targets.text(1), "y\nz");
+}
+
+TEST_F(SourceTablesTest, ADownloadOfOgbOfOneKindIsRead) {
+  Write("raw/num-node-list.csv", "3\n");
+  Write("raw/num-edge-list.csv", "2\n");
+  Write("raw/edge.csv", "0,1\n2,1\n");
+  Write("raw/node-feat.csv", "0.5,1\n-1,2e3\n0,0\n");
+  Write("raw/node-label.csv", "4\n0\n\n");
+  Write("raw/node_year.csv", "2010\n2011\n2012\n");
+  EXPECT_EQ(ReadError(Path("")), absl::StrCat(Path("raw/node-label.csv"),
+                                              ": column 'labels' has fewer rows than its set"));
+  Write("raw/node-label.csv", "4\n0\n7\n");
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(Path(""));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const SourceNodeSetSpec& nodes = tables->schema.node_sets()[0];
+  EXPECT_EQ(nodes.name, "nodes");
+  ASSERT_EQ(nodes.columns.size(), 3);
+  EXPECT_EQ(nodes.columns[0].dtype, DType::kFloat32);
+  EXPECT_THAT(nodes.columns[0].row_shape, ElementsAre(2));
+  EXPECT_EQ(nodes.columns[1].name, "labels");
+  EXPECT_EQ(nodes.columns[1].dtype, DType::kInt64);
+  EXPECT_EQ(nodes.columns[2].name, "year");
+  const Everything all = ReadAll(*tables, 1);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  EXPECT_EQ(all.sets.at("nodes").columns[0].bytes.size(), 3 * 2 * sizeof(float));
+  EXPECT_THAT(all.sets.at("edges").sources.numbers, ElementsAre(0, 2));
+  EXPECT_THAT(all.sets.at("edges").targets.numbers, ElementsAre(1, 1));
+
+  const auto expect = [&](const std::string& file, const std::string& content,
+                          const std::string& message) {
+    std::ifstream before(Path(file));
+    const std::string kept(std::istreambuf_iterator<char>(before), {});
+    Write(file, content);
+    EXPECT_EQ(ReadError(Path("")), absl::StrCat(Path(file), message));
+    Write(file, kept);
+  };
+  expect("raw/edge.csv", "0,1\n2,3\n", ": line 2: field 2: target 3 is none of the 3 nodes");
+  expect("raw/edge.csv", "0,1\n-1,2\n", ": line 2: field 1: source -1 is none of the 3 nodes");
+  expect("raw/edge.csv", "0,1\nx,2\n", ": line 2: field 1: 'x' is no int64");
+  expect("raw/edge.csv", "0,1\n1\n", ": line 2: has 1 fields, 2 are needed");
+  expect("raw/edge.csv", "0,1\n", ": there are 1 edges, 2 were said to be");
+  expect("raw/edge.csv", "0,1\n1,2\n1,2\n", ": there are 3 edges, 2 were said to be");
+  expect("raw/node-feat.csv", "1,2\n3\n4,5\n", ": line 2: has 1 fields, 2 are needed");
+  expect("raw/node-feat.csv", "1,2\n3,?\n4,5\n", ": line 2: field 2: '?' is no float32");
+  expect("raw/node-feat.csv", "1,2\n3,4\n4,5\n6,7\n",
+         ": line 4: column 'feat' has more rows than its set");
+  expect("raw/num-node-list.csv", "3\n4\n", ": has 2 numbers, one count is needed");
+}
+
+TEST_F(SourceTablesTest, ADownloadOfOgbOfSeveralKindsIsRead) {
+  Write("raw/num-node-dict.csv", "author,paper\n2,3\n");
+  Write("raw/triplet-type-list.csv", "author,writes,paper\npaper,cites,paper\n");
+  for (const char* relation : {"author___writes___paper", "paper___cites___paper"}) {
+    Write(absl::StrCat("raw/relations/", relation, "/edge.csv"), "0,1\n1,2\n");
+    Write(absl::StrCat("raw/relations/", relation, "/num-edge-list.csv"), "2\n");
+  }
+  Write("raw/node-feat/paper/node-feat.csv", "1\n2\n3\n");
+  Write("raw/node-feat/paper/node_year.csv", "2019\n2018\n2017\n");
+  Write("raw/node-label/paper/node-label.csv", "0.5\nnan\n1\n");
+  Write("split/time/paper/train.csv", "2\n");
+  Write("split/time/paper/valid.csv", "1\n");
+  absl::StatusOr<SourceTables> tables = OpenSourceTables(Path(""));
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  EXPECT_EQ(tables->schema.node_sets()[1].columns[1].dtype, DType::kFloat32);
+  ASSERT_TRUE(AddReverses({"written=writes"}, &*tables).ok());
+  EXPECT_EQ(tables->schema.edge_sets()[2].reverse_of, 0);
+  EXPECT_EQ(AddReverses({"x=none"}, &*tables).message(),
+            "--reverse 'x=none': there is no edge set 'none'");
+  EXPECT_EQ(AddReverses({"x"}, &*tables).message(), "--reverse 'x': must be NAME=EDGE_SET");
+  const absl::StatusOr<std::vector<OgbSplit>> splits = ReadOgbSplits(Path(""));
+  ASSERT_TRUE(splits.ok()) << splits.status();
+  ASSERT_EQ(splits->size(), 2);
+  EXPECT_EQ((*splits)[0].part, "train");
+  EXPECT_EQ((*splits)[0].node_set, "paper");
+  EXPECT_THAT((*splits)[0].nodes, ElementsAre(2));
+
+  ASSERT_TRUE(WriteUnigraph(*tables, Path("out"), UnigraphOptions()).ok());
+  const absl::StatusOr<SourceTables> again = OpenSourceTables(Path("out"));
+  ASSERT_TRUE(again.ok()) << again.status();
+  const Everything all = ReadAll(*again);
+  EXPECT_EQ(all.sets.at("author").ids.text(1), "author1");
+  EXPECT_EQ(all.sets.at("writes").targets.text(1), "paper2");
+  EXPECT_EQ(again->schema.edge_sets()[2].name, "written");
+  EXPECT_TRUE(again->schema.edge_sets()[2].reverse_of.has_value());
+
+  Write("raw/num-node-dict.csv", "author,paper\n2,many\n");
+  EXPECT_EQ(ReadError(Path("")),
+            absl::StrCat(Path("raw/num-node-dict.csv"), ": line 2: field 2: 'many' is no count"));
+}
+
+TEST_F(SourceTablesTest, ChunksOfDglAreReadAsTheyAreShared) {
+  const std::filesystem::path folder =
+      std::filesystem::path(PACKHOUSE_SHARED_DATA) / "partition" / "chunked";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is missing";
+  const absl::StatusOr<SourceTables> tables = OpenSourceTables(folder.string());
+  ASSERT_TRUE(tables.ok()) << tables.status();
+  const Everything all = ReadAll(*tables);
+  ASSERT_TRUE(all.status.ok()) << all.status;
+  EXPECT_EQ(all.sets.at("item").count, 150);
+  EXPECT_EQ(all.sets.at("buys").count, 500);
+  EXPECT_EQ(all.sets.at("top").count, 1);
+  EXPECT_FALSE(all.sets.at("user").columns[0].bytes.empty());
+}
+
+TEST_F(SourceTablesTest, ChunksThatDisagreeAreNamed) {
+  const auto metadata = [](const std::string& nodes) {
+    return absl::StrCat(
+        R"({"node_type": ["u"], "num_nodes_per_type": [)", nodes,
+        R"(], "edge_type": ["u:r:u"], "num_edges_per_type": [2], "edges": {"u:r:u": {"format":
+        {"name": "csv", "delimiter": " "}, "data": ["e0", "e1"]}}, "node_data": {"u": {"x":
+        {"format": {"name": "csv"}, "data": ["x"]}}}})");
+  };
+  const std::string path = Write("metadata.json", metadata("2"));
+  Write("e0", "0 1\n");
+  const std::string last = Write("e1", "1 2\n");
+  const std::string x = Write("x", "1\n2\n");
+  EXPECT_EQ(ReadError(path),
+            absl::StrCat(last, ": line 1: field 2: target 2 is none of the 2 nodes"));
+  Write("e1", "1 0\n");
+  EXPECT_EQ(ReadError(path), "");
+  Write("metadata.json", metadata("3"));
+  EXPECT_EQ(ReadError(path), absl::StrCat(x, ": column 'x' has fewer rows than its set"));
+  std::filesystem::remove(x);
+  EXPECT_EQ(ReadError(path), absl::StrCat(x, ": is not there"));
+}
+
+TEST_F(SourceTablesTest, WhatIsNoGraphIsRefused) {
+  EXPECT_EQ(ReadError(Path("none")), absl::StrCat(Path("none"), ": is not there"));
+  const std::string text = Write("x.txt", "");
+  EXPECT_EQ(
+      ReadError(text),
+      absl::StrCat(text, ": must be a .npz, a schema (.pbtxt), a metadata.json, or a folder"));
+}
+
+}  // namespace
+}  // namespace packhouse::client

@@ -1,0 +1,216 @@
+#include "service/graph_files/table_rows.h"
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "tensorflow/core/example/example.pb.h"
+
+namespace packhouse::graph_files {
+namespace {
+
+using Fields = std::vector<absl::string_view>;
+
+SourceColumnSpec Column(std::string name, DType dtype, std::vector<uint32_t> row_shape = {},
+                        bool ragged = false) {
+  return {std::move(name), dtype, std::move(row_shape), ragged, false};
+}
+
+SourceColumnSpec Text(std::string name) { return {std::move(name), DType::kUint8, {}, true, true}; }
+
+RowsSpec Authors() {
+  return {false, false, {Column("h", DType::kInt64), Text("name"), Column("s", DType::kFloat32)}};
+}
+
+SourceRows Empty(const RowsSpec& spec) {
+  SourceRows rows;
+  ClearRows(spec, &rows);
+  return rows;
+}
+
+std::string Record(const std::string& text) {
+  tensorflow::Example example;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString("features {" + text + "}", &example));
+  return example.SerializeAsString();
+}
+
+std::string Entry(const std::string& key, const std::string& list) {
+  return "feature { key: '" + key + "' value { " + list + " } } ";
+}
+
+TEST(CsvRowsTest, AHeaderSaysWhichFieldIsWhat) {
+  const auto table = CsvRows::Create(Authors(), Fields{"s", "ignored", "name", "#id", "h"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  SourceRows rows = Empty(Authors());
+  ASSERT_TRUE(table->Append(Fields{"0.5", "?", "Ann, B.", "author7", "-3"}, &rows).ok());
+  ASSERT_TRUE(table->Append(Fields{"1", "", "", "author8", "9"}, &rows).ok());
+  EXPECT_EQ(rows.count, 2);
+  EXPECT_EQ(rows.ids.text(0), "author7");
+  EXPECT_EQ(rows.ids.text(1), "author8");
+  EXPECT_EQ(rows.columns[1].bytes, "Ann, B.");
+  EXPECT_EQ(rows.columns[1].lengths, (std::vector<uint64_t>{7, 0}));
+  int64_t h[2];
+  ASSERT_EQ(rows.columns[0].bytes.size(), sizeof(h));
+  std::memcpy(h, rows.columns[0].bytes.data(), sizeof(h));
+  EXPECT_EQ(h[0], -3);
+  EXPECT_EQ(h[1], 9);
+}
+
+TEST(CsvRowsTest, ASwappedTableHasItsEndsExchanged) {
+  const RowsSpec spec = {true, true, {}};
+  const auto table = CsvRows::Create(spec, Fields{"source", "#target"});
+  ASSERT_TRUE(table.ok());
+  SourceRows rows = Empty(spec);
+  ASSERT_TRUE(table->Append(Fields{"a", "b"}, &rows).ok());
+  EXPECT_EQ(rows.sources.text(0), "b");
+  EXPECT_EQ(rows.targets.text(0), "a");
+}
+
+TEST(CsvRowsTest, ABadHeaderIsRefused) {
+  const std::vector<std::pair<Fields, std::string>> cases = {
+      {{"h", "name", "s"}, "the header has no column 'id'"},
+      {{"id", "#id", "h", "name", "s"}, "the header has column 'id' twice, in fields 1 and 2"},
+      {{"id", "h", "name"}, "the header has no column 's'"},
+      {{"id", "h", "name", "s", "h"}, "the header has column 'h' twice, in fields 2 and 5"},
+  };
+  for (const auto& [header, message] : cases) {
+    const absl::Status status = CsvRows::Create(Authors(), header).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+  }
+  const absl::Status status =
+      CsvRows::Create({false, false, {Column("f", DType::kFloat32, {2})}}, Fields{"id", "f"})
+          .status();
+  EXPECT_EQ(status.message(),
+            "column 'f' is no scalar in the schema; a field of CSV has one value");
+}
+
+TEST(CsvRowsTest, ABadRowIsNamedAndLeavesNothing) {
+  const auto table = CsvRows::Create(Authors(), Fields{"id", "h", "name", "s"});
+  ASSERT_TRUE(table.ok());
+  const std::vector<std::pair<Fields, std::string>> cases = {
+      {{"a", "1", "n"}, "has 3 fields, the header 4"},
+      {{"a", "1", "n", "1", "2"}, "has 5 fields, the header 4"},
+      {{"a", "one", "n", "1"}, "column 'h': 'one' is no int64"},
+      {{"a", "1", "n", ""}, "column 's': '' is no float32"},
+      {{"", "1", "n", "1"}, "column 'id': an id has 1 to 4096 bytes, this one 0"},
+  };
+  SourceRows rows = Empty(Authors());
+  for (const auto& [fields, message] : cases) {
+    const absl::Status status = table->Append(fields, &rows);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+    EXPECT_EQ(rows.count, 0);
+    EXPECT_EQ(rows.bytes(), 0);
+  }
+  const RowsSpec swapped = {true, true, {}};
+  const auto edges = CsvRows::Create(swapped, Fields{"source", "target"});
+  ASSERT_TRUE(edges.ok());
+  rows = Empty(swapped);
+  EXPECT_EQ(edges->Append(Fields{"a", ""}, &rows).message(),
+            "column 'target': an id has 1 to 4096 bytes, this one 0");
+}
+
+RowsSpec Papers() {
+  return {false,
+          false,
+          {Column("f", DType::kFloat32, {2}), Column("n", DType::kInt8),
+           Column("r", DType::kInt32, {2}, true), Text("t")}};
+}
+
+const std::string kPaper = Entry("f", "float_list { value: 1 value: 2 }") +
+                           Entry("n", "int64_list { value: -1 }") +
+                           Entry("t", "bytes_list { value: 'x' }");
+
+TEST(ExampleRowsTest, ReadsWhatIsWritten) {
+  ExampleRows table(Papers());
+  SourceRows rows = Empty(Papers());
+  ASSERT_TRUE(table.Append(Record(Entry("id", "bytes_list { value: 'p0' }") + kPaper), &rows).ok());
+  const std::string ragged =
+      Record(Entry("#id", "bytes_list { value: 'p1' value: 'more' }") + kPaper +
+             Entry("r", "int64_list { value: 1 value: 2 value: 3 value: -4 }") +
+             Entry("r.d1", "int64_list { value: 2 }"));
+  ASSERT_TRUE(table.Append(ragged, &rows).ok());
+  EXPECT_EQ(rows.count, 2);
+  EXPECT_EQ(rows.ids.text(0), "p0");
+  EXPECT_EQ(rows.ids.text(1), "p1");
+  EXPECT_EQ(rows.columns[2].lengths, (std::vector<uint64_t>{0, 2}));
+  EXPECT_EQ(rows.columns[2].bytes.size(), 4 * sizeof(int32_t));
+
+  SourceRows again = Empty(Papers());
+  ExampleRows reader(Papers());
+  const absl::Status status = ForEachExample(
+      Papers(), rows, [&](absl::string_view record) { return reader.Append(record, &again); });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(again.ids.bytes, rows.ids.bytes);
+  EXPECT_EQ(again.ids.ends, rows.ids.ends);
+  for (size_t c = 0; c < rows.columns.size(); ++c) {
+    EXPECT_EQ(again.columns[c].bytes, rows.columns[c].bytes) << c;
+    EXPECT_EQ(again.columns[c].lengths, rows.columns[c].lengths) << c;
+  }
+}
+
+TEST(ExampleRowsTest, ABadRecordIsNamedAndLeavesNothing) {
+  const std::string id = Entry("id", "bytes_list { value: 'p' }");
+  const std::string f = Entry("f", "float_list { value: 1 value: 2 }");
+  const std::string n = Entry("n", "int64_list { value: -1 }");
+  const std::string t = Entry("t", "bytes_list { value: 'x' }");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {kPaper, "has no feature 'id'"},
+      {kPaper + Entry("id", "int64_list { value: 1 }"),
+       "feature 'id': an id is a string, this is a list of int64s"},
+      {kPaper + Entry("#id", "bytes_list { }"),
+       "feature '#id': an id is a string, this list is empty"},
+      {kPaper + Entry("id", "bytes_list { value: '' }"),
+       "feature 'id': an id has 1 to 4096 bytes, this one 0"},
+      {id + n + t, "has no feature 'f'"},
+      {id + n + t + Entry("f", "float_list { value: 1 }"),
+       "feature 'f': 1 values, the shape [2] needs 2"},
+      {id + n + t + Entry("f", "int64_list { value: 1 value: 2 }"),
+       "feature 'f': a list of int64s, floats are needed for float32"},
+      {id + f + t + Entry("n", "int64_list { value: 128 }"), "feature 'n': 128 is no int8"},
+      {id + f + t + Entry("n", "int64_list { value: 1 value: 2 }"),
+       "feature 'n': 2 values, the shape [] needs 1"},
+      {id + f + n, "has no feature 't'"},
+      {id + f + n + Entry("t", "bytes_list { value: 'a' value: 'b' }"),
+       "feature 't': 2 strings, 1 is needed"},
+      {id + kPaper + Entry("r", "int64_list { value: 1 }"),
+       "feature 'r': 1 values, the shape [-1, 2] needs a multiple of 2"},
+      {id + kPaper + Entry("r", "int64_list { value: 1 value: 2 }") +
+           Entry("r.d1", "int64_list { value: 2 }"),
+       "feature 'r.d1': 1 lengths, the last 2; the row has one, 1"},
+  };
+  ExampleRows table(Papers());
+  SourceRows rows = Empty(Papers());
+  for (const auto& [text, message] : cases) {
+    SCOPED_TRACE(text);
+    const absl::Status status = table.Append(Record(text), &rows);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+    EXPECT_EQ(rows.count, 0);
+    EXPECT_EQ(rows.bytes(), 0);
+  }
+  EXPECT_EQ(table.Append("\xff", &rows).message(), "is no tf.Example");
+}
+
+TEST(ExampleRowsTest, AnEdgeWithoutATargetLeavesNothing) {
+  const RowsSpec spec = {true, false, {}};
+  ExampleRows table(spec);
+  SourceRows rows = Empty(spec);
+  ASSERT_TRUE(table
+                  .Append(Record(Entry("source", "bytes_list { value: 'a' }") +
+                                 Entry("#target", "bytes_list { value: 'b' }")),
+                          &rows)
+                  .ok());
+  EXPECT_EQ(table.Append(Record(Entry("#source", "bytes_list { value: 'a' }")), &rows).message(),
+            "has no feature 'target'");
+  EXPECT_EQ(rows.count, 1);
+  EXPECT_EQ(rows.sources.size(), 1);
+  EXPECT_EQ(rows.sources.bytes, "a");
+}
+
+}  // namespace
+}  // namespace packhouse::graph_files

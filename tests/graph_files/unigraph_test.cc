@@ -1,0 +1,102 @@
+#include "service/graph_files/unigraph.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace packhouse::graph_files {
+namespace {
+
+constexpr char kNodes[] =
+    "node_sets { key: 'b' value { } } node_sets { key: 'a' value { "
+    "features { key: 'x' value { dtype: DT_FLOAT shape { dim { size: -1 } dim { size: 3 } } } } "
+    "features { key: 't' value { dtype: DT_STRING } } "
+    "features { key: '#id' value { dtype: DT_STRING } } "
+    "metadata { filename: 'nodes-a.tfrecords@2' } } } "
+    "node_sets { key: '_aux' value { } } ";
+
+std::string Edge(const std::string& name, const std::string& ends, const std::string& file,
+                 bool is_reversed = false) {
+  return "edge_sets { key: '" + name + "' value { " + ends + " metadata { filename: '" + file +
+         "' " + (is_reversed ? "extra { key: 'edge_type' value: 'reversed' }" : "") + " } } } ";
+}
+
+TEST(ParseUnigraphTest, SetsColumnsAndTablesAreInTheOrderOfTheirNames) {
+  const auto unigraph =
+      ParseUnigraph(std::string(kNodes) + Edge("z", "source: 'a' target: 'b'", "z.csv") +
+                    Edge("r", "source: 'b' target: 'a'", "z.csv", true) +
+                    Edge("alone", "source: 'b' target: 'a'", "edges/x-?.tfr", true));
+  ASSERT_TRUE(unigraph.ok()) << unigraph.status();
+  const SourceGraphSchema& schema = unigraph->schema;
+  ASSERT_EQ(schema.node_sets().size(), 2);
+  EXPECT_EQ(schema.node_sets()[0].name, "a");
+  const std::vector<SourceColumnSpec>& columns = schema.node_sets()[0].columns;
+  ASSERT_EQ(columns.size(), 2);
+  EXPECT_EQ(columns[0].name, "t");
+  EXPECT_TRUE(columns[0].text);
+  EXPECT_EQ(columns[1].name, "x");
+  EXPECT_TRUE(columns[1].ragged);
+  EXPECT_EQ(columns[1].row_shape, std::vector<uint32_t>{3});
+  ASSERT_EQ(schema.edge_sets().size(), 3);
+  EXPECT_EQ(schema.edge_sets()[0].name, "alone");
+  EXPECT_FALSE(schema.edge_sets()[0].reverse_of.has_value());
+  EXPECT_EQ(schema.edge_sets()[1].reverse_of, 2);
+
+  ASSERT_EQ(unigraph->tables.size(), 3);
+  EXPECT_EQ(unigraph->tables[0].filename, "nodes-a.tfrecords@2");
+  EXPECT_EQ(unigraph->tables[0].format, TableFormat::kTfrecord);
+  EXPECT_EQ(unigraph->tables[1].set, 0);
+  EXPECT_TRUE(unigraph->tables[1].is_swapped);
+  EXPECT_EQ(unigraph->tables[2].set, 2);
+  EXPECT_FALSE(unigraph->tables[2].is_swapped);
+  EXPECT_EQ(unigraph->tables[2].format, TableFormat::kCsv);
+}
+
+TEST(ParseUnigraphTest, WhatHasNoMeaningIsRefused) {
+  const std::string nodes = kNodes;
+  const auto feature = [](const std::string& type) {
+    return "node_sets { key: 'c' value { features { key: 'f' value { " + type +
+           " } } metadata { filename: 'c.csv' } } } ";
+  };
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {nodes + Edge("e", "source: 'a' target: 'b'", ""),
+       "graph schema: edge set 'e': has no table (metadata.filename)"},
+      {nodes + Edge("e", "source: 'a' target: 'b'", "e.parquet"),
+       "graph schema: edge set 'e': the table 'e.parquet' is neither CSV nor TFRecord by its name "
+       "(.csv, .tfrecord)"},
+      {nodes + Edge("e", "source: 'a' target: '_aux'", "e.csv"),
+       "graph schema: edge set 'e': its nodes are the auxiliary set '_aux'"},
+      {"node_sets { key: 'c' value { features { key: 'f' value { dtype: DT_FLOAT } } } }",
+       "graph schema: node set 'c': has features, but no table (metadata.filename)"},
+      {feature("dtype: DT_STRING shape { dim { size: 1 } }"),
+       "graph schema: node set 'c': feature 'f': strings are one a row here, the shape has 1 "
+       "dimensions"},
+      {feature("dtype: DT_FLOAT shape { dim { size: 2 } dim { size: -1 } }"),
+       "graph schema: node set 'c': feature 'f': dimension 1 is -1; it must be at least 1, or -1 "
+       "for the first"},
+  };
+  for (const auto& [text, message] : cases) {
+    SCOPED_TRACE(text);
+    const absl::Status status = ParseUnigraph(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), message);
+  }
+}
+
+TEST(TableFormatOfTest, GoesByTheName) {
+  for (const char* name : {"x.tfrecord", "x.tfrecords@5", "x-tfrecord-00000-of-00001", "x.tfr",
+                           "tfr", "a_tfrecords"}) {
+    EXPECT_EQ(*TableFormatOf(name), TableFormat::kTfrecord) << name;
+  }
+  for (const char* name : {"x.csv", "x.csv@2", "x-csv-*", "x.csv.gz"}) {
+    EXPECT_EQ(*TableFormatOf(name), TableFormat::kCsv) << name;
+  }
+  for (const char* name : {"", "csv", "x.parquet", "xtfrx", "x.sstable"}) {
+    EXPECT_FALSE(TableFormatOf(name).ok()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::graph_files
