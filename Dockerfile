@@ -38,4 +38,5 @@ STOPSIGNAL SIGTERM
 # For the default --http-listen. With another one, set another --health-cmd.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["bash", "-c", \
   "exec 3<>/dev/tcp/127.0.0.1/9464 && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && read -r _ status _ <&3 && [ \"$status\" = 200 ]"]
-ENTRYPOINT ["packhoused"]
+# Other machines reach it, so it needs --tls-cert and --tls-key, or --insecure (docs/security.md).
+ENTRYPOINT ["packhoused", "--listen=0.0.0.0:50051"]

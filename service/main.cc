@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -32,6 +33,8 @@
 #include "service/rpc/library_logs.h"
 #include "service/rpc/server.h"
 #include "service/rpc/tcp_congestion.h"
+#include "service/rpc/tls_server_credentials.h"
+#include "service/security/security_files.h"
 #include "service/signals.h"
 #include "service/spdlog_log.h"
 #include "service/version.h"
@@ -176,6 +179,27 @@ absl::Status UpgradeStores(const Options& options) {
   return absl::OkStatus();
 }
 
+// Null: plain text.
+std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const security::SecurityFiles& files,
+                                                       const Options& options) {
+  if (files.tls() == nullptr) return nullptr;
+  auto clients = rpc::ClientCertificates::kNone;
+  if (!options.security.tls.client_ca.empty()) {
+    clients = options.security.callers.has_token_sources() ? rpc::ClientCertificates::kOptional
+                                                           : rpc::ClientCertificates::kRequired;
+  }
+  return rpc::TlsServerCredentials(files.tls()->identity_path(), files.tls()->roots_path(),
+                                   clients);
+}
+
+std::vector<metrics::FileReading> FilesOf(const security::SecurityFiles& files) {
+  std::vector<metrics::FileReading> read;
+  for (const security::Reloader::Reading& each : files.readings()) {
+    read.push_back({each.name, each.is_broken, each.num_reloads, each.num_failures, each.expires});
+  }
+  return read;
+}
+
 // Returns only if the service could not start, with the reason.
 absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
                  LimitedLog& deletions, SpdlogLog& log) {
@@ -185,8 +209,14 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   rpc::RouteLibraryLogs(&limited_log, LogLevel::kDebug);
   PH_ASSIGN_OR_RETURN(const auto datasets, OpenDatasets(options, metrics, limited_log));
   PH_ASSIGN_OR_RETURN(const auto ledger, OpenLedger(options, metrics, limited_log));
+  PH_ASSIGN_OR_RETURN(const auto files,
+                      security::SecurityFiles::Open(
+                          options.security, [&clock] { return clock.Now(); }, &log));
   rpc::ServerOptions server_options = options.server;
   server_options.log = {&limited_log, &deletions};
+  server_options.credentials = CredentialsOf(*files, options);
+  server_options.authenticator = files->authenticator();
+  server_options.authorizer = files->authorizer();
   PH_ASSIGN_OR_RETURN(const auto server,
                       rpc::Server::Start(server_options, &clock, &metrics, &metrics,
                                          datasets.store.get(), ledger.store.get()));
@@ -198,7 +228,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   }
   StartMemoryReturn(server.get(), &log);
   metrics.SetDelivery([&server] { return server->recent_delivery(); });
-  metrics.SetServer([&server] {
+  metrics.SetServer([&server, &files] {
     return metrics::ServerReading{
         .pending = {server->pending_bytes(), server->max_pending_bytes()},
         .unsent = {server->unsent_bytes(), server->max_unsent_bytes()},
@@ -206,8 +236,10 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
         .num_connections = server->num_connections(),
         .max_connections = server->bounds().connections.most,
         .num_out_of_memory = NumOutOfMemory(),
+        .files = FilesOf(*files),
     };
   });
+  files->Watch();
 
   std::unique_ptr<http::HttpServer> http;
   if (!options.http_address.empty()) {
@@ -236,7 +268,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
            {"max_connections_per_client", server->bounds().connections.most_of_client},
            {"max_streams_per_connection", server->bounds().calls_of_connection}});
 
-  const Signals signals(&limited_log);
+  const Signals signals(&limited_log, [&files] { files->Reload(); });
   auto report = [&limited_log, &deletions, reported = uint64_t{0}]() mutable {
     if (const uint64_t count = NumOutOfMemory(); count != reported) {
       limited_log.Log("out of memory", LogLevel::kError, "out of memory",

@@ -51,12 +51,67 @@ std::string IsHttpAddress(const std::string& address) {
              : absl::StrCat("'", address, "' is not host:port: ", parsed.status().message());
 }
 
+void AddSecurityOptions(security::SecurityOptions& options, CLI::App& app) {
+  app.add_option("--tls-cert", options.tls.certificate,
+                 "PEM file of the server's certificate, then those between it and its CA; renewed "
+                 "while the server runs. \"\": plain text");
+  app.add_option("--tls-key", options.tls.key, "PEM file of its key, without a pass phrase");
+  app.add_option("--tls-client-ca", options.tls.client_ca,
+                 "PEM file of the CAs that sign clients' certificates. Clients must then show one, "
+                 "or a token if there are tokens; \"\": none is asked for");
+  app.add_option("--token-file", options.callers.token_file,
+                 "file of bearer tokens: in each line a principal and the SHA-256 of its token");
+  app.add_option("--jwt-keys", options.callers.jwks_file,
+                 "JWKS file of an issuer whose tokens (JWTs) are taken, such as Kubernetes' for "
+                 "service accounts");
+  app.add_option("--jwt-audience", options.callers.jwt.audience,
+                 "the audience that such a token must be for");
+  app.add_option("--jwt-issuer", options.callers.jwt.issuer,
+                 "the issuer that such a token must name; \"\": any that has the keys");
+  app.add_option("--policy", options.policy,
+                 "YAML file of roles and quotas (docs/security.md); \"\": everybody may do "
+                 "everything");
+}
+
+// Whether only this machine reaches the address.
+bool IsLocal(absl::string_view address) {
+  if (absl::StartsWith(address, "unix:")) return true;
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
+}
+
+absl::Status CheckSecurity(const Options& options) {
+  const security::TlsPaths& tls = options.security.tls;
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return absl::InvalidArgumentError(tls.key.empty() ? "--tls-cert: needs --tls-key"
+                                                      : "--tls-key: needs --tls-cert");
+  }
+  if (!tls.client_ca.empty() && tls.certificate.empty()) {
+    return absl::InvalidArgumentError("--tls-client-ca: needs --tls-cert");
+  }
+  const auto& callers = options.security.callers;
+  if (!callers.jwks_file.empty() && callers.jwt.audience.empty()) {
+    return absl::InvalidArgumentError(
+        "--jwt-keys: needs --jwt-audience, so that tokens for other services are refused");
+  }
+  if (callers.jwks_file.empty() && (!callers.jwt.audience.empty() || !callers.jwt.issuer.empty())) {
+    return absl::InvalidArgumentError("--jwt-audience, --jwt-issuer: need --jwt-keys");
+  }
+  if (tls.certificate.empty() && !options.insecure && !IsLocal(options.server.address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen ", options.server.address,
+                     ": other machines may reach it; needs --tls-cert and --tls-key, or --insecure "
+                     "for plain text"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   Options options;
   rpc::ServerOptions& server = options.server;
-  server.address = "0.0.0.0:50051";
+  server.address = "127.0.0.1:50051";
   options.http_address = "0.0.0.0:9464";
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   server.stream_threads = cores;
@@ -76,8 +131,14 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
   app.set_version_flag("--version", kVersion);
   app.option_defaults()->always_capture_default();
+  // Of a flag that is given twice, the last counts: an image or a script may set some beforehand.
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path")
       ->check(IsGrpcAddress);
+  app.add_flag("--insecure", options.insecure,
+               "allows plain text on an address that other machines reach; without it, such an "
+               "address needs --tls-cert");
+  AddSecurityOptions(options.security, app);
   app.add_option("--http-listen", options.http_address,
                  "/metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
       ->check(IsHttpAddress);
@@ -205,6 +266,10 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; packhoused --help lists the flags"));
+  }
+  if (const absl::Status status = CheckSecurity(options); !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(status.message(), "; packhoused --help lists the flags"));
   }
   if (options.upgrade_store && options.data_dir.empty()) {
     return absl::InvalidArgumentError("--upgrade-store: needs --data-dir");

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "service/rpc/server.h"
+#include "service/security/security_files.h"
 
 namespace packhouse {
 
@@ -19,6 +20,9 @@ struct Options {
   // Converts what an earlier release has stored there, and serves nothing.
   bool upgrade_store = false;
   uint64_t max_store_bytes = uint64_t{64} << 30;
+  security::SecurityOptions security;
+  // Allows plain text from other machines.
+  bool insecure = false;
   std::string http_address;    // Empty: no HTTP.
   std::string tcp_congestion;  // Empty: the system's.
   absl::Duration lame_duck = absl::Seconds(5);

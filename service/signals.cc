@@ -13,14 +13,14 @@ namespace packhouse {
 namespace {
 
 constexpr int kDraining[] = {SIGTERM, SIGINT, SIGQUIT};
-constexpr int kIdle[] = {SIGHUP, SIGUSR1, SIGUSR2};
+constexpr int kOthers[] = {SIGHUP, SIGUSR1, SIGUSR2};
 constexpr absl::Duration kDuplicates = absl::Seconds(1);
 
 sigset_t Set() {
   sigset_t set;
   sigemptyset(&set);
   for (const int signal : kDraining) sigaddset(&set, signal);
-  for (const int signal : kIdle) sigaddset(&set, signal);
+  for (const int signal : kOthers) sigaddset(&set, signal);
   return set;
 }
 
@@ -29,14 +29,6 @@ bool Drains(int signal) {
     if (each == signal) return true;
   }
   return false;
-}
-
-void LogIdle(int signal, LimitedLog& log) {
-  const std::string name = Signals::NameOf(signal);
-  log.Log(name, LogLevel::kInfo, "signal ignored",
-          {{"signal", name},
-           LogField::Message(signal == SIGHUP ? "there is nothing to reload"
-                                              : "it has no meaning here")});
 }
 
 }  // namespace
@@ -49,13 +41,24 @@ void Signals::Block() {
 
 std::string Signals::NameOf(int signal) { return absl::StrCat("SIG", ::sigabbrev_np(signal)); }
 
+void Signals::Handle(int signal) const {
+  const std::string name = NameOf(signal);
+  if (signal == SIGHUP) {
+    log_->Log(name, LogLevel::kInfo, "reloading", {{"signal", name}});
+    reload_();
+  } else {
+    log_->Log(name, LogLevel::kInfo, "signal ignored",
+              {{"signal", name}, LogField::Message("it has no meaning here")});
+  }
+}
+
 int Signals::AwaitDrain(absl::Duration interval, const std::function<void()>& tick) const {
   const sigset_t set = Set();
   const timespec wait = absl::ToTimespec(interval);
   while (true) {
     const int signal = ::sigtimedwait(&set, nullptr, &wait);
     if (Drains(signal)) return signal;
-    if (signal > 0) LogIdle(signal, *log_);
+    if (signal > 0) Handle(signal);
     tick();
   }
 }
@@ -67,7 +70,7 @@ int Signals::AwaitEnd() const {
     const int signal = ::sigwaitinfo(&set, nullptr);
     if (signal <= 0) continue;
     if (!Drains(signal)) {
-      LogIdle(signal, *log_);
+      Handle(signal);
     } else if (absl::Now() - began >= kDuplicates) {
       return signal;
     } else {

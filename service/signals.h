@@ -4,14 +4,15 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "service/admission/limited_log.h"
 
 namespace packhouse {
 
-// SIGTERM, SIGINT and SIGQUIT drain; SIGHUP, SIGUSR1 and SIGUSR2 are noticed and do nothing;
-// SIGPIPE is ignored: a lost connection is an error of the call that writes to it.
+// SIGTERM, SIGINT and SIGQUIT drain; SIGHUP reloads; SIGUSR1 and SIGUSR2 are noticed and do
+// nothing; SIGPIPE is ignored: a lost connection is an error of the call that writes to it.
 class Signals {
  public:
   // Must be called once, before there are threads, which inherit the mask: signals are waited for,
@@ -21,8 +22,8 @@ class Signals {
   // "SIGTERM".
   static std::string NameOf(int signal);
 
-  // `log` must outlive it.
-  explicit Signals(LimitedLog* log) : log_(log) {}
+  // `log` must outlive it. `reload`: what SIGHUP does.
+  Signals(LimitedLog* log, std::function<void()> reload) : log_(log), reload_(std::move(reload)) {}
 
   // Waits for a signal that drains, and returns it. Meanwhile calls `tick` every `interval`.
   int AwaitDrain(absl::Duration interval, const std::function<void()>& tick) const;
@@ -33,7 +34,11 @@ class Signals {
   int AwaitEnd() const;
 
  private:
+  // What a signal that does not drain does.
+  void Handle(int signal) const;
+
   LimitedLog* const log_;
+  const std::function<void()> reload_;
 };
 
 }  // namespace packhouse

@@ -4,9 +4,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/admission/authorizer.h"
 #include "service/admission/call_log.h"
+#include "service/admission/call_record.h"
 #include "service/admission/client_identity.h"
 #include "service/admission/connection_calls.h"
 #include "service/admission/fair_bound.h"
@@ -14,6 +19,7 @@
 #include "service/admission/job_pool.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/planning_pool.h"
+#include "service/admission/principal.h"
 #include "service/admission/rpc_observer.h"
 #include "service/admission/unsent_budget.h"
 #include "service/base/clock.h"
@@ -46,6 +52,14 @@ struct CallContext {
   // The call among those of its connection, until nothing holds its context any more. Null before
   // From(), and if nobody counts it.
   std::shared_ptr<ConnectionCalls::Call> of_connection = nullptr;
+  // Null: nobody asks callers who they are.
+  const Authenticator* authenticator = nullptr;
+  // Null: everybody may do everything.
+  const Authorizer* authorizer = nullptr;
+  // Of the call; null before From().
+  std::shared_ptr<CallRecord> record = nullptr;
+  // Why the call must end before anything is done for it; OK before From().
+  absl::Status refusal = absl::OkStatus();
 
   // The context of a call from `peer`, as gRPC names it. To be called once for each call.
   CallContext From(absl::string_view peer) const {
@@ -53,6 +67,36 @@ struct CallContext {
     context.client = identity->Of(peer);
     if (connections != nullptr) context.of_connection = connections->Begin(peer);
     return context;
+  }
+
+  // The same for a call with credentials. Its client is its principal, or its address if it has
+  // none or may not be served; then `refusal` says why.
+  CallContext From(const CallCredentials& credentials) const {
+    CallContext context = From(credentials.peer);
+    absl::StatusOr<Principal> principal = PrincipalOf(credentials);
+    context.record = std::make_shared<CallRecord>(
+        CallRecord{principal.value_or(""), credentials.peer, credentials.request_id,
+                   credentials.trace, "", false});
+    if (!principal.ok()) {
+      context.refusal = principal.status();
+    } else if (!principal->empty()) {
+      context.client = *std::move(principal);
+    }
+    return context;
+  }
+
+  // The client that From() finds, without counting a call.
+  ClientId ClientOf(const CallCredentials& credentials) const {
+    const absl::StatusOr<Principal> principal = PrincipalOf(credentials);
+    return principal.ok() && !principal->empty() ? *principal : identity->Of(credentials.peer);
+  }
+  absl::StatusOr<Principal> PrincipalOf(const CallCredentials& credentials) const {
+    return authenticator == nullptr ? Principal() : authenticator->Authenticate(credentials);
+  }
+  // The principal of the call.
+  const Principal& principal() const {
+    static const Principal kNobody;
+    return record == nullptr ? kNobody : record->principal;
   }
 
   // A request of the call has come.

@@ -19,6 +19,41 @@ MetricFamily ServerFamilyOf(std::string name, std::string help, MetricType type)
   return family;
 }
 
+// Without a file, no family.
+void AddFiles(const std::vector<FileReading>& files, std::vector<MetricFamily>& families) {
+  if (files.empty()) return;
+  MetricFamily broken = ServerFamilyOf(
+      "packhouse_file_broken",
+      "1 if what a file has now could not be used, and what it had before is in use.",
+      MetricType::Gauge);
+  MetricFamily reloads =
+      ServerFamilyOf("packhouse_file_reloads_total",
+                     "Times that a file's new content came into use.", MetricType::Counter);
+  MetricFamily failures =
+      ServerFamilyOf("packhouse_file_reload_failures_total",
+                     "Times that a file's new content could not be used.", MetricType::Counter);
+  MetricFamily expires =
+      ServerFamilyOf("packhouse_certificate_expiry_timestamp_seconds",
+                     "When the server's certificate in use expires.", MetricType::Gauge);
+  for (const FileReading& file : files) {
+    const auto add = [&file](MetricFamily& family) -> prometheus::ClientMetric& {
+      prometheus::ClientMetric& metric = family.metric.emplace_back();
+      metric.label = {{"file", file.name}};
+      return metric;
+    };
+    add(broken).gauge.value = file.is_broken ? 1 : 0;
+    add(reloads).counter.value = static_cast<double>(file.num_reloads);
+    add(failures).counter.value = static_cast<double>(file.num_failures);
+    if (file.expires != absl::InfiniteFuture()) {
+      expires.metric.emplace_back().gauge.value =
+          absl::ToDoubleSeconds(file.expires - absl::UnixEpoch());
+    }
+  }
+  for (MetricFamily* const family : {&broken, &reloads, &failures, &expires}) {
+    if (!family->metric.empty()) families.push_back(std::move(*family));
+  }
+}
+
 }  // namespace
 
 std::vector<MetricFamily> ServerCollector::Collect() const {
@@ -54,8 +89,13 @@ std::vector<MetricFamily> ServerCollector::Collect() const {
                      "want of memory.",
                      MetricType::Counter);
   out_of_memory.metric.emplace_back().counter.value = static_cast<double>(now.num_out_of_memory);
-  return {std::move(held), std::move(most), std::move(connections), std::move(most_connections),
-          std::move(out_of_memory)};
+  std::vector<MetricFamily> families;
+  for (MetricFamily* const family :
+       {&held, &most, &connections, &most_connections, &out_of_memory}) {
+    families.push_back(std::move(*family));
+  }
+  AddFiles(now.files, families);
+  return families;
 }
 
 }  // namespace packhouse::metrics

@@ -4,13 +4,24 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
 
 namespace packhouse::metrics {
+
+// A file that is read again while the server runs, such as its certificates.
+struct FileReading {
+  std::string name;
+  bool is_broken = false;
+  uint64_t num_reloads = 0;
+  uint64_t num_failures = 0;
+  absl::Time expires = absl::InfiniteFuture();
+};
 
 struct ServerReading {
   // Held bytes of each share of --memory-budget (admission/memory_shares.h), and the bound of each.
@@ -26,6 +37,7 @@ struct ServerReading {
   uint64_t max_connections = 0;
   // base/out_of_memory.h.
   uint64_t num_out_of_memory = 0;
+  std::vector<FileReading> files;
 };
 
 // Thread-safe if `read` is.

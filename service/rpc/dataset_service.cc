@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "service/base/status_macros.h"
@@ -60,26 +62,35 @@ absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
 constexpr size_t kMaxListedBytes = size_t{2} << 20;
 constexpr size_t kListedAtOnce = 16;
 
+// Shows what the caller may see. The token names something that it may see, too.
 absl::StatusOr<v1::ListDatasetsResponse> List(const v1::ListDatasetsRequest& request,
+                                              const CallContext& context,
                                               const DatasetStore& datasets) {
   const size_t asked_for =
       request.page_size() == 0 ? DatasetStore::kDefaultPageSize : request.page_size();
   const size_t page_size = std::min(asked_for, DatasetStore::kMaxPageSize);
   v1::ListDatasetsResponse response;
-  response.set_next_page_token(request.page_token());
+  std::string after = request.page_token();
   size_t bytes = 0;
   size_t listed = 0;
   do {
-    PH_ASSIGN_OR_RETURN(
-        const DatasetList list,
-        datasets.List(std::min(page_size - listed, kListedAtOnce), response.next_page_token()));
+    PH_ASSIGN_OR_RETURN(DatasetList list,
+                        datasets.List(std::min(page_size - listed, kListedAtOnce), after));
+    after = list.next_page_token;
+    if (context.authorizer != nullptr) {
+      std::erase_if(list.datasets, [&](const DatasetInfo& info) {
+        return !context.authorizer->MaySee(context.principal(), info.name);
+      });
+    }
+    if (list.datasets.empty()) continue;
     v1::ListDatasetsResponse part;
     DatasetListToWire(list, part);
     bytes += part.ByteSizeLong();
     listed += list.datasets.size();
     response.MergeFrom(part);
-    response.set_next_page_token(list.next_page_token);
-  } while (!response.next_page_token().empty() && listed < page_size && bytes < kMaxListedBytes);
+    response.set_next_page_token(list.datasets.back().name);
+  } while (!after.empty() && listed < page_size && bytes < kMaxListedBytes);
+  if (after.empty()) response.clear_next_page_token();
   return response;
 }
 
@@ -177,20 +188,21 @@ CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
 CallReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ListDatasetsRequest>(
       context_, Method::kListDatasets, call,
-      [this](const v1::ListDatasetsRequest& parsed) -> absl::StatusOr<v1::ListDatasetsResponse> {
+      [this](const v1::ListDatasetsRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::ListDatasetsResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
-        return List(parsed, *datasets_);
+        return List(parsed, context, *datasets_);
       });
 }
 
 CallReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteDatasetRequest>(
       append_context_, Method::kDeleteDataset, call,
-      [this, client = append_context_.identity->Of(call->peer())](
-          const v1::DeleteDatasetRequest& parsed) -> absl::StatusOr<v1::DeleteDatasetResponse> {
+      [this](const v1::DeleteDatasetRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::DeleteDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(datasets_->Delete(parsed.name()));
-        LogDeletion(context_.log, client, "data set", parsed.name());
+        LogDeletion(context.log, context.client, "data set", parsed.name());
         if (catalog_ != nullptr) catalog_->Forget(parsed.name());
         return v1::DeleteDatasetResponse();
       });

@@ -136,7 +136,7 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
 
  private:
   HealthWatch(const CallContext& server, grpc::CallbackServerContext& call, HealthService* health)
-      : context_(server.From(call.peer())),
+      : context_(ContextOf(server, call)),
         call_(call),
         health_(health),
         started_(context_.clock->Now()) {

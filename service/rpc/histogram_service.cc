@@ -91,10 +91,10 @@ CallReactor* HistogramService::MergeHistogram(grpc::CallbackServerContext* call)
 CallReactor* HistogramService::DeleteHistogram(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteHistogramRequest>(
       context_, Method::kDeleteHistogram, call,
-      [this, client = context_.identity->Of(call->peer())](
-          const v1::DeleteHistogramRequest& parsed) -> absl::StatusOr<v1::DeleteHistogramResponse> {
+      [this](const v1::DeleteHistogramRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::DeleteHistogramResponse> {
         PH_RETURN_IF_ERROR(histograms_->Delete(parsed.histogram()));
-        LogDeletion(context_.log, client, "histogram", parsed.histogram());
+        LogDeletion(context.log, context.client, "histogram", parsed.histogram());
         return v1::DeleteHistogramResponse();
       });
 }

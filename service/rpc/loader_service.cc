@@ -1,6 +1,7 @@
 #include "service/rpc/loader_service.h"
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
+#include "service/rpc/call_credentials.h"
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
@@ -82,6 +84,30 @@ absl::Status CheckPageToken(const std::string& token) {
   return absl::InvalidArgumentError("page_token: is not one that ListJobs has given");
 }
 
+// The first page after the token that shows something to the caller. Its token names something that
+// it may see, too.
+v1::ListJobsResponse Listed(const v1::ListJobsRequest& request, const CallContext& context,
+                            const Loader& loader) {
+  v1::ListJobsResponse listed;
+  std::string after = request.page_token();
+  do {
+    const JobList list = loader.ListJobs(request.page_size(), after);
+    after = list.next_page_token;
+    for (const JobSummary& job : list.jobs) {
+      if (context.authorizer != nullptr &&
+          !context.authorizer->MaySee(context.principal(), job.name)) {
+        continue;
+      }
+      JobToWire(job, *listed.add_jobs());
+    }
+  } while (listed.jobs().empty() && !after.empty());
+  if (!after.empty()) {
+    listed.set_next_page_token(
+        context.authorizer == nullptr ? after : listed.jobs(listed.jobs_size() - 1).job());
+  }
+  return listed;
+}
+
 absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
                                                 Loader& loader) {
   PH_ASSIGN_OR_RETURN(
@@ -122,7 +148,7 @@ LoaderService::~LoaderService() {
 }
 
 CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
-  const auto open = [this, client = context_.identity->Of(call->peer())](
+  const auto open = [this, client = context_.ClientOf(CredentialsOf(*call))](
                         const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink,
                         const GivenUp& given_up) -> absl::StatusOr<std::unique_ptr<Source>> {
     if (loader_ == nullptr) return NoDataFolder();
@@ -197,11 +223,11 @@ CallReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call) {
 CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteJobRequest>(
       append_context_, Method::kDeleteJob, call,
-      [this, client = append_context_.identity->Of(call->peer())](
-          const v1::DeleteJobRequest& parsed) -> absl::StatusOr<v1::DeleteJobResponse> {
+      [this](const v1::DeleteJobRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::DeleteJobResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(loader_->DeleteJob(parsed.job()));
-        LogDeletion(context_.log, client, "job", parsed.job());
+        LogDeletion(context.log, context.client, "job", parsed.job());
         return v1::DeleteJobResponse();
       });
 }
@@ -209,14 +235,11 @@ CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
 CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ListJobsRequest>(
       context_, Method::kListJobs, call,
-      [this](const v1::ListJobsRequest& parsed) -> absl::StatusOr<v1::ListJobsResponse> {
+      [this](const v1::ListJobsRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::ListJobsResponse> {
         if (loader_ == nullptr) return NoDataFolder();
         if (!parsed.page_token().empty()) PH_RETURN_IF_ERROR(CheckPageToken(parsed.page_token()));
-        const JobList list = loader_->ListJobs(parsed.page_size(), parsed.page_token());
-        v1::ListJobsResponse listed;
-        for (const JobSummary& job : list.jobs) JobToWire(job, *listed.add_jobs());
-        listed.set_next_page_token(list.next_page_token);
-        return listed;
+        return Listed(parsed, context, *loader_);
       });
 }
 

@@ -19,9 +19,11 @@
 #include "service/admission/unsent_budget.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/rpc/call_credentials.h"
 #include "service/rpc/early_service.h"
 #include "service/rpc/status_mapping.h"
 #include "service/rpc/wire_bytes.h"
+#include "service/wire/request_rights.h"
 
 namespace packhouse::rpc {
 
@@ -70,7 +72,7 @@ class OneAnswerCall : public CallReactor,
   // `kind`: the call's kind for the gate while it is worked on; nullopt if that takes no time.
   OneAnswerCall(const CallContext& server, grpc::CallbackServerContext& call, Method method,
                 std::optional<Gate::CallKind> kind)
-      : context_(server.From(call.peer())),
+      : context_(ContextOf(server, call)),
         call_(call),
         method_(method),
         kind_(kind),
@@ -95,10 +97,13 @@ class OneAnswerCall : public CallReactor,
   // to begin, throws std::bad_alloc and does not call it.
   virtual void Work() = 0;
 
-  // The result holds the memory of the request.
+  // The result holds the memory of the request. PERMISSION_DENIED if its caller may not make it.
   template <typename Request>
   absl::StatusOr<MemoryHold> Parse(Request& request) const {
-    return ParseRequest(ReceivedBytes(request_), context_.working, &request);
+    PH_ASSIGN_OR_RETURN(MemoryHold hold,
+                        ParseRequest(ReceivedBytes(request_), context_.working, &request));
+    PH_RETURN_IF_ERROR(Authorize(context_, request));
+    return hold;
   }
   template <typename Response>
   absl::Status Write(const Response& response) {
@@ -133,6 +138,8 @@ class OneAnswerCall : public CallReactor,
  private:
   absl::Status Enter() {
     PH_RETURN_IF_ERROR(TakePlace(context_, call_, &place_));
+    // Whether the server lives is no secret: probes have no credentials.
+    if (method_ != Method::kCheck) PH_RETURN_IF_ERROR(context_.refusal);
     absl::MutexLock lock(&mutex_);
     PH_RETURN_IF_ERROR(context_.gate->EnterWaiting(shared_from_this()));
     is_waiting_ = true;

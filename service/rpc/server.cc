@@ -96,7 +96,9 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                 working_.get(),
                 &open_calls_,
                 &connection_calls_,
-                nullptr}),
+                nullptr,
+                options.authenticator,
+                options.authorizer}),
       quota_(options.max_total_pending_bytes.value_or(bounds.shares.pending_bytes)),
       packing_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers),
       histogram_service_(context_, &histograms_),
@@ -157,7 +159,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                       ? nullptr
                       : builder.experimental().AddExternalConnectionAcceptor(
                             grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-                            grpc::InsecureServerCredentials());
+                            options.credentials != nullptr ? options.credentials
+                                                           : grpc::InsecureServerCredentials());
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
   // A small compressed message may become huge before its size is checked.

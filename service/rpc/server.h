@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
+#include "service/admission/authorizer.h"
 #include "service/admission/call_context.h"
 #include "service/admission/call_log.h"
 #include "service/admission/client_identity.h"
@@ -22,6 +23,7 @@
 #include "service/admission/memory_budget.h"
 #include "service/admission/memory_shares.h"
 #include "service/admission/planning_pool.h"
+#include "service/admission/principal.h"
 #include "service/admission/rpc_observer.h"
 #include "service/admission/sampler.h"
 #include "service/admission/unsent_budget.h"
@@ -97,6 +99,12 @@ struct ServerOptions {
   bool reflection = true;
   // Its pointees must outlive the server.
   CallLog log;
+  // Null: plain text.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
+  // Who callers are; null: nobody asks. What they may do; null: everything. Both outlive the
+  // server.
+  const Authenticator* authenticator = nullptr;
+  const Authorizer* authorizer = nullptr;
 };
 
 struct DrainOptions {

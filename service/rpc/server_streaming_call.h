@@ -7,6 +7,7 @@
 
 #include "grpcpp/server_context.h"
 #include "service/admission/call_context.h"
+#include "service/rpc/call_credentials.h"
 #include "service/rpc/early_service.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/wire/source_call.h"
@@ -24,8 +25,8 @@ class ServerStreamingCall {
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& peer,
                             Method method, Work work, Work at_once = nullptr) {
     auto* const reactor = new LinkReactor(&peer);
-    reactor->set_call(SourceCall<Request, Response>::Start(
-        server.From(peer.peer()), method, reactor, std::move(work), std::move(at_once)));
+    reactor->set_call(SourceCall<Request, Response>::Start(ContextOf(server, peer), method, reactor,
+                                                           std::move(work), std::move(at_once)));
     return reactor;
   }
 };

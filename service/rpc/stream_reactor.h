@@ -10,6 +10,7 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "service/admission/call_context.h"
+#include "service/rpc/call_credentials.h"
 #include "service/rpc/early_service.h"
 #include "service/rpc/status_mapping.h"
 #include "service/rpc/wire_bytes.h"
@@ -69,7 +70,7 @@ class StreamReactor {
   // Starts a stream, or refuses it if the gate does. gRPC owns the result.
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& peer,
                             Method method, std::unique_ptr<Handler> handler) {
-    const CallContext context = server.From(peer.peer());
+    const CallContext context = ContextOf(server, peer);
     auto* const reactor = new LinkReactor(&peer);
     const auto call = std::make_shared<StreamingCall>(context, method, reactor);
     reactor->set_call(call);
@@ -83,7 +84,7 @@ class StreamReactor {
   using MakeHandler = std::function<std::unique_ptr<Handler>(std::shared_ptr<StreamPlanning>)>;
   static CallReactor* StartPlanning(const CallContext& server, grpc::CallbackServerContext& peer,
                                     Method method, const MakeHandler& make_handler) {
-    const CallContext context = server.From(peer.peer());
+    const CallContext context = ContextOf(server, peer);
     auto* const reactor = new LinkReactor(&peer);
     const auto planning = std::make_shared<CallPlanning>(context);
     const auto call = std::make_shared<StreamingCall>(context, method, reactor,

@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
 
 #include <memory>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,7 +16,8 @@
 
 namespace packhouse::rpc {
 
-// Answers with respond(const Request&) -> absl::StatusOr<Response>.
+// Answers with respond(const Request&) -> absl::StatusOr<Response>, or with
+// respond(const Request&, const CallContext&) if what it does depends on whose call it is.
 template <typename Request, typename Respond>
 class UnaryCall final : public OneAnswerCall {
  public:
@@ -37,10 +39,18 @@ class UnaryCall final : public OneAnswerCall {
         if (IsCancelled()) return absl::CancelledError("the client cancelled or is gone");
         Request request;
         PH_ASSIGN_OR_RETURN(const MemoryHold hold, Parse(request));
-        PH_ASSIGN_OR_RETURN(const auto response, respond_(request));
+        PH_ASSIGN_OR_RETURN(const auto response, RespondTo(request));
         return Write(response);
       }));
     });
+  }
+
+  auto RespondTo(const Request& request) const {
+    if constexpr (std::is_invocable_v<const Respond&, const Request&, const CallContext&>) {
+      return respond_(request, context_);
+    } else {
+      return respond_(request);
+    }
   }
 
   const Respond respond_;

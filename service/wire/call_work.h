@@ -20,6 +20,7 @@
 #include "service/wire/batch_reply.h"
 #include "service/wire/message_pieces.h"
 #include "service/wire/request_bytes.h"
+#include "service/wire/request_rights.h"
 #include "service/wire/response_source.h"
 #include "service/wire/stream_handler.h"
 
@@ -68,9 +69,7 @@ class StreamWork final : public CallWork {
 
   // The context's pointees must outlive it.
   StreamWork(const CallContext& context, std::unique_ptr<Handler> handler)
-      : working_(context.working),
-        max_response_bytes_(context.max_response_bytes),
-        handler_(std::move(handler)) {}
+      : context_(context), handler_(std::move(handler)) {}
 
   bool takes_requests() const override { return true; }
   bool MayBlock() const override { return handler_->MayBlock(); }
@@ -78,7 +77,7 @@ class StreamWork final : public CallWork {
   absl::StatusOr<std::optional<MessagePieces>> Next() override {
     PH_ASSIGN_OR_RETURN(const std::optional<Response> response, handler_->Next());
     if (!response) return std::nullopt;
-    return PiecesWithin(*response, max_response_bytes_);
+    return PiecesWithin(*response, context_.max_response_bytes);
   }
   Need need() const override {
     if (handler_->IsBusy()) return Need::kTurn;
@@ -88,19 +87,20 @@ class StreamWork final : public CallWork {
 
   absl::Status Accept(std::unique_ptr<RequestBytes>& bytes) override {
     auto request = std::make_unique<Request>();
-    const absl::StatusOr<MemoryHold> hold = ParseRequest(*bytes, working_, request.get());
+    const absl::StatusOr<MemoryHold> hold = ParseRequest(*bytes, context_.working, request.get());
     if (absl::IsResourceExhausted(hold.status())) return hold.status();
     bytes.reset();
     PH_RETURN_IF_ERROR(hold.status());
+    PH_RETURN_IF_ERROR(Authorize(context_, *request, std::exchange(is_first_, false)));
     return handler_->Accept(std::move(request));
   }
 
   void Close() override { handler_->HalfClose(); }
 
  private:
-  MemoryBudget* const working_;
-  const size_t max_response_bytes_;
+  const CallContext context_;
   const std::unique_ptr<Handler> handler_;
+  bool is_first_ = true;
 };
 
 template <typename Response>

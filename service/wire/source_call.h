@@ -22,6 +22,7 @@
 #include "service/wire/call_work.h"
 #include "service/wire/message_pieces.h"
 #include "service/wire/request_bytes.h"
+#include "service/wire/request_rights.h"
 #include "service/wire/response_source.h"
 #include "service/wire/streaming_call.h"
 
@@ -109,6 +110,7 @@ class SourceCall final : public ProgressSink<Response>,
     Request request;
     PH_ASSIGN_OR_RETURN(const MemoryHold hold,
                         ParseRequest(*request_, call_->context().working, &request));
+    PH_RETURN_IF_ERROR(Authorize(call_->context(), request));
     return work(request, *this);
   }
 

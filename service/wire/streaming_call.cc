@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "service/admission/call_log.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 
@@ -39,6 +40,7 @@ absl::Status StreamingCall::Admit() {
     absl::MutexLock lock(&mutex_);
     place_ = *std::move(place);
   }
+  PH_RETURN_IF_ERROR(context_.refusal);
   return context_.gate->EnterStream(context_.client, shared_from_this());
 }
 

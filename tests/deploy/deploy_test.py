@@ -325,12 +325,15 @@ def test_ports_agree() -> None:
 
     (exposed,) = instructions("EXPOSE")
     assert [int(port) for port in exposed.split()] == [grpc_port, http]
+    (entry,) = instructions("ENTRYPOINT")
+    assert f'"--listen=0.0.0.0:{grpc_port}"' in entry
     (check,) = instructions("HEALTHCHECK")
     assert f"/dev/tcp/127.0.0.1/{http} " in check
 
     for workload in (STATELESS, DATASETS):
         container = workload.container()
         assert not any(re.match("--(http-)?listen", text) for text in container["args"])
+        assert {"--insecure", "--tls-cert"} & {text.partition("=")[0] for text in container["args"]}
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
         assert ports == {"grpc": grpc_port, "http": http}
         service = {port["name"]: port for port in workload.manifest("Service")["spec"]["ports"]}

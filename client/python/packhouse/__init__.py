@@ -20,6 +20,7 @@ from packhouse.dataset import (
 from packhouse.epoch_info import EpochInfo, EpochRankGroup, EpochShape
 from packhouse.epoch_request import Draw, EpochArguments, RankGroup
 from packhouse.epoch_readers import EpochReaders
+from packhouse.credentials import Credentials
 from packhouse.errors import EpochFinishedError, PackhouseError
 from packhouse.examples import ExampleStream, SkippedExample, TfgnnSchema
 from packhouse.evaluation import Evaluation
@@ -81,6 +82,7 @@ __all__ = [
     "ComponentEfficiency",
     "ComponentProfile",
     "ConnectionArguments",
+    "Credentials",
     "DType",
     "DamagedRecord",
     "Dataset",

@@ -11,7 +11,8 @@ import grpc
 import grpc.experimental
 
 import packhouse.v1
-from packhouse.errors import PackhouseError
+from packhouse.credentials import Credentials
+from packhouse.errors import PackhouseError, meaning_of
 
 # Room for a batch of large graphs; gRPC's own default of 4 MiB is soon exceeded.
 MAX_MESSAGE_BYTES: Final = 64 << 20
@@ -42,9 +43,13 @@ def make_channel(
     *,
     max_message_bytes: int = MAX_MESSAGE_BYTES,
     options: ChannelOptions = (),
+    credentials: Credentials | None = None,
     reads_on_callers_thread: bool = False,
 ) -> grpc.Channel:
-    """A connection of its own to HOST:PORT, unix:PATH or another of gRPC's names; unencrypted.
+    """A connection of its own to HOST:PORT, unix:PATH or another of gRPC's names.
+
+    `credentials`: None for those of the environment (`Credentials.from_environment`); where there
+    are none, and with `Credentials()`, it is not encrypted.
 
     `options` come on top of what is here, and replace it where the name is the same: thus
     `[("grpc.lb_policy_name", "round_robin")]` with an address `dns:///HOST:PORT` spreads calls over
@@ -74,7 +79,17 @@ def make_channel(
         if name == _SERVICE_CONFIG:
             value = json.dumps(service_config() | _parsed(value))
         arguments[name] = value
-    channel: grpc.Channel = grpc.insecure_channel(address, options=_sorted(arguments.items()))
+    if credentials is None:
+        credentials = Credentials.from_environment()
+    if credentials.tls_server_name:
+        arguments.setdefault("grpc.ssl_target_name_override", credentials.tls_server_name)
+    channel: grpc.Channel
+    if credentials.is_plain:
+        channel = grpc.insecure_channel(address, options=_sorted(arguments.items()))
+    else:
+        channel = grpc.secure_channel(
+            address, credentials.to_grpc(), options=_sorted(arguments.items())
+        )
     return channel
 
 
@@ -89,9 +104,25 @@ def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
     except grpc.RpcError as error:
         # Another status is an answer, too.
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            why = _why_not_connected(check)
             raise PackhouseError(
-                grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s"
+                grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s{why}"
             ) from None
+
+
+def _why_not_connected(check: Any) -> str:
+    """Which side refused whom in TLS, as far as gRPC says it."""
+    try:
+        check(b"", timeout=2)
+    except grpc.RpcError as error:
+        details = error.details() or ""
+        if "Socket closed" in details or "Connection reset" in details:
+            return (
+                ": the server closes the connection: it may want TLS (tls_ca), or a certificate of "
+                "the client that its CA has signed (tls_cert, tls_key)"
+            )
+        return meaning_of(details)
+    return ""
 
 
 def _parsed(config: str) -> dict[str, Any]:

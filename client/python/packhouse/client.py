@@ -14,6 +14,7 @@ import numpy.typing as npt
 from packhouse.appending import ReliableAppend, chunks_with_groups
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
+from packhouse.credentials import Credentials
 from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
 from packhouse.errors import PackhouseError
 from packhouse.examples import ExampleStream, TfgnnSchema, export, messages_of
@@ -75,14 +76,21 @@ class Client:
         timeout: float = 60.0,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         options: ChannelOptions = (),
+        credentials: Credentials | None = None,
     ) -> None:
-        """Connects to HOST:PORT or unix:PATH, without encryption; waits until it is connected.
+        """Connects to HOST:PORT or unix:PATH, and waits until it is connected.
 
+        `credentials`: for TLS and tokens; None for those of the environment, if there are any.
         `options` are gRPC's channel arguments: see `packhouse.channel.make_channel`. Raises
         PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
         """
         self._timeout = timeout
-        self._channel = make_channel(address, max_message_bytes=max_message_bytes, options=options)
+        self._channel = make_channel(
+            address,
+            max_message_bytes=max_message_bytes,
+            options=options,
+            credentials=credentials,
+        )
         try:
             await_server(self._channel, address, connect_timeout)
         except PackhouseError:

@@ -6,6 +6,7 @@ from typing import Any, Mapping, NamedTuple, TypedDict
 
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions
+from packhouse.credentials import Credentials
 from packhouse.epoch_request import EpochArguments
 from packhouse.whole_numbers import whole_number
 
@@ -19,6 +20,7 @@ class ConnectionArguments(TypedDict, total=False):
     - `timeout`: the deadline of unary calls, in seconds (60).
     - `max_message_bytes`: the largest message that is taken.
     - `options`: gRPC's channel arguments: see `packhouse.channel.make_channel`.
+    - `credentials`: for TLS and tokens: see `Credentials`; None for those of the environment.
     """
 
     writable: bool
@@ -26,6 +28,7 @@ class ConnectionArguments(TypedDict, total=False):
     timeout: float
     max_message_bytes: int
     options: ChannelOptions
+    credentials: Credentials | None
 
 
 class LoadArguments(EpochArguments, ConnectionArguments, total=False):
@@ -43,6 +46,7 @@ class Connecting(NamedTuple):
     timeout: float = 60.0
     max_message_bytes: int = MAX_MESSAGE_BYTES
     options: ChannelOptions = ()
+    credentials: Credentials | None = None
 
 
 def split(
@@ -53,7 +57,7 @@ def split(
     writable = bool(rest.pop("writable", False))
     given = {
         name: rest.pop(name)
-        for name in ("retry_timeout", "timeout", "max_message_bytes", "options")
+        for name in ("retry_timeout", "timeout", "max_message_bytes", "options", "credentials")
         if name in rest
     }
     if "options" in given:

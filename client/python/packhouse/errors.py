@@ -27,4 +27,24 @@ class PackhouseError(Exception):
     @staticmethod
     def of(error: Any) -> PackhouseError:
         """Wraps a `grpc.RpcError` that carries a status."""
-        return PackhouseError(error.code(), error.details() or "")
+        details = error.details() or ""
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            details += meaning_of(details)
+        return PackhouseError(error.code(), details)
+
+
+def meaning_of(details: str) -> str:
+    """What gRPC's words about TLS mean, to be put behind them: which side refused, and why; or ""."""
+    words = details.lower().replace("_", " ")
+    if "certificate verify failed" in words:
+        return ": this client refuses the server's certificate, which none of its CAs (tls_ca) signed"
+    if "is not in peer certificate" in words:
+        return (
+            ": this client refuses the server's certificate, which is for another name "
+            "(tls_server_name)"
+        )
+    if "wrong version number" in words:
+        return ": this client wants TLS, and the server speaks plain text"
+    if "certificate required" in words or "bad certificate" in words or "unknown ca" in words:
+        return ": the server refuses this client's certificate, or wants one (tls_cert, tls_key)"
+    return ""

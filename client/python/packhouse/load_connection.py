@@ -161,6 +161,7 @@ class LoadConnection:
             self._connecting.address,
             max_message_bytes=self._connecting.max_message_bytes,
             options=self._options,
+            credentials=self._connecting.credentials,
             reads_on_callers_thread=reads_on_callers_thread,
         )
 

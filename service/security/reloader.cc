@@ -1,0 +1,58 @@
+#include "service/security/reloader.h"
+
+#include <utility>
+
+namespace packhouse::security {
+
+void Reloader::Add(std::string name, Reloadable* what) {
+  absl::MutexLock lock(&mutex_);
+  Item& item = items_.emplace_back();
+  item.what = what;
+  item.reading.name = std::move(name);
+}
+
+void Reloader::Tick() {
+  absl::MutexLock ticking(&ticking_);
+  const size_t count = [this] {
+    absl::MutexLock lock(&mutex_);
+    return items_.size();
+  }();
+  for (size_t i = 0; i < count; ++i) {
+    Reloadable* const what = [this, i] {
+      absl::MutexLock lock(&mutex_);
+      return items_[i].what;
+    }();
+    // Reading may wait for a disk.
+    const absl::StatusOr<bool> reloaded = what->Reload();
+    absl::MutexLock lock(&mutex_);
+    Item& item = items_[i];
+    if (!reloaded.ok()) {
+      const std::string failure(reloaded.status().message());
+      item.reading.is_broken = true;
+      if (failure == item.failure) continue;
+      item.failure = failure;
+      ++item.reading.num_failures;
+      log_->Log(LogLevel::kError, "not reloaded",
+                {{"what", item.reading.name}, LogField::Message(failure)});
+      continue;
+    }
+    item.reading.is_broken = false;
+    const bool was_broken = !std::exchange(item.failure, "").empty();
+    if (*reloaded) ++item.reading.num_reloads;
+    if (*reloaded || was_broken) {
+      log_->Log(LogLevel::kInfo, "reloaded", {{"what", item.reading.name}});
+    }
+  }
+}
+
+std::vector<Reloader::Reading> Reloader::readings() const {
+  std::vector<Reading> readings;
+  absl::MutexLock lock(&mutex_);
+  for (const Item& item : items_) {
+    readings.push_back(item.reading);
+    readings.back().expires = item.what->expires();
+  }
+  return readings;
+}
+
+}  // namespace packhouse::security

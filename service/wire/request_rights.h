@@ -1,0 +1,50 @@
+// The right that each request needs, and where it names what it works on. A method without a row
+// here is refused as soon as there is a policy.
+#ifndef PACKHOUSE_SERVICE_WIRE_REQUEST_RIGHTS_H_
+#define PACKHOUSE_SERVICE_WIRE_REQUEST_RIGHTS_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "google/protobuf/message.h"
+#include "service/admission/authorizer.h"
+#include "service/admission/call_context.h"
+#include "service/admission/policy.h"
+
+namespace packhouse {
+
+// A field with the name of something, and the right that the request needs in its namespace.
+struct NameField {
+  Right right;
+  absl::string_view kind;  // For messages: "data set".
+  absl::string_view path;  // "epoch.dataset"
+};
+
+struct MethodRights {
+  enum class Kind {
+    // Needs `right` in the namespace of each name; in any namespace if it names nothing.
+    kNamed,
+    kServer,  // Needs `right` on the server.
+    kFree,    // Every caller that the server knows may call it.
+  };
+  absl::string_view method;  // "packhouse.v1.DatasetService.CreateDataset"
+  Right right;
+  bool changes;  // Whether it changes what outlives the call: such calls are audited.
+  std::vector<NameField> names;
+  Kind kind = Kind::kNamed;
+};
+
+// All rows. Thread-safe.
+absl::Span<const MethodRights> AllMethodRights();
+
+// Checks the request of a call by the policy, if there is one, and notes in the call's record what
+// it works on. A stream's later requests are checked if they name something. PERMISSION_DENIED as
+// Authorizer::Check. O(fields of the row).
+absl::Status Authorize(const CallContext& context, const google::protobuf::Message& request,
+                       bool is_first = true);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_REQUEST_RIGHTS_H_

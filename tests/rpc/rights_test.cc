@@ -1,0 +1,258 @@
+// What a principal may not do, it cannot do by any RPC. The RPCs are read from the protos of the
+// contract, so that a new one without a row in wire/request_rights.cc fails here.
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/dynamic_message.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
+#include "packhouse/v1/loader.grpc.pb.h"
+#include "service/admission/authorizer.h"
+#include "service/admission/policy.h"
+#include "service/admission/principal.h"
+#include "service/wire/request_rights.h"
+#include "tests/rpc/server_fixture.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using google::protobuf::DescriptorPool;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::FileDescriptor;
+using google::protobuf::Message;
+using google::protobuf::MessageFactory;
+using google::protobuf::MethodDescriptor;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A caller is whom it says it is.
+class GullibleAuthenticator final : public Authenticator {
+ public:
+  absl::StatusOr<Principal> Authenticate(const CallCredentials& credentials) const override {
+    if (credentials.authorization.empty()) return absl::UnauthenticatedError("say who you are");
+    return credentials.authorization;
+  }
+};
+
+std::vector<const MethodDescriptor*> AllMethods() {
+  std::vector<const MethodDescriptor*> methods;
+  for (const auto& each : std::filesystem::directory_iterator(PACKHOUSE_CONTRACT)) {
+    if (each.path().extension() != ".proto") continue;
+    const FileDescriptor* const file = DescriptorPool::generated_pool()->FindFileByName(
+        absl::StrCat("packhouse/v1/", each.path().filename().string()));
+    EXPECT_NE(file, nullptr) << each.path() << " is not linked: does the server serve it?";
+    for (int i = 0; file != nullptr && i < file->service_count(); ++i) {
+      for (int k = 0; k < file->service(i)->method_count(); ++k) {
+        methods.push_back(file->service(i)->method(k));
+      }
+    }
+  }
+  return methods;
+}
+
+const MethodRights* RowOf(const MethodDescriptor& method) {
+  for (const MethodRights& row : AllMethodRights()) {
+    if (row.method == method.full_name()) return &row;
+  }
+  return nullptr;
+}
+
+// The request with `name` wherever the row says that there is one.
+std::unique_ptr<Message> RequestNaming(const MethodDescriptor& method, const MethodRights& row,
+                                       const std::string& name) {
+  std::unique_ptr<Message> request(
+      MessageFactory::generated_factory()->GetPrototype(method.input_type())->New());
+  for (const NameField& field : row.names) {
+    Message* message = request.get();
+    const std::vector<std::string> path = absl::StrSplit(field.path, '.');
+    for (size_t i = 0; i < path.size(); ++i) {
+      const FieldDescriptor* const part = message->GetDescriptor()->FindFieldByName(path[i]);
+      if (part == nullptr) {
+        ADD_FAILURE() << row.method << " has no field " << field.path;
+        break;
+      }
+      if (i + 1 < path.size()) {
+        message = message->GetReflection()->MutableMessage(message, part);
+      } else if (part->is_repeated()) {
+        message->GetReflection()->AddString(message, part, name);
+      } else {
+        message->GetReflection()->SetString(message, part, name);
+      }
+    }
+  }
+  return request;
+}
+
+class RightsTest : public ServerTest {
+ protected:
+  static constexpr Role kRoles[] = {Role::kViewer, Role::kTrainer, Role::kProducer, Role::kOwner,
+                                    Role::kAdmin};
+
+  RightsTest() {
+    std::vector<Policy::Grant> grants;
+    for (const Role role : kRoles) grants.push_back({{std::string(NameOf(role))}, role, {"own"}});
+    grants.push_back({{"operator"}, Role::kAdmin, {"*"}});
+    authorizer_.Set(std::make_shared<const Policy>(*Policy::Create(std::move(grants), {})));
+    OpenDatasets();
+    ServerOptions options;
+    options.authenticator = &authenticator_;
+    options.authorizer = &authorizer_;
+    options_ = options;
+  }
+
+  // How a call ends; the same for all kinds of methods.
+  absl::Status Call(const MethodDescriptor& method, const Message& request,
+                    const std::string& principal) {
+    grpc::GenericStub stub(channel_);
+    grpc::ClientContext context;
+    if (!principal.empty()) context.AddMetadata("authorization", principal);
+    grpc::CompletionQueue queue;
+    const auto await = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    const auto call = stub.PrepareCall(
+        &context, absl::StrCat("/", method.service()->full_name(), "/", method.name()), &queue);
+    call->StartCall(nullptr);
+    if (await()) {
+      const grpc::Slice bytes(request.SerializeAsString());
+      call->WriteLast(grpc::ByteBuffer(&bytes, 1), grpc::WriteOptions(), nullptr);
+      await();
+    }
+    grpc::ByteBuffer response;
+    do {
+      call->Read(&response, nullptr);
+    } while (await());
+    grpc::Status status;
+    call->Finish(&status, nullptr);
+    await();
+    queue.Shutdown();
+    return ToAbsl(status);
+  }
+  absl::Status Call(const MethodDescriptor& method, const std::string& name,
+                    const std::string& principal) {
+    return Call(method, *RequestNaming(method, *RowOf(method), name), principal);
+  }
+
+  const GullibleAuthenticator authenticator_;
+  Authorizer authorizer_{std::make_shared<const Policy>()};
+  ServerOptions options_;
+};
+INSTANTIATE_TEST_SUITE_P(Transports, RightsTest, ::testing::Values(Transport::kInProcess),
+                         TransportName);
+
+TEST_P(RightsTest, EveryRpcHasARowWhoseFieldsAreThere) {
+  std::map<std::string, std::string> by_request;
+  for (const MethodDescriptor* const method : AllMethods()) {
+    const MethodRights* const row = RowOf(*method);
+    ASSERT_NE(row, nullptr) << method->full_name() << " has no row in wire/request_rights.cc";
+    RequestNaming(*method, *row, "x");
+    const auto [other, is_new] =
+        by_request.emplace(method->input_type()->full_name(), method->full_name());
+    EXPECT_TRUE(is_new) << other->second << " has the same request as " << method->full_name();
+    // What a name promises.
+    const absl::string_view name = method->name();
+    std::set<Right> rights = {row->right};
+    for (const NameField& field : row->names) rights.insert(field.right);
+    if (absl::StartsWith(name, "Delete")) {
+      EXPECT_EQ(rights, std::set<Right>{Right::kOwn}) << name;
+    }
+    if (absl::StartsWith(name, "Create") || absl::StartsWith(name, "Append") ||
+        absl::StartsWith(name, "Seal") || absl::StartsWith(name, "Merge")) {
+      EXPECT_EQ(rights, std::set<Right>{Right::kProduce}) << name;
+      EXPECT_TRUE(row->changes) << name;
+    }
+    if (absl::StartsWith(name, "Get") || absl::StartsWith(name, "List")) {
+      EXPECT_EQ(rights, std::set<Right>{Right::kView}) << name;
+      EXPECT_FALSE(row->changes) << name;
+    }
+  }
+}
+
+TEST_P(RightsTest, EveryRpcAsEveryRoleOnOwnAndForeignNamespaces) {
+  StartServer(options_);
+  for (const MethodDescriptor* const method : AllMethods()) {
+    const MethodRights* const row = RowOf(*method);
+    ASSERT_NE(row, nullptr);
+    if (Call(*method, "own/thing", "operator").code() == absl::StatusCode::kUnimplemented) {
+      continue;  // This server has no such service.
+    }
+    EXPECT_EQ(Call(*method, "own/thing", "").code(), absl::StatusCode::kUnauthenticated);
+    for (const Role role : kRoles) {
+      for (const std::string where : {"own", "foreign", "ownother", "default"}) {
+        SCOPED_TRACE(absl::StrCat(method->full_name(), " as ", NameOf(role), " in ", where));
+        bool allowed = row->kind != MethodRights::Kind::kServer;
+        if (row->names.empty()) allowed &= Includes(role, row->right);
+        for (const NameField& field : row->names) {
+          allowed &= where == "own" && Includes(role, field.right);
+        }
+        // A name without a slash is in the namespace "default".
+        const std::string name = where == "default" ? "thing" : where + "/thing";
+        const absl::Status ended = Call(*method, name, std::string(NameOf(role)));
+        EXPECT_NE(ended.code(), absl::StatusCode::kUnauthenticated);
+        EXPECT_EQ(ended.code() != absl::StatusCode::kPermissionDenied, allowed) << ended;
+      }
+    }
+    EXPECT_NE(Call(*method, "foreign/thing", "operator").code(),
+              absl::StatusCode::kPermissionDenied);
+    EXPECT_EQ(Call(*method, "own/thing", "nobody").code(), absl::StatusCode::kPermissionDenied);
+  }
+}
+
+TEST_P(RightsTest, ARefusalNamesTheRightAndDoesNotTellWhatThereIs) {
+  StartServer(options_);
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          GraphSchema::Create(*SizeSchema::Create({"nodes"}), {}));
+  ASSERT_TRUE(datasets_->Create("foreign/there", schema, {}).ok());
+  const MethodDescriptor* const remove = DescriptorPool::generated_pool()->FindMethodByName(
+      "packhouse.v1.DatasetService.DeleteDataset");
+  const absl::Status of_nothing = Call(*remove, "foreign/none_", "owner");
+  const absl::Status of_something = Call(*remove, "foreign/there", "owner");
+  EXPECT_EQ(of_nothing.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(of_nothing.message()),
+              HasSubstr("gives principal 'owner' no right 'own' on data set 'foreign/none_'"));
+  EXPECT_EQ(absl::StripSuffix(of_nothing.message(), "none_'"),
+            absl::StripSuffix(of_something.message(), "there'"));
+  EXPECT_TRUE(datasets_->Get("foreign/there").ok());
+}
+
+TEST_P(RightsTest, ListsShowWhatTheCallerMaySee) {
+  StartServer(options_);
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          GraphSchema::Create(*SizeSchema::Create({"nodes"}), {}));
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_TRUE(datasets_->Create(absl::StrCat("foreign/", i), schema, {}).ok());
+    ASSERT_TRUE(datasets_->Create(absl::StrCat("zone/", i), schema, {}).ok());
+  }
+  for (const std::string name : {"own/a", "own/b", "own/c"}) {
+    ASSERT_TRUE(datasets_->Create(name, schema, {}).ok());
+  }
+  const auto stub = v1::DatasetService::NewStub(channel_);
+  for (const uint32_t page_size : {0U, 1U, 2U, 3U}) {
+    std::vector<std::string> listed;
+    v1::ListDatasetsRequest request;
+    request.set_page_size(page_size);
+    do {
+      grpc::ClientContext context;
+      context.AddMetadata("authorization", "viewer");
+      v1::ListDatasetsResponse response;
+      ASSERT_TRUE(stub->ListDatasets(&context, request, &response).ok());
+      for (const v1::Dataset& each : response.datasets()) listed.push_back(each.name());
+      EXPECT_THAT(response.next_page_token(), ::testing::AnyOf("", ::testing::StartsWith("own/")));
+      request.set_page_token(response.next_page_token());
+    } while (!request.page_token().empty());
+    EXPECT_THAT(listed, ElementsAre("own/a", "own/b", "own/c"));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::rpc

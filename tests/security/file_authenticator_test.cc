@@ -1,0 +1,88 @@
+// Who a call comes from: certificates, tokens, both, neither, and files that change.
+#include "service/security/file_authenticator.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/openssl_command.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse::security {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FileAuthenticatorTest : public ::testing::Test {
+ protected:
+  FileAuthenticatorTest() { Write("alice", "a-token"); }
+
+  void Write(const std::string& who, const std::string& token) const {
+    WriteWhole(path_, absl::StrCat(who, " ", HashOfToken(token), "\n"));
+  }
+  std::unique_ptr<FileAuthenticator> Open(bool takes_tokens, bool takes_certificates) const {
+    FileAuthenticator::Options options;
+    if (takes_tokens) options.token_file = path_;
+    options.takes_certificates = takes_certificates;
+    return *FileAuthenticator::Open(options, [] { return absl::UnixEpoch(); });
+  }
+  // The principal, or why not.
+  static std::string Ask(const FileAuthenticator& authenticator, const std::string& authorization,
+                         const std::vector<std::string>& certificate = {}) {
+    CallCredentials call{
+        "ipv4:10.0.0.1:1", !certificate.empty(), certificate, authorization, "", ""};
+    const auto principal = authenticator.Authenticate(call);
+    if (principal.ok()) return *principal;
+    EXPECT_EQ(principal.status().code(), absl::StatusCode::kUnauthenticated);
+    return std::string(principal.status().message());
+  }
+
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/tokens";
+};
+
+TEST_F(FileAuthenticatorTest, NobodyIsAskedWhereThereIsNothingToShow) {
+  const auto open = Open(false, false);
+  EXPECT_EQ(Ask(*open, ""), "");
+  EXPECT_EQ(Ask(*open, "Bearer whatever"), "");
+}
+
+TEST_F(FileAuthenticatorTest, ATokenOrACertificate) {
+  const auto both = Open(true, true);
+  EXPECT_EQ(Ask(*both, "Bearer a-token"), "alice");
+  EXPECT_EQ(Ask(*both, "bearer a-token", {"spiffe://x/y", "host"}), "alice");
+  EXPECT_EQ(Ask(*both, "", {"spiffe://x/y", "host"}), "spiffe://x/y");
+  EXPECT_THAT(Ask(*both, ""), HasSubstr("no certificate and no bearer token"));
+  // A bad token is not made good by a certificate.
+  EXPECT_THAT(Ask(*both, "Bearer b", {"host"}), HasSubstr("not one that it knows"));
+  EXPECT_THAT(Ask(*both, "", {"a name with blanks"}), HasSubstr("no subject alternative name"));
+
+  const auto tokens = Open(true, false);
+  EXPECT_THAT(Ask(*tokens, ""), HasSubstr("it has shown no bearer token"));
+  for (const std::string& wrong :
+       {std::string("a-token"), std::string("Basic a-token"), std::string("Bearer"),
+        std::string("Bearer "), std::string("Bearer  a-token"), std::string("Bearer a-token "),
+        absl::StrCat("Bearer ", std::string(20'000, 'x'))}) {
+    EXPECT_THAT(Ask(*tokens, wrong), HasSubstr("the server refuses the"));
+  }
+  const auto certificates = Open(false, true);
+  EXPECT_THAT(Ask(*certificates, ""), HasSubstr("it has shown no certificate"));
+}
+
+TEST_F(FileAuthenticatorTest, TokensAreExchangedWhileItRuns) {
+  const auto tokens = Open(true, false);
+  Write("bob", "b-token");
+  EXPECT_EQ(Ask(*tokens, "Bearer a-token"), "alice");
+  EXPECT_TRUE(*tokens->tokens()->Reload());
+  EXPECT_FALSE(*tokens->tokens()->Reload());
+  EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
+  EXPECT_THAT(Ask(*tokens, "Bearer a-token"), HasSubstr("refuses the token"));
+  WriteWhole(path_, "carol nothing");
+  EXPECT_THAT(std::string(tokens->tokens()->Reload().status().message()), HasSubstr("line 1"));
+  EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
+}
+
+}  // namespace
+}  // namespace packhouse::security

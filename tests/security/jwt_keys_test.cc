@@ -1,0 +1,228 @@
+// Tokens of an issuer, good ones and hostile ones. They are signed here by libjwt, with keys that
+// openssl has made; the key file is written as issuers write it.
+#include "service/security/jwt_keys.h"
+
+#include <jwt.h>
+#include <openssl/core_names.h>
+#include <openssl/pem.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/security/openssl_pointers.h"
+#include "tests/support/openssl_command.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse::security {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string Encoded(const std::string& bytes) { return absl::WebSafeBase64Escape(bytes); }
+
+std::string Bytes(EVP_PKEY* key, const char* parameter, size_t size = 0) {
+  BIGNUM* number = nullptr;
+  EXPECT_EQ(EVP_PKEY_get_bn_param(key, parameter, &number), 1);
+  std::string bytes(std::max<size_t>(size, static_cast<size_t>(BN_num_bytes(number))), '\0');
+  BN_bn2binpad(number, reinterpret_cast<unsigned char*>(bytes.data()),
+               static_cast<int>(bytes.size()));
+  BN_free(number);
+  return bytes;
+}
+
+// What a Kubernetes API server gives a pod.
+json GoodClaims(absl::Time now) {
+  return {{"iss", "https://kubernetes.default.svc"},
+          {"sub", "system:serviceaccount:ml:train"},
+          {"aud", {"packhouse", "other"}},
+          {"iat", absl::ToUnixSeconds(now)},
+          {"nbf", absl::ToUnixSeconds(now)},
+          {"exp", absl::ToUnixSeconds(now + absl::Hours(1))}};
+}
+
+class JwtKeysTest : public ::testing::Test {
+ protected:
+  struct Signer {
+    std::string pem;
+    KeyPtr key;
+  };
+
+  Signer MakeKey(const std::string& name, const std::string& options) const {
+    const std::string path = folder_.path() + "/" + name;
+    Openssl(absl::StrCat("genpkey ", options, " -out ", path));
+    Signer signer{ReadWhole(path), nullptr};
+    signer.key.reset(PEM_read_bio_PrivateKey(BioOf(signer.pem).get(), nullptr, nullptr, nullptr));
+    return signer;
+  }
+  static json RsaJwk(const Signer& signer, const std::string& id) {
+    return {{"kty", "RSA"},
+            {"use", "sig"},
+            {"alg", "RS256"},
+            {"kid", id},
+            {"n", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_RSA_N))},
+            {"e", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_RSA_E))}};
+  }
+  static json EcJwk(const Signer& signer, const std::string& id) {
+    return {{"kty", "EC"},
+            {"crv", "P-256"},
+            {"kid", id},
+            {"x", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_EC_PUB_X, 32))},
+            {"y", Encoded(Bytes(signer.key.get(), OSSL_PKEY_PARAM_EC_PUB_Y, 32))}};
+  }
+  static std::string Signed(const std::string& pem, jwt_alg_t algorithm, const std::string& id,
+                            const json& claims) {
+    jwt_t* token = nullptr;
+    EXPECT_EQ(jwt_new(&token), 0);
+    if (!id.empty()) jwt_add_header(token, "kid", id.c_str());
+    EXPECT_EQ(jwt_add_grants_json(token, claims.dump().c_str()), 0);
+    EXPECT_EQ(jwt_set_alg(token, algorithm, reinterpret_cast<const unsigned char*>(pem.data()),
+                          static_cast<int>(pem.size())),
+              0);
+    char* const text = jwt_encode_str(token);
+    EXPECT_NE(text, nullptr);
+    std::string encoded = text;
+    std::free(text);
+    jwt_free(token);
+    return encoded;
+  }
+  JwtKeys Keys() const {
+    auto keys = JwtKeys::Parse(
+        json{{"keys", {RsaJwk(rsa_, "rsa"), EcJwk(ec_, "ec"), {{"kty", "oct"}, {"k", "c2Vj"}}}}}
+            .dump());
+    EXPECT_TRUE(keys.ok()) << keys.status();
+    return *std::move(keys);
+  }
+  std::string Refusal(const std::string& token) const {
+    const auto verified = Keys().Verify(token, demands_, now_);
+    if (verified.ok()) return absl::StrCat("taken as ", verified->subject);
+    EXPECT_EQ(verified.status().code(), absl::StatusCode::kUnauthenticated);
+    return std::string(verified.status().message());
+  }
+  std::string With(const char* claim, const json& value) const {
+    json claims = GoodClaims(now_);
+    claims[claim] = value;
+    return Signed(rsa_.pem, JWT_ALG_RS256, "rsa", claims);
+  }
+
+  const TemporaryFolder folder_;
+  const Signer rsa_ = MakeKey("rsa", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048");
+  const Signer ec_ = MakeKey("ec", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+  const absl::Time now_ = absl::FromUnixSeconds(1'800'000'000);
+  const JwtDemands demands_{"packhouse", "https://kubernetes.default.svc"};
+};
+
+TEST_F(JwtKeysTest, GoodTokensGiveTheirSubject) {
+  EXPECT_EQ(Keys().size(), 2);
+  const json claims = GoodClaims(now_);
+  for (const std::string& token :
+       {Signed(rsa_.pem, JWT_ALG_RS256, "rsa", claims),
+        Signed(ec_.pem, JWT_ALG_ES256, "ec", claims), Signed(ec_.pem, JWT_ALG_ES256, "", claims),
+        With("aud", "packhouse")}) {
+    PH_ASSERT_OK_AND_ASSIGN(const VerifiedJwt verified, Keys().Verify(token, demands_, now_));
+    EXPECT_EQ(verified.subject, "system:serviceaccount:ml:train");
+    EXPECT_EQ(verified.expires, now_ + absl::Hours(1));
+  }
+}
+
+TEST_F(JwtKeysTest, WrongClaimsAreRefusedByName) {
+  EXPECT_THAT(Refusal(With("aud", "another")), HasSubstr("its audience is not 'packhouse'"));
+  EXPECT_THAT(Refusal(With("aud", nullptr)), HasSubstr("audience"));
+  EXPECT_THAT(Refusal(With("aud", {{"packhouse", 1}})), HasSubstr("audience"));
+  EXPECT_THAT(Refusal(With("iss", "https://evil")), HasSubstr("its issuer is not"));
+  EXPECT_THAT(Refusal(With("exp", absl::ToUnixSeconds(now_ - absl::Minutes(1)))),
+              HasSubstr("it has expired at 2027-01-15T07:59:00"));
+  EXPECT_THAT(Refusal(With("exp", absl::ToUnixSeconds(now_ - absl::Seconds(59)))),
+              HasSubstr("taken"));
+  for (const json& exp : {json(nullptr), json("9999999999"), json(-1), json(1e300), json(true)}) {
+    EXPECT_THAT(Refusal(With("exp", exp)), HasSubstr("no time 'exp'"));
+  }
+  EXPECT_THAT(Refusal(With("nbf", absl::ToUnixSeconds(now_ + absl::Seconds(61)))),
+              HasSubstr("not valid yet"));
+  for (const json& sub : {json(nullptr), json(""), json("a b"), json(7), json("a\nb")}) {
+    EXPECT_THAT(Refusal(With("sub", sub)), HasSubstr("no good subject"));
+  }
+}
+
+TEST_F(JwtKeysTest, ForgedTokensAreRefused) {
+  const json claims = GoodClaims(now_);
+  const std::string good = Signed(rsa_.pem, JWT_ALG_RS256, "rsa", claims);
+  const std::vector<std::string> parts = absl::StrSplit(good, '.');
+  const auto header = [](const json& said) { return Encoded(said.dump()); };
+  const std::string none = header({{"alg", "none"}, {"typ", "JWT"}});
+
+  // No signature.
+  EXPECT_THAT(Refusal(absl::StrCat(none, ".", parts[1], ".")), HasSubstr("no key"));
+  EXPECT_THAT(Refusal(absl::StrCat(none, ".", parts[1], ".", parts[2])), HasSubstr("no key"));
+  EXPECT_THAT(Refusal(absl::StrCat(parts[0], ".", parts[1], ".")), HasSubstr("signature"));
+  EXPECT_THAT(Refusal(absl::StrCat(parts[0], ".", parts[1])), HasSubstr("nor a JWT"));
+  // The public key as the secret of an HMAC.
+  const BioPtr bio(BIO_new(BIO_s_mem()));
+  PEM_write_bio_PUBKEY(bio.get(), rsa_.key.get());
+  char* pem = nullptr;
+  const long size = BIO_get_mem_data(bio.get(), &pem);
+  EXPECT_THAT(
+      Refusal(Signed(std::string(pem, static_cast<size_t>(size)), JWT_ALG_HS256, "rsa", claims)),
+      HasSubstr("no key 'rsa' for the algorithm 'HS256'"));
+  // Another's key; another algorithm than the key is for; the wrong key of ours.
+  const Signer other = MakeKey("other", "-algorithm RSA -pkeyopt rsa_keygen_bits:2048");
+  EXPECT_THAT(Refusal(Signed(other.pem, JWT_ALG_RS256, "rsa", claims)), HasSubstr("signature"));
+  EXPECT_THAT(Refusal(Signed(rsa_.pem, JWT_ALG_RS512, "rsa", claims)), HasSubstr("no key"));
+  EXPECT_THAT(Refusal(Signed(rsa_.pem, JWT_ALG_RS256, "ec", claims)), HasSubstr("no key"));
+  // Other claims under a good signature.
+  json promoted = claims;
+  promoted["sub"] = "admin";
+  EXPECT_THAT(Refusal(absl::StrCat(parts[0], ".", Encoded(promoted.dump()), ".", parts[2])),
+              HasSubstr("signature"));
+  // Extensions that a reader must know.
+  EXPECT_THAT(Refusal(absl::StrCat(header({{"alg", "RS256"}, {"kid", "rsa"}, {"crit", {"x"}}}), ".",
+                                   parts[1], ".", parts[2])),
+              HasSubstr("crit"));
+}
+
+TEST_F(JwtKeysTest, NonsenseIsRefused) {
+  for (const std::string& token :
+       {std::string(), std::string("."), std::string(".."), std::string("..."),
+        std::string("a.b.c"), std::string("e30.e30."), std::string("e30.e30.e30"),
+        std::string("W10.W10.W10"), std::string(16000, '.'), std::string(16000, 'A'),
+        std::string("\0.\0.\0", 5), absl::StrCat(Encoded(std::string(5000, '[')), ".e30.e30")}) {
+    EXPECT_THAT(Refusal(token), HasSubstr("refuses the token"));
+  }
+}
+
+TEST_F(JwtKeysTest, AKeyFileThatIsNoneIsRefused) {
+  json weak = RsaJwk(MakeKey("weak", "-algorithm RSA -pkeyopt rsa_keygen_bits:1024"), "weak");
+  json off = EcJwk(ec_, "off");
+  off["y"] = off["x"];
+  json cut = EcJwk(ec_, "cut");
+  cut["x"] = "AAAA";
+  json bad = RsaJwk(rsa_, "bad");
+  bad["n"] = "!";
+  for (const auto& [text, why] :
+       {std::pair(std::string(""), "no JSON object"),
+        std::pair(std::string("[]"), "no JSON object"),
+        std::pair(std::string(R"({"keys":{}})"), "array 'keys'"),
+        std::pair(std::string(R"({"keys":[]})"), "no key for RS256"),
+        std::pair(std::string(R"({"keys":[3]})"), "key 1 is no object"),
+        std::pair(json{{"keys", {weak}}}.dump(), "key 1 'weak': its modulus has 1024 bits"),
+        std::pair(json{{"keys", {off}}}.dump(), "key 1 'off'"),
+        std::pair(json{{"keys", {cut}}}.dump(), "its coordinates have 3 and 32 bytes"),
+        std::pair(json{{"keys", {bad}}}.dump(), "'n' is not base64url")}) {
+    const absl::Status status = JwtKeys::Parse(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::security

@@ -1,0 +1,107 @@
+// The policy as a file: what it gives, how it is refused, and that a broken one changes nothing.
+#include "service/security/policy_file.h"
+
+#include <filesystem>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/openssl_command.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse::security {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kPolicy[] = R"(
+version: 1
+roles:
+  - role: trainer
+    principals: [alice, "system:serviceaccount:ml:train"]
+    namespaces: [team-a, default]
+  - {role: admin, principals: [root], namespaces: ["*"]}
+  - {role: viewer, principals: ["*"], namespaces: [open]}
+namespaces:
+  team-a:
+    quotas: {disk_bytes: 2GiB, datasets: 100, pending_bytes: 7}
+  "*":
+    quotas: {streams: 3}
+)";
+
+TEST(PolicyFileTest, GivesWhatItSays) {
+  PH_ASSERT_OK_AND_ASSIGN(const Policy policy, ParsePolicy(kPolicy));
+  EXPECT_TRUE(policy.Allows("alice", Right::kTrain, "team-a"));
+  EXPECT_TRUE(policy.Allows("alice", Right::kView, "default"));
+  EXPECT_FALSE(policy.Allows("alice", Right::kProduce, "team-a"));
+  EXPECT_FALSE(policy.Allows("alice", Right::kView, "team-b"));
+  EXPECT_TRUE(policy.Allows("system:serviceaccount:ml:train", Right::kTrain, "team-a"));
+  EXPECT_TRUE(policy.Allows("root", Right::kAdminister, "team-b"));
+  EXPECT_TRUE(policy.Allows("", Right::kView, "open"));
+  EXPECT_FALSE(policy.Allows("", Right::kTrain, "open"));
+  EXPECT_EQ(policy.QuotasOf("team-a").disk_bytes, uint64_t{2} << 30);
+  EXPECT_EQ(policy.QuotasOf("team-a").pending_bytes, 7);
+  EXPECT_EQ(policy.QuotasOf("team-a").streams, std::nullopt);
+  EXPECT_EQ(policy.QuotasOf("other").streams, 3);
+}
+
+TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
+  const std::string head = "version: 1\n";
+  for (const auto& [text, why] : {
+           std::pair(std::string(""), "is no map"),
+           std::pair(std::string("roles: []"), "'version: 1'"),
+           std::pair(std::string("version: 2"), "'version: 1'"),
+           std::pair(head + "role: []", "line 2: the policy has an unknown key 'role'"),
+           std::pair(head + "roles: []\nroles: []", "line 3: the policy has the key 'roles' twice"),
+           std::pair(head + "roles:\n- {role: boss, principals: [a], namespaces: [b]}",
+                     "line 3: role 'boss' is none of viewer"),
+           std::pair(head + "roles:\n- {role: viewer, namespaces: [b]}", "no list 'principals'"),
+           std::pair(head + "roles:\n- {role: viewer, principals: [], namespaces: [b]}",
+                     "no list 'principals'"),
+           std::pair(head + "roles:\n- {role: viewer, principals: [a], namespaces: [b/c]}",
+                     "namespace 'b/c' is not"),
+           std::pair(head + "roles:\n- {role: viewer, principals: ['a b'], namespaces: [b]}",
+                     "principal 'a b' is not"),
+           std::pair(head + "namespaces: {a: {quotas: {bytes: 1}}}", "unknown key 'bytes'"),
+           std::pair(head + "namespaces: {a: {quotas: {streams: 1GiB}}}", "'streams' is no whole"),
+           std::pair(head + "namespaces: {a: {quotas: {disk_bytes: -1}}}", "'disk_bytes' is no"),
+           std::pair(head + "namespaces: {a: {quotas: {disk_bytes: 99999999999TiB}}}",
+                     "is no whole"),
+           std::pair(head + "namespaces: {a: {quota: {}}}", "unknown key 'quota'"),
+           std::pair(head + "roles: [", "it is no YAML"),
+           std::pair(head + "[a]: 1", "line"),
+           std::pair(head + "roles: *x", "it is no YAML"),
+       }) {
+    SCOPED_TRACE(text);
+    const absl::Status status = ParsePolicy(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
+}
+
+TEST(PolicyFileTest, ABrokenFileKeepsThePolicyInUse) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/policy.yaml";
+  WriteWhole(path, kPolicy);
+  PH_ASSERT_OK_AND_ASSIGN(const auto file, PolicyFile::Open(path));
+  const auto allowed = [&] {
+    return file->authorizer()
+        ->Check("alice", {Right::kTrain, Demand::Where::kNamed, "data set", "team-a/x"})
+        .ok();
+  };
+  EXPECT_TRUE(allowed());
+  WriteWhole(path, "version: 1\nroles: 3\n");
+  const absl::Status broken = file->Reload().status();
+  EXPECT_THAT(std::string(broken.message()), HasSubstr("policy.yaml': line 2: 'roles' is no list"));
+  EXPECT_TRUE(allowed());
+  std::filesystem::remove(path);
+  EXPECT_FALSE(file->Reload().ok());
+  EXPECT_TRUE(allowed());
+  WriteWhole(path, "version: 1\n");
+  EXPECT_TRUE(*file->Reload());
+  EXPECT_FALSE(allowed());
+}
+
+}  // namespace
+}  // namespace packhouse::security

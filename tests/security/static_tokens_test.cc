@@ -1,0 +1,55 @@
+#include "service/security/static_tokens.h"
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::security {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// printf abc | sha256sum
+constexpr char kHashOfAbc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+TEST(StaticTokensTest, FindsWhoHasAToken) {
+  EXPECT_EQ(HashOfToken("abc"), kHashOfAbc);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const StaticTokens tokens,
+      StaticTokens::Parse(absl::StrCat("# people\nalice ", kHashOfAbc, "  # since May\r\n\n\tbob\t",
+                                       absl::AsciiStrToUpper(HashOfToken("b")), "\nbob ",
+                                       HashOfToken("b2"))));
+  EXPECT_EQ(tokens.size(), 3);
+  EXPECT_EQ(*tokens.Find("abc"), "alice");
+  EXPECT_EQ(*tokens.Find("b"), "bob");
+  EXPECT_EQ(*tokens.Find("b2"), "bob");
+  for (const std::string& none : {std::string(), std::string("abcd"), std::string(kHashOfAbc),
+                                  std::string("abc\0", 4), std::string(100'000, 'x')}) {
+    EXPECT_EQ(tokens.Find(none), nullptr);
+  }
+}
+
+TEST(StaticTokensTest, WrongLinesAreNamedAndNotRepeated) {
+  for (const auto& [text, why] :
+       {std::pair(absl::StrCat("\nalice ", std::string(kHashOfAbc).substr(1)),
+                  "line 2: its second"),
+        std::pair(absl::StrCat("alice ", std::string(kHashOfAbc).substr(1), "g"), "SHA-256"),
+        std::pair(std::string("alice"), "line 1: it is not a principal and"),
+        std::pair(absl::StrCat("a b ", kHashOfAbc), "line 1: it is not a principal and"),
+        std::pair(absl::StrCat("a ", kHashOfAbc, "\nb ", absl::AsciiStrToUpper(kHashOfAbc)),
+                  "line 2: its token is in an earlier line"),
+        std::pair(absl::StrCat(std::string(257, 'x'), " ", kHashOfAbc), "principal")}) {
+    const absl::Status status = StaticTokens::Parse(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("ba7816")));
+  }
+}
+
+}  // namespace
+}  // namespace packhouse::security
