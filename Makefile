@@ -127,8 +127,9 @@ bench-tfgnn: packages  ## tf.Examples: packhouse's decoder beside TF-GNN's own, 
 
 bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhouse_planning_table
+	cmake --build --preset release --target packhouse_planning_table packhouse_certificate_table
 	build/release/tests/benchmarks/packhouse_planning_table $(TABLE_FLAGS)
+	build/release/tests/benchmarks/packhouse_certificate_table
 
 # In an environment of tests/conformance/environments.txt, for torch and torch_geometric.
 bench-training: packages  ## The GIN of train_pyg.py by each feed and seed (an hour); TRAINING_FLAGS='--seeds 1'

@@ -29,6 +29,9 @@ class WorkBudget {
   // A budget without a bound, for work that is done unless the caller gives up.
   WorkBudget WithoutBound() const { return WorkBudget(UINT64_MAX, given_up_, memory_); }
 
+  // A budget of `steps` for a part of the work, which the caller then spends of this one.
+  WorkBudget Part(uint64_t steps) const { return WorkBudget(steps, given_up_, memory_); }
+
   // Uses up `steps`; false if fewer were left, or if the caller gave up.
   bool Spend(uint64_t steps = 1) {
     if (steps > remaining_) {

@@ -48,7 +48,7 @@ class ColumnGeneration {
 
   ColumnGenerationResult Run(absl::Span<const Pattern> pool) {
     for (const Pattern& pattern : pool) program_.AddPattern(pattern.entries);
-    if (!Solve()) return std::move(result_);
+    if (!Solve() || options_.only_bound) return std::move(result_);
     while (budget_.remaining() != 0 && !Optimal()) {
       if (!Dive(program_)) break;
       ++dives_;

@@ -40,6 +40,8 @@ struct ColumnGenerationOptions {
   // A known bound: the search ends when it is met.
   uint64_t lower_bound = 0;
   uint64_t seed = 0;
+  // No whole packs are made: the result has no patterns.
+  bool only_bound = false;
   VectorLevel vector_level = BestVectorLevel();
 };
 

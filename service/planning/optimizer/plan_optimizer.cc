@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
+#include "service/planning/dual_feasible_bound.h"
 #include "service/planning/optimizer/column_generation.h"
+#include "service/planning/optimizer/component_program.h"
 #include "service/planning/optimizer/first_fit_decreasing.h"
 #include "service/planning/optimizer/mixing.h"
 #include "service/planning/optimizer/plan_improvement.h"
@@ -20,7 +22,7 @@ namespace packhouse {
 namespace {
 
 // The version of OptimizePlan: changes whenever the same arguments may give another plan.
-constexpr uint64_t kAlgorithmVersion = 1;
+constexpr uint64_t kAlgorithmVersion = 2;
 // Whole runs of the mixing planner, before its best plan is improved in parts.
 constexpr uint64_t kMixingRuns = 4;
 // About the steps of one attempt to finish a pack, and the least attempts for a pack.
@@ -154,6 +156,13 @@ class Optimizer {
   void RaiseBound() {
     const LowerBound lifted = ComputeLiftedVolumeBound(problem_, options_.vector_level, budget_);
     if (lifted.packs > bound_.packs) bound_ = lifted;
+    if (Done()) return;
+    const LowerBound by_function = ComputeDualFeasibleBound(problem_, budget_);
+    if (by_function.packs > bound_.packs) bound_ = by_function;
+    if (Done()) return;
+    const uint64_t by_program =
+        ComponentProgramBound(problem_, bound_.packs, options_.vector_level, budget_);
+    if (by_program > bound_.packs) bound_ = {by_program, LowerBoundKind::kLinearProgram, 0};
   }
 
   // Patterns that a plan is likely to have.

@@ -1,6 +1,7 @@
 #include "service/planning/optimizer/planner_bytes.h"
 
 #include "service/planning/optimizer/column_generation.h"
+#include "service/planning/optimizer/component_program.h"
 
 namespace packhouse {
 
@@ -14,7 +15,7 @@ uint64_t PlannerBytes(uint64_t num_distinct, size_t num_components) {
   constexpr uint64_t kLeast = uint64_t{1} << 20;
   return kLeast +
          (kBytesOfSize + kCopiesOfSizes * sizeof(uint32_t) * (num_components + 1)) * num_distinct +
-         ColumnGenerationBytes(num_distinct);
+         ColumnGenerationBytes(num_distinct) + ComponentProgramBytes(num_distinct);
 }
 
 }  // namespace packhouse
