@@ -63,7 +63,7 @@ conformance: packages  ## Python beside the real frameworks, and wheels on every
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 # What users import, one page each.
-PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files epoch_readers evaluation_readers graph_transform)
+PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files epoch_readers evaluation_readers graph_transform)
 
 docs: packages  ## Python's documentation from its docstrings, in build/docs/python
 	cmake --preset release
@@ -101,8 +101,9 @@ bench: packages  ## Servers of their own over TCP, beside what gRPC alone can do
 
 bench-micro: packages  ## Microbenchmarks of packing, planning and collation
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhouse_benchmarks
+	cmake --build --preset release --target packhouse_benchmarks packhouse_sampling_benchmarks
 	build/release/tests/benchmarks/packhouse_benchmarks
+	build/release/tests/benchmarks/packhouse_sampling_benchmarks
 
 bench-rows: packages  ## Rows of tensors in memory, beside an index loop and torch's DataLoader; ROWS_FLAGS=--help, PAGE=...
 	cmake --preset release
