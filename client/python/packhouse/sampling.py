@@ -1,0 +1,34 @@
+"""Sub-graphs around seeds of one large graph: what is drawn.
+
+    from packhouse.sampling import SamplingSpecBuilder, SourceSets
+
+    sets = SourceSets.of({"cites": ("paper", "paper"), "written": ("paper", "author")})
+    papers = SamplingSpecBuilder(sets, "random_uniform").seed("paper")
+    spec = papers.join([papers.sample(8, "cites")]).sample(4, "written").build()
+
+`spec.to_text()` is what TF-GNN's tools and the server read.
+"""
+
+from __future__ import annotations
+
+from packhouse.sampling_spec import (
+    EdgeEnds,
+    SamplingOp,
+    SamplingSpec,
+    SamplingSpecBuilder,
+    SamplingStep,
+    SamplingStrategy,
+    SourceSets,
+    make_sampling_spec_tree,
+)
+
+__all__ = [
+    "EdgeEnds",
+    "SamplingOp",
+    "SamplingSpec",
+    "SamplingSpecBuilder",
+    "SamplingStep",
+    "SamplingStrategy",
+    "SourceSets",
+    "make_sampling_spec_tree",
+]
