@@ -177,6 +177,20 @@ void WritePartitionSeeds(const std::string& folder) {
             "0 2 2 1 0 0\n" + zero + "0 2 1 1\n1 2 2 1\n");
 }
 
+// A byte of options, one of seeds, one of limits; then a spec, or four bytes an op.
+void WriteSamplingSeeds(const std::string& folder) {
+  const std::string corpus = folder + "sampling_fuzz-corpus/";
+  const std::string spec =
+      "seed_op { op_name: 's' node_set_name: 'paper' } sampling_ops { op_name: 'a' input_op_names: "
+      "'s' edge_set_name: 'written' sample_size: 2 strategy: RANDOM_UNIFORM } sampling_ops { "
+      "op_name: 'b' input_op_names: 'a' edge_set_name: 'writes' sample_size: 1 }";
+  const std::string zero(1, '\0');
+  Write(corpus + "text", zero + "\5" + zero + spec);
+  Write(corpus + "link", "\2\3\xff" + std::string("symmetric_link_seed_op { op_name: 's' }"));
+  Write(corpus + "short", "\3\3" + zero + "\1\3\2\1\3\2\2\2\4\1\1\2");
+  Write(corpus + "times", "\x15\x2f" + zero + "\1\3\2\1\3\2\2\1\4\1\1\1");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -344,5 +358,6 @@ int main(int argc, char** argv) {
         "size: -1 } } } } metadata { filename: 'a.csv' } } } edge_sets { key: 'e' value { source: "
         "'a' target: 'a' metadata { filename: 'e.tfrecords@2' extra { key: 'edge_type' value: "
         "'reversed' } } } }");
+  WriteSamplingSeeds(folder);
   return 0;
 }
