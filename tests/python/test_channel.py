@@ -78,7 +78,10 @@ def test_only_methods_that_are_there_are_configured() -> None:
     (config,) = service_config()["methodConfig"]
     modules = [
         importlib.import_module(f"packhouse.v1.{name}_pb2")
-        for name in ("dataset", "histogram", "loader", "packing", "planning")
+        for name in (
+            *("dataset", "histogram", "loader", "packing", "partitioning", "planning"),
+            *("sampling", "source_graph"),
+        )
     ]
     there = {
         (service.full_name, method.name)
@@ -91,7 +94,8 @@ def test_only_methods_that_are_there_are_configured() -> None:
     # What would count, store or create twice, or is a stream that goes on by itself.
     assert {method for _, method in there - configured} <= {
         *("Append", "CreateDataset", "DeleteDataset", "DeleteHistogram", "DeleteJob"),
-        *("MergeHistogram", "Observe", "Pack"),
+        *("MergeHistogram", "Observe", "Pack", "AppendSourceGraph", "CreateSourceGraph"),
+        *("DeleteSourceGraph", "Sample", "CancelPartition", "DeletePartition", "Partition"),
     }
 
 
