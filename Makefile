@@ -120,9 +120,10 @@ bench-readers: packages  ## The Python client's CPU per batch beside opaque byte
 	  --bench build/release/client/bench/packhouse-bench \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(READERS_FLAGS)
 
-bench-tfgnn: packages  ## tf.Examples: packhouse's decoder beside TF-GNN's own, of pinned packages
+bench-tfgnn: packages  ## tf.Examples: storing TFRecord files, and the decoder beside TF-GNN's own, of pinned packages
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhouse_benchmarks
+	cmake --build --preset release --target packhouse_benchmarks packhoused packhouse packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/tfgnn_ingest.py
 	$(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/tfgnn_parse.py tfgnn -- \
 	  --benchmarks build/release/tests/benchmarks/packhouse_benchmarks
 

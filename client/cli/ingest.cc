@@ -85,8 +85,13 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
   IngestResult result;
   result.graphs_before = dataset->num_graphs();
 
-  // Bytes of the chunks under way.
-  std::deque<uint64_t> chunk_bytes;
+  struct SentChunk {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t bytes;
+  };
+  // Those under way.
+  std::deque<SentChunk> sent;
   DatasetAppenderOptions append_options;
   append_options.dataset = options.dataset;
   append_options.dataset_id = dataset->id();
@@ -101,11 +106,22 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
         answer.is_repetition && result.totals.graphs_stored == 0 &&
         answer.num_graphs <= result.graphs_before - result.totals.graphs_present;
     (is_present ? result.totals.graphs_present : result.totals.graphs_stored) += answer.num_graphs;
-    result.totals.bytes += chunk_bytes.front();
-    chunk_bytes.pop_front();
+    result.totals.bytes += sent.front().bytes;
+    sent.pop_front();
+    result.totals.num_skipped += answer.num_skipped;
+    for (const v1::SkippedExample& skipped : answer.skipped) {
+      if (result.totals.skipped.size() == IngestTotals::kMostSkipped) break;
+      result.totals.skipped.push_back(skipped);
+    }
     if (options.on_progress) options.on_progress(result.totals);
   };
   DatasetAppender appender(channel, append_options);
+  // The first chunk without an answer is the one that was refused.
+  const auto explained = [&](absl::Status status) {
+    if (!absl::IsInvalidArgument(status) || sent.empty()) return status;
+    const SentChunk& refused = sent.front();
+    return source.Explain(refused.begin, refused.end - refused.begin, std::move(status));
+  };
   uint64_t sequence = 0;
   for (uint64_t begin = 0; begin < source.num_graphs();) {
     uint64_t end = begin;
@@ -117,13 +133,16 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
              bytes + source.GraphBytes(end) <= options.chunk_bytes);
     absl::StatusOr<SourceChunk> chunk = source.Next(end - begin);
     if (!chunk.ok()) return chunk.status();
-    chunk_bytes.push_back(bytes);
+    sent.push_back({begin, end, bytes});
     absl::Status status =
-        appender.Append(++sequence, std::move(chunk->graphs), std::move(chunk->group_ids));
-    if (!status.ok()) return status;
+        chunk->examples
+            ? appender.AppendExamples(++sequence, *std::move(chunk->examples),
+                                      std::move(chunk->group_ids))
+            : appender.Append(++sequence, std::move(chunk->graphs), std::move(chunk->group_ids));
+    if (!status.ok()) return explained(std::move(status));
     begin = end;
   }
-  if (absl::Status status = appender.Finish(); !status.ok()) return status;
+  if (absl::Status status = appender.Finish(); !status.ok()) return explained(std::move(status));
 
   if (options.seal) {
     absl::StatusOr<v1::Dataset> sealed = client.Seal(options.dataset);

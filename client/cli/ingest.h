@@ -3,10 +3,12 @@
 #ifndef PACKHOUSE_CLIENT_CLI_INGEST_H_
 #define PACKHOUSE_CLIENT_CLI_INGEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "client/cli/files/graph_source.h"
@@ -24,6 +26,10 @@ struct IngestTotals {
   uint64_t graphs_present = 0;
   // Bytes of the graphs of both runs.
   uint64_t bytes = 0;
+  // Malformed examples that the server left out, and the first kMostSkipped of them.
+  static constexpr std::size_t kMostSkipped = 10;
+  uint64_t num_skipped = 0;
+  std::vector<v1::SkippedExample> skipped = {};
 };
 
 struct IngestOptions {

@@ -208,7 +208,21 @@ def test_malformed_records_are_named_or_left_out(
     result = run(*ingest, "--skip-malformed")
     assert result.returncode == 0, result.stderr
     assert "left out 2 malformed records" in result.stderr
+    for record in range(2):
+        assert f"{tmp_path / 'f-2'}: record {record}: key 'nodes/paper.x': " in result.stderr
     assert "stored 7 graphs" in result.stdout
+    # The same where the records are decoded before they are sent.
+    succeed("datasets", "delete", "d", "--server", server, "--yes")
+    result = run(*ingest, "--readout", "seed=paper", "--skip-malformed")
+    assert f"{tmp_path / 'f-2'}: record 1: key 'nodes/paper.x': " in result.stderr
+    assert "stored 7 graphs" in result.stdout
+
+
+def test_a_file_that_python_reads_is_named_as_such(tmp_path: pathlib.Path, server: str) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    result = run("ingest", tmp_path / "x.parquet", "--server", server, "--dataset", "d")
+    assert result.returncode == 1
+    assert f"python3 -m packhouse ingest '{tmp_path / 'x.parquet'}'" in result.stderr
 
 
 def test_damage_names_file_and_offset(

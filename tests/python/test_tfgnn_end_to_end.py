@@ -6,6 +6,7 @@ Without TensorFlow; tests/conformance/test_tfgnn.py has the library itself.
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 from typing import Any, Iterator
 
@@ -18,6 +19,7 @@ from packhouse import (
     Client,
     Evaluation,
     GraphSchema,
+    GraphTable,
     Loader,
     LocalServer,
     OversizePolicy,
@@ -153,14 +155,37 @@ def counts_of(kind: str, numbers: list[int]) -> tuple[dict[str, int], set[str]]:
     return rows, ends
 
 
+def with_padding_values(schema: GraphSchema, values: Any, padded: Any) -> GraphSchema:
+    """The numbers. Text is not padded by the server, so it is taken out of what is expected."""
+    numbers = {}
+    for kind, sets in values.items():
+        for set_name, features in {"context": {"": sets}}.get(kind, sets).items():
+            of_set = (padded or {}).get(kind, {})
+            if kind != "context":
+                of_set = of_set.get(set_name, {}).get("features", {})
+            for name, value in features.items():
+                if isinstance(value, str):
+                    of_set.pop(name, None)
+                    continue
+                tensor = name if kind == "context" else f"{set_name}.{name}"
+                if not any(spec.name == f"{tensor}.d1" for spec in schema.tensors):
+                    numbers[tensor] = value
+    return schema.with_padding_values(numbers)
+
+
 @pytest.mark.parametrize("kind, case", padding_cases())
 def test_golden_padding(client: Client, kind: str, case: dict[str, Any]) -> None:
     """As pad_to_total_sizes: the records in their order, with the constraints as limits."""
     if not case:
         golden("padding/molecules.json")
-    if case["padding_values"]:
-        pytest.skip("a schema of TF-GNN has no padding values")
     constraints, padded = case["constraints"], case["padded"].get("graph")
+    schema: TfgnnSchema | GraphSchema = schema_of(kind)
+    if case["padding_values"]:
+        try:
+            schema = with_padding_values(schema.graph_schema(), case["padding_values"], padded)
+        except ValueError:
+            assert padded is None
+            return
     minimums = constraints["min_nodes_per_component"]
     limits = {**constraints["total_num_nodes"], **constraints["total_num_edges"]}
     limits.pop("zzz", None)  # The library ignores unknown sets; the service refuses them.
@@ -176,7 +201,7 @@ def test_golden_padding(client: Client, kind: str, case: dict[str, Any]) -> None
     all_records = records(f"examples/{kind}.tfrecord")
     examples = [all_records[number] for number in case["records"]]
     try:
-        made = list(client.pack_examples(schema_of(kind), examples, options, lambda rejected: None))
+        made = list(client.pack_examples(schema, examples, options, lambda rejected: None))
     except PackhouseError as error:
         assert error.code is grpc.StatusCode.INVALID_ARGUMENT
         made = []
@@ -257,6 +282,100 @@ def test_limits_may_bound_ragged_features(client: Client) -> None:
         for graph_id, tensors, counts in graphs_of(batch):
             assert_graph(tensors, counts, goldens[graph_id]["graph"])
     assert len(shapes) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str) -> None:
+    """The same schema, the same tables as the server makes."""
+    goldens = golden(f"examples/{kind}.json")["graphs"]
+    examples = records(f"examples/{kind}.tfrecord")
+    table = GraphTable.from_examples(schema_of(kind), examples, first_id=5)
+    assert table.graph_ids.tolist() == list(range(5, 5 + len(examples)))
+    for i, graph in enumerate(goldens):
+        counts = {name: [int(table.counts(name)[i])] for name in table.schema.components}
+        assert_graph(table.graph(i), counts, graph["graph"])
+    assert table.schema == client.get_dataset(stored(client, kind)).schema
+    options = PackOptions({"graphs": len(examples)}, look_ahead=1)
+    (batch,) = client.pack_examples(schema_of(kind), examples, options)
+    made = batch.unbatch()
+    assert made.equals(GraphTable.from_examples(made.schema, examples))
+    # What a table has can be stored beside examples.
+    name = name_of(kind)
+    client.create_dataset(name, table.schema)
+    client.append(name, table)
+    assert list(client.export_examples(name)) == list(client.export_examples(stored(client, kind)))
+    assert len(GraphTable.from_examples(schema_of(kind), [])) == 0
+
+
+def test_odd_examples_are_taken_or_refused_as_by_the_server(client: Client) -> None:
+    options = PackOptions({"graphs": 1})
+    for case in golden("examples/parse_edge_cases.json")["cases"]:
+        schema = TfgnnSchema(case["schema"])
+        examples = [base64.b64decode(case["example_b64"])]
+        try:
+            (batch,) = client.pack_examples(schema, examples, options)
+        except PackhouseError as error:
+            with pytest.raises(ValueError) as raised:
+                GraphTable.from_examples(schema, examples)
+            assert str(raised.value) in str(error), case["name"]
+        else:
+            assert batch.unbatch().equals(GraphTable.from_examples(schema, examples)), case["name"]
+
+
+def test_schemas_are_read_as_by_the_server(client: Client) -> None:
+    """What the server takes; it refuses more."""
+    seen = 0
+    for case in golden("schemas/validation_cases.json")["cases"]:
+        schema = TfgnnSchema(case["schema"])
+        try:
+            wanted = client.create_dataset(name_of("schema"), schema).schema
+        except PackhouseError:
+            continue
+        assert schema.graph_schema() == wanted, case["name"]
+        seen += 1
+    assert seen > 10
+
+
+def test_random_numbers_survive_every_narrow_type(client: Client) -> None:
+    """As the server converts them: halves and bfloat16 to the nearest, bool from anything."""
+    text = "".join(
+        f'features {{ key: "{name}" value {{ dtype: DT_{name.upper()} }} }}'
+        for name in ("half", "bfloat16", "double", "float")
+    )
+    schema = TfgnnSchema(f'node_sets {{ key: "n" value {{ {text} }} }}')
+    random = np.random.default_rng(7)
+    values = random.standard_normal(4000).astype("<f4") * 10.0 ** random.integers(-9, 7, 4000)
+    values = np.concatenate([values, [0.0, -0.0, np.inf, -np.inf, np.nan, 65519.9, 1e-8]])
+    packed = values.astype("<f4").tobytes()
+    example = example_of(
+        {f"nodes/n.{name}": packed for name in ("half", "bfloat16", "double", "float")},
+        {"nodes/n.#size": len(values)},
+    )
+    (batch,) = client.pack_examples(schema, [example], PackOptions({"graphs": 1}))
+    assert batch.unbatch().equals(GraphTable.from_examples(schema, [example]))
+
+
+def varint(number: int) -> bytes:
+    data = b""
+    while number > 127:
+        data += bytes([number & 127 | 128])
+        number >>= 7
+    return data + bytes([number])
+
+
+def field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2]) + varint(len(data)) + data
+
+
+def example_of(floats: dict[str, bytes], sizes: dict[str, int]) -> bytes:
+    """With lists of floats, and lists of one int64; as protobuf's wire format has it."""
+    entries = b""
+    for key, data in floats.items():
+        entries += field(1, field(1, key.encode()) + field(2, field(2, field(1, data))))
+    for key, size in sizes.items():
+        feature = field(3, field(1, varint(size)))
+        entries += field(1, field(1, key.encode()) + field(2, feature))
+    return field(1, entries)
 
 
 def good_example(x: float) -> bytes:

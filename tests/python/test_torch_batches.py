@@ -129,6 +129,36 @@ def test_a_transform_that_changes_a_graphs_size_is_refused() -> None:
         transform_graphs(batch, lambda graph: {"z": graph["x"]})
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_change_sees_the_copies_that_become_tensors(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a change of writable arrays before, with one copy where torch has all types."""
+    batch = random_batch(seed)
+    before = {name: array.copy() for name, array in batch.tensors.items()}
+
+    def flip(changed: Batch) -> None:
+        for name, array in changed.tensors.items():
+            assert array.dtype == before[name].dtype
+            array.view(np.uint8)[...] ^= array.dtype != np.bool_
+
+    expected = batch.writable()
+    flip(expected)
+    whole = to_torch(expected)
+    if all(
+        array.dtype not in (np.uint16, np.uint32, np.uint64)
+        or any(spec.name == name and spec.dtype is DType.BFLOAT16 for spec in batch.schema.tensors)
+        for name, array in batch.tensors.items()
+    ):
+        monkeypatch.delattr(Batch, "writable")
+    changed = to_torch(batch, change=flip)
+    assert list(changed.keys()) == list(whole.keys())
+    for name in whole.keys():
+        as_bytes = [made[name].contiguous().view(torch.uint8).numpy() for made in (changed, whole)]
+        assert np.array_equal(*as_bytes), name
+    assert all(batch[name].tobytes() == before[name].tobytes() for name in before)
+
+
 @pytest.fixture(scope="module")
 def stored(client: Client) -> str:
     table = molecules(np.random.default_rng(3), 100)

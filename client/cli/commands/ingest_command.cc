@@ -136,10 +136,15 @@ absl::StatusOr<OpenedSource> OpenSource(const IngestArguments& arguments) {
   return opened;
 }
 
-void ReportSkipped(const ExamplesSource& source) {
-  if (source.num_skipped() == 0) return;
-  std::cerr << "packhouse: left out " << Grouped(source.num_skipped()) << " malformed records\n";
+// Those that were left out here, or by the server.
+void ReportSkipped(const ExamplesSource& source, const IngestTotals& totals) {
+  const uint64_t num_skipped = source.num_skipped() + totals.num_skipped;
+  if (num_skipped == 0) return;
+  std::cerr << "packhouse: left out " << Grouped(num_skipped) << " malformed records\n";
   for (const std::string& message : source.skipped()) std::cerr << "  " << message << '\n';
+  for (const v1::SkippedExample& skipped : totals.skipped) {
+    std::cerr << "  " << source.Describe(skipped.graph_id(), skipped.message()) << '\n';
+  }
 }
 
 ExitCode RunIngest(const IngestArguments& arguments) {
@@ -176,7 +181,7 @@ ExitCode RunIngest(const IngestArguments& arguments) {
   display.Clear();
   if (!result.ok()) return Fail(result.status());
   if (!arguments.quiet) Report(arguments, *result, absl::Now() - start);
-  if (opened->examples != nullptr) ReportSkipped(*opened->examples);
+  if (opened->examples != nullptr) ReportSkipped(*opened->examples, result->totals);
   return kExitOk;
 }
 

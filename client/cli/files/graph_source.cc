@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
@@ -55,6 +56,14 @@ class SizesSource final : public GraphSource {
   uint64_t next_ = 0;
 };
 
+// Whether `python3 -m packhouse ingest` reads the file, and this program does not.
+bool IsForPython(absl::string_view path) {
+  for (const absl::string_view ending : {".parquet", ".arrow", ".feather", ".ipc", ".pt"}) {
+    if (absl::EndsWithIgnoreCase(path, ending)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes) {
@@ -65,6 +74,11 @@ absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes) {
 
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& path,
                                                              const std::string& groups) {
+  // First: a .pt file is a zip archive, too.
+  if (IsForPython(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is read by the Python client: python3 -m packhouse ingest '", path, "' ..."));
+  }
   if (path != "-" && IsZipArchive(path)) return NpzGraphs::Open(path, groups);
   absl::StatusOr<GraphSizes> sizes = path == "-" ? ReadSizesStdin() : ReadSizesFile(path);
   if (!sizes.ok()) return sizes.status();

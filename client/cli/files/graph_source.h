@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/files/sizes_file.h"
@@ -15,6 +17,8 @@ namespace packhouse::client {
 
 struct SourceChunk {
   v1::GraphChunk graphs;
+  // Instead of `graphs`: the server decodes them.
+  std::optional<v1::Examples> examples;
   // As AppendRequest.group_ids; empty if the source has no groups.
   std::string group_ids;
 };
@@ -38,6 +42,12 @@ class GraphSource {
   //
   // Errors: those of the source, naming file and place; after one it cannot be read further.
   virtual absl::StatusOr<SourceChunk> Next(uint64_t count) = 0;
+
+  // Says why the server refused the chunk of the `count` graphs from `first` on, if the source can
+  // name the place better than the server; otherwise `refused`, as it is.
+  virtual absl::Status Explain(uint64_t /*first*/, uint64_t /*count*/, absl::Status refused) const {
+    return refused;
+  }
 };
 
 // The sizes of a file or histogram as graphs without tensors.
@@ -50,7 +60,7 @@ absl::StatusOr<std::unique_ptr<GraphSource>> MakeSizesSource(GraphSizes sizes);
 // with each graph's group id; empty: none.
 //
 // Errors: as NpzGraphs::Open, ReadSizesFile; INVALID_ARGUMENT if a file of sizes should have
-// groups.
+// groups, and naming the program that reads it for Parquet, Arrow and PyG's .pt.
 absl::StatusOr<std::unique_ptr<GraphSource>> OpenGraphSource(const std::string& path,
                                                              const std::string& groups);
 

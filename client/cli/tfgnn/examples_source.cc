@@ -1,5 +1,6 @@
 #include "client/cli/tfgnn/examples_source.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -59,8 +60,9 @@ ExamplesSource::ExamplesSource(ExamplesOptions options, std::vector<std::string>
                                tfgnn::GraphSets sets, tfgnn::ExampleDecoder decoder)
     : options_(std::move(options)),
       paths_(std::move(paths)),
+      sets_(std::move(sets)),
       decoder_(std::move(decoder)),
-      rows_(sets.shared_schema()),
+      rows_(sets_.shared_schema()),
       reader_(paths_) {}
 
 absl::StatusOr<std::unique_ptr<ExamplesSource>> ExamplesSource::Open(
@@ -98,6 +100,9 @@ absl::StatusOr<std::unique_ptr<ExamplesSource>> ExamplesSource::Open(
     const absl::StatusOr<std::optional<absl::string_view>> record = reader.Next();
     if (!record.ok()) return record.status();
     if (!*record) break;
+    if (reader.record_of_file() == 0) {
+      source->first_records_.emplace_back(source->num_graphs(), reader.file());
+    }
     source->record_bytes_.push_back((*record)->size());
     // The checksum stands for the content; both of them, for the whole file, for all content.
     fingerprint.Add((*record)->size());
@@ -107,17 +112,40 @@ absl::StatusOr<std::unique_ptr<ExamplesSource>> ExamplesSource::Open(
   return source;
 }
 
+absl::StatusOr<absl::string_view> ExamplesSource::NextRecord() {
+  const absl::StatusOr<std::optional<absl::string_view>> record = reader_.Next();
+  if (!record.ok()) return record.status();
+  if (!*record) {
+    return absl::DataLossError(absl::StrCat("'", options_.pattern, "': there were ", num_graphs(),
+                                            " records, now there are ", next_));
+  }
+  return **record;
+}
+
 absl::StatusOr<SourceChunk> ExamplesSource::Next(uint64_t count) {
+  return options_.key_prefix.empty() && !readout_ ? Records(count) : Graphs(count);
+}
+
+absl::StatusOr<SourceChunk> ExamplesSource::Records(uint64_t count) {
+  SourceChunk chunk;
+  v1::Examples& examples = chunk.examples.emplace();
+  examples.set_first_id(next_);
+  examples.set_skip_malformed(options_.skip_malformed);
+  for (uint64_t i = 0; i < count; ++i, ++next_) {
+    const absl::StatusOr<absl::string_view> record = NextRecord();
+    if (!record.ok()) return record.status();
+    examples.add_examples(record->data(), record->size());
+  }
+  return chunk;
+}
+
+absl::StatusOr<SourceChunk> ExamplesSource::Graphs(uint64_t count) {
   std::vector<uint64_t> ids;
   const uint64_t first = next_;
   for (uint64_t i = 0; i < count; ++i) {
-    const absl::StatusOr<std::optional<absl::string_view>> record = reader_.Next();
+    const absl::StatusOr<absl::string_view> record = NextRecord();
     if (!record.ok()) return record.status();
-    if (!*record) {
-      return absl::DataLossError(absl::StrCat("'", options_.pattern, "': there were ", num_graphs(),
-                                              " records, now there are ", next_));
-    }
-    const absl::Status status = decoder_.Append(**record, reader_.record_of_file(), rows_);
+    const absl::Status status = decoder_.Append(*record, reader_.record_of_file(), rows_);
     if (status.ok()) {
       ids.push_back(next_);
     } else if (!options_.skip_malformed) {
@@ -148,6 +176,36 @@ absl::StatusOr<SourceChunk> ExamplesSource::Next(uint64_t count) {
     data.set_data(graphs->column(t).data(), graphs->column(t).size());
   }
   return chunk;
+}
+
+absl::Status ExamplesSource::Explain(uint64_t first, uint64_t count, absl::Status refused) const {
+  tfgnn::DecoderOptions options;
+  options.prefix = options_.key_prefix;
+  absl::StatusOr<tfgnn::ExampleDecoder> decoder = tfgnn::ExampleDecoder::Create(sets_, options);
+  if (!decoder.ok()) return refused;
+  TfrecordReader reader(paths_);
+  for (uint64_t i = 0; i < first + count; ++i) {
+    const absl::StatusOr<std::optional<absl::string_view>> record = reader.Next();
+    if (!record.ok() || !*record) return refused;
+    if (i < first) continue;
+    tfgnn::RowBuilder rows(sets_.shared_schema());
+    const absl::Status status = decoder->Append(**record, reader.record_of_file(), rows);
+    if (!status.ok()) return InFile(reader.file(), status);
+  }
+  return refused;
+}
+
+std::string ExamplesSource::Describe(uint64_t graph, absl::string_view message) const {
+  auto file = std::upper_bound(
+      first_records_.begin(), first_records_.end(), graph,
+      [](uint64_t number, const auto& first_record) { return number < first_record.first; });
+  if (file == first_records_.begin()) return std::string(message);
+  --file;
+  // The server's number is that in its message.
+  const std::size_t colon = message.find(": ");
+  return absl::StrCat(
+      file->second, ": record ", graph - file->first,
+      colon == absl::string_view::npos ? absl::StrCat(": ", message) : message.substr(colon));
 }
 
 }  // namespace packhouse::client

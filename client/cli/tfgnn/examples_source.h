@@ -6,9 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "client/cli/files/graph_source.h"
 #include "client/cli/tfgnn/tfrecord_files.h"
 #include "packhouse/v1/graphs.pb.h"
@@ -40,10 +43,13 @@ struct ExamplesOptions {
 };
 
 // Holds 8 bytes a record in memory; the records are streamed. Not thread-safe.
+//
+// Records are sent as they are, and the server decodes them; with a prefix or a read-out, which a
+// server does not know, they are decoded here. Chunks before a malformed record stay.
 class ExamplesSource final : public GraphSource {
  public:
   // Reads all files once and checks the framing of all records, so that nothing of a damaged file
-  // is ever sent. Records are decoded when they are sent: chunks before a malformed one stay.
+  // is ever sent.
   //
   // Errors: ReadGraphSets, FilesOf, TfrecordReader, FirstNodeReadout::Create; INVALID_ARGUMENT for
   // an option.
@@ -60,19 +66,33 @@ class ExamplesSource final : public GraphSource {
   // records are left out.
   absl::StatusOr<SourceChunk> Next(uint64_t count) override;
 
-  // Records that were left out so far, and what was wrong with the first ones.
+  // Decodes the records, to name the malformed one with its file.
+  absl::Status Explain(uint64_t first, uint64_t count, absl::Status refused) const override;
+
+  // Records that were left out here so far, and what was wrong with the first ones.
   uint64_t num_skipped() const { return num_skipped_; }
   const std::vector<std::string>& skipped() const { return skipped_; }
+  // What is wrong with a record that the server left out, with its file and its number there.
+  // `graph` is its number in the source.
+  std::string Describe(uint64_t graph, absl::string_view message) const;
 
  private:
   ExamplesSource(ExamplesOptions options, std::vector<std::string> paths, tfgnn::GraphSets sets,
                  tfgnn::ExampleDecoder decoder);
 
+  absl::StatusOr<SourceChunk> Records(uint64_t count);
+  absl::StatusOr<SourceChunk> Graphs(uint64_t count);
+  // The next record, which was there when the files were opened.
+  absl::StatusOr<absl::string_view> NextRecord();
+
   const ExamplesOptions options_;
   const std::vector<std::string> paths_;
+  const tfgnn::GraphSets sets_;
   std::optional<tfgnn::FirstNodeReadout> readout_;
   v1::GraphSchema schema_;
   std::vector<uint64_t> record_bytes_;
+  // The files that have records: the number of the first one, and the path.
+  std::vector<std::pair<uint64_t, std::string>> first_records_;
   std::string fingerprint_;
 
   tfgnn::ExampleDecoder decoder_;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Final, KeysView, Sequence, TypeVar, Union
+from typing import Any, ClassVar, Final, KeysView, Mapping, Sequence, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -177,6 +177,12 @@ class Batch:
         """Bytes of ids, sizes and tensors."""
         columns = sum(tensor.nbytes for tensor in self.tensors.values())
         return self.graph_ids.nbytes + self.sizes.nbytes + columns
+
+    def with_tensors(self: _AnyBatch, tensors: Mapping[str, Array]) -> _AnyBatch:
+        """The batch with these arrays in place of its own, for those who have copied them."""
+        fields = dict(self.__dict__)
+        fields.update(tensors=dict(tensors))
+        return type(self)._make(fields)
 
     def without_tensors(self: _AnyBatch) -> _AnyBatch:
         """The batch without its tensors, for those who convert them. Holds no received message."""

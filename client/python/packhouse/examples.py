@@ -10,6 +10,7 @@ import grpc
 
 from packhouse.asynchronous import iterate
 from packhouse.errors import PackhouseError
+from packhouse.schema import GraphSchema
 from packhouse.v1 import dataset_pb2, graphs_pb2
 
 # The most examples in a message.
@@ -34,6 +35,15 @@ class TfgnnSchema:
             return TfgnnSchema(data.decode())
         except UnicodeDecodeError:
             return TfgnnSchema(data)
+
+    def graph_schema(self) -> GraphSchema:
+        """What the server makes of it, made here. The server checks more, such as read-outs.
+
+        Raises ValueError naming the set and the feature that is wrong.
+        """
+        from packhouse.dialects.tfgnn_schemas import graph_schema_of
+
+        return graph_schema_of(self.data)
 
     def to_proto(self) -> Any:
         """The `packhouse.v1.TfgnnSchema`."""

@@ -7,7 +7,7 @@ import enum
 import functools
 import pickle
 import re
-from typing import TYPE_CHECKING, Any, Final, Sequence
+from typing import TYPE_CHECKING, Any, Final, Mapping, Sequence
 
 import numpy as np
 
@@ -305,6 +305,28 @@ class GraphSchema:
             if spec.name == name:
                 return spec
         raise KeyError(name)
+
+    def with_padding_values(self, values: Mapping[str, int | float]) -> GraphSchema:
+        """This schema with `padding_value`s of these tensors; those of the others stay.
+
+        Raises KeyError for a tensor that it does not have, ValueError for a value that its type
+        does not have.
+        """
+        for name, value in values.items():
+            self.tensor(name)
+            if np.ndim(value):
+                raise ValueError(
+                    f"tensor {name!r}: its padding value must be a scalar, not {value!r}"
+                )
+        return GraphSchema(
+            self.components,
+            [
+                dataclasses.replace(spec, padding_value=values[spec.name])
+                if spec.name in values
+                else spec
+                for spec in self.tensors
+            ],
+        )
 
     def to_proto(self) -> Any:
         """This schema as a `packhouse.v1.GraphSchema`."""

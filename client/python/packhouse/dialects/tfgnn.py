@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from packhouse.batch import Batch
 from packhouse.dialects.layout import EdgeSet, Joined, Layout, RowSet
-from packhouse.dialects.tfgnn_padding import BYTES, Padded, totals_of
+from packhouse.dialects.ragged import check_all_told, ragged_of
+from packhouse.dialects.tfgnn_padding import Padded, totals_of
 from packhouse.graphs import Array
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 
@@ -42,7 +43,7 @@ def to_graph_tensor(
 
     joined = _joined(batch, padding, total_sizes, padding_values)
     layout = joined.layout
-    _check_all_told(layout)
+    check_all_told(layout)
     node_sets = {
         name: tfgnn.NodeSet.from_fields(
             features=_features(joined, rows), sizes=tf.constant(_sizes(joined, name))
@@ -93,7 +94,7 @@ def graph_tensor_spec(schema: GraphSchema, limits: Any = None) -> Any:
     import tensorflow_gnn as tfgnn
 
     layout = Layout.of(schema)
-    _check_all_told(layout)
+    check_all_told(layout)
     bounds: dict[str, int] = {}
     if hasattr(limits, "total_num_components"):
         bounds = totals_of(limits, layout)
@@ -223,66 +224,10 @@ def _ends(joined: Joined, edges: EdgeSet) -> tuple[Array, Array]:
     return made[0], made[1]
 
 
-class _Ragged:
-    """A ragged or text feature: the tensors of its lengths, from the outermost, and its values.
-
-    `dims` is its shape in TF-GNN after the dimension of the rows: None for a ragged one.
-    """
-
-    def __init__(self, values: TensorSpec, name: str, lengths: Sequence[TensorSpec]) -> None:
-        self.values = values
-        self.lengths = lengths
-        self.is_text = name.endswith(BYTES)
-        self.name = name[: -len(BYTES)] if self.is_text else name
-        self.dims: list[int | None] = []
-        for spec in lengths:
-            self.dims += [*spec.row_shape, None]
-        if self.is_text:
-            self.dims.pop()
-        else:
-            self.dims += values.row_shape
-
-    @property
-    def ragged_rank(self) -> int:
-        """How many dimensions a RaggedTensor of it partitions: up to its last ragged one."""
-        return max((place for place, dim in enumerate(self.dims, 1) if dim is None), default=0)
-
-
-def _ragged_of(layout: Layout, rows: RowSet) -> list[_Ragged]:
-    attributes = {
-        attribute.name: attribute.spec
-        for attribute in layout.attributes.values()
-        if attribute.owner == rows.component
-    }
-    found = []
-    for name, values in attributes.items():
-        lengths = [
-            (int(number), spec)
-            for whole, spec in (*rows.features.items(), *attributes.items())
-            if whole.startswith(name + ".d") and (number := whole[len(name) + 2 :]).isdecimal()
-        ]
-        lengths.sort(key=lambda level: level[0])
-        if lengths and lengths[0][1].component == rows.component:
-            found.append(_Ragged(values, name, [spec for _, spec in lengths]))
-    return found
-
-
-def _check_all_told(layout: Layout) -> None:
-    told = set()
-    for rows in (*layout.node_sets.values(), *layout.edge_sets.values(), layout.graphs):
-        for ragged in _ragged_of(layout, rows):
-            told |= {ragged.values.component, *(spec.component for spec in ragged.lengths)}
-    for component in layout.attributes:
-        if component not in told:
-            raise ValueError(
-                f"the rows of {component!r} belong to no node set, edge set or ragged feature"
-            )
-
-
 def _features(joined: Joined, rows: RowSet) -> dict[str, Any]:
     import tensorflow as tf
 
-    ragged = _ragged_of(joined.layout, rows)
+    ragged = ragged_of(joined.layout, rows)
     hidden = {each.lengths[0].name for each in ragged}
     features = {
         name: _tensor(joined.column(spec), spec)
@@ -323,7 +268,7 @@ def _features(joined: Joined, rows: RowSet) -> dict[str, Any]:
 def _feature_specs(layout: Layout, rows: RowSet, total: int | None) -> dict[str, Any]:
     import tensorflow as tf
 
-    ragged = _ragged_of(layout, rows)
+    ragged = ragged_of(layout, rows)
     hidden = {each.lengths[0].name for each in ragged}
     specs = {
         name: tf.TensorSpec([total, *spec.row_shape], _dtype(spec))

@@ -12,7 +12,7 @@ from packhouse.dataset import Dataset
 from packhouse.dialects.batch_sampler import BatchSampler
 from packhouse.dialects.ingest import ingest_tables, tables_in_parts
 from packhouse.dialects.layout import EDGES, NODES
-from packhouse.dialects.tfgnn_padding import BYTES
+from packhouse.dialects.ragged import BYTES
 from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 

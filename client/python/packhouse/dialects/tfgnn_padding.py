@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Mapping
+from typing import Any, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from packhouse.batch import Batch
 from packhouse.dialects.layout import Joined, Layout, RowSet
+from packhouse.dialects.ragged import BYTES
 from packhouse.graphs import Array
 from packhouse.schema import GRAPHS, DType, TensorSpec
-
-# The ending of a feature that holds text: its innermost lengths are those of the strings.
-BYTES: Final = ".bytes"
 
 Counts = npt.NDArray[np.int64]
 

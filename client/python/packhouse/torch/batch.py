@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, KeysView
+from typing import Any, Callable, Final, KeysView
 
 import numpy as np
 import torch
 
 from packhouse.aligned import ALIGNMENT
 from packhouse.batch import Batch
+from packhouse.graphs import Array
 from packhouse.schema import DType
 
 # The types that replace those which torch lacks or cannot compute with.
@@ -106,13 +107,23 @@ class TorchBatch:
             tensor.record_stream(stream)
 
 
-def to_torch(batch: Batch, pin_memory: bool = False) -> TorchBatch:
+def to_torch(
+    batch: Batch, pin_memory: bool = False, change: Callable[[Batch], object] | None = None
+) -> TorchBatch:
     """The batch with torch's tensors, which are copies of its own, each at a multiple of 64 bytes.
 
     Signed types replace unsigned ones that torch cannot compute with: int32 for uint16, int64 for
-    uint32 and uint64. Cost: one copy, and some microseconds a tensor.
+    uint32 and uint64. `change` may write to the arrays of the batch that it gets, of the types that
+    are stored; the tensors have what it wrote. Cost: one copy, and some microseconds a tensor; with
+    a change and such an unsigned type two.
     """
     halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
+    if change is not None and any(
+        array.dtype in _WIDER for name, array in batch.tensors.items() if name not in halves
+    ):
+        batch = batch.writable()
+        change(batch)
+        change = None
     arrays = {}
     for name, array in batch.tensors.items():
         if name not in halves and array.dtype in _WIDER:
@@ -126,9 +137,14 @@ def to_torch(batch: Batch, pin_memory: bool = False) -> TorchBatch:
         total += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
     memory = torch.empty(total, dtype=torch.uint8, pin_memory=pin_memory)
     whole = memory.numpy()
+    copies: dict[str, Array] = {}
+    for start, (name, array) in zip(starts, arrays.items()):
+        copies[name] = np.ndarray(array.shape, array.dtype, whole, start)
+        np.copyto(copies[name], array)
+    if change is not None:
+        change(batch.with_tensors(copies))
     tensors = {}
     for start, (name, array) in zip(starts, arrays.items()):
-        np.copyto(np.ndarray(array.shape, array.dtype, whole, start), array)
         part = memory[start : start + array.nbytes]
         dtype = torch.bfloat16 if name in halves else _TYPES[array.dtype]
         tensors[name] = part.view(dtype).view(array.shape)

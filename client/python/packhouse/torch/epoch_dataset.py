@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
@@ -60,6 +61,9 @@ class EpochDataset(IterableDataset):
         super().__init__()
         self._transform = transform
         self._graph_transform = graph_transform
+        self._change = None
+        if graph_transform is not None:
+            self._change = functools.partial(transform_graphs, transform=graph_transform)
         self._readers: EpochReaders | EvaluationReaders
         if isinstance(source, Evaluation):
             self._readers = EvaluationReaders(_placed_evaluation(source))
@@ -117,13 +121,13 @@ class EpochDataset(IterableDataset):
         return map(self._made_of, batches)
 
     def _made_of(self, batch: LoadedBatch) -> Any:
-        if self._graph_transform is None and self._transform is None:
-            return to_torch(batch)
-        batch = batch.writable()
+        if self._transform is None:
+            return to_torch(batch, change=self._change)
+        # A loader with writable=True has made the arrays its own.
+        if not batch.sizes.flags.writeable:
+            batch = batch.writable()
         if self._graph_transform is not None:
             batch = transform_graphs(batch, self._graph_transform)
-        if self._transform is None:
-            return to_torch(batch)
         item = self._transform(batch)
         return item if hasattr(item, "lease") else Leased(item, batch.lease)
 
