@@ -55,8 +55,9 @@ check: packages  ## The quick tests alone: no sanitizer, no programs from outsid
 
 conformance: packages  ## Python beside the real frameworks, and wheels on every Python, of pinned packages (gigabytes the first time)
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhoused packhouse_python
+	cmake --build --preset release --target packhoused packhouse_python sampling_draw_cases
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+	  PACKHOUSE_DRAW_CASES=build/release/tests/sampling/sampling_draw_cases \
 	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
 	  tests/conformance/test_docs.py &&) true
