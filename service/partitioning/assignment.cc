@@ -159,9 +159,6 @@ absl::StatusOr<Assignment> AssignParts(const HomogeneousGraph& graph,
     if (num_parts > 1) std::iota(part.begin(), part.end(), 0);
     return describe(std::move(part), {}, std::move(assignment));
   }
-  if (options.quality == PartQuality::kBest) {
-    return absl::UnimplementedError("the best quality is not offered yet");
-  }
   if (options.method == PartMethod::kRandom) {
     assignment.reason = "asked for";
     return describe(RandomParts(graph.num_nodes(), num_parts, options.seed), {},

@@ -14,12 +14,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "service/base/status_macros.h"
+#include "service/partitioning/best_parts.h"
 #include "service/partitioning/refinement.h"
 #include "service/partitioning/symmetric_graph.h"
 
 namespace packhouse {
 namespace {
 
+constexpr uint32_t kBestCalls = 6;
 constexpr uint64_t kMetisMost = INT32_MAX;  // Debian's METIS counts in 32 bits.
 
 // A result of one call, and how good it is.
@@ -118,6 +120,12 @@ class MetisRun {
   std::vector<EngineAttempt> FirstAttempts() const {
     const auto seed = static_cast<uint32_t>(options_.seed);
     std::vector<EngineAttempt> attempts = {{options_.scheme, PartObjective::kCut, seed}};
+    if (options_.quality == PartQuality::kBest) {
+      for (uint32_t more = 1; more < kBestCalls; ++more) {
+        attempts.push_back({more % 3 == 0 ? PartScheme::kRecursive : PartScheme::kKWay,
+                            PartObjective::kCut, seed + more});
+      }
+    }
     if (options_.objective == PartObjective::kVolume) {
       attempts.push_back({PartScheme::kKWay, PartObjective::kVolume, seed});
     }
@@ -152,6 +160,7 @@ class MetisRun {
                     watch_.cancelled);
     watch_.Tell(PartitionPhase::kAssigning, 1);
     std::optional<Rated> best;
+    std::vector<std::vector<uint32_t>> found;
     for (absl::StatusOr<std::vector<uint32_t>>& result : results) {
       if (absl::IsCancelled(result.status())) return result.status();
       if (!result.ok()) {
@@ -159,9 +168,15 @@ class MetisRun {
         continue;
       }
       Rated rated = Rate(*std::move(result));
+      if (options_.quality == PartQuality::kBest) found.push_back(rated.part);
       if (!best.has_value() || rated.IsBetterThan(*best)) best = std::move(rated);
     }
     if (!best.has_value()) return results.front().status();
+    if (options_.quality == PartQuality::kBest) {
+      Rated joined = Rate(JoinParts(view_, limits_, std::move(found), options_.seed, watch_));
+      if (watch_.IsCancelled()) return absl::CancelledError("partitioning was cancelled");
+      if (joined.IsBetterThan(*best)) return joined;
+    }
     return *std::move(best);
   }
 

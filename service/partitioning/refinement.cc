@@ -81,11 +81,7 @@ class BalanceRepair {
     FillEmptyParts();
     for (int round = 0; round < kRounds && loads_.Excess() > 1; ++round) {
       bool moved = false;
-      for (size_t c = 0; c < graph_.num_constraints; ++c) {
-        for (uint32_t p = 0; p < limits_.num_parts; ++p) {
-          if (loads_.load(p, c) > limits_.limit[c]) moved |= Relieve(p, c);
-        }
-      }
+      for (size_t c = 0; c < graph_.num_constraints; ++c) moved |= Relieve(c);
       if (!moved) break;
     }
     FillEmptyParts();
@@ -95,7 +91,7 @@ class BalanceRepair {
 
  private:
   struct Candidate {
-    int64_t gain;
+    double rank;  // What a unit of weight costs, negative.
     uint32_t node;
   };
 
@@ -110,8 +106,9 @@ class BalanceRepair {
     }
   }
 
-  // The part that would take the node at the least cost; its own if there is none.
-  Candidate Best(uint32_t node, size_t constraint, uint32_t& target) {
+  // Sets the part that would take the node at the least cost, its own if there is none; by how much
+  // the cut would be lower.
+  int64_t Best(uint32_t node, size_t constraint, uint32_t& target) {
     Connect(node);
     const uint32_t own = part_[node];
     target = own;
@@ -130,9 +127,9 @@ class BalanceRepair {
       for (uint32_t p = 0; p < limits_.num_parts; ++p) offer(p);
     }
     if (target == own) target = LeastHarm(node);
-    if (target == own) return {INT64_MIN, node};
+    if (target == own) return 0;
     best = static_cast<int64_t>(connection_[target]);
-    return {best - static_cast<int64_t>(connection_[own]), node};
+    return best - static_cast<int64_t>(connection_[own]);
   }
 
   // Where no part has room in every respect: the part that gets over a limit by less than the
@@ -165,23 +162,32 @@ class BalanceRepair {
     return load <= limit ? 0 : static_cast<double>(load - limit) / static_cast<double>(limit);
   }
 
-  bool Relieve(uint32_t p, size_t constraint) {
+  bool IsOver(uint32_t p, size_t constraint) const {
+    return loads_.load(p, constraint) > limits_.limit[constraint];
+  }
+
+  // Moves nodes out of all parts that are over one limit; whether any moved.
+  bool Relieve(size_t constraint) {
+    if (loads_.Excess(constraint) <= 1) return false;
     std::vector<Candidate> candidates;
-    uint32_t target = p;
+    uint32_t target = 0;
     for (uint32_t node = 0; node < graph_.num_nodes(); ++node) {
-      if (part_[node] != p || graph_.node_weight(node, constraint) == 0) continue;
-      const Candidate candidate = Best(node, constraint, target);
-      if (target != p) candidates.push_back(candidate);
+      const uint32_t weight = graph_.node_weight(node, constraint);
+      if (weight == 0 || !IsOver(part_[node], constraint)) continue;
+      const auto gain = static_cast<double>(Best(node, constraint, target));
+      if (target == part_[node]) continue;
+      candidates.push_back({gain > 0 ? gain * weight : gain / weight, node});
     }
     std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-      return a.gain != b.gain ? a.gain > b.gain : a.node < b.node;
+      return a.rank != b.rank ? a.rank > b.rank : a.node < b.node;
     });
     bool moved = false;
     for (const Candidate& candidate : candidates) {
-      if (loads_.load(p, constraint) <= limits_.limit[constraint]) break;
+      const uint32_t from = part_[candidate.node];
+      if (!IsOver(from, constraint)) continue;
       Best(candidate.node, constraint, target);
-      if (target == p) continue;
-      loads_.Move(candidate.node, p, target);
+      if (target == from) continue;
+      loads_.Move(candidate.node, from, target);
       part_[candidate.node] = target;
       moved = true;
     }

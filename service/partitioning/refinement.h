@@ -77,10 +77,10 @@ uint64_t CutOf(const WeightedGraph& graph, absl::Span<const uint32_t> part);
 // The sum over nodes of the number of other parts among their neighbours.
 uint64_t VolumeOf(const WeightedGraph& graph, absl::Span<const uint32_t> part, uint32_t num_parts);
 
-// Moves nodes out of parts that are over a limit, those first whose move costs least, and a node
-// into each empty part if there are as many nodes as parts. Deterministic. Whether all limits are
-// kept afterwards and no part is empty that need not be: it is a heuristic, and may fail where a
-// solution exists. O(rounds * (edges of the parts concerned)).
+// Moves nodes out of parts that are over a limit, those first whose move costs least for their
+// weight, and a node into each empty part if there are as many nodes as parts. Deterministic.
+// Whether all limits are kept afterwards and no part is empty that need not be: it is a heuristic,
+// and may fail where a solution exists. O(rounds * (edges of the parts concerned)).
 bool RepairBalance(const WeightedGraph& graph, const PartLimits& limits, absl::Span<uint32_t> part);
 
 }  // namespace packhouse

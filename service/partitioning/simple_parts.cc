@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,13 +27,21 @@ namespace {
 
 constexpr uint32_t kNoPart = UINT32_MAX;
 
+// How the neighbours in a part are weighed against its room.
+enum class StreamScore {
+  kLinear,  // Linear deterministic greedy: best on graphs with clusters.
+  kRoot,    // Fennel (Tsourakakis et al. 2014), exponent 3/2: best on graphs of hubs.
+};
+
 class Streaming {
  public:
   Streaming(const HomogeneousGraph& graph, const BalanceTerms& terms,
             absl::Span<const std::string> dropped, double imbalance, uint32_t num_parts,
-            const PartitionWatch& watch)
+            StreamScore score, const PartitionWatch& watch)
       : graph_(graph),
         terms_(terms),
+        score_(score),
+        edges_of_node_(static_cast<double>(graph.num_edges()) / std::max(graph.num_nodes(), 1U)),
         num_parts_(num_parts),
         watch_(watch),
         part_(graph.num_nodes(), kNoPart),
@@ -60,14 +69,14 @@ class Streaming {
       for (uint32_t node = 0; node < graph_.num_nodes(); ++node) {
         if (node % kNodesBetweenLooks == 0) {
           if (watch_.IsCancelled()) return absl::CancelledError("partitioning was cancelled");
+          const double done = (pass + static_cast<double>(node) / graph_.num_nodes()) / kPasses;
           watch_.Tell(PartitionPhase::kAssigning,
-                      (pass + static_cast<double>(node) / graph_.num_nodes()) / kPasses);
+                      score_ == StreamScore::kLinear ? done / 2 : (1 + done) / 2);
         }
         moves += Place(node, pass < kStreams) ? 1 : 0;
       }
       if (moves == 0) break;
     }
-    watch_.Tell(PartitionPhase::kAssigning, 1);
     return std::move(part_);
   }
 
@@ -128,8 +137,7 @@ class Streaming {
     for (const uint32_t p : touched_) {
       const double share = used(p);
       if (share > 1) continue;
-      const double score =
-          by_room ? static_cast<double>(connection_[p]) * (1 - share) : connection_[p];
+      const double score = by_room ? Score(p, share) : static_cast<double>(connection_[p]);
       if (best == kNoPart || score > best_score ||
           (score == best_score && (p == before || (best != before && share < best_used)))) {
         best = p;
@@ -141,6 +149,14 @@ class Streaming {
     for (size_t d = 0; d < count; ++d) demands[d].room->load[best] += demands[d].weight;
     part_[node] = best;
     return best != before;
+  }
+
+  double Score(uint32_t p, double share) const {
+    const auto neighbours = static_cast<double>(connection_[p]);
+    if (score_ == StreamScore::kLinear) return neighbours * (1 - share);
+    // Fennel's a * x^(1/2) with a = sqrt(k) * m / n^(3/2), for a part that is to have n / k nodes.
+    constexpr double kExponent = 1.5;
+    return neighbours - kExponent * edges_of_node_ * std::sqrt(share);
   }
 
   template <typename Used>
@@ -159,6 +175,8 @@ class Streaming {
 
   const HomogeneousGraph& graph_;
   const BalanceTerms& terms_;
+  const StreamScore score_;
+  const double edges_of_node_;
   const uint32_t num_parts_;
   const PartitionWatch& watch_;
   std::vector<Room> rooms_;  // By constraint.
@@ -168,6 +186,15 @@ class Streaming {
   std::vector<uint32_t> touched_;
 };
 
+uint64_t CutEnds(const HomogeneousGraph& graph, absl::Span<const uint32_t> part) {
+  uint64_t ends = 0;
+  for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
+    graph.ForEachNeighbour(node,
+                           [&](uint32_t other) { ends += part[other] != part[node] ? 1 : 0; });
+  }
+  return ends;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
@@ -175,7 +202,13 @@ absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
                                                   absl::Span<const std::string> dropped,
                                                   double imbalance, uint32_t num_parts,
                                                   const PartitionWatch& watch) {
-  return Streaming(graph, terms, dropped, imbalance, num_parts, watch).Run();
+  const auto stream = [&](StreamScore score) {
+    return Streaming(graph, terms, dropped, imbalance, num_parts, score, watch).Run();
+  };
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> linear, stream(StreamScore::kLinear));
+  PH_ASSIGN_OR_RETURN(std::vector<uint32_t> root, stream(StreamScore::kRoot));
+  watch.Tell(PartitionPhase::kAssigning, 1);
+  return CutEnds(graph, linear) <= CutEnds(graph, root) ? linear : root;
 }
 
 }  // namespace packhouse

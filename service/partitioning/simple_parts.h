@@ -20,11 +20,12 @@ std::vector<uint32_t> RandomParts(uint32_t num_nodes, uint32_t num_parts, uint64
 // Several passes over the nodes in their order. Each node goes to the part with most of its
 // neighbours, weighed by the room that is left there (linear deterministic greedy, Stanton and
 // Kliot 2012; later passes see the parts of the ones before, Nishimura and Ugander 2013). The
-// last passes move a node wherever it has more neighbours.
+// last passes move a node wherever it has more neighbours. This is done twice, with room weighed in
+// two ways; the lower cut is kept.
 //
 // Constraints with a reason in `dropped` are not kept, nor those that run out of room: a part may
-// then exceed its limit. O(passes * (edges + nodes * parts without neighbours)); 4 bytes a node and
-// 16 a part. Deterministic; the seed does not matter. CANCELLED by `watch`.
+// then exceed its limit. O(passes * (edges + nodes * parts without neighbours)); 8 bytes a node and
+// 16 a part for each constraint. Deterministic; the seed does not matter. CANCELLED by `watch`.
 absl::StatusOr<std::vector<uint32_t>> StreamParts(const HomogeneousGraph& graph,
                                                   const BalanceTerms& terms,
                                                   absl::Span<const std::string> dropped,

@@ -97,6 +97,22 @@ TEST_F(MetisEngineTest, CallsSideBySideGiveWhatEachGivesAlone) {
   }
 }
 
+TEST_F(MetisEngineTest, TheBestQualityIsNoWorseAndRepeats) {
+  for (const bool balance_edges : {false, true}) {
+    const auto source = OneSetGraph(1000, RandomPairs(1000, 4000, 5));
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    options_.balance_edges = balance_edges;
+    options_.quality = PartQuality::kDefault;
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment plain, AssignParts(graph, options_, engine_.get()));
+    options_.quality = PartQuality::kBest;
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment best, AssignParts(graph, options_, engine_.get()));
+    PH_ASSERT_OK_AND_ASSIGN(const Assignment again, AssignParts(graph, options_, engine_.get()));
+    EXPECT_EQ(best.part, again.part);
+    EXPECT_LE(best.cut_edges, plain.cut_edges);
+    for (const BalanceReport& report : best.balance) EXPECT_TRUE(report.met) << report.name;
+  }
+}
+
 TEST_F(MetisEngineTest, EverythingOddIsTaken) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -104,6 +120,7 @@ TEST_F(MetisEngineTest, EverythingOddIsTaken) {
     PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
     options_.num_parts = static_cast<uint32_t>(2 + seed % 6);
     options_.balance_edges = seed % 2 == 0;
+    options_.quality = seed % 4 == 0 ? PartQuality::kBest : PartQuality::kDefault;
     PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment,
                             AssignParts(graph, options_, engine_.get()));
     for (const uint64_t nodes : assignment.nodes_of_part) {

@@ -1,11 +1,14 @@
 #include "service/partitioning/refinement.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "service/base/seeded_random.h"
+#include "service/partitioning/best_parts.h"
+#include "service/partitioning/coarsening.h"
 #include "service/partitioning/homogeneous_graph.h"
 #include "service/partitioning/symmetric_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
@@ -76,6 +79,80 @@ TEST(RepairBalanceTest, OverfullAndEmptyPartsAreMended) {
   std::vector<uint32_t> part(60);
   const PartLimits impossible{4, {14, 5}};
   EXPECT_FALSE(RepairBalance(view, impossible, absl::MakeSpan(part)));
+}
+
+// Of any partitions, however bad, the result is no worse than the best, keeps every limit and
+// depends on the seed alone.
+TEST(JoinPartsTest, NeverWorseThanTheBestAndWithinTheLimits) {
+  const auto source = OneSetGraph(400, RingOfCliques(50, 8));
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, nullptr, {}));
+  std::vector<uint32_t> weights(800);
+  for (uint32_t node = 0; node < 400; ++node) {
+    weights[node * 2] = 1;
+    weights[node * 2 + 1] = node % 3 == 0 ? 1 + node % 5 : 0;
+  }
+  uint64_t total = 0;
+  for (uint32_t node = 0; node < 400; ++node) total += weights[node * 2 + 1];
+  const WeightedGraph view{symmetric.offsets, symmetric.neighbours_view(), symmetric.weights_view(),
+                           weights, 2};
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto num_parts = static_cast<uint32_t>(2 + seed % 5);
+    const PartLimits limits{num_parts, {400 / num_parts + 20, total / num_parts + 30}};
+    SeededRandom random(seed);
+    std::vector<std::vector<uint32_t>> found(3, std::vector<uint32_t>(400));
+    uint64_t best = UINT64_MAX;
+    for (std::vector<uint32_t>& part : found) {
+      for (uint32_t& p : part) p = static_cast<uint32_t>(random.Below(num_parts));
+      ASSERT_TRUE(RepairBalance(view, limits, absl::MakeSpan(part)));
+      best = std::min(best, CutOf(view, part));
+    }
+    const std::vector<uint32_t> joined = JoinParts(view, limits, found, seed, {});
+    EXPECT_EQ(JoinParts(view, limits, found, seed, {}), joined);
+    EXPECT_LE(CutOf(view, joined), best / 4);
+    const PartLoads loads(&view, &limits, joined);
+    EXPECT_LE(loads.Excess(), 1);
+    EXPECT_EQ(loads.num_empty(), 0U);
+    // However early it is given up.
+    for (int looks : {0, 1, 5, 20}) {
+      const std::vector<uint32_t> early =
+          JoinParts(view, limits, found, seed, {[&looks] { return --looks < 0; }, nullptr});
+      EXPECT_LE(PartLoads(&view, &limits, early).Excess(), 1);
+      EXPECT_LE(CutOf(view, early), best);
+    }
+  }
+}
+
+// The weight of what is cut along blocks, and all weights of nodes, are those of the finer graph.
+TEST(CoarsenTest, KeepsWeightsAndCuts) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto source = RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    PH_ASSERT_OK_AND_ASSIGN(const SymmetricGraph symmetric, Symmetrize(graph, nullptr, {}));
+    const std::vector<uint32_t> ones(graph.num_nodes(), 1);
+    const WeightedGraph view{symmetric.offsets, symmetric.neighbours_view(),
+                             symmetric.weights_view(), ones, 1};
+    SeededRandom random(seed);
+    std::vector<uint64_t> block(graph.num_nodes());
+    for (uint64_t& b : block) b = random.Below(3);
+    const CoarseGraph coarse = Coarsen(view, block, {4}, random);
+    std::vector<uint32_t> coarse_part(coarse.num_nodes(), UINT32_MAX);
+    const std::vector<uint32_t> part(block.begin(), block.end());
+    uint64_t weight = 0;
+    for (uint32_t c = 0; c < coarse.num_nodes(); ++c) {
+      EXPECT_LE(coarse.node_weights[c], 4U);
+      weight += coarse.node_weights[c];
+    }
+    EXPECT_EQ(weight, graph.num_nodes());
+    for (uint32_t node = 0; node < graph.num_nodes(); ++node) {
+      uint32_t& p = coarse_part[coarse.coarse_of[node]];
+      EXPECT_TRUE(p == UINT32_MAX || p == part[node]);
+      p = part[node];
+    }
+    EXPECT_EQ(CutOf(coarse.view(), coarse_part), CutOf(view, part));
+  }
 }
 
 }  // namespace
