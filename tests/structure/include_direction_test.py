@@ -23,7 +23,7 @@ FLOORS = (
     ("planning/optimizer", "graph_files"),
     ("planning/baselines", "planning/tuning", "packing", "collation", "datasets", "sampling",
      "partitioning"),
-    ("datasets/lmdb", "streams", "epochs", "partitioning/engines"),
+    ("datasets/lmdb", "streams", "epochs", "partitioning/engines", "partition_jobs"),
     ("ledger",),
     ("ledger/lmdb", "delivery"),
     ("wire", "metrics"),
@@ -44,7 +44,7 @@ SEEN_BY = {
     "microhttpd": ("http",),
     "prometheus": ("metrics",),
     "spdlog": (),
-    "nlohmann": ("partition_files", "security"),
+    "nlohmann": ("partition_files", "partition_jobs", "security"),
     "jwt.h": ("security",),
     "yaml-cpp": ("security",),
     "lmdb": ("datasets/lmdb", "ledger/lmdb"),
@@ -57,9 +57,13 @@ SEEN_BY = {
     "packhouse/internal": ("datasets/lmdb", "ledger", "delivery"),
 }
 # The places of the clients that see rooms: the commands for files of TF-GNN and of large graphs,
-# which would otherwise have decoders of their own.
+# which would otherwise have decoders of their own, and those that partition files without a server.
 SEEN_BY_COMMANDS = {
     "client/cli/tfgnn/": ("tfgnn", "graphs", "sizes", "base"),
+    "client/cli/partition/": (
+        "partition_jobs", "partition_files", "partitioning", "partitioning/engines",
+        "source_graphs", "graphs", "sizes", "base",
+    ),
     "client/cli/source_graphs/": (
         "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes", "base",
     ),
@@ -145,6 +149,8 @@ def check_itself() -> list[str]:
         ("client/cli/source_graphs/a.cc", "service/datasets/dataset_store.h"),
         ("service/source_graphs/a.cc", "service/graph_files/csv_reader.h"),
         ("client/cli/commands/a.cc", "service/tfgnn/graph_sets.h"),
+        ("client/cli/commands/a.cc", "service/partition_jobs/restore.h"),
+        ("client/cli/partition/a.cc", "service/delivery/loader.h"),
         ("client/cpp/a.cc", "tensorflow/core/example/example.pb.h"),
         ("service/wire/a.cc", "tensorflow_gnn/proto/graph_schema.pb.h"),
         ("service/graphs/a.cc", "service/tfgnn/graph_sets.h"),

@@ -1,0 +1,44 @@
+// Writes one part, in all formats, and takes it back from its files.
+#ifndef PACKHOUSE_SERVICE_PARTITION_JOBS_PART_WRITER_H_
+#define PACKHOUSE_SERVICE_PARTITION_JOBS_PART_WRITER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/partition_files/array.h"
+#include "service/partition_files/dgl_writer.h"
+#include "service/partition_jobs/partition_plan.h"
+
+namespace packhouse {
+
+// The three tables of a part.
+struct PartSources {
+  DglGraphSource graph;
+  std::vector<ArraySource> node_features;
+  std::vector<ArraySource> edge_features;
+};
+
+struct PartFormats {
+  bool npy = false;
+  bool safetensors = false;
+};
+
+// Writes the files into FOLDER/part<p>, which appears at once when all is on the disk, and gives
+// their bytes. A folder of an attempt that was interrupted is removed first. The files: graph.dgl,
+// node_feat.dgl, edge_feat.dgl; graph/NAME.npy, node_feat/SET/COLUMN.npy, ...; graph.safetensors
+// and so on. In the latter two, a graph has the arrays sources and targets, nodes/NAME and
+// edges/NAME.
+absl::StatusOr<uint64_t> WritePart(const PartSources& part, const PartFormats& formats,
+                                   const std::string& folder, uint64_t number);
+
+// Where it is, once it is whole.
+std::string PartFolder(const std::string& folder, uint64_t number);
+
+// The bytes of all files in a folder and below.
+absl::StatusOr<uint64_t> FolderBytes(const std::string& folder);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PARTITION_JOBS_PART_WRITER_H_

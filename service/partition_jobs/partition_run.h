@@ -1,0 +1,56 @@
+// Makes a partition: from a source graph to a folder of files that is whole.
+#ifndef PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_RUN_H_
+#define PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_RUN_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "service/partition_jobs/partition_plan.h"
+#include "service/partition_jobs/partition_report.h"
+#include "service/partitioning/assignment_engine.h"
+#include "service/source_graphs/source_graph.h"
+
+namespace packhouse {
+
+enum class RunPhase { kReading, kAssigning, kRefining, kNumbering, kWriting };
+
+// Both may be empty. Called often, from the thread that works.
+struct RunWatch {
+  std::function<bool()> cancelled;
+  // `share` of all work that is done, in [0, 1]; it never falls.
+  std::function<void(RunPhase phase, double share)> progress;
+};
+
+// Parts that came from elsewhere: one a homogeneous node.
+struct GivenParts {
+  std::vector<uint32_t> part;
+  std::string reason;
+};
+
+// Where the work lies until it is whole: `folder` + ".partial".
+std::string PartialFolder(const std::string& folder);
+
+// Writes NAME.json, report.json and the parts. The folder appears at once when everything is on the
+// disk; until then there is PartialFolder(folder), which nobody takes for a partition. If that
+// is there from the same graph and plan, the work goes on from its assignment and the parts that
+// are whole; from another one, it is removed first.
+//
+// The same graph, plan and engine give the same bytes, whether or not the work was interrupted.
+// Nothing but files is kept: after an error, and after a crash at any time, call it again.
+//
+// Errors: ALREADY_EXISTS if the folder is there; INVALID_ARGUMENT as CheckPartitionPlan and
+// CheckPartitionOptions; NOT_FOUND naming a set or column; CANCELLED by `watch`; those of
+// AssignParts and of the disk. Memory: as AssignParts, then 8 bytes for each node and 8 for each
+// edge type that ends at it, and twice the arrays of one part.
+absl::StatusOr<PartitionReport> RunPartition(const SourceGraph& graph, const PartitionPlan& plan,
+                                             const std::string& folder, AssignmentEngine* engine,
+                                             const RunWatch& watch,
+                                             const std::optional<GivenParts>& given = {});
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_RUN_H_

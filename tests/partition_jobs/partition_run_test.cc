@@ -1,0 +1,215 @@
+#include "service/partition_jobs/partition_run.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/partition_files/dgl_reader.h"
+#include "service/partition_files/partition_json.h"
+#include "service/partition_jobs/durable_files.h"
+#include "service/source_graphs/memory_source_graph.h"
+#include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two node sets with columns of several kinds, two edge sets.
+std::unique_ptr<const SourceGraph> FeaturedGraph(uint64_t seed) {
+  Random random(seed);
+  const auto bytes = [&random](uint64_t count) {
+    std::string text(count, '\0');
+    for (char& byte : text) byte = static_cast<char>(random.Next());
+    return text;
+  };
+  constexpr uint64_t kA = 40;
+  constexpr uint64_t kB = 25;
+  constexpr uint64_t kEdges = 150;
+  std::vector<SourceNodeSetSpec> node_specs = {
+      {"b", {{"x", DType::kFloat32, {3}, false, false}, {"m", DType::kBool, {}, false, false}}},
+      {"a", {{"h", DType::kBfloat16, {2}, false, false}, {"t", DType::kUint8, {}, true, true}}}};
+  std::vector<SourceEdgeSetSpec> edge_specs = {
+      {"r", 0, 1, {{"w", DType::kInt64, {}, false, false}}, std::nullopt},
+      {"back", 1, 0, {}, size_t{0}},
+      {"s", 0, 0, {}, std::nullopt}};
+  std::vector<MemoryNodeSet> nodes(2);
+  nodes[0].num_nodes = kB;
+  nodes[0].columns = {{bytes(kB * 12), {}}, {std::string(kB, '\1'), {}}};
+  nodes[1].num_nodes = kA;
+  nodes[1].columns = {{bytes(kA * 4), {}}, {"", std::vector<uint64_t>(kA + 1, 0)}};
+  std::vector<MemoryEdgeSet> edges(3);
+  for (uint64_t i = 0; i < kEdges; ++i) {
+    edges[0].sources.push_back(static_cast<uint32_t>(random.Below(kB)));
+    edges[0].targets.push_back(static_cast<uint32_t>(random.Below(kA)));
+    edges[2].sources.push_back(static_cast<uint32_t>(random.Below(kB)));
+    edges[2].targets.push_back(static_cast<uint32_t>(random.Below(kB)));
+  }
+  edges[0].columns = {{bytes(kEdges * 8), {}}};
+  return *MakeMemorySourceGraph(*SourceGraphSchema::Create(node_specs, edge_specs), seed + 1,
+                                std::move(nodes), std::move(edges));
+}
+
+PartitionPlan PlanFor(uint32_t parts) {
+  PartitionPlan plan;
+  plan.name = "mini";
+  plan.options.num_parts = parts;
+  plan.options.method = PartMethod::kRandom;
+  plan.forms = {true, true, true};
+  plan.npy = true;
+  plan.safetensors = true;
+  plan.mapping = true;
+  plan.assignment = true;
+  return plan;
+}
+
+std::map<std::string, std::string> FilesIn(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[entry.path().string().substr(folder.size())] =
+        std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  return files;
+}
+
+TEST(PartitionPlanTest, TextIsThePlan) {
+  PartitionPlan plan = PlanFor(7);
+  plan.classes = {{"a", {"train", "valid"}}};
+  plan.options.imbalance = 1.07;
+  plan.options.balance_edges = true;
+  plan.options.halo = HaloKind::kInEdges;
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionPlan again, PlanOfText(PlanText(plan)));
+  EXPECT_EQ(PlanText(again), PlanText(plan));
+  EXPECT_EQ(again.classes[0].columns, plan.classes[0].columns);
+  for (const auto& change : std::vector<void (*)(PartitionPlan&)>{
+           [](PartitionPlan& p) { p.name = "other"; }, [](PartitionPlan& p) { p.options.seed = 2; },
+           [](PartitionPlan& p) { p.options.imbalance = 1.08; },
+           [](PartitionPlan& p) { p.options.trainers_per_machine = 2; },
+           [](PartitionPlan& p) { p.forms.csc = false; },
+           [](PartitionPlan& p) { p.classes.clear(); }}) {
+    PartitionPlan changed = plan;
+    change(changed);
+    EXPECT_NE(PlanText(changed), PlanText(plan));
+  }
+  plan.name = "has 1";
+  EXPECT_THAT(CheckPartitionPlan(plan),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'has 1'")));
+  EXPECT_FALSE(PlanOfText("{}").ok());
+}
+
+// Wherever it is cancelled, nothing has the folder's name; going on gives the bytes of a run that
+// was never stopped.
+TEST(PartitionRunTest, GoesOnWhereItWasStopped) {
+  const auto graph = FeaturedGraph(1);
+  const PartitionPlan plan = PlanFor(5);
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string whole = folder.path() + "/whole";
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionReport want,
+                          RunPartition(*graph, plan, whole, nullptr, {}));
+  const auto files = FilesIn(whole);
+  EXPECT_EQ(files.count("/mini.json"), 1U);
+  EXPECT_EQ(files.count("/part4/edge_feat.dgl"), 1U);
+  EXPECT_EQ(files.count("/part0/node_feat/b/x.npy"), 1U);
+  EXPECT_EQ(files.count("/mapping/edges/b:r:a.npy"), 1U);
+  EXPECT_EQ(files.count("/plan.json"), 0U);
+  int stopped = 0;
+  for (int stop = 0; stop < 1000; ++stop) {
+    const std::string output = folder.path() + "/output";
+    int looks = 0;
+    RunWatch watch;
+    watch.cancelled = [&looks, stop] { return looks++ == stop; };
+    const auto result = RunPartition(*graph, plan, output, nullptr, watch);
+    if (result.ok()) {
+      EXPECT_EQ(FilesIn(output), files);
+      break;
+    }
+    ++stopped;
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kCancelled, HasSubstr("cancelled")));
+    EXPECT_FALSE(PathExists(output));
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionReport again,
+                            RunPartition(*graph, plan, output, nullptr, {}));
+    EXPECT_EQ(again.parts, want.parts);
+    EXPECT_EQ(ReportText(again), ReportText(want));
+    EXPECT_EQ(FilesIn(output), files) << "stopped at look " << stop;
+    ASSERT_THAT(RemoveFolder(output), IsOk());
+  }
+  EXPECT_GT(stopped, 5);
+}
+
+TEST(PartitionRunTest, WorkOfOtherWordsOrAnotherGraphIsNotTaken) {
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  const std::string output = folder.path() + "/output";
+  const auto graph = FeaturedGraph(1);
+  const auto other = FeaturedGraph(2);
+  const auto stop_late = [&](const SourceGraph& of, const PartitionPlan& plan) {
+    RunWatch watch;
+    double seen = 0;
+    watch.progress = [&seen](RunPhase, double share) { seen = share; };
+    watch.cancelled = [&seen] { return seen > 0.9; };
+    EXPECT_THAT(RunPartition(of, plan, output, nullptr, watch),
+                StatusIs(absl::StatusCode::kCancelled, HasSubstr("")));
+    EXPECT_TRUE(PathExists(PartialFolder(output) + "/part0"));
+  };
+  const PartitionPlan plan = PlanFor(8);
+  PartitionPlan other_plan = plan;
+  other_plan.options.seed = 99;
+  PH_ASSERT_OK_AND_ASSIGN(const auto want,
+                          RunPartition(*graph, plan, folder.path() + "/want", nullptr, {}));
+  for (const auto& [of, with] : {std::pair(other.get(), &plan), {graph.get(), &other_plan}}) {
+    stop_late(*of, *with);
+    EXPECT_THAT(RunPartition(*graph, plan, output, nullptr, {}), IsOk());
+    EXPECT_EQ(FilesIn(output), FilesIn(folder.path() + "/want"));
+    ASSERT_THAT(RemoveFolder(output), IsOk());
+  }
+  EXPECT_EQ(want.parts.size(), 8U);
+  EXPECT_THAT(RunPartition(*graph, plan, folder.path() + "/want", nullptr, {}),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("want is there already")));
+}
+
+TEST(PartitionRunTest, ReportsAndNames) {
+  const auto graph = FeaturedGraph(3);
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  PartitionPlan plan = PlanFor(3);
+  plan.options.trainers_per_machine = 2;
+  const std::string output = folder.path() + "/output";
+  std::vector<double> shares;
+  RunWatch watch;
+  watch.progress = [&shares](RunPhase, double share) { shares.push_back(share); };
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionReport report,
+                          RunPartition(*graph, plan, output, nullptr, watch));
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_EQ(shares.back(), 1);
+  uint64_t nodes = 0, edges = 0, cut = 0;
+  for (const ReportedPart& part : report.parts) {
+    nodes += part.num_inner_nodes;
+    edges += part.num_inner_edges;
+    cut += part.num_cut_edges;
+  }
+  EXPECT_EQ(nodes, 65U);
+  EXPECT_EQ(edges, 450U);
+  EXPECT_EQ(cut, report.assignment.cut_edges);
+  // Text has no array; bfloat16 becomes float32.
+  EXPECT_THAT(report.assignment.notes, testing::Contains(HasSubstr("column 't' of 'a'")));
+  PH_ASSERT_OK_AND_ASSIGN(const MappedFile file, MappedFile::Open(output + "/part1/node_feat.dgl"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto arrays, ReadDglTensorFile(file.bytes()));
+  std::vector<std::string> names;
+  for (const ArrayView& array : arrays) names.push_back(array.header.name);
+  EXPECT_THAT(names, testing::ElementsAre("a/h", "a/trainer_id", "b/x", "b/m", "b/trainer_id"));
+  EXPECT_EQ(arrays[0].header.dtype, DType::kFloat32);
+  PH_ASSERT_OK_AND_ASSIGN(const auto again, ReportOfText(ReportText(report)));
+  EXPECT_EQ(ReportText(again), ReportText(report));
+}
+
+}  // namespace
+}  // namespace packhouse
