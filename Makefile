@@ -55,16 +55,17 @@ check: packages  ## The quick tests alone: no sanitizer, no programs from outsid
 
 conformance: packages  ## Python beside the real frameworks, and wheels on every Python, of pinned packages (gigabytes the first time)
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhoused packhouse_python sampling_draw_cases
+	cmake --build --preset release --target packhoused packhouse packhouse-metis packhouse_python sampling_draw_cases
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  PACKHOUSE_DRAW_CASES=build/release/tests/sampling/sampling_draw_cases \
+	  PACKHOUSE_CLI=build/release/client/cli/packhouse \
 	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
 	  tests/conformance/test_docs.py &&) true
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 # What users import, one page each.
-PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files epoch_readers evaluation_readers graph_transform)
+PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files partition epoch_readers evaluation_readers graph_transform)
 
 docs: packages  ## Python's documentation from its docstrings, in build/docs/python
 	cmake --preset release

@@ -10,6 +10,7 @@
 #include "client/cli/commands/pack_command.h"
 #include "client/cli/commands/plan_command.h"
 #include "client/cli/commands/tune_command.h"
+#include "client/cli/partition/partition_commands.h"
 #include "client/cli/source_graphs/graph_command.h"
 #include "client/cli/tfgnn/export_command.h"
 #include "client/cli/tfgnn/tfgnn_commands.h"
@@ -32,6 +33,7 @@ int RunPackhouse(int argc, char** argv) {
   AddDatasetsCommand(app, code);
   AddJobsCommand(app, code);
   AddGraphCommand(app, code);
+  AddPartitionCommand(app, code);
   AddTfgnnCommand(app, code);
   return RunCommandLine(app, argc, argv, code);
 }

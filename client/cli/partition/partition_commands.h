@@ -1,0 +1,21 @@
+// packhouse partition: a large graph into parts, and what belongs to it.
+#ifndef PACKHOUSE_CLIENT_CLI_PARTITION_PARTITION_COMMANDS_H_
+#define PACKHOUSE_CLIENT_CLI_PARTITION_PARTITION_COMMANDS_H_
+
+#include "CLI/App.hpp"
+#include "client/cli/arguments.h"
+
+namespace packhouse::client {
+
+// Adds the subcommand; `code` gets its result when it has been run. Both must outlive `app`'s
+// parsing.
+void AddPartitionCommand(CLI::App& app, ExitCode& code);
+
+// Its parts, each a subcommand of `partition`; none needs a server.
+void AddPartitionRestore(CLI::App& partition, ExitCode& code);
+void AddPartitionConvert(CLI::App& partition, ExitCode& code);
+void AddPartitionExport(CLI::App& partition, ExitCode& code);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_PARTITION_PARTITION_COMMANDS_H_

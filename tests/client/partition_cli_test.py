@@ -1,0 +1,222 @@
+"""`packhouse partition` and its subcommands, run as a user runs them.
+
+PACKHOUSE_SHARED_DATA must name a folder with the golden partitions of DGL (partition/), whose checker
+of laws and numpy reference are used here; without it the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+CLI = os.environ.get("PACKHOUSE_CLI", "")
+GOLDEN = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent") / "partition"
+if not CLI or not (GOLDEN / "laws.py").exists():
+    pytest.skip(f"no program, or no golden partitions in {GOLDEN}", allow_module_level=True)
+sys.path.insert(0, str(GOLDEN))
+
+import laws  # type: ignore[import]  # noqa: E402
+import reference_partition  # type: ignore[import]  # noqa: E402
+
+CASES = sorted(path.stem for path in (GOLDEN / "golden").glob("*.npz"))
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CLI, "partition", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def succeed(*arguments: object) -> str:
+    result = run(*arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def write_chunked(graph: Any, folder: pathlib.Path) -> pathlib.Path:
+    """The graph in the chunked layout, in one chunk."""
+    folder.mkdir()
+    meta: dict[str, Any] = {
+        "graph_name": "g",
+        "node_type": graph.ntypes,
+        "edge_type": graph.etypes,
+        "num_nodes_per_type": [int(n) for n in graph.count],
+        "num_edges_per_type": [int(n) for n in graph.ecount],
+        "edges": {},
+        "node_data": {},
+        "edge_data": {},
+    }
+
+    def save(array: Any) -> dict[str, Any]:
+        name = f"{len(list(folder.iterdir()))}.npy"
+        np.save(folder / name, array)
+        return {"format": {"name": "numpy"}, "data": [name]}
+
+    for t, name in enumerate(graph.etypes):
+        source, _, target = name.split(":")
+        begin, end = graph.estart[t], graph.estart[t + 1]
+        offsets = [graph.nstart[graph.ntypes.index(end_type)] for end_type in (source, target)]
+        pairs = np.stack([graph.src[begin:end], graph.dst[begin:end]], 1) - offsets
+        meta["edges"][name] = save(pairs)
+    for key, feats in (("node_data", graph.nfeat), ("edge_data", graph.efeat)):
+        for name, values in feats.items():
+            kind, feature = name.split("/")
+            meta[key].setdefault(kind, {})[feature] = save(values)
+    (folder / "metadata.json").write_text(json.dumps(meta), encoding="utf-8")
+    return folder
+
+
+def write_parts(graph: Any, part: Any, k: int, folder: pathlib.Path) -> pathlib.Path:
+    folder.mkdir()
+    for t, name in enumerate(graph.ntypes):
+        np.savetxt(folder / f"{name}.txt", part[graph.nstart[t]:graph.nstart[t + 1]], fmt="%d")
+    meta = {"version": "1.0.0", "num_parts": k, "algo_name": "metis"}
+    (folder / "partition_meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    return folder
+
+
+def files_of(folder: pathlib.Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_golden_parts_give_the_files_of_the_reference(case: str, tmp_path: pathlib.Path) -> None:
+    graph = laws.Graph(case.split("_")[0])
+    part, k, hops = reference_partition.parts_of(case, graph)
+    chunked = write_chunked(graph, tmp_path / "chunked")
+    parts = write_parts(graph, part, k, tmp_path / "parts")
+    out = tmp_path / "out"
+    said = succeed(chunked, "--assignment", parts, "--hops", hops, "--name", "g", "--output", out)
+    assert "cut" in said and "#" in said
+    laws.check(case, *laws.from_files(str(out / "g.json")), graph)
+    if k == 1:  # The reference has no halo there, but sorts edges by their ends.
+        return
+    reference_partition.write("g", str(tmp_path / "want"), graph, part, k, hops)
+    meta, arrays = laws.from_files(str(out / "g.json"))
+    want_meta, want = laws.from_files(str(tmp_path / "want" / "g.json"))
+    assert meta == want_meta
+    assert arrays.keys() == want.keys()
+    for name, values in want.items():
+        assert arrays[name].dtype == values.dtype, name
+        np.testing.assert_array_equal(arrays[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["homo", "hetero"])
+@pytest.mark.parametrize("method", ["metis", "random", "streaming"])
+def test_laws_hold_of_own_parts_and_runs_are_equal(
+    kind: str, method: str, tmp_path: pathlib.Path
+) -> None:
+    graph = laws.Graph(kind)
+    chunked = write_chunked(graph, tmp_path / "chunked")
+    options = ("--method", method, "--parts", 3, "--hops", 2, "--balance-edges", "--mapping")
+    for name in ("a", "b"):
+        succeed(chunked, *options, "--name", "g", "--output", tmp_path / name)
+    laws.check(kind, *laws.from_files(str(tmp_path / "a" / "g.json")), graph)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+
+
+def test_parmetis_is_converted_whole(tmp_path: pathlib.Path) -> None:
+    folder = GOLDEN / "parmetis"
+    succeed(
+        "convert", "--schema", folder / "mini.json", "--input-dir", folder, "--graph-name", "mini",
+        "--num-parts", 2, "--num-node-weights", 3, "--output", tmp_path / "out",
+    )
+    graph = laws.Graph("hetero")
+    graph.nfeat, graph.efeat = {}, {}
+    meta, arrays = laws.from_files(str(tmp_path / "out" / "mini.json"))
+    assert meta["num_edges"] == 1321
+    laws.check("mini", meta, arrays, graph)
+
+
+def test_exports_are_what_the_readers_read(tmp_path: pathlib.Path) -> None:
+    graph = laws.Graph("hetero")
+    chunked = write_chunked(graph, tmp_path / "chunked")
+    succeed("export", chunked, "--format", "parmetis", "--name", "mini", "--output", tmp_path / "p")
+    for name in ("nodes", "edges", "removed_edges", "stats"):
+        text = (tmp_path / "p" / f"mini_{name}.txt").read_text(encoding="utf-8")
+        want = (GOLDEN / "parmetis" / f"mini_{name}.txt").read_text(encoding="utf-8")
+        assert text == want, name
+    succeed("export", chunked, "--output", tmp_path / "g.graph")
+    succeed(tmp_path / "g.graph", "--parts", 4, "--output", tmp_path / "out")
+    meta = json.loads((tmp_path / "out" / "graph.json").read_text(encoding="utf-8"))
+    pairs = {(min(e), max(e)) for e in zip(graph.src.tolist(), graph.dst.tolist()) if e[0] != e[1]}
+    assert meta["num_edges"] == 2 * len(pairs)
+
+
+def test_rows_are_restored(tmp_path: pathlib.Path) -> None:
+    graph = laws.Graph("hetero")
+    chunked = write_chunked(graph, tmp_path / "chunked")
+    out = tmp_path / "out"
+    succeed(chunked, "--parts", 3, "--name", "g", "--mapping", "--output", out)
+    mapping = np.load(out / "mapping" / "nodes" / "user.npy")
+    rows = np.stack([mapping * 2, mapping * 3], 1).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    succeed("restore", tmp_path / "rows.npy", "--partition", out / "g.json", "--type", "user",
+            "--output", tmp_path / "restored.npy")
+    ids = np.arange(len(mapping))
+    want = np.stack([ids * 2, ids * 3], 1).astype(np.float32)
+    np.testing.assert_array_equal(np.load(tmp_path / "restored.npy"), want)
+    refused = run("restore", tmp_path / "rows.npy", "--partition", out / "g.json", "--type", "tag",
+                  "--output", tmp_path / "none.npy")
+    assert refused.returncode == 1 and "must have 3 rows" in refused.stderr
+
+
+def test_a_killed_run_leaves_no_partition_and_goes_on(tmp_path: pathlib.Path) -> None:
+    rng = np.random.default_rng(0)
+    graph = laws.Graph("homo")
+    n, m = 60_000, 600_000
+    graph.count, graph.nstart = np.array([n]), np.array([0, n])
+    graph.ecount, graph.estart = np.array([m]), np.array([0, m])
+    graph.src, graph.dst = rng.integers(0, n, m), rng.integers(0, n, m)
+    graph.nfeat, graph.efeat = {}, {}
+    chunked = write_chunked(graph, tmp_path / "chunked")
+    options = ["--method", "random", "--parts", "24", "--name", "g", "--output"]
+    succeed(chunked, *options, tmp_path / "whole")
+    out = tmp_path / "out"
+    killed = 0
+    while not out.exists():
+        with subprocess.Popen([CLI, "partition", str(chunked), *options, str(out)],
+                              stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+            before = len(list(tmp_path.glob("out.partial/part*[0-9]")))
+            while process.poll() is None:
+                done = len(list(tmp_path.glob("out.partial/part*[0-9]")))
+                if done >= before + 5 and killed < 3:
+                    process.send_signal(signal.SIGKILL)
+                    killed += 1
+                    break
+                time.sleep(0.001)
+        if process.returncode != 0:
+            assert not out.exists()
+            assert not list(tmp_path.glob("out.partial/g.json"))
+    assert killed > 0
+    assert files_of(out) == files_of(tmp_path / "whole")
+
+
+def test_misuse_is_named(tmp_path: pathlib.Path) -> None:
+    graph = laws.Graph("hetero")
+    chunked = write_chunked(graph, tmp_path / "chunked")
+    refused = run(chunked, "--parts", 2, "--balance-ntypes", "label", "--output", tmp_path / "out")
+    assert refused.returncode == 2 and "several node sets" in refused.stderr
+    refused = run(chunked, "--parts", 2, "--balance-ntypes", "user:no", "--output", tmp_path / "out")
+    assert refused.returncode == 1 and "no" in refused.stderr
+    refused = run(chunked, "--parts", 2, "--name", "a b", "--output", tmp_path / "out")
+    assert refused.returncode == 1 and "'a b'" in refused.stderr
+    assert run("--parts", 2).returncode == 2
+    assert not (tmp_path / "out").exists()
