@@ -18,7 +18,7 @@ namespace packhouse {
 // are full (Maas, Gottesbueren and Seemaier 2024). The result has a cut at most that of the best of
 // `found` that keeps the limits, and keeps them if one of them does.
 //
-// `found` is not empty. Ends early if cancelled, with the best so far. Deterministic. Some 30 to 60
+// `found` is not empty. Ends early if cancelled, with the best so far. Deterministic. Some 30 to 70
 // times the time of one call of METIS. Memory: 36 bytes an entry of the adjacency, 80 a node.
 std::vector<uint32_t> JoinParts(const WeightedGraph& graph, const PartLimits& limits,
                                 std::vector<std::vector<uint32_t>> found, uint64_t seed,

@@ -30,7 +30,7 @@ enum class PartObjective {
 
 enum class PartQuality {
   kDefault,  // One call of METIS.
-  kBest,     // Several seeds, joined and refined. Some 30 to 60 times the time of one call.
+  kBest,     // Several seeds, joined and refined. Some 30 to 70 times the time of one call.
 };
 
 enum class HaloKind {
