@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,6 +37,7 @@
 #include "service/rpc/tls_server_credentials.h"
 #include "service/security/security_files.h"
 #include "service/signals.h"
+#include "service/source_graphs/stored/file_source_graph_store.h"
 #include "service/spdlog_log.h"
 #include "service/version.h"
 
@@ -164,6 +166,31 @@ absl::StatusOr<Kept<LmdbRecordLog>> OpenLedger(const Options& options, metrics::
                              log);
 }
 
+// Null without --data-dir.
+absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> OpenSourceGraphs(const Options& options) {
+  if (options.data_dir.empty()) return nullptr;
+  FileSourceGraphStore::Options graphs;
+  graphs.folder = options.data_dir + "/source_graphs";
+  graphs.max_bytes = options.max_source_graph_bytes;
+  graphs.max_graphs = options.max_source_graphs;
+  auto store = FileSourceGraphStore::Open(graphs);
+  if (!store.ok()) {
+    return absl::Status(store.status().code(),
+                        absl::StrCat("--data-dir: ", store.status().message()));
+  }
+  return store;
+}
+
+std::optional<metrics::SourceGraphReading> ReadSourceGraphs(const FileSourceGraphStore* graphs) {
+  if (graphs == nullptr) return std::nullopt;
+  const SourceGraphStoreCounts counts = graphs->counts();
+  return metrics::SourceGraphReading{.num_graphs = counts.num_graphs,
+                                     .num_bytes = counts.num_bytes,
+                                     .max_bytes = counts.max_bytes,
+                                     .appended_nodes = counts.appended_nodes,
+                                     .appended_edges = counts.appended_edges};
+}
+
 // Prints on stdout what became of each store. Each store is converted as a whole or not at all.
 // After an error or a crash, another run converts the rest.
 absl::Status UpgradeStores(const Options& options) {
@@ -209,6 +236,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   rpc::RouteLibraryLogs(&limited_log, LogLevel::kDebug);
   PH_ASSIGN_OR_RETURN(const auto datasets, OpenDatasets(options, metrics, limited_log));
   PH_ASSIGN_OR_RETURN(const auto ledger, OpenLedger(options, metrics, limited_log));
+  PH_ASSIGN_OR_RETURN(const auto source_graphs, OpenSourceGraphs(options));
   PH_ASSIGN_OR_RETURN(const auto files,
                       security::SecurityFiles::Open(
                           options.security, [&clock] { return clock.Now(); }, &log));
@@ -217,9 +245,10 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   server_options.credentials = CredentialsOf(*files, options);
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();
-  PH_ASSIGN_OR_RETURN(const auto server,
-                      rpc::Server::Start(server_options, &clock, &metrics, &metrics,
-                                         datasets.store.get(), ledger.store.get()));
+  PH_ASSIGN_OR_RETURN(
+      const auto server,
+      rpc::Server::Start(server_options, &clock, &metrics, &metrics, datasets.store.get(),
+                         ledger.store.get(), source_graphs.get()));
   if (!options.tcp_congestion.empty()) {
     const absl::Status set = rpc::SetTcpCongestion(server->address(), options.tcp_congestion);
     if (!set.ok()) {
@@ -228,7 +257,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   }
   StartMemoryReturn(server.get(), &log);
   metrics.SetDelivery([&server] { return server->recent_delivery(); });
-  metrics.SetServer([&server, &files] {
+  metrics.SetServer([&server, &files, &source_graphs] {
     return metrics::ServerReading{
         .pending = {server->pending_bytes(), server->max_pending_bytes()},
         .unsent = {server->unsent_bytes(), server->max_unsent_bytes()},
@@ -237,6 +266,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
         .max_connections = server->bounds().connections.most,
         .num_out_of_memory = NumOutOfMemory(),
         .files = FilesOf(*files),
+        .source_graphs = ReadSourceGraphs(source_graphs.get()),
     };
   });
   files->Watch();

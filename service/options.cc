@@ -176,13 +176,19 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "threads that wait for the disk: at most this many appends share one flush")
       ->check(CLI::Range(1, 256));
   app.add_option("--data-dir", options.data_dir,
-                 "folder, on a local disk, of data sets and epochs; \"\" for none");
+                 "folder, on a local disk, of data sets, epochs and source graphs; \"\" for none");
   app.add_flag(
       "--upgrade-store", options.upgrade_store,
       "converts what an earlier release has stored in --data-dir, and ends; serves nothing");
   app.add_option("--max-store-bytes", options.max_store_bytes,
                  "most bytes of all data sets on the disk; a quarter more is mapped")
       ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+  app.add_option("--max-source-graph-bytes", options.max_source_graph_bytes,
+                 "most bytes of all source graphs on the disk; sealing one takes up to three times "
+                 "its size for a while")
+      ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+  app.add_option("--max-source-graphs", options.max_source_graphs, "most source graphs")
+      ->check(CLI::Range(1, 65'536));
   app.add_option("--lease-duration", lease_duration,
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_OPTIONS_H_
 #define PACKHOUSE_SERVICE_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -23,6 +24,8 @@ struct Options {
   security::SecurityOptions security;
   // Allows plain text from other machines.
   bool insecure = false;
+  uint64_t max_source_graph_bytes = uint64_t{64} << 30;
+  size_t max_source_graphs = 1024;
   std::string http_address;    // Empty: no HTTP.
   std::string tcp_congestion;  // Empty: the system's.
   absl::Duration lame_duck = absl::Seconds(5);

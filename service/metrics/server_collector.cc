@@ -54,6 +54,33 @@ void AddFiles(const std::vector<FileReading>& files, std::vector<MetricFamily>& 
   }
 }
 
+// Without a folder for data, no family.
+void AddSourceGraphs(const std::optional<SourceGraphReading>& graphs,
+                     std::vector<MetricFamily>& families) {
+  if (!graphs) return;
+  const auto add = [&families](const char* name, const char* help, MetricType type,
+                               uint64_t value) {
+    MetricFamily family = ServerFamilyOf(name, help, type);
+    prometheus::ClientMetric& metric = family.metric.emplace_back();
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
+        static_cast<double>(value);
+    families.push_back(std::move(family));
+  };
+  add("packhouse_source_graphs", "Source graphs, open and sealed.", MetricType::Gauge,
+      graphs->num_graphs);
+  add("packhouse_source_graph_bytes",
+      "Bytes of all source graphs on the disk, with deleted ones that are still read.",
+      MetricType::Gauge, graphs->num_bytes);
+  add("packhouse_source_graph_max_bytes", "Bytes that source graphs may take on the disk.",
+      MetricType::Gauge, graphs->max_bytes);
+  add("packhouse_source_graph_nodes_appended_total",
+      "Rows of nodes that were appended to source graphs.", MetricType::Counter,
+      graphs->appended_nodes);
+  add("packhouse_source_graph_edges_appended_total",
+      "Rows of edges that were appended to source graphs.", MetricType::Counter,
+      graphs->appended_edges);
+}
+
 }  // namespace
 
 std::vector<MetricFamily> ServerCollector::Collect() const {
@@ -95,6 +122,7 @@ std::vector<MetricFamily> ServerCollector::Collect() const {
     families.push_back(std::move(*family));
   }
   AddFiles(now.files, families);
+  AddSourceGraphs(now.source_graphs, families);
   return families;
 }
 

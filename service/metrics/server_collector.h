@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,15 @@ struct FileReading {
   absl::Time expires = absl::InfiniteFuture();
 };
 
+// The store of source graphs.
+struct SourceGraphReading {
+  uint64_t num_graphs = 0;
+  uint64_t num_bytes = 0;
+  uint64_t max_bytes = 0;
+  uint64_t appended_nodes = 0;
+  uint64_t appended_edges = 0;
+};
+
 struct ServerReading {
   // Held bytes of each share of --memory-budget (admission/memory_shares.h), and the bound of each.
   // gRPC does not report the bytes that it has received and not handed over.
@@ -38,6 +48,8 @@ struct ServerReading {
   // base/out_of_memory.h.
   uint64_t num_out_of_memory = 0;
   std::vector<FileReading> files;
+  // Unset without a folder for data.
+  std::optional<SourceGraphReading> source_graphs = std::nullopt;
 };
 
 // Thread-safe if `read` is.

@@ -15,6 +15,7 @@
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
+#include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
 #include "service/rpc/goaway.h"
@@ -42,16 +43,18 @@ std::vector<std::string> ServiceNames() {
           v1::LoaderService::service_full_name(),
           v1::PackingService::service_full_name(),
           v1::PlanningService::service_full_name(),
+          v1::SourceGraphService::service_full_name(),
           grpc::reflection::v1::ServerReflection::service_full_name(),
           grpc::reflection::v1alpha::ServerReflection::service_full_name()};
 }
 
 // The services, and whether they can do anything.
-absl::flat_hash_map<std::string, bool> ServedServices(bool has_data) {
+absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_source_graphs) {
   absl::flat_hash_map<std::string, bool> served;
   for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
   served[v1::DatasetService::service_full_name()] = has_data;
   served[v1::LoaderService::service_full_name()] = has_data;
+  served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
 }
 
@@ -65,7 +68,8 @@ SessionId FirstSession(const Clock& clock) {
 Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
                RpcObserver* rpc_observer, PackObserverFactory* pack_observers,
                DatasetStore* datasets, std::unique_ptr<MemoryBudget> working,
-               std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader)
+               std::unique_ptr<EpochCatalog> catalog, std::unique_ptr<Loader> loader,
+               SourceGraphStore* source_graphs)
     : bounds_(bounds),
       clock_(clock),
       working_(std::move(working)),
@@ -112,11 +116,13 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                        },
                        kLongestSample),
       dataset_service_(context_, datasets, catalog_.get()),
+      source_graph_service_(context_, source_graphs),
       loader_service_(context_, datasets, loader_.get(), pack_observers),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
       reflection_(context_, ServiceNames()),
       reflection_v1alpha_(context_, ServiceNames()),
-      health_(context_, ServedServices(loader_ != nullptr), bounds.watches),
+      health_(context_, ServedServices(loader_ != nullptr, source_graphs != nullptr),
+              bounds.watches),
       unknown_methods_(context_) {
   if (loader_ == nullptr) return;
   loader_->RunInBackground(
@@ -126,7 +132,8 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
                                                       RpcObserver* rpc_observer,
                                                       PackObserverFactory* pack_observers,
-                                                      DatasetStore* datasets, RecordLog* ledger) {
+                                                      DatasetStore* datasets, RecordLog* ledger,
+                                                      SourceGraphStore* source_graphs) {
   PH_ASSIGN_OR_RETURN(const ServerBounds bounds, ServerBounds::Of(options));
   auto working = std::make_unique<MemoryBudget>(bounds.shares.working_bytes);
   std::unique_ptr<EpochCatalog> catalog;
@@ -142,9 +149,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     PH_ASSIGN_OR_RETURN(loader, Loader::Open(catalog.get(), ledger, options.loader,
                                              FirstSession(*clock), working.get()));
   }
-  auto server = std::unique_ptr<Server>(new Server(options, bounds, clock, rpc_observer,
-                                                   pack_observers, datasets, std::move(working),
-                                                   std::move(catalog), std::move(loader)));
+  auto server = std::unique_ptr<Server>(
+      new Server(options, bounds, clock, rpc_observer, pack_observers, datasets, std::move(working),
+                 std::move(catalog), std::move(loader), source_graphs));
 
   if (!options.address.empty()) {
     PH_ASSIGN_OR_RETURN(ListeningSockets sockets, ListeningSockets::Open(options.address));
@@ -194,6 +201,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->histogram_service_);
   builder.RegisterService(&server->planning_);
   builder.RegisterService(&server->dataset_service_);
+  builder.RegisterService(&server->source_graph_service_);
   builder.RegisterService(&server->loader_service_);
   builder.RegisterService(&server->health_);
   builder.RegisterCallbackGenericService(&server->unknown_methods_);

@@ -43,7 +43,9 @@
 #include "service/rpc/planning_service.h"
 #include "service/rpc/reflection_service.h"
 #include "service/rpc/server_bounds.h"
+#include "service/rpc/source_graph_service.h"
 #include "service/rpc/unknown_methods.h"
+#include "service/source_graphs/source_graph_store.h"
 #include "service/streams/byte_quota.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
@@ -132,14 +134,16 @@ struct DrainOptions {
 class Server {
  public:
   // The pointees must outlive the server. `datasets` and `ledger`, which must be thread-safe, may
-  // be null together: then every call about data sets and epochs is FAILED_PRECONDITION.
+  // be null together: then every call about data sets and epochs is FAILED_PRECONDITION. Without
+  // `source_graphs`, which must be thread-safe, so is every call about source graphs.
   // INVALID_ARGUMENT for options that do not fit together; UNAVAILABLE if the address cannot be
   // listened on; DATA_LOSS if the ledger cannot be read.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
                                                        RpcObserver* rpc_observer,
                                                        PackObserverFactory* pack_observers,
                                                        DatasetStore* datasets,
-                                                       RecordLog* ledger = nullptr);
+                                                       RecordLog* ledger = nullptr,
+                                                       SourceGraphStore* source_graphs = nullptr);
   // Ends at once.
   ~Server();
 
@@ -193,7 +197,7 @@ class Server {
   Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
          RpcObserver* rpc_observer, PackObserverFactory* pack_observers, DatasetStore* datasets,
          std::unique_ptr<MemoryBudget> working, std::unique_ptr<EpochCatalog> catalog,
-         std::unique_ptr<Loader> loader);
+         std::unique_ptr<Loader> loader, SourceGraphStore* source_graphs);
 
   const ServerBounds bounds_;
   Clock* const clock_;
@@ -220,6 +224,7 @@ class Server {
   const std::unique_ptr<Loader> loader_;
   Sampler<DeliverySnapshot> recent_delivery_;
   DatasetService dataset_service_;
+  SourceGraphService source_graph_service_;
   LoaderService loader_service_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   ReflectionService reflection_;

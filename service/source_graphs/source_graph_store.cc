@@ -104,6 +104,25 @@ absl::Status CheckSet(const std::string& where, size_t set, std::vector<bool>& s
       absl::StrCat(where, " has ", num_rows, " rows, beyond ", SourceGraphStore::kMaxChunkRows));
 }
 
+uint64_t BytesOf(const SourceGraphChunk& chunk) {
+  uint64_t bytes = 0;
+  const auto add_columns = [&bytes](const std::vector<SourceColumnRows>& columns) {
+    for (const SourceColumnRows& column : columns) {
+      bytes += column.data.size() + column.lengths.size();
+    }
+  };
+  for (const SourceNodeRows& rows : chunk.nodes) {
+    bytes += rows.ids.data.size() + rows.ids.lengths.size();
+    add_columns(rows.columns);
+  }
+  for (const SourceEdgeRows& rows : chunk.edges) {
+    bytes += rows.sources.data.size() + rows.sources.lengths.size();
+    bytes += rows.targets.data.size() + rows.targets.lengths.size();
+    add_columns(rows.columns);
+  }
+  return bytes;
+}
+
 bool HasIntegerIds(const SourceGraphOptions& options, size_t node_set) {
   return options.node_sets.empty() || options.node_sets[node_set].integer_ids;
 }
@@ -162,6 +181,10 @@ absl::Status CheckSourceGraphOptions(const SourceGraphSchema& schema,
 absl::Status CheckSourceGraphChunk(const SourceGraphSchema& schema,
                                    const SourceGraphOptions& options,
                                    const SourceGraphChunk& chunk) {
+  if (const uint64_t bytes = BytesOf(chunk); bytes > SourceGraphStore::kMaxChunkBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a chunk of ", bytes, " bytes, beyond ", SourceGraphStore::kMaxChunkBytes));
+  }
   std::vector<bool> seen(schema.node_sets().size());
   for (const SourceNodeRows& rows : chunk.nodes) {
     const std::string where =

@@ -27,6 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
 #include "service/histograms/histogram_store.h"
 #include "service/source_graphs/source_graph.h"
 #include "service/source_graphs/source_graph_chunk.h"
@@ -111,6 +112,12 @@ enum class DuplicateNodes {
 
 struct SealOptions {
   DuplicateNodes duplicates = DuplicateNodes::kRefuse;
+  // Memory for sorting, however large the graph is; the rest is on the disk. With less there is
+  // more to write and to read. Another 16 MiB are for buffers, and some 100 bytes for each append
+  // and each of its arrays.
+  uint64_t memory_bytes = uint64_t{256} << 20;
+  // From which all of this is reserved. Null: it is not counted.
+  MemoryBudget* memory = nullptr;
 };
 
 // Units of work; only their ratio means something.
@@ -185,10 +192,10 @@ class SourceGraphStore {
       const Target& target, const SourceGraphChunk& chunk,
       const std::optional<ProducerSequence>& producer) = 0;
 
-  // Makes the arrays of the graph, which never changes from then on. Takes as much memory as the
-  // store's options say, reserved from its budget, however large the graph is. `progress` is called
-  // every few milliseconds; if it returns false, Seal() ends with CANCELLED. After an error, and
-  // after a crash, the graph is open as before. Sealing a sealed graph changes nothing.
+  // Makes the arrays of the graph, which never changes from then on. `progress` is called every few
+  // milliseconds; if it returns false, Seal() ends with CANCELLED. After an error, and after a
+  // crash, the graph is open as before. Sealing a sealed graph changes nothing. O(n log n) for n
+  // rows.
   //
   // NOT_FOUND; UNAVAILABLE if another call is sealing it; FAILED_PRECONDITION naming a node that
   // was appended twice (see DuplicateNodes), or the edge whose end is no node where

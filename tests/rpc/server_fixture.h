@@ -135,7 +135,7 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
   void StartServer(ServerOptions options = {}) {
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
-                                                   datasets_.get(), ledger_.get()));
+                                                   datasets_.get(), ledger_.get(), source_graphs_));
     channel_ = NewChannel();
   }
 
@@ -160,8 +160,9 @@ class ServerTest : public ::testing::TestWithParam<Transport> {
   SimulatedClock clock_;
   CountingObserver observer_;
   const TemporaryFolder folder_{TemporaryFolder::InMemory()};
-  std::unique_ptr<DatasetStore> datasets_;  // Null: no folder for data.
-  std::unique_ptr<RecordLog> ledger_;       // Likewise.
+  std::unique_ptr<DatasetStore> datasets_;     // Null: no folder for data.
+  std::unique_ptr<RecordLog> ledger_;          // Likewise.
+  SourceGraphStore* source_graphs_ = nullptr;  // A test may set it.
   std::unique_ptr<Server> server_;
   std::shared_ptr<grpc::Channel> channel_;
 };

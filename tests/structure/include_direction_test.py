@@ -20,7 +20,7 @@ FLOORS = (
     ("sizes", "admission", "http"),
     ("histograms", "graphs", "security"),
     ("planning", "tfgnn", "source_graphs", "partition_files"),
-    ("planning/optimizer", "graph_files"),
+    ("planning/optimizer", "graph_files", "source_graphs/stored"),
     ("planning/baselines", "planning/tuning", "packing", "collation", "datasets", "sampling",
      "partitioning"),
     ("datasets/lmdb", "streams", "epochs", "partitioning/engines", "partition_jobs"),
@@ -54,7 +54,7 @@ SEEN_BY = {
     "tensorflow": ("tfgnn", "graph_files"),
     "packhouse/v1": ("wire", "rpc"),
     # What is stored. Other rooms have plain structs.
-    "packhouse/internal": ("datasets/lmdb", "ledger", "delivery"),
+    "packhouse/internal": ("datasets/lmdb", "ledger", "delivery", "source_graphs/stored"),
 }
 # The places of the clients that see rooms: the commands for files of TF-GNN and of large graphs,
 # which would otherwise have decoders of their own, and those that partition files without a server.
@@ -129,6 +129,7 @@ def check_itself() -> list[str]:
         ("service/datasets/a.cc", "lmdb.h"),
         ("service/partitioning/a.cc", "metis.h"),
         ("service/partitioning/a.cc", "service/partitioning/engines/metis_engine.h"),
+        ("service/source_graphs/a.cc", "service/source_graphs/stored/row_log.h"),
         ("service/epochs/a.cc", "service/delivery/loader.h"),
         ("service/delivery/a.cc", "packhouse/v1/sizes.pb.h"),
         ("service/epochs/a.cc", "packhouse/internal/stored.pb.h"),

@@ -61,6 +61,23 @@ from packhouse.process_tuning import (
     tune_process_for_batches,
 )
 from packhouse.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
+from packhouse.source_graph import (
+    DuplicateNodes,
+    SourceColumn,
+    SourceEdgeSet,
+    SourceGraph,
+    SourceGraphSchema,
+    SourceGraphState,
+    SourceNodeSet,
+)
+from packhouse.source_graph_rows import EdgeRows, NodeRows
+from packhouse.source_graphs import (
+    FoundNodes,
+    ReadEdges,
+    SourceAppendTotals,
+    SourceGraphs,
+    SourceGraphVerification,
+)
 from packhouse.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
 from packhouse.tuning import (
     ComponentProfile,
@@ -74,7 +91,6 @@ from packhouse.tuning import (
 )
 
 __all__ = [
-    "GRAPHS",
     "AppendTotals",
     "Batch",
     "CapacityTerm",
@@ -90,6 +106,8 @@ __all__ = [
     "DerivedTensor",
     "DeviceProfile",
     "Draw",
+    "DuplicateNodes",
+    "EdgeRows",
     "EpochArguments",
     "EpochFinishedError",
     "EpochInfo",
@@ -99,6 +117,8 @@ __all__ = [
     "Evaluation",
     "EvaluationReaders",
     "ExampleStream",
+    "FoundNodes",
+    "GRAPHS",
     "GraphSchema",
     "GraphTable",
     "Histogram",
@@ -111,6 +131,7 @@ __all__ = [
     "LocalServer",
     "LowerBoundKind",
     "NextFit",
+    "NodeRows",
     "ObserveTotals",
     "OpeningRule",
     "Oversize",
@@ -132,8 +153,18 @@ __all__ = [
     "PlanSummary",
     "PriorityKind",
     "RankGroup",
+    "ReadEdges",
     "Rejection",
     "SkippedExample",
+    "SourceAppendTotals",
+    "SourceColumn",
+    "SourceEdgeSet",
+    "SourceGraph",
+    "SourceGraphSchema",
+    "SourceGraphState",
+    "SourceGraphVerification",
+    "SourceGraphs",
+    "SourceNodeSet",
     "TensorSpec",
     "TfgnnSchema",
     "TuneCell",

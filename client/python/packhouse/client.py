@@ -33,6 +33,7 @@ from packhouse.packing import (
 )
 from packhouse.planning import Plan, PlanHeuristic
 from packhouse.schema import GraphSchema
+from packhouse.source_graphs import SourceGraphs
 from packhouse.tuning import DeviceProfile, OnProgress, TuneObjective, Tuning
 from packhouse.v1 import (
     batch_pb2,
@@ -104,10 +105,16 @@ class Client:
         self._planning = planning_pb2_grpc.PlanningServiceStub(self._channel)
         self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
         self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
+        self._source_graphs = SourceGraphs(self._channel, self._unary)
 
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
         self._channel.close()
+
+    @property
+    def source_graphs(self) -> SourceGraphs:
+        """The server's large graphs, from which many small ones are drawn."""
+        return self._source_graphs
 
     def __enter__(self) -> Client:
         return self

@@ -1,0 +1,403 @@
+"""Large graphs on the server, from which many small ones are drawn. See `Client.source_graphs`."""
+
+from __future__ import annotations
+
+import dataclasses
+import queue
+import time
+import uuid
+from collections import deque
+from typing import Any, Callable, Final, Iterable, Iterator, Sequence
+
+import grpc
+import numpy as np
+import numpy.typing as npt
+
+from packhouse.backoff import Backoff
+from packhouse.errors import PackhouseError
+from packhouse.source_graph import DuplicateNodes, SourceGraph, SourceGraphSchema
+from packhouse.source_graph_rows import (
+    EdgeRows,
+    NodeRows,
+    Texts,
+    columns_of,
+    ids_of,
+    ids_to_proto,
+    requests_of,
+)
+from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
+
+# Requests that are sent and not answered: enough to keep the server busy while answers travel.
+_WINDOW: Final = 8
+_REQUEST_BYTES: Final = 4 << 20
+_RETRY_TIMEOUT: Final = 300.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceAppendTotals:
+    """What `SourceGraphs.append` has stored."""
+
+    num_nodes: int
+    num_edges: int
+    num_repeated: int
+    """Requests that had been stored before."""
+    total_nodes: int
+    """Rows in the graph now."""
+    total_edges: int
+    producer: str
+    next_sequence: int
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceGraphVerification:
+    """What `SourceGraphs.verify` found."""
+
+    num_bytes: int
+    num_damaged: int
+    damaged: Sequence[str]
+    """The first thousand: the array or record, its bytes, and what is wrong."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is damaged."""
+        return self.num_damaged == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundNodes:
+    """Nodes by their numbers. `columns` by name: see `columns_of`."""
+
+    numbers: npt.NDArray[np.uint32]
+    """2**32 - 1 for an id that no node has."""
+    ids: npt.NDArray[np.int64] | list[bytes] | None
+    """Only if numbers were looked up."""
+    columns: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadEdges:
+    """Edges in the order of their numbers; the ends are numbers of nodes."""
+
+    sources: npt.NDArray[np.uint32]
+    targets: npt.NDArray[np.uint32]
+    columns: dict[str, Any]
+
+
+class _ReliableRows:
+    """One producer's requests to one graph, in order. Use from one thread.
+
+    If the connection breaks, the requests that were not answered are sent again. The server knows
+    by their sequence numbers which of them it has.
+    """
+
+    def __init__(
+        self,
+        start_call: Callable[[Iterator[Any]], Any],
+        graph: SourceGraph,
+        producer: str,
+        first_sequence: int,
+        retry_timeout: float,
+    ) -> None:
+        self._start_call = start_call
+        self._graph = graph
+        self._producer = producer
+        self._next_sequence = first_sequence
+        self._backoff = Backoff(retry_timeout)
+        self._unanswered: deque[Any] = deque()
+        # Of the running call; bounded, because _unanswered is. None ends the requests.
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._call: Any = None
+        self._num_nodes = 0
+        self._num_edges = 0
+        self._num_repeated = 0
+        self._total_nodes = sum(graph.num_nodes.values())
+        self._total_edges = sum(graph.num_edges.values())
+
+    def send(self, request: Any) -> None:
+        """Sends rows; waits if too many are unanswered."""
+        while len(self._unanswered) >= _WINDOW:
+            self._read_answer()
+        request.graph = self._graph.name
+        request.graph_id = self._graph.id
+        request.producer_sequence.producer = self._producer
+        request.producer_sequence.sequence = self._next_sequence
+        self._next_sequence += 1
+        self._unanswered.append(request)
+        if self._call is None:
+            self._start()
+        else:
+            self._requests.put(request)
+
+    def finish(self) -> SourceAppendTotals:
+        """Waits until everything is stored."""
+        while self._unanswered:
+            self._read_answer()
+        self._requests.put(None)
+        try:
+            for _ in self._call or ():
+                pass
+        except grpc.RpcError:
+            pass  # All is stored, however the stream ends.
+        self._call = None
+        return SourceAppendTotals(
+            self._num_nodes,
+            self._num_edges,
+            self._num_repeated,
+            self._total_nodes,
+            self._total_edges,
+            self._producer,
+            self._next_sequence,
+        )
+
+    def close(self) -> None:
+        """Cancels the call if it still runs. Idempotent."""
+        self._requests.put(None)
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _start(self) -> Any:
+        self._requests = queue.SimpleQueue()
+        for request in self._unanswered:
+            self._requests.put(request)
+        self._call = self._start_call(iter(self._requests.get, None))
+        return self._call
+
+    def _read_answer(self) -> None:
+        while True:
+            try:
+                answer = next(self._call or self._start())
+                break
+            except StopIteration:
+                failure = PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the stream ended with requests unanswered"
+                )
+            except grpc.RpcError as error:
+                failure = PackhouseError.of(error)
+            self._requests.put(None)
+            self._call = None
+            time.sleep(self._backoff.delay_after(failure))
+        self._backoff.succeeded()
+        self._unanswered.popleft()
+        self._num_nodes += answer.num_nodes
+        self._num_edges += answer.num_edges
+        self._num_repeated += answer.is_repetition
+        self._total_nodes = answer.total_nodes
+        self._total_edges = answer.total_edges
+
+
+class SourceGraphs:
+    """The source graphs of a server. Get it from `Client.source_graphs`.
+
+    Make one with `create`, `append` rows to it from any number of producers and in any order, then
+    `seal` it. From then on it never changes; nodes are numbered in ascending order of their ids,
+    edges of the numbers of their ends. Failed calls raise PackhouseError. Thread-safe.
+    """
+
+    def __init__(self, channel: Any, unary: Callable[[Any, Any], Any]) -> None:
+        """For `Client`: `unary` calls a method with a deadline, and raises PackhouseError."""
+        self._stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
+        self._unary = unary
+
+    def create(self, name: str, schema: SourceGraphSchema, *, max_bytes: int = 0) -> SourceGraph:
+        """Makes an empty graph, which takes at most `max_bytes` on disk (0: the server's bound).
+
+        Errors: INVALID_ARGUMENT; ALREADY_EXISTS; RESOURCE_EXHAUSTED.
+        """
+        request = source_graph_pb2.CreateSourceGraphRequest(
+            name=name, schema=schema.to_proto(), max_bytes=max_bytes
+        )
+        return SourceGraph.from_proto(self._unary(self._stub.CreateSourceGraph, request))
+
+    def append(
+        self,
+        name: str,
+        rows: NodeRows | EdgeRows | Iterable[NodeRows | EdgeRows],
+        *,
+        producer: str | None = None,
+        first_sequence: int = 1,
+        request_bytes: int = _REQUEST_BYTES,
+        retry_timeout: float = _RETRY_TIMEOUT,
+    ) -> SourceAppendTotals:
+        """Stores nodes and edges durably, each once; returns when all are on the server's disk.
+
+        Rows may come in any order, edges before their nodes. They are sent in requests of about
+        `request_bytes`, numbered from `first_sequence`. If the server goes away, requests that it
+        has not answered are sent again, for `retry_timeout` seconds. After an error, call it again
+        with the same `producer` and rows: stored rows are not stored again. Without a `producer` a
+        name is drawn, which protects only within this call.
+
+        Raises ValueError for rows that the schema does not have, naming the set and the column;
+        rows before them are stored. Errors: NOT_FOUND; FAILED_PRECONDITION if it is sealed;
+        RESOURCE_EXHAUSTED if a bound or the disk is full.
+        """
+        if first_sequence < 1:
+            raise ValueError(f"first_sequence {first_sequence} is below 1")
+        graph = self.get(name)
+        appending = _ReliableRows(
+            self._stub.AppendSourceGraph,
+            graph,
+            producer or uuid.uuid4().hex,
+            first_sequence,
+            retry_timeout,
+        )
+        try:
+            for each in (rows,) if isinstance(rows, (NodeRows, EdgeRows)) else rows:
+                for request in requests_of(each, graph.schema, request_bytes):
+                    appending.send(request)
+            return appending.finish()
+        except ValueError:
+            appending.finish()
+            raise
+        finally:
+            appending.close()
+
+    def seal(
+        self,
+        name: str,
+        *,
+        duplicates: DuplicateNodes | str = DuplicateNodes.REFUSE,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> SourceGraph:
+        """Ends all appends, and makes the graph that is read; may take minutes.
+
+        There is no deadline. `on_progress` gets numbers from 0 to 1; its exception gives the seal
+        up, and the graph stays open. Errors: NOT_FOUND; UNAVAILABLE if another call is sealing it;
+        FAILED_PRECONDITION naming a node that was appended twice (see `duplicates`), or one that an
+        edge misses; RESOURCE_EXHAUSTED.
+        """
+        rule = DuplicateNodes.of(duplicates, "duplicates")
+        responses = self._stub.SealSourceGraph(
+            source_graph_pb2.SealSourceGraphRequest(name=name, duplicates=rule.value)
+        )
+        try:
+            graph = None
+            for response in responses:
+                if response.HasField("graph"):
+                    graph = SourceGraph.from_proto(response.graph)
+                elif on_progress is not None:
+                    on_progress(response.work_done / max(1, response.work_total))
+            if graph is None:
+                raise PackhouseError(grpc.StatusCode.INTERNAL, "the seal ended without a graph")
+            return graph
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None
+        finally:
+            responses.cancel()
+
+    def get(self, name: str) -> SourceGraph:
+        """A graph as it is now. Errors: NOT_FOUND; DATA_LOSS."""
+        request = source_graph_pb2.GetSourceGraphRequest(name=name)
+        return SourceGraph.from_proto(self._unary(self._stub.GetSourceGraph, request))
+
+    def list(self, page_size: int = 0) -> Iterator[SourceGraph]:
+        """All graphs by name, asked for in pages (0: of the server's choice) as you iterate."""
+        token = ""
+        while True:
+            request = source_graph_pb2.ListSourceGraphsRequest(
+                page_size=page_size, page_token=token
+            )
+            response = self._unary(self._stub.ListSourceGraphs, request)
+            yield from map(SourceGraph.from_proto, response.graphs)
+            token = response.next_page_token
+            if not token:
+                return
+
+    def delete(self, name: str) -> None:
+        """Frees the name at once; what reads the graph goes on. Errors: NOT_FOUND."""
+        request = source_graph_pb2.DeleteSourceGraphRequest(name=name)
+        self._unary(self._stub.DeleteSourceGraph, request)
+
+    def verify(
+        self, name: str, on_progress: Callable[[int, int], None] | None = None
+    ) -> SourceGraphVerification:
+        """Has the server read all of it. Damage is in the result; it is no error.
+
+        There is no deadline. `on_progress` gets the bytes that were read, and all bytes. Errors:
+        NOT_FOUND.
+        """
+        responses = self._stub.VerifySourceGraph(
+            source_graph_pb2.VerifySourceGraphRequest(name=name)
+        )
+        try:
+            for response in responses:
+                if response.finished:
+                    return SourceGraphVerification(
+                        response.num_bytes, response.num_damaged, tuple(response.damaged)
+                    )
+                if on_progress is not None:
+                    on_progress(response.num_bytes, response.num_bytes_total)
+            raise PackhouseError(
+                grpc.StatusCode.INTERNAL, "the verification ended without a result"
+            )
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None
+        finally:
+            responses.cancel()
+
+    def lookup_nodes(
+        self,
+        name: str,
+        node_set: str,
+        *,
+        ids: npt.ArrayLike | Texts | None = None,
+        numbers: npt.ArrayLike | None = None,
+        columns: Iterable[str] | None = (),
+    ) -> FoundNodes:
+        """Numbers of nodes by their `ids`, or ids by their `numbers`, with `columns` (None: all).
+
+        Columns of an id that no node has are zeros or empty. Errors: NOT_FOUND; OUT_OF_RANGE for a
+        number that no node has; FAILED_PRECONDITION if the graph is not sealed; INVALID_ARGUMENT if
+        the rows do not fit into a message.
+        """
+        if (ids is None) == (numbers is None):
+            raise ValueError("either ids or numbers are needed")
+        spec = self.get(name).schema.node_set(node_set)
+        request = source_graph_pb2.LookupNodesRequest(
+            graph=name,
+            node_set=node_set,
+            columns=() if columns is None else columns,
+            all_columns=columns is None,
+        )
+        if ids is not None:
+            ids_to_proto(ids, spec.text_ids, request.ids)
+        else:
+            request.numbers = np.asarray(numbers).astype("<u4").tobytes()
+        response = self._unary(self._stub.LookupNodes, request)
+        return FoundNodes(
+            np.frombuffer(response.numbers, "<u4"),
+            ids_of(response.ids) if ids is None else None,
+            columns_of(response.columns, spec.columns),
+        )
+
+    def read_edges(
+        self,
+        name: str,
+        edge_set: str,
+        first_edge: int = 0,
+        num_edges: int = 1 << 20,
+        *,
+        columns: Iterable[str] | None = (),
+    ) -> ReadEdges:
+        """The edges [first_edge, first_edge + num_edges), as far as there are so many.
+
+        With `columns` (None: all). Errors as `lookup_nodes`.
+        """
+        schema = self.get(name).schema
+        spec = schema.edge_set(edge_set)
+        if spec.reverse_of:
+            spec = schema.edge_set(spec.reverse_of)
+        request = source_graph_pb2.ReadEdgesRequest(
+            graph=name,
+            edge_set=edge_set,
+            first_edge=first_edge,
+            num_edges=num_edges,
+            columns=() if columns is None else columns,
+            all_columns=columns is None,
+        )
+        response = self._unary(self._stub.ReadEdges, request)
+        return ReadEdges(
+            np.frombuffer(response.sources, "<u4"),
+            np.frombuffer(response.targets, "<u4"),
+            columns_of(response.columns, spec.columns),
+        )

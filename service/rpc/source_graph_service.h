@@ -1,0 +1,37 @@
+// SourceGraphService (proto/packhouse/v1/source_graph.proto).
+#ifndef PACKHOUSE_SERVICE_RPC_SOURCE_GRAPH_SERVICE_H_
+#define PACKHOUSE_SERVICE_RPC_SOURCE_GRAPH_SERVICE_H_
+
+#include "service/admission/call_context.h"
+#include "service/rpc/early_service.h"
+#include "service/source_graphs/source_graph_store.h"
+
+namespace packhouse::rpc {
+
+// Calls that write wait for the disk on the append pool; sealing and verifying are on the planning
+// pool. Thread-safe.
+class SourceGraphService final : public EarlyService {
+ public:
+  // The pointee must outlive the service. Without graphs every call is answered with
+  // NoDataFolder().
+  SourceGraphService(const CallContext& context, SourceGraphStore* graphs);
+
+ private:
+  CallReactor* Create(grpc::CallbackServerContext* call);
+  CallReactor* Append(grpc::CallbackServerContext* call);
+  CallReactor* Seal(grpc::CallbackServerContext* call);
+  CallReactor* Get(grpc::CallbackServerContext* call);
+  CallReactor* List(grpc::CallbackServerContext* call);
+  CallReactor* Delete(grpc::CallbackServerContext* call);
+  CallReactor* Verify(grpc::CallbackServerContext* call);
+  CallReactor* Lookup(grpc::CallbackServerContext* call);
+  CallReactor* Edges(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  const CallContext append_context_;
+  SourceGraphStore* const graphs_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_SOURCE_GRAPH_SERVICE_H_

@@ -1,0 +1,241 @@
+#include "service/source_graphs/stored/file_source_graph_store.h"
+
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+constexpr absl::string_view kDeleted = ".deleted";
+constexpr absl::string_view kUnfinishedGraph = ".new";
+constexpr size_t kFolderNameBytes = 16;
+
+uint64_t NewId() {
+  std::random_device device;
+  uint64_t id = 0;
+  while (id == 0) id = uint64_t{device()} << 32 | device();
+  return id;
+}
+
+std::string FolderName(uint64_t id) { return absl::StrCat(absl::Hex(id, absl::kZeroPad16)); }
+
+bool IsFolderName(absl::string_view name) {
+  return name.size() == kFolderNameBytes &&
+         name.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
+}
+
+absl::Status CheckSourceProducer(const ProducerSequence& producer) {
+  if (producer.producer.empty() || producer.producer.size() > SourceGraphStore::kMaxNameLength) {
+    return absl::InvalidArgumentError(absl::StrCat("producer: a name of ", producer.producer.size(),
+                                                   " characters, must be 1 to ",
+                                                   SourceGraphStore::kMaxNameLength));
+  }
+  if (producer.sequence == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("producer ", Quoted(producer.producer), ": sequence 0, must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+FileSourceGraphStore::FileSourceGraphStore(const Options& options)
+    : options_(options),
+      space_(
+          std::make_shared<DiskSpace>(options.folder, options.max_bytes, options.min_free_bytes)) {}
+
+absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> FileSourceGraphStore::Open(
+    const Options& options) {
+  PH_RETURN_IF_ERROR(MakeFolder(options.folder));
+  auto store = std::unique_ptr<FileSourceGraphStore>(new FileSourceGraphStore(options));
+  PH_RETURN_IF_ERROR(store->TakeLock());
+  PH_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+absl::Status FileSourceGraphStore::TakeLock() {
+  PH_ASSIGN_OR_RETURN(lock_, DiskFile::Open(options_.folder + "/LOCK", DiskFile::Mode::kAppend));
+  if (::flock(lock_.fd(), LOCK_EX | LOCK_NB) != 0) {
+    std::string holder(32, '\0');
+    PH_ASSIGN_OR_RETURN(const size_t got, lock_.ReadAt(0, holder.data(), holder.size()));
+    holder.resize(got);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "store '", options_.folder, "' is in use by process ", got > 0 ? holder : "(unknown)"));
+  }
+  // Only for the message above; it may stay empty on a full disk.
+  PH_RETURN_IF_ERROR(lock_.Truncate(0));
+  lock_.WriteAt(0, absl::StrCat(::getpid())).IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::Status FileSourceGraphStore::Load() {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(options_.folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) return DiskStatus(error.value(), "cannot list", options_.folder);
+  std::sort(names.begin(), names.end());
+  absl::MutexLock lock(&mutex_);
+  for (const std::string& name : names) {
+    const std::string folder = absl::StrCat(options_.folder, "/", name);
+    if (absl::EndsWith(name, kDeleted) || absl::EndsWith(name, kUnfinishedGraph)) {
+      RemoveAll(folder).IgnoreError();
+      continue;
+    }
+    if (!IsFolderName(name)) continue;
+    PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Load(folder, name, space_));
+    const std::string graph_name = graph->name();
+    graphs_.emplace(graph_name, std::move(graph));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<SourceGraphFolder>> FileSourceGraphStore::Find(
+    absl::string_view name) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = graphs_.find(name);
+  if (found != graphs_.end()) return found->second;
+  return absl::NotFoundError(absl::StrCat("source graph ", Quoted(name), ": there is none"));
+}
+
+absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view name,
+                                                             const SourceGraphSchema& schema,
+                                                             const SourceGraphOptions& options) {
+  PH_RETURN_IF_ERROR(CheckSourceGraphName(name));
+  PH_RETURN_IF_ERROR(CheckSourceGraphOptions(schema, options));
+  GraphDefinition definition;
+  definition.name = std::string(name);
+  definition.id = NewId();
+  definition.schema = std::make_shared<const SourceGraphSchema>(schema);
+  definition.options = options;
+  definition.options.node_sets.resize(schema.node_sets().size());
+  definition.options.edge_sets.resize(schema.edge_sets().size());
+  absl::MutexLock changes(&changes_);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (graphs_.contains(name)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("source graph ", Quoted(name), ": there is one already"));
+    }
+    if (graphs_.size() >= options_.max_graphs) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "there are ", graphs_.size(), " source graphs, the bound is ", options_.max_graphs));
+    }
+  }
+  // A graph needs some room for its own files.
+  PH_RETURN_IF_ERROR(space_->Take(0));
+  const std::string folder = absl::StrCat(options_.folder, "/", FolderName(definition.id));
+  PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Create(folder, std::move(definition), space_));
+  PH_ASSIGN_OR_RETURN(SourceGraphInfo info, graph->Get());
+  absl::MutexLock lock(&mutex_);
+  graphs_.emplace(std::string(name), std::move(graph));
+  return info;
+}
+
+absl::StatusOr<SourceAppendResult> FileSourceGraphStore::Append(
+    const Target& target, const SourceGraphChunk& chunk,
+    const std::optional<ProducerSequence>& producer) {
+  if (producer) PH_RETURN_IF_ERROR(CheckSourceProducer(*producer));
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(target.name));
+  PH_ASSIGN_OR_RETURN(const SourceAppendResult result, graph->Append(target.id, chunk, producer));
+  appended_nodes_.fetch_add(result.num_nodes, std::memory_order_relaxed);
+  appended_edges_.fetch_add(result.num_edges, std::memory_order_relaxed);
+  return result;
+}
+
+absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Seal(
+    absl::string_view name, const SealOptions& options,
+    absl::FunctionRef<bool(const SourceGraphProgress&)> progress) {
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  return graph->Seal(options, progress);
+}
+
+absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Get(absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  return graph->Get();
+}
+
+absl::StatusOr<SourceGraphList> FileSourceGraphStore::List(size_t page_size,
+                                                           absl::string_view page_token) const {
+  if (!page_token.empty() && !CheckSourceGraphName(page_token).ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("page token ", Quoted(page_token), ": is that of no page"));
+  }
+  if (page_size == 0) page_size = kDefaultPageSize;
+  page_size = std::min(page_size, kMaxPageSize);
+  std::vector<std::shared_ptr<SourceGraphFolder>> page;
+  SourceGraphList list;
+  {
+    absl::MutexLock lock(&mutex_);
+    auto next = page_token.empty() ? graphs_.begin() : graphs_.upper_bound(page_token);
+    for (; next != graphs_.end() && page.size() < page_size; ++next) page.push_back(next->second);
+    if (next != graphs_.end()) list.next_page_token = page.back()->name();
+  }
+  for (const auto& graph : page) list.graphs.push_back(graph->Listed());
+  return list;
+}
+
+absl::Status FileSourceGraphStore::Delete(absl::string_view name) {
+  absl::MutexLock changes(&changes_);
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  const std::string deleted = absl::StrCat(graph->folder(), kDeleted);
+  PH_RETURN_IF_ERROR(Rename(graph->folder(), deleted));
+  {
+    absl::MutexLock lock(&mutex_);
+    graphs_.erase(name);
+  }
+  graph->Forget();
+  PH_RETURN_IF_ERROR(SyncFolder(options_.folder));
+  // What cannot be removed now is when the store is opened again. Maps keep their files.
+  RemoveAll(deleted).IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SourceGraphVerifyReport> FileSourceGraphStore::Verify(
+    absl::string_view name, absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const {
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  return graph->Verify(progress);
+}
+
+absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> FileSourceGraphStore::Open(
+    absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  return graph->Open();
+}
+
+SourceGraphStoreCounts FileSourceGraphStore::counts() const {
+  SourceGraphStoreCounts counts;
+  counts.num_bytes = space_->used();
+  counts.max_bytes = space_->max_bytes();
+  counts.appended_nodes = appended_nodes_.load(std::memory_order_relaxed);
+  counts.appended_edges = appended_edges_.load(std::memory_order_relaxed);
+  absl::MutexLock lock(&mutex_);
+  counts.num_graphs = graphs_.size();
+  return counts;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,68 @@
+// The small files of a stored source graph: what it is, and what was sealed. Each has a checksum.
+//
+//   file := "PHGRAPH\n" u32 version = 1, u32 length, message, u32 crc of all before
+#ifndef PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_GRAPH_FILES_H_
+#define PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_GRAPH_FILES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/source_graphs/source_graph_schema.h"
+#include "service/source_graphs/source_graph_store.h"
+#include "service/source_graphs/stored/array_file.h"
+
+namespace packhouse {
+
+inline constexpr char kDefinitionFile[] = "definition";
+inline constexpr char kManifestFile[] = "manifest";
+inline constexpr char kRowsFile[] = "rows";
+inline constexpr char kArraysFolder[] = "arrays";
+inline constexpr char kCompanionFolder[] = "companion";
+
+struct GraphDefinition {
+  std::string name;
+  uint64_t id = 0;
+  std::shared_ptr<const SourceGraphSchema> schema;
+  // With options for every set.
+  SourceGraphOptions options;
+};
+
+// The largest sequence of each producer.
+using ProducerSequences = absl::btree_map<std::string, uint64_t>;
+
+struct GraphManifest {
+  uint64_t id = 0;
+  uint64_t version = 0;
+  std::vector<uint64_t> num_nodes;
+  std::vector<uint64_t> num_edges;
+  std::vector<ArrayInfo> arrays;
+  ProducerSequences producers;
+};
+
+std::string EncodeDefinition(const GraphDefinition& definition);
+std::string EncodeManifest(const GraphManifest& manifest);
+
+// DATA_LOSS naming the path if a checksum or the contents are wrong; FAILED_PRECONDITION naming
+// both versions for another version; NOT_FOUND if there is no such file.
+absl::StatusOr<GraphDefinition> ReadDefinition(const std::string& folder);
+absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder);
+
+// Names of arrays. `part` is empty, or such as ".offsets".
+std::string IdsArray(size_t node_set, absl::string_view part);
+std::string NodeColumnArray(size_t node_set, size_t column, absl::string_view part);
+std::string EdgeColumnArray(size_t edge_set, size_t column, absl::string_view part);
+std::string AdjacencyArray(size_t edge_set, bool by_source, absl::string_view part);
+inline constexpr char kOffsetsPart[] = ".offsets";
+inline constexpr char kNeighboursPart[] = ".neighbours";
+inline constexpr char kEdgesPart[] = ".edges";
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_GRAPH_FILES_H_

@@ -1,0 +1,228 @@
+#include "service/source_graphs/stored/mapped_source_graph.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+// What an array without elements points to.
+constexpr uint64_t kNothing = 0;
+
+absl::Span<const uint64_t> Numbers(const char* data, uint64_t count) {
+  return {reinterpret_cast<const uint64_t*>(data), count};
+}
+
+// Rows between two calls of `progress`.
+constexpr uint64_t kCheckedRows = 4096;
+
+absl::Status CheckOffsets(absl::Span<const uint64_t> offsets, const std::string& what,
+                          absl::FunctionRef<bool()> progress) {
+  for (size_t r = 0; r + 1 < offsets.size(); ++r) {
+    if (r % kCheckedRows == 0 && !progress()) return absl::CancelledError("given up");
+    if (offsets[r] > offsets[r + 1]) {
+      return absl::DataLossError(absl::StrCat(what, ": the offsets descend after row ", r));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAdjacency(const Adjacency& rows, uint64_t num_neighbours, uint64_t num_edges,
+                            const std::string& what, absl::FunctionRef<bool()> progress) {
+  PH_RETURN_IF_ERROR(CheckOffsets(rows.offsets, what, progress));
+  if (!rows.offsets.empty() && (rows.offsets.front() != 0 || rows.offsets.back() != num_edges)) {
+    return absl::DataLossError(
+        absl::StrCat(what, ": the offsets are not those of ", num_edges, " edges"));
+  }
+  for (uint64_t place = 0; place < num_edges; ++place) {
+    if (place % kCheckedRows == 0 && !progress()) return absl::CancelledError("given up");
+    if (rows.neighbours[place] >= num_neighbours || rows.edge(place) >= num_edges) {
+      return absl::DataLossError(absl::StrCat(
+          what, ": the edge at place ", place, " ends at node ", rows.neighbours[place], " of ",
+          num_neighbours, ", and is edge ", rows.edge(place), " of ", num_edges));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> MappedSourceGraph::Open(
+    const std::string& folder, const GraphManifest& manifest, SourceGraphInfo info,
+    std::shared_ptr<const GraphSpace> space) {
+  auto graph = std::shared_ptr<MappedSourceGraph>(new MappedSourceGraph(
+      std::move(info), absl::StrCat(folder, "/", kCompanionFolder), std::move(space)));
+  PH_RETURN_IF_ERROR(graph->Map(folder, manifest));
+  PH_RETURN_IF_ERROR(graph->FindArrays());
+  return std::shared_ptr<const MappedSourceGraph>(std::move(graph));
+}
+
+absl::Status MappedSourceGraph::Map(const std::string& folder, const GraphManifest& manifest) {
+  for (const ArrayInfo& array : manifest.arrays) {
+    const std::string path = absl::StrCat(folder, "/", kArraysFolder, "/", array.name);
+    auto map = FileMap::Open(path);
+    if (absl::IsNotFound(map.status())) {
+      return absl::DataLossError(absl::StrCat(path, ": is missing"));
+    }
+    if (!map.ok()) return map.status();
+    if (map->bytes().size() != array.bytes) {
+      return absl::DataLossError(absl::StrCat(path, ": has ", map->bytes().size(),
+                                              " bytes, was sealed with ", array.bytes));
+    }
+    maps_.emplace(array.name, *std::move(map));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const char*> MappedSourceGraph::Array(const std::string& name,
+                                                     uint64_t bytes) const {
+  const auto found = maps_.find(name);
+  const uint64_t size = found == maps_.end() ? 0 : found->second.bytes().size();
+  if (found == maps_.end() || size != bytes) {
+    return absl::DataLossError(absl::StrCat("source graph ", Quoted(info_.name), ": array ", name,
+                                            " has ", size, " bytes, must have ", bytes));
+  }
+  return size == 0 ? reinterpret_cast<const char*>(&kNothing) : found->second.bytes().data();
+}
+
+absl::StatusOr<SourceColumn> MappedSourceGraph::Column(const std::string& name, uint64_t step_bytes,
+                                                       bool ragged, uint64_t num_rows) const {
+  SourceColumn column;
+  column.row_bytes = step_bytes;
+  uint64_t steps = num_rows;
+  if (ragged) {
+    PH_ASSIGN_OR_RETURN(const char* const offsets,
+                        Array(absl::StrCat(name, kOffsetsPart), (num_rows + 1) * sizeof(uint64_t)));
+    column.offsets = Numbers(offsets, num_rows + 1);
+    steps = column.offsets.back();
+  }
+  PH_ASSIGN_OR_RETURN(column.data, Array(name, steps * step_bytes));
+  return column;
+}
+
+absl::StatusOr<Adjacency> MappedSourceGraph::FindAdjacency(size_t edge_set, bool by_source) const {
+  const SourceEdgeSetSpec& set = info_.schema->edge_sets()[edge_set];
+  const SourceEdgeSetOptions& options = info_.options.edge_sets[edge_set];
+  const uint64_t num_rows = info_.num_nodes[by_source ? set.source : set.target];
+  const uint64_t num_edges = info_.num_edges[edge_set];
+  Adjacency rows;
+  PH_ASSIGN_OR_RETURN(
+      const char* const offsets,
+      Array(AdjacencyArray(edge_set, by_source, kOffsetsPart), (num_rows + 1) * sizeof(uint64_t)));
+  rows.offsets = Numbers(offsets, num_rows + 1);
+  PH_ASSIGN_OR_RETURN(
+      const char* const neighbours,
+      Array(AdjacencyArray(edge_set, by_source, kNeighboursPart), num_edges * sizeof(uint32_t)));
+  rows.neighbours = {reinterpret_cast<const uint32_t*>(neighbours), num_edges};
+  // Edges are stored in the order of their first direction.
+  if (options.by_source && !by_source) {
+    PH_ASSIGN_OR_RETURN(
+        const char* const edges,
+        Array(AdjacencyArray(edge_set, by_source, kEdgesPart), num_edges * sizeof(uint64_t)));
+    rows.edges = Numbers(edges, num_edges);
+  }
+  return rows;
+}
+
+absl::Status MappedSourceGraph::FindArrays() {
+  const auto node_sets = info_.schema->node_sets();
+  node_columns_.resize(node_sets.size());
+  for (size_t n = 0; n < node_sets.size(); ++n) {
+    const uint64_t num_rows = info_.num_nodes[n];
+    PH_ASSIGN_OR_RETURN(
+        const SourceColumn ids,
+        Column(IdsArray(n, ""), integer_ids(n) ? sizeof(int64_t) : 1, !integer_ids(n), num_rows));
+    ids_.push_back(ids);
+    for (size_t c = 0; c < node_sets[n].columns.size(); ++c) {
+      const SourceColumnSpec& spec = node_sets[n].columns[c];
+      PH_ASSIGN_OR_RETURN(
+          const SourceColumn column,
+          Column(NodeColumnArray(n, c, ""), SourceStepBytes(spec), spec.ragged, num_rows));
+      node_columns_[n].push_back(column);
+    }
+  }
+  const auto edge_sets = info_.schema->edge_sets();
+  edge_columns_.resize(edge_sets.size());
+  by_source_.resize(edge_sets.size());
+  by_target_.resize(edge_sets.size());
+  for (size_t e = 0; e < edge_sets.size(); ++e) {
+    if (edge_sets[e].reverse_of) continue;
+    if (info_.options.edge_sets[e].by_source) {
+      PH_ASSIGN_OR_RETURN(by_source_[e], FindAdjacency(e, true));
+    }
+    if (info_.options.edge_sets[e].by_target) {
+      PH_ASSIGN_OR_RETURN(by_target_[e], FindAdjacency(e, false));
+    }
+    for (size_t c = 0; c < edge_sets[e].columns.size(); ++c) {
+      const SourceColumnSpec& spec = edge_sets[e].columns[c];
+      PH_ASSIGN_OR_RETURN(const SourceColumn column,
+                          Column(EdgeColumnArray(e, c, ""), SourceStepBytes(spec), spec.ragged,
+                                 info_.num_edges[e]));
+      edge_columns_[e].push_back(column);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Adjacency> MappedSourceGraph::By(size_t edge_set, bool source) const {
+  const size_t stored = Stored(edge_set);
+  const bool by_source = source == (stored == edge_set);
+  const SourceEdgeSetOptions& options = info_.options.edge_sets[stored];
+  if (by_source ? options.by_source : options.by_target) {
+    return (by_source ? by_source_ : by_target_)[stored];
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("source graph ", Quoted(info_.name), ": edge set ",
+                   Quoted(info_.schema->edge_sets()[edge_set].name),
+                   " was created without edges by ", source ? "source" : "target"));
+}
+
+absl::StatusOr<Adjacency> MappedSourceGraph::BySource(size_t edge_set) const {
+  return By(edge_set, true);
+}
+
+absl::StatusOr<Adjacency> MappedSourceGraph::ByTarget(size_t edge_set) const {
+  return By(edge_set, false);
+}
+
+absl::Status MappedSourceGraph::CheckStructure(absl::FunctionRef<bool()> progress) const {
+  for (size_t n = 0; n < ids_.size(); ++n) {
+    PH_RETURN_IF_ERROR(CheckOffsets(ids_[n].offsets, IdsArray(n, kOffsetsPart), progress));
+    for (size_t c = 0; c < node_columns_[n].size(); ++c) {
+      PH_RETURN_IF_ERROR(
+          CheckOffsets(node_columns_[n][c].offsets, NodeColumnArray(n, c, kOffsetsPart), progress));
+    }
+  }
+  for (size_t e = 0; e < edge_columns_.size(); ++e) {
+    const SourceEdgeSetSpec& set = info_.schema->edge_sets()[e];
+    for (size_t c = 0; c < edge_columns_[e].size(); ++c) {
+      PH_RETURN_IF_ERROR(
+          CheckOffsets(edge_columns_[e][c].offsets, EdgeColumnArray(e, c, kOffsetsPart), progress));
+    }
+    if (set.reverse_of) continue;
+    if (!by_source_[e].offsets.empty()) {
+      PH_RETURN_IF_ERROR(CheckAdjacency(by_source_[e], info_.num_nodes[set.target],
+                                        info_.num_edges[e], AdjacencyArray(e, true, ""), progress));
+    }
+    if (!by_target_[e].offsets.empty()) {
+      PH_RETURN_IF_ERROR(CheckAdjacency(by_target_[e], info_.num_nodes[set.source],
+                                        info_.num_edges[e], AdjacencyArray(e, false, ""),
+                                        progress));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

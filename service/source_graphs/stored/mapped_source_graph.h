@@ -1,0 +1,88 @@
+// A sealed graph in its mapped arrays.
+#ifndef PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_MAPPED_SOURCE_GRAPH_H_
+#define PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_MAPPED_SOURCE_GRAPH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "service/source_graphs/source_graph_store.h"
+#include "service/source_graphs/stored/array_file.h"
+#include "service/source_graphs/stored/disk_space.h"
+#include "service/source_graphs/stored/graph_files.h"
+
+namespace packhouse {
+
+class MappedSourceGraph final : public StoredSourceGraph {
+ public:
+  // Maps the arrays of the graph in `folder`. `info` is that of the sealed graph. `space` is kept
+  // as long as the map. DATA_LOSS naming the file if one is missing, or has another length than
+  // the manifest says. Reads no element but the last offset of ragged arrays.
+  static absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Open(
+      const std::string& folder, const GraphManifest& manifest, SourceGraphInfo info,
+      std::shared_ptr<const GraphSpace> space);
+
+  const SourceGraphSchema& schema() const override { return *info_.schema; }
+  uint64_t version() const override { return info_.version; }
+  uint64_t num_nodes(size_t node_set) const override { return info_.num_nodes[node_set]; }
+  uint64_t num_edges(size_t edge_set) const override { return info_.num_edges[edge_set]; }
+  absl::StatusOr<Adjacency> BySource(size_t edge_set) const override;
+  absl::StatusOr<Adjacency> ByTarget(size_t edge_set) const override;
+  SourceColumn NodeColumn(size_t node_set, size_t column) const override {
+    return node_columns_[node_set][column];
+  }
+  SourceColumn EdgeColumn(size_t edge_set, size_t column) const override {
+    return edge_columns_[Stored(edge_set)][column];
+  }
+  SourceColumn NodeIds(size_t node_set) const override { return ids_[node_set]; }
+  bool integer_ids(size_t node_set) const override {
+    return info_.options.node_sets[node_set].integer_ids;
+  }
+  const SourceGraphInfo& info() const override { return info_; }
+  const std::string& companion_folder() const override { return companion_folder_; }
+
+  // Whether every offset ascends, and every edge ends at a node: the first that does not.
+  // `progress` is called now and then; if it returns false, CANCELLED.
+  absl::Status CheckStructure(absl::FunctionRef<bool()> progress) const;
+
+ private:
+  MappedSourceGraph(SourceGraphInfo info, std::string companion_folder,
+                    std::shared_ptr<const GraphSpace> space)
+      : info_(std::move(info)),
+        companion_folder_(std::move(companion_folder)),
+        space_(std::move(space)) {}
+
+  absl::Status Map(const std::string& folder, const GraphManifest& manifest);
+  absl::Status FindArrays();
+  absl::StatusOr<Adjacency> FindAdjacency(size_t edge_set, bool by_source) const;
+  absl::StatusOr<Adjacency> By(size_t edge_set, bool source) const;
+  // The bytes of an array of `bytes`; DATA_LOSS naming it if it has others.
+  absl::StatusOr<const char*> Array(const std::string& name, uint64_t bytes) const;
+  absl::StatusOr<SourceColumn> Column(const std::string& name, uint64_t step_bytes, bool ragged,
+                                      uint64_t num_rows) const;
+  size_t Stored(size_t edge_set) const {
+    return info_.schema->edge_sets()[edge_set].reverse_of.value_or(edge_set);
+  }
+
+  const SourceGraphInfo info_;
+  const std::string companion_folder_;
+  const std::shared_ptr<const GraphSpace> space_;
+  absl::flat_hash_map<std::string, FileMap> maps_;
+  std::vector<SourceColumn> ids_;
+  std::vector<std::vector<SourceColumn>> node_columns_;
+  std::vector<std::vector<SourceColumn>> edge_columns_;
+  std::vector<Adjacency> by_source_;
+  std::vector<Adjacency> by_target_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_MAPPED_SOURCE_GRAPH_H_

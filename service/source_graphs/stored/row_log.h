@@ -1,0 +1,104 @@
+// The log of rows of one open graph: appends that wait at the same time share a flush of the disk.
+#ifndef PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_ROW_LOG_H_
+#define PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_ROW_LOG_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "service/source_graphs/source_graph_store.h"
+#include "service/source_graphs/stored/disk_file.h"
+#include "service/source_graphs/stored/disk_space.h"
+#include "service/source_graphs/stored/graph_files.h"
+#include "service/source_graphs/stored/row_records.h"
+
+namespace packhouse {
+
+// A record of the log.
+struct RowRecord {
+  uint64_t offset = 0;
+  RowHeader header;
+  RowIndex index;
+};
+
+struct RowCounts {
+  std::vector<uint64_t> num_nodes;  // Of each set.
+  std::vector<uint64_t> num_edges;
+
+  uint64_t all_nodes() const;
+  uint64_t all_edges() const;
+};
+
+// Reads a log from its beginning. The last records may be there in part, if the machine or the
+// process ended while they were written: nobody was answered then. They are no error: the log ends
+// before them. DATA_LOSS naming the file and the place if a record is damaged that was durable.
+// `visit` may be given records whose data is damaged, except at the end of the log. Returns the
+// bytes of the log. Reads headers and indices only; and the data at the end.
+absl::StatusOr<uint64_t> ScanRowLog(const DiskFile& file, uint64_t graph,
+                                    absl::FunctionRef<absl::Status(const RowRecord&)> visit);
+
+// Thread-safe.
+class RowLog {
+ public:
+  // Continues the log at `path`, or begins it. Cuts off what was not written to its end. Errors as
+  // ScanRowLog(). `definition` and `space`, which counts the log's bytes, must outlive the log.
+  static absl::StatusOr<std::unique_ptr<RowLog>> Open(const std::string& path,
+                                                      const GraphDefinition* definition,
+                                                      GraphSpace* space);
+
+  // Returns when the rows are durable. Errors as SourceGraphStore::Append(), which has checked the
+  // chunk. After an error of the disk while it flushes, every append is UNAVAILABLE until the store
+  // is opened anew: nobody knows what is on the disk then.
+  absl::StatusOr<SourceAppendResult> Append(const SourceGraphChunk& chunk,
+                                            const std::optional<ProducerSequence>& producer);
+
+  // From now on appends are UNAVAILABLE; except repetitions. Returns when all earlier ones are
+  // durable. FAILED if one could not be written.
+  absl::Status Stop();
+  void Resume();
+
+  RowCounts counts() const;
+  ProducerSequences producers() const;
+  // Bytes of the log.
+  uint64_t bytes() const;
+
+ private:
+  RowLog(const std::string& path, const GraphDefinition* definition, GraphSpace* space)
+      : path_(path), definition_(definition), space_(space) {}
+
+  absl::Status AwaitDurable(uint64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Write(const std::string& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SourceAppendResult Totals() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  const GraphDefinition* const definition_;
+  GraphSpace* const space_;
+
+  mutable absl::Mutex mutex_;
+  absl::CondVar flushed_;
+  DiskFile file_ ABSL_GUARDED_BY(mutex_);  // Open once there was an append.
+  bool is_stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_flushing_ ABSL_GUARDED_BY(mutex_) = false;
+  // [0, durable_) is on the disk, [durable_, end_) is written.
+  uint64_t durable_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t end_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  RowCounts counts_ ABSL_GUARDED_BY(mutex_);
+  struct Producer {
+    uint64_t sequence = 0;
+    uint64_t end = 0;  // Of its last record in the log.
+  };
+  absl::btree_map<std::string, Producer> producers_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_ROW_LOG_H_

@@ -1,0 +1,273 @@
+#include "service/source_graphs/stored/source_graph_folder.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/source_graphs/stored/disk_file.h"
+#include "service/source_graphs/stored/graph_sealer.h"
+#include "service/source_graphs/stored/graph_verification.h"
+
+namespace packhouse {
+namespace {
+
+uint64_t BytesOf(const GraphManifest& manifest) {
+  uint64_t bytes = 0;
+  for (const ArrayInfo& array : manifest.arrays) bytes += array.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+SourceGraphFolder::SourceGraphFolder(std::string folder, GraphDefinition definition,
+                                     std::shared_ptr<DiskSpace> store)
+    : folder_(std::move(folder)),
+      definition_(std::move(definition)),
+      space_(std::make_shared<GraphSpace>(std::move(store), definition_.name,
+                                          definition_.options.max_bytes)) {}
+
+absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Create(
+    const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store) {
+  const std::string unfinished = folder + ".new";
+  PH_RETURN_IF_ERROR(RemoveAll(unfinished));
+  PH_RETURN_IF_ERROR(MakeFolder(unfinished));
+  PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
+  PH_RETURN_IF_ERROR(Rename(unfinished, folder));
+  PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
+  auto graph = std::shared_ptr<SourceGraphFolder>(
+      new SourceGraphFolder(folder, std::move(definition), std::move(store)));
+  PH_RETURN_IF_ERROR(graph->LoadState());
+  return graph;
+}
+
+absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Load(
+    const std::string& folder, const std::string& folder_name, std::shared_ptr<DiskSpace> store) {
+  auto definition = ReadDefinition(folder);
+  if (absl::IsFailedPrecondition(definition.status())) return definition.status();
+  absl::Status damage = definition.status();
+  if (!definition.ok()) {
+    definition.emplace();
+    definition->name = folder_name;
+  }
+  auto graph = std::shared_ptr<SourceGraphFolder>(
+      new SourceGraphFolder(folder, *std::move(definition), std::move(store)));
+  if (damage.ok()) damage = graph->LoadState();
+  if (absl::IsFailedPrecondition(damage)) return damage;
+  if (!damage.ok()) {
+    absl::MutexLock lock(&graph->mutex_);
+    graph->state_ = SourceGraphState::kDamaged;
+    // A missing file is damage, too.
+    graph->damage_ =
+        absl::IsNotFound(damage) ? absl::DataLossError(damage.message()) : std::move(damage);
+  }
+  return graph;
+}
+
+absl::Status SourceGraphFolder::LoadState() {
+  const std::string rows = absl::StrCat(folder_, "/", kRowsFile);
+  auto manifest = ReadManifest(folder_);
+  absl::MutexLock lock(&mutex_);
+  if (absl::IsNotFound(manifest.status())) {
+    // Of a seal that did not come to its end.
+    RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
+    PH_ASSIGN_OR_RETURN(log_, RowLog::Open(rows, &definition_, space_.get()));
+    return absl::OkStatus();
+  }
+  if (!manifest.ok()) return manifest.status();
+  if (manifest->id != definition_.id ||
+      manifest->num_nodes.size() != definition_.schema->node_sets().size() ||
+      manifest->num_edges.size() != definition_.schema->edge_sets().size()) {
+    return absl::DataLossError(
+        absl::StrCat(folder_, "/", kManifestFile, ": is that of another graph"));
+  }
+  RemoveAll(rows).IgnoreError();
+  space_->TakeStored(BytesOf(*manifest));
+  state_ = SourceGraphState::kSealed;
+  manifest_ = std::make_shared<const GraphManifest>(*std::move(manifest));
+  return absl::OkStatus();
+}
+
+absl::Status SourceGraphFolder::NotFound() const {
+  return absl::NotFoundError(
+      absl::StrCat("source graph ", Quoted(definition_.name), ": was deleted"));
+}
+
+SourceGraphInfo SourceGraphFolder::Info() const {
+  SourceGraphInfo info;
+  info.name = definition_.name;
+  info.schema = definition_.schema;
+  info.options = definition_.options;
+  info.state = state_;
+  info.id = definition_.id;
+  info.num_bytes = space_->used();
+  if (manifest_ != nullptr) {
+    info.num_nodes = manifest_->num_nodes;
+    info.num_edges = manifest_->num_edges;
+    info.version = manifest_->version;
+    return info;
+  }
+  RowCounts counts = log_->counts();
+  info.num_nodes = std::move(counts.num_nodes);
+  info.num_edges = std::move(counts.num_edges);
+  for (size_t e = 0; e < info.num_edges.size(); ++e) {
+    if (const auto& of = definition_.schema->edge_sets()[e].reverse_of) {
+      info.num_edges[e] = info.num_edges[*of];
+    }
+  }
+  return info;
+}
+
+absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Get() const {
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(damage_);
+  return Info();
+}
+
+SourceGraphInfo SourceGraphFolder::Listed() const {
+  absl::MutexLock lock(&mutex_);
+  if (damage_.ok()) return Info();
+  SourceGraphInfo info;
+  info.name = definition_.name;
+  info.state = SourceGraphState::kDamaged;
+  return info;
+}
+
+absl::StatusOr<SourceAppendResult> SourceGraphFolder::Append(
+    uint64_t id, const SourceGraphChunk& chunk, const std::optional<ProducerSequence>& producer) {
+  if (id != 0 && id != definition_.id) {
+    return absl::NotFoundError(absl::StrCat("source graph ", Quoted(definition_.name),
+                                            ": its id is ", definition_.id, ", asked for is ", id,
+                                            ", which was deleted, or never was"));
+  }
+  std::shared_ptr<RowLog> log;
+  {
+    absl::MutexLock lock(&mutex_);
+    PH_RETURN_IF_ERROR(damage_);
+    if (is_forgotten_) return NotFound();
+    log = log_;
+    if (log == nullptr) {
+      if (producer) {
+        const auto found = manifest_->producers.find(producer->producer);
+        if (found != manifest_->producers.end() && producer->sequence <= found->second) {
+          SourceAppendResult result;
+          result.is_repetition = true;
+          for (const uint64_t nodes : manifest_->num_nodes) result.total_nodes += nodes;
+          for (const uint64_t edges : manifest_->num_edges) result.total_edges += edges;
+          return result;
+        }
+      }
+      return absl::FailedPreconditionError(
+          absl::StrCat("source graph ", Quoted(definition_.name), " is sealed"));
+    }
+  }
+  PH_RETURN_IF_ERROR(CheckSourceGraphChunk(*definition_.schema, definition_.options, chunk));
+  return log->Append(chunk, producer);
+}
+
+absl::StatusOr<bool> SourceGraphFolder::BeginSeal() {
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(damage_);
+  if (is_forgotten_) return NotFound();
+  if (state_ == SourceGraphState::kSealed) return false;
+  if (state_ == SourceGraphState::kSealing) {
+    return absl::UnavailableError(absl::StrCat("source graph ", Quoted(definition_.name),
+                                               " is being sealed by another call"));
+  }
+  state_ = SourceGraphState::kSealing;
+  return true;
+}
+
+absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions& options,
+                                                              SealWork::Progress progress) {
+  std::shared_ptr<RowLog> log;
+  {
+    absl::MutexLock lock(&mutex_);
+    log = log_;
+  }
+  PH_RETURN_IF_ERROR(log->Stop());
+  PH_ASSIGN_OR_RETURN(GraphManifest manifest, SealGraph(definition_, folder_, space_.get(), options,
+                                                        [&](const SourceGraphProgress& now) {
+                                                          return !is_forgotten() && progress(now);
+                                                        }));
+  manifest.producers = log->producers();
+  PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
+  PH_RETURN_IF_ERROR(SyncFolder(folder_));
+  // From here on the graph is sealed.
+  PH_RETURN_IF_ERROR(WriteWhole(folder_, kManifestFile, EncodeManifest(manifest)));
+  return manifest;
+}
+
+absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& options,
+                                                        SealWork::Progress progress) {
+  PH_ASSIGN_OR_RETURN(const bool has_begun, BeginSeal());
+  if (!has_begun) return Get();
+  auto manifest = MakeManifest(options, progress);
+  absl::MutexLock lock(&mutex_);
+  if (!manifest.ok()) {
+    state_ = SourceGraphState::kOpen;
+    log_->Resume();
+    return is_forgotten_ ? NotFound() : manifest.status();
+  }
+  state_ = SourceGraphState::kSealed;
+  space_->Give(log_->bytes());
+  log_ = nullptr;
+  RemoveAll(absl::StrCat(folder_, "/", kRowsFile)).IgnoreError();
+  manifest_ = std::make_shared<const GraphManifest>(*std::move(manifest));
+  return Info();
+}
+
+absl::StatusOr<SourceGraphVerifyReport> SourceGraphFolder::Verify(
+    SealWork::Progress progress) const {
+  std::shared_ptr<const GraphManifest> manifest;
+  SourceGraphInfo info;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!damage_.ok()) {
+      SourceGraphVerifyReport report;
+      report.num_damaged = 1;
+      report.damaged.push_back(damage_);
+      return report;
+    }
+    manifest = manifest_;
+    info = Info();
+  }
+  auto report = manifest == nullptr
+                    ? VerifyRows(absl::StrCat(folder_, "/", kRowsFile), definition_, progress)
+                    : VerifyArrays(folder_, *manifest, std::move(info), space_, progress);
+  // Files of a deleted graph are missing.
+  return is_forgotten() ? NotFound() : std::move(report);
+}
+
+absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> SourceGraphFolder::Open() const {
+  absl::MutexLock lock(&mutex_);
+  PH_RETURN_IF_ERROR(damage_);
+  if (is_forgotten_) return NotFound();
+  if (manifest_ == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("source graph ", Quoted(definition_.name), " is not sealed"));
+  }
+  if (auto mapped = mapped_.lock()) return mapped;
+  PH_ASSIGN_OR_RETURN(auto mapped, MappedSourceGraph::Open(folder_, *manifest_, Info(), space_));
+  mapped_ = mapped;
+  return mapped;
+}
+
+void SourceGraphFolder::Forget() {
+  absl::MutexLock lock(&mutex_);
+  is_forgotten_ = true;
+}
+
+bool SourceGraphFolder::is_forgotten() const {
+  absl::MutexLock lock(&mutex_);
+  return is_forgotten_;
+}
+
+}  // namespace packhouse

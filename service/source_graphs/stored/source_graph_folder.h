@@ -1,0 +1,82 @@
+// One source graph of a store: its state, its log while it is open, its arrays once it is sealed.
+#ifndef PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SOURCE_GRAPH_FOLDER_H_
+#define PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SOURCE_GRAPH_FOLDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "service/source_graphs/source_graph_store.h"
+#include "service/source_graphs/stored/disk_space.h"
+#include "service/source_graphs/stored/graph_files.h"
+#include "service/source_graphs/stored/mapped_source_graph.h"
+#include "service/source_graphs/stored/row_log.h"
+#include "service/source_graphs/stored/seal_work.h"
+
+namespace packhouse {
+
+// Thread-safe. The functions are those of SourceGraphStore, with their errors; after Forget() they
+// may also answer NOT_FOUND.
+class SourceGraphFolder {
+ public:
+  // A new graph in an empty `folder`: writes its definition.
+  static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Create(
+      const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store);
+  // The graph in `folder`, as it was left. If it is damaged, its functions answer with DATA_LOSS;
+  // its name is that of the folder if it cannot be read. FAILED_PRECONDITION if another release
+  // wrote it.
+  static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Load(const std::string& folder,
+                                                                 const std::string& folder_name,
+                                                                 std::shared_ptr<DiskSpace> store);
+
+  const std::string& name() const { return definition_.name; }
+  const std::string& folder() const { return folder_; }
+
+  absl::StatusOr<SourceAppendResult> Append(uint64_t id, const SourceGraphChunk& chunk,
+                                            const std::optional<ProducerSequence>& producer);
+  absl::StatusOr<SourceGraphInfo> Seal(const SealOptions& options, SealWork::Progress progress);
+  absl::StatusOr<SourceGraphInfo> Get() const;
+  // The same; kDamaged for a damaged one.
+  SourceGraphInfo Listed() const;
+  absl::StatusOr<SourceGraphVerifyReport> Verify(SealWork::Progress progress) const;
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open() const;
+  // The graph was deleted: a seal that is at work ends.
+  void Forget();
+
+ private:
+  SourceGraphFolder(std::string folder, GraphDefinition definition,
+                    std::shared_ptr<DiskSpace> store);
+
+  absl::Status LoadState();
+  SourceGraphInfo Info() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status NotFound() const;
+  bool is_forgotten() const;
+  // Begins sealing: false if there is nothing to do.
+  absl::StatusOr<bool> BeginSeal();
+  absl::StatusOr<GraphManifest> MakeManifest(const SealOptions& options,
+                                             SealWork::Progress progress);
+
+  const std::string folder_;
+  const GraphDefinition definition_;
+  const std::shared_ptr<GraphSpace> space_;
+
+  mutable absl::Mutex mutex_;
+  SourceGraphState state_ ABSL_GUARDED_BY(mutex_) = SourceGraphState::kOpen;
+  absl::Status damage_ ABSL_GUARDED_BY(mutex_);
+  bool is_forgotten_ ABSL_GUARDED_BY(mutex_) = false;
+  // Open, or being sealed.
+  std::shared_ptr<RowLog> log_ ABSL_GUARDED_BY(mutex_);
+  // Sealed.
+  std::shared_ptr<const GraphManifest> manifest_ ABSL_GUARDED_BY(mutex_);
+  mutable std::weak_ptr<const MappedSourceGraph> mapped_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SOURCE_GRAPH_FOLDER_H_

@@ -1,0 +1,607 @@
+// The laws of stored source graphs.
+#include "service/source_graphs/stored/file_source_graph_store.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/seeded_random.h"
+#include "tests/source_graphs/stored/random_source_graphs.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr auto kGoOn = [](const SourceGraphProgress&) { return true; };
+
+class FileSourceGraphStoreTest : public testing::Test {
+ protected:
+  FileSourceGraphStoreTest()
+      : folder_(absl::StrCat(testing::TempDir(), "/source_graphs_",
+                             testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    std::filesystem::remove_all(folder_);
+    Reopen();
+  }
+  ~FileSourceGraphStoreTest() override {
+    store_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  FileSourceGraphStore::Options Options() const {
+    FileSourceGraphStore::Options options;
+    options.folder = folder_;
+    options.min_free_bytes = 0;
+    return options;
+  }
+  void Reopen() { Reopen(Options()); }
+  void Reopen(const FileSourceGraphStore::Options& options) {
+    store_.reset();
+    auto store = FileSourceGraphStore::Open(options);
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = *std::move(store);
+  }
+  void Create(const std::string& name) {
+    const auto info = store_->Create(name, schema_, options_);
+    ASSERT_TRUE(info.ok()) << info.status();
+  }
+  absl::StatusOr<SourceAppendResult> TryAppend(const std::string& name, const RowsOfGraph& rows,
+                                               const std::string& producer = "",
+                                               uint64_t sequence = 0) {
+    const ChunkOfRows chunk(schema_, options_, rows);
+    std::optional<ProducerSequence> from;
+    if (!producer.empty()) from = ProducerSequence{producer, sequence};
+    return store_->Append({name, 0}, chunk.chunk(), from);
+  }
+  void Append(const std::string& name, const RowsOfGraph& rows, const std::string& producer = "",
+              uint64_t sequence = 0) {
+    const auto result = TryAppend(name, rows, producer, sequence);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->is_repetition);
+    EXPECT_EQ(result->num_nodes, rows.nodes.size());
+    EXPECT_EQ(result->num_edges, rows.edges.size());
+  }
+  absl::StatusOr<SourceGraphInfo> Seal(const std::string& name, SealOptions options = {}) {
+    return store_->Seal(name, options, kGoOn);
+  }
+  ReadGraph ReadSealed(const std::string& name) {
+    const auto graph = store_->Open(name);
+    EXPECT_TRUE(graph.ok()) << graph.status();
+    return graph.ok() ? Read(**graph) : ReadGraph();
+  }
+  std::vector<std::filesystem::path> Files(const std::string& ending) const {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+      if (entry.is_regular_file() && absl::EndsWith(entry.path().string(), ending)) {
+        files.push_back(entry.path());
+      }
+    }
+    return files;
+  }
+  static void FlipByte(const std::filesystem::path& file, uint64_t at) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekg(static_cast<std::streamoff>(at));
+    const char byte = static_cast<char>(stream.get());
+    stream.seekp(static_cast<std::streamoff>(at));
+    stream.put(static_cast<char>(byte ^ 0x10));
+  }
+
+  const std::string folder_;
+  const SourceGraphSchema schema_ = LawSchema();
+  const SourceGraphOptions options_ = LawOptions();
+  std::unique_ptr<FileSourceGraphStore> store_;
+};
+
+// A piece of `rows`, which loses it.
+RowsOfGraph TakePiece(SeededRandom& random, RowsOfGraph& rows) {
+  RowsOfGraph piece;
+  const auto take = [&random](auto& from, auto& to) {
+    for (uint64_t n = random.Below(40); n > 0 && !from.empty(); --n) {
+      to.push_back(std::move(from.back()));
+      from.pop_back();
+    }
+  };
+  take(rows.nodes, piece.nodes);
+  take(rows.edges, piece.edges);
+  return piece;
+}
+
+// Conservation, and independence of order, producers, restarts and memory: whoever sends which rows
+// when, the sealed graph is what the reference makes of all rows.
+TEST_F(FileSourceGraphStoreTest, SealsToTheSameGraphHoweverTheRowsCome) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    SeededRandom random(seed);
+    const size_t size = seed < 4 ? seed : random.Below(150);
+    RowsOfGraph rows = RandomRows(random, size, 3 * size);
+    const ReadGraph expected = Expected(schema_, options_, rows);
+    for (int way = 0; way < 3; ++way) {
+      const std::string name = absl::StrCat("graph/", seed, "-", way);
+      Create(name);
+      RowsOfGraph left = rows;
+      Shuffle(random, left.nodes);
+      Shuffle(random, left.edges);
+      std::vector<uint64_t> sequences(4);
+      while (!left.nodes.empty() || !left.edges.empty()) {
+        const size_t producer = random.Below(4);
+        const RowsOfGraph piece = TakePiece(random, left);
+        Append(name, piece, producer == 0 ? "" : absl::StrCat("p", producer),
+               sequences[producer] += 1 + random.Below(3));
+        if (random.Below(50) == 0) Reopen();
+      }
+      SealOptions options;
+      // The least that sorters take: everything goes over the disk.
+      if (way == 2) options.memory_bytes = 1;
+      const auto info = Seal(name, options);
+      ASSERT_TRUE(info.ok()) << info.status();
+      EXPECT_EQ(info->state, SourceGraphState::kSealed);
+      EXPECT_NE(info->version, 0U);
+      EXPECT_TRUE(ReadSealed(name) == expected);
+      if (way == 1) {
+        Reopen();
+        EXPECT_TRUE(ReadSealed(name) == expected);
+        EXPECT_EQ(store_->Get(name)->version, info->version);
+      }
+      const auto report = store_->Verify(name, kGoOn);
+      ASSERT_TRUE(report.ok()) << report.status();
+      EXPECT_TRUE(report->ok()) << report->damaged.front();
+    }
+  }
+  uint64_t bytes = 0;
+  for (const auto& file : Files("")) {
+    if (file.parent_path().filename() == "arrays") bytes += std::filesystem::file_size(file);
+  }
+  EXPECT_EQ(store_->counts().num_bytes, bytes);
+}
+
+// More than a sorter's smallest memory, several times over, so that runs are merged into runs.
+TEST_F(FileSourceGraphStoreTest, SortsOverTheDiskAsInMemory) {
+  SeededRandom random(1);
+  const RowsOfGraph rows = RandomRows(random, 400, 60000);
+  Create("a");
+  Append("a", rows);
+  Create("b");
+  Append("b", rows);
+  SealOptions tiny;
+  tiny.memory_bytes = 1;
+  ASSERT_TRUE(Seal("a").ok());
+  ASSERT_TRUE(Seal("b", tiny).ok());
+  EXPECT_TRUE(ReadSealed("a") == ReadSealed("b"));
+  EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
+}
+
+TEST_F(FileSourceGraphStoreTest, ARetryIsNoRepetition) {
+  SeededRandom random(2);
+  const RowsOfGraph rows = RandomRows(random, 5, 5);
+  Create("a");
+  Append("a", rows, "p", 7);
+  for (const uint64_t sequence : {7, 1}) {
+    const auto again = TryAppend("a", rows, "p", sequence);
+    ASSERT_TRUE(again.ok());
+    EXPECT_TRUE(again->is_repetition);
+    EXPECT_EQ(again->num_nodes, 0U);
+    EXPECT_EQ(again->total_nodes, rows.nodes.size());
+    EXPECT_EQ(again->total_edges, rows.edges.size());
+  }
+  Reopen();
+  EXPECT_TRUE(TryAppend("a", rows, "p", 7)->is_repetition);
+  ASSERT_TRUE(Seal("a").ok());
+  EXPECT_TRUE(TryAppend("a", rows, "p", 7)->is_repetition);
+  Reopen();
+  EXPECT_TRUE(TryAppend("a", rows, "p", 7)->is_repetition);
+  EXPECT_EQ(TryAppend("a", rows, "p", 8).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(TryAppend("a", rows).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(FileSourceGraphStoreTest, NodesAreFoundByTheirIds) {
+  SeededRandom random(3);
+  Create("a");
+  Append("a", RandomRows(random, 50, 100));
+  ASSERT_TRUE(Seal("a").ok());
+  const auto graph = *store_->Open("a");
+  std::set<int64_t> integers;
+  for (uint32_t n = 0; n < graph->num_nodes(0); ++n) {
+    int64_t id;
+    std::memcpy(&id, Cell(graph->NodeIds(0), n).data(), sizeof(id));
+    integers.insert(id);
+    EXPECT_EQ(FindNode(*graph, 0, id), n);
+  }
+  for (int64_t id = -60; id < 300; ++id) {
+    if (!integers.contains(id)) {
+      EXPECT_EQ(FindNode(*graph, 0, id), std::nullopt) << id;
+    }
+  }
+  for (uint32_t n = 0; n < graph->num_nodes(1); ++n) {
+    EXPECT_EQ(FindNode(*graph, 1, Cell(graph->NodeIds(1), n)), n);
+  }
+  EXPECT_EQ(FindNode(*graph, 1, "nobody"), std::nullopt);
+  EXPECT_EQ(FindNode(*graph, 1, ""), std::nullopt);
+  EXPECT_EQ(FindNode(*graph, 1, int64_t{1}), std::nullopt);
+}
+
+TEST_F(FileSourceGraphStoreTest, ANodeWithTwoRowsIsRefusedOrChosen) {
+  const auto node = [](int64_t id, uint64_t x) {
+    return RowOfNode{0, BytesOf(id), {BytesOf(x), "tt"}};
+  };
+  RowsOfGraph first = {{node(4, 1), node(5, 1)}, {}};
+  RowsOfGraph second = {{node(4, 2)}, {}};
+  Create("a");
+  // The producer's name decides, not the time.
+  Append("a", second, "q", 1);
+  Append("a", first, "p", 9);
+  const auto refused = Seal("a");
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("node 4 of node set 'paper'"));
+  EXPECT_EQ(store_->Get("a")->state, SourceGraphState::kOpen);
+  SealOptions options;
+  options.duplicates = DuplicateNodes::kLast;
+  ASSERT_TRUE(Seal("a", options).ok());
+  EXPECT_EQ(ReadSealed("a").nodes[0][0].cells[0], BytesOf(uint64_t{2}));
+
+  Create("b");
+  Append("b", second, "q", 1);
+  Append("b", first, "p", 9);
+  options.duplicates = DuplicateNodes::kFirst;
+  ASSERT_TRUE(Seal("b", options).ok());
+  EXPECT_EQ(ReadSealed("b").nodes[0][0].cells[0], BytesOf(uint64_t{1}));
+  EXPECT_EQ(ReadSealed("b").nodes[0].size(), 2U);
+
+  Create("c");
+  Append("c", first);
+  Append("c", first);
+  ASSERT_TRUE(Seal("c").ok()) << "the rows are equal";
+  EXPECT_EQ(ReadSealed("c").nodes[0].size(), 2U);
+}
+
+TEST_F(FileSourceGraphStoreTest, AnEdgeToNoNodeIsRefusedIfNodesAreOnlyAppended) {
+  SourceGraphOptions strict = options_;
+  strict.node_sets[0].nodes_from_edges = false;
+  ASSERT_TRUE(store_->Create("a", schema_, strict).ok());
+  const RowsOfGraph rows = {
+      {{0, BytesOf(int64_t{1}), {BytesOf(uint64_t{0}), ""}}},
+      {{0, BytesOf(int64_t{1}), BytesOf(int64_t{-2}), {BytesOf(int64_t{0})}}}};
+  Append("a", rows);
+  const auto refused = Seal("a");
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("the target"));
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("node -2"));
+  const uint64_t before = store_->Get("a")->num_bytes;
+  Append("a", {{{0, BytesOf(int64_t{-2}), {BytesOf(uint64_t{0}), ""}}}, {}});
+  EXPECT_GT(store_->Get("a")->num_bytes, before);
+  EXPECT_TRUE(Seal("a").ok());
+}
+
+// Edges with the same ends: in ascending order of (producer, sequence, row).
+TEST_F(FileSourceGraphStoreTest, ParallelEdgesAreInTheOrderOfTheirProducers) {
+  Create("a");
+  const auto edges = [](std::vector<int64_t> whens) {
+    RowsOfGraph rows;
+    for (const int64_t when : whens) {
+      rows.edges.push_back({0, BytesOf(int64_t{1}), BytesOf(int64_t{1}), {BytesOf(when)}});
+    }
+    return rows;
+  };
+  Append("a", edges({50, 51}), "b", 1);
+  Append("a", edges({30}), "a", 2);
+  Append("a", edges({60}), "b", 2);
+  Append("a", edges({10}));
+  Append("a", edges({20, 21}));
+  ASSERT_TRUE(Seal("a").ok());
+  std::vector<std::string> whens;
+  const ReadGraph sealed = ReadSealed("a");
+  for (const auto& edge : sealed.edges[0]) whens.push_back(edge.cells[0]);
+  std::vector<std::string> expected;
+  for (const int64_t when : {10, 20, 21, 30, 50, 51, 60}) expected.push_back(BytesOf(when));
+  EXPECT_EQ(whens, expected);
+}
+
+TEST_F(FileSourceGraphStoreTest, ADirectionThatWasNotAskedForIsRefused) {
+  Create("a");
+  ASSERT_TRUE(Seal("a").ok());
+  const auto graph = *store_->Open("a");
+  EXPECT_TRUE(graph->ByTarget(3).ok());
+  EXPECT_EQ(graph->BySource(3).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(graph->BySource(3).status().message()), HasSubstr("'reads'"));
+}
+
+TEST_F(FileSourceGraphStoreTest, StatusCodes) {
+  SeededRandom random(4);
+  const RowsOfGraph rows = RandomRows(random, 3, 3);
+  const auto code = [](const auto& result) { return result.status().code(); };
+  EXPECT_EQ(code(store_->Create("a b", schema_, options_)), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(store_->Get("a")), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(TryAppend("a", rows)), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(Seal("a")), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(store_->Open("a")), absl::StatusCode::kNotFound);
+  EXPECT_EQ(code(store_->Verify("a", kGoOn)), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->Delete("a").code(), absl::StatusCode::kNotFound);
+  Create("a");
+  EXPECT_EQ(code(store_->Create("a", schema_, options_)), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(code(store_->Open("a")), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(code(TryAppend("a", rows, "p", 0)), absl::StatusCode::kInvalidArgument);
+  const ChunkOfRows chunk(schema_, options_, rows);
+  EXPECT_EQ(code(store_->Append({"a", 12345}, chunk.chunk(), {})), absl::StatusCode::kNotFound);
+  const auto cancelled = store_->Seal("a", {}, [](const SourceGraphProgress&) { return false; });
+  EXPECT_EQ(cancelled.status().code(), absl::StatusCode::kOk) << "nothing to do takes no step";
+  EXPECT_TRUE(Seal("a").ok()) << "again";
+  EXPECT_EQ(code(store_->List(10, "a b")), absl::StatusCode::kInvalidArgument);
+  FileSourceGraphStore::Options few = Options();
+  few.max_graphs = 1;
+  Reopen(few);
+  EXPECT_EQ(code(store_->Create("b", schema_, options_)), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(FileSourceGraphStore::Open(Options()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(FileSourceGraphStoreTest, ABadChunkIsRefusedAndNamed) {
+  Create("a");
+  SeededRandom random(5);
+  const ChunkOfRows good(schema_, options_, RandomRows(random, 8, 30));
+  const auto refused = [&](const SourceGraphChunk& chunk) {
+    const auto result = store_->Append({"a", 0}, chunk, {});
+    EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(result.status().message());
+  };
+  SourceGraphChunk chunk = good.chunk();
+  chunk.nodes[0].ids.data.remove_suffix(1);
+  EXPECT_THAT(refused(chunk), HasSubstr("node set 'paper'"));
+  chunk = good.chunk();
+  chunk.nodes[1].ids.integers = true;
+  EXPECT_THAT(refused(chunk), HasSubstr("node set 'author': ids are integers"));
+  chunk = good.chunk();
+  chunk.nodes[0].columns[1].data.remove_suffix(1);
+  EXPECT_THAT(refused(chunk), HasSubstr("column 'tags' of node set 'paper'"));
+  chunk = good.chunk();
+  chunk.nodes.push_back(chunk.nodes[0]);
+  EXPECT_THAT(refused(chunk), HasSubstr("is there twice"));
+  chunk = good.chunk();
+  chunk.edges[1].edge_set = 2;
+  EXPECT_THAT(refused(chunk), HasSubstr("reverses 'writes'"));
+  chunk = good.chunk();
+  chunk.edges[0].targets.data.remove_suffix(8);
+  EXPECT_THAT(refused(chunk), HasSubstr("targets of edge set 'cites'"));
+  EXPECT_EQ(store_->Get("a")->num_bytes, 0U);
+}
+
+TEST_F(FileSourceGraphStoreTest, AGivenUpSealLeavesTheGraphOpen) {
+  Create("a");
+  SeededRandom random(6);
+  const RowsOfGraph rows = RandomRows(random, 2000, 9000);
+  Append("a", rows);
+  const uint64_t bytes = store_->counts().num_bytes;
+  uint64_t steps = 0;
+  ASSERT_TRUE(store_
+                  ->Seal("a", {},
+                         [&](const SourceGraphProgress& now) {
+                           EXPECT_LE(now.done, now.total);
+                           return ++steps < 4;
+                         })
+                  .status()
+                  .code() == absl::StatusCode::kCancelled);
+  EXPECT_EQ(steps, 4U);
+  EXPECT_EQ(store_->counts().num_bytes, bytes);
+  Append("a", {});
+  // A seal forbids appends, and another seal, while it is at work.
+  const auto info = store_->Seal("a", {}, [&](const SourceGraphProgress&) {
+    EXPECT_EQ(TryAppend("a", rows).status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(Seal("a").status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(store_->Get("a")->state, SourceGraphState::kSealing);
+    return true;
+  });
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
+}
+
+TEST_F(FileSourceGraphStoreTest, AMapOutlivesItsGraph) {
+  Create("a");
+  SeededRandom random(7);
+  const RowsOfGraph rows = RandomRows(random, 50, 90);
+  Append("a", rows);
+  ASSERT_TRUE(Seal("a").ok());
+  auto graph = *store_->Open("a");
+  EXPECT_TRUE(std::filesystem::is_directory(graph->companion_folder()));
+  EXPECT_EQ(graph, *store_->Open("a")) << "readers share a map";
+  ASSERT_TRUE(store_->Delete("a").ok());
+  Create("a");
+  EXPECT_TRUE(Read(*graph) == Expected(schema_, options_, rows));
+  EXPECT_GT(store_->counts().num_bytes, 0U);
+  graph.reset();
+  EXPECT_EQ(store_->counts().num_bytes, 0U);
+  EXPECT_EQ(Files("arrays").size(), 0U);
+}
+
+TEST_F(FileSourceGraphStoreTest, ADeletedGraphIsNotSealed) {
+  Create("a");
+  SeededRandom random(8);
+  Append("a", RandomRows(random, 2000, 9000));
+  bool deleted = false;
+  const auto sealed = store_->Seal("a", {}, [&](const SourceGraphProgress&) {
+    if (!std::exchange(deleted, true)) {
+      EXPECT_TRUE(store_->Delete("a").ok());
+    }
+    return true;
+  });
+  EXPECT_EQ(sealed.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store_->counts().num_bytes, 0U);
+  Reopen();
+  EXPECT_EQ(store_->counts().num_graphs, 0U);
+}
+
+TEST_F(FileSourceGraphStoreTest, Bounds) {
+  SeededRandom random(9);
+  const RowsOfGraph rows = RandomRows(random, 50, 90);
+  SourceGraphOptions small = options_;
+  small.max_bytes = 20000;
+  ASSERT_TRUE(store_->Create("a", schema_, small).ok());
+  absl::Status refused;
+  while (refused.ok()) refused = TryAppend("a", rows).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("20000"));
+  EXPECT_LE(store_->Get("a")->num_bytes, 20000U);
+  const auto sealed = Seal("a");
+  EXPECT_EQ(sealed.status().code(), absl::StatusCode::kResourceExhausted) << "no room for arrays";
+  EXPECT_EQ(store_->Get("a")->state, SourceGraphState::kOpen);
+
+  MemoryBudget little(1000);
+  SealOptions options;
+  options.memory = &little;
+  EXPECT_EQ(Seal("a", options).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(little.held(), 0U);
+  MemoryBudget enough(uint64_t{1} << 30);
+  options.memory = &enough;
+  Create("b");
+  Append("b", rows);
+  EXPECT_TRUE(Seal("b", options).ok());
+  EXPECT_EQ(enough.held(), 0U);
+
+  FileSourceGraphStore::Options full = Options();
+  full.min_free_bytes = uint64_t{1} << 60;
+  Reopen(full);
+  const auto created = store_->Create("c", schema_, options_);
+  EXPECT_EQ(created.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("the disk of"));
+}
+
+// Every byte of every array: a flipped one is found, and named by its file.
+TEST_F(FileSourceGraphStoreTest, VerifyFindsEveryDamagedByteOfAnArray) {
+  Create("a");
+  SeededRandom random(10);
+  Append("a", RandomRows(random, 4, 8));
+  ASSERT_TRUE(Seal("a").ok());
+  size_t num_bytes = 0;
+  for (const auto& file : Files("")) {
+    if (file.parent_path().filename() != "arrays") continue;
+    for (uint64_t at = 0; at < std::filesystem::file_size(file); ++at, ++num_bytes) {
+      FlipByte(file, at);
+      const auto report = store_->Verify("a", kGoOn);
+      ASSERT_TRUE(report.ok());
+      ASSERT_EQ(report->num_damaged, 1U) << file << " " << at;
+      EXPECT_EQ(report->damaged[0].code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(report->damaged[0].message()), HasSubstr(file.string()));
+      FlipByte(file, at);
+    }
+  }
+  EXPECT_GT(num_bytes, 500U);
+  EXPECT_TRUE(store_->Verify("a", kGoOn)->ok());
+  const auto array = Files("node0.ids").front();
+  std::filesystem::resize_file(array, std::filesystem::file_size(array) - 1);
+  EXPECT_EQ(store_->Open("a").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(store_->Verify("a", kGoOn)->ok());
+  std::filesystem::remove(array);
+  EXPECT_EQ(store_->Open("a").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(store_->Open("a").status().message()), HasSubstr("is missing"));
+}
+
+// Every byte of the small files: the graph is damaged, the others are served.
+TEST_F(FileSourceGraphStoreTest, ADamagedDescriptionDoesNotHideOtherGraphs) {
+  Create("a");
+  ASSERT_TRUE(Seal("a").ok());
+  const auto definition = Files("definition").front();
+  const auto manifest = Files("manifest").front();
+  Create("b");
+  for (const auto& file : {definition, manifest}) {
+    for (uint64_t at = 0; at < std::filesystem::file_size(file); ++at) {
+      FlipByte(file, at);
+      store_.reset();
+      auto store = FileSourceGraphStore::Open(Options());
+      if (at < 8 || at >= 12) {
+        ASSERT_TRUE(store.ok()) << store.status();
+        EXPECT_TRUE((*store)->Get("b").ok());
+        const auto list = (*store)->List(10, "");
+        ASSERT_EQ(list->graphs.size(), 2U);
+        size_t num_damaged = 0;
+        for (const SourceGraphInfo& info : list->graphs) {
+          if (info.state != SourceGraphState::kDamaged) continue;
+          ++num_damaged;
+          EXPECT_EQ((*store)->Get(info.name).status().code(), absl::StatusCode::kDataLoss);
+          EXPECT_EQ((*store)->Open(info.name).status().code(), absl::StatusCode::kDataLoss);
+          EXPECT_FALSE((*store)->Verify(info.name, kGoOn)->ok());
+        }
+        EXPECT_EQ(num_damaged, 1U);
+      } else {
+        EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition) << "the version";
+      }
+      FlipByte(file, at);
+    }
+  }
+  Reopen();
+  EXPECT_TRUE(store_->Open("a").ok());
+}
+
+// The log, cut off at every byte: what was appended before the cut record is there. Appends go on.
+TEST_F(FileSourceGraphStoreTest, ARecordThatWasWrittenInPartIsNone) {
+  Create("a");
+  SeededRandom random(11);
+  const RowsOfGraph rows = RandomRows(random, 2, 3);
+  Append("a", rows, "p", 1);
+  const auto log = Files("rows").front();
+  const uint64_t first = std::filesystem::file_size(log);
+  Append("a", rows, "p", 2);
+  const uint64_t both = std::filesystem::file_size(log);
+  store_.reset();
+  const auto copy = folder_ + "/copy";
+  std::filesystem::copy_file(log, copy);
+  for (uint64_t cut = 0; cut < both; cut += 1 + (cut % 7)) {
+    std::filesystem::copy_file(copy, log, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::resize_file(log, cut);
+    Reopen();
+    const uint64_t kept = cut < first ? 0 : 1;
+    EXPECT_EQ(store_->Get("a")->num_bytes, kept * first) << cut;
+    EXPECT_EQ(TryAppend("a", rows, "p", 1)->is_repetition, kept == 1);
+    EXPECT_FALSE(TryAppend("a", rows, "p", 2)->is_repetition);
+  }
+}
+
+// A damaged record that was durable before a later one was written is no interrupted append.
+TEST_F(FileSourceGraphStoreTest, ADamagedRecordIsFound) {
+  Create("a");
+  SeededRandom random(12);
+  const RowsOfGraph rows = RandomRows(random, 2, 3);
+  Append("a", rows, "p", 1);
+  const auto log = Files("rows").front();
+  const uint64_t first = std::filesystem::file_size(log);
+  Append("a", rows, "p", 2);
+  for (uint64_t at = 0; at < first; ++at) {
+    FlipByte(log, at);
+    const auto report = store_->Verify("a", kGoOn);
+    ASSERT_TRUE(report.ok());
+    EXPECT_EQ(report->num_damaged, 1U) << at;
+    EXPECT_EQ(Seal("a").status().code(), absl::StatusCode::kDataLoss) << at;
+    EXPECT_EQ(store_->Get("a")->state, SourceGraphState::kOpen);
+    FlipByte(log, at);
+  }
+  // A damaged header is found when the store is opened; nothing is cut off.
+  FlipByte(log, 20);
+  Reopen();
+  EXPECT_EQ(store_->Get("a").status().code(), absl::StatusCode::kDataLoss);
+  FlipByte(log, 20);
+  Reopen();
+  EXPECT_TRUE(TryAppend("a", rows, "p", 2)->is_repetition);
+  EXPECT_TRUE(Seal("a").ok());
+}
+
+TEST_F(FileSourceGraphStoreTest, ListsInPages) {
+  for (const char* name : {"d", "b", "a", "c"}) Create(name);
+  std::vector<std::string> names;
+  std::string token;
+  do {
+    const auto list = store_->List(3, token);
+    ASSERT_TRUE(list.ok());
+    for (const SourceGraphInfo& info : list->graphs) names.push_back(info.name);
+    token = list->next_page_token;
+  } while (!token.empty());
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b", "c", "d"}));
+}
+
+}  // namespace
+}  // namespace packhouse
