@@ -242,6 +242,7 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
                           options.security, [&clock] { return clock.Now(); }, &log));
   rpc::ServerOptions server_options = options.server;
   server_options.log = {&limited_log, &deletions};
+  server_options.sampling_observer = &metrics;
   server_options.credentials = CredentialsOf(*files, options);
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();

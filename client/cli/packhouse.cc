@@ -9,6 +9,7 @@
 #include "client/cli/commands/jobs_command.h"
 #include "client/cli/commands/pack_command.h"
 #include "client/cli/commands/plan_command.h"
+#include "client/cli/commands/sample_command.h"
 #include "client/cli/commands/tune_command.h"
 #include "client/cli/partition/partition_commands.h"
 #include "client/cli/source_graphs/graph_command.h"
@@ -32,6 +33,7 @@ int RunPackhouse(int argc, char** argv) {
   AddExportCommand(app, code);
   AddDatasetsCommand(app, code);
   AddJobsCommand(app, code);
+  AddSampleCommand(app, code);
   AddGraphCommand(app, code);
   AddPartitionCommand(app, code);
   AddTfgnnCommand(app, code);

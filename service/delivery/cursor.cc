@@ -1,5 +1,6 @@
 #include "service/delivery/cursor.h"
 
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -36,6 +37,7 @@ std::string EncodeBytes(const Cursor& cursor) {
   WriteIdentity(cursor.identity, *stored.mutable_identity());
   stored.set_generation(cursor.generation);
   WriteBatches(cursor.done, *stored.mutable_done());
+  stored.mutable_windows()->Add(cursor.windows.begin(), cursor.windows.end());
   std::string bytes = stored.SerializeAsString();
   return bytes + ChecksumOf(bytes);
 }
@@ -53,7 +55,10 @@ absl::StatusOr<Cursor> DecodeBytes(absl::string_view bytes) {
   auto identity = ReadIdentity(stored.identity());
   auto done = ReadBatches(stored.done());
   if (!identity || !done) return Malformed("malformed");
-  Cursor cursor = {*std::move(identity), stored.generation(), *std::move(done)};
+  Cursor cursor = {*std::move(identity),
+                   stored.generation(),
+                   *std::move(done),
+                   {stored.windows().begin(), stored.windows().end()}};
   if (EncodeBytes(cursor) != bytes) {
     return Malformed("malformed, or written by a later release of packhoused");
   }
@@ -101,6 +106,14 @@ absl::StatusOr<Cursor> DecodeCursor(absl::string_view text) {
   if (cursor.done.end() > cursor.identity.num_batches()) {
     return Malformed(absl::StrCat("batch ", cursor.done.end() - 1, " is done, the epoch has ",
                                   cursor.identity.num_batches(), " batches"));
+  }
+  const uint64_t known = std::accumulate(cursor.windows.begin(), cursor.windows.end(), uint64_t{0});
+  if (cursor.windows.size() > cursor.identity.num_windows ||
+      (cursor.identity.num_windows != 0 &&
+       (known > cursor.identity.num_batches() || cursor.done.end() > known))) {
+    return Malformed(absl::StrCat("has ", cursor.windows.size(), " of ",
+                                  cursor.identity.num_windows, " windows with ", known,
+                                  " batches, of which number ", cursor.done.end(), " is beyond"));
   }
   return cursor;
 }

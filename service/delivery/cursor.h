@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -24,6 +25,8 @@ struct Cursor {
   uint64_t generation = 0;
   // Without padding.
   BatchSet done;
+  // Batches of the first windows, of an epoch with windows: at least those of all that is done.
+  std::vector<uint32_t> windows = {};
 
   friend bool operator==(const Cursor&, const Cursor&) = default;
 };

@@ -10,6 +10,7 @@
 #include "service/base/status_macros.h"
 #include "service/delivery/forget_operation.h"
 #include "service/delivery/join_operation.h"
+#include "service/delivery/windows_operation.h"
 
 namespace packhouse {
 namespace {
@@ -232,12 +233,65 @@ absl::StatusOr<Offer> Job::NextOrLose(Session& session, absl::Time now, Wakes& w
     return OutOfMemory();
   }
   offer.ends = offer.outcome == LeaseOutcome::kFinished;
+  if (const EpochState* const state = state_.ledger().Find(session.key);
+      state != nullptr && state->identity.num_windows != 0) {
+    PH_RETURN_IF_ERROR(CompleteOffer(session, *state, *epoch, offer));
+  }
   if (session.ends_when_all_leased && offer.outcome == LeaseOutcome::kAllLeased) {
     session.has_ended = true;
     offer.ends = true;
     offer.num_pending = epoch->table->NumLeft(session.lane);
   }
   return offer;
+}
+
+absl::Status Job::CompleteOffer(const Session& session, const EpochState& state, OpenEpoch& epoch,
+                                Offer& offer) {
+  const LeaseTable& table = *epoch.table;
+  const Dealing& dealing = table.dealing();
+  offer.num_steps = table.NumStepsOf(session.lane, session.reader);
+  if (offer.outcome == LeaseOutcome::kLeased) {
+    offer.is_padding = dealing.IsPadding(offer.batch);
+    for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
+      const uint64_t batch = dealing.BatchAt({lane, offer.place.position});
+      if (!dealing.IsPadding(batch)) offer.batches_of_step.push_back(batch);
+    }
+  } else if (offer.outcome == LeaseOutcome::kNotKnown && !epoch.window_failure.ok()) {
+    return epoch.window_failure;
+  }
+  // The next window is planned while the last one that is known is delivered.
+  if (state.is_complete() || !epoch.window_failure.ok()) return absl::OkStatus();
+  const uint64_t last = state.windows.empty() ? 0 : state.windows.back();
+  if (offer.outcome == LeaseOutcome::kNotKnown || table.leased_end() > state.NumKnown() - last) {
+    if (epoch.planning.insert(state.windows.size()).second) {
+      offer.plan_window = state.windows.size();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Job::AwaitWindow(const Session& session, uint64_t window) {
+  absl::MutexLock lock(&mutex_);
+  PH_ASSIGN_OR_RETURN(OpenEpoch* const epoch, state_.EpochOf(session));
+  PH_RETURN_IF_ERROR(epoch->window_failure);
+  return epoch->planning.insert(window).second;
+}
+
+void Job::WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
+                        absl::Status status) {
+  if (status.ok()) {
+    status = Perform(std::make_shared<WindowsOperation>(KeyOf(epoch), std::move(counts)));
+  }
+  Wakes wakes;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto open = state_.open_epochs().find(epoch);
+    if (open == state_.open_epochs().end()) return;
+    open->second->planning.erase(window);
+    open->second->window_failure.Update(status);
+    for (const auto& [id, session] : open->second->sessions) wakes.Add(session->wake);
+  }
+  RunAll(wakes);
 }
 
 bool Job::WouldWait(const Session& session) const {
@@ -247,7 +301,7 @@ bool Job::WouldWait(const Session& session) const {
   const auto epoch = state_.EpochOf(session);
   if (!epoch.ok()) return false;
   const LeaseOutcome outcome = (*epoch)->table->Peek(session.id, session.max_in_flight);
-  return outcome == LeaseOutcome::kTooManyInFlight ||
+  return outcome == LeaseOutcome::kTooManyInFlight || outcome == LeaseOutcome::kNotKnown ||
          (outcome == LeaseOutcome::kAllLeased && !session.ends_when_all_leased);
 }
 
@@ -348,6 +402,7 @@ absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity) con
   PH_RETURN_IF_ERROR(CheckSameEpoch(state->identity, identity, "request"));
   progress.generation = state->generation;
   progress.num_done = state->DoneWithoutPadding().size();
+  progress.num_batches = state->ExpectedBatches();
   return progress;
 }
 

@@ -47,6 +47,14 @@ struct Offer : Lease {
   bool ends = false;
   // If it ends: batches of its lane that are leased and not done.
   uint64_t num_pending = 0;
+  // The fields below are for an epoch with windows.
+  bool is_padding = false;
+  // The batches of the step, without padding; ranked only, if one is leased.
+  std::vector<uint64_t> batches_of_step;
+  // Steps of the session's reader that are known.
+  uint64_t num_steps = 0;
+  // A window that the caller must now plan (Job::WindowPlanned()).
+  std::optional<uint64_t> plan_window;
 };
 
 // Thread-safe. If there is no memory left, calls fail with RESOURCE_EXHAUSTED, or throw
@@ -88,6 +96,14 @@ class Job : public std::enable_shared_from_this<Job> {
   // was forgotten; FAILED_PRECONDITION, saying why, if the session has no part in the current
   // generation; its stream must end.
   absl::StatusOr<Offer> Next(Session& session, absl::Time now);
+  // A leased batch cannot be built before the window is planned. True if the caller must plan it;
+  // otherwise another one does. The session is woken then. Errors: as Next(), or why planning
+  // failed.
+  absl::StatusOr<bool> AwaitWindow(const Session& session, uint64_t window);
+  // A window was planned, or could not be. `counts`: as EpochWindows::Counts(). Makes the numbers
+  // durable, deals the new batches, and wakes the epoch's sessions. Blocks.
+  void WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
+                     absl::Status status);
   // Whether Next(), or Started(), would tell it to wait.
   bool WouldWait(const Session& session) const;
   // Gives back the batches that it has not acknowledged. If Next() has ended it while others work,
@@ -158,6 +174,9 @@ class Job : public std::enable_shared_from_this<Job> {
   void RunAll(const Wakes& wakes) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Offer> NextOrLose(Session& session, absl::Time now, Wakes& wakes)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // For an epoch with windows.
+  static absl::Status CompleteOffer(const Session& session, const EpochState& state,
+                                    OpenEpoch& epoch, Offer& offer);
   // True if the caller must call CallCommitter().
   bool NeedsCommitter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "service/delivery/joining.h"
@@ -34,7 +35,12 @@ struct LoadStart {
   // Steps of this worker in this generation, and how many of them are done.
   uint64_t num_steps = 0;
   uint64_t num_steps_done = 0;
+  // Not used if the epoch has windows.
   std::shared_ptr<const Dealing> dealing;
+  // Of an epoch with windows: batches of those that are known.
+  std::vector<uint32_t> windows;
+  // Not all of its batches are known.
+  bool num_steps_is_estimate = false;
 };
 
 // Lives from Job::StartJoin() to Job::Leave().

@@ -74,8 +74,8 @@ absl::StatusOr<OpenEpoch*> JobState::Open(const EpochKey& key) {
   if (state == nullptr) return NoSuchEpoch(ledger_, key);
   PH_RETURN_IF_ERROR(Reserve(TableBytes(*state)));
   PH_ASSIGN_OR_RETURN(MemoryHold held, HoldDealing(state->identity, state->sharing));
-  PH_ASSIGN_OR_RETURN(Dealing dealing, Dealing::Create(state->identity.first_batches(), state->base,
-                                                       state->sharing));
+  PH_ASSIGN_OR_RETURN(Dealing dealing,
+                      DealingOf(state->identity, state->windows, state->base, state->sharing));
   dealing.Keep(std::move(held));
   const auto resting = resting_.find(key.epoch);
   BatchSet sent;
@@ -214,7 +214,7 @@ std::vector<EpochSummary> JobState::Summaries() const {
     const EpochState& state = *ledger_.Find(key);
     EpochSummary summary;
     summary.progress = {key, state.generation, state.DoneWithoutPadding().size(),
-                        state.identity.num_batches()};
+                        state.ExpectedBatches()};
     summary.dataset = state.identity.dataset;
     summary.client = state.client;
     summary.used_seconds = UsedSeconds(state);
@@ -237,7 +237,7 @@ void JobState::AddTo(DeliverySnapshot& snapshot) const {
     if (epoch->sessions.empty()) continue;
     const EpochState& state = *ledger_.Find(KeyOf(number));
     snapshot.progress.push_back({KeyOf(number), state.generation, state.DoneWithoutPadding().size(),
-                                 state.identity.num_batches()});
+                                 state.ExpectedBatches()});
   }
 }
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,9 @@ struct OpenEpoch {
   std::map<SessionId, std::shared_ptr<JobSession>> sessions;
   // Dynamic: the sessions of workers that ended while others worked; some may have gone.
   std::map<std::string, SessionId> ended;
+  // Windows that are being planned; and why planning failed, until another worker joins.
+  std::set<uint64_t> planning;
+  absl::Status window_failure;
   uint64_t used_seconds = 0;
 };
 

@@ -14,6 +14,19 @@ namespace {
 // Bytes of an epoch's state, without the counted parts.
 constexpr uint64_t kJoinBytes = 16 << 10;
 
+// Steps of a reader, by the number of batches that are expected.
+uint64_t ExpectedSteps(const EpochState& state, Reader reader) {
+  const uint64_t expected = state.ExpectedBatches();
+  uint64_t steps = expected - std::min(expected, state.base.size());
+  if (state.sharing.ranked()) {
+    const uint64_t ranks = state.sharing.rank_group_of_rank.size();
+    steps = state.sharing.last_steps == LastSteps::kPadded ? (steps + ranks - 1) / ranks
+                                                           : steps / ranks;
+    steps = (steps + reader.count - 1) / reader.count;
+  }
+  return steps;
+}
+
 }  // namespace
 
 absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
@@ -29,6 +42,9 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   if (before != nullptr) bytes += before->Bytes();
   if (request_.cursor) bytes += 2 * request_.cursor->done.num_runs() * kBytesPerRun;
   bytes += request_.sharing.rank_group_of_rank.size() * sizeof(uint32_t);
+  // Twice in the ledger, in the answer and in events.
+  bytes += 4 * sizeof(uint32_t) *
+           (request_.windows.size() + (request_.cursor ? request_.cursor->windows.size() : 0));
   // A new generation's table.
   bytes += 4096 +
            (identity_.rank_groups.size() + request_.sharing.rank_group_of_rank.size()) * 256 +
@@ -61,7 +77,8 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   start_.session = session_->id;
   start_.join = {state.generation, plan_.starts.has_value(), CursorOf(state, state.base)};
   start_.progress = {identity_.key, state.generation, state.DoneWithoutPadding().size(),
-                     identity_.num_batches()};
+                     state.ExpectedBatches()};
+  start_.windows = state.windows;
   return absl::OkStatus();
 }
 
@@ -103,9 +120,16 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
   epoch.used_seconds = std::max(epoch.used_seconds, SecondsOf(request_.now));
   LeaseTable& table = *epoch.table;
   start_.dealing = table.shared_dealing();
+  const EpochState& state = *job.ledger().Find(identity_.key);
+  table.Grow(state.NumKnown(), state.is_complete());
+  epoch.window_failure = absl::OkStatus();
   if (status = table.Join(session_->id, session_->lane, session_->reader); status.ok()) {
     start_.num_steps = table.NumStepsOf(session_->lane, session_->reader);
     start_.num_steps_done = start_.num_steps - table.NumLeftOf(session_->lane, session_->reader);
+    if (!state.is_complete()) {
+      start_.num_steps_is_estimate = true;
+      start_.num_steps = std::max(start_.num_steps, ExpectedSteps(state, session_->reader));
+    }
     if (const auto ended = epoch.ended.find(session_->worker); ended != epoch.ended.end()) {
       table.SessionGone(ended->second);
       epoch.ended.erase(ended);

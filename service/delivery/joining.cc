@@ -1,6 +1,7 @@
 #include "service/delivery/joining.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -123,7 +124,7 @@ uint64_t SecondsOf(absl::Time time) {
 }
 
 std::string CursorOf(const EpochState& state, const BatchSet& done) {
-  return EncodeCursor({state.identity, state.generation, done});
+  return EncodeCursor({state.identity, state.generation, done, state.windows});
 }
 
 absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key) {
@@ -147,6 +148,16 @@ std::optional<EpochUsed> UseToWrite(const EpochState& state, absl::Time now) {
   return EpochUsed{state.identity.key, seconds};
 }
 
+absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<const uint32_t> windows,
+                                  const BatchSet& base, const Sharing& sharing) {
+  if (identity.num_windows == 0) return Dealing::Create(identity.first_batches(), base, sharing);
+  PH_ASSIGN_OR_RETURN(Dealing dealing,
+                      Dealing::CreateGrowing(identity.num_batches(), base, sharing));
+  dealing.Grow(std::accumulate(windows.begin(), windows.end(), uint64_t{0}),
+               windows.size() == identity.num_windows);
+  return dealing;
+}
+
 absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& identity,
                                   const JoinRequest& request,
                                   absl::FunctionRef<uint64_t(uint64_t above)> draw_generation) {
@@ -164,7 +175,19 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
     plan.events.emplace_back(
         EpochPlanned{identity.key, digest, ledger.HasPlan(digest) ? nullptr : request.plan});
   };
+  std::vector<uint32_t> windows = state == nullptr ? std::vector<uint32_t>() : state->windows;
+  const size_t known = windows.size();
+  if (request.cursor && request.cursor->windows.size() > windows.size()) {
+    windows = request.cursor->windows;
+  }
+  if (request.windows.size() > windows.size()) windows = request.windows;
+  const auto keep_windows = [&] {
+    if (windows.size() == known) return;
+    plan.events.emplace_back(WindowsCounted{
+        identity.key, known, {windows.begin() + static_cast<ptrdiff_t>(known), windows.end()}});
+  };
   if (!base) {
+    keep_windows();
     if (!state->workers.contains(worker)) {
       if (state->workers.size() >= kMaxWorkers) {
         return absl::ResourceExhaustedError(
@@ -178,8 +201,7 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
     return plan;
   }
   // Dealt before it is logged: a generation that cannot be dealt must not be in the log.
-  PH_ASSIGN_OR_RETURN(plan.starts,
-                      Dealing::Create(identity.first_batches(), *base, request.sharing));
+  PH_ASSIGN_OR_RETURN(plan.starts, DealingOf(identity, windows, *base, request.sharing));
   const uint64_t generation = draw_generation(request.cursor ? request.cursor->generation : 0);
   if (state == nullptr) {
     plan.opens = true;
@@ -189,6 +211,7 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
     }
   }
   keep_plan();
+  keep_windows();
   if (state == nullptr || UseToWrite(*state, request.now)) {
     plan.events.emplace_back(EpochUsed{identity.key, SecondsOf(request.now)});
   }

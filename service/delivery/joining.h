@@ -47,6 +47,9 @@ struct JoinRequest {
   // What the planner found for the epoch. It is kept with the epoch if none is kept yet. Null:
   // nothing to keep.
   std::shared_ptr<const KeptPlan> plan;
+  // Of an epoch with windows: batches of the first ones, as far as they are known. They are kept if
+  // they are more than those that are kept already.
+  std::vector<uint32_t> windows;
   // The worker's client, which owns the epoch if this opens it. Empty: not known.
   ClientId client;
   // When it joins.
@@ -96,6 +99,10 @@ absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key);
 absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& identity,
                                   const JoinRequest& request,
                                   absl::FunctionRef<uint64_t(uint64_t above)> draw_generation);
+
+// How the batches that are left are dealt, as far as they are known. Errors as Dealing.
+absl::StatusOr<Dealing> DealingOf(const EpochIdentity& identity, absl::Span<const uint32_t> windows,
+                                  const BatchSet& base, const Sharing& sharing);
 
 // OK if `generation` is the epoch's current one. Otherwise NOT_FOUND or FAILED_PRECONDITION, naming
 // both: the worker belongs to a trainer that has been rolled back, and must stop.

@@ -8,7 +8,7 @@ namespace packhouse {
 
 LeaseTable::LeaseTable(Dealing dealing, absl::Duration lease_duration, const BatchSet& done,
                        const BatchSet& sent)
-    : shared_dealing_(std::make_shared<const Dealing>(std::move(dealing))),
+    : shared_dealing_(std::make_shared<Dealing>(std::move(dealing))),
       lease_duration_(dealing_.sharing().ranked() ? absl::InfiniteDuration() : lease_duration),
       lanes_(dealing_.num_lanes()) {
   for (uint32_t lane = 0; lane < lanes_.size(); ++lane) ShareLane(lane, 1);
@@ -83,7 +83,7 @@ LeaseTable::Found LeaseTable::FindNext(const Session& session, size_t max_in_fli
   const uint64_t length = dealing_.lane_length(session.lane);
   Found found;
   found.next = share.next;
-  if (share.num_left == 0) return found;
+  if (share.num_left == 0 && dealing_.is_complete()) return found;
   if (session.in_flight.size() >= max_in_flight) {
     found.outcome = LeaseOutcome::kTooManyInFlight;
     return found;
@@ -102,7 +102,9 @@ LeaseTable::Found LeaseTable::FindNext(const Session& session, size_t max_in_fli
   // A batch that was given back comes first, unless other readers had come further than this one.
   found.position = std::min(given_back, found.next);
   found.redelivered = found.position == given_back;
-  found.outcome = found.position < length ? LeaseOutcome::kLeased : LeaseOutcome::kAllLeased;
+  found.outcome = found.position < length  ? LeaseOutcome::kLeased
+                  : dealing_.is_complete() ? LeaseOutcome::kAllLeased
+                                           : LeaseOutcome::kNotKnown;
   return found;
 }
 
@@ -137,6 +139,23 @@ std::vector<SessionId> LeaseTable::Waiting() const {
   return waiting;
 }
 
+void LeaseTable::Grow(uint64_t num_batches, bool is_all) {
+  if (dealing_.is_complete()) return;
+  std::vector<uint64_t> lengths;
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    lengths.push_back(dealing_.lane_length(lane));
+  }
+  shared_dealing_->Grow(num_batches, is_all);
+  for (uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    std::vector<Share>& shares = lanes_[lane].shares;
+    // None of the new batches is done: nobody knew of them.
+    for (uint64_t at = lengths[lane]; at < dealing_.lane_length(lane); ++at) {
+      ++shares[at % shares.size()].num_left;
+    }
+    for (const Share& share : shares) WakeShare(share, /*all=*/is_all);
+  }
+}
+
 void LeaseTable::StopWaiting(SessionId id, Session& session) {
   if (!std::exchange(session.waits_for, std::nullopt)) return;
   ShareOf(session).waiting.erase(id);
@@ -152,7 +171,7 @@ void LeaseTable::Wake(SessionId session) {
 void LeaseTable::WakeShare(const Share& share, bool all) {
   std::vector<SessionId> sessions;
   for (const SessionId session : share.waiting) {
-    if (all || sessions_.at(session).waits_for == LeaseOutcome::kAllLeased) {
+    if (all || sessions_.at(session).waits_for != LeaseOutcome::kTooManyInFlight) {
       sessions.push_back(session);
     }
   }
@@ -169,6 +188,7 @@ Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivere
   delivery.sent_to.push_back(session);
   if (delivery.until != absl::InfiniteFuture()) expiries_.emplace(delivery.until, batch);
   sessions_.at(session).in_flight.insert(batch);
+  if (!dealing_.IsPadding(batch)) leased_end_ = std::max(leased_end_, batch + 1);
   ++num_leased_;
   ++counters_.leased;
   if (redelivered) ++counters_.redelivered;
@@ -231,7 +251,7 @@ void LeaseTable::MarkDone(uint64_t batch, const Place& place) {
   Share& share = ShareAt(place);
   --share.num_left;
   lane.given_back.erase(place.position);
-  if (share.num_left == 0) WakeShare(share, /*all=*/true);
+  if (share.num_left == 0 && dealing_.is_complete()) WakeShare(share, /*all=*/true);
   const auto found = deliveries_.find(batch);
   if (found == deliveries_.end()) return;
   EndLease(batch, found->second);

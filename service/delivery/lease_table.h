@@ -65,6 +65,8 @@ enum class LeaseOutcome {
   // All batches that are not done are leased, or were sent to this session before. More may come
   // when a session goes or a lease expires.
   kAllLeased,
+  // All batches that are known are done or leased; which others there are will be known.
+  kNotKnown,
   // Every batch of the lane, or of the reader's share of it, is done.
   kFinished,
 };
@@ -91,8 +93,10 @@ class LeaseTable {
              const BatchSet& sent = {});
 
   const Dealing& dealing() const { return *shared_dealing_; }
-  // May outlive the table.
-  const std::shared_ptr<const Dealing>& shared_dealing() const { return shared_dealing_; }
+  // May outlive the table. If it grows, only the table's owner may use it.
+  std::shared_ptr<const Dealing> shared_dealing() const { return shared_dealing_; }
+  // The largest batch that was leased, plus 1; 0: none was.
+  uint64_t leased_end() const { return leased_end_; }
 
   // Adds a session of a rank or, if dynamic, one that takes batches of a rank group. If the number
   // of readers changes, all sessions of the rank end. INVALID_ARGUMENT for a lane or reader that
@@ -115,6 +119,9 @@ class LeaseTable {
   std::vector<SessionId> TakeWoken() { return std::exchange(woken_, {}); }
   // The waiting sessions, for a table that is about to be destroyed: they must be told.
   std::vector<SessionId> Waiting() const;
+
+  // For a dealing that grows (Dealing::Grow()); otherwise it does nothing. O(new batches).
+  void Grow(uint64_t num_batches, bool is_all);
 
   // INVALID_ARGUMENT naming the first batch that this table does not deal.
   absl::Status CheckDealt(absl::Span<const uint64_t> batches) const;
@@ -157,7 +164,7 @@ class LeaseTable {
   // this one. O(result).
   BatchSet Sent() const;
 
-  bool finished() const { return num_done_ == dealing_.num_places(); }
+  bool finished() const { return dealing_.is_complete() && num_done_ == dealing_.num_places(); }
   uint64_t num_done() const { return num_done_; }
   uint64_t num_leased() const { return num_leased_; }
   size_t num_sessions() const { return sessions_.size(); }
@@ -228,13 +235,14 @@ class LeaseTable {
   // Wakes the sessions that wait for one of its batches, or all.
   void WakeShare(const Share& share, bool all);
 
-  const std::shared_ptr<const Dealing> shared_dealing_;
+  const std::shared_ptr<Dealing> shared_dealing_;
   const Dealing& dealing_ = *shared_dealing_;
   const absl::Duration lease_duration_;
 
   BatchSet done_;
   uint64_t num_done_ = 0;  // How many of the dealt batches are done.
   uint64_t num_leased_ = 0;
+  uint64_t leased_end_ = 0;
   std::vector<Lane> lanes_;
   absl::btree_map<SessionId, Session> sessions_;
   Deliveries deliveries_;

@@ -4,7 +4,7 @@
 
 namespace packhouse {
 
-LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const Place& place) {
+LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place) {
   LoadEvent event;
   event.kind = LoadEvent::Kind::kBatch;
   event.number = dealing.BatchAt(place);
@@ -21,7 +21,7 @@ LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const
   return event;
 }
 
-absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event) {
+absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event) {
   if (event.is_padding) {
     PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.rank_group));
   } else {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/epochs/dealing.h"
-#include "service/epochs/prepared_epoch.h"
+#include "service/epochs/loadable_epoch.h"
 
 namespace packhouse {
 
@@ -24,6 +24,8 @@ struct LoadEvent {
   Kind kind = Kind::kEnd;
   // For kEnd: batches of the lane that are leased and not done.
   uint64_t num_pending = 0;
+  // For kEnd, of an epoch with windows: steps of the session's reader.
+  uint64_t num_steps = 0;
   // The fields below are for kBatch only.
   uint64_t number = 0;
   Place place = {};
@@ -36,14 +38,14 @@ struct LoadEvent {
 };
 
 // The batch at a place of the dealing, without its contents. O(ranks).
-LoadEvent BatchEventAt(const Dealing& dealing, const PreparedEpoch& epoch, const Place& place);
+LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place);
 
 // Builds its contents. Errors and cost as PreparedEpoch::Build.
-absl::Status BuildContents(const PreparedEpoch& epoch, LoadEvent& event);
+absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event);
 
 // The capacities of the shape of a batch whose contents are built.
-inline absl::Span<const uint64_t> CapacitiesOf(const PreparedEpoch& epoch, const LoadEvent& event) {
-  return epoch.plan().shapes(event.rank_group)[event.built.shape].capacities;
+inline absl::Span<const uint64_t> CapacitiesOf(const LoadableEpoch& epoch, const LoadEvent& event) {
+  return epoch.shapes(event.rank_group)[event.built.shape].capacities;
 }
 
 }  // namespace packhouse

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/ledger/kept_plan.h"
@@ -15,6 +16,7 @@ absl::StatusOr<bool> LoadSession::HasJoined() {
   if (has_joined_) return true;
   PH_ASSIGN_OR_RETURN(std::optional<LoadStart> start, job_->Started(*seat_, /*may_wait=*/true));
   if (!start) return false;
+  if (epoch_->windows() != nullptr) PH_RETURN_IF_ERROR(epoch_->windows()->Learn(start->windows));
   start_ = *std::move(start);
   has_joined_ = true;
   return true;
@@ -27,6 +29,7 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
     event.kind = LoadEvent::Kind::kWait;
     return event;
   }
+  if (epoch_->windows() != nullptr) return NextOfWindows(now);
   PH_ASSIGN_OR_RETURN(const Offer lease, job_->Next(*seat_, now));
   event.num_pending = lease.num_pending;
   if (lease.ends) return event;
@@ -37,6 +40,41 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
   event = BatchEventAt(*start_.dealing, *epoch_, lease.place);
   event.is_redelivered = lease.redelivered;
   event.leased_until = lease.until;
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  return event;
+}
+
+absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
+  const EpochWindows& windows = *epoch_->windows();
+  LoadEvent event;
+  if (!pending_) {
+    PH_ASSIGN_OR_RETURN(Offer lease, job_->Next(*seat_, now));
+    if (lease.plan_window) plan_(*lease.plan_window);
+    event.num_pending = lease.num_pending;
+    event.num_steps = lease.num_steps;
+    if (lease.ends) return event;
+    event.kind = LoadEvent::Kind::kWait;
+    if (lease.outcome != LeaseOutcome::kLeased) return event;
+    pending_ = std::move(lease);
+  }
+  std::vector<uint64_t> needed = pending_->batches_of_step;
+  if (!pending_->is_padding) needed.push_back(pending_->batch);
+  if (const std::optional<uint64_t> missing = windows.FirstMissing(needed)) {
+    PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *missing));
+    if (is_ours) plan_(*missing);
+    event.kind = LoadEvent::Kind::kWait;
+    return event;
+  }
+  const Offer lease = *std::exchange(pending_, std::nullopt);
+  event.kind = LoadEvent::Kind::kBatch;
+  event.number = lease.batch;
+  event.place = lease.place;
+  event.is_padding = lease.is_padding;
+  event.is_redelivered = lease.redelivered;
+  event.leased_until = lease.until;
+  for (const uint64_t batch : lease.batches_of_step) {
+    event.graphs_of_step += epoch_->NumGraphs(batch);
+  }
   PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
   return event;
 }
@@ -195,10 +233,37 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
   return std::shared_ptr<const PreparedEpoch>(epoch, std::move(let_go));
 }
 
+absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept) {
+  if (request.samples) return catalog_->PrepareSampled(request, given_up);
+  return Prepare(request, given_up, kept);
+}
+
+void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
+                        std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
+                        const ClientId& client) {
+  {
+    absl::MutexLock lock(&background_mutex_);
+    ++num_in_background_;
+  }
+  plan_executor_(client, [this, job = std::move(job), number = key.epoch, epoch = std::move(epoch),
+                          window](const std::function<bool()>& given_up) mutable {
+    absl::Status status = absl::ResourceExhaustedError("there was no memory to plan a window");
+    HasMemoryFor(
+        [&] { status = epoch->windows()->Plan(window, Making(catalog_->memory(), given_up)); });
+    job->WindowPlanned(number, window, epoch->windows()->Counts(), status);
+    epoch = nullptr;
+    job = nullptr;
+    absl::MutexLock lock(&background_mutex_);
+    --num_in_background_;
+  });
+}
+
 absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
                                                      const GivenUp& given_up) {
   const auto kept = Adopt(std::nullopt, request);
-  PH_ASSIGN_OR_RETURN(auto epoch, Prepare(request, given_up, kept));
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, given_up, kept));
   EpochProgress progress = {request.key, 0, 0, epoch->identity().num_batches()};
   if (const auto job = Find(request.key.job)) {
     PH_ASSIGN_OR_RETURN(progress, job->ProgressOf(epoch->identity()));
@@ -212,15 +277,22 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
                                                                std::function<void()> wake,
                                                                const GivenUp& given_up) {
   const auto kept = Adopt(join.cursor, request);
-  PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up, kept));
-  if (!kept) join.plan = KeepPlan(*prepared->plan().planned());
+  PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, given_up, kept));
+  if (prepared->windows() != nullptr) {
+    join.windows = prepared->windows()->Counts();
+  } else if (!kept) {
+    const auto& of_dataset = static_cast<const PreparedEpoch&>(*prepared);
+    join.plan = KeepPlan(*of_dataset.plan().planned());
+  }
   std::shared_ptr<Job> job = FindOrCreate(request.key.job);
   const SessionId id = next_session_.fetch_add(1, std::memory_order_relaxed);
+  auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](
+                  uint64_t window) { PlanWindow(pinned, key, epoch, window, client); };
   auto seat = job->StartJoin(prepared->identity(), std::move(join), id, max_in_flight,
                              std::move(wake), job);
   CompactIfDue();
   return std::unique_ptr<LoadSession>(
-      new LoadSession(std::move(job), std::move(seat), std::move(prepared)));
+      new LoadSession(std::move(job), std::move(seat), std::move(prepared), std::move(plan)));
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, JoinRequest join,
@@ -237,6 +309,10 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
 absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest& request,
                                                              EvaluationRequest evaluation,
                                                              const GivenUp& given_up) {
+  if (request.samples) {
+    return absl::InvalidArgumentError(
+        "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
+  }
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
   return Evaluation::Open(std::move(prepared), std::move(evaluation), environment_.memory);
 }

@@ -29,6 +29,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/admission/client_identity.h"
 #include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_quota.h"
 #include "service/delivery/evaluation.h"
@@ -39,6 +40,7 @@
 #include "service/epochs/epoch_catalog.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/given_up.h"
+#include "service/epochs/loadable_epoch.h"
 #include "service/epochs/prepared_epoch.h"
 #include "service/ledger/job_ledger.h"
 #include "service/ledger/record_log.h"
@@ -93,7 +95,7 @@ class LoadSession {
   absl::StatusOr<bool> HasJoined();
 
   const LoadStart& start() const { return start_; }
-  const PreparedEpoch& epoch() const { return *epoch_; }
+  const LoadableEpoch& epoch() const { return *epoch_; }
 
   // As HasJoined(); NOT_FOUND if the job was deleted; FAILED_PRECONDITION if the session has no
   // part in the epoch any more; DATA_LOSS as PreparedEpoch::Build. Never waits for the disk, or for
@@ -106,13 +108,23 @@ class LoadSession {
  private:
   friend class Loader;
 
+  // `plan` plans a window of the epoch in the background, and tells the job.
   LoadSession(std::shared_ptr<Job> job, std::shared_ptr<Job::Session> seat,
-              std::shared_ptr<const PreparedEpoch> epoch)
-      : job_(std::move(job)), seat_(std::move(seat)), epoch_(std::move(epoch)) {}
+              std::shared_ptr<const LoadableEpoch> epoch, std::function<void(uint64_t)> plan)
+      : job_(std::move(job)),
+        seat_(std::move(seat)),
+        epoch_(std::move(epoch)),
+        plan_(std::move(plan)) {}
+
+  // Next() of an epoch with windows, for a session that has joined.
+  absl::StatusOr<LoadEvent> NextOfWindows(absl::Time now);
 
   const std::shared_ptr<Job> job_;
   const std::shared_ptr<Job::Session> seat_;
-  const std::shared_ptr<const PreparedEpoch> epoch_;
+  const std::shared_ptr<const LoadableEpoch> epoch_;
+  const std::function<void(uint64_t)> plan_;
+  // A leased batch whose window is being planned.
+  std::optional<Offer> pending_;
   LoadStart start_;
   bool has_joined_ = false;
 };
@@ -138,10 +150,16 @@ class Loader {
   // before the loader is destroyed.
   void RunInBackground(Executor executor) { background_ = std::move(executor); }
 
+  // The same for plans of windows, which take seconds. `work` asks `given_up` now and then. By
+  // default the calling thread plans at once.
+  using Planning = std::function<void(const std::function<bool()>& given_up)>;
+  using PlanExecutor = std::function<void(const ClientId& client, Planning work)>;
+  void PlanInBackground(PlanExecutor executor) { plan_executor_ = std::move(executor); }
+
   // The figures of an epoch and its progress; opens nothing. Errors as EpochCatalog::Prepare;
   // FAILED_PRECONDITION for an epoch that was opened with other words.
   struct Description {
-    std::shared_ptr<const PreparedEpoch> epoch;
+    std::shared_ptr<const LoadableEpoch> epoch;
     EpochProgress progress;
   };
   // `given_up` as for EpochCatalog::Prepare.
@@ -229,6 +247,13 @@ class Loader {
 
   // The last reference to the epoch is dropped in the background: the last reader of a deleted data
   // set erases it from the disk.
+  absl::StatusOr<std::shared_ptr<const LoadableEpoch>> PrepareAny(
+      const EpochRequest& request, const GivenUp& given_up,
+      const std::optional<KeptPlannerResult>& kept);
+  // Plans a window for an epoch of a job.
+  void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
+                  std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
+                  const ClientId& client);
   absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       const EpochRequest& request, const GivenUp& given_up,
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
@@ -245,6 +270,9 @@ class Loader {
   EpochQuota quota_;
   Job::Environment environment_;
   Executor background_ = [](const std::function<void()>& work) { work(); };
+  PlanExecutor plan_executor_ = [](const ClientId& /*client*/, const Planning& work) {
+    work([] { return false; });
+  };
   std::atomic<SessionId> next_session_;
 
   mutable absl::Mutex mutex_;

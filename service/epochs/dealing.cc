@@ -44,6 +44,7 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   Dealing dealing;
   dealing.sharing_ = std::move(sharing);
   dealing.num_batches_ = first_batches.back();
+  dealing.num_known_ = first_batches.back();
   dealing.first_batches_.assign(first_batches.begin(), first_batches.end());
   dealing.rank_groups_.resize(first_batches.size() - 1);
   for (size_t j = 0; j < dealing.rank_groups_.size(); ++j) {
@@ -72,6 +73,39 @@ absl::StatusOr<Dealing> Dealing::Create(absl::Span<const uint64_t> first_batches
   }
   dealing.DealToRanks();
   return dealing;
+}
+
+absl::StatusOr<Dealing> Dealing::CreateGrowing(uint64_t most_batches, const BatchSet& done,
+                                               Sharing sharing) {
+  // With everything done nothing is dealt yet, and all arguments are checked.
+  BatchSet all;
+  all.InsertRun({0, most_batches});
+  PH_ASSIGN_OR_RETURN(Dealing dealing, Create({0, most_batches}, all, std::move(sharing)));
+  dealing.is_growing_ = true;
+  dealing.num_known_ = 0;
+  dealing.done_ = done;
+  return dealing;
+}
+
+void Dealing::Grow(uint64_t num_batches, bool is_all) {
+  if (!is_growing_) return;
+  RankGroup& rank_group = rank_groups_[0];
+  if (num_batches > num_known_) {
+    const std::vector<uint32_t> more = done_.Missing(num_known_, num_batches);
+    rank_group.left.insert(rank_group.left.end(), more.begin(), more.end());
+    num_known_ = num_batches;
+  }
+  is_growing_ = !is_all;
+  if (!sharing_.ranked()) {
+    rank_group.num_dealt = rank_group.left.size();
+    lane_lengths_[0] = rank_group.left.size();
+  } else if (is_all) {
+    DealToRanks();
+  } else {
+    const uint64_t steps = rank_group.left.size() / rank_group.ranks.size();
+    rank_group.num_dealt = steps * rank_group.ranks.size();
+    lane_lengths_.assign(lane_lengths_.size(), steps);
+  }
 }
 
 uint64_t Dealing::MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing) {

@@ -60,7 +60,7 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// Immutable; thread-safe. 4 bytes for each batch that is left.
+// Immutable, except for Grow(); thread-safe. 4 bytes for each batch that is left.
 class Dealing {
  public:
   // Deals the batches that are not in `done`. `first_batches` as EpochBatches::first_batches().
@@ -71,6 +71,18 @@ class Dealing {
   static absl::StatusOr<Dealing> Create(absl::Span<const uint64_t> first_batches,
                                         const BatchSet& done, Sharing sharing);
 
+  // The same for one rank group whose batches become known one after the other. At most
+  // `most_batches` will be; none is known. Ranks get whole steps as far as batches are known.
+  static absl::StatusOr<Dealing> CreateGrowing(uint64_t most_batches, const BatchSet& done,
+                                               Sharing sharing);
+  // Only if it is growing: the first `num_batches` are known, at least as many as before; `is_all`:
+  // there are no others. The places of batches that were dealt stay as they are. O(new batches).
+  void Grow(uint64_t num_batches, bool is_all);
+  // Whether all batches are known.
+  bool is_complete() const { return !is_growing_; }
+  // Batches that are known.
+  uint64_t num_known() const { return num_known_; }
+
   // At most the bytes of what Create() makes.
   static uint64_t MostBytes(uint64_t num_batches, size_t num_rank_groups, const Sharing& sharing);
 
@@ -78,7 +90,7 @@ class Dealing {
   void Keep(MemoryHold memory) { memory_ = std::make_shared<const MemoryHold>(std::move(memory)); }
 
   const Sharing& sharing() const { return sharing_; }
-  // Batches of the epoch, without padding.
+  // Batches of the epoch, without padding; if it was made by CreateGrowing(), at most so many.
   uint64_t num_batches() const { return num_batches_; }
   // Ranks, or rank groups.
   size_t num_lanes() const { return lane_lengths_.size(); }
@@ -116,6 +128,9 @@ class Dealing {
 
   Sharing sharing_;
   uint64_t num_batches_ = 0;
+  bool is_growing_ = false;
+  uint64_t num_known_ = 0;
+  BatchSet done_;  // Of a growing one.
   std::vector<RankGroup> rank_groups_;
   std::vector<uint64_t> first_batches_;
   std::vector<uint64_t> lane_lengths_;

@@ -46,9 +46,11 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
       readers_(KeptBytes(memory), [](const OpenedReader& opened) { return opened.bytes; }),
       plans_(KeptBytes(memory),
              [](const EpochPlan& plan) { return plan.bytes() + BytesOfReader(plan.dataset()); }),
-      epochs_(KeptBytes(memory), [](const PreparedEpoch& epoch) {
-        return epoch.bytes() + BytesOfReader(epoch.plan().dataset());
-      }) {
+      epochs_(KeptBytes(memory),
+              [](const PreparedEpoch& epoch) {
+                return epoch.bytes() + BytesOfReader(epoch.plan().dataset());
+              }),
+      sampled_(KeptBytes(memory), [](const SampledEpoch& epoch) { return epoch.bytes(); }) {
   if (memory_ != nullptr) {
     memory_->SetReclaim([this](uint64_t bytes) { Reclaim(bytes); });
   }
@@ -61,6 +63,8 @@ EpochCatalog::~EpochCatalog() {
 void EpochCatalog::Reclaim(uint64_t bytes) {
   const uint64_t held = memory_->held();
   const auto done = [&] { return memory_->held() + bytes <= held; };
+  while (!done() && sampled_.ForgetOldest()) {
+  }
   // Values that are made from others are dropped before them.
   while (!done() && epochs_.ForgetOldest()) {
   }
@@ -125,6 +129,32 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making);
   };
   return epochs_.Get(epoch_key, gone, prepare);
+}
+
+absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled(
+    const EpochRequest& request, const GivenUp& given_up) {
+  const SamplesRequest& samples = *request.samples;
+  const std::string separator(1, kSeparator);
+  const std::string key =
+      absl::StrCat(samples.source->request().graph, separator, samples.source->graph().version(),
+                   separator, request.Words(), " epoch ", request.key.epoch, " seed ", request.seed,
+                   separator, request.key.job);
+  const Making making(memory_, given_up.while_making());
+  PH_ASSIGN_OR_RETURN(auto epoch, sampled_.Get(
+                                      key, [&] { return given_up.WhileWaiting(); },
+                                      [&]() -> absl::StatusOr<std::shared_ptr<const SampledEpoch>> {
+                                        PH_RETURN_IF_ERROR(making.StillWanted());
+                                        return SampledEpoch::Prepare(samples.source, request,
+                                                                     bounds_, making,
+                                                                     sampling_observer_);
+                                      }));
+  // Somebody may have prepared it without.
+  for (uint64_t window = epoch->Counts().size();
+       samples.exact_steps && window < epoch->num_windows(); ++window) {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_RETURN_IF_ERROR(epoch->Plan(window, making));
+  }
+  return epoch;
 }
 
 bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {

@@ -18,6 +18,7 @@
 #include "service/epochs/given_up.h"
 #include "service/epochs/planner_result.h"
 #include "service/epochs/prepared_epoch.h"
+#include "service/epochs/sampled_epoch.h"
 #include "service/epochs/shared_cache.h"
 
 namespace packhouse {
@@ -51,11 +52,20 @@ class EpochCatalog {
       const EpochRequest& request, const GivenUp& given_up = {},
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
+  // The same for an epoch of sub-graphs (EpochRequest::samples). Errors as SampledEpoch.
+  absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareSampled(const EpochRequest& request,
+                                                                     const GivenUp& given_up = {});
+
+  // Is told of draws; null: nobody is. To be called before anything is prepared.
+  void SetSamplingObserver(SamplingObserver* observer) { sampling_observer_ = observer; }
+
   // To be called when a data set was deleted. Its space is free when the last load has ended; plans
   // and epochs of it that are being made are not kept.
   void Forget(absl::string_view dataset);
 
   const EpochBounds& bounds() const { return bounds_; }
+  // Null: memory is not bounded.
+  MemoryBudget* memory() const { return memory_; }
 
  private:
   struct OpenedReader {
@@ -75,6 +85,8 @@ class EpochCatalog {
   SharedCache<OpenedReader> readers_;
   SharedCache<EpochPlan> plans_;
   SharedCache<PreparedEpoch> epochs_;
+  SharedCache<SampledEpoch> sampled_;
+  SamplingObserver* sampling_observer_ = nullptr;
 };
 
 }  // namespace packhouse

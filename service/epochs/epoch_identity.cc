@@ -62,6 +62,7 @@ absl::Status CheckSameEpoch(const EpochIdentity& epoch, const EpochIdentity& oth
   status.Update(compare("seed", other.seed, epoch.seed));
   status.Update(compare("limits", RankGroupsText(other), RankGroupsText(epoch)));
   status.Update(compare("options", other.options, epoch.options));
+  status.Update(compare("windows", other.num_windows, epoch.num_windows));
   return status;
 }
 

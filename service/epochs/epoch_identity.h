@@ -42,6 +42,9 @@ struct EpochIdentity {
   // Everything else that decides the batches, as a text for people: shuffle, look-ahead, grouping,
   // a hash of the subset or of the weights, the plan's receipt.
   std::string options;
+  // Of an epoch whose batches become known window by window (loadable_epoch.h); 0 if all are known.
+  // Then num_batches() is a bound: batches of padding are numbered from there.
+  uint64_t num_windows = 0;
 
   uint64_t num_batches() const;
   // As EpochBatches::first_batches().

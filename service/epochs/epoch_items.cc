@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<uint32_t>> WeightsOf(absl::Span<const uint32_t> items
 }
 
 // Places in `weights`.
-absl::StatusOr<std::vector<uint32_t>> DrawPlaces(const DrawRequest& draw, const EpochSeed& seed,
+absl::StatusOr<std::vector<uint32_t>> DrawPlaces(const WeightedDraw& draw, const EpochSeed& seed,
                                                  const std::vector<uint32_t>& weights,
                                                  const Making& making) {
   if (draw.with_replacement) {
@@ -106,7 +106,7 @@ absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,
   return items;
 }
 
-absl::Status DrawItems(const DrawRequest& draw, const EpochSeed& seed,
+absl::Status DrawItems(const WeightedDraw& draw, const EpochSeed& seed,
                        const GraphSelection& selection, const Making& making, EpochItems& items) {
   const size_t n = selection.num_graphs();
   const uint64_t count = draw.num_graphs != 0 ? draw.num_graphs : items.numbers.size();

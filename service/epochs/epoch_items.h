@@ -79,7 +79,7 @@ absl::StatusOr<EpochItems> GroupsThatFit(const DatasetReader& reader,
 // Errors: INVALID_ARGUMENT for more than ItemSizes::kMaxItems, for weights of another number than
 // there are selected graphs, naming both, as IntegerWeights(), or, without replacement, for more
 // than there are; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs).
-absl::Status DrawItems(const DrawRequest& draw, const EpochSeed& seed,
+absl::Status DrawItems(const WeightedDraw& draw, const EpochSeed& seed,
                        const GraphSelection& selection, const Making& making, EpochItems& items);
 
 }  // namespace packhouse

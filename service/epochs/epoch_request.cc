@@ -37,7 +37,7 @@ std::string SubsetWords(const SubsetRequest& subset) {
                       digest.Hex(kHashBytes), ")");
 }
 
-std::string DrawWords(const DrawRequest& draw) {
+std::string DrawWords(const WeightedDraw& draw) {
   Digest digest;
   for (const double weight : draw.weights) digest.Add(BitsOf(weight));
   return absl::StrCat(
@@ -78,6 +78,20 @@ std::string RankGroupWords(const RankGroupRequest& rank_group) {
                        });
 }
 
+std::string SamplesWords(const SamplesRequest& samples) {
+  Digest digest;
+  digest.Add(uint64_t{samples.seeds.nodes != nullptr});
+  if (samples.seeds.nodes != nullptr) {
+    digest.Add(absl::string_view(reinterpret_cast<const char*>(samples.seeds.nodes->data()),
+                                 samples.seeds.nodes->size() * sizeof(uint32_t)));
+  }
+  for (const int64_t time : samples.seeds.times) digest.Add(static_cast<uint64_t>(time));
+  return absl::StrCat("sub-graphs of ", samples.source->request().Words(), " for ",
+                      samples.source->NumSeeds(samples.seeds), " seeds ", digest.Hex(16),
+                      " in windows of ", samples.window,
+                      samples.draws_smaller ? "" : ", never drawn smaller");
+}
+
 std::string DerivedWords(const DerivedTensors& derived) {
   return absl::StrCat(derived.row_counts ? " counts" : "", derived.graph_index ? " graph" : "",
                       derived.row_offsets ? " offsets" : "", derived.masks ? " masks" : "");
@@ -93,6 +107,7 @@ std::string EpochRequest::Words() const {
   if (grouped) words.emplace_back("grouped");
   if (subset) words.push_back(SubsetWords(*subset));
   if (draw) words.push_back(DrawWords(*draw));
+  if (samples) words.push_back(SamplesWords(*samples));
   if (!min_rows.empty()) {
     words.push_back(absl::StrCat("at least (", absl::StrJoin(min_rows.rows(), ", "), ") rows"));
   }

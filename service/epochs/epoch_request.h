@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "service/collation/min_rows.h"
 #include "service/collation/tensor_framing.h"
 #include "service/epochs/epoch_identity.h"
+#include "service/epochs/sub_graph_source.h"
 #include "service/planning/device_profile.h"
 
 namespace packhouse {
@@ -36,13 +38,27 @@ struct SubsetRequest {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
 };
 
-struct DrawRequest {
+struct WeightedDraw {
   // One for each graph of the data set or of the subset, in the data set's order. Empty: all are
   // equal.
   std::vector<double> weights;
   // 0: as many as there are to draw from.
   uint64_t num_graphs = 0;
   bool with_replacement = false;
+};
+
+// Sub-graphs of a source graph, instead of a data set's graphs.
+struct SamplesRequest {
+  std::shared_ptr<const SubGraphSource> source;
+  // Checked; and the memory of the list.
+  SeedList seeds;
+  std::shared_ptr<const MemoryHold> memory;
+  // Sub-graphs of a window; 0: the default.
+  uint32_t window = 0;
+  // All windows are planned before the epoch is loaded; does not change the batches.
+  bool exact_steps = false;
+  // Sub-graphs beyond the limits are drawn smaller; otherwise they are an error.
+  bool draws_smaller = true;
 };
 
 struct EpochRequest {
@@ -61,8 +77,9 @@ struct EpochRequest {
   size_t look_ahead = 64;
   bool grouped = false;
   std::optional<SubsetRequest> subset;
-  std::optional<DrawRequest> draw;
+  std::optional<WeightedDraw> draw;
   MinRows min_rows;
+  std::optional<SamplesRequest> samples;
 
   // What decides the batches besides data set, seed, epoch and limits, as a text for people. It is
   // the same for two requests if and only if they mean the same. Subsets and weights are in it as

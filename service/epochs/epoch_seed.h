@@ -30,6 +30,8 @@ enum class DrawPurpose : uint64_t {
   kBatchOrder = 2,
   kGroups = 3,
   kSample = 4,
+  kEstimate = 5,
+  kSeeds = 6,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other

@@ -48,6 +48,8 @@ class Making {
     return i % kStepsBetweenAsking == 0 ? StillWanted() : absl::OkStatus();
   }
   const std::function<bool()>& given_up() const { return given_up_; }
+  // Null: no bound.
+  MemoryBudget* memory() const { return memory_; }
 
  private:
   static constexpr size_t kStepsBetweenAsking = size_t{1} << 12;

@@ -21,7 +21,7 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
                       plan->BatchesOf({request.seed, request.key.epoch}, making));
   EpochIdentity identity = {
-      request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}};
+      request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
   for (size_t i = 0; i < plan->num_rank_groups(); ++i) {
     identity.rank_groups.push_back(
         {plan->shapes(i)[0].capacities,
@@ -73,17 +73,17 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   const BatchShape& of_shape = plan_->shapes(rank_group)[shape];
   if (plan_->groups()) {
     PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, plan_->groups()->GraphsOf(items)));
-    return BuiltBatch{std::move(batch), shape};
+    return BuiltBatch{std::move(batch), shape, {}};
   }
   PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, items));
-  return BuiltBatch{std::move(batch), shape};
+  return BuiltBatch{std::move(batch), shape, {}};
 }
 
 absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t rank_group) const {
   // The smallest: it costs least.
   const size_t shape = plan_->shapes(rank_group).size() - 1;
   PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(plan_->shapes(rank_group)[shape], {}));
-  return BuiltBatch{std::move(batch), shape};
+  return BuiltBatch{std::move(batch), shape, {}};
 }
 
 absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,

@@ -17,6 +17,7 @@
 #include "service/epochs/epoch_identity.h"
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
+#include "service/epochs/loadable_epoch.h"
 #include "service/epochs/making.h"
 
 namespace packhouse {
@@ -24,17 +25,10 @@ namespace packhouse {
 // EpochIdentity::options of an epoch with this request and a plan with this receipt.
 std::string EpochOptions(const EpochRequest& request, absl::string_view receipt);
 
-// A batch as it is sent.
-struct BuiltBatch {
-  Batch batch;
-  // The index of its shape in the rank group.
-  size_t shape = 0;
-};
-
 // Prepare() is called once for each epoch, and draws the graphs that fill the plan's places.
 // Build() is called for each batch; it reads the graphs and collates them. Immutable; thread-safe.
 // Besides the plan, 4 bytes for each graph and 4 for each batch, reserved as long as it lives.
-class PreparedEpoch {
+class PreparedEpoch final : public LoadableEpoch {
  public:
   // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
   // CANCELLED as `making`. O(graphs).
@@ -46,16 +40,20 @@ class PreparedEpoch {
   uint64_t bytes() const;
 
   const EpochPlan& plan() const { return *plan_; }
-  const EpochIdentity& identity() const { return identity_; }
+  const EpochIdentity& identity() const override { return identity_; }
+  const GraphSchema& schema() const override { return plan_->schema(); }
+  absl::Span<const BatchShape> shapes(size_t rank_group) const override {
+    return plan_->shapes(rank_group);
+  }
 
   // For batch `number` < identity().num_batches().
-  uint64_t NumGraphs(uint64_t number) const;
+  uint64_t NumGraphs(uint64_t number) const override;
 
   // Builds a batch, with the same bytes each time. DATA_LOSS naming the record that fails its
   // checksum. O(bytes of the batch).
-  absl::StatusOr<BuiltBatch> Build(uint64_t number) const;
+  absl::StatusOr<BuiltBatch> Build(uint64_t number) const override;
   // A batch of padding only; without padding, an empty one.
-  absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const;
+  absl::StatusOr<BuiltBatch> BuildPadding(size_t rank_group) const override;
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,

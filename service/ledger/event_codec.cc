@@ -94,6 +94,12 @@ struct Writer {
     to.set_generation(event.generation);
     to.set_seconds(event.seconds);
   }
+  void operator()(const WindowsCounted& event) const {
+    internal::WindowsCounted& to = *stored.mutable_windows_counted();
+    WriteEpochKey(event.epoch, *to.mutable_key());
+    to.set_first_window(event.first_window);
+    to.mutable_num_batches()->Add(event.num_batches.begin(), event.num_batches.end());
+  }
 };
 
 std::optional<LedgerEvent> ReadPlanned(const internal::EpochPlanned& from) {
@@ -146,6 +152,12 @@ std::optional<LedgerEvent> ReadEvent(const internal::LedgerEvent& stored) {
     case internal::LedgerEvent::kEpochExpired: {
       const internal::EpochExpired& from = stored.epoch_expired();
       return EpochExpired{ReadEpochKey(from.key()), from.generation(), from.seconds()};
+    }
+    case internal::LedgerEvent::kWindowsCounted: {
+      const internal::WindowsCounted& from = stored.windows_counted();
+      return WindowsCounted{ReadEpochKey(from.key()),
+                            from.first_window(),
+                            {from.num_batches().begin(), from.num_batches().end()}};
     }
     case internal::LedgerEvent::EVENT_NOT_SET:
       break;

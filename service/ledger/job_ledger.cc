@@ -1,6 +1,7 @@
 #include "service/ledger/job_ledger.h"
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -28,7 +29,26 @@ uint64_t EpochState::Bytes() const {
   }
   bytes += (base.num_runs() + done.num_runs()) * kBytesPerRun;
   bytes += workers.size() * kBytesPerWorker;
+  // The list may have up to twice the room that it needs.
+  bytes += 2 * windows.size() * sizeof(uint32_t);
   return bytes + sharing.rank_group_of_rank.size() * sizeof(uint32_t);
+}
+
+uint64_t EpochState::NumKnown() const {
+  if (identity.num_windows == 0) return identity.num_batches();
+  return std::accumulate(windows.begin(), windows.end(), uint64_t{0});
+}
+
+uint64_t EpochState::ExpectedBatches() const {
+  return GuessBatches(NumKnown(), windows.size(), identity);
+}
+
+uint64_t GuessBatches(uint64_t num_known, uint64_t known_windows, const EpochIdentity& identity) {
+  if (known_windows == identity.num_windows) return num_known;
+  if (known_windows == 0) return identity.num_batches();
+  // At most 2^32 batches and 2^16 windows.
+  const uint64_t guess = (num_known * identity.num_windows + known_windows - 1) / known_windows;
+  return std::min(guess, identity.num_batches());
 }
 
 JobLedger::JobLedger(const JobLedger& other)
@@ -260,6 +280,27 @@ absl::Status JobLedger::ApplyOne(const EpochExpired& event) {
   return absl::OkStatus();
 }
 
+absl::Status JobLedger::ApplyOne(const WindowsCounted& event) {
+  const EpochState* const epoch = Find(event.epoch);
+  if (epoch == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(NameOf(event.epoch), ": is not open"));
+  }
+  uint64_t sum = epoch->identity.num_windows == 0 ? 0 : epoch->NumKnown();
+  for (const uint32_t count : event.num_batches) sum += count;
+  if (event.first_window != epoch->windows.size() ||
+      event.num_batches.size() > epoch->identity.num_windows - epoch->windows.size() ||
+      sum > epoch->identity.num_batches()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(NameOf(event.epoch), ": ", event.num_batches.size(), " windows from ",
+                     event.first_window, " on, with ", sum, " batches so far; ",
+                     epoch->windows.size(), " of ", epoch->identity.num_windows,
+                     " are known, with at most ", epoch->identity.num_batches(), " batches"));
+  }
+  EpochState& state = *FindMutable(event.epoch);
+  state.windows.insert(state.windows.end(), event.num_batches.begin(), event.num_batches.end());
+  return absl::OkStatus();
+}
+
 const EpochState* JobLedger::Find(const EpochKey& key) const {
   const auto found = epochs_.find(key);
   return found == epochs_.end() ? nullptr : found->second.state.get();
@@ -316,6 +357,9 @@ std::vector<std::string> JobLedger::EpochRecords() const {
     if (!epoch->client.empty()) records.push_back(EncodeEvent(EpochOwned{key, epoch->client}));
     if (epoch->used_seconds != 0) {
       records.push_back(EncodeEvent(EpochUsed{key, epoch->used_seconds}));
+    }
+    if (!epoch->windows.empty()) {
+      records.push_back(EncodeEvent(WindowsCounted{key, 0, epoch->windows}));
     }
     if (epoch->generation == 0) continue;
     records.push_back(EncodeEvent(

@@ -47,17 +47,28 @@ struct EpochState {
   ClientId client;
   // The digest of its plan (JobLedger::PlanOf()); empty if none is kept.
   std::string plan;
+  // Of an epoch with windows: batches of the first ones, as far as they are known.
+  std::vector<uint32_t> windows;
   // About when it was last used, in seconds since the Unix epoch; 0 if not known.
   uint64_t used_seconds = 0;
 
   // Without padding. O(runs).
   BatchSet DoneWithoutPadding() const { return done.Below(identity.num_batches()); }
-  bool finished() const { return DoneWithoutPadding().size() == identity.num_batches(); }
+  // Whether all batches are known; and how many are.
+  bool is_complete() const { return windows.size() == identity.num_windows; }
+  uint64_t NumKnown() const;
+  // Without padding. If not all batches are known, a guess from those that are. O(windows).
+  uint64_t ExpectedBatches() const;
+  bool finished() const { return is_complete() && DoneWithoutPadding().size() == NumKnown(); }
   // An upper estimate of its memory. O(rank groups).
   uint64_t Bytes() const;
 
   friend bool operator==(const EpochState&, const EpochState&) = default;
 };
+
+// The number of an epoch's batches if `num_known` are those of the first `known_windows`: exact if
+// these are all, or there are no windows.
+uint64_t GuessBatches(uint64_t num_known, uint64_t known_windows, const EpochIdentity& identity);
 
 // At most the memory of a run of batches.
 inline constexpr uint64_t kBytesPerRun = 40;
@@ -165,6 +176,7 @@ class JobLedger {
   absl::Status ApplyOne(const EpochOwned& event);
   absl::Status ApplyOne(const EpochUsed& event);
   absl::Status ApplyOne(const EpochExpired& event);
+  absl::Status ApplyOne(const WindowsCounted& event);
 
   void UsePlan(const std::shared_ptr<const KeptPlan>& plan);
   // Erases the epoch; also its plan if no other epoch has it.

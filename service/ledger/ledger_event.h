@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "service/admission/client_identity.h"
 #include "service/epochs/batch_set.h"
@@ -67,6 +68,17 @@ struct BatchesAcknowledged {
   friend bool operator==(const BatchesAcknowledged&, const BatchesAcknowledged&) = default;
 };
 
+// The next windows of an open epoch were planned (EpochWindows). What they have does not depend on
+// generations.
+struct WindowsCounted {
+  EpochKey epoch;
+  // Windows that were known before.
+  uint64_t first_window = 0;
+  std::vector<uint32_t> num_batches;
+
+  friend bool operator==(const WindowsCounted&, const WindowsCounted&) = default;
+};
+
 // The service keeps nothing of the epoch any more; a cursor can open it again.
 struct EpochForgotten {
   EpochKey epoch;
@@ -111,9 +123,9 @@ struct GenerationsUsed {
   friend bool operator==(const GenerationsUsed&, const GenerationsUsed&) = default;
 };
 
-using LedgerEvent =
-    std::variant<EpochOpened, EpochPlanned, GenerationStarted, WorkerJoined, BatchesAcknowledged,
-                 EpochForgotten, GenerationsUsed, EpochOwned, EpochUsed, EpochExpired>;
+using LedgerEvent = std::variant<EpochOpened, EpochPlanned, GenerationStarted, WorkerJoined,
+                                 BatchesAcknowledged, EpochForgotten, GenerationsUsed, EpochOwned,
+                                 EpochUsed, EpochExpired, WindowsCounted>;
 
 }  // namespace packhouse
 

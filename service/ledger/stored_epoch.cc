@@ -27,6 +27,7 @@ void WriteIdentity(const EpochIdentity& identity, internal::EpochIdentity& store
     for (const uint64_t capacity : group.capacities) stored.add_capacities(capacity + 1);
   }
   stored.set_options(identity.options);
+  stored.set_num_windows(identity.num_windows);
 }
 
 std::optional<EpochIdentity> ReadIdentity(const internal::EpochIdentity& stored) {
@@ -52,6 +53,7 @@ std::optional<EpochIdentity> ReadIdentity(const internal::EpochIdentity& stored)
   }
   if (taken != stored.capacities_size()) return std::nullopt;
   identity.options = stored.options();
+  identity.num_windows = stored.num_windows();
   return identity;
 }
 

@@ -167,6 +167,15 @@ Metrics::Metrics(const std::string& version)
       rejected_too_large_(events_.AddCounter("packhouse_rejected_graphs_total",
                                              "Graphs that are in no batch, by reason.",
                                              {{"reason", "too_large"}})),
+      sampled_seeds_(events_.AddCounter("packhouse_sampled_seeds_total",
+                                        "Seeds around which sub-graphs were drawn.")),
+      sampled_nodes_(
+          events_.AddCounter("packhouse_sampled_nodes_total", "Nodes of drawn sub-graphs.")),
+      sampled_edges_(
+          events_.AddCounter("packhouse_sampled_edges_total", "Edges of drawn sub-graphs.")),
+      drawn_smaller_(events_.AddCounter(
+          "packhouse_sampled_smaller_total",
+          "Sub-graphs drawn smaller than their spec says, since they exceeded the limits.")),
       pending_graphs_(events_.AddGauge("packhouse_pending_graphs",
                                        "Graphs accepted and not yet in a batch, all streams.")),
       pending_bytes_(events_.AddGauge("packhouse_pending_bytes",
@@ -295,6 +304,13 @@ void Metrics::OnFinished(Method method, absl::StatusCode code, absl::Duration el
 void Metrics::OnPlanned(absl::Duration elapsed, double gap) {
   plan_duration_.Observe(absl::ToDoubleSeconds(elapsed));
   plan_gap_.Observe(gap);
+}
+
+void Metrics::OnDrawn(uint64_t seeds, uint64_t nodes, uint64_t edges, uint32_t level) {
+  sampled_seeds_.Increment(seeds);
+  sampled_nodes_.Increment(nodes);
+  sampled_edges_.Increment(edges);
+  if (level != 0) drawn_smaller_.Increment();
 }
 
 void Metrics::OnUnsent(Method method, int64_t responses, int64_t bytes) {

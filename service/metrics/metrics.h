@@ -24,6 +24,7 @@
 #include "prometheus/registry.h"
 #include "service/admission/rpc_observer.h"
 #include "service/datasets/commit_observer.h"
+#include "service/epochs/sampling_observer.h"
 #include "service/metrics/delivery_collector.h"
 #include "service/metrics/event_metrics.h"
 #include "service/metrics/server_collector.h"
@@ -36,7 +37,7 @@ namespace packhouse::metrics {
 inline constexpr size_t kMaxComponentLabels = 64;
 
 // Thread-safe. Outlives the streams and the stores that it observes.
-class Metrics final : public PackObserverFactory, public RpcObserver {
+class Metrics final : public PackObserverFactory, public RpcObserver, public SamplingObserver {
  public:
   explicit Metrics(const std::string& version);
   ~Metrics() override;
@@ -60,6 +61,8 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
   void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) override;
   void OnPlanned(absl::Duration elapsed, double gap) override;
   void OnUnsent(Method method, int64_t responses, int64_t bytes) override;
+
+  void OnDrawn(uint64_t seeds, uint64_t nodes, uint64_t edges, uint32_t level) override;
 
  private:
   struct ComponentMetrics {
@@ -86,6 +89,10 @@ class Metrics final : public PackObserverFactory, public RpcObserver {
   EventMetrics::Counter batches_;
   EventMetrics::Counter graphs_;
   EventMetrics::Counter rejected_too_large_;
+  EventMetrics::Counter sampled_seeds_;
+  EventMetrics::Counter sampled_nodes_;
+  EventMetrics::Counter sampled_edges_;
+  EventMetrics::Counter drawn_smaller_;
   EventMetrics::Gauge pending_graphs_;
   EventMetrics::Gauge pending_bytes_;
   prometheus::Histogram& plan_duration_;

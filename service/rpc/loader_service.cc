@@ -17,6 +17,7 @@
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_loader.h"
 #include "service/wire/wire_memory.h"
+#include "service/wire/wire_sampling.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -25,7 +26,12 @@ using Source = ResponseSource<LoadReply>;
 
 // The data set's schema names the components. `memory` holds the memory of the request's lists.
 absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets,
-                                       MemoryBudget* working, MemoryHold& memory) {
+                                       const SourceGraphStore* graphs, MemoryBudget* working,
+                                       MemoryHold& memory) {
+  if (spec.has_samples()) {
+    PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs));
+    return SampledRequestFromWire(spec, std::move(source), working);
+  }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
   PH_ASSIGN_OR_RETURN(memory,
                       Making(working, nullptr).Hold("a subset and weights", BytesOfRequest(spec)));
@@ -62,10 +68,12 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
 }
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
-                                    const DatasetStore& datasets, Loader& loader,
-                                    MemoryBudget* working, const GivenUp& given_up) {
+                                    const DatasetStore& datasets, const SourceGraphStore* graphs,
+                                    Loader& loader, MemoryBudget* working,
+                                    const GivenUp& given_up) {
   MemoryHold memory;
-  PH_ASSIGN_OR_RETURN(EpochRequest epoch, RequestOf(request.epoch(), datasets, working, memory));
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                      RequestOf(request.epoch(), datasets, graphs, working, memory));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
                       loader.Describe(std::move(epoch), given_up));
   v1::Epoch response;
@@ -121,11 +129,13 @@ absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& req
 }  // namespace
 
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
-                             Loader* loader, PackObserverFactory* observers)
+                             const SourceGraphStore* graphs, Loader* loader,
+                             PackObserverFactory* observers)
     : EarlyService(v1::LoaderService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
       datasets_(datasets),
+      graphs_(graphs),
       loader_(loader),
       observers_(observers),
       timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, loader)),
@@ -155,7 +165,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     PH_RETURN_IF_ERROR(early_end_.status());
     MemoryHold memory;
     PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                        RequestOf(parsed.epoch(), *datasets_, context_.working, memory));
+                        RequestOf(parsed.epoch(), *datasets_, graphs_, context_.working, memory));
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
       PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), given_up));
@@ -165,7 +175,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     }
     PH_ASSIGN_OR_RETURN(auto session, Join(parsed, std::move(epoch), client, context_.clock->Now(),
                                            *loader_, sink.Waker(), given_up));
-    auto observer = observers_->ForStream(session->epoch().plan().schema().sizes());
+    auto observer = observers_->ForStream(session->epoch().schema().sizes());
     return std::make_unique<LoadSource>(
         context_.clock, std::move(session), std::move(observer),
         [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker());
@@ -199,13 +209,14 @@ CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
       context_, *call, Method::kGetEpoch,
       [this](const v1::GetEpochRequest& parsed, PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
         if (loader_ == nullptr) return NoDataFolder();
-        return Described(parsed, *datasets_, *loader_, context_.working,
+        return Described(parsed, *datasets_, graphs_, *loader_, context_.working,
                          GivenUp([&turn] { return turn.GivenUp(); },
                                  [&turn] { return turn.GivenUpWhileWaiting(); }));
       },
       [this](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
         if (loader_ == nullptr) return NoDataFolder();
-        auto epoch = Described(parsed, *datasets_, *loader_, context_.working, OnlyIfReady());
+        auto epoch =
+            Described(parsed, *datasets_, graphs_, *loader_, context_.working, OnlyIfReady());
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
       });

@@ -12,6 +12,7 @@
 #include "service/delivery/loader.h"
 #include "service/delivery/retention_timer.h"
 #include "service/rpc/early_service.h"
+#include "service/source_graphs/source_graph_store.h"
 #include "service/streams/pack_observer.h"
 
 namespace packhouse::rpc {
@@ -22,8 +23,9 @@ class LoaderService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets` and `loader` may be null together: then every
   // call is answered with NoDataFolder().
-  LoaderService(const CallContext& context, const DatasetStore* datasets, Loader* loader,
-                PackObserverFactory* observers);
+  // `graphs` is for epochs of sub-graphs; it may be null.
+  LoaderService(const CallContext& context, const DatasetStore* datasets,
+                const SourceGraphStore* graphs, Loader* loader, PackObserverFactory* observers);
   ~LoaderService() override;
 
   // Every Load stream ends with `status`, after the batches that were made for it; new streams end
@@ -42,6 +44,7 @@ class LoaderService final : public EarlyService {
   const CallContext context_;
   const CallContext append_context_;
   const DatasetStore* const datasets_;
+  const SourceGraphStore* const graphs_;
   Loader* const loader_;
   PackObserverFactory* const observers_;
   const std::shared_ptr<LeaseTimer> timer_;

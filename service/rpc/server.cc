@@ -15,6 +15,7 @@
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/packing.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
+#include "packhouse/v1/sampling.grpc.pb.h"
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
@@ -43,6 +44,7 @@ std::vector<std::string> ServiceNames() {
           v1::LoaderService::service_full_name(),
           v1::PackingService::service_full_name(),
           v1::PlanningService::service_full_name(),
+          v1::SamplingService::service_full_name(),
           v1::SourceGraphService::service_full_name(),
           grpc::reflection::v1::ServerReflection::service_full_name(),
           grpc::reflection::v1alpha::ServerReflection::service_full_name()};
@@ -54,6 +56,7 @@ absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_so
   for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
   served[v1::DatasetService::service_full_name()] = has_data;
   served[v1::LoaderService::service_full_name()] = has_data;
+  served[v1::SamplingService::service_full_name()] = has_source_graphs;
   served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
 }
@@ -117,7 +120,9 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                        kLongestSample),
       dataset_service_(context_, datasets, catalog_.get()),
       source_graph_service_(context_, source_graphs),
-      loader_service_(context_, datasets, loader_.get(), pack_observers),
+      loader_service_(context_, datasets, source_graphs, loader_.get(), pack_observers),
+      sampling_service_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers,
+                        source_graphs, datasets, options.sampling_observer),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
       reflection_(context_, ServiceNames()),
       reflection_v1alpha_(context_, ServiceNames()),
@@ -127,6 +132,11 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
   if (loader_ == nullptr) return;
   loader_->RunInBackground(
       [this](std::function<void()> work) { append_pool_.Submit(/*client=*/"", std::move(work)); });
+  loader_->PlanInBackground([this](const ClientId& client, Loader::Planning work) {
+    const auto turn = std::make_shared<PlanningTurn>(&planning_pool_, client);
+    planning_pool_.Submit(
+        turn, [turn, work = std::move(work)] { work([&turn] { return turn->GivenUp(); }); });
+  });
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options, Clock* clock,
@@ -146,6 +156,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                     .max_batch_bytes = streams.max_batch_bytes,
                     .framing = &WireFraming()},
         working.get());
+    catalog->SetSamplingObserver(options.sampling_observer);
     PH_ASSIGN_OR_RETURN(loader, Loader::Open(catalog.get(), ledger, options.loader,
                                              FirstSession(*clock), working.get()));
   }
@@ -203,6 +214,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->dataset_service_);
   builder.RegisterService(&server->source_graph_service_);
   builder.RegisterService(&server->loader_service_);
+  builder.RegisterService(&server->sampling_service_);
   builder.RegisterService(&server->health_);
   builder.RegisterCallbackGenericService(&server->unknown_methods_);
   if (options.reflection) {

@@ -24,8 +24,8 @@
 #include "service/admission/memory_shares.h"
 #include "service/admission/planning_pool.h"
 #include "service/admission/principal.h"
+#include "service/admission/recent_value.h"
 #include "service/admission/rpc_observer.h"
-#include "service/admission/sampler.h"
 #include "service/admission/unsent_budget.h"
 #include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
@@ -42,6 +42,7 @@
 #include "service/rpc/packing_service.h"
 #include "service/rpc/planning_service.h"
 #include "service/rpc/reflection_service.h"
+#include "service/rpc/sampling_service.h"
 #include "service/rpc/server_bounds.h"
 #include "service/rpc/source_graph_service.h"
 #include "service/rpc/unknown_methods.h"
@@ -101,6 +102,8 @@ struct ServerOptions {
   bool reflection = true;
   // Its pointees must outlive the server.
   CallLog log;
+  // Told of sub-graphs that are drawn; must outlive the server. May be null.
+  SamplingObserver* sampling_observer = nullptr;
   // Null: plain text.
   std::shared_ptr<grpc::ServerCredentials> credentials;
   // Who callers are; null: nobody asks. What they may do; null: everything. Both outlive the
@@ -222,10 +225,11 @@ class Server {
   PlanningService planning_;
   const std::unique_ptr<EpochCatalog> catalog_;
   const std::unique_ptr<Loader> loader_;
-  Sampler<DeliverySnapshot> recent_delivery_;
+  RecentValue<DeliverySnapshot> recent_delivery_;
   DatasetService dataset_service_;
   SourceGraphService source_graph_service_;
   LoaderService loader_service_;
+  SamplingService sampling_service_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   ReflectionService reflection_;
   ReflectionServiceV1Alpha reflection_v1alpha_;

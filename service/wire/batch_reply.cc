@@ -67,14 +67,9 @@ class FieldFraming final : public TensorFraming {
   }
 };
 
-}  // namespace
-
-const TensorFraming& WireFraming() {
-  static const FieldFraming framing;
-  return framing;
-}
-
-MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply) {
+// For a response whose batch is a field of its own, the first one of those that are set.
+template <typename Response>
+MessagePieces PiecesWithBatch(const BatchReply<Response>& reply, int batch_field) {
   MessagePieces pieces;
   if (reply.framed_tensors.empty()) {
     reply.message.AppendToString(&pieces.head);
@@ -83,9 +78,30 @@ MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply) {
   const v1::Batch& batch = reply.message.batch();
   pieces.framed_tensors = reply.framed_tensors;
   pieces.buffer = reply.buffer;
-  AppendHead(v1::PackResponse::kBatchFieldNumber,
-             batch.ByteSizeLong() + reply.framed_tensors.size(), pieces.head);
+  AppendHead(batch_field, batch.ByteSizeLong() + reply.framed_tensors.size(), pieces.head);
   batch.AppendToString(&pieces.head);
+  return pieces;
+}
+
+}  // namespace
+
+const TensorFraming& WireFraming() {
+  static const FieldFraming framing;
+  return framing;
+}
+
+MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply) {
+  return PiecesWithBatch(reply, v1::PackResponse::kBatchFieldNumber);
+}
+
+MessagePieces PiecesOf(const BatchReply<v1::SampleResponse>& reply) {
+  MessagePieces pieces = PiecesWithBatch(reply, v1::SampleResponse::kBatchFieldNumber);
+  if (!reply.framed_tensors.empty()) {
+    // The field after the batch.
+    v1::SampleResponse others;
+    *others.mutable_drawn_smaller() = reply.message.drawn_smaller();
+    others.AppendToString(&pieces.tail);
+  }
   return pieces;
 }
 

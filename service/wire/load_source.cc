@@ -6,7 +6,7 @@
 namespace packhouse {
 namespace {
 
-LoadReply BatchOf(const PreparedEpoch& epoch, LoadEvent event, PackObserver& observer) {
+LoadReply BatchOf(const LoadableEpoch& epoch, LoadEvent event, PackObserver& observer) {
   LoadReply reply;
   if (!event.is_padding) observer.OnBatch(event.built.batch, CapacitiesOf(epoch, event));
   LoadedBatchToWire(event, epoch.identity().key.epoch, *reply.message.mutable_batch());
@@ -35,7 +35,8 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
       return std::nullopt;
     case LoadEvent::Kind::kEnd:
       state_ = State::kEnded;
-      response.mutable_end_of_epoch()->set_num_steps(session_->start().num_steps);
+      response.mutable_end_of_epoch()->set_num_steps(
+          session_->epoch().windows() == nullptr ? session_->start().num_steps : event.num_steps);
       response.mutable_end_of_epoch()->set_num_pending(event.num_pending);
       return reply;
     case LoadEvent::Kind::kBatch:

@@ -73,7 +73,11 @@ PackReply OpenedToWire(const StreamPacker& packer, const StreamPackerOptions& op
 }  // namespace
 
 absl::Status PackHandler::Open(const v1::PackOpen& open) {
-  PH_ASSIGN_OR_RETURN(GraphSchema schema_value, SchemaOf(open));
+  PH_ASSIGN_OR_RETURN(GraphSchema schema, SchemaOf(open));
+  return OpenWith(open, std::move(schema));
+}
+
+absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_value) {
   auto schema = std::make_shared<const GraphSchema>(std::move(schema_value));
   PH_ASSIGN_OR_RETURN(StreamPackerOptions options, OptionsFromWire(open, *schema, bounds_));
   PH_ASSIGN_OR_RETURN(std::optional<StreamTuningRequest> tuning,

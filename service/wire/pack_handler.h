@@ -40,6 +40,15 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
     bounds_.framing = &WireFraming();
   }
 
+  // Opens the stream for graphs of `schema`, whatever schema `open` has, without a request.
+  absl::Status OpenWith(const v1::PackOpen& open, GraphSchema schema);
+  // Takes graphs of this schema that came in no request, as a request of a stream would. May be
+  // called when a request could be accepted. `owner_bytes` as StreamPacker::Offer.
+  absl::Status AcceptChunk(GraphChunk chunk, uint64_t owner_bytes);
+  // Requires that the stream is open.
+  const StreamPacker& packer() const { return *packer_; }
+  bool whole_graphs() const { return whole_graphs_; }
+
   absl::Status Accept(std::unique_ptr<v1::PackRequest> request) override;
   void HalfClose() override;
   absl::StatusOr<std::optional<PackReply>> Next() override;
@@ -52,7 +61,6 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status AcceptGraphs(std::unique_ptr<v1::PackRequest> request);
   absl::Status AcceptSizes(const v1::SizeTable& sizes);
   absl::Status AcceptExamples(const v1::Examples& examples);
-  absl::Status AcceptChunk(GraphChunk chunk, uint64_t owner_bytes);
   // The id of the next graph that comes without one.
   uint64_t NextId() const { return packer_->num_offered() + num_malformed_; }
   // Begins or ends the search for shapes. False as long as it goes on.

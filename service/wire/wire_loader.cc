@@ -12,10 +12,13 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/delivery/cursor.h"
+#include "service/epochs/prepared_epoch.h"
 #include "service/epochs/round_plan.h"
+#include "service/epochs/sampled_epoch.h"
 #include "service/packing/online_packer.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_planning.h"
+#include "service/wire/wire_sampling.h"
 #include "service/wire/wire_sizes.h"
 #include "service/wire/wire_tuning.h"
 
@@ -60,12 +63,12 @@ absl::StatusOr<SubsetRequest> SubsetFromWire(const v1::Subset& wire) {
   return subset;
 }
 
-absl::StatusOr<DrawRequest> DrawFromWire(const v1::Draw& wire) {
+absl::StatusOr<WeightedDraw> DrawFromWire(const v1::Draw& wire) {
   if (wire.weights().size() % sizeof(double) != 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("draw.weights: ", wire.weights().size(), " bytes, must be a multiple of 8"));
   }
-  DrawRequest draw;
+  WeightedDraw draw;
   const std::vector<uint64_t> bits = Uint64sFromWire(wire.weights());
   draw.weights.resize(bits.size());
   for (size_t i = 0; i < bits.size(); ++i) {
@@ -159,6 +162,30 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   return request;
 }
 
+absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
+                                                    std::shared_ptr<const SubGraphSource> source,
+                                                    MemoryBudget* memory) {
+  PH_ASSIGN_OR_RETURN(EpochRequest request, EpochRequestFromWire(wire, source->schema()));
+  if (wire.oversize_policy() != v1::OVERSIZE_POLICY_UNSPECIFIED) {
+    return absl::InvalidArgumentError(
+        "oversize_policy: must be unset with samples; samples.beyond_limits decides");
+  }
+  const v1::SampleSpec& spec = wire.samples();
+  SamplesRequest samples;
+  MemoryHold hold;
+  if (memory != nullptr) {
+    PH_ASSIGN_OR_RETURN(hold, memory->Hold("seeds", BytesOfSeeds(spec.seeds())));
+  }
+  samples.memory = std::make_shared<const MemoryHold>(std::move(hold));
+  PH_ASSIGN_OR_RETURN(samples.seeds, SeedsFromWire(spec.has_seeds(), spec.seeds(), *source));
+  samples.window = spec.window() == 0 ? SampledEpoch::kDefaultWindow : spec.window();
+  samples.exact_steps = spec.exact_steps();
+  PH_ASSIGN_OR_RETURN(samples.draws_smaller, DrawsSmaller(spec.beyond_limits()));
+  samples.source = std::move(source);
+  request.samples = std::move(samples);
+  return request;
+}
+
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
                                                 const EpochRequest& epoch) {
   PH_RETURN_IF_ERROR(CheckJobName(epoch.key.job));
@@ -227,7 +254,46 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
   return wire == 0 ? kDefaultInFlight : wire;
 }
 
-void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
+namespace {
+
+void SampledEpochToWire(const SampledEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  const EpochIdentity& identity = epoch.identity();
+  const std::vector<uint32_t> counts = epoch.Counts();
+  const uint64_t known = std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+  wire.set_num_batches(GuessBatches(known, counts.size(), identity));
+  wire.set_num_graphs(epoch.num_items());
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(wire.num_batches());
+  const BatchShape& shape = epoch.shapes(0)[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(wire.num_batches());
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  v1::SampledEpoch& samples = *wire.mutable_samples();
+  samples.set_num_seeds(epoch.num_seeds());
+  samples.set_num_windows(epoch.num_windows());
+  samples.set_num_planned_windows(counts.size());
+  samples.set_num_planned_batches(known);
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, counts}));
+}
+
+}  // namespace
+
+void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Epoch& wire) {
+  if (any.windows() != nullptr) {
+    const EpochIdentity& of_samples = any.identity();
+    wire.set_job(of_samples.key.job);
+    wire.set_epoch(of_samples.key.epoch);
+    wire.set_dataset(of_samples.dataset);
+    wire.set_dataset_version(of_samples.dataset_version);
+    wire.set_num_done(progress.num_done);
+    wire.set_generation(progress.generation);
+    SampledEpochToWire(static_cast<const SampledEpoch&>(any), progress, wire);
+    return;
+  }
+  const auto& epoch = static_cast<const PreparedEpoch&>(any);
   const EpochPlan& plan = epoch.plan();
   const SizeSchema& schema = plan.schema().sizes();
   const EpochIdentity& identity = epoch.identity();
@@ -265,7 +331,7 @@ void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::
   wire.set_num_done(progress.num_done);
   wire.set_generation(progress.generation);
   wire.set_receipt(plan.receipt());
-  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}}));
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
 }
 
 void JobToWire(const JobSummary& job, v1::Job& wire) {
@@ -293,7 +359,8 @@ void JobToWire(const JobSummary& job, v1::Job& wire) {
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
   const LoadStart& start = session.start();
   EpochToWire(session.epoch(), start.progress, *wire.mutable_epoch());
-  GraphSchemaToWire(session.epoch().plan().schema(), *wire.mutable_schema());
+  GraphSchemaToWire(session.epoch().schema(), *wire.mutable_schema());
+  wire.set_num_steps_is_estimate(start.num_steps_is_estimate);
   wire.set_generation(start.join.generation);
   wire.set_session(start.session);
   wire.set_num_steps(start.num_steps);
@@ -316,6 +383,11 @@ void LoadedBatchToWire(const LoadEvent& event, uint64_t epoch, v1::LoadedBatch& 
   wire.set_is_redelivered(event.is_redelivered);
   wire.set_graphs_of_step(event.graphs_of_step);
   wire.set_shape(static_cast<uint32_t>(event.built.shape));
+  for (const auto& [id, level] : event.built.drawn_smaller) {
+    v1::DrawnSmaller& smaller = *wire.add_drawn_smaller();
+    smaller.set_graph_id(id);
+    smaller.set_level(level);
+  }
 }
 
 }  // namespace packhouse

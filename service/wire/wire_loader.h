@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,7 +15,7 @@
 #include "service/delivery/loader.h"
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
-#include "service/epochs/prepared_epoch.h"
+#include "service/epochs/loadable_epoch.h"
 #include "service/graphs/graph_schema.h"
 
 namespace packhouse {
@@ -29,6 +30,10 @@ absl::Status CheckJobName(absl::string_view job);
 // `schema` is the data set's. The job may be empty; otherwise its name is checked.
 absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
                                                   const GraphSchema& schema);
+// The same for sub-graphs of `source`, which `wire` asks for.
+absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
+                                                    std::shared_ptr<const SubGraphSource> source,
+                                                    MemoryBudget* memory);
 
 // How a worker joins, without its client and the time; `epoch` is what it asks for.
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
@@ -38,7 +43,7 @@ absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire
                                                      const EpochRequest& epoch);
 absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire);
 
-void EpochToWire(const PreparedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
+void EpochToWire(const LoadableEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire);
 void JobToWire(const JobSummary& job, v1::Job& wire);
 void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire);
 void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire);

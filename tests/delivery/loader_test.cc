@@ -23,6 +23,11 @@
 namespace packhouse {
 namespace {
 
+// Of an epoch of a data set.
+const EpochPlan& PlanOf(const LoadableEpoch& epoch) {
+  return static_cast<const PreparedEpoch&>(epoch).plan();
+}
+
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLoaderLease = absl::Seconds(10);
@@ -312,7 +317,7 @@ TEST(LoaderTest, AnEpochKeepsItsPlanWhateverThePlanner) {
     EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
     request.key.job = absl::StrCat("kind/", kind);
     if (kind == 1) request.rank_groups.push_back({{{12, 20, 4}}, std::nullopt, 1});
-    if (kind == 2) request.draw = DrawRequest{{}, 100, true};
+    if (kind == 2) request.draw = WeightedDraw{{}, 100, true};
     return request;
   };
   // What is expected, from a catalog of its own.
@@ -379,7 +384,7 @@ TEST(LoaderTest, AnEpochKeepsItsPlanWhateverThePlanner) {
     // This server's own plan is another.
     PH_ASSERT_OK_AND_ASSIGN(const auto old, world.loader().Describe(request_of(0, kind)));
     PH_ASSERT_OK_AND_ASSIGN(const auto fresh, world.loader().Describe(request_of(9, kind)));
-    EXPECT_NE(fresh.epoch->plan().receipt(), old.epoch->plan().receipt());
+    EXPECT_NE(PlanOf(*fresh.epoch).receipt(), PlanOf(*old.epoch).receipt());
   }
 }
 
@@ -617,7 +622,7 @@ TEST(LoaderTest, DescribesWithoutOpening) {
   PH_ASSERT_OK_AND_ASSIGN(const Loader::Description before,
                           world.loader().Describe(DatasetWorld::Request()));
   EXPECT_EQ(before.progress.generation, 0);
-  EXPECT_EQ(before.epoch->plan().num_graphs(), 60);
+  EXPECT_EQ(PlanOf(*before.epoch).num_graphs(), 60);
   EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
   PH_ASSERT_OK_AND_ASSIGN(const auto session, world.LoadRank(0, 1));
   TakeAll(world, *session);

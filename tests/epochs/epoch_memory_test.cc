@@ -96,9 +96,9 @@ std::vector<std::pair<std::string, EpochRequest>> AllRequests(size_t num_graphs)
   subset.subset.emplace();
   for (size_t i = 0; i < num_graphs; i += 2) subset.subset->ids.push_back(i);
   EpochRequest& replaced = add("with replacement");
-  replaced.draw = DrawRequest{{}, 3 * num_graphs, true};
+  replaced.draw = WeightedDraw{{}, 3 * num_graphs, true};
   EpochRequest& weighted = add("without replacement");
-  weighted.draw = DrawRequest{std::vector<double>(num_graphs, 1.5), num_graphs / 2, false};
+  weighted.draw = WeightedDraw{std::vector<double>(num_graphs, 1.5), num_graphs / 2, false};
   EpochRequest& shapes = add("several shapes");
   shapes.rank_groups[0].shapes.push_back({100, 200, 64});
   EpochRequest& ranks = add("unequal ranks");
@@ -183,7 +183,7 @@ TEST(EpochMemoryTest, AHugeDrawIsRefusedByItsNumber) {
   MemoryBudget budget(64 * kMebibyte);
   EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
   EpochRequest request = DatasetWorld::Request();
-  request.draw = DrawRequest{{}, UINT32_MAX, true};
+  request.draw = WeightedDraw{{}, UINT32_MAX, true};
   EXPECT_THAT(
       catalog.Prepare(request),
       StatusIs(absl::StatusCode::kResourceExhausted,
@@ -205,7 +205,7 @@ TEST(EpochMemoryTest, AHugeDrawIsRefusedByItsNumber) {
 // A sample of so many graphs, which is planned and drawn for this epoch alone.
 EpochRequest SampleOf(uint64_t num_graphs, uint64_t epoch) {
   EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
-  request.draw = DrawRequest{{}, num_graphs, true};
+  request.draw = WeightedDraw{{}, num_graphs, true};
   return request;
 }
 

@@ -196,7 +196,7 @@ TEST(EpochPlanTest, SamplesAreDrawnAnewEachEpoch) {
   world.Seal();
   EpochRequest request = DatasetWorld::Request();
   request.subset = SubsetRequest{{}, {{1000, 20}}};
-  request.draw = DrawRequest{std::vector<double>(20, 1), 8, false};
+  request.draw = WeightedDraw{std::vector<double>(20, 1), 8, false};
   request.draw->weights[3] = 0;
   std::set<std::vector<uint64_t>> drawn;
   for (uint64_t epoch = 0; epoch < 8; ++epoch) {
@@ -210,7 +210,7 @@ TEST(EpochPlanTest, SamplesAreDrawnAnewEachEpoch) {
   }
   EXPECT_GT(drawn.size(), 4);
 
-  request.draw = DrawRequest{std::vector<double>(20, 0), 30, true};
+  request.draw = WeightedDraw{std::vector<double>(20, 0), 30, true};
   request.draw->weights[5] = 0.25;
   PH_ASSERT_OK_AND_ASSIGN(const auto one, PrepareFresh(world, request));
   EXPECT_EQ(Flat(CheckedBatches(world, *one)), std::vector<uint64_t>(30, 1005));
@@ -520,7 +520,7 @@ TEST(EpochPlanTest, AKeptPlanGivesTheSameBatchesWhateverThePlanner) {
   const auto request_of = [](uint64_t kind) {
     EpochRequest request = DatasetWorld::Request();
     if (kind == 1) request.grouped = true;
-    if (kind == 2) request.draw = DrawRequest{{}, 40, true};
+    if (kind == 2) request.draw = WeightedDraw{{}, 40, true};
     if (kind == 3) request.rank_groups.push_back({{{12, 20, 4}}, std::nullopt, 2});
     if (kind == 4) request.rank_groups[0].shapes.push_back({12, 20, 4});
     if (kind == 5) {

@@ -32,7 +32,7 @@ std::vector<std::pair<std::string, EpochRequest>> AllKinds() {
   add("in order").in_order = true;
   add("grouped").grouped = true;
   add("a subset").subset = SubsetRequest{{1003}, {{1010, 40}}};
-  add("drawn").draw = DrawRequest{{}, 70, true};
+  add("drawn").draw = WeightedDraw{{}, 70, true};
   add("several shapes").rank_groups[0].shapes = {{24, 30, 6}, {14, 10, 4}};
   add("several rank groups").rank_groups = {{{{24, 30, 6}}, std::nullopt, 2},
                                             {{{20, 24, 6}}, std::nullopt, 3}};

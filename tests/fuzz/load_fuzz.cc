@@ -77,7 +77,8 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
     if (session.status().code() == absl::StatusCode::kInternal) std::abort();
     return;
   }
-  const packhouse::EpochPlan& plan = (*session)->epoch().plan();
+  const packhouse::EpochPlan& plan =
+      static_cast<const packhouse::PreparedEpoch&>((*session)->epoch()).plan();
   if (everything && plan.num_graphs() + plan.num_oversize() != info.num_graphs) std::abort();
   uint64_t graphs = 0;
   for (uint64_t i = 0; i < (*session)->epoch().identity().num_batches(); ++i) {

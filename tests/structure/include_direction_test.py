@@ -36,6 +36,7 @@ OBSERVED_BY_METRICS = {
     "service/datasets/commit_observer.h",
     "service/delivery/delivery_snapshot.h",
     "service/planning/limits.h",
+    "service/epochs/sampling_observer.h",
     "service/streams/pack_observer.h",
 }
 # What begins with this may be included by these rooms, and by main.

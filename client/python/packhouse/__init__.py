@@ -79,6 +79,14 @@ from packhouse.source_graphs import (
     SourceGraphVerification,
 )
 from packhouse.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
+from packhouse.sub_graphs import (
+    SampleProgress,
+    Samples,
+    SampleStream,
+    Seeds,
+    SizeEstimate,
+    SubGraphs,
+)
 from packhouse.tuning import (
     ComponentProfile,
     DeviceProfile,
@@ -155,6 +163,11 @@ __all__ = [
     "RankGroup",
     "ReadEdges",
     "Rejection",
+    "SampleProgress",
+    "SampleStream",
+    "Samples",
+    "Seeds",
+    "SizeEstimate",
     "SkippedExample",
     "SourceAppendTotals",
     "SourceColumn",
@@ -165,6 +178,7 @@ __all__ = [
     "SourceGraphVerification",
     "SourceGraphs",
     "SourceNodeSet",
+    "SubGraphs",
     "TensorSpec",
     "TfgnnSchema",
     "TuneCell",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from packhouse.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.graphs import convert_exactly
 from packhouse.packing import OversizePolicy, check_limits, limits_to_proto
+from packhouse.sub_graphs import Samples, Seeds, beyond_limits
 from packhouse.tuning import DeviceProfile
 from packhouse.v1 import loader_pb2
 from packhouse.whole_numbers import UINT64_MAX, whole_number
@@ -63,13 +64,16 @@ class Draw:
 
 
 class EpochArguments(TypedDict, total=False):
-    """Which graphs, in which batches. `dataset` is needed, and one of the four ways to say limits:
+    """Which graphs, in which batches. `dataset` or `samples` is needed, and one of the four ways to
+    say limits (with `samples` only `limits`):
 
     - `limits` (one shape), `shapes` (several, the largest first), `device_profile` (the server
       chooses), or `rank_groups` (ranks of unequal hardware).
 
     The rest:
     - `dataset`: the name of a sealed data set.
+    - `samples`: epochs of sub-graphs that are drawn from a source graph; see `Samples`. Not with
+      `in_order`, `grouped`, `subset`, `draw`, `min_rows` or `oversize`.
     - `seed`: which order each epoch has; the same seed gives the same batches.
     - `padding`, `derived`: see `Padding` and `DerivedTensor`.
     - `sizes_only`: batches say which graphs belong together; their tensors stay here.
@@ -84,6 +88,7 @@ class EpochArguments(TypedDict, total=False):
     """
 
     dataset: str
+    samples: Samples | None
     seed: int
     limits: Mapping[str, int] | None
     shapes: Sequence[Mapping[str, int]] | None
@@ -109,35 +114,42 @@ class EpochRequest:
         unknown = sorted(set(arguments) - set(EpochArguments.__annotations__))
         if unknown:
             raise TypeError(f"there is no argument {unknown[0]!r}")
-        if "dataset" not in arguments:
-            raise TypeError("the argument 'dataset' is missing")
         given = arguments.get
+        samples = given("samples")
+        if samples is None and "dataset" not in arguments:
+            raise TypeError("the argument 'dataset' is missing")
         self.job = job
         self.rank_groups = _rank_groups_of(arguments)
         padding = Padding.of(given("padding", Padding.NONE), "padding")
         oversize = OversizePolicy.of(given("oversize", OversizePolicy.ERROR), "oversize")
         derived = DerivedTensor.each_of(given("derived", ()), "derived")
         subset, draw = given("subset"), given("draw")
-        if not isinstance(given("dataset"), str):
+        if samples is not None:
+            if not isinstance(samples, Samples):
+                raise TypeError(f"samples: {samples!r} is no Samples")
+            if given("dataset") is not None:
+                raise ValueError("samples: given beside dataset; an epoch is of one of them")
+        elif not isinstance(given("dataset"), str):
             raise TypeError(f"dataset: {given('dataset')!r} is no name of a data set")
         if draw is not None and not isinstance(draw, Draw):
             raise TypeError(f"draw: {draw!r} is no Draw")
         # Of epoch 0.
         self._spec = loader_pb2.EpochSpec(
-            dataset=given("dataset"),
+            dataset=given("dataset") or "",
             job=job,
             seed=whole_number(given("seed", 0), "seed", UINT64_MAX),
             rank_groups=[group.to_proto() for group in self.rank_groups],
             padding=int(padding),
             derived=[int(tensor) for tensor in derived],
             payload="PAYLOAD_SIZES" if given("sizes_only") else "PAYLOAD_UNSPECIFIED",
-            oversize_policy=int(oversize),
+            oversize_policy=int(oversize) if samples is None else 0,
             in_order=given("in_order", False),
             look_ahead=whole_number(given("look_ahead", 0), "look_ahead"),
             grouped=given("grouped", False),
             subset=None if subset is None else subset_to_proto(subset),
             draw=None if draw is None else draw.to_proto(),
             min_rows=limits_to_proto(given("min_rows") or {}, "min_rows").capacities,
+            samples=None if samples is None else samples_to_proto(samples),
         )
 
     @property
@@ -153,6 +165,17 @@ class EpochRequest:
         spec.CopyFrom(self._spec)
         spec.epoch = epoch
         return spec
+
+
+def samples_to_proto(samples: Samples) -> Any:
+    """The `packhouse.v1.SampleSpec`."""
+    return loader_pb2.SampleSpec(
+        sub_graphs=samples.sub_graphs.to_proto(),
+        seeds=None if samples.seeds is None else Seeds.of(samples.seeds).to_proto(),
+        window=whole_number(samples.window, "window"),
+        exact_steps=samples.exact_steps,
+        beyond_limits=beyond_limits(samples.draw_smaller),
+    )
 
 
 def subset_to_proto(subset: GraphSubset) -> Any:

@@ -452,7 +452,15 @@ class Loader(Iterator[LoadedBatch]):
                 self._schema = GraphSchema.from_proto(opened.schema)
                 self._attempt_is_used = True
                 self._first_opened = opened
-                self._given.expect(opened.num_steps - opened.num_steps_done)
+                if not opened.num_steps_is_estimate:
+                    self._given.expect(opened.num_steps - opened.num_steps_done)
+                elif self._settings.manual and not isinstance(self._settings.sharing, Dynamic):
+                    # The caller must know which batch is the last one before its acknowledgement.
+                    connection.leave()
+                    raise ValueError(
+                        "samples: acknowledging by hand, and reading in other processes, need "
+                        "Samples.exact_steps"
+                    )
         return received
 
     def _accept(self, opened: Any) -> bool:
@@ -475,6 +483,8 @@ class Loader(Iterator[LoadedBatch]):
     def _restarts(self, opened: Any) -> bool:
         """Whether it is finished and to be loaded anew. Raises EpochFinishedError."""
         epoch, sharing = opened.epoch, self._settings.sharing
+        if opened.num_steps_is_estimate:
+            return False
         if not epoch.num_batches or opened.num_steps_done < opened.num_steps:
             return False
         if not sharing.all_done(epoch):

@@ -439,7 +439,7 @@ class PackStream(Iterator[Batch]):
         parts = self._reader.read(data)
         if parts is not None:
             return Batch.of_parts(parts, self._schema)
-        response = parse_response(packing_pb2.PackResponse, data)
+        response = self._parse(data)
         kind = response.WhichOneof("message")
         if kind == "batch":
             batch = Batch.from_proto(response.batch, self._schema)
@@ -461,6 +461,14 @@ class PackStream(Iterator[Batch]):
                 num_rejected=totals.num_rejected,
             )
         return None
+
+    def _parse(self, data: bytes) -> Any:
+        """The response; a subclass may have another type of it, with the same kinds."""
+        return self._parse_as(packing_pb2.PackResponse, data)
+
+    @staticmethod
+    def _parse_as(kind: Any, data: bytes) -> Any:
+        return parse_response(kind, data)
 
     def _reject(self, message: Any) -> None:
         rejections = [Rejection.from_proto(rejection) for rejection in message.rejections]

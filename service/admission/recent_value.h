@@ -1,6 +1,6 @@
 // Values that are read under locks, for callers that must not wait for locks.
-#ifndef PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
-#define PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
+#ifndef PACKHOUSE_SERVICE_ADMISSION_RECENT_VALUE_H_
+#define PACKHOUSE_SERVICE_ADMISSION_RECENT_VALUE_H_
 
 #include <functional>
 #include <memory>
@@ -15,19 +15,19 @@ namespace packhouse {
 // Reads a value on another thread, and gives the value that was read last if that takes long.
 // Thread-safe.
 template <typename Value>
-class Sampler {
+class RecentValue {
  public:
   using Read = std::function<Value()>;
   using Submit = std::function<void(std::function<void()>)>;
 
   // Jobs given to `submit` run `read`, one at a time, until Stop().
-  Sampler(Read read, Submit submit, absl::Duration longest_wait)
+  RecentValue(Read read, Submit submit, absl::Duration longest_wait)
       : state_(std::make_shared<State>(std::move(read))),
         submit_(std::move(submit)),
         longest_wait_(longest_wait) {}
-  ~Sampler() { Stop(); }
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
+  ~RecentValue() { Stop(); }
+  RecentValue(const RecentValue&) = delete;
+  RecentValue& operator=(const RecentValue&) = delete;
 
   // The present value, or the value that was read last; Value() if there is none.
   Value Get() {
@@ -81,4 +81,4 @@ class Sampler {
 
 }  // namespace packhouse
 
-#endif  // PACKHOUSE_SERVICE_ADMISSION_SAMPLER_H_
+#endif  // PACKHOUSE_SERVICE_ADMISSION_RECENT_VALUE_H_

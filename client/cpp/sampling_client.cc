@@ -1,0 +1,51 @@
+#include "client/cpp/sampling_client.h"
+
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "client/cpp/status.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/sync_stream.h"
+
+namespace packhouse::client {
+
+SamplingClient::SamplingClient(std::shared_ptr<grpc::Channel> channel,
+                               SamplingClientOptions options)
+    : channel_(std::move(channel)),
+      options_(std::move(options)),
+      stub_(v1::SamplingService::NewStub(channel_)) {}
+
+absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
+    const v1::EstimateSizesRequest& request) const {
+  Retrier retrier(channel_, options_.retry);
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
+    v1::EstimateSizesResponse response;
+    const absl::Status status = ToAbslStatus(stub_->EstimateSizes(&context, request, &response));
+    if (status.ok()) return response;
+    if (!retrier.WaitAfter(status)) return status;
+  }
+}
+
+absl::StatusOr<v1::SampleDatasetResponse> SamplingClient::SampleDataset(
+    const v1::SampleDatasetRequest& request,
+    absl::FunctionRef<void(const v1::SampleDatasetResponse&)> progress) const {
+  Retrier retrier(channel_, options_.retry);
+  while (true) {
+    grpc::ClientContext context;
+    const auto responses = stub_->SampleDataset(&context, request);
+    v1::SampleDatasetResponse response;
+    bool has_ended = false;
+    while (!has_ended && responses->Read(&response)) {
+      has_ended = response.has_dataset();
+      if (!has_ended) progress(response);
+    }
+    absl::Status status = ToAbslStatus(responses->Finish());
+    if (status.ok() && has_ended) return response;
+    if (status.ok()) status = absl::InternalError("the server did not say what it has made");
+    if (!retrier.WaitAfter(status)) return status;
+  }
+}
+
+}  // namespace packhouse::client

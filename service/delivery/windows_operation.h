@@ -1,0 +1,34 @@
+// Windows that were planned, in their job's commit queue.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_WINDOWS_OPERATION_H_
+#define PACKHOUSE_SERVICE_DELIVERY_WINDOWS_OPERATION_H_
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "service/delivery/job_operation.h"
+#include "service/delivery/job_state.h"
+#include "service/epochs/epoch_identity.h"
+
+namespace packhouse {
+
+// The next windows of an epoch are known: their batches are dealt once the ledger has their
+// numbers.
+class WindowsOperation final : public JobOperation {
+ public:
+  // `counts`: batches of the first windows, as EpochWindows::Counts().
+  WindowsOperation(EpochKey key, std::vector<uint32_t> counts)
+      : JobOperation(/*somebody_waits=*/true), key_(std::move(key)), counts_(std::move(counts)) {}
+
+  absl::Status Plan(JobState& job, PendingChanges& pending) override;
+  void Apply(JobState& job, Wakes& wakes) override;
+
+ private:
+  const EpochKey key_;
+  const std::vector<uint32_t> counts_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_WINDOWS_OPERATION_H_

@@ -1,0 +1,153 @@
+// Sub-graphs of one source graph by one spec, as graphs of a GraphSchema: what the three ways out
+// (streams, data sets, epochs) have in common.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_SUB_GRAPH_SOURCE_H_
+#define PACKHOUSE_SERVICE_EPOCHS_SUB_GRAPH_SOURCE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
+#include "service/epochs/sampling_observer.h"
+#include "service/graphs/graph_chunk.h"
+#include "service/graphs/graph_schema.h"
+#include "service/sampling/sampled_chunk.h"
+#include "service/sampling/sampled_graph.h"
+#include "service/sampling/sampled_schema.h"
+#include "service/sampling/sampler.h"
+#include "service/sampling/sampling_plan.h"
+#include "service/source_graphs/source_graph.h"
+#include "service/tfgnn/sampling_spec.h"
+
+namespace packhouse {
+
+struct SubGraphsRequest {
+  static constexpr uint32_t kMaxSeedsPerGraph = 65536;
+
+  // The name of the source graph.
+  std::string graph;
+  tfgnn::SamplingSpec spec;
+  SamplingOptions options;
+  SampledPayload payload;
+  // Seeds that share a sub-graph; links count once.
+  uint32_t seeds_per_graph = 1;
+
+  // What decides the sub-graphs besides graph, seed and epoch, as a text for people. It is the same
+  // for two requests if and only if they mean the same. The spec is in it as a hash.
+  std::string Words() const;
+};
+
+// Which nodes are seeds. Immutable.
+struct SeedList {
+  // Numbers of nodes of the seeds' set; for links source, target, source, ... Null: all nodes.
+  std::shared_ptr<const std::vector<uint32_t>> nodes;
+  // One for each sub-graph, or empty.
+  std::vector<int64_t> times;
+};
+
+// Immutable; thread-safe.
+class SubGraphSource {
+ public:
+  // The most nodes and edges of a sub-graph.
+  static constexpr uint64_t kMaxRows = uint64_t{1} << 22;
+
+  // Errors as SamplingPlan, Sampler and SampledSchema. INVALID_ARGUMENT for seeds_per_graph above
+  // its bound.
+  static absl::StatusOr<std::shared_ptr<const SubGraphSource>> Create(
+      std::shared_ptr<const SourceGraph> graph, SubGraphsRequest request);
+
+  const SubGraphsRequest& request() const { return request_; }
+  const SourceGraph& graph() const { return *graph_; }
+  // The number of the seeds' node set in the source graph.
+  size_t seed_node_set() const;
+  // How many numbers of nodes make a sub-graph: its seeds, or the ends of its links.
+  size_t nodes_per_graph() const {
+    return size_t{request_.seeds_per_graph} * sampler_.plan().seeds_per_row();
+  }
+  // Of the schema of sub-graphs.
+  const GraphSchema& schema() const { return schema_.schema(); }
+  std::shared_ptr<const GraphSchema> shared_schema() const { return schema_.shared_schema(); }
+  const SampledSchema& sampled_schema() const { return schema_; }
+  const Sampler& sampler() const { return sampler_; }
+
+  // INVALID_ARGUMENT for nodes that do not make whole links, or another number of times than
+  // sub-graphs; OUT_OF_RANGE naming a seed that is no node. For all nodes, INVALID_ARGUMENT if the
+  // seeds are links. O(seeds).
+  absl::Status CheckSeeds(const SeedList& seeds) const;
+  // Seeds (or links) of a checked list, and the sub-graphs that they make.
+  uint64_t NumSeeds(const SeedList& seeds) const;
+  uint64_t NumGraphs(const SeedList& seeds) const {
+    return (NumSeeds(seeds) + request_.seeds_per_graph - 1) / request_.seeds_per_graph;
+  }
+
+ private:
+  SubGraphSource(std::shared_ptr<const SourceGraph> graph, SubGraphsRequest request,
+                 Sampler sampler, SampledSchema schema)
+      : graph_(std::move(graph)),
+        request_(std::move(request)),
+        sampler_(std::move(sampler)),
+        schema_(std::move(schema)) {}
+
+  const std::shared_ptr<const SourceGraph> graph_;
+  const SubGraphsRequest request_;
+  const Sampler sampler_;
+  const SampledSchema schema_;
+};
+
+// Draws one sub-graph after another. Thread-compatible.
+class SubGraphDrawer {
+ public:
+  // `limits`: the most rows of each component; empty: none. Sub-graphs beyond them are drawn
+  // smaller. The memory of the largest draw is reserved; the pointees must outlive the drawer, and
+  // may be null. RESOURCE_EXHAUSTED as MemoryBudget.
+  static absl::StatusOr<SubGraphDrawer> Create(std::shared_ptr<const SubGraphSource> source,
+                                               std::vector<uint32_t> limits, MemoryBudget* memory,
+                                               SamplingObserver* observer);
+
+  const SubGraphSource& source() const { return *source_; }
+
+  struct Draw {
+    uint64_t seed_number = 0;
+    uint64_t epoch = 0;
+    absl::Span<const uint32_t> seeds;
+    std::optional<int64_t> time;
+    // At which level to begin, for a sub-graph that was drawn before.
+    uint32_t level = 0;
+    // Without it the sub-graph cannot be appended to a chunk with columns of edges.
+    bool edge_numbers = true;
+  };
+  // Errors as SampledSchema::DrawWithin.
+  absl::Status Next(const Draw& draw);
+
+  // Of the last one.
+  const std::vector<uint32_t>& tuple() const { return tuple_; }
+  uint32_t level() const { return sampled_.level; }
+  uint64_t num_rows() const { return sampled_.num_nodes() + sampled_.num_edges(); }
+  uint64_t num_bytes() const { return source_->sampled_schema().Bytes(tuple_); }
+  absl::Status AppendTo(SampledChunk& chunk) const { return chunk.Append(sampled_); }
+
+ private:
+  explicit SubGraphDrawer(std::shared_ptr<const SubGraphSource> source)
+      : source_(std::move(source)) {}
+
+  std::shared_ptr<const SubGraphSource> source_;
+  std::vector<uint32_t> limits_;
+  MemoryHold memory_;
+  SamplingObserver* observer_ = nullptr;
+  SamplerScratch scratch_;
+  SampledGraph sampled_;
+  std::vector<uint32_t> tuple_;
+};
+
+// The same graphs with these ids. O(graphs).
+absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> ids);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_SUB_GRAPH_SOURCE_H_

@@ -1,0 +1,42 @@
+// SamplingService (proto/packhouse/v1/sampling.proto).
+#ifndef PACKHOUSE_SERVICE_RPC_SAMPLING_SERVICE_H_
+#define PACKHOUSE_SERVICE_RPC_SAMPLING_SERVICE_H_
+
+#include "service/admission/call_context.h"
+#include "service/datasets/dataset_store.h"
+#include "service/epochs/sub_graph_source.h"
+#include "service/histograms/histogram_store.h"
+#include "service/rpc/early_service.h"
+#include "service/source_graphs/source_graph_store.h"
+#include "service/streams/pack_observer.h"
+#include "service/streams/stream_packer.h"
+
+namespace packhouse::rpc {
+
+// Sizes are estimated, and data sets are made, on the planning pool. Thread-safe.
+class SamplingService final : public EarlyService {
+ public:
+  // The pointees must outlive the service. `graphs` and `datasets` may be null: then calls that
+  // need them are answered with FAILED_PRECONDITION. `sampled` may be null.
+  SamplingService(const CallContext& context, const StreamBounds& bounds,
+                  HistogramStore* histograms, PackObserverFactory* observers,
+                  const SourceGraphStore* graphs, DatasetStore* datasets,
+                  SamplingObserver* sampled);
+
+ private:
+  CallReactor* Sample(grpc::CallbackServerContext* call);
+  CallReactor* EstimateSizes(grpc::CallbackServerContext* call);
+  CallReactor* SampleDataset(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  const StreamBounds bounds_;
+  HistogramStore* const histograms_;
+  PackObserverFactory* const observers_;
+  const SourceGraphStore* const graphs_;
+  DatasetStore* const datasets_;
+  SamplingObserver* const sampled_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_SAMPLING_SERVICE_H_

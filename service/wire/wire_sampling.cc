@@ -1,0 +1,185 @@
+#include "service/wire/wire_sampling.h"
+
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "service/base/status_macros.h"
+#include "service/wire/wire_sizes.h"
+
+namespace packhouse {
+namespace {
+
+absl::Status CheckMultiple(absl::string_view field, size_t bytes, size_t unit) {
+  if (bytes % unit == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("seeds.", field, ": ", bytes, " bytes, must be a multiple of ", unit));
+}
+
+absl::Status NoSuchNode(const SubGraphSource& source, absl::string_view id) {
+  return absl::NotFoundError(absl::StrCat(
+      "seeds: node set '", source.graph().schema().node_sets()[source.seed_node_set()].name,
+      "' has no node ", id));
+}
+
+absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
+                                                 const SubGraphSource& source) {
+  const SourceGraph& graph = source.graph();
+  const size_t set = source.seed_node_set();
+  std::vector<uint32_t> nodes;
+  if (wire.ids_case() == v1::NodeIds::kIntegers) {
+    if (!graph.integer_ids(set)) {
+      return absl::InvalidArgumentError("seeds.ids: integers, the node set's ids are text");
+    }
+    PH_RETURN_IF_ERROR(CheckMultiple("ids.integers", wire.integers().size(), sizeof(int64_t)));
+    nodes.reserve(wire.integers().size() / sizeof(int64_t));
+    for (const uint64_t bits : Uint64sFromWire(wire.integers())) {
+      const auto id = static_cast<int64_t>(bits);
+      const std::optional<uint32_t> node = FindNode(graph, set, id);
+      if (!node) return NoSuchNode(source, absl::StrCat(id));
+      nodes.push_back(*node);
+    }
+    return nodes;
+  }
+  if (wire.ids_case() != v1::NodeIds::kText) {
+    return absl::InvalidArgumentError("seeds.ids: has neither integers nor text");
+  }
+  if (graph.integer_ids(set)) {
+    return absl::InvalidArgumentError("seeds.ids: text, the node set's ids are integers");
+  }
+  PH_RETURN_IF_ERROR(CheckMultiple("ids.text.lengths", wire.text().lengths().size(), 4));
+  absl::string_view data = wire.text().data();
+  for (const uint32_t length : Uint32sFromWire(wire.text().lengths())) {
+    if (length > data.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("seeds.ids.text: ", wire.text().data().size(),
+                                                     " bytes of ids, the lengths say more"));
+    }
+    const absl::string_view id = data.substr(0, length);
+    data.remove_prefix(length);
+    const std::optional<uint32_t> node = FindNode(graph, set, id);
+    if (!node) return NoSuchNode(source, absl::StrCat("'", absl::CHexEscape(id), "'"));
+    nodes.push_back(*node);
+  }
+  if (data.empty()) return nodes;
+  return absl::InvalidArgumentError(
+      absl::StrCat("seeds.ids.text: ", data.size(), " bytes of ids more than the lengths say"));
+}
+
+}  // namespace
+
+absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
+  SubGraphsRequest request;
+  request.graph = wire.graph();
+  switch (wire.spec_case()) {
+    case v1::SubGraphs::kText: {
+      PH_ASSIGN_OR_RETURN(request.spec, tfgnn::ParseSamplingSpec(wire.text()));
+      break;
+    }
+    case v1::SubGraphs::kBinary: {
+      PH_ASSIGN_OR_RETURN(request.spec, tfgnn::ParseSamplingSpec(wire.binary()));
+      break;
+    }
+    case v1::SubGraphs::SPEC_NOT_SET:
+      return absl::InvalidArgumentError(
+          "sub_graphs: has no sampling spec: neither text nor binary");
+  }
+  request.seeds_per_graph = wire.seeds_per_graph() == 0 ? 1 : wire.seeds_per_graph();
+  SamplingOptions& options = request.options;
+  options.weight_column = wire.weight_column();
+  options.induced = wire.induced();
+  options.induced_edge_sets.assign(wire.induced_edge_sets().begin(),
+                                   wire.induced_edge_sets().end());
+  options.node_time_column = wire.node_time_column();
+  options.edge_time_column = wire.edge_time_column();
+  options.latest = wire.latest();
+  options.link_node_set = wire.link_node_set();
+  options.readout = wire.readout();
+  request.payload.features = !wire.without_features();
+  request.payload.numbers = wire.numbers();
+  request.payload.ids = wire.ids();
+  return request;
+}
+
+absl::StatusOr<std::shared_ptr<const SubGraphSource>> OpenSubGraphs(
+    const v1::SubGraphs& wire, const SourceGraphStore* graphs) {
+  if (graphs == nullptr) {
+    return absl::FailedPreconditionError(
+        "source graphs need a folder for data: the server was started without --data-dir");
+  }
+  PH_ASSIGN_OR_RETURN(SubGraphsRequest request, SubGraphsFromWire(wire));
+  PH_ASSIGN_OR_RETURN(std::shared_ptr<const SourceGraph> graph, graphs->Open(request.graph));
+  return SubGraphSource::Create(std::move(graph), std::move(request));
+}
+
+absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
+                                       const SubGraphSource& source) {
+  SeedList seeds;
+  if (is_set) {
+    std::vector<uint32_t> nodes;
+    switch (wire.nodes_case()) {
+      case v1::Seeds::kNumbers:
+        PH_RETURN_IF_ERROR(CheckMultiple("numbers", wire.numbers().size(), sizeof(uint32_t)));
+        nodes = Uint32sFromWire(wire.numbers());
+        break;
+      case v1::Seeds::kIds: {
+        PH_ASSIGN_OR_RETURN(nodes, NodesOfIds(wire.ids(), source));
+        break;
+      }
+      case v1::Seeds::NODES_NOT_SET:
+        return absl::InvalidArgumentError("seeds: has neither numbers nor ids");
+    }
+    seeds.nodes = std::make_shared<const std::vector<uint32_t>>(std::move(nodes));
+    PH_RETURN_IF_ERROR(CheckMultiple("times", wire.times().size(), sizeof(int64_t)));
+    for (const uint64_t time : Uint64sFromWire(wire.times())) {
+      seeds.times.push_back(static_cast<int64_t>(time));
+    }
+  }
+  PH_RETURN_IF_ERROR(source.CheckSeeds(seeds));
+  return seeds;
+}
+
+uint64_t BytesOfSeeds(const v1::Seeds& wire) {
+  // Text ids have 4 bytes of length each, and as many give a number.
+  return 2 * wire.numbers().size() + wire.ids().integers().size() +
+         2 * wire.ids().text().lengths().size() + 2 * wire.times().size();
+}
+
+absl::StatusOr<bool> DrawsSmaller(v1::BeyondLimits wire) {
+  switch (wire) {
+    case v1::BEYOND_LIMITS_UNSPECIFIED:
+    case v1::BEYOND_LIMITS_DRAW_SMALLER:
+      return true;
+    case v1::BEYOND_LIMITS_REFUSE:
+      return false;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("beyond_limits: ", static_cast<int>(wire), " is not one of BeyondLimits"));
+  }
+}
+
+void GraphChunkToWire(const GraphChunk& chunk, v1::GraphChunk& wire) {
+  const SizeTable& sizes = chunk.sizes();
+  std::vector<uint32_t> counts;
+  std::vector<uint64_t> ids;
+  for (size_t i = 0; i < chunk.num_graphs(); ++i) {
+    const auto tuple = sizes.tuple(i);
+    counts.insert(counts.end(), tuple.begin(), tuple.end());
+    ids.push_back(sizes.graph_id(i));
+  }
+  v1::SizeTable& table = *wire.mutable_sizes();
+  table.set_num_graphs(chunk.num_graphs());
+  table.set_counts(Uint32sToWire(counts));
+  table.set_graph_ids(Uint64sToWire(ids));
+  for (size_t t = 0; t < chunk.num_columns(); ++t) {
+    v1::TensorData& tensor = *wire.add_tensors();
+    tensor.set_name(chunk.schema().tensors()[t].name);
+    const absl::string_view column = chunk.column(t);
+    tensor.set_data(column.data(), column.size());
+  }
+}
+
+}  // namespace packhouse

@@ -1,0 +1,172 @@
+#include "service/rpc/sampling_service.h"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/dataset.grpc.pb.h"
+#include "packhouse/v1/histogram.grpc.pb.h"
+#include "service/epochs/sampled_dataset.h"
+#include "tests/rpc/sampling_fixture.h"
+
+namespace packhouse::rpc {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SamplingServiceTest : public SamplingServerTest {
+ protected:
+  std::unique_ptr<v1::SamplingService::Stub> Stub() {
+    return v1::SamplingService::NewStub(channel_);
+  }
+
+  absl::StatusOr<v1::SampleDatasetResponse> MakeDataset(const v1::SampleDatasetRequest& request) {
+    grpc::ClientContext context;
+    const auto stub = Stub();
+    const auto responses = stub->SampleDataset(&context, request);
+    v1::SampleDatasetResponse response;
+    while (responses->Read(&response)) {
+    }
+    PH_RETURN_IF_ERROR(ToAbsl(responses->Finish()));
+    return response;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, SamplingServiceTest, ::testing::Values(Transport::kInProcess),
+                         TransportName);
+
+TEST_P(SamplingServiceTest, SubGraphsOfAStreamComeBackPacked) {
+  StartWithGraph();
+  grpc::ClientContext context;
+  const auto stub = Stub();
+  const auto stream = stub->Sample(&context);
+  v1::SampleRequest open;
+  *open.mutable_open()->mutable_sub_graphs() = TwoHops();
+  for (const auto& [component, rows] :
+       {std::pair("n", 64), std::pair("e", 80), std::pair("graphs", 16)}) {
+    v1::Capacity& capacity =
+        *open.mutable_open()->mutable_pack()->mutable_limits()->add_capacities();
+    capacity.set_component(component);
+    capacity.set_rows(static_cast<uint64_t>(rows));
+  }
+  open.mutable_open()->mutable_pack()->set_padding(v1::PADDING_MASKED);
+  ASSERT_TRUE(stream->Write(open));
+  std::vector<uint32_t> nodes;
+  for (uint32_t i = 0; i < kNodes; ++i) nodes.push_back(i);
+  v1::SampleRequest seeds;
+  seeds.mutable_seeds()->mutable_seeds()->set_numbers(Uint32sToWire(nodes));
+  ASSERT_TRUE(stream->Write(seeds));
+  stream->WritesDone();
+  v1::SampleResponse response;
+  std::multiset<uint64_t> ids;
+  while (stream->Read(&response)) {
+    if (!response.has_batch()) continue;
+    EXPECT_EQ(response.batch().tensors(0).name(), "n.x");
+    EXPECT_EQ(response.batch().tensors(0).data().size(), 64u * 8u);
+    for (const uint64_t id : Uint64sFromWire(response.batch().graph_ids())) ids.insert(id);
+  }
+  EXPECT_THAT(ToAbsl(stream->Finish()), IsOk());
+  EXPECT_EQ(ids.size(), kNodes);
+  EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kNodes);
+}
+
+TEST_P(SamplingServiceTest, EstimatesSizesInANamedHistogram) {
+  StartWithGraph();
+  v1::EstimateSizesRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  request.set_num_graphs(200);
+  request.set_histogram("sizes");
+  v1::EstimateSizesResponse first;
+  for (int i = 0; i < 2; ++i) {
+    grpc::ClientContext context;
+    v1::EstimateSizesResponse response;
+    ASSERT_THAT(ToAbsl(Stub()->EstimateSizes(&context, request, &response)), IsOk());
+    EXPECT_EQ(response.histogram().num_graphs(), 200u);
+    EXPECT_EQ(response.num_seeds(), kNodes);
+    EXPECT_GT(response.bytes_per_graph(), 8);
+    if (i == 0) first = response;
+    EXPECT_EQ(response.SerializeAsString(), first.SerializeAsString());
+  }
+  grpc::ClientContext context;
+  v1::GetHistogramRequest get;
+  get.set_histogram("sizes");
+  v1::GetHistogramResponse histogram;
+  ASSERT_THAT(
+      ToAbsl(v1::HistogramService::NewStub(channel_)->GetHistogram(&context, get, &histogram)),
+      IsOk());
+  EXPECT_EQ(histogram.histogram().SerializeAsString(), first.histogram().SerializeAsString());
+}
+
+TEST_P(SamplingServiceTest, ADatasetOfSubGraphsIsMadeOnce) {
+  StartWithGraph();
+  v1::SampleDatasetRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  request.set_dataset("samples");
+  PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse made, MakeDataset(request));
+  EXPECT_EQ(made.dataset().num_graphs(), kNodes);
+  EXPECT_EQ(made.dataset().state(), v1::DATASET_STATE_SEALED);
+  PH_ASSERT_OK_AND_ASSIGN(const v1::SampleDatasetResponse again, MakeDataset(request));
+  EXPECT_EQ(again.dataset().version(), made.dataset().version());
+  request.set_seed(1);
+  EXPECT_THAT(MakeDataset(request), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                             HasSubstr("this request has not made")));
+}
+
+TEST_P(SamplingServiceTest, ADatasetGoesOnWhereACallEnded) {
+  OpenDatasets();
+  PH_ASSERT_OK_AND_ASSIGN(auto spec, tfgnn::ParseSamplingSpec(TwoHopSpec(4, 3)));
+  SubGraphsRequest sub_graphs;
+  sub_graphs.graph = "g";
+  sub_graphs.spec = spec;
+  PH_ASSERT_OK_AND_ASSIGN(auto graph, graphs_.Open("g"));
+  PH_ASSERT_OK_AND_ASSIGN(auto source, SubGraphSource::Create(graph, sub_graphs));
+  const auto make = [&](const std::string& name, int asks) {
+    SampledDatasetRequest request;
+    request.dataset = name;
+    // Many appends, and the last of them not full.
+    std::vector<uint32_t> nodes;
+    for (uint32_t i = 0; i < 20'001; ++i) nodes.push_back(i % kNodes);
+    request.seeds.nodes = std::make_shared<const std::vector<uint32_t>>(std::move(nodes));
+    const Making making(nullptr, [asks]() mutable { return asks-- == 0; });
+    return MakeSampledDataset(source, request, *datasets_, making, nullptr, [](const auto&) {});
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo whole, make("whole", -1));
+  ASSERT_GT(whole.num_records, 3u);
+  int interrupted = 0;
+  absl::StatusOr<DatasetInfo> info = absl::CancelledError("");
+  while (absl::IsCancelled(info.status())) {
+    info = make("parts", 9'000);
+    ++interrupted;
+    ASSERT_LT(interrupted, 100);
+  }
+  ASSERT_THAT(info, IsOk());
+  EXPECT_GT(interrupted, 2);
+  EXPECT_EQ(info->num_graphs, whole.num_graphs);
+  EXPECT_EQ(info->num_records, whole.num_records);
+  PH_ASSERT_OK_AND_ASSIGN(const auto a, datasets_->OpenReader("whole"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto b, datasets_->OpenReader("parts"));
+  for (size_t i = 0; i < whole.num_graphs; ++i) {
+    PH_ASSERT_OK_AND_ASSIGN(const StoredGraph x, a->Graph(i));
+    PH_ASSERT_OK_AND_ASSIGN(const StoredGraph y, b->Graph(i));
+    for (size_t t = 0; t < x.chunk->num_columns(); ++t) {
+      ASSERT_EQ(x.chunk->rows(x.index, t), y.chunk->rows(y.index, t)) << i;
+    }
+  }
+}
+
+TEST_P(SamplingServiceTest, WithoutSourceGraphsItSaysSo) {
+  StartServer();
+  v1::EstimateSizesRequest request;
+  *request.mutable_sub_graphs() = TwoHops();
+  grpc::ClientContext context;
+  v1::EstimateSizesResponse response;
+  EXPECT_THAT(ToAbsl(Stub()->EstimateSizes(&context, request, &response)),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("--data-dir")));
+}
+
+}  // namespace
+}  // namespace packhouse::rpc

@@ -1,0 +1,140 @@
+// A small source graph, and a store that has only it.
+#ifndef PACKHOUSE_TESTS_SUPPORT_SOURCE_GRAPH_WORLD_H_
+#define PACKHOUSE_TESTS_SUPPORT_SOURCE_GRAPH_WORLD_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "service/base/seeded_random.h"
+#include "service/source_graphs/memory_source_graph.h"
+#include "service/source_graphs/source_graph_store.h"
+
+namespace packhouse {
+
+// A node set `n` with a feature `x` of two floats, and an edge set `e`: node i has i % 13 edges to
+// random nodes.
+inline std::unique_ptr<const SourceGraph> SmallSourceGraph(uint32_t num_nodes) {
+  SourceColumnSpec x;
+  x.name = "x";
+  x.row_shape = {2};
+  auto schema = SourceGraphSchema::Create({{"n", {x}}}, {{"e", 0, 0, {}, std::nullopt}});
+  MemoryNodeSet nodes;
+  nodes.num_nodes = num_nodes;
+  MemoryColumn column;
+  for (uint32_t i = 0; i < num_nodes; ++i) {
+    const float row[2] = {static_cast<float>(i), 1};
+    column.bytes.append(reinterpret_cast<const char*>(row), sizeof(row));
+  }
+  nodes.columns.push_back(std::move(column));
+  MemoryEdgeSet edges;
+  SeededRandom random(7);
+  for (uint32_t i = 0; i < num_nodes; ++i) {
+    for (uint32_t j = 0; j < i % 13; ++j) {
+      edges.sources.push_back(i);
+      edges.targets.push_back(static_cast<uint32_t>(random.Below(num_nodes)));
+    }
+  }
+  std::vector<MemoryNodeSet> node_sets;
+  node_sets.push_back(std::move(nodes));
+  std::vector<MemoryEdgeSet> edge_sets;
+  edge_sets.push_back(std::move(edges));
+  return MakeMemorySourceGraph(*std::move(schema), /*version=*/42, std::move(node_sets),
+                               std::move(edge_sets))
+      .value();
+}
+
+// Up to `first` edges of each seed, and up to `second` of each node that they lead to.
+inline std::string TwoHopSpec(int first, int second) {
+  return absl::StrCat(
+      "seed_op { op_name: 'seed' node_set_name: 'n' } sampling_ops { op_name: 'a' input_op_names: "
+      "'seed' edge_set_name: 'e' sample_size: ",
+      first,
+      " strategy: RANDOM_UNIFORM } sampling_ops { op_name: 'b' input_op_names: 'a' "
+      "edge_set_name: 'e' sample_size: ",
+      second, " strategy: RANDOM_UNIFORM }");
+}
+
+// Has one sealed graph, `g`. Thread-safe.
+class OneGraphStore final : public SourceGraphStore {
+ public:
+  explicit OneGraphStore(std::unique_ptr<const SourceGraph> graph)
+      : graph_(std::make_shared<const OneGraph>(std::move(graph))) {}
+
+  absl::StatusOr<SourceGraphInfo> Create(absl::string_view, const SourceGraphSchema&,
+                                         const SourceGraphOptions&) override {
+    return NotHere();
+  }
+  absl::StatusOr<SourceAppendResult> Append(const Target&, const SourceGraphChunk&,
+                                            const std::optional<ProducerSequence>&) override {
+    return NotHere();
+  }
+  absl::StatusOr<SourceGraphInfo> Seal(
+      absl::string_view, const SealOptions&,
+      absl::FunctionRef<bool(const SourceGraphProgress&)>) override {
+    return NotHere();
+  }
+  absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
+    if (name != "g") return absl::NotFoundError(absl::StrCat("source graph '", name, "'"));
+    return graph_->info();
+  }
+  absl::StatusOr<SourceGraphList> List(size_t, absl::string_view) const override {
+    return NotHere();
+  }
+  absl::Status Delete(absl::string_view) override { return NotHere(); }
+  absl::StatusOr<SourceGraphVerifyReport> Verify(
+      absl::string_view, absl::FunctionRef<bool(const SourceGraphProgress&)>) const override {
+    return NotHere();
+  }
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
+      absl::string_view name) const override {
+    if (name != "g") return absl::NotFoundError(absl::StrCat("source graph '", name, "'"));
+    return graph_;
+  }
+
+ private:
+  class OneGraph final : public StoredSourceGraph {
+   public:
+    explicit OneGraph(std::unique_ptr<const SourceGraph> graph) : graph_(std::move(graph)) {
+      info_.name = "g";
+      info_.state = SourceGraphState::kSealed;
+      info_.version = graph_->version();
+      info_.schema = std::make_shared<const SourceGraphSchema>(graph_->schema());
+    }
+    const SourceGraphInfo& info() const override { return info_; }
+    const std::string& companion_folder() const override { return folder_; }
+    const SourceGraphSchema& schema() const override { return graph_->schema(); }
+    uint64_t version() const override { return graph_->version(); }
+    uint64_t num_nodes(size_t set) const override { return graph_->num_nodes(set); }
+    uint64_t num_edges(size_t set) const override { return graph_->num_edges(set); }
+    absl::StatusOr<Adjacency> BySource(size_t set) const override { return graph_->BySource(set); }
+    absl::StatusOr<Adjacency> ByTarget(size_t set) const override { return graph_->ByTarget(set); }
+    SourceColumn NodeColumn(size_t set, size_t column) const override {
+      return graph_->NodeColumn(set, column);
+    }
+    SourceColumn EdgeColumn(size_t set, size_t column) const override {
+      return graph_->EdgeColumn(set, column);
+    }
+    SourceColumn NodeIds(size_t set) const override { return graph_->NodeIds(set); }
+    bool integer_ids(size_t set) const override { return graph_->integer_ids(set); }
+
+   private:
+    const std::unique_ptr<const SourceGraph> graph_;
+    SourceGraphInfo info_;
+    std::string folder_;
+  };
+
+  static absl::Status NotHere() { return absl::UnimplementedError("a store of one graph"); }
+
+  const std::shared_ptr<const OneGraph> graph_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_TESTS_SUPPORT_SOURCE_GRAPH_WORLD_H_

@@ -1,0 +1,229 @@
+#include "service/wire/sample_handler.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "service/wire/wire_sizes.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/source_graph_world.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/unwatched_streams.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+constexpr uint32_t kNodes = 300;
+
+class CountingSampling final : public SamplingObserver {
+ public:
+  void OnDrawn(uint64_t num_seeds, uint64_t, uint64_t, uint32_t level) override {
+    seeds += num_seeds;
+    smaller += level != 0;
+  }
+  uint64_t seeds = 0;
+  uint64_t smaller = 0;
+};
+
+class SampleHandlerTest : public ::testing::Test {
+ protected:
+  SampleHandlerTest() : handler_(NewHandler()) {}
+
+  std::unique_ptr<SampleHandler> NewHandler() {
+    return std::make_unique<SampleHandler>(
+        &graphs_,
+        std::make_unique<PackHandler>(&clock_, StreamBounds(), &histograms_, &observers_, &memory_),
+        &memory_, &sampled_);
+  }
+
+  absl::Status Accept(const std::string& text) {
+    auto request = std::make_unique<v1::SampleRequest>();
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, request.get())) << text;
+    return handler_->Accept(std::move(request));
+  }
+  absl::Status AcceptSeeds(const std::vector<uint32_t>& nodes) {
+    auto request = std::make_unique<v1::SampleRequest>();
+    request->mutable_seeds()->mutable_seeds()->set_numbers(Uint32sToWire(nodes));
+    return handler_->Accept(std::move(request));
+  }
+  static std::string Open(const std::string& rest, int first = 4, int second = 3) {
+    return absl::StrCat("open { sub_graphs { graph: 'g' text: \"", TwoHopSpec(first, second),
+                        "\" } seed: 5 ", rest, " }");
+  }
+
+  // Everything until the next request is needed.
+  std::vector<v1::SampleResponse> TakeAll(absl::Status* failure = nullptr) {
+    std::vector<v1::SampleResponse> responses;
+    for (;;) {
+      auto next = handler_->Next();
+      if (!next.ok() && failure != nullptr) *failure = next.status();
+      if (failure == nullptr) {
+        EXPECT_THAT(next, IsOk());
+      }
+      if (next.ok() && !*next && handler_->IsBusy()) continue;
+      if (!next.ok() || !*next) return responses;
+      responses.push_back(ToMessage(**next));
+    }
+  }
+
+  SimulatedClock clock_;
+  HistogramStore histograms_{{}};
+  UnwatchedStreams observers_;
+  MemoryBudget memory_{uint64_t{256} << 20};
+  OneGraphStore graphs_{SmallSourceGraph(kNodes)};
+  CountingSampling sampled_;
+  std::unique_ptr<SampleHandler> handler_;
+};
+
+constexpr char kPack[] =
+    "pack { limits { capacities { component: 'n' rows: 64 } capacities { component: 'e' rows: 80 } "
+    "capacities { component: 'graphs' rows: 32 } } padding: PADDING_MASKED }";
+
+std::vector<uint32_t> AllNodes() {
+  std::vector<uint32_t> nodes;
+  for (uint32_t i = 0; i < kNodes; ++i) nodes.push_back(i);
+  return nodes;
+}
+
+TEST_F(SampleHandlerTest, EverySubGraphLeavesInOneBatch) {
+  ASSERT_THAT(Accept(Open(kPack)), IsOk());
+  ASSERT_THAT(AcceptSeeds(AllNodes()), IsOk());
+  std::vector<v1::SampleResponse> responses = TakeAll();
+  handler_->HalfClose();
+  for (v1::SampleResponse& rest : TakeAll()) responses.push_back(std::move(rest));
+  ASSERT_TRUE(responses[0].has_opened());
+  EXPECT_EQ(responses[0].opened().schema().components(0), "n");
+  std::multiset<uint64_t> ids;
+  for (size_t i = 1; i < responses.size(); ++i) {
+    ASSERT_TRUE(responses[i].has_batch());
+    const v1::Batch& batch = responses[i].batch();
+    for (const uint64_t id : Uint64sFromWire(batch.graph_ids())) ids.insert(id);
+    EXPECT_LE(batch.real_rows(0), 64);
+    EXPECT_LE(batch.real_rows(1), 80);
+    EXPECT_EQ(batch.tensors_size(), 3);
+  }
+  EXPECT_THAT(ids, SizeIs(kNodes));
+  EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kNodes);
+  EXPECT_EQ(sampled_.seeds, kNodes);
+  handler_.reset();
+  EXPECT_EQ(memory_.held(), 0);
+}
+
+// What is drawn depends on the seed node, not on what else is in the stream.
+TEST_F(SampleHandlerTest, SubGraphsComeInTheOrderOfTheirSeedsHoweverTheyAreSent) {
+  std::map<uint64_t, std::string> sizes_of_node;
+  for (const bool one_by_one : {false, true}) {
+    handler_ = NewHandler();
+    ASSERT_THAT(Accept(Open("")), IsOk());
+    std::vector<v1::SampleResponse> responses;
+    const std::vector<uint32_t> nodes = AllNodes();
+    for (size_t i = 0; i < nodes.size(); i += one_by_one ? 1 : nodes.size()) {
+      ASSERT_THAT(
+          AcceptSeeds({nodes.begin() + static_cast<ptrdiff_t>(i),
+                       one_by_one ? nodes.begin() + static_cast<ptrdiff_t>(i) + 1 : nodes.end()}),
+          IsOk());
+      for (v1::SampleResponse& next : TakeAll()) responses.push_back(std::move(next));
+    }
+    uint64_t next_id = 0;
+    for (const v1::SampleResponse& response : responses) {
+      if (!response.has_graphs()) continue;
+      const std::vector<uint64_t> ids = Uint64sFromWire(response.graphs().sizes().graph_ids());
+      const std::string& counts = response.graphs().sizes().counts();
+      for (size_t i = 0; i < ids.size(); ++i) {
+        EXPECT_EQ(ids[i], next_id++);
+        const std::string size = counts.substr(8 * i, 8);
+        if (one_by_one) {
+          EXPECT_EQ(size, sizes_of_node[ids[i]]);
+        } else {
+          sizes_of_node[ids[i]] = size;
+        }
+      }
+    }
+    EXPECT_EQ(next_id, kNodes);
+  }
+}
+
+TEST_F(SampleHandlerTest, NamesSubGraphsThatWereDrawnSmaller) {
+  const std::string small =
+      "pack { limits { capacities { component: 'n' rows: 9 } capacities { component: 'e' rows: 9 } "
+      "capacities { component: 'graphs' rows: 4 } } padding: PADDING_MASKED }";
+  ASSERT_THAT(Accept(Open(small)), IsOk());
+  ASSERT_THAT(AcceptSeeds(AllNodes()), IsOk());
+  std::vector<v1::SampleResponse> responses = TakeAll();
+  handler_->HalfClose();
+  for (v1::SampleResponse& rest : TakeAll()) responses.push_back(std::move(rest));
+  uint64_t smaller = 0;
+  uint64_t graphs = 0;
+  for (const v1::SampleResponse& response : responses) {
+    EXPECT_FALSE(response.has_rejected());
+    graphs += response.batch().graph_ids().size() / 8;
+    const std::vector<uint64_t> ids = Uint64sFromWire(response.batch().graph_ids());
+    for (const v1::DrawnSmaller& one : response.drawn_smaller()) {
+      EXPECT_NE(std::find(ids.begin(), ids.end(), one.graph_id()), ids.end());
+      EXPECT_GT(one.level(), 0u);
+      ++smaller;
+    }
+  }
+  EXPECT_EQ(graphs, kNodes);
+  EXPECT_GT(smaller, 0u);
+  EXPECT_EQ(smaller, sampled_.smaller);
+}
+
+TEST_F(SampleHandlerTest, RefusedSubGraphsAreRejections) {
+  const std::string small =
+      "pack { limits { capacities { component: 'n' rows: 9 } capacities { component: 'graphs' "
+      "rows: "
+      "4 } } } beyond_limits: BEYOND_LIMITS_REFUSE";
+  ASSERT_THAT(Accept(Open(small)), IsOk());
+  ASSERT_THAT(AcceptSeeds(AllNodes()), IsOk());
+  handler_->HalfClose();
+  uint64_t graphs = 0;
+  uint64_t rejected = 0;
+  for (const v1::SampleResponse& response : TakeAll()) {
+    graphs += response.batch().graph_ids().size() / 8;
+    rejected += static_cast<uint64_t>(response.rejected().rejections_size());
+  }
+  EXPECT_GT(rejected, 0u);
+  EXPECT_EQ(graphs + rejected, kNodes);
+}
+
+TEST_F(SampleHandlerTest, NamesWhatIsWrong) {
+  EXPECT_THAT(AcceptSeeds({1}), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("open")));
+  EXPECT_THAT(Accept("open { sub_graphs { graph: 'g' } }"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("sampling spec")));
+  EXPECT_THAT(
+      Accept(absl::StrCat("open { sub_graphs { graph: 'h' text: \"", TwoHopSpec(1, 1), "\" } }")),
+      StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
+  EXPECT_THAT(Accept(Open("pack { schema { components: 'n' } }")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("pack.schema")));
+  handler_ = NewHandler();
+  ASSERT_THAT(Accept(Open("")), IsOk());
+  EXPECT_THAT(AcceptSeeds({1, kNodes}),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("node 300 at position 1")));
+  EXPECT_THAT(Accept(Open("")),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("second 'open'")));
+}
+
+TEST_F(SampleHandlerTest, AFlushIsAnsweredAfterTheBatches) {
+  ASSERT_THAT(Accept(Open(kPack)), IsOk());
+  ASSERT_THAT(AcceptSeeds({1, 2, 3}), IsOk());
+  TakeAll();
+  ASSERT_THAT(Accept("flush { token: 9 }"), IsOk());
+  const std::vector<v1::SampleResponse> responses = TakeAll();
+  ASSERT_THAT(responses, SizeIs(2));
+  EXPECT_TRUE(responses[0].has_batch());
+  EXPECT_EQ(responses[1].flushed().token(), 9u);
+  EXPECT_EQ(responses[1].flushed().num_graphs(), 3u);
+}
+
+}  // namespace
+}  // namespace packhouse
