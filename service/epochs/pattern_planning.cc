@@ -71,7 +71,13 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
   OptimizerOptions options;
   options.given_up = making.given_up();
   options.memory = room.memory();
-  options.steps = steps.value_or(OptimizerOptions::StepsFor(histogram.num_distinct()));
+  options.steps = steps.value_or(0);
+  for (const std::vector<Limits>& shapes : limits) {
+    for (const Limits& shape : shapes) {
+      if (steps) break;
+      options.steps = std::max(options.steps, OptimizerOptions::StepsFor(histogram, shape));
+    }
+  }
   for (const std::vector<Limits>& shapes : limits) {
     for (const Limits& shape : shapes) {
       absl::StrAppend(&result.receipt, result.receipt.empty() ? "" : "+",

@@ -70,6 +70,27 @@ PackingProblem::PackingProblem(const PackingProblem& problem, std::vector<uint64
   ComputeTotals();
 }
 
+PackingProblem::PackingProblem(const PackingProblem& problem, absl::Span<const uint32_t> items,
+                               absl::Span<const uint32_t> starts) {
+  auto merged = std::make_shared<Items>();
+  const PackingPlan& plan = problem.empty_plan();
+  merged->empty_plan.num_components = plan.num_components;
+  merged->capacities = problem.items_->capacities;
+  merged->originals = problem.items_->originals;
+  for (size_t run = 0; run + 1 < starts.size(); ++run) {
+    const uint32_t first = items[starts[run]];
+    const auto tuple = plan.tuple(first);
+    merged->empty_plan.tuples.insert(merged->empty_plan.tuples.end(), tuple.begin(), tuple.end());
+    const auto sizes = problem.sizes(first);
+    merged->sizes.insert(merged->sizes.end(), sizes.begin(), sizes.end());
+    uint64_t count = 0;
+    for (uint32_t i = starts[run]; i < starts[run + 1]; ++i) count += problem.count(items[i]);
+    counts_.push_back(count);
+  }
+  items_ = std::move(merged);
+  ComputeTotals();
+}
+
 void PackingProblem::ComputeTotals() {
   num_graphs_ = std::accumulate(counts_.begin(), counts_.end(), uint64_t{0});
   totals_.assign(num_components(), 0);

@@ -26,6 +26,10 @@ class PackingProblem {
   PackingProblem(const SizeHistogram& histogram, const Limits& limits);
   // The same items and capacities with n other counts; a count may be 0. O(n * m).
   PackingProblem(const PackingProblem& problem, std::vector<uint64_t> counts);
+  // Runs of items with equal sizes as one item each, which has the counts of all and the tuple of
+  // the first. `items` are all items, `starts` where the runs begin there, and their end. O(n * l).
+  PackingProblem(const PackingProblem& problem, absl::Span<const uint32_t> items,
+                 absl::Span<const uint32_t> starts);
 
   size_t num_items() const { return counts_.size(); }
   // m. It may be 0: then one pack takes everything.

@@ -73,7 +73,7 @@ absl::StatusOr<PlanTask> PlanTaskFromWire(const v1::PlanRequest& request,
     PH_ASSIGN_OR_RETURN(BatchShape shape, BatchShape::Resolve(graphs, capacities, options));
     capacities = std::move(shape.capacities);
     limits = std::move(shape.usable);
-    default_steps = OptimizerOptions::StepsFor(source.histogram.num_distinct());
+    default_steps = OptimizerOptions::StepsFor(source.histogram, limits);
   }
   PH_ASSIGN_OR_RETURN(std::vector<PlanHeuristic> heuristics,
                       HeuristicsFromWire(request, limits, schema));

@@ -13,6 +13,7 @@
 #include "service/planning/optimizer/column_generation.h"
 #include "service/planning/optimizer/component_program.h"
 #include "service/planning/optimizer/first_fit_decreasing.h"
+#include "service/planning/optimizer/merged_items.h"
 #include "service/planning/optimizer/mixing.h"
 #include "service/planning/optimizer/plan_improvement.h"
 #include "service/planning/packing_problem.h"
@@ -22,7 +23,7 @@ namespace packhouse {
 namespace {
 
 // The version of OptimizePlan: changes whenever the same arguments may give another plan.
-constexpr uint64_t kAlgorithmVersion = 2;
+constexpr uint64_t kAlgorithmVersion = 3;
 // Whole runs of the mixing planner, before its best plan is improved in parts.
 constexpr uint64_t kMixingRuns = 4;
 // About the steps of one attempt to finish a pack, and the least attempts for a pack.
@@ -42,7 +43,8 @@ class Optimizer {
         budget_(options.steps, options.given_up, options.memory),
         unbounded_(budget_.WithoutBound()),
         whole_(histogram, limits),
-        problem_(WithoutWeightless(whole_)) {
+        merged_(whole_),
+        problem_(WithoutWeightless(merged_.problem())) {
     bound_ = ComputeVolumeBound(histogram, limits);
   }
 
@@ -50,7 +52,8 @@ class Optimizer {
     if (problem_.num_graphs() != 0) Search();
     CertifiedPlan certified;
     certified.plan = whole_.empty_plan();
-    certified.plan.patterns = std::move(best_);
+    // From here on the items are those of the histogram. If there is no room, cancelled() says so.
+    certified.plan.patterns = merged_.Expand(best_, unbounded_).value_or(std::vector<Pattern>());
     AddWeightless(certified.plan.patterns);
     certified.packs = certified.plan.num_packs();
     certified.bound = bound_;
@@ -256,18 +259,20 @@ class Optimizer {
     std::vector<uint64_t> room(problem_.capacities().begin(), problem_.capacities().end());
     for (const auto& [tuple, copies] : pattern.entries) {
       if (tuple >= earlier.num_tuples() || copies == 0) return false;
-      const std::optional<uint32_t> item = FindTuple(now, earlier.tuple(tuple));
-      if (!item || problem_.count(*item) == 0) continue;
+      const std::optional<uint32_t> found = FindTuple(now, earlier.tuple(tuple));
+      if (!found) continue;
+      const uint32_t item = merged_.merged(*found);
+      if (problem_.count(item) == 0) continue;
       for (size_t k = 0; k < room.size(); ++k) {
-        const uint64_t rows = uint64_t{problem_.sizes(*item)[k]} * copies;
+        const uint64_t rows = uint64_t{problem_.sizes(item)[k]} * copies;
         if (rows > room[k]) return false;
         room[k] -= rows;
       }
-      entries.push_back({*item, copies});
+      entries.push_back({item, copies});
     }
     std::sort(entries.begin(), entries.end(),
               [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
-    // A tuple may have been listed twice.
+    // A tuple may have been listed twice, and several tuples may be one item.
     size_t last = 0;
     for (size_t i = 1; i < entries.size(); ++i) {
       if (entries[i].tuple == entries[last].tuple) {
@@ -309,7 +314,8 @@ class Optimizer {
   WorkBudget budget_;
   WorkBudget unbounded_;  // For first-fit decreasing, which is always done.
   const PackingProblem whole_;
-  const PackingProblem problem_;  // Without weightless items.
+  const MergedItems merged_;
+  const PackingProblem problem_;  // The merged one, without weightless items.
 
   LowerBound bound_;
   std::vector<Pattern> best_;
@@ -335,6 +341,10 @@ absl::string_view PlanMethodName(PlanMethod method) {
       return "warm start";
   }
   return "unknown";
+}
+
+uint64_t OptimizerOptions::StepsFor(const SizeHistogram& histogram, const Limits& limits) {
+  return StepsFor(MergedItems(PackingProblem(histogram, limits)).problem().num_items());
 }
 
 absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,

@@ -4,7 +4,8 @@
 // Parameters: a histogram, limits, a work budget, a seed, and optionally an earlier plan to start
 // from. Flow: first lower bounds; then planners from the cheapest to the most expensive (first-fit
 // decreasing, mixing, column generation, reseeded improvement), until the bound is met or the
-// budget is used up. Any number of components; the number of graphs is one of them.
+// budget is used up. Any number of components; the number of graphs is one of them. Sizes that
+// differ only where no limit can bind are planned as one (merged_items.h).
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLAN_OPTIMIZER_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_PLAN_OPTIMIZER_H_
 
@@ -39,8 +40,9 @@ absl::string_view PlanMethodName(PlanMethod method);
 struct OptimizerOptions {
   // About 100 ms on one core of 2020. The same number of steps gives the same plan on any machine.
   static constexpr uint64_t kDefaultSteps = 100'000'000;
-  // The steps for a histogram of this many distinct sizes: kDefaultSteps, plus 2 us for each size.
+  // The steps for as many sizes as differ to the planner: kDefaultSteps, plus 2 us for each.
   static uint64_t StepsFor(size_t num_distinct) { return kDefaultSteps + 2000 * num_distinct; }
+  static uint64_t StepsFor(const SizeHistogram& histogram, const Limits& limits);
 
   // Bounds all work except one pass of first-fit decreasing, which always ends.
   uint64_t steps = kDefaultSteps;
@@ -77,7 +79,7 @@ struct CertifiedPlan {
 absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const Limits& limits,
                                            const OptimizerOptions& options);
 
-// Identifies the inputs of a plan, which give the same plan again: "v1-" and 32 hexadecimal digits,
+// Identifies the inputs of a plan, which give the same plan again: "v3-" and 32 hexadecimal digits,
 // a hash over the histogram, the limits, the version of the algorithm, steps, seed, and the warm
 // start.
 std::string PlanReceipt(const SizeHistogram& histogram, const Limits& limits,
