@@ -114,7 +114,7 @@ absl::Status DiskFile::Sync() const {
   return DiskStatus(errno, "cannot sync", path_);
 }
 
-absl::Status SyncFolder(const std::string& path) {
+absl::Status SyncGraphFolder(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return DiskStatus(errno, "cannot open", path);
   const int result = ::fsync(fd);
@@ -133,7 +133,7 @@ absl::Status WriteWhole(const std::string& folder, const std::string& name,
   PH_RETURN_IF_ERROR(file.WriteAt(0, bytes));
   PH_RETURN_IF_ERROR(file.Sync());
   PH_RETURN_IF_ERROR(Rename(unfinished, path));
-  return SyncFolder(folder);
+  return SyncGraphFolder(folder);
 }
 
 absl::StatusOr<std::string> ReadWhole(const std::string& path) {
@@ -145,7 +145,7 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path) {
   return bytes;
 }
 
-absl::Status MakeFolder(const std::string& path) {
+absl::Status MakeGraphFolder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error) return absl::OkStatus();

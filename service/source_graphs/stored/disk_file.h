@@ -60,12 +60,12 @@ class DiskFile {
 };
 
 // The names in a folder survive a crash of the machine from then on.
-absl::Status SyncFolder(const std::string& path);
+absl::Status SyncGraphFolder(const std::string& path);
 // Writes a file that is either there as a whole or not: under another name first.
 absl::Status WriteWhole(const std::string& folder, const std::string& name,
                         absl::string_view bytes);
 absl::StatusOr<std::string> ReadWhole(const std::string& path);
-absl::Status MakeFolder(const std::string& path);
+absl::Status MakeGraphFolder(const std::string& path);
 absl::Status Rename(const std::string& from, const std::string& to);
 // OK if there is nothing.
 absl::Status RemoveAll(const std::string& path);

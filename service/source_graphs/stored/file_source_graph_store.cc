@@ -68,7 +68,7 @@ FileSourceGraphStore::FileSourceGraphStore(const Options& options)
 
 absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> FileSourceGraphStore::Open(
     const Options& options) {
-  PH_RETURN_IF_ERROR(MakeFolder(options.folder));
+  PH_RETURN_IF_ERROR(MakeGraphFolder(options.folder));
   auto store = std::unique_ptr<FileSourceGraphStore>(new FileSourceGraphStore(options));
   PH_RETURN_IF_ERROR(store->TakeLock());
   PH_RETURN_IF_ERROR(store->Load());
@@ -209,7 +209,7 @@ absl::Status FileSourceGraphStore::Delete(absl::string_view name) {
     graphs_.erase(name);
   }
   graph->Forget();
-  PH_RETURN_IF_ERROR(SyncFolder(options_.folder));
+  PH_RETURN_IF_ERROR(SyncGraphFolder(options_.folder));
   // What cannot be removed now is when the store is opened again. Maps keep their files.
   RemoveAll(deleted).IgnoreError();
   return absl::OkStatus();

@@ -86,7 +86,7 @@ absl::StatusOr<GraphManifest> Seal(const GraphDefinition& definition, const std:
       manifest.num_edges[e] = manifest.num_edges[*of];
     }
   }
-  PH_RETURN_IF_ERROR(SyncFolder(task.folder));
+  PH_RETURN_IF_ERROR(SyncGraphFolder(task.folder));
   manifest.arrays = std::move(task.arrays);
   return manifest;
 }
@@ -98,7 +98,7 @@ absl::StatusOr<GraphManifest> SealGraph(const GraphDefinition& definition,
                                         const SealOptions& options, SealWork::Progress progress) {
   const std::string arrays = absl::StrCat(folder, "/", kArraysFolder);
   PH_RETURN_IF_ERROR(RemoveAll(arrays));
-  PH_RETURN_IF_ERROR(MakeFolder(arrays));
+  PH_RETURN_IF_ERROR(MakeGraphFolder(arrays));
   const uint64_t before = space->used();
   auto manifest = Seal(definition, folder, space, options, progress);
   if (!manifest.ok()) {

@@ -38,10 +38,10 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Create(
     const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store) {
   const std::string unfinished = folder + ".new";
   PH_RETURN_IF_ERROR(RemoveAll(unfinished));
-  PH_RETURN_IF_ERROR(MakeFolder(unfinished));
+  PH_RETURN_IF_ERROR(MakeGraphFolder(unfinished));
   PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
   PH_RETURN_IF_ERROR(Rename(unfinished, folder));
-  PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
+  PH_RETURN_IF_ERROR(SyncGraphFolder(folder.substr(0, folder.rfind('/'))));
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, std::move(definition), std::move(store)));
   PH_RETURN_IF_ERROR(graph->LoadState());
@@ -198,8 +198,8 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
                                                           return !is_forgotten() && progress(now);
                                                         }));
   manifest.producers = log->producers();
-  PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
-  PH_RETURN_IF_ERROR(SyncFolder(folder_));
+  PH_RETURN_IF_ERROR(MakeGraphFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
+  PH_RETURN_IF_ERROR(SyncGraphFolder(folder_));
   // From here on the graph is sealed.
   PH_RETURN_IF_ERROR(WriteWhole(folder_, kManifestFile, EncodeManifest(manifest)));
   return manifest;
