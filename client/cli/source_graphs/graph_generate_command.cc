@@ -6,6 +6,7 @@
 #include <string>
 
 #include "client/cli/reports/table.h"
+#include "client/cli/source_graphs/graph_import_command.h"
 #include "client/cli/source_graphs/mag_tables.h"
 #include "client/cli/source_graphs/table_writers.h"
 #include "service/base/status_macros.h"
@@ -17,10 +18,10 @@ struct GenerateMagArguments {
   MagOptions options;
   std::string output;
   std::string format = "npy";
+  GraphImportArguments into;
 };
 
-absl::Status GenerateMag(const GenerateMagArguments& arguments) {
-  PH_ASSIGN_OR_RETURN(const SourceTables tables, OpenMagTables(arguments.options));
+absl::Status WriteTables(const GenerateMagArguments& arguments, const SourceTables& tables) {
   PH_ASSIGN_OR_RETURN(const WrittenTables written,
                       arguments.format == "npy"
                           ? WriteArrays(tables, arguments.output)
@@ -28,6 +29,19 @@ absl::Status GenerateMag(const GenerateMagArguments& arguments) {
   std::cout << arguments.output << ": wrote " << Grouped(written.num_nodes) << " nodes and "
             << Grouped(written.num_edges) << " edges\n";
   return absl::OkStatus();
+}
+
+ExitCode RunGenerateMag(const GenerateMagArguments& arguments) {
+  const bool is_stored = !arguments.into.server.empty() && !arguments.into.graph.empty();
+  if (is_stored == !arguments.output.empty()) {
+    return Misuse(absl::InvalidArgumentError(
+        "either --output, or --server and --graph, must say where the graph goes"));
+  }
+  const absl::StatusOr<SourceTables> tables = OpenMagTables(arguments.options);
+  if (!tables.ok()) return Misuse(tables.status());
+  if (is_stored) return RunGraphImport(arguments.into, *tables);
+  const absl::Status status = WriteTables(arguments, *tables);
+  return status.ok() ? kExitOk : Fail(status);
 }
 
 }  // namespace
@@ -46,16 +60,13 @@ void AddGraphGenerateCommand(CLI::App& graph, ExitCode& code) {
       ->capture_default_str();
   mag->add_option("--seed", arguments->options.seed)->type_name("NUMBER")->capture_default_str();
   mag->add_option("--output", arguments->output, "Write files into a folder, which is made")
-      ->required()
       ->type_name("FOLDER");
   mag->add_option("--format", arguments->format,
                   "npy: arrays of numbers; unigraph: TFRecords and a schema, as TF-GNN has them")
       ->check(CLI::IsMember({"npy", "unigraph"}))
       ->capture_default_str();
-  mag->callback([arguments, &code] {
-    const absl::Status status = GenerateMag(*arguments);
-    code = status.ok() ? kExitOk : Fail(status);
-  });
+  AddGraphImportOptions(arguments->into, *mag);
+  mag->callback([arguments, &code] { code = RunGenerateMag(*arguments); });
 }
 
 }  // namespace packhouse::client

@@ -8,7 +8,8 @@ import sys
 from typing import NoReturn, Sequence
 
 from packhouse.client import Client
-from packhouse.datasets import files
+from packhouse.datasets import files, graph_tables
+from packhouse.datasets.graph_import import import_graph
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
 
@@ -17,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0, or 1 after an error, which is told; 2 for arguments that make no sense."""
     options = _parse(arguments)
     try:
-        return _ingest(options)
+        return int(options.run(options))
     except (OSError, ImportError, ValueError, PackhouseError) as error:
         print(f"packhouse: {error}", file=sys.stderr)
         return 1
@@ -36,13 +37,23 @@ def _ingest(options: argparse.Namespace) -> int:
     return 0
 
 
+def _import_graph(options: argparse.Namespace) -> int:
+    opened = graph_tables.open_files(options.folder)
+    graph = import_graph(options.server, options.graph, opened, seal=options.seal)
+    print(
+        f"{graph.name}: {sum(graph.num_nodes):,} nodes, {sum(graph.num_edges):,} edges, "
+        f"{graph.num_bytes:,} bytes; {'sealed' if graph.version else 'open'}"
+    )
+    return 0
+
+
 class _Parser(argparse.ArgumentParser):
     """Asks whether another command was meant."""
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message:
             wrong = message.split("'")[1]
-            near = difflib.get_close_matches(wrong, ["ingest"], n=1)
+            near = difflib.get_close_matches(wrong, ["ingest", "import-graph"], n=1)
             message = f"no command {wrong!r}" + (f": did you mean {near[0]!r}?" if near else "")
         super().error(message)
 
@@ -56,6 +67,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Stores the graphs of files as a data set. After a failure run it again with "
         "the same files: graphs that are stored are not stored twice.",
     )
+    ingest.set_defaults(run=_ingest)
     ingest.add_argument(
         "source",
         nargs="+",
@@ -77,6 +89,21 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         action="store_true",
         help="read .pt files, which are pickles: they can run any program when they are read",
     )
+    graph = commands.add_parser(
+        "import-graph",
+        help="store one large graph of Parquet or Arrow files as a source graph",
+        description="Stores one large graph as a source graph. After a failure run it again with "
+        "the same files: rows that are stored are not stored twice.",
+    )
+    graph.set_defaults(run=_import_graph)
+    graph.add_argument(
+        "folder",
+        help="has nodes/SET.parquet with the column id, and edges/SOURCE.NAME.TARGET.parquet with "
+        "source and target; or .arrow, .feather, .ipc",
+    )
+    graph.add_argument("--server", default="localhost:50051", metavar="HOST:PORT")
+    graph.add_argument("--graph", required=True, metavar="NAME")
+    graph.add_argument("--seal", action="store_true", help="no row can be added afterwards")
     return parser.parse_args(arguments)
 
 

@@ -1,0 +1,135 @@
+#include "client/cli/source_graphs/graph_import.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/source_graphs/source_graph_wire.h"
+#include "client/cpp/source_graph_appender.h"
+#include "client/cpp/source_graph_client.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse::client {
+namespace {
+
+std::string ColumnsText(const google::protobuf::RepeatedPtrField<v1::SourceColumn>& columns) {
+  std::string text;
+  for (const v1::SourceColumn& column : columns) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", column.name(), " ",
+                    column.text() ? "text" : v1::DataType_Name(column.dtype()),
+                    column.ragged() && !column.text() ? " ragged" : "", " [",
+                    absl::StrJoin(column.row_shape(), ", "), "]");
+  }
+  return text;
+}
+
+std::string NodeSetText(const v1::SourceNodeSet& set) {
+  return absl::StrCat(set.name(), " with ",
+                      set.id_kind() == v1::NODE_ID_KIND_TEXT ? "texts" : "integers",
+                      " as ids and columns (", ColumnsText(set.columns()), ")");
+}
+
+std::string EdgeSetText(const v1::SourceEdgeSet& set) {
+  return absl::StrCat(set.name(), " from ", set.source(), " to ", set.target(),
+                      set.reverse_of().empty() ? "" : " reversing ", set.reverse_of(),
+                      " with columns (", ColumnsText(set.columns()), ")");
+}
+
+template <typename Sets, typename Text>
+std::string SetsDifference(const Sets& there, const Sets& ours, const char* kind, Text text) {
+  for (int i = 0; i < std::max(there.size(), ours.size()); ++i) {
+    const std::string has = i < there.size() ? text(there[i]) : "none";
+    const std::string needs = i < ours.size() ? text(ours[i]) : "none";
+    if (has != needs) {
+      return absl::StrCat("has the ", kind, " set ", has, ", the source has ", needs);
+    }
+  }
+  return "";
+}
+
+absl::StatusOr<v1::SourceGraph> GetOrCreate(const SourceGraphClient& client,
+                                            const v1::CreateSourceGraphRequest& wanted) {
+  absl::StatusOr<v1::SourceGraph> found = client.Get(wanted.name());
+  if (absl::IsNotFound(found.status())) {
+    absl::StatusOr<v1::SourceGraph> created = client.Create(wanted);
+    if (!absl::IsAlreadyExists(created.status())) return created;
+    // Created by another client just now, or by a first try whose answer was lost.
+    found = client.Get(wanted.name());
+  }
+  if (!found.ok()) return found.status();
+  const std::string difference = SchemaDifference(found->schema(), wanted.schema());
+  if (!difference.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("source graph '", wanted.name(), "' ", difference));
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string SchemaDifference(const v1::SourceGraphSchema& there,
+                             const v1::SourceGraphSchema& ours) {
+  const std::string nodes =
+      SetsDifference(there.node_sets(), ours.node_sets(), "node", NodeSetText);
+  if (!nodes.empty()) return nodes;
+  return SetsDifference(there.edge_sets(), ours.edge_sets(), "edge", EdgeSetText);
+}
+
+absl::StatusOr<GraphImportResult> ImportGraph(const GraphImportOptions& options,
+                                              const std::shared_ptr<grpc::Channel>& channel,
+                                              const SourceTables& tables) {
+  SourceGraphClientOptions client_options;
+  client_options.retry = options.retry;
+  const SourceGraphClient client(channel, client_options);
+  v1::CreateSourceGraphRequest wanted;
+  wanted.set_name(options.graph);
+  *wanted.mutable_schema() = WireSourceSchema(tables, options.lookup);
+  wanted.set_max_bytes(options.max_bytes);
+  GraphImportResult result;
+  PH_ASSIGN_OR_RETURN(result.graph, GetOrCreate(client, wanted));
+  if (result.graph.state() == v1::SOURCE_GRAPH_STATE_SEALED) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("source graph '", options.graph, "' is sealed: it takes no more rows"));
+  }
+
+  SourceGraphAppenderOptions append_options;
+  append_options.graph = options.graph;
+  append_options.graph_id = result.graph.id();
+  append_options.producer = options.producer.empty() ? absl::StrCat("import-", tables.fingerprint,
+                                                                    "-", options.chunk_bytes)
+                                                     : options.producer;
+  append_options.retry = options.retry;
+  append_options.on_answer = [&](const SourceGraphAnswer& answer) {
+    result.totals.nodes += answer.num_nodes;
+    result.totals.edges += answer.num_edges;
+    result.totals.bytes += answer.bytes;
+    if (answer.is_repetition) result.totals.rows_present += answer.num_nodes + answer.num_edges;
+    if (options.on_progress) options.on_progress(result.totals, -1);
+  };
+  SourceGraphAppender appender(channel, append_options);
+  SourceTablesReader reader(tables);
+  graph_files::SourceRows rows;
+  while (true) {
+    PH_ASSIGN_OR_RETURN(const bool has_rows, reader.Read(options.chunk_bytes, &rows));
+    if (!has_rows) break;
+    PH_RETURN_IF_ERROR(appender.Append(WireSourceRows(tables.schema, rows)));
+  }
+  PH_RETURN_IF_ERROR(appender.Finish());
+
+  if (!options.seal) {
+    PH_ASSIGN_OR_RETURN(result.graph, client.Get(options.graph));
+    return result;
+  }
+  v1::SealSourceGraphRequest seal;
+  seal.set_name(options.graph);
+  seal.set_duplicates(options.duplicates);
+  PH_ASSIGN_OR_RETURN(result.graph, client.Seal(seal, [&](uint64_t done, uint64_t total) {
+    if (!options.on_progress || total == 0) return;
+    options.on_progress(result.totals, static_cast<double>(done) / static_cast<double>(total));
+  }));
+  return result;
+}
+
+}  // namespace packhouse::client

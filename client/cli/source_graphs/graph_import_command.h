@@ -1,0 +1,38 @@
+// packhouse graph import: files of a large graph become a source graph of a server.
+#ifndef PACKHOUSE_CLIENT_CLI_SOURCE_GRAPHS_GRAPH_IMPORT_COMMAND_H_
+#define PACKHOUSE_CLIENT_CLI_SOURCE_GRAPHS_GRAPH_IMPORT_COMMAND_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "client/cli/arguments.h"
+#include "client/cli/source_graphs/source_tables.h"
+
+namespace packhouse::client {
+
+// Adds the subcommand to `graph`; `code` gets its result when it has been run. Both must outlive
+// the parsing.
+void AddGraphImportCommand(CLI::App& graph, ExitCode& code);
+
+// How rows get into a server: options that `import` and `generate` share.
+struct GraphImportArguments {
+  std::string server;
+  std::string graph;
+  std::string producer;
+  std::string chunk_bytes;
+  std::string max_bytes;
+  std::string lookup = "both";
+  std::string duplicates = "refuse";
+  bool seal = false;
+  bool quiet = false;
+};
+void AddGraphImportOptions(GraphImportArguments& arguments, CLI::App& command);
+
+// Imports, shows progress on stderr, and the result on stdout.
+ExitCode RunGraphImport(const GraphImportArguments& arguments, const SourceTables& tables);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_SOURCE_GRAPHS_GRAPH_IMPORT_COMMAND_H_

@@ -1,0 +1,141 @@
+"""Stores one large graph's files in a server as a source graph. See `python3 -m packhouse`."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections import deque
+from typing import Any, Final, Iterable, Iterator
+
+import grpc
+
+from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
+from packhouse.channel import make_channel
+from packhouse.datasets.graph_tables import DEFAULT_REQUEST_BYTES, GraphFiles
+from packhouse.errors import PackhouseError
+from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
+
+# Requests that are sent and not answered: enough to keep the server busy while answers travel.
+_WINDOW: Final = 8
+
+
+def import_graph(
+    address: str,
+    name: str,
+    files: GraphFiles,
+    *,
+    seal: bool = False,
+    request_bytes: int = DEFAULT_REQUEST_BYTES,
+    retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
+) -> Any:
+    """Creates the source graph if need be, stores all rows, and returns a
+    `packhouse.v1.SourceGraph`.
+
+    After a failure call it again with the same files and `request_bytes`: rows that are stored are
+    not stored twice. Raises ValueError for bad rows, and PackhouseError: FAILED_PRECONDITION if the
+    graph has another schema or is sealed.
+    """
+    channel = make_channel(address)
+    try:
+        stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
+        graph = _get_or_create(stub, name, files.schema)
+        producer = f"import-{files.fingerprint}-{request_bytes}"
+        append = _Append(stub, graph, producer, retry_timeout)
+        try:
+            append.send_all(files.requests(request_bytes))
+        finally:
+            append.close()
+        if seal:
+            request = source_graph_pb2.SealSourceGraphRequest(name=name)
+            for response in stub.SealSourceGraph(request):
+                if response.HasField("graph"):
+                    return response.graph
+        return stub.GetSourceGraph(source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60)
+    except grpc.RpcError as error:
+        raise PackhouseError.of(error) from None
+    finally:
+        channel.close()
+
+
+def _get_or_create(stub: Any, name: str, schema: Any) -> Any:
+    request = source_graph_pb2.CreateSourceGraphRequest(name=name, schema=schema)
+    try:
+        return stub.CreateSourceGraph(request, timeout=60, wait_for_ready=True)
+    except grpc.RpcError as error:
+        failure = PackhouseError.of(error)
+        if failure.code != grpc.StatusCode.ALREADY_EXISTS:
+            raise failure from None
+    graph = stub.GetSourceGraph(source_graph_pb2.GetSourceGraphRequest(name=name), timeout=60)
+    # A server may fill in what was left unset.
+    there = _names_of(graph.schema)
+    if there != _names_of(schema):
+        raise PackhouseError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"source graph {name!r} has the sets {there}, the files have {_names_of(schema)}",
+        )
+    return graph
+
+
+def _names_of(schema: Any) -> dict[str, list[str]]:
+    return {
+        each.name: [column.name for column in each.columns]
+        for each in (*schema.node_sets, *schema.edge_sets)
+    }
+
+
+class _Append:
+    """One producer's requests, in order, numbered from 1; a broken stream's are sent again."""
+
+    def __init__(self, stub: Any, graph: Any, producer: str, retry_timeout: float) -> None:
+        self._stub = stub
+        self._graph = graph
+        self._producer = producer
+        self._backoff = Backoff(retry_timeout)
+        self._unanswered: deque[Any] = deque()
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._call: Any = None
+
+    def send_all(self, requests: Iterable[Any]) -> None:
+        for sequence, request in enumerate(requests, 1):
+            while len(self._unanswered) >= _WINDOW:
+                self._read_answer()
+            request.graph = self._graph.name
+            request.graph_id = self._graph.id
+            request.producer_sequence.producer = self._producer
+            request.producer_sequence.sequence = sequence
+            self._unanswered.append(request)
+            if self._call is None:
+                self._start()
+            else:
+                self._requests.put(request)
+        while self._unanswered:
+            self._read_answer()
+
+    def close(self) -> None:
+        self._requests.put(None)
+        if self._call is not None:
+            self._call.cancel()
+
+    def _start(self) -> Iterator[Any]:
+        self._requests = queue.SimpleQueue()
+        for request in self._unanswered:
+            self._requests.put(request)
+        self._call = self._stub.AppendSourceGraph(iter(self._requests.get, None))
+        return self._call  # type: ignore[no-any-return]
+
+    def _read_answer(self) -> None:
+        while True:
+            try:
+                next(self._call or self._start())
+                break
+            except StopIteration:
+                failure = PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the stream ended with rows unanswered"
+                )
+            except grpc.RpcError as error:
+                failure = PackhouseError.of(error)
+            self._requests.put(None)
+            self._call = None
+            time.sleep(self._backoff.delay_after(failure))
+        self._backoff.succeeded()
+        self._unanswered.popleft()

@@ -1,0 +1,191 @@
+"""`packhouse graph import`, `graph generate` and `tfgnn convert-ogb`, run as a user runs them.
+
+PACKHOUSE_SHARED_DATA may name a folder with graphs from outside; without it those tests are
+skipped. The server keeps what it gets in memory, so that the tests see every row.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pathlib
+import re
+import subprocess
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from stub_source_graphs import Serving
+
+CLI = os.environ.get("PACKHOUSE_CLI", "")
+SHARED = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/nonexistent")
+UNIGRAPH = SHARED / "tfgnn" / "unigraph"
+CHUNKED = SHARED / "partition" / "chunked"
+DEBIAN = SHARED / "partition" / "bench" / "debian_depends.npz"
+
+pytestmark = pytest.mark.skipif(
+    not CLI, reason="PACKHOUSE_CLI names the program to test"
+)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CLI, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def succeed(*arguments: object) -> str:
+    result = run(*arguments)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(name="server")
+def server_fixture() -> Iterator[Serving]:
+    with Serving() as serving:
+        yield serving
+
+
+def import_graph(server: Serving, source: object, name: str, *options: object) -> str:
+    return succeed("graph", "import", source, "--server", server.address, "--graph", name,
+                   "--seal", *options)
+
+
+def rows_of(output: str) -> dict[str, int]:
+    """The rows of each set in the table that an import prints."""
+    found = re.findall(r"^ *(\w+) +([\d,]+)", output, re.MULTILINE)
+    return {name: int(rows.replace(",", "")) for name, rows in found}
+
+
+MAG = {"paper": 736, "author": 1135, "institution": 9, "field_of_study": 60,
+       "cites": 5416, "writes": 7146, "affiliated_with": 1044, "has_topic": 7505, "written": 7146}
+
+
+def test_a_generated_graph_is_stored_from_files_as_it_is_right_away(
+    server: Serving, tmp_path: pathlib.Path
+) -> None:
+    scale = ("--scale", 0.001, "--seed", 3)
+    direct = succeed("graph", "generate", "mag", *scale, "--server", server.address,
+                     "--graph", "direct", "--seal")
+    assert rows_of(direct).items() >= MAG.items()
+    for form in ("npy", "unigraph"):
+        folder = tmp_path / form
+        succeed("graph", "generate", "mag", *scale, "--output", folder, "--format", form)
+        reverse = ("--reverse", "written=writes") if form == "npy" else ()
+        assert rows_of(import_graph(server, folder, form, *reverse)).items() >= MAG.items()
+    result = run("graph", "generate", "mag")
+    assert result.returncode == 2
+    assert "either --output, or --server and --graph" in result.stderr
+
+
+def test_an_import_that_is_interrupted_goes_on_and_stores_nothing_twice(
+    server: Serving, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / "mag"
+    succeed("graph", "generate", "mag", "--scale", 0.001, "--output", folder)
+    server.stub.break_after = 5
+    command = ("graph", "import", folder, "--server", server.address, "--graph", "g",
+               "--chunk-bytes", "16KiB")
+    result = run(*command, "--seal")
+    assert result.returncode == 0, result.stderr
+    assert "gone for a moment" in result.stderr
+    assert server.stub.num_requests > 20
+    rows = server.stub.rows
+    assert rows["g", "paper"] == list(range(736))
+    assert rows["g", "author"] == list(range(1135))
+    for name in ("source", "target"):
+        wanted = np.load(folder / f"edges/paper.cites.paper/{name}.npy").tolist()
+        assert [ends[name == "target"] for ends in rows["g", "cites"]] == wanted
+    for name in ("feat", "labels", "year"):
+        wanted_bytes = np.load(folder / f"nodes/paper/{name}.npy").tobytes()
+        assert server.stub.columns["g", "paper", name] == wanted_bytes
+    # Once more: it is sealed.
+    result = run(*command)
+    assert result.returncode == 1
+    assert "source graph 'g' is sealed" in result.stderr
+
+
+def test_rows_that_are_there_are_told(server: Serving, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "mag"
+    succeed("graph", "generate", "mag", "--scale", 0.001, "--output", folder)
+    command = ("graph", "import", folder, "--server", server.address, "--graph", "g")
+    assert ", 0 of these rows had been there" in succeed(*command)
+    assert ", 23,051 of these rows had been there" in succeed(*command)
+    other = tmp_path / "other"
+    succeed("graph", "generate", "mag", "--scale", 0.001, "--output", other, "--format", "unigraph")
+    result = run("graph", "import", other, "--server", server.address, "--graph", "g")
+    assert result.returncode == 1
+    assert "has the node set author with integers as ids and columns ()" in result.stderr
+
+
+@pytest.mark.skipif(not UNIGRAPH.is_dir(), reason=f"{UNIGRAPH} is missing")
+def test_the_golden_unigraph_is_stored_whole(server: Serving) -> None:
+    truth = json.loads((UNIGRAPH / "ground_truth.json").read_text())
+    rows = rows_of(import_graph(server, UNIGRAPH, "golden"))
+    assert {name: rows[name] for name in truth["nodes"]} == truth["nodes"]
+    for name, edges in truth["edges"].items():
+        assert rows[name] == len(edges)
+    assert rows["written"] == rows["writes"]
+
+
+@pytest.mark.skipif(not CHUNKED.is_dir(), reason=f"{CHUNKED} is missing")
+def test_dgls_chunks_are_stored_whole(server: Serving) -> None:
+    rows = rows_of(import_graph(server, CHUNKED / "metadata.json", "chunks"))
+    assert (rows["item"], rows["buys"], rows["follows"]) == (150, 500, 420)
+
+
+@pytest.mark.skipif(not DEBIAN.is_file(), reason=f"{DEBIAN} is missing")
+def test_debians_dependencies_are_stored_whole(server: Serving, tmp_path: pathlib.Path) -> None:
+    arrays = np.load(DEBIAN)
+    path = tmp_path / "debian.npz"
+    named = {"nodes/package/#size": arrays["num_nodes"], "edges/depends/source": arrays["src"],
+             "edges/depends/target": arrays["dst"], "edges/depends/kind": arrays["kind"]}
+    np.savez_compressed(path, **named)
+    rows = rows_of(import_graph(server, path, "debian"))
+    assert (rows["package"], rows["depends"]) == (63_666, 333_672)
+
+
+def test_a_download_of_ogb_becomes_a_unigraph(server: Serving, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "ogbn"
+    files = {
+        "raw/num-node-dict": "author,paper\n2,3\n",
+        "raw/triplet-type-list": "author,writes,paper\npaper,cites,paper\n",
+        "raw/relations/author___writes___paper/edge": "0,1\n1,2\n1,0\n",
+        "raw/relations/author___writes___paper/num-edge-list": "3\n",
+        "raw/relations/paper___cites___paper/edge": "0,2\n",
+        "raw/relations/paper___cites___paper/num-edge-list": "1\n",
+        "raw/node-feat/paper/node-feat": "0.5,1\n2,-1\n0,0\n",
+        "raw/node-feat/paper/node_year": "2015\n2018\n2019\n",
+        "raw/node-label/paper/node-label": "3\n1\n3\n",
+        "split/time/paper/train": "0\n",
+        "split/time/paper/test": "2\n",
+    }
+    for name, content in files.items():
+        path = folder / f"{name}.csv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(content.encode()))
+    output = tmp_path / "unigraph"
+    succeed("tfgnn", "convert-ogb", folder, "--output", output, "--shards", 2,
+            "--reverse", "written=writes")
+    assert sorted(path.name for path in output.iterdir()) == [
+        "edges-cites.tfrecords-00000-of-00002", "edges-cites.tfrecords-00001-of-00002",
+        "edges-writes.tfrecords-00000-of-00002", "edges-writes.tfrecords-00001-of-00002",
+        "graph_schema.pbtxt",
+        "nodes-author.tfrecords-00000-of-00002", "nodes-author.tfrecords-00001-of-00002",
+        "nodes-paper.tfrecords-00000-of-00002", "nodes-paper.tfrecords-00001-of-00002",
+        "seeds-test.csv", "seeds-train.csv",
+    ]
+    assert (output / "seeds-test.csv").read_text() == "id\npaper2\n"
+    assert "valid" in succeed("tfgnn", "validate", output / "graph_schema.pbtxt")
+    for source in (folder, output):
+        reverse = ("--reverse", "written=writes") if source == folder else ()
+        rows = rows_of(import_graph(server, source, source.name, *reverse))
+        assert (rows["paper"], rows["writes"], rows["written"], rows["cites"]) == (3, 3, 3, 1)
+    bad = folder / "raw/relations/paper___cites___paper/edge.csv.gz"
+    bad.write_bytes(gzip.compress(b"0,3\n"))
+    result = run("tfgnn", "convert-ogb", folder, "--output", tmp_path / "bad")
+    assert result.returncode == 1
+    assert f"{bad}: line 1: field 2: target 3 is none of the 3 nodes" in result.stderr
+    assert not (tmp_path / "bad" / "graph_schema.pbtxt").exists()
