@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo check asan tsan fuzz bench bench-rows bench-planning bench-tfgnn bench-device bench-readers bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-planning bench-tfgnn bench-device bench-readers bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,15 @@ demo:  ## Stream real graphs through a server, check every one; DATASET=graphs.n
 	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo \
 	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
 	  $(if $(DATASET),--dataset '$(DATASET)') $(DEMO_FLAGS)
+
+SCALE ?= 1
+demo-sampling:  ## A sub-graph around each paper of a graph in OGBN-MAG's shape, to a trainer; SCALE=0.01 for a small one
+	@$(INSTALL) build demo
+	cmake --preset release $(if $(wildcard build/release/CMakeCache.txt),,-DPACKHOUSE_TESTS=OFF)
+	cmake --build --preset release --target packhoused packhouse packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -m packhouse.demo.sampling \
+	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse \
+	  --scale $(SCALE) $(DEMO_FLAGS)
 
 # Where CTest writes what tests printed, to tell which were skipped, and why.
 RESULTS = --output-junit tests.xml --test-output-size-passed 1000000
