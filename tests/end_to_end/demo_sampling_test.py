@@ -1,4 +1,4 @@
-"""The demo of sampling, on a graph of a hundredth of OGBN-MAG: every seed reaches the trainer once."""
+"""The demo of sampling, on a hundredth of OGBN-MAG: every seed reaches the trainer once."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(
     client: Client, address: str, tool: str, trainer: Trainer, options: argparse.Namespace
 ) -> int:
-    print(f"1. A graph in the shape of OGBN-MAG, scale {options.scale:g}, generated into the server")
+    print(f"1. A graph in the shape of OGBN-MAG, scale {options.scale:g}, into the server")
     started = time.perf_counter()
     command = [tool, "graph", "generate", "mag", "--scale", str(options.scale)]
     subprocess.run([*command, "--server", address, "--graph", GRAPH, "--seal"], check=True)
