@@ -14,7 +14,8 @@ namespace packhouse::client {
 DatasetClient::DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClientOptions options)
     : channel_(std::move(channel)),
       options_(std::move(options)),
-      stub_(v1::DatasetService::NewStub(channel_)) {}
+      stub_(v1::DatasetService::NewStub(channel_)),
+      loader_stub_(v1::LoaderService::NewStub(channel_)) {}
 
 absl::Status DatasetClient::Try(absl::Duration timeout,
                                 absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
@@ -118,14 +119,12 @@ absl::StatusOr<v1::VerifyDatasetResponse> DatasetClient::Verify(
   return last;
 }
 
-absl::Status DatasetClient::Export(
-    const v1::ExportDatasetRequest& request,
-    absl::FunctionRef<absl::Status(v1::ExportDatasetResponse&)> take) const {
-  v1::ExportDatasetRequest rest = request;
+template <typename Request, typename Start>
+absl::Status DatasetClient::ExportFrom(Request rest, Start start, const TakeExported& take) const {
   absl::Status taken;
   bool has_all = false;
   const absl::Status status = Try(options_.verify_timeout, [&](grpc::ClientContext& context) {
-    const auto stream = stub_->ExportDataset(&context, rest);
+    const auto stream = start(context, rest);
     v1::ExportDatasetResponse response;
     while (stream->Read(&response)) {
       const auto num_graphs = static_cast<uint64_t>(response.examples_size());
@@ -143,6 +142,26 @@ absl::Status DatasetClient::Export(
     return has_all ? grpc::Status::OK : ended;
   });
   return taken.ok() ? status : taken;
+}
+
+absl::Status DatasetClient::Export(const v1::ExportDatasetRequest& request,
+                                   TakeExported take) const {
+  return ExportFrom(
+      request,
+      [this](grpc::ClientContext& context, const v1::ExportDatasetRequest& rest) {
+        return stub_->ExportDataset(&context, rest);
+      },
+      take);
+}
+
+absl::Status DatasetClient::ExportEpoch(const v1::ExportEpochRequest& request,
+                                        TakeExported take) const {
+  return ExportFrom(
+      request,
+      [this](grpc::ClientContext& context, const v1::ExportEpochRequest& rest) {
+        return loader_stub_->ExportEpoch(&context, rest);
+      },
+      take);
 }
 
 }  // namespace packhouse::client

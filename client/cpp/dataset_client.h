@@ -14,6 +14,8 @@
 #include "grpcpp/channel.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/dataset.pb.h"
+#include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
 
@@ -50,8 +52,10 @@ class DatasetClient {
   // Calls `take` with each response, in order; it may move the examples out. An error of `take`
   // ends the call and is returned. A call that breaks off goes on where it was: each graph comes
   // once.
-  absl::Status Export(const v1::ExportDatasetRequest& request,
-                      absl::FunctionRef<absl::Status(v1::ExportDatasetResponse&)> take) const;
+  using TakeExported = absl::FunctionRef<absl::Status(v1::ExportDatasetResponse&)>;
+  absl::Status Export(const v1::ExportDatasetRequest& request, TakeExported take) const;
+  // The same of an epoch, in its order (LoaderService.ExportEpoch).
+  absl::Status ExportEpoch(const v1::ExportEpochRequest& request, TakeExported take) const;
 
  private:
   // Calls `call` with a fresh context until it is OK or fails for good; returns whether it was
@@ -59,10 +63,14 @@ class DatasetClient {
   absl::Status Try(absl::Duration timeout,
                    absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                    bool* was_retried = nullptr) const;
+  // `start` begins the call for what is left of the request.
+  template <typename Request, typename Start>
+  absl::Status ExportFrom(Request rest, Start start, const TakeExported& take) const;
 
   const std::shared_ptr<grpc::Channel> channel_;
   const DatasetClientOptions options_;
   const std::unique_ptr<v1::DatasetService::Stub> stub_;
+  const std::unique_ptr<v1::LoaderService::Stub> loader_stub_;
 };
 
 }  // namespace packhouse::client

@@ -35,6 +35,7 @@ enum class Method {
   kDeleteJob,
   kListJobs,
   kGetJob,
+  kExportEpoch,
   kCreateSourceGraph,
   kAppendSourceGraph,
   kSealSourceGraph,
@@ -59,7 +60,7 @@ enum class Method {
 };
 
 // In the order of Method.
-inline constexpr std::array<absl::string_view, 43> kMethodNames = {"Pack",
+inline constexpr std::array<absl::string_view, 44> kMethodNames = {"Pack",
                                                                    "Observe",
                                                                    "GetHistogram",
                                                                    "MergeHistogram",
@@ -81,6 +82,7 @@ inline constexpr std::array<absl::string_view, 43> kMethodNames = {"Pack",
                                                                    "DeleteJob",
                                                                    "ListJobs",
                                                                    "GetJob",
+                                                                   "ExportEpoch",
                                                                    "CreateSourceGraph",
                                                                    "AppendSourceGraph",
                                                                    "SealSourceGraph",
@@ -114,6 +116,9 @@ class RpcObserver {
   virtual void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) = 0;
   // A plan was made; `gap` of the best one, as in PlanQuality.
   virtual void OnPlanned(absl::Duration elapsed, double gap) = 0;
+  // Malformed tf.Examples of a message: `skipped` were left out, or the message was `refused` for
+  // one.
+  virtual void OnMalformedExamples(Method /*method*/, uint64_t /*skipped*/, uint64_t /*refused*/) {}
   // The change of a call's responses that are made and not yet taken by the connection. The changes
   // of a call add up to 0, 0 before its OnFinished(). Called under the call's lock.
   virtual void OnUnsent(Method /*method*/, int64_t /*responses*/, int64_t /*bytes*/) {}

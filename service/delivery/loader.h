@@ -188,6 +188,13 @@ class Loader {
                                                        EvaluationRequest evaluation,
                                                        const GivenUp& given_up = {});
 
+  // An epoch itself, with what a planner found before (EpochCatalog::Prepare). The last reference
+  // to it is dropped in the background: the last reader of a deleted data set erases it from the
+  // disk.
+  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
+      const EpochRequest& request, const GivenUp& given_up,
+      const std::optional<KeptPlannerResult>& kept = std::nullopt);
+
   // As Job; NOT_FOUND if there is no such epoch. Acknowledgements of a job that come at the same
   // time share a commit of the log. So do those of several jobs, if the log allows it.
   absl::StatusOr<AcknowledgeResult> Acknowledge(const EpochKey& key, SessionId session,
@@ -254,9 +261,6 @@ class Loader {
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
                   std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
                   const ClientId& client);
-  absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
-      const EpochRequest& request, const GivenUp& given_up,
-      const std::optional<KeptPlannerResult>& kept = std::nullopt);
   // What stays as it was when the epoch was first opened. The ranks that rounds are planned for
   // become the request's. Returns the plan; nullopt if none is kept for this request.
   std::optional<KeptPlannerResult> Adopt(const std::optional<Cursor>& cursor,

@@ -1,7 +1,6 @@
 #include "service/epochs/prepared_epoch.h"
 
 #include <optional>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
@@ -41,6 +40,12 @@ uint64_t PreparedEpoch::NumGraphs(uint64_t number) const {
   uint64_t sum = 0;
   for (const uint32_t group : items) sum += plan_->groups()->graphs(group).size();
   return sum;
+}
+
+std::vector<uint32_t> PreparedEpoch::GraphsOf(uint64_t number) const {
+  const auto items = batches_->batch(number);
+  if (plan_->groups()) return plan_->groups()->GraphsOf(items);
+  return {items.begin(), items.end()};
 }
 
 size_t PreparedEpoch::RankGroupOf(uint64_t number) const {

@@ -37,6 +37,7 @@ bool IsStream(size_t method) {
     case Method::kVerifyDataset:
     case Method::kExportDataset:
     case Method::kLoad:
+    case Method::kExportEpoch:
     case Method::kAppendSourceGraph:
     case Method::kSealSourceGraph:
     case Method::kVerifySourceGraph:
@@ -187,6 +188,16 @@ Metrics::Metrics(const std::string& version)
   Gauge(registry_, "packhouse_build_info", "Always 1; the version is a label.",
         {{"version", version}})
       .Set(1);
+  for (const Method method : {Method::kPack, Method::kAppend}) {
+    const auto counter = [&](const std::string& result) {
+      return events_.AddCounter(
+          "packhouse_malformed_examples_total",
+          "Malformed tf.Examples, by method and result: each that was skipped, or one for each "
+          "message that was refused.",
+          {{"method", std::string(kMethodNames[static_cast<size_t>(method)])}, {"result", result}});
+    };
+    examples_[static_cast<size_t>(method)] = {counter("skipped"), counter("refused")};
+  }
   for (size_t method = 0; method < kNumMethods; ++method) {
     const std::string name(kMethodNames[method]);
     const prometheus::Labels labels = {{"method", name}};
@@ -311,6 +322,13 @@ void Metrics::OnDrawn(uint64_t seeds, uint64_t nodes, uint64_t edges, uint32_t l
   sampled_nodes_.Increment(nodes);
   sampled_edges_.Increment(edges);
   if (level != 0) drawn_smaller_.Increment();
+}
+
+void Metrics::OnMalformedExamples(Method method, uint64_t skipped, uint64_t refused) {
+  auto& examples = examples_[static_cast<size_t>(method)];
+  if (!examples) return;
+  examples->skipped.Increment(skipped);
+  examples->refused.Increment(refused);
 }
 
 void Metrics::OnUnsent(Method method, int64_t responses, int64_t bytes) {

@@ -60,6 +60,7 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   void OnStarted(Method method) override;
   void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) override;
   void OnPlanned(absl::Duration elapsed, double gap) override;
+  void OnMalformedExamples(Method method, uint64_t skipped, uint64_t refused) override;
   void OnUnsent(Method method, int64_t responses, int64_t bytes) override;
 
   void OnDrawn(uint64_t seeds, uint64_t nodes, uint64_t edges, uint32_t level) override;
@@ -75,6 +76,11 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
     EventMetrics::Gauge open;
     EventMetrics::Gauge unsent_responses;
     EventMetrics::Gauge unsent_bytes;
+  };
+  // The malformed tf.Examples that came by a method.
+  struct ExampleMetrics {
+    EventMetrics::Counter skipped;
+    EventMetrics::Counter refused;
   };
   class StreamObserver;
   class StoreObserver;
@@ -99,6 +105,8 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   prometheus::Histogram& plan_gap_;
   // Constant after construction; nullopt for unary methods.
   std::array<std::optional<StreamMetrics>, kNumMethods> streams_;
+  // As streams_; nullopt for methods that take no examples.
+  std::array<std::optional<ExampleMetrics>, kNumMethods> examples_;
   std::vector<std::vector<EventMetrics::Counter>> rpcs_;  // By method and code.
   std::vector<EventMetrics::Histogram> rpc_duration_;     // By method.
 

@@ -164,7 +164,8 @@ CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
 CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
       append_context_, *call, Method::kAppend,
-      std::make_unique<AppendHandler>(datasets_, append_context_.working));
+      std::make_unique<AppendHandler>(datasets_, append_context_.working,
+                                      append_context_.observer));
 }
 
 CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {

@@ -13,6 +13,7 @@
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
+#include "service/wire/export_source.h"
 #include "service/wire/load_source.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_loader.h"
@@ -36,6 +37,16 @@ absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetS
   PH_ASSIGN_OR_RETURN(memory,
                       Making(working, nullptr).Hold("a subset and weights", BytesOfRequest(spec)));
   return EpochRequestFromWire(spec, *info.schema);
+}
+
+absl::Status CheckExport(const v1::EpochSpec& epoch) {
+  if (!epoch.job().empty()) {
+    return absl::InvalidArgumentError("epoch.job: must be empty for an export");
+  }
+  if (epoch.has_samples()) {
+    return absl::InvalidArgumentError("epoch.samples: sub-graphs are not exported");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
@@ -146,6 +157,7 @@ LoaderService::LoaderService(const CallContext& context, const DatasetStore* dat
   Serve("Load", &LoaderService::Load);
   Serve("Acknowledge", &LoaderService::Acknowledge);
   Serve("GetEpoch", &LoaderService::GetEpoch);
+  Serve("ExportEpoch", &LoaderService::ExportEpoch);
   Serve("ReportStep", &LoaderService::ReportStep);
   Serve("DeleteJob", &LoaderService::DeleteJob);
   Serve("ListJobs", &LoaderService::ListJobs);
@@ -219,6 +231,26 @@ CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
             Described(parsed, *datasets_, graphs_, *loader_, context_.working, OnlyIfReady());
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
+      });
+}
+
+CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
+  using Call = ServerStreamingCall<v1::ExportEpochRequest, v1::ExportDatasetResponse>;
+  return Call::Start(
+      context_, *call, Method::kExportEpoch,
+      [this](const v1::ExportEpochRequest& parsed, ProgressSink<v1::ExportDatasetResponse>& sink)
+          -> absl::StatusOr<std::unique_ptr<Call::Source>> {
+        if (loader_ == nullptr) return NoDataFolder();
+        PH_RETURN_IF_ERROR(CheckExport(parsed.epoch()));
+        MemoryHold memory;
+        PH_ASSIGN_OR_RETURN(const EpochRequest epoch,
+                            RequestOf(parsed.epoch(), *datasets_, context_.working, memory));
+        PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
+        const GivenUp given_up([&sink] { return sink.given_up(); },
+                               [&sink] { return sink.given_up_while_waiting(); });
+        PH_ASSIGN_OR_RETURN(auto prepared, loader_->Prepare(epoch, given_up));
+        return ExportSource::OpenEpoch(parsed, std::move(prepared), std::move(ranks),
+                                       context_.max_response_bytes, context_.working);
       });
 }
 

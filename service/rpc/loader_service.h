@@ -36,6 +36,7 @@ class LoaderService final : public EarlyService {
   CallReactor* Load(grpc::CallbackServerContext* call);
   CallReactor* Acknowledge(grpc::CallbackServerContext* call);
   CallReactor* GetEpoch(grpc::CallbackServerContext* call);
+  CallReactor* ExportEpoch(grpc::CallbackServerContext* call);
   CallReactor* ReportStep(grpc::CallbackServerContext* call);
   CallReactor* DeleteJob(grpc::CallbackServerContext* call);
   CallReactor* ListJobs(grpc::CallbackServerContext* call);

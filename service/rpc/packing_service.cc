@@ -23,7 +23,8 @@ CallReactor* PackingService::Pack(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::PackRequest, PackReply>::StartPlanning(
       context_, *call, Method::kPack, [this](std::shared_ptr<StreamPlanning> planning) {
         return std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
-                                             context_.working, std::move(planning));
+                                             context_.working, std::move(planning),
+                                             context_.observer);
       });
 }
 

@@ -70,7 +70,8 @@ absl::StatusOr<AppendResult> AppendHandler::AppendExamples(
   }
   const v1::Examples& examples = request.examples();
   if (!examples_) {
-    PH_ASSIGN_OR_RETURN(examples_, ExampleReader::Create(schema_.get(), working_));
+    PH_ASSIGN_OR_RETURN(
+        examples_, ExampleReader::Create(schema_.get(), working_, {observer_, Method::kAppend}));
   }
   PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, next_id_));
   PH_ASSIGN_OR_RETURN(std::vector<uint64_t> group_ids,

@@ -28,9 +28,11 @@ namespace packhouse {
 class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendResponse> {
  public:
   // The pointees must outlive the handler. `datasets` null: the stream ends with NoDataFolder().
-  // `working` counts the rows of examples; null: nothing is counted.
-  explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr)
-      : datasets_(datasets), working_(working) {}
+  // `working` counts the rows of examples; null: nothing is counted. `observer`, which may be null,
+  // is told of malformed ones.
+  explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr,
+                         RpcObserver* observer = nullptr)
+      : datasets_(datasets), working_(working), observer_(observer) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
   void HalfClose() override {}
@@ -46,6 +48,7 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
 
   DatasetStore* const datasets_;
   MemoryBudget* const working_;
+  RpcObserver* const observer_;
   std::string name_;
   uint64_t id_ = 0;
   std::shared_ptr<const GraphSchema> schema_;  // Null before the first request.

@@ -23,32 +23,50 @@ constexpr uint64_t kReaderBytes = 40;
 absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::Open(
     const v1::ExportDatasetRequest& request, const DatasetStore& datasets,
     size_t max_response_bytes, MemoryBudget* working) {
-  PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(request.name()));
-  MemoryHold memory;
+  const std::string& name = request.name();
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(name));
+  Graphs graphs;
   if (working != nullptr) {
     const uint64_t bytes_of_graph = 16 * info.schema->num_components() + kReaderBytes;
-    PH_ASSIGN_OR_RETURN(
-        memory, working->Hold(absl::StrCat("data set '", request.name(), "', which is exported"),
-                              bytes_of_graph * info.num_graphs));
+    PH_ASSIGN_OR_RETURN(graphs.memory,
+                        working->Hold(absl::StrCat("data set '", name, "', which is exported"),
+                                      bytes_of_graph * info.num_graphs));
   }
-  PH_ASSIGN_OR_RETURN(std::shared_ptr<const DatasetReader> reader,
-                      datasets.OpenReader(request.name()));
-  absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromSchema(*reader->info().schema);
+  PH_ASSIGN_OR_RETURN(graphs.reader, datasets.OpenReader(name));
+  return OpenPart(std::move(graphs), request.first_graph(), request.num_graphs(),
+                  max_response_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenEpoch(
+    const v1::ExportEpochRequest& request, std::shared_ptr<const PreparedEpoch> epoch,
+    Sharing ranks, size_t max_response_bytes, MemoryBudget* working) {
+  Graphs graphs;
+  graphs.reader = std::shared_ptr<const DatasetReader>(epoch, &epoch->plan().reader());
+  PH_ASSIGN_OR_RETURN(graphs.epoch,
+                      EpochOrder::Create(std::move(epoch), std::move(ranks), working));
+  return OpenPart(std::move(graphs), request.first_graph(), request.num_graphs(),
+                  max_response_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<ExportSource>> ExportSource::OpenPart(Graphs graphs, uint64_t first,
+                                                                     uint64_t num_graphs,
+                                                                     size_t max_response_bytes) {
+  const DatasetInfo& info = graphs.reader->info();
+  absl::StatusOr<tfgnn::GraphSets> sets = tfgnn::GraphSets::FromSchema(*info.schema);
   if (!sets.ok()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("data set '", request.name(), "': ", sets.status().message()));
+        absl::StrCat("data set '", info.name, "': ", sets.status().message()));
   }
-  const size_t n = reader->num_graphs();
-  if (request.first_graph() > n) {
-    return absl::OutOfRangeError(absl::StrCat("first_graph: ", request.first_graph(),
-                                              ", data set '", request.name(), "' has ", n,
-                                              " graphs"));
+  const uint64_t n = graphs.size();
+  if (first > n) {
+    return absl::OutOfRangeError(absl::StrCat("first_graph: ", first, ", ",
+                                              graphs.epoch ? "the epoch of " : "", "data set '",
+                                              info.name, "' has ", n, " graphs"));
   }
-  const size_t first = request.first_graph();
-  const uint64_t most = request.num_graphs() == 0 ? UINT64_MAX : request.num_graphs();
-  const size_t end = first + std::min<uint64_t>(most, n - first);
-  return std::unique_ptr<ExportSource>(new ExportSource(
-      std::move(memory), std::move(reader), *std::move(sets), first, end, max_response_bytes));
+  if (graphs.epoch) graphs.epoch->Advance(first);
+  const uint64_t end = first + std::min(num_graphs == 0 ? UINT64_MAX : num_graphs, n - first);
+  return std::unique_ptr<ExportSource>(
+      new ExportSource(std::move(graphs), *std::move(sets), first, end, max_response_bytes));
 }
 
 absl::StatusOr<std::optional<v1::ExportDatasetResponse>> ExportSource::Next() {
@@ -58,13 +76,14 @@ absl::StatusOr<std::optional<v1::ExportDatasetResponse>> ExportSource::Next() {
   std::vector<uint64_t> graph_ids;
   size_t bytes = 0;
   while (next_ < end_ && bytes < kResponseBytes) {
-    PH_ASSIGN_OR_RETURN(const StoredGraph graph, reader_->Graph(next_));
+    const uint64_t place = graphs_.epoch ? graphs_.epoch->graph() : next_;
+    PH_ASSIGN_OR_RETURN(const StoredGraph graph, graphs_.reader->Graph(place));
     std::string& example = *response.add_examples();
     const absl::Status status = encoder_.Append(*graph.chunk, graph.index, &example);
     if (!status.ok()) return absl::FailedPreconditionError(status.message());
     if (example.size() + kBesides > max_response_bytes_) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("graph ", next_, " of the data set has an example of ", example.size(),
+          absl::StrCat("graph ", place, " of the data set has an example of ", example.size(),
                        " bytes, a response has at most ", max_response_bytes_));
     }
     // The last one may be large.
@@ -73,15 +92,16 @@ absl::StatusOr<std::optional<v1::ExportDatasetResponse>> ExportSource::Next() {
       break;
     }
     bytes += example.size();
-    graph_ids.push_back(reader_->graph_ids()[next_]);
+    graph_ids.push_back(graphs_.reader->graph_ids()[place]);
     ++next_;
+    if (graphs_.epoch) graphs_.epoch->Advance(1);
   }
   // The rows were read from the store's file, which may have been lost meanwhile.
-  PH_RETURN_IF_ERROR(reader_->CheckIntact());
+  PH_RETURN_IF_ERROR(graphs_.reader->CheckIntact());
   response.set_graph_ids(Uint64sToWire(graph_ids));
   if (is_first_) {
     is_first_ = false;
-    response.set_num_graphs(reader_->num_graphs());
+    response.set_num_graphs(graphs_.size());
     response.mutable_tfgnn_schema()->set_text(sets_.ToTfgnnText());
   }
   return response;

@@ -198,7 +198,8 @@ absl::Status PackHandler::AcceptExamples(const v1::Examples& examples) {
     return absl::InvalidArgumentError("'examples' in a stream that was opened for sizes");
   }
   if (!examples_) {
-    PH_ASSIGN_OR_RETURN(examples_, ExampleReader::Create(&packer_->schema(), working_));
+    PH_ASSIGN_OR_RETURN(
+        examples_, ExampleReader::Create(&packer_->schema(), working_, {rpcs_, Method::kPack}));
   }
   PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, NextId()));
   const absl::Status accepted = AcceptChunk(std::move(decoded.chunk), decoded.bytes);

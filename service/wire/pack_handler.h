@@ -27,16 +27,18 @@ using PackReply = BatchReply<v1::PackResponse>;
 class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
  public:
   // `working`: the memory of examples while they are read and of searches for shapes; null: it has
-  // no bound. `planning`: where searches run; null: on the thread of Next().
+  // no bound. `planning`: where searches run; null: on the thread of Next(). `rpcs`, which may be
+  // null, is told of malformed examples.
   PackHandler(const Clock* clock, const StreamBounds& bounds, HistogramStore* histograms,
               PackObserverFactory* observers, MemoryBudget* working = nullptr,
-              std::shared_ptr<StreamPlanning> planning = nullptr)
+              std::shared_ptr<StreamPlanning> planning = nullptr, RpcObserver* rpcs = nullptr)
       : clock_(clock),
         bounds_(bounds),
         histograms_(histograms),
         observers_(observers),
         working_(working),
-        planning_(std::move(planning)) {
+        planning_(std::move(planning)),
+        rpcs_(rpcs) {
     bounds_.framing = &WireFraming();
   }
 
@@ -74,6 +76,7 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   PackObserverFactory* const observers_;
   MemoryBudget* const working_;
   const std::shared_ptr<StreamPlanning> planning_;
+  RpcObserver* const rpcs_;
 
   std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
   std::shared_ptr<const GraphSchema> schema_;

@@ -80,10 +80,16 @@ absl::StatusOr<GraphSchema> SchemaOfEither(bool has_schema, const v1::GraphSchem
 }
 
 absl::StatusOr<ExampleReader> ExampleReader::Create(const GraphSchema* schema,
-                                                    MemoryBudget* working) {
+                                                    MemoryBudget* working,
+                                                    ExampleObserver observer) {
   PH_ASSIGN_OR_RETURN(tfgnn::GraphSets sets, tfgnn::GraphSets::FromSchema(*schema));
   PH_ASSIGN_OR_RETURN(tfgnn::ExampleDecoder decoder, tfgnn::ExampleDecoder::Create(sets));
-  return ExampleReader(schema, std::move(sets), std::move(decoder), working);
+  return ExampleReader(schema, std::move(sets), std::move(decoder), working, observer);
+}
+
+void ExampleReader::Tell(uint64_t skipped, uint64_t refused) {
+  if (observer_.rpcs == nullptr || skipped + refused == 0) return;
+  observer_.rpcs->OnMalformedExamples(observer_.method, skipped, refused);
 }
 
 absl::StatusOr<DecodedExamples> ExampleReader::Read(const v1::Examples& wire, uint64_t next_id) {
@@ -110,6 +116,7 @@ absl::StatusOr<DecodedExamples> ExampleReader::Read(const v1::Examples& wire, ui
       continue;
     }
     if (!wire.skip_malformed() || !absl::IsInvalidArgument(appended)) {
+      Tell(left_out.size(), absl::IsInvalidArgument(appended) ? 1 : 0);
       return absl::Status(appended.code(), absl::StrCat("examples: ", appended.message()));
     }
     if (ids.ids.empty() && left_out.empty()) {
@@ -133,6 +140,7 @@ absl::StatusOr<DecodedExamples> ExampleReader::Read(const v1::Examples& wire, ui
   // The decoder has checked the indices.
   PH_ASSIGN_OR_RETURN(GraphChunk chunk, GraphChunk::CreateTrusted(schema_, std::move(sizes),
                                                                   std::move(columns), rows));
+  Tell(left_out.size(), 0);
   return DecodedExamples{std::move(chunk), bytes, std::move(memory), std::move(left_out)};
 }
 

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "packhouse/v1/graphs.pb.h"
 #include "service/admission/memory_budget.h"
+#include "service/admission/rpc_observer.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
 #include "service/tfgnn/example_decoder.h"
@@ -49,12 +50,19 @@ struct DecodedExamples {
   std::vector<LeftOut> left_out;
 };
 
+// Who is told of malformed examples, and by which method they came. Null: nobody.
+struct ExampleObserver {
+  RpcObserver* rpcs = nullptr;
+  Method method = Method::kAppend;
+};
+
 // Makes graphs of one stream's examples. Movable; not thread-safe.
 class ExampleReader {
  public:
   // `schema` must outlive the reader and its chunks. Rows are counted in `working` (null: nowhere)
   // while they grow. INVALID_ARGUMENT naming the tensor for a schema that no example can fill.
-  static absl::StatusOr<ExampleReader> Create(const GraphSchema* schema, MemoryBudget* working);
+  static absl::StatusOr<ExampleReader> Create(const GraphSchema* schema, MemoryBudget* working,
+                                              ExampleObserver observer = {});
 
   // Graphs without ids are numbered from `next_id`. `wire` is not needed afterwards.
   //
@@ -64,13 +72,20 @@ class ExampleReader {
 
  private:
   ExampleReader(const GraphSchema* schema, tfgnn::GraphSets sets, tfgnn::ExampleDecoder decoder,
-                MemoryBudget* working)
-      : schema_(schema), sets_(std::move(sets)), decoder_(std::move(decoder)), working_(working) {}
+                MemoryBudget* working, ExampleObserver observer)
+      : schema_(schema),
+        sets_(std::move(sets)),
+        decoder_(std::move(decoder)),
+        working_(working),
+        observer_(observer) {}
+
+  void Tell(uint64_t skipped, uint64_t refused);
 
   const GraphSchema* schema_;
   tfgnn::GraphSets sets_;
   tfgnn::ExampleDecoder decoder_;
   MemoryBudget* working_;
+  ExampleObserver observer_;
 };
 
 // Internal to SchemaOf().

@@ -246,6 +246,16 @@ absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire
   return request;
 }
 
+absl::StatusOr<Sharing> AllRanksOf(const EpochRequest& epoch) {
+  uint64_t num_ranks = 0;
+  for (const RankGroupRequest& rank_group : epoch.rank_groups) num_ranks += rank_group.num_ranks;
+  v1::Ranked ranked;
+  ranked.set_num_ranks(epoch.rank_groups.size() == 1
+                           ? 1
+                           : static_cast<uint32_t>(std::min<uint64_t>(num_ranks, UINT32_MAX)));
+  return RankedFromWire(ranked, epoch);
+}
+
 absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
   if (wire > kMaxInFlight) {
     return absl::InvalidArgumentError(

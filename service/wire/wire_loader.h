@@ -35,6 +35,9 @@ absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
                                                     std::shared_ptr<const SubGraphSource> source,
                                                     MemoryBudget* memory);
 
+// All ranks that the epoch is asked for; one if it has one rank group.
+absl::StatusOr<Sharing> AllRanksOf(const EpochRequest& epoch);
+
 // How a worker joins, without its client and the time; `epoch` is what it asks for.
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
                                                 const EpochRequest& epoch);

@@ -190,6 +190,31 @@ def test_what_is_exported_is_what_was_ingested(
     )
 
 
+def test_an_epoch_is_exported_in_its_order(
+    schema: pathlib.Path, tmp_path: pathlib.Path, server: str
+) -> None:
+    succeed("tfgnn", "generate", schema, "-n", 40, "--output", tmp_path / "f")
+    succeed(
+        "ingest", tmp_path / "f", "--graph-schema", schema, "--server", server, "--dataset", "d",
+        "--seal",
+    )
+    export = ("export", "d", "--server", server, "--tfrecord")
+    graphs = graphs_of(schema, tmp_path / "f")
+    orders = []
+    for seed in (0, 0, 1):
+        epoch = ("--epoch", 2, "--seed", seed, "--limit", "graphs=7")
+        succeed(*export, tmp_path / "epoch@2", *epoch)
+        shards = (graphs_of(schema, tmp_path / f"epoch-0000{shard}-of-00002") for shard in (0, 1))
+        # Shards take turns.
+        orders.append([graph for pair in zip(*shards) for graph in pair])
+        assert sorted(map(repr, orders[-1])) == sorted(map(repr, graphs))
+    assert orders[0] == orders[1] != orders[2] and orders[0] != graphs
+    for wrong in (["--epoch", 2], ["--limit", "graphs=7"], ["--seed", 1]):
+        assert run(*export, tmp_path / "g", *wrong).returncode == 2
+    result = run(*export, tmp_path / "g", "--epoch", 2, "--limit", "nodes=7")
+    assert result.returncode == 1 and "nodes" in result.stderr
+
+
 def test_malformed_records_are_named_or_left_out(
     schema: pathlib.Path, tmp_path: pathlib.Path, server: str
 ) -> None:

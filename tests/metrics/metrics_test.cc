@@ -56,6 +56,19 @@ TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
   EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_bytes 0\n"));
 }
 
+TEST(MetricsTest, MalformedExamplesAreCountedByMethodAndResult) {
+  Metrics metrics("");
+  metrics.OnMalformedExamples(Method::kAppend, 3, 0);
+  metrics.OnMalformedExamples(Method::kAppend, 2, 1);
+  metrics.OnMalformedExamples(Method::kPlan, 1, 1);
+  const std::string page = metrics.Exposition();
+  const std::string name = "packhouse_malformed_examples_total";
+  EXPECT_THAT(page, HasSubstr(name + "{method=\"Append\",result=\"skipped\"} 5\n"));
+  EXPECT_THAT(page, HasSubstr(name + "{method=\"Append\",result=\"refused\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr(name + "{method=\"Pack\",result=\"skipped\"} 0\n"));
+  EXPECT_THAT(page, Not(HasSubstr(name + "{method=\"Plan\"")));
+}
+
 TEST(MetricsTest, CallsAreCountedByMethodAndCode) {
   Metrics metrics("");
   metrics.OnStarted(Method::kPack);

@@ -122,6 +122,32 @@ def test_what_is_exported_is_stored_as_the_same_graphs(
         list(client.export_examples(again, first_graph=len(exported) + 1))
 
 
+def test_an_epoch_is_exported_in_its_order(client: Client, server: LocalServer) -> None:
+    name = stored(client, "mag")
+    in_order = list(client.export_examples(name))
+    orders = []
+    for epoch, seed in ((0, 0), (1, 0), (0, 7)):
+        evaluation = Evaluation(
+            server.address, dataset=name, limits={"graphs": 3}, epoch=epoch, seed=seed
+        )
+        ids = [graph_id for batch in evaluation for graph_id in batch.graph_ids.tolist()]
+        stream = client.export_examples(name, epoch=epoch, seed=seed, limits={"graphs": 3})
+        assert stream.num_graphs == len(in_order)
+        assert list(stream) == [in_order[graph_id] for graph_id in ids]
+        rest = client.export_examples(
+            name, first_graph=2, num_graphs=3, epoch=epoch, seed=seed, limits={"graphs": 3}
+        )
+        assert list(rest) == [in_order[graph_id] for graph_id in ids[2:5]]
+        orders.append(ids)
+    assert orders[0] != orders[1] and orders[0] != orders[2]
+    with pytest.raises(PackhouseError, match="at most 1 fit a batch"):
+        list(client.export_examples(name, epoch=0, limits={"paper": 1}))
+    with pytest.raises(TypeError, match="'seed' is for an epoch"):
+        client.export_examples(name, seed=3)
+    with pytest.raises(ValueError, match="one of limits"):
+        client.export_examples(name, epoch=0)
+
+
 def test_async_export(client: Client) -> None:
     name = stored(client, "mag")
 

@@ -1,15 +1,19 @@
 #include "service/wire/wire_examples.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/delivery/evaluation.h"
+#include "service/epochs/epoch_catalog.h"
 #include "service/tfgnn/example_encoder.h"
 #include "service/wire/append_handler.h"
 #include "service/wire/export_source.h"
+#include "service/wire/wire_loader.h"
 #include "service/wire/wire_sizes.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random.h"
@@ -141,6 +145,43 @@ TEST(WireExamplesTest, EachExampleIsAGraphOrIsNamed) {
   }
 }
 
+// What OnMalformedExamples() was told.
+class MalformedCounter final : public RpcObserver {
+ public:
+  void OnStarted(Method /*method*/) override {}
+  void OnFinished(Method /*method*/, absl::StatusCode /*code*/,
+                  absl::Duration /*elapsed*/) override {}
+  void OnPlanned(absl::Duration /*elapsed*/, double /*gap*/) override {}
+  void OnMalformedExamples(Method method, uint64_t skipped, uint64_t refused) override {
+    EXPECT_EQ(method, Method::kPack);
+    num_skipped += skipped;
+    num_refused += refused;
+  }
+
+  uint64_t num_skipped = 0;
+  uint64_t num_refused = 0;
+};
+
+TEST(WireExamplesTest, MalformedExamplesAreCounted) {
+  const GraphSchema schema = Schema();
+  MalformedCounter counter;
+  MemoryBudget working(uint64_t{1} << 30);
+  PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader,
+                          ExampleReader::Create(&schema, &working, {&counter, Method::kPack}));
+  v1::Examples wire;
+  wire.add_examples("");
+  EXPECT_THAT(reader.Read(wire, 0), IsOk());
+  EXPECT_EQ(counter.num_skipped + counter.num_refused, 0U);
+  wire.add_examples(kMalformed);
+  wire.add_examples(kMalformed);
+  EXPECT_THAT(reader.Read(wire, 0), StatusIs(absl::StatusCode::kInvalidArgument, testing::_));
+  EXPECT_EQ(counter.num_refused, 1U);
+  wire.set_skip_malformed(true);
+  EXPECT_THAT(reader.Read(wire, 0), IsOk());
+  EXPECT_EQ(counter.num_skipped, 2U);
+  EXPECT_EQ(counter.num_refused, 1U);
+}
+
 TEST(WireExamplesTest, RefusesIdsThatCannotBe) {
   const GraphSchema schema = Schema();
   PH_ASSERT_OK_AND_ASSIGN(ExampleReader reader, ExampleReader::Create(&schema, nullptr));
@@ -237,6 +278,89 @@ TEST(WireExamplesTest, WhatIsAppendedIsExported) {
   PH_ASSERT_OK_AND_ASSIGN(const auto narrow, ExportSource::Open(request, store, 10, &working));
   EXPECT_THAT(narrow->Next(),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("graph 0 of the data set")));
+}
+
+// The ids of an epoch's graphs, as all ranks together load them step by step.
+std::vector<uint64_t> LoadedIds(const std::shared_ptr<const PreparedEpoch>& epoch,
+                                const Sharing& sharing) {
+  std::vector<std::unique_ptr<Evaluation>> ranks;
+  for (uint32_t rank = 0; rank < sharing.rank_group_of_rank.size(); ++rank) {
+    ranks.push_back(Evaluation::Open(epoch, {sharing, rank, 0}, nullptr).value());
+  }
+  std::vector<uint64_t> ids;
+  for (uint64_t step = 0; step < ranks[0]->num_steps(); ++step) {
+    for (const auto& rank : ranks) {
+      const LoadEvent event = rank->Next().value();
+      for (const uint64_t id : event.built.batch.graph_ids) ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+// An epoch's export has the graphs that its batches have, in their order, from any place on.
+TEST(WireExamplesTest, AnEpochIsExportedAsItIsLoaded) {
+  const GraphSchema schema = Schema();
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const size_t n = random.Between(1, 60);
+    const Graphs graphs(schema, seed, n);
+    MemoryDatasetStore store(uint64_t{1} << 30);
+    DatasetOptions options;
+    options.grouped = random.Below(2) == 0;
+    ASSERT_THAT(store.Create("d", schema, options), IsOk());
+    std::vector<uint64_t> groups;
+    for (size_t i = 0; options.grouped && i < n; ++i) groups.push_back(random.Below(n));
+    ASSERT_THAT(store.Append("d", graphs.chunk(), groups, std::nullopt).status(), IsOk());
+    MemoryBudget working(uint64_t{1} << 30);
+    EpochCatalog catalog(&store, EpochBounds(), &working);
+    v1::ExportEpochRequest request;
+    v1::EpochSpec& spec = *request.mutable_epoch();
+    spec.set_dataset("d");
+    spec.set_epoch(random.Below(3));
+    spec.set_seed(random.Below(3));
+    const size_t rank_groups = options.grouped ? 1 : random.Between(1, 2);
+    for (size_t j = 0; j < rank_groups; ++j) {
+      v1::RankGroup& rank_group = *spec.add_rank_groups();
+      rank_group.set_num_ranks(static_cast<uint32_t>(random.Between(1, 3)));
+      v1::Limits& limits = *rank_group.add_shapes();
+      v1::Capacity& capacity = *limits.add_capacities();
+      capacity.set_component("graphs");
+      capacity.set_rows(options.grouped ? n : random.Between(1, 9));
+    }
+    if (options.grouped) spec.set_grouped(true);
+    ASSERT_THAT(store.Seal("d").status(), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const EpochRequest epoch, EpochRequestFromWire(spec, schema));
+    PH_ASSERT_OK_AND_ASSIGN(const Sharing sharing, AllRanksOf(epoch));
+    PH_ASSERT_OK_AND_ASSIGN(const auto prepared, catalog.Prepare(epoch));
+    const std::vector<uint64_t> expected = LoadedIds(prepared, sharing);
+    ASSERT_EQ(expected.size(), n);
+    request.set_first_graph(random.Between(0, n));
+    request.set_num_graphs(random.Below(2) * random.Between(1, n));
+    PH_ASSERT_OK_AND_ASSIGN(const auto source, ExportSource::OpenEpoch(request, prepared, sharing,
+                                                                       size_t{64} << 20, &working));
+    uint64_t place = request.first_graph();
+    for (bool is_first = true;; is_first = false) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto response, source->Next());
+      if (!response) break;
+      EXPECT_EQ(response->num_graphs(), is_first ? n : 0);
+      EXPECT_EQ(response->first_graph(), place);
+      const std::vector<uint64_t> ids = Uint64sFromWire(response->graph_ids());
+      ASSERT_EQ(ids.size(), static_cast<size_t>(response->examples_size()));
+      for (size_t i = 0; i < ids.size(); ++i, ++place) {
+        ASSERT_EQ(ids[i], expected[place]) << place;
+        EXPECT_EQ(response->examples(static_cast<int>(i)), graphs.examples()[ids[i]]);
+      }
+    }
+    const uint64_t most = request.num_graphs() == 0 ? n : request.num_graphs();
+    EXPECT_EQ(place, std::min<uint64_t>(request.first_graph() + most, n));
+
+    request.set_first_graph(n + 1);
+    EXPECT_THAT(
+        ExportSource::OpenEpoch(request, prepared, sharing, size_t{64} << 20, &working).status(),
+        StatusIs(absl::StatusCode::kOutOfRange,
+                 HasSubstr(absl::StrCat("the epoch of data set 'd' has ", n, " graphs"))));
+  }
 }
 
 TEST(WireExamplesTest, GroupIdsGoWithTheirExamples) {

@@ -6,7 +6,7 @@ import datetime
 import itertools
 import time
 import uuid
-from typing import Any, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 import grpc
 import numpy.typing as npt
@@ -16,8 +16,9 @@ from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
 from packhouse.credentials import Credentials
 from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
+from packhouse.epoch_request import EpochArguments, EpochRequest
 from packhouse.errors import PackhouseError
-from packhouse.examples import ExampleStream, TfgnnSchema, export, messages_of
+from packhouse.examples import ExampleStream, TfgnnSchema, messages_of
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.histogram import Histogram
 from packhouse.job import Job
@@ -62,6 +63,10 @@ from packhouse.v1 import (
     sampling_pb2,
     sampling_pb2_grpc,
 )
+from packhouse.whole_numbers import UINT64_MAX, whole_number
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _PACK_METHOD: Final = "/packhouse.v1.PackingService/Pack"
 _SAMPLE_METHOD: Final = "/packhouse.v1.SamplingService/Sample"
@@ -641,14 +646,36 @@ class Client:
             appending.close()
 
     def export_examples(
-        self, name: str, *, first_graph: int = 0, num_graphs: int = 0
+        self,
+        name: str,
+        *,
+        first_graph: int = 0,
+        num_graphs: int = 0,
+        epoch: int | None = None,
+        **arguments: Unpack[EpochArguments],
     ) -> ExampleStream:
         """The graphs of a data set in its order, each as a serialized tf.Example that TF-GNN reads.
 
-        From place `first_graph` on, `num_graphs` of them (0: all). Errors: NOT_FOUND; OUT_OF_RANGE;
-        FAILED_PRECONDITION if the data set's schema has no form in TF-GNN.
+        From place `first_graph` on, `num_graphs` of them (0: all). With an `epoch`, they come in
+        the order of that epoch's batches, as `Evaluation(address, dataset=name, epoch=epoch,
+        **arguments)` gives them: `arguments` are those that it takes, with `seed` and `limits`.
+
+        Errors: NOT_FOUND; OUT_OF_RANGE; FAILED_PRECONDITION if the data set's schema has no form in
+        TF-GNN; for an epoch those of Evaluation.
         """
-        return export(self._datasets.ExportDataset, name, first_graph, num_graphs)
+        part = {"first_graph": first_graph, "num_graphs": num_graphs}
+        if epoch is not None:
+            request = EpochRequest({"dataset": name, **arguments}, job="")
+            spec = request.of_epoch(whole_number(epoch, "epoch", UINT64_MAX))
+            call = self._loader.ExportEpoch(loader_pb2.ExportEpochRequest(epoch=spec, **part))
+        elif arguments:
+            first = next(iter(arguments))
+            raise TypeError(f"{first!r} is for an epoch: give its number as `epoch`")
+        else:
+            call = self._datasets.ExportDataset(
+                dataset_pb2.ExportDatasetRequest(name=name, **part)
+            )
+        return ExampleStream(call)
 
     def seal_dataset(self, name: str) -> Dataset:
         """Ends all appends: from now on the data set never changes and can be loaded. Errors:

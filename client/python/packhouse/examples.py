@@ -11,7 +11,7 @@ import grpc
 from packhouse.asynchronous import iterate
 from packhouse.errors import PackhouseError
 from packhouse.schema import GraphSchema
-from packhouse.v1 import dataset_pb2, graphs_pb2
+from packhouse.v1 import graphs_pb2
 
 # The most examples in a message.
 _MAX_EXAMPLES: Final = 1 << 20
@@ -84,7 +84,7 @@ class ExampleStream(Iterator[bytes]):
 
     @property
     def num_graphs(self) -> int:
-        """How many graphs the data set had when the call began; waits for it."""
+        """How many graphs the data set had when the call began, or the epoch has; waits for it."""
         if self._schema is None:
             self._read()
         return self._num_graphs
@@ -119,17 +119,6 @@ class ExampleStream(Iterator[bytes]):
             self._schema = response.tfgnn_schema.text
             self._num_graphs = response.num_graphs
         self._waiting = iter(response.examples)
-
-
-def export(start_call: Any, name: str, first_graph: int, num_graphs: int) -> ExampleStream:
-    """Starts the call for `Client.export_examples`."""
-    return ExampleStream(
-        start_call(
-            dataset_pb2.ExportDatasetRequest(
-                name=name, first_graph=first_graph, num_graphs=num_graphs
-            )
-        )
-    )
 
 
 def messages_of(
