@@ -27,6 +27,7 @@
 #include "service/datasets/store_prober.h"
 #include "service/datasets/store_watch.h"
 #include "service/http/watching_pages.h"
+#include "service/journal_files.h"
 #include "service/ledger/format_1_events.h"
 #include "service/ledger/lmdb/lmdb_record_log.h"
 #include "service/metrics/metrics.h"
@@ -219,6 +220,15 @@ std::shared_ptr<grpc::ServerCredentials> CredentialsOf(const security::SecurityF
                                    clients);
 }
 
+// Null without a path.
+absl::StatusOr<std::unique_ptr<AppendedFile>> OpenJournal(const char* flag,
+                                                          const std::string& path) {
+  if (path.empty()) return nullptr;
+  auto file = AppendedFile::Open(path);
+  if (file.ok()) return file;
+  return absl::Status(file.status().code(), absl::StrCat(flag, ": ", file.status().message()));
+}
+
 std::vector<metrics::FileReading> FilesOf(const security::SecurityFiles& files) {
   std::vector<metrics::FileReading> read;
   for (const security::Reloader::Reading& each : files.readings()) {
@@ -241,7 +251,14 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
                       security::SecurityFiles::Open(
                           options.security, [&clock] { return clock.Now(); }, &log));
   rpc::ServerOptions server_options = options.server;
-  server_options.log = {&limited_log, &deletions};
+  PH_ASSIGN_OR_RETURN(const auto audit, OpenJournal("--audit-log", options.audit_log));
+  PH_ASSIGN_OR_RETURN(const auto access, OpenJournal("--access-log", options.access_log));
+  if (audit != nullptr) files->Add("audit log", audit.get());
+  if (access != nullptr) files->Add("access log", access.get());
+  JournalFiles journal(audit.get(), access.get(), options.access_log_every,
+                       [&clock] { return clock.Now(); });
+  const bool has_journal = audit != nullptr || access != nullptr;
+  server_options.log = {&limited_log, &deletions, has_journal ? &journal : nullptr};
   server_options.sampling_observer = &metrics;
   server_options.credentials = CredentialsOf(*files, options);
   server_options.authenticator = files->authenticator();

@@ -1,16 +1,21 @@
 #include "service/options.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "service/configuration.h"
 #include "service/http/host_port.h"
 #include "service/version.h"
 
@@ -139,6 +144,13 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                "allows plain text on an address that other machines reach; without it, such an "
                "address needs --tls-cert");
   AddSecurityOptions(options.security, app);
+  app.add_option("--audit-log", options.audit_log,
+                 "file to which a JSON line is appended for each call that changes something or is "
+                 "refused; opened anew when it was renamed. \"\": none");
+  app.add_option("--access-log", options.access_log, "the same for all calls; \"\": none");
+  app.add_option("--access-log-every", options.access_log_every,
+                 "of so many calls, one is in --access-log")
+      ->check(CLI::Range(1, 1'000'000'000));
   app.add_option("--http-listen", options.http_address,
                  "/metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
       ->check(IsHttpAddress);
@@ -265,13 +277,36 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       ->default_str(server.reflection ? "true" : "false");
   app.add_option("--max-histograms", server.histograms.max_histograms, "most named histograms")
       ->check(CLI::Range(1, 1'000'000));
+  std::string config;
+  bool print_config = false;
+  app.add_option("--config", config,
+                 "TOML file of these flags, without their dashes. Variables go before it, such as "
+                 "PACKHOUSED_MAX_STREAMS, and the command line before them");
+  app.add_flag("--print-config", print_config,
+               "prints all flags with their values, as such a file");
+  std::vector<std::string> environment;
+  for (char** each = environ; each != nullptr && *each != nullptr; ++each) {
+    environment.emplace_back(*each);
+  }
+  absl::StatusOr<std::vector<std::string>> arguments =
+      WithConfiguration(app, {argv + 1, argv + argc}, environment);
+  if (!arguments.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(arguments.status().message(), "; packhoused --help lists the flags"));
+  }
   try {
-    app.parse(argc, argv);
+    // It takes them from the end.
+    std::reverse(arguments->begin(), arguments->end());
+    app.parse(*std::move(arguments));
   } catch (const CLI::ParseError& error) {
     // --help and --version are such errors, too, and print.
     if (error.get_exit_code() == 0) return app.exit(error);
     return absl::InvalidArgumentError(
         absl::StrCat(error.what(), "; packhoused --help lists the flags"));
+  }
+  if (print_config) {
+    std::fputs(ConfigurationOf(app).c_str(), stdout);
+    return 0;
   }
   if (const absl::Status status = CheckSecurity(options); !status.ok()) {
     return absl::InvalidArgumentError(

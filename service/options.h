@@ -22,6 +22,9 @@ struct Options {
   bool upgrade_store = false;
   uint64_t max_store_bytes = uint64_t{64} << 30;
   security::SecurityOptions security;
+  std::string audit_log;   // Empty: none.
+  std::string access_log;  // Empty: none.
+  uint64_t access_log_every = 1;
   // Allows plain text from other machines.
   bool insecure = false;
   uint64_t max_source_graph_bytes = uint64_t{64} << 30;

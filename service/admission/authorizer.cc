@@ -5,6 +5,40 @@
 
 namespace packhouse {
 
+class Authorizer::StreamPlace {
+ public:
+  StreamPlace(const Authorizer* authorizer, std::string where)
+      : authorizer_(authorizer), where_(std::move(where)) {}
+  ~StreamPlace() {
+    absl::MutexLock lock(&authorizer_->mutex_);
+    const auto found = authorizer_->streams_.find(where_);
+    if (--found->second == 0) authorizer_->streams_.erase(found);
+  }
+  StreamPlace(const StreamPlace&) = delete;
+  StreamPlace& operator=(const StreamPlace&) = delete;
+
+ private:
+  const Authorizer* const authorizer_;
+  const std::string where_;
+};
+
+absl::StatusOr<std::shared_ptr<const void>> Authorizer::EnterStream(absl::string_view where) const {
+  const std::optional<uint64_t> most = policy()->QuotasOf(where).streams;
+  if (!most) return nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = streams_.find(where);
+    const uint64_t open = found == streams_.end() ? 0 : found->second;
+    if (open >= *most) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("namespace '", where, "': the quota 'streams' is ", *most, ", ", open,
+                       " are open; try again when one has ended"));
+    }
+    ++streams_[std::string(where)];
+  }
+  return std::make_shared<const StreamPlace>(this, std::string(where));
+}
+
 absl::Status Authorizer::Check(const Principal& principal, const Demand& demand) const {
   const std::shared_ptr<const Policy> now = policy();
   std::string on;

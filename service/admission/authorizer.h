@@ -2,12 +2,15 @@
 #ifndef PACKHOUSE_SERVICE_ADMISSION_AUTHORIZER_H_
 #define PACKHOUSE_SERVICE_ADMISSION_AUTHORIZER_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "service/admission/policy.h"
@@ -48,13 +51,22 @@ class Authorizer {
   // whether there is such a thing or not.
   absl::Status Check(const Principal& principal, const Demand& demand) const;
 
+  // A stream that names something in a namespace, until the result is gone. Null without a quota of
+  // streams. RESOURCE_EXHAUSTED naming the namespace, the quota, its bound and the value. The
+  // authorizer must outlive the result.
+  absl::StatusOr<std::shared_ptr<const void>> EnterStream(absl::string_view where) const;
+
   // Whether a list may show `name` to `principal`.
   bool MaySee(const Principal& principal, absl::string_view name) const {
     return policy()->Allows(principal, Right::kView, NamespaceOf(name));
   }
 
  private:
+  class StreamPlace;
+
   mutable absl::Mutex mutex_;
+  // Of namespaces that have any.
+  mutable absl::flat_hash_map<std::string, uint64_t> streams_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Policy> policy_ ABSL_GUARDED_BY(mutex_);
 };
 

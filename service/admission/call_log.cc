@@ -37,6 +37,14 @@ void LogCall(const CallLog& log, absl::string_view client, Method method,
                      {"ms", elapsed}});
 }
 
+void LogCall(const CallLog& log, absl::string_view client, const CallRecord* record, Method method,
+             const absl::Status& status, absl::Duration elapsed) {
+  LogCall(log, client, method, status, elapsed);
+  if (log.journal != nullptr && record != nullptr) {
+    log.journal->OnEnded({*record, method, status, elapsed});
+  }
+}
+
 void LogDeletion(const CallLog& log, absl::string_view client, absl::string_view kind,
                  absl::string_view name) {
   if (log.deletions == nullptr) return;

@@ -7,16 +7,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "service/admission/call_journal.h"
+#include "service/admission/call_record.h"
 #include "service/admission/limited_log.h"
 #include "service/admission/rpc_observer.h"
 
 namespace packhouse {
 
-// The logs; each may be null. There are two, so that a client with many failed calls does not keep
-// other clients' deletions out of the log.
+// The logs; each may be null. There are two limited ones, so that a client with many failed calls
+// does not keep other clients' deletions out of the log.
 struct CallLog {
   LimitedLog* failures = nullptr;
   LimitedLog* deletions = nullptr;
+  CallJournal* journal = nullptr;
 };
 
 // Enough for a client that clears up, and too few for one that creates things only to delete them.
@@ -35,6 +38,10 @@ inline LimitedLog::Bounds BoundsOfDeletions() {
 // since the call was received. Level: error for a fault of the service (INTERNAL, UNKNOWN,
 // DATA_LOSS), warning if the service has no room or may not serve now, else info.
 void LogCall(const CallLog& log, absl::string_view client, Method method,
+             const absl::Status& status, absl::Duration elapsed);
+
+// The same for a call with a record (null: none); the journal hears of it, however it ended.
+void LogCall(const CallLog& log, absl::string_view client, const CallRecord* record, Method method,
              const absl::Status& status, absl::Duration elapsed);
 
 // `kind`: "data set", "job", "histogram".

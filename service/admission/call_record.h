@@ -2,7 +2,9 @@
 #ifndef PACKHOUSE_SERVICE_ADMISSION_CALL_RECORD_H_
 #define PACKHOUSE_SERVICE_ADMISSION_CALL_RECORD_H_
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "service/admission/principal.h"
 
@@ -16,8 +18,10 @@ struct CallRecord {
   std::string trace;
   // What the call's first request names, such as a data set; empty if it names nothing.
   std::string resource;
-  // Whether the service has begun to work on a request that may change something.
+  // Whether a request was received that may change something.
   bool may_change = false;
+  // Its places among the streams of namespaces, until the call is over.
+  std::vector<std::shared_ptr<const void>> places = {};
 };
 
 }  // namespace packhouse

@@ -46,13 +46,9 @@ absl::Status CheckNamespace(absl::string_view name);
 
 // The most that a namespace may have; nullopt: no bound of its own.
 struct Quotas {
-  std::optional<uint64_t> disk_bytes;
+  std::optional<uint64_t> disk_bytes;  // Of data sets.
   std::optional<uint64_t> datasets;
-  std::optional<uint64_t> source_graphs;
-  std::optional<uint64_t> histograms;
-  std::optional<uint64_t> epochs;
-  std::optional<uint64_t> streams;
-  std::optional<uint64_t> pending_bytes;
+  std::optional<uint64_t> streams;  // Open ones that name something in it.
 };
 
 // Constant after construction; thread-safe.

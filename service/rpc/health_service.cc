@@ -130,7 +130,8 @@ class HealthWatch final : public CallReactor, public std::enable_shared_from_thi
       return final_;
     }();
     context_.observer->OnFinished(Method::kWatch, final_status.code(), elapsed);
-    LogCall(context_.log, context_.client, Method::kWatch, final_status, elapsed);
+    LogCall(context_.log, context_.client, context_.record.get(), Method::kWatch, final_status,
+            elapsed);
     self_.reset();
   }
 

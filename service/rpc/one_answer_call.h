@@ -121,7 +121,7 @@ class OneAnswerCall : public CallReactor,
     const absl::Duration elapsed = context_.clock->Now() - started_;
     HasMemoryFor([&] {
       context_.observer->OnFinished(method_, status.code(), elapsed);
-      LogCall(context_.log, context_.client, method_, status, elapsed);
+      LogCall(context_.log, context_.client, context_.record.get(), method_, status, elapsed);
     });
     if (has_request_) request_.Clear();
     if (status.ok()) {

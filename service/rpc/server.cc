@@ -19,6 +19,7 @@
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
+#include "service/datasets/quota_dataset_store.h"
 #include "service/rpc/goaway.h"
 #include "service/rpc/listening_sockets.h"
 #include "service/wire/batch_reply.h"
@@ -59,6 +60,14 @@ absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_so
   served[v1::SamplingService::service_full_name()] = has_source_graphs;
   served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
+}
+
+// Null if there is nothing to bound.
+std::unique_ptr<DatasetStore> WithQuotas(DatasetStore* datasets, const Authorizer* authorizer) {
+  if (datasets == nullptr || authorizer == nullptr) return nullptr;
+  return std::make_unique<QuotaDatasetStore>(datasets, [authorizer](absl::string_view where) {
+    return authorizer->policy()->QuotasOf(where);
+  });
 }
 
 // Session ids of this run of the server are above those of earlier ones.
@@ -118,11 +127,14 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                          append_pool_.Submit(/*client=*/"", std::move(read));
                        },
                        kLongestSample),
-      dataset_service_(context_, datasets, catalog_.get()),
+      quota_datasets_(WithQuotas(datasets, options.authorizer)),
+      dataset_service_(context_, quota_datasets_ != nullptr ? quota_datasets_.get() : datasets,
+                       catalog_.get()),
       source_graph_service_(context_, source_graphs),
       loader_service_(context_, datasets, source_graphs, loader_.get(), pack_observers),
-      sampling_service_(context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers,
-                        source_graphs, datasets, options.sampling_observer),
+      sampling_service_(
+          context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers, source_graphs,
+          quota_datasets_ != nullptr ? quota_datasets_.get() : datasets, options.sampling_observer),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)),
       reflection_(context_, ServiceNames()),
       reflection_v1alpha_(context_, ServiceNames()),

@@ -226,6 +226,7 @@ class Server {
   const std::unique_ptr<EpochCatalog> catalog_;
   const std::unique_ptr<Loader> loader_;
   RecentValue<DeliverySnapshot> recent_delivery_;
+  const std::unique_ptr<DatasetStore> quota_datasets_;  // Null without data sets or a policy.
   DatasetService dataset_service_;
   SourceGraphService source_graph_service_;
   LoaderService loader_service_;

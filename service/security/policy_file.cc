@@ -115,11 +115,7 @@ absl::StatusOr<Quotas> QuotasIn(const YAML::Node& node) {
   const std::pair<const char*, std::optional<uint64_t>*> known[] = {
       {"disk_bytes", &quotas.disk_bytes},
       {"datasets", &quotas.datasets},
-      {"source_graphs", &quotas.source_graphs},
-      {"histograms", &quotas.histograms},
-      {"epochs", &quotas.epochs},
-      {"streams", &quotas.streams},
-      {"pending_bytes", &quotas.pending_bytes}};
+      {"streams", &quotas.streams}};
   std::vector<std::string> names;
   for (const auto& [name, _] : known) names.emplace_back(name);
   PH_RETURN_IF_ERROR(CheckKeys(node, "quotas", names));

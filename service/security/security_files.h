@@ -35,6 +35,9 @@ class SecurityFiles {
                                                              EventLog* log);
   ~SecurityFiles();
 
+  // `what` must outlive this. Before Watch().
+  void Add(std::string name, Reloadable* what) { reloader_.Add(std::move(name), what); }
+
   // From now on looks at the files every second, on a thread of its own.
   void Watch();
   // Looks at them now.

@@ -91,7 +91,9 @@ class StreamWork final : public CallWork {
     if (absl::IsResourceExhausted(hold.status())) return hold.status();
     bytes.reset();
     PH_RETURN_IF_ERROR(hold.status());
-    PH_RETURN_IF_ERROR(Authorize(context_, *request, std::exchange(is_first_, false)));
+    PH_RETURN_IF_ERROR(Authorize(
+        context_, *request,
+        std::exchange(is_first_, false) ? RequestKind::kBeginsStream : RequestKind::kGoesOn));
     return handler_->Accept(std::move(request));
   }
 

@@ -1,5 +1,6 @@
 #include "service/wire/request_rights.h"
 
+#include <set>
 #include <string>
 #include <utility>
 
@@ -223,7 +224,8 @@ void ForEachName(const Message& request, absl::Span<const FieldDescriptor* const
 
 absl::Span<const MethodRights> AllMethodRights() { return Rows(); }
 
-absl::Status Authorize(const CallContext& context, const Message& request, bool is_first) {
+absl::Status Authorize(const CallContext& context, const Message& request, RequestKind kind) {
+  const bool is_first = kind != RequestKind::kGoesOn;
   if (context.authorizer == nullptr && (context.record == nullptr || !is_first)) {
     return absl::OkStatus();
   }
@@ -256,6 +258,15 @@ absl::Status Authorize(const CallContext& context, const Message& request, bool 
   }
   for (const Demand& demand : demands) {
     PH_RETURN_IF_ERROR(context.authorizer->Check(context.principal(), demand));
+  }
+  if (kind != RequestKind::kBeginsStream || context.record == nullptr) return absl::OkStatus();
+  std::set<absl::string_view> namespaces;
+  for (const Demand& demand : demands) {
+    if (demand.where == Demand::Where::kNamed) namespaces.insert(NamespaceOf(demand.name));
+  }
+  for (const absl::string_view where : namespaces) {
+    PH_ASSIGN_OR_RETURN(auto place, context.authorizer->EnterStream(where));
+    if (place != nullptr) context.record->places.push_back(std::move(place));
   }
   return absl::OkStatus();
 }

@@ -39,11 +39,17 @@ struct MethodRights {
 // All rows. Thread-safe.
 absl::Span<const MethodRights> AllMethodRights();
 
+enum class RequestKind {
+  kOnlyOne,  // Of a call with one answer.
+  kBeginsStream,
+  kGoesOn,  // A later one of a stream.
+};
+
 // Checks the request of a call by the policy, if there is one, and notes in the call's record what
 // it works on. A stream's later requests are checked if they name something. PERMISSION_DENIED as
-// Authorizer::Check. O(fields of the row).
+// Authorizer::Check, RESOURCE_EXHAUSTED as EnterStream. O(fields of the row).
 absl::Status Authorize(const CallContext& context, const google::protobuf::Message& request,
-                       bool is_first = true);
+                       RequestKind kind = RequestKind::kOnlyOne);
 
 }  // namespace packhouse
 

@@ -110,7 +110,7 @@ class SourceCall final : public ProgressSink<Response>,
     Request request;
     PH_ASSIGN_OR_RETURN(const MemoryHold hold,
                         ParseRequest(*request_, call_->context().working, &request));
-    PH_RETURN_IF_ERROR(Authorize(call_->context(), request));
+    PH_RETURN_IF_ERROR(Authorize(call_->context(), request, RequestKind::kBeginsStream));
     return work(request, *this);
   }
 

@@ -139,7 +139,7 @@ void StreamingCall::OnDone() {
   work_.reset();
   const absl::Duration elapsed = context_.clock->Now() - started_;
   context_.observer->OnFinished(method_, status.code(), elapsed);
-  LogCall(context_.log, context_.client, method_, status, elapsed);
+  LogCall(context_.log, context_.client, context_.record.get(), method_, status, elapsed);
   context_.gate->LeaveStream(this);
 }
 

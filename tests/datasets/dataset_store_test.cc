@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/datasets/quota_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
@@ -59,6 +60,20 @@ class LmdbWorld final : public StoreWorld {
   TemporaryFolder folder_{TemporaryFolder::InMemory()};
   const uint64_t max_bytes_;
   std::unique_ptr<LmdbDatasetStore> store_;
+};
+
+// Quotas that nothing reaches change nothing.
+class QuotaWorld final : public StoreWorld {
+ public:
+  explicit QuotaWorld(uint64_t max_bytes) : inner_(max_bytes) {}
+  DatasetStore& store() override { return store_; }
+  void Reopen() override {}
+
+ private:
+  MemoryDatasetStore inner_;
+  QuotaDatasetStore store_{&inner_, [](absl::string_view) {
+                             return Quotas{uint64_t{1} << 40, 1000, std::nullopt};
+                           }};
 };
 
 using MakeWorld = std::function<std::unique_ptr<StoreWorld>(uint64_t max_bytes)>;
@@ -624,6 +639,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         std::pair<const char*, MakeWorld>(
             "Memory", [](uint64_t max_bytes) { return std::make_unique<MemoryWorld>(max_bytes); }),
+        std::pair<const char*, MakeWorld>(
+            "Quota", [](uint64_t max_bytes) { return std::make_unique<QuotaWorld>(max_bytes); }),
         std::pair<const char*, MakeWorld>(
             "Lmdb", [](uint64_t max_bytes) { return std::make_unique<LmdbWorld>(max_bytes); })),
     [](const auto& instance) { return std::string(instance.param.first); });

@@ -25,7 +25,7 @@ roles:
   - {role: viewer, principals: ["*"], namespaces: [open]}
 namespaces:
   team-a:
-    quotas: {disk_bytes: 2GiB, datasets: 100, pending_bytes: 7}
+    quotas: {disk_bytes: 2GiB, datasets: 100, streams: 7}
   "*":
     quotas: {streams: 3}
 )";
@@ -41,8 +41,8 @@ TEST(PolicyFileTest, GivesWhatItSays) {
   EXPECT_TRUE(policy.Allows("", Right::kView, "open"));
   EXPECT_FALSE(policy.Allows("", Right::kTrain, "open"));
   EXPECT_EQ(policy.QuotasOf("team-a").disk_bytes, uint64_t{2} << 30);
-  EXPECT_EQ(policy.QuotasOf("team-a").pending_bytes, 7);
-  EXPECT_EQ(policy.QuotasOf("team-a").streams, std::nullopt);
+  EXPECT_EQ(policy.QuotasOf("team-a").streams, 7);
+  EXPECT_EQ(policy.QuotasOf("other").datasets, std::nullopt);
   EXPECT_EQ(policy.QuotasOf("other").streams, 3);
 }
 

@@ -1,0 +1,80 @@
+// A store whose namespaces have quotas (admission/policy.h).
+#ifndef PACKHOUSE_SERVICE_DATASETS_QUOTA_DATASET_STORE_H_
+#define PACKHOUSE_SERVICE_DATASETS_QUOTA_DATASET_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "service/admission/policy.h"
+#include "service/datasets/dataset_store.h"
+
+namespace packhouse {
+
+// Refuses what would exceed a quota with RESOURCE_EXHAUSTED, naming the namespace, the quota, its
+// bound and the value; everything else is the other store's.
+//
+// Bytes on the disk are counted when they are first asked for, O(data sets), and after that what is
+// appended is added to them. So a repeated append may be counted twice. Before an append is refused
+// they are counted anew. What has been acknowledged stays, even if a quota is lowered. Thread-safe.
+class QuotaDatasetStore final : public DatasetStore {
+ public:
+  using QuotasOf = std::function<Quotas(absl::string_view where)>;
+
+  // The store must outlive this.
+  QuotaDatasetStore(DatasetStore* store, QuotasOf quotas_of)
+      : store_(store), quotas_of_(std::move(quotas_of)) {}
+
+  absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
+                                     const DatasetOptions& options) override;
+  absl::StatusOr<AppendResult> AppendTo(const Target& target, const GraphChunk& chunk,
+                                        absl::Span<const uint64_t> group_ids,
+                                        const std::optional<ProducerSequence>& producer) override;
+  absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override { return store_->Seal(name); }
+  absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override {
+    return store_->Get(name);
+  }
+  absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
+    return store_->GetHistogram(name);
+  }
+  absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
+    return store_->List(page_size, page_token);
+  }
+  absl::Status Delete(absl::string_view name) override { return store_->Delete(name); }
+  absl::StatusOr<VerifyReport> Verify(
+      absl::string_view name,
+      absl::FunctionRef<bool(const VerifyProgress&)> progress) const override {
+    return store_->Verify(name, progress);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
+      absl::string_view name) const override {
+    return store_->OpenReader(name);
+  }
+
+ private:
+  struct Use {
+    uint64_t datasets = 0;
+    uint64_t bytes = 0;
+  };
+  absl::StatusOr<Use> Count(absl::string_view where) const;
+  // Room for as many bytes, which count from now on.
+  absl::Status TakeBytes(absl::string_view where, uint64_t bytes, uint64_t most);
+
+  DatasetStore* const store_;
+  const QuotasOf quotas_of_;
+  // One creation after another, so that two do not take the same last place.
+  absl::Mutex creating_;
+  absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, uint64_t> bytes_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_QUOTA_DATASET_STORE_H_

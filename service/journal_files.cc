@@ -1,0 +1,131 @@
+#include "service/journal_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "service/admission/event_log.h"
+#include "service/admission/log_line.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+constexpr double kMostRefusals = 100;
+constexpr double kRefusalsEachSecond = 10;
+
+bool IsRefusal(absl::StatusCode code) {
+  return code == absl::StatusCode::kUnauthenticated || code == absl::StatusCode::kPermissionDenied;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AppendedFile>> AppendedFile::Open(std::string path) {
+  auto file = std::unique_ptr<AppendedFile>(new AppendedFile(std::move(path)));
+  absl::MutexLock lock(&file->mutex_);
+  PH_RETURN_IF_ERROR(file->OpenLocked());
+  return file;
+}
+
+AppendedFile::~AppendedFile() {
+  absl::MutexLock lock(&mutex_);
+  if (file_ >= 0) ::close(file_);
+}
+
+absl::Status AppendedFile::OpenLocked() {
+  const int opened = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+  if (opened < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open '", path_, "'"));
+  if (file_ >= 0) ::close(file_);
+  file_ = opened;
+  return absl::OkStatus();
+}
+
+bool AppendedFile::Append(std::string line) {
+  line.push_back('\n');
+  absl::MutexLock lock(&mutex_);
+  ssize_t written = 0;
+  do {
+    written = ::write(file_, line.data(), line.size());
+  } while (written < 0 && errno == EINTR);
+  // Half a line is lost too: nobody can read it.
+  const bool is_written = written == static_cast<ssize_t>(line.size());
+  if (!is_written) ++num_lost_;
+  return is_written;
+}
+
+absl::StatusOr<bool> AppendedFile::Reload() {
+  absl::MutexLock lock(&mutex_);
+  struct stat here = {};
+  struct stat named = {};
+  const bool is_same = ::fstat(file_, &here) == 0 && ::stat(path_.c_str(), &named) == 0 &&
+                       here.st_ino == named.st_ino && here.st_dev == named.st_dev;
+  if (!is_same) PH_RETURN_IF_ERROR(OpenLocked());
+  if (num_lost_ != std::exchange(num_reported_, num_lost_)) {
+    return absl::UnavailableError(absl::StrCat("'", path_, "': ", num_lost_, " lines are lost"));
+  }
+  return !is_same;
+}
+
+void JournalFiles::OnEnded(const EndedCall& call) {
+  if (call.method == Method::kCheck || call.method == Method::kWatch) return;
+  const absl::Time now = now_();
+  const bool is_refused = IsRefusal(call.status.code());
+  const bool is_unknown = call.status.code() == absl::StatusCode::kUnauthenticated;
+  HasMemoryFor([&] {
+    uint64_t left_out = 0;
+    if (audit_ != nullptr && (call.record.may_change || is_refused) &&
+        (!is_unknown || TakeRoom(now, left_out))) {
+      audit_->Append(JournalLine(call, now, left_out));
+    }
+    if (access_ == nullptr) return;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (num_calls_++ % access_every_ != 0) return;
+    }
+    access_->Append(JournalLine(call, now, 0));
+  });
+}
+
+bool JournalFiles::TakeRoom(absl::Time now, uint64_t& left_out) {
+  absl::MutexLock lock(&mutex_);
+  if (filled_ != absl::InfinitePast()) {
+    room_ =
+        std::min(kMostRefusals, room_ + kRefusalsEachSecond * absl::ToDoubleSeconds(now - filled_));
+  }
+  filled_ = now;
+  if (room_ < 1) {
+    ++left_out_;
+    return false;
+  }
+  room_ -= 1;
+  left_out = std::exchange(left_out_, 0);
+  return true;
+}
+
+std::string JournalLine(const EndedCall& call, absl::Time now, uint64_t left_out) {
+  const CallRecord& record = call.record;
+  const std::string code = absl::StatusCodeToString(call.status.code());
+  std::vector<LogField> fields = {{"principal", record.principal},
+                                  {"peer", record.peer},
+                                  {"method", kMethodNames[static_cast<size_t>(call.method)]},
+                                  {"resource", record.resource},
+                                  {"outcome", code},
+                                  {"ms", call.elapsed}};
+  if (!call.status.ok()) fields.push_back(LogField::Message(call.status.message()));
+  if (!record.request_id.empty()) fields.emplace_back("request_id", record.request_id);
+  if (!record.trace.empty()) fields.emplace_back("traceparent", record.trace);
+  if (left_out != 0) fields.emplace_back("left_out", left_out);
+  return absl::StrCat("{\"time\":\"",
+                      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", now, absl::UTCTimeZone()), "\",",
+                      JsonMembers("call", fields), "}");
+}
+
+}  // namespace packhouse

@@ -1,0 +1,76 @@
+// What quotas refuse, and that they free again what was deleted.
+#include "service/datasets/quota_dataset_store.h"
+
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/datasets/memory_dataset_store.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+class QuotaDatasetStoreTest : public ::testing::Test {
+ protected:
+  absl::Status Create(const std::string& name) { return store_.Create(name, schema_, {}).status(); }
+  absl::Status Append(const std::string& name) {
+    Random random(1);
+    return store_.Append(name, RandomChunk(random, &schema_, 50, 9, 0), {}, std::nullopt).status();
+  }
+
+  const GraphSchema schema_ =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  std::map<std::string, Quotas> quotas_;
+  MemoryDatasetStore inner_{uint64_t{1} << 30};
+  QuotaDatasetStore store_{&inner_, [this](absl::string_view where) {
+                             const auto found = quotas_.find(std::string(where));
+                             return found == quotas_.end() ? Quotas() : found->second;
+                           }};
+};
+
+TEST_F(QuotaDatasetStoreTest, CountsDataSetsOfANamespaceAlone) {
+  quotas_["a"].datasets = 2;
+  quotas_["default"].datasets = 1;
+  for (const std::string name : {"a/1", "a/2", "ab/1", "b/1", "x"})
+    EXPECT_THAT(Create(name), IsOk());
+  const absl::Status third = Create("a/3");
+  EXPECT_EQ(third, absl::ResourceExhaustedError(
+                       "namespace 'a': the quota 'datasets' is 2, it would become 3"));
+  EXPECT_EQ(Create("y").code(), absl::StatusCode::kResourceExhausted);
+  // A retry of what worked is told so.
+  EXPECT_EQ(Create("a/2").code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(Create("b/2"), IsOk());
+  EXPECT_THAT(store_.Delete("a/1"), IsOk());
+  EXPECT_THAT(Create("a/3"), IsOk());
+}
+
+TEST_F(QuotaDatasetStoreTest, BoundsBytesOfANamespace) {
+  EXPECT_THAT(Create("a/1"), IsOk());
+  EXPECT_THAT(Create("a/2"), IsOk());
+  EXPECT_THAT(Create("b/1"), IsOk());
+  EXPECT_THAT(Append("a/1"), IsOk());
+  const uint64_t bytes = inner_.Get("a/1")->num_bytes;
+  ASSERT_GT(bytes, 0);
+  quotas_["a"].disk_bytes = 3 * bytes;
+  int appended = 1;
+  absl::Status last;
+  while ((last = Append("a/2")).ok()) ++appended;
+  EXPECT_EQ(last.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(last.message()),
+              HasSubstr(absl::StrCat("namespace 'a': the quota 'disk_bytes' is ", 3 * bytes)));
+  EXPECT_LE(inner_.Get("a/1")->num_bytes + inner_.Get("a/2")->num_bytes, 3 * bytes);
+  EXPECT_GE(appended, 2);
+  EXPECT_THAT(Append("b/1"), IsOk());
+  EXPECT_THAT(store_.Delete("a/2"), IsOk());
+  EXPECT_THAT(Append("a/1"), IsOk());
+}
+
+}  // namespace
+}  // namespace packhouse

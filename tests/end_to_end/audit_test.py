@@ -1,0 +1,157 @@
+"""What was done is in the audit log, and what is asked for in the access log."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import time
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from certificates import hash_of, replace
+from server_process import ServerProcess
+
+from packhouse import GraphSchema, TensorSpec
+from packhouse.v1 import dataset_pb2, dataset_pb2_grpc, packing_pb2, packing_pb2_grpc
+
+POLICY = """
+version: 1
+roles:
+- {role: owner, principals: [alice], namespaces: [team]}
+- {role: viewer, principals: [bob], namespaces: [team]}
+"""
+
+
+def lines_of(path: pathlib.Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def call(address: str, token: str, method: str, name: str) -> grpc.StatusCode:
+    """How a call of a method that takes a name ends."""
+    schema = GraphSchema(("nodes", "edges"), (TensorSpec("x", "float32", "nodes"),)).to_proto()
+    with grpc.insecure_channel(address) as channel:
+        stub = dataset_pb2_grpc.DatasetServiceStub(channel)
+        request = getattr(dataset_pb2, f"{method}Request")(name=name)
+        if method == "CreateDataset":
+            request.schema.CopyFrom(schema)
+        try:
+            getattr(stub, method)(
+                request,
+                metadata=(
+                    ("authorization", f"Bearer {token}"),
+                    ("x-request-id", f"of {method}".replace(" ", "-")),
+                    ("traceparent", "00-a-b-01"),
+                ),
+            )
+        except grpc.RpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+@pytest.fixture
+def arguments(tmp_path: pathlib.Path) -> tuple[str, ...]:
+    (tmp_path / "tokens").write_text(f"alice {hash_of('a')}\nbob {hash_of('b')}\n")
+    (tmp_path / "policy").write_text(POLICY)
+    return (
+        *("--data-dir", str(tmp_path / "data"), "--token-file", str(tmp_path / "tokens")),
+        *("--policy", str(tmp_path / "policy"), "--audit-log", str(tmp_path / "audit")),
+        *("--access-log", str(tmp_path / "access"), "--access-log-every", "2"),
+    )
+
+
+def test_changes_and_refusals_are_in_the_audit_log(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    with ServerProcess(*arguments) as server:
+        address = server.address
+        assert call(address, "a", "CreateDataset", "team/x") is grpc.StatusCode.OK
+        assert call(address, "b", "GetDataset", "team/x") is grpc.StatusCode.OK
+        assert call(address, "b", "DeleteDataset", "team/x") is grpc.StatusCode.PERMISSION_DENIED
+        assert call(address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.OK
+        assert call(address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.NOT_FOUND
+        assert call(address, "c", "GetDataset", "team/x") is grpc.StatusCode.UNAUTHENTICATED
+    audit = lines_of(tmp_path / "audit")
+    assert [
+        (line["principal"], line["method"], line["resource"], line["outcome"]) for line in audit
+    ] == [
+        ("alice", "CreateDataset", "team/x", "OK"),
+        ("bob", "DeleteDataset", "team/x", "PERMISSION_DENIED"),
+        ("alice", "DeleteDataset", "team/x", "OK"),
+        ("alice", "DeleteDataset", "team/x", "NOT_FOUND"),
+        ("", "GetDataset", "", "UNAUTHENTICATED"),
+    ]
+    first = audit[0]
+    assert first["peer"].startswith("ipv4:127.0.0.1:")
+    assert first["request_id"] == "of-CreateDataset"
+    assert first["traceparent"] == "00-a-b-01"
+    assert first["ms"] >= 0
+    assert first["time"].endswith("Z")
+    assert "no right 'own' on data set 'team/x'" in audit[1]["message"]
+    # One of two calls, whatever it is.
+    assert [line["method"] for line in lines_of(tmp_path / "access")] == [
+        *("CreateDataset", "DeleteDataset", "DeleteDataset")
+    ]
+
+
+def test_a_renamed_log_is_opened_anew(tmp_path: pathlib.Path, arguments: tuple[str, ...]) -> None:
+    with ServerProcess(*arguments) as server:
+        assert call(server.address, "a", "CreateDataset", "team/x") is grpc.StatusCode.OK
+        os.rename(tmp_path / "audit", tmp_path / "audit.1")
+        end = time.monotonic() + 30
+        while not (tmp_path / "audit").exists():
+            assert time.monotonic() < end
+        assert call(server.address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.OK
+    assert [line["method"] for line in lines_of(tmp_path / "audit.1")] == ["CreateDataset"]
+    assert [line["method"] for line in lines_of(tmp_path / "audit")] == ["DeleteDataset"]
+
+
+def test_callers_without_credentials_cannot_fill_the_log(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    with ServerProcess(*arguments) as server, grpc.insecure_channel(server.address) as channel:
+        stub = dataset_pb2_grpc.DatasetServiceStub(channel)
+        began = time.monotonic()
+        for _ in range(300):
+            with pytest.raises(grpc.RpcError):
+                stub.ListDatasets(dataset_pb2.ListDatasetsRequest())
+        seconds = time.monotonic() - began
+    lines = lines_of(tmp_path / "audit")
+    assert 100 <= len(lines) <= 100 + 10 * seconds + 1
+    assert len(lines) + sum(line.get("left_out", 0) for line in lines) <= 300
+
+
+def test_a_policy_takes_effect_while_the_server_runs(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    with ServerProcess(*arguments) as server:
+        denied = grpc.StatusCode.PERMISSION_DENIED
+        assert call(server.address, "b", "CreateDataset", "team/x") is denied
+        replace(tmp_path / "policy", b"version: 1\nroles: nonsense\n")
+        end = time.monotonic() + 30
+        while 'packhouse_file_broken{file="policy"} 1' not in server.get("/metrics")[1]:
+            assert time.monotonic() < end
+        assert call(server.address, "a", "CreateDataset", "team/x") is grpc.StatusCode.OK
+        replace(tmp_path / "policy", POLICY.replace("viewer", "owner").encode())
+        while call(server.address, "b", "DeleteDataset", "team/x") is denied:
+            assert time.monotonic() < end
+
+
+def test_what_does_not_change_anything_is_not_audited(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    with ServerProcess(*arguments) as server, grpc.insecure_channel(server.address) as channel:
+        capacity = {"component": "nodes", "rows": 9}
+        requests = [
+            packing_pb2.PackRequest(open={"limits": {"capacities": [capacity]}}),
+            packing_pb2.PackRequest(
+                sizes={"num_graphs": 1, "counts": np.ones(2, np.uint32).tobytes()}
+            ),
+        ]
+        stream = packing_pb2_grpc.PackingServiceStub(channel).Pack(
+            iter(requests), metadata=(("authorization", "Bearer a"),)
+        )
+        assert any(response.HasField("batch") for response in stream)
+    assert lines_of(tmp_path / "audit") == []

@@ -1,0 +1,91 @@
+"""Flags from a file, the environment and the command line, in this order."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    return subprocess.run(
+        [os.environ["PACKHOUSED"], *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def printed(*arguments: str, **environment: str) -> dict[str, str]:
+    done = run(*arguments, "--print-config", **environment)
+    assert done.returncode == 0, done.stderr
+    lines = (line.split(" = ", 1) for line in done.stdout.splitlines())
+    return {name: value for name, value in lines}
+
+
+def test_the_command_line_goes_before_variables_and_these_before_the_file(
+    tmp_path: pathlib.Path,
+) -> None:
+    file = tmp_path / "packhoused.toml"
+    file.write_text(
+        "# ours\nmax-streams = 7\nmax-calls = 8\nlame-duck = '3s'\nreflection = false\n"
+        "http-listen = ''\n",
+        encoding="ascii",
+    )
+    config = printed(
+        *("--config", str(file), "--max-streams", "9"),
+        PACKHOUSED_MAX_STREAMS="10",
+        PACKHOUSED_MAX_CALLS="11",
+    )
+    assert config["max-streams"] == "9"
+    assert config["max-calls"] == "11"
+    assert config["lame-duck"] == '"3s"'
+    assert config["reflection"] == "false"
+    assert config["http-listen"] == '""'
+    assert config["insecure"] == "false"
+    assert "config" not in config
+    assert printed(PACKHOUSED_CONFIG=str(file))["max-streams"] == "7"
+    assert printed(PACKHOUSED_INSECURE="true")["insecure"] == "true"
+
+
+def test_what_is_printed_can_be_read(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "packhoused.toml"
+    first = run("--max-streams", "5", "--insecure", "--data-dir", '/a "b"', "--print-config")
+    file.write_text(first.stdout, encoding="ascii")
+    assert "max-streams = 5" in first.stdout
+    assert run("--config", str(file), "--print-config").stdout == first.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("max_streams = 3", "line 1: 'max_streams' is no flag"),
+        ("\nno-such = 3", "line 2: 'no-such' is no flag"),
+        ("config = 'x'", "'config' is no flag"),
+        ("max-streams = [3]", "'max-streams' is neither a text nor a number"),
+        ("max-streams = 3\nmax-streams = 4", "line 2"),
+        ("max-streams = ", "line 1"),
+        ("max-streams = 0", "--max-streams"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(
+    tmp_path: pathlib.Path, text: str, why: str
+) -> None:
+    file = tmp_path / "packhoused.toml"
+    file.write_text(text, encoding="ascii")
+    done = run("--config", str(file))
+    assert done.returncode == 2
+    assert why in done.stderr
+
+
+def test_unknown_variables_and_missing_files_are_refused(tmp_path: pathlib.Path) -> None:
+    done = run(PACKHOUSED_MAX_STREAM="3")
+    assert done.returncode == 2
+    assert "PACKHOUSED_MAX_STREAM: there is no flag --max-stream " in done.stderr
+    assert run("--config", str(tmp_path / "nothing")).returncode == 2
