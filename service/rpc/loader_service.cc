@@ -243,8 +243,8 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(CheckExport(parsed.epoch()));
         MemoryHold memory;
-        PH_ASSIGN_OR_RETURN(const EpochRequest epoch,
-                            RequestOf(parsed.epoch(), *datasets_, context_.working, memory));
+        PH_ASSIGN_OR_RETURN(const EpochRequest epoch, RequestOf(parsed.epoch(), *datasets_, graphs_,
+                                                                context_.working, memory));
         PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
         const GivenUp given_up([&sink] { return sink.given_up(); },
                                [&sink] { return sink.given_up_while_waiting(); });
