@@ -2,6 +2,7 @@
 
 #include "client/cli/source_graphs/graph_generate_command.h"
 #include "client/cli/source_graphs/graph_import_command.h"
+#include "client/cli/source_graphs/stored_graphs_command.h"
 
 namespace packhouse::client {
 
@@ -11,6 +12,7 @@ void AddGraphCommand(CLI::App& app, ExitCode& code) {
   command->require_subcommand(1);
   AddGraphImportCommand(*command, code);
   AddGraphGenerateCommand(*command, code);
+  AddStoredGraphsCommands(*command, code);
 }
 
 }  // namespace packhouse::client

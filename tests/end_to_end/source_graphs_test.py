@@ -1,0 +1,275 @@
+"""packhouse graph: import, list, show, seal, verify, delete, against servers that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from packhouse import Client, LocalServer
+from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
+
+# Small requests, each on the disk before the next is answered: time to be killed in between.
+SLOWLY = ("--chunk-bytes", "4KiB")
+# At scale 0.001, of each set.
+NODES = {"paper": 736, "author": 1135, "institution": 9, "field_of_study": 60}
+EDGES = {"cites": 5416, "writes": 7146, "affiliated_with": 1044, "has_topic": 7505}
+ROWS = sum(NODES.values()) + sum(EDGES.values())
+
+pytestmark = pytest.mark.skipif(
+    "PACKHOUSE_CLI" not in os.environ, reason="PACKHOUSE_CLI does not name a program"
+)
+
+
+def start_cli(*arguments: object) -> subprocess.Popen[str]:
+    """The command line, running."""
+    return subprocess.Popen(
+        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run_cli(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command line, run to its end; without a terminal."""
+    return subprocess.run(
+        [os.environ["PACKHOUSE_CLI"], *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def succeed(*arguments: object) -> str:
+    """The output of the command line, which must succeed."""
+    done = run_cli(*arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(name="mag", scope="module")
+def mag_fixture(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder with a graph in the shape of OGBN-MAG."""
+    folder = tmp_path_factory.mktemp("mag")
+    succeed("graph", "generate", "mag", "--scale", 0.001, "--output", folder / "mag")
+    return folder / "mag"
+
+
+@pytest.fixture(name="address")
+def address_fixture(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A socket whose path is short enough, so that a server can come back to it."""
+    return f"unix:{tmp_path_factory.mktemp('s')}/socket"
+
+
+@contextlib.contextmanager
+def server_at(address: str, folder: pathlib.Path) -> Iterator[LocalServer]:
+    """packhoused on this address; killed at the end."""
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    server = LocalServer(listen=address, data_dir=folder, log=subprocess.DEVNULL)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def import_graph(address: str, source: pathlib.Path, name: str, *options: object) -> str:
+    return succeed("graph", "import", source, "--server", address, "--graph", name,
+                   "--reverse", "written=writes", *options)
+
+
+def show(address: str, name: str) -> dict[str, Any]:
+    shown = json.loads(succeed("graph", "show", name, "--json", "--server", address))
+    assert isinstance(shown, dict)
+    return shown
+
+
+def num_rows(address: str, name: str) -> int:
+    """How many rows of its own a graph has; 0 if it is not there yet."""
+    with grpc.insecure_channel(address) as channel:
+        stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
+        try:
+            graph = stub.GetSourceGraph(source_graph_pb2.GetSourceGraphRequest(name=name))
+        except grpc.RpcError as error:
+            assert error.code() is grpc.StatusCode.NOT_FOUND
+            return 0
+    edges = (count for each, count in zip(graph.schema.edge_sets, graph.num_edges)
+             if not each.reverse_of)
+    return int(sum(graph.num_nodes) + sum(edges))
+
+
+def kill_at(
+    rows: float, victim: LocalServer, command: subprocess.Popen[str], address: str, name: str
+) -> bool:
+    """Kills the server when the graph has so many rows; False if the import ended before."""
+    while command.poll() is None:
+        if num_rows(address, name) >= rows:
+            victim.kill()
+            return True
+    return False
+
+
+def assert_is_whole(address: str, name: str, source: pathlib.Path) -> None:
+    """The sealed graph has exactly the rows of the folder."""
+    with Client(address) as client:
+        graphs = client.source_graphs
+        graph = graphs.get(name)
+        assert graph.num_nodes == NODES
+        assert graph.num_edges == {**EDGES, "written": EDGES["writes"]}
+        for node_set, count in NODES.items():
+            found = graphs.lookup_nodes(name, node_set, ids=np.arange(count), columns=None)
+            # The ids are the numbers.
+            assert found.numbers.tolist() == list(range(count))
+            for column in graph.schema.node_set(node_set).columns:
+                wanted = np.load(source / "nodes" / node_set / f"{column.name}.npy")
+                np.testing.assert_array_equal(found.columns[column.name], wanted)
+        for edge_set in graph.schema.edge_sets:
+            folder = edge_set.reverse_of or edge_set.name
+            (arrays,) = (source / "edges").glob(f"*.{folder}.*")
+            ends = [np.load(arrays / "source.npy"), np.load(arrays / "target.npy")]
+            read = graphs.read_edges(name, edge_set.name)
+            has = [read.sources, read.targets]
+            if edge_set.reverse_of:
+                has.reverse()
+            for each in (ends, has):
+                order = np.lexsort((each[1], each[0]))
+                each[:] = [each[0][order], each[1][order]]
+            np.testing.assert_array_equal(has, ends)
+    assert "no damage" in succeed("graph", "verify", name, "--server", address)
+
+
+def test_graphs_are_listed_shown_sealed_verified_and_deleted(
+    address: str, tmp_path: pathlib.Path, mag: pathlib.Path
+) -> None:
+    with server_at(address, tmp_path / "data"):
+
+        def graph(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return run_cli("graph", *arguments, "--server", address)
+
+        assert json.loads(graph("list", "--json").stdout) == []
+        for name in ("b", "a/1"):
+            import_graph(address, mag, name, "--max-bytes", "1GiB")
+        table = graph("list").stdout.splitlines()
+        assert [line.split()[:4] for line in table] == [
+            ["name", "state", "nodes", "edges"],
+            ["a/1", "open", "1,940", "21,111"],
+            ["b", "open", "1,940", "21,111"],
+        ]
+        shown = show(address, "b")
+        assert (shown["state"], shown["version"], shown["max_bytes"]) == ("open", "", 1 << 30)
+        assert json.loads(graph("list", "--json").stdout)[1] == shown
+        text = graph("show", "b").stdout
+        assert text.startswith("b: open, 1,940 nodes, 21,111 edges, ")
+        for says in ("none until the graph is sealed", "at most 1.0 GiB", "feat: float32 [128]",
+                     "paper: 736, integer ids", "cites: 5,416 from paper to paper, looked up by "
+                     "both ends", "written: 7,146 from paper to author, the reverse of writes"):
+            assert says in text
+        # Rows of an open graph have checksums, too.
+        assert "no damage" in graph("verify", "b").stdout
+
+        for _ in range(2):
+            # Sealing a sealed graph changes nothing.
+            sealed = graph("seal", "b")
+            assert sealed.stdout.startswith("b: sealed, 1,940 nodes, 21,111 edges, ")
+            assert sealed.stderr == ""
+        shown = show(address, "b")
+        assert shown["state"] == "sealed"
+        assert re.fullmatch("[0-9a-f]{16}", shown["version"])
+        assert json.loads(graph("seal", "b", "--json").stdout) == shown
+        assert shown["node_sets"][0] == {
+            "name": "author", "nodes": 1135, "ids": "integer", "appended_only": False,
+            "columns": []}
+        assert_is_whole(address, "b", mag)
+        verified = json.loads(graph("fsck", "b", "--json").stdout)
+        assert verified.pop("bytes") > 0
+        assert verified == {"name": "b", "undamaged": True, "damaged_pieces": 0, "damaged": []}
+
+        # Where nobody can be asked, it is not done.
+        refused = graph("delete", "b")
+        assert refused.returncode == 2
+        assert "delete source graph 'b' with 1,940 nodes, 21,111 edges, " in refused.stderr
+        assert graph("delete", "b", "--yes").stdout == "b: deleted\n"
+        assert [each["name"] for each in json.loads(graph("list", "--json").stdout)] == ["a/1"]
+        for action in (("show",), ("seal",), ("verify",), ("delete",), ("delete", "--yes")):
+            missing = graph(action[0], "b", *action[1:])
+            assert missing.returncode == 1
+            assert "NOT_FOUND" in missing.stderr
+
+
+def test_a_server_that_is_killed_in_an_import_is_waited_for(
+    address: str, tmp_path: pathlib.Path, mag: pathlib.Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(server_at(address, tmp_path / "data"))
+        command = stack.enter_context(
+            start_cli("graph", "import", mag, "--server", address, "--graph", "g",
+                      "--reverse", "written=writes", "--seal", *SLOWLY)
+        )
+        kills = 0
+        for share in (0.01, 0.2, 0.4, 0.6):
+            if kill_at(ROWS * share, server, command, address, "g"):
+                kills += 1
+                server = stack.enter_context(server_at(address, tmp_path / "data"))
+        _, errors = command.communicate(timeout=120)
+        assert command.returncode == 0, errors
+        assert kills > 0
+        assert "trying again in" in errors
+        assert_is_whole(address, "g", mag)
+
+
+def test_an_import_that_failed_goes_on_when_it_is_run_again(
+    address: str, tmp_path: pathlib.Path, mag: pathlib.Path
+) -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(server_at(address, tmp_path / "data"))
+        with start_cli("graph", "import", mag, "--server", address, "--graph", "g",
+                       "--reverse", "written=writes", *SLOWLY) as command:
+            assert kill_at(ROWS * 0.3, server, command, address, "g")
+            command.kill()
+        stack.enter_context(server_at(address, tmp_path / "data"))
+        # What was counted had been answered to somebody: it is there.
+        stored = num_rows(address, "g")
+        assert ROWS * 0.3 <= stored < ROWS
+        output = import_graph(address, mag, "g", *SLOWLY)
+        assert f", {stored:,} of these rows had been there" in output
+        assert succeed("graph", "seal", "g", "--server", address).startswith("g: sealed, ")
+        assert_is_whole(address, "g", mag)
+
+
+def test_damage_is_reported_and_fails_the_verification(
+    address: str, tmp_path: pathlib.Path, mag: pathlib.Path
+) -> None:
+    folder = tmp_path / "data"
+    with server_at(address, folder):
+        import_graph(address, mag, "g", "--seal")
+    marker = np.load(mag / "nodes/paper/feat.npy")[100].tobytes()
+    hit = False
+    for path in folder.rglob("*"):
+        content = path.read_bytes() if path.is_file() else b""
+        place = content.find(marker)
+        if place >= 0:
+            path.write_bytes(content[: place + 5] + b"\xff\xfe" + content[place + 7 :])
+            hit = True
+    assert hit
+    with server_at(address, folder):
+        damaged = run_cli("graph", "verify", "g", "--server", address)
+        assert damaged.returncode == 1
+        assert "g: " in damaged.stdout
+        assert "1 damaged pieces" in damaged.stdout
+        listed = json.loads(run_cli("graph", "verify", "g", "--json", "--server", address).stdout)
+        assert (listed["undamaged"], listed["damaged_pieces"], len(listed["damaged"])) == (
+            False, 1, 1)
+        assert succeed("graph", "delete", "g", "--yes", "--server", address) == "g: deleted\n"
