@@ -32,6 +32,7 @@
 #include "service/ledger/lmdb/lmdb_record_log.h"
 #include "service/metrics/metrics.h"
 #include "service/options.h"
+#include "service/partitioning/engines/metis_engine.h"
 #include "service/rpc/library_logs.h"
 #include "service/rpc/server.h"
 #include "service/rpc/tcp_congestion.h"
@@ -261,6 +262,14 @@ absl::Status Run(const Options& options, Clock& clock, LimitedLog& limited_log,
   server_options.log = {&limited_log, &deletions, has_journal ? &journal : nullptr};
   server_options.sampling_observer = &metrics;
   server_options.credentials = CredentialsOf(*files, options);
+  // Without the program, METIS is asked for in vain, and automatic streams.
+  const auto metis = MakeMetisEngine(MetisProgramHere());
+  if (metis.ok()) {
+    server_options.partition_engine = metis->get();
+  } else if (!options.data_dir.empty()) {
+    log.Log(LogLevel::kWarning, "METIS cannot be called",
+            {LogField::Message(metis.status().message())});
+  }
   server_options.authenticator = files->authenticator();
   server_options.authorizer = files->authorizer();
   PH_ASSIGN_OR_RETURN(

@@ -201,6 +201,12 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       ->check(CLI::Range(kMiB, uint64_t{1} << 45));
   app.add_option("--max-source-graphs", options.max_source_graphs, "most source graphs")
       ->check(CLI::Range(1, 65'536));
+  app.add_option("--max-running-partitions", server.partitions.max_running,
+                 "partitionings of source graphs at a time; each has a thread of low priority")
+      ->check(CLI::Range(1, 64));
+  app.add_option("--max-waiting-partitions", server.partitions.max_waiting,
+                 "most partitionings that wait for their turn")
+      ->check(CLI::Range(1, 65'536));
   app.add_option("--lease-duration", lease_duration,
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));

@@ -21,13 +21,6 @@ namespace {
 constexpr double kBillion = 1e9;
 constexpr double kMaxImbalance = 1e6;
 
-bool IsDglName(absl::string_view name) {
-  for (const char c : name) {
-    if (!absl::ascii_isalpha(static_cast<unsigned char>(c)) && c != '_') return false;
-  }
-  return !name.empty() && name.size() <= PartitionPlan::kMaxNameLength;
-}
-
 absl::StatusOr<bool> Flag(const ReadJson& json, const std::string& key) {
   PH_ASSIGN_OR_RETURN(const uint64_t value, NumberField(json, key));
   return value != 0;
@@ -35,8 +28,15 @@ absl::StatusOr<bool> Flag(const ReadJson& json, const std::string& key) {
 
 }  // namespace
 
+bool IsPartitionName(absl::string_view name) {
+  for (const char c : name) {
+    if (!absl::ascii_isalpha(static_cast<unsigned char>(c)) && c != '_') return false;
+  }
+  return !name.empty() && name.size() <= PartitionPlan::kMaxNameLength;
+}
+
 absl::Status CheckPartitionPlan(const PartitionPlan& plan) {
-  if (!IsDglName(plan.name)) {
+  if (!IsPartitionName(plan.name)) {
     return absl::InvalidArgumentError(absl::StrCat("the name ", Quoted(plan.name), " must be 1 to ",
                                                    PartitionPlan::kMaxNameLength,
                                                    " letters and underscores"));

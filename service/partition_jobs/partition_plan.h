@@ -39,6 +39,9 @@ struct PartitionPlan {
   bool assignment = false;
 };
 
+// Whether a partition may have this name.
+bool IsPartitionName(absl::string_view name);
+
 // INVALID_ARGUMENT naming the field, the value and the bound. What depends on the graph is checked
 // when the work begins.
 absl::Status CheckPartitionPlan(const PartitionPlan& plan);

@@ -14,6 +14,7 @@
 #include "packhouse/v1/histogram.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/packing.grpc.pb.h"
+#include "packhouse/v1/partitioning.grpc.pb.h"
 #include "packhouse/v1/planning.grpc.pb.h"
 #include "packhouse/v1/sampling.grpc.pb.h"
 #include "packhouse/v1/source_graph.grpc.pb.h"
@@ -44,6 +45,7 @@ std::vector<std::string> ServiceNames() {
           v1::HistogramService::service_full_name(),
           v1::LoaderService::service_full_name(),
           v1::PackingService::service_full_name(),
+          v1::PartitioningService::service_full_name(),
           v1::PlanningService::service_full_name(),
           v1::SamplingService::service_full_name(),
           v1::SourceGraphService::service_full_name(),
@@ -57,6 +59,7 @@ absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_so
   for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
   served[v1::DatasetService::service_full_name()] = has_data;
   served[v1::LoaderService::service_full_name()] = has_data;
+  served[v1::PartitioningService::service_full_name()] = has_source_graphs;
   served[v1::SamplingService::service_full_name()] = has_source_graphs;
   served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
@@ -130,7 +133,12 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       quota_datasets_(WithQuotas(datasets, options.authorizer)),
       dataset_service_(context_, quota_datasets_ != nullptr ? quota_datasets_.get() : datasets,
                        catalog_.get()),
-      source_graph_service_(context_, source_graphs),
+      partitions_(source_graphs == nullptr
+                      ? nullptr
+                      : std::make_unique<PartitionJobs>(source_graphs, options.partition_engine,
+                                                        clock, working_.get(), options.partitions)),
+      source_graph_service_(context_, source_graphs, partitions_.get()),
+      partitioning_service_(context_, partitions_.get()),
       loader_service_(context_, datasets, source_graphs, loader_.get(), pack_observers),
       sampling_service_(
           context_, StreamBoundsOf(options, &quota_), &histograms_, pack_observers, source_graphs,
@@ -225,6 +233,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   builder.RegisterService(&server->planning_);
   builder.RegisterService(&server->dataset_service_);
   builder.RegisterService(&server->source_graph_service_);
+  builder.RegisterService(&server->partitioning_service_);
   builder.RegisterService(&server->loader_service_);
   builder.RegisterService(&server->sampling_service_);
   builder.RegisterService(&server->health_);

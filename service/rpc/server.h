@@ -34,12 +34,15 @@
 #include "service/epochs/epoch_catalog.h"
 #include "service/histograms/histogram_store.h"
 #include "service/ledger/record_log.h"
+#include "service/partition_jobs/partition_jobs.h"
+#include "service/partitioning/assignment_engine.h"
 #include "service/rpc/connection_acceptor.h"
 #include "service/rpc/dataset_service.h"
 #include "service/rpc/health_service.h"
 #include "service/rpc/histogram_service.h"
 #include "service/rpc/loader_service.h"
 #include "service/rpc/packing_service.h"
+#include "service/rpc/partitioning_service.h"
 #include "service/rpc/planning_service.h"
 #include "service/rpc/reflection_service.h"
 #include "service/rpc/sampling_service.h"
@@ -93,6 +96,9 @@ struct ServerOptions {
   std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
   LoaderOptions loader;
+  PartitionJobs::Options partitions;
+  // Calls METIS for partitions; must outlive the server. Null: METIS cannot be called.
+  AssignmentEngine* partition_engine = nullptr;
   // After this time, up to a tenth more or less, a connection gets GOAWAY, and its client opens
   // another one for its next calls. So clients reach servers that were added. Calls of the old
   // connection may go on for the grace, and are then cancelled.
@@ -228,7 +234,9 @@ class Server {
   RecentValue<DeliverySnapshot> recent_delivery_;
   const std::unique_ptr<DatasetStore> quota_datasets_;  // Null without data sets or a policy.
   DatasetService dataset_service_;
+  const std::unique_ptr<PartitionJobs> partitions_;
   SourceGraphService source_graph_service_;
+  PartitioningService partitioning_service_;
   LoaderService loader_service_;
   SamplingService sampling_service_;
   const std::shared_ptr<IdleTimer> idle_timer_;

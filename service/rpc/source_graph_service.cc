@@ -127,11 +127,13 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
 
 }  // namespace
 
-SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphStore* graphs)
+SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
+                                       PartitionJobs* partitions)
     : EarlyService(v1::SourceGraphService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
-      graphs_(graphs) {
+      graphs_(graphs),
+      partitions_(partitions) {
   Serve("CreateSourceGraph", &SourceGraphService::Create);
   Serve("AppendSourceGraph", &SourceGraphService::Append);
   Serve("SealSourceGraph", &SourceGraphService::Seal);
@@ -202,7 +204,8 @@ CallReactor* SourceGraphService::Delete(grpc::CallbackServerContext* call) {
       [this](const v1::DeleteSourceGraphRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::DeleteSourceGraphResponse> {
         if (graphs_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(graphs_->Delete(parsed.name()));
+        PH_RETURN_IF_ERROR(partitions_ == nullptr ? graphs_->Delete(parsed.name())
+                                                  : partitions_->DeleteGraph(parsed.name()));
         LogDeletion(context.log, context.client, "source graph", parsed.name());
         return v1::DeleteSourceGraphResponse();
       });

@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_RPC_SOURCE_GRAPH_SERVICE_H_
 
 #include "service/admission/call_context.h"
+#include "service/partition_jobs/partition_jobs.h"
 #include "service/rpc/early_service.h"
 #include "service/source_graphs/source_graph_store.h"
 
@@ -12,9 +13,10 @@ namespace packhouse::rpc {
 // pool. Thread-safe.
 class SourceGraphService final : public EarlyService {
  public:
-  // The pointee must outlive the service. Without graphs every call is answered with
-  // NoDataFolder().
-  SourceGraphService(const CallContext& context, SourceGraphStore* graphs);
+  // The pointees must outlive the service. Without graphs every call is answered with
+  // NoDataFolder(). `partitions` has those of the graphs; it may be null.
+  SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
+                     PartitionJobs* partitions);
 
  private:
   CallReactor* Create(grpc::CallbackServerContext* call);
@@ -30,6 +32,7 @@ class SourceGraphService final : public EarlyService {
   const CallContext context_;
   const CallContext append_context_;
   SourceGraphStore* const graphs_;
+  PartitionJobs* const partitions_;
 };
 
 }  // namespace packhouse::rpc

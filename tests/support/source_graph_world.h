@@ -64,8 +64,9 @@ inline std::string TwoHopSpec(int first, int second) {
 // Has one sealed graph, `g`. Thread-safe.
 class OneGraphStore final : public SourceGraphStore {
  public:
-  explicit OneGraphStore(std::unique_ptr<const SourceGraph> graph)
-      : graph_(std::make_shared<const OneGraph>(std::move(graph))) {}
+  explicit OneGraphStore(std::unique_ptr<const SourceGraph> graph,
+                         std::string companion_folder = "")
+      : graph_(std::make_shared<const OneGraph>(std::move(graph), std::move(companion_folder))) {}
 
   absl::StatusOr<SourceGraphInfo> Create(absl::string_view, const SourceGraphSchema&,
                                          const SourceGraphOptions&) override {
@@ -85,7 +86,7 @@ class OneGraphStore final : public SourceGraphStore {
     return graph_->info();
   }
   absl::StatusOr<SourceGraphList> List(size_t, absl::string_view) const override {
-    return NotHere();
+    return SourceGraphList{{graph_->info()}, ""};
   }
   absl::Status Delete(absl::string_view) override { return NotHere(); }
   absl::StatusOr<SourceGraphVerifyReport> Verify(
@@ -101,7 +102,8 @@ class OneGraphStore final : public SourceGraphStore {
  private:
   class OneGraph final : public StoredSourceGraph {
    public:
-    explicit OneGraph(std::unique_ptr<const SourceGraph> graph) : graph_(std::move(graph)) {
+    OneGraph(std::unique_ptr<const SourceGraph> graph, std::string companion_folder)
+        : graph_(std::move(graph)), folder_(std::move(companion_folder)) {
       info_.name = "g";
       info_.state = SourceGraphState::kSealed;
       info_.version = graph_->version();
@@ -127,7 +129,7 @@ class OneGraphStore final : public SourceGraphStore {
    private:
     const std::unique_ptr<const SourceGraph> graph_;
     SourceGraphInfo info_;
-    std::string folder_;
+    const std::string folder_;
   };
 
   static absl::Status NotHere() { return absl::UnimplementedError("a store of one graph"); }

@@ -42,6 +42,17 @@ from packhouse.packing import (
     PackStream,
     Rejection,
 )
+from packhouse.partitions import (
+    Partition,
+    PartitionBalance,
+    PartitionFormat,
+    PartitionHalo,
+    PartitionMethod,
+    PartitionObjective,
+    PartitionPart,
+    PartitionReport,
+    PartitionState,
+)
 from packhouse.planning import (
     ComponentEfficiency,
     LowerBoundKind,
@@ -153,6 +164,15 @@ __all__ = [
     "PackTuned",
     "PackhouseError",
     "Padding",
+    "Partition",
+    "PartitionBalance",
+    "PartitionFormat",
+    "PartitionHalo",
+    "PartitionMethod",
+    "PartitionObjective",
+    "PartitionPart",
+    "PartitionReport",
+    "PartitionState",
     "Pattern",
     "PlacementRule",
     "Plan",

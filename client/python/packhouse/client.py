@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Final, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Final,
+    Iterable,
+    Iterator,
+    Mapping,
+    NamedTuple,
+    Sequence,
+)
 
 import grpc
 import numpy.typing as npt
@@ -31,6 +42,14 @@ from packhouse.packing import (
     RequestQueue,
     TableRequests,
     limits_to_proto,
+)
+from packhouse.partitions import (
+    Partition,
+    PartitionFormat,
+    PartitionHalo,
+    PartitionMethod,
+    PartitionObjective,
+    Partitions,
 )
 from packhouse.planning import Plan, PlanHeuristic
 from packhouse.sub_graphs import (
@@ -58,6 +77,7 @@ from packhouse.v1 import (
     loader_pb2,
     loader_pb2_grpc,
     packing_pb2,
+    partitioning_pb2,
     planning_pb2,
     planning_pb2_grpc,
     sampling_pb2,
@@ -131,6 +151,7 @@ class Client:
         self._datasets = dataset_pb2_grpc.DatasetServiceStub(self._channel)
         self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
         self._source_graphs = SourceGraphs(self._channel, self._unary)
+        self._partitions = Partitions(self._channel, self._unary)
 
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
@@ -742,6 +763,108 @@ class Client:
     def delete_job(self, job: str) -> None:
         """Forgets a job's epochs and acknowledgements (see `Loader`). Errors: NOT_FOUND."""
         self._delete(self._loader.DeleteJob, loader_pb2.DeleteJobRequest(job=job))
+
+    def partition(
+        self,
+        graph: str,
+        name: str,
+        num_parts: int,
+        *,
+        method: PartitionMethod | str = PartitionMethod.AUTOMATIC,
+        recursive: bool = False,
+        objective: PartitionObjective | str = PartitionObjective.CUT,
+        best_quality: bool = False,
+        num_hops: int = 1,
+        halo: PartitionHalo | str = PartitionHalo.ALL,
+        trainers_per_machine: int = 1,
+        balance_node_sets: Mapping[str, Sequence[str]] | None = None,
+        balance_edges: bool = False,
+        imbalance: float = 1.03,
+        seed: int = 1,
+        formats: Sequence[PartitionFormat | str] = (),
+        graph_forms: Sequence[str] = (),
+        mapping: bool = False,
+        assignment: bool = False,
+    ) -> Partition:
+        """Begins to cut a sealed source graph into parts as DGL's trainers load them.
+
+        The server goes on whether or not this client stays, also after it was started again:
+        `wait_for_partition`, then `download_partition`. The same arguments find the partition that
+        is there, and one that was cancelled or has failed goes on. `name` has letters and
+        underscores. `balance_node_sets` has, for each node set whose classes are spread evenly, the
+        column of classes, or several masks. Arguments are those of `packhouse partition`, and of
+        PartitionRequest in partitioning.proto.
+
+        Errors: INVALID_ARGUMENT naming the field; NOT_FOUND; ALREADY_EXISTS if the name is taken by
+        other arguments; FAILED_PRECONDITION if the graph is not sealed; RESOURCE_EXHAUSTED if too
+        many wait, or it needs more memory than the server has.
+        """
+        request = partitioning_pb2.PartitionRequest(
+            graph=graph,
+            name=name,
+            num_parts=num_parts,
+            method=int(PartitionMethod.of(method, "method")),
+            recursive=recursive,
+            objective=int(PartitionObjective.of(objective, "objective")),
+            best_quality=best_quality,
+            num_hops=num_hops,
+            halo=int(PartitionHalo.of(halo, "halo")),
+            trainers_per_machine=trainers_per_machine,
+            balance_node_sets=[
+                partitioning_pb2.PartitionClasses(node_set=node_set, columns=columns)
+                for node_set, columns in (balance_node_sets or {}).items()
+            ],
+            balance_edges=balance_edges,
+            imbalance=imbalance,
+            seed=seed,
+            formats=[int(each) for each in PartitionFormat.each_of(formats, "formats")],
+            graph_forms=graph_forms,
+            mapping=mapping,
+            assignment=assignment,
+        )
+        return self._partitions.begin(request)
+
+    def get_partition(self, graph: str, name: str) -> Partition:
+        """A partition as it is now. Errors: NOT_FOUND."""
+        return self._partitions.get(graph, name)
+
+    def list_partitions(self, graph: str) -> Sequence[Partition]:
+        """All partitions of a graph by name, without their files. Errors: NOT_FOUND."""
+        return self._partitions.list(graph)
+
+    def wait_for_partition(
+        self,
+        graph: str,
+        name: str,
+        on_progress: Callable[[Partition], None] | None = None,
+    ) -> Partition:
+        """Waits until a partition is done, also over a restart of the server.
+
+        `on_progress` is called now and then; its exception ends the wait, and the work goes on.
+        Errors: NOT_FOUND; CANCELLED; why the partition failed.
+        """
+        return self._partitions.wait(graph, name, on_progress)
+
+    def download_partition(
+        self, graph: str, name: str, folder: str | os.PathLike[str]
+    ) -> Partition:
+        """Writes the files of a partition that is done into a new `folder`.
+
+        The folder appears when it has all files; until then there is `folder`.partial. Raises
+        FileExistsError if it is there. Errors: NOT_FOUND; FAILED_PRECONDITION if it is not done.
+        """
+        return self._partitions.download(graph, name, folder)
+
+    def cancel_partition(self, graph: str, name: str) -> Partition:
+        """Ends the work at a partition; `partition` goes on from there. One that is done stays so.
+
+        Errors: NOT_FOUND.
+        """
+        return self._partitions.cancel(graph, name)
+
+    def delete_partition(self, graph: str, name: str) -> None:
+        """Deletes a partition with its files, and ends the work at it. Errors: NOT_FOUND."""
+        self._partitions.delete(graph, name)
 
     def _start_pack(
         self,

@@ -1,0 +1,179 @@
+// The partitions of a server's source graphs: what is asked for, at work, and done.
+#ifndef PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_JOBS_H_
+#define PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_JOBS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/clock.h"
+#include "service/partition_jobs/partition_plan.h"
+#include "service/partition_jobs/partition_report.h"
+#include "service/partition_jobs/partition_run.h"
+#include "service/partitioning/assignment_engine.h"
+#include "service/source_graphs/source_graph_store.h"
+
+namespace packhouse {
+
+enum class PartitionJobState { kWaiting, kRunning, kDone, kFailed, kCancelled };
+
+struct PartitionJobFile {
+  std::string path;  // Relative to the partition's folder.
+  uint64_t num_bytes = 0;
+};
+
+struct PartitionJobInfo {
+  std::string graph;
+  PartitionPlan plan;
+  uint64_t graph_version = 0;
+  PartitionJobState state = PartitionJobState::kWaiting;
+  // While it runs.
+  RunPhase phase = RunPhase::kReading;
+  double share_done = 0;
+  std::optional<absl::Duration> rest;  // If nothing changes; empty if it is not known.
+  // Why it failed; otherwise OK.
+  absl::Status error = absl::OkStatus();
+  // Once it is done. List() leaves the files out.
+  std::optional<PartitionReport> report;
+  std::vector<PartitionJobFile> files;  // In ascending order of paths.
+};
+
+// Each partition is a folder, partitions/NAME in the graph's companion folder: request.json, what
+// was asked for, is durable before Partition() answers; files/ is there once the partition is
+// whole; `end` says that it was cancelled or has failed. So a crash at any time loses nothing: what
+// has neither files/ nor an end goes on when the jobs are opened again.
+//
+// The work is done by threads of its own with a low priority, one for each partition that runs; so
+// are METIS's processes. The others wait in the order in which they came. A partition whose memory
+// is not free now waits, too.
+//
+// Thread-safe. Functions that change something wait for the disk; those that end work wait for its
+// end: for METIS some hundredths of a second, for files that are being written as long as one part
+// takes. Errors of all: NOT_FOUND if there is no such graph or partition, UNAVAILABLE and
+// RESOURCE_EXHAUSTED of the disk, DATA_LOSS naming a file that is damaged.
+class PartitionJobs {
+ public:
+  struct Options {
+    size_t max_running = 1;
+    size_t max_waiting = 64;
+  };
+
+  // Adjacency entries, two for each edge, take about this much while METIS works.
+  static constexpr uint64_t kBytesPerEntry = 60;
+
+  // The pointees must outlive the jobs. `engine` may be null: then METIS cannot be called. From
+  // `memory` (null: it is not counted) the memory of each partition is held while it runs.
+  PartitionJobs(SourceGraphStore* graphs, AssignmentEngine* engine, Clock* clock,
+                MemoryBudget* memory, const Options& options);
+  PartitionJobs(const PartitionJobs&) = delete;
+  PartitionJobs& operator=(const PartitionJobs&) = delete;
+  // Stops the work; it goes on when the jobs are opened again.
+  ~PartitionJobs();
+
+  // Begins a partition. The same plan finds the one that is there; if it was cancelled or has
+  // failed, it goes on. INVALID_ARGUMENT naming the field, the value and the bound; ALREADY_EXISTS
+  // if the name is taken by another plan; FAILED_PRECONDITION if the graph is not sealed, or
+  // without one direction of an edge set; RESOURCE_EXHAUSTED if too many wait, or if it needs more
+  // memory than there is.
+  absl::StatusOr<PartitionJobInfo> Partition(absl::string_view graph, const PartitionPlan& plan);
+
+  absl::StatusOr<PartitionJobInfo> Get(absl::string_view graph, absl::string_view name) const;
+  // In ascending order of names.
+  absl::StatusOr<std::vector<PartitionJobInfo>> List(absl::string_view graph) const;
+  // A partition that is done stays so.
+  absl::StatusOr<PartitionJobInfo> Cancel(absl::string_view graph, absl::string_view name);
+  absl::Status Delete(absl::string_view graph, absl::string_view name);
+
+  struct FileBytes {
+    std::string data;
+    uint64_t num_bytes = 0;  // Of the whole file.
+  };
+  // Bytes [offset, offset + max_bytes) of a file, as far as it has them. FAILED_PRECONDITION if the
+  // partition is not done; OUT_OF_RANGE if the offset is beyond the end.
+  absl::StatusOr<FileBytes> ReadFile(absl::string_view graph, absl::string_view name,
+                                     absl::string_view path, uint64_t offset,
+                                     uint64_t max_bytes) const;
+
+  // Ends the work at the graph's partitions, and deletes the graph with them. Graphs that have
+  // partitions must be deleted here only. Errors: as SourceGraphStore::Delete.
+  absl::Status DeleteGraph(absl::string_view graph);
+
+  // Blocks until nothing runs or waits.
+  void AwaitIdle() const;
+
+ private:
+  using Key = std::pair<std::string, std::string>;  // Graph and name.
+
+  // One that waits or runs.
+  struct Job {
+    std::atomic<bool> cancelled = false;
+    // The rest belongs to mutex_.
+    bool running = false;
+    RunPhase phase = RunPhase::kReading;
+    double share = 0;
+    // When the first progress came, and with which share: what was done before took no time.
+    absl::Time began;
+    double began_share = -1;
+  };
+
+  void Work(bool is_first);
+  // Enqueues what an earlier process has left.
+  void FindUnfinished();
+  void FindUnfinishedOf(const std::string& graph);
+  void RunNext(const Key& key, const std::shared_ptr<Job>& job);
+  absl::Status RunJob(const Key& key, Job& job, MemoryHold& hold);
+  void Enqueue(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the work at the partitions for which it holds, and waits for it.
+  template <typename Holds>
+  void EndWork(const Holds& holds);
+  bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenFor(absl::string_view graph,
+                                                                   absl::string_view name) const;
+  absl::StatusOr<PartitionJobInfo> Read(const StoredSourceGraph& graph, const std::string& name,
+                                        bool with_files) const;
+  // The memory of a partition, and what the assignment may take of it (0: all that it needs).
+  struct Needs {
+    uint64_t bytes = 0;
+    uint64_t assignment_bytes = 0;
+  };
+  absl::StatusOr<Needs> NeedsOf(const StoredSourceGraph& graph, const PartitionPlan& plan) const;
+
+  SourceGraphStore* const graphs_;
+  AssignmentEngine* const engine_;
+  Clock* const clock_;
+  MemoryBudget* const memory_;
+  const Options options_;
+
+  // Held over each change of the folders, so that changes come one after the other. Threads that
+  // work do not take it.
+  absl::Mutex changes_ ABSL_ACQUIRED_BEFORE(mutex_);
+  mutable absl::Mutex mutex_;
+  bool stops_ ABSL_GUARDED_BY(mutex_) = false;
+  bool has_searched_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<Key> waiting_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<Key, std::shared_ptr<Job>> active_ ABSL_GUARDED_BY(mutex_);
+  // Errors that could not be written to the disk, too.
+  absl::btree_map<Key, absl::Status> failed_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_JOBS_H_

@@ -1,0 +1,32 @@
+// PartitioningService (proto/packhouse/v1/partitioning.proto).
+#ifndef PACKHOUSE_SERVICE_RPC_PARTITIONING_SERVICE_H_
+#define PACKHOUSE_SERVICE_RPC_PARTITIONING_SERVICE_H_
+
+#include "service/admission/call_context.h"
+#include "service/partition_jobs/partition_jobs.h"
+#include "service/rpc/early_service.h"
+
+namespace packhouse::rpc {
+
+// All calls are on the append pool, since they wait for the disk. Thread-safe.
+class PartitioningService final : public EarlyService {
+ public:
+  // The pointee must outlive the service. Without partitions every call is answered with
+  // NoDataFolder().
+  PartitioningService(const CallContext& context, PartitionJobs* partitions);
+
+ private:
+  CallReactor* Partition(grpc::CallbackServerContext* call);
+  CallReactor* Get(grpc::CallbackServerContext* call);
+  CallReactor* List(grpc::CallbackServerContext* call);
+  CallReactor* Cancel(grpc::CallbackServerContext* call);
+  CallReactor* Delete(grpc::CallbackServerContext* call);
+  CallReactor* ReadFile(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  PartitionJobs* const partitions_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_PARTITIONING_SERVICE_H_

@@ -1,0 +1,335 @@
+#include "service/partition_jobs/partition_jobs.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/partition_jobs/partition_run.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/source_graph_world.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kNodes = 300;
+
+class PlainArray final : public EngineArray {
+ public:
+  absl::Status Reserve(uint64_t capacity) override {
+    numbers_.resize(capacity);
+    return absl::OkStatus();
+  }
+  uint32_t* data() override { return numbers_.data(); }
+
+ private:
+  std::vector<uint32_t> numbers_;
+};
+
+// Deals nodes to parts in turn, once it is let go. Thread-safe.
+class HeldEngine final : public AssignmentEngine {
+ public:
+  absl::StatusOr<std::unique_ptr<EngineArray>> NewArray() override {
+    return std::make_unique<PlainArray>();
+  }
+
+  std::vector<absl::StatusOr<std::vector<uint32_t>>> Run(
+      const EngineProblem& problem, absl::Span<const EngineAttempt> attempts, const EngineLimits&,
+      const std::function<bool()>& cancelled) override {
+    absl::MutexLock lock(&mutex_);
+    ++num_calls_;
+    // Nobody tells of a cancellation: as the real one, it looks now and then.
+    const auto is_cancelled = [&cancelled] { return cancelled && cancelled(); };
+    while (held_ && !is_cancelled()) {
+      const auto let_go = [this] { return !held_; };
+      mutex_.AwaitWithTimeout(absl::Condition(&let_go), absl::Milliseconds(1));
+    }
+    absl::StatusOr<std::vector<uint32_t>> result = absl::CancelledError("cancelled");
+    if (!failure_.ok()) {
+      result = failure_;
+    } else if (!is_cancelled()) {
+      std::vector<uint32_t> parts(problem.num_nodes);
+      for (uint32_t node = 0; node < problem.num_nodes; ++node) {
+        parts[node] = node % problem.num_parts;
+      }
+      result = std::move(parts);
+    }
+    return std::vector(attempts.size(), result);
+  }
+
+  void Hold() {
+    absl::MutexLock lock(&mutex_);
+    held_ = true;
+  }
+  void LetGo() {
+    absl::MutexLock lock(&mutex_);
+    held_ = false;
+  }
+  void FailWith(const absl::Status& failure) {
+    absl::MutexLock lock(&mutex_);
+    failure_ = failure;
+  }
+  void AwaitCalls(int calls) {
+    const auto called = [this, calls] { return num_calls_ >= calls; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&called));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
+  int num_calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_) = absl::OkStatus();
+};
+
+PartitionPlan PlanNamed(const std::string& name, PartMethod method = PartMethod::kMetis) {
+  PartitionPlan plan;
+  plan.name = name;
+  plan.options.num_parts = 3;
+  plan.options.method = method;
+  plan.mapping = true;
+  return plan;
+}
+
+class PartitionJobsTest : public ::testing::Test {
+ protected:
+  // As a server that is started: what an earlier one left goes on.
+  void Open(PartitionJobs::Options options = {}, MemoryBudget* memory = nullptr) {
+    jobs_.reset();
+    jobs_ = std::make_unique<PartitionJobs>(&graphs_, &engine_, &clock_, memory, options);
+  }
+
+  PartitionJobState StateOf(const std::string& name) {
+    const auto info = jobs_->Get("g", name);
+    EXPECT_TRUE(info.ok()) << info.status();
+    return info.ok() ? info->state : PartitionJobState::kFailed;
+  }
+
+  // Every file as ReadFile() gives it, in pieces.
+  std::map<std::string, std::string> FilesOf(const std::string& name) {
+    std::map<std::string, std::string> files;
+    const auto info = jobs_->Get("g", name);
+    EXPECT_TRUE(info.ok()) << info.status();
+    for (const PartitionJobFile& file : info->files) {
+      std::string& bytes = files[file.path];
+      do {
+        const auto piece = jobs_->ReadFile("g", name, file.path, bytes.size(), 1000);
+        if (!piece.ok() || piece->num_bytes != file.num_bytes) {
+          ADD_FAILURE() << file.path << ": " << piece.status();
+          break;
+        }
+        bytes += piece->data;
+      } while (bytes.size() < file.num_bytes);
+    }
+    return files;
+  }
+
+  // Of a run without jobs.
+  std::map<std::string, std::string> ExpectedFiles(const PartitionPlan& plan) {
+    const std::string folder = folder_.path() + "/expected";
+    engine_.LetGo();
+    const auto report = RunPartition(*graph_, plan, folder, &engine_, {});
+    EXPECT_TRUE(report.ok()) << report.status();
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream file(entry.path(), std::ios::binary);
+      files[entry.path().string().substr(folder.size() + 1)] =
+          std::string(std::istreambuf_iterator<char>(file), {});
+    }
+    return files;
+  }
+
+  const TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  const std::unique_ptr<const SourceGraph> graph_ = SmallSourceGraph(kNodes);
+  OneGraphStore graphs_{SmallSourceGraph(kNodes), folder_.path() + "/companion"};
+  SimulatedClock clock_;
+  HeldEngine engine_;
+  std::unique_ptr<PartitionJobs> jobs_;
+};
+
+TEST_F(PartitionJobsTest, GoesOnAfterARestart) {
+  engine_.Hold();
+  Open();
+  const PartitionPlan plan = PlanNamed("mine");
+  ASSERT_THAT(jobs_->Partition("g", plan).status(), IsOk());
+  engine_.AwaitCalls(1);
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kRunning);
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo running, jobs_->Get("g", "mine"));
+  EXPECT_EQ(running.phase, RunPhase::kAssigning);
+  EXPECT_GT(running.share_done, 0);
+
+  Open();
+  engine_.AwaitCalls(2);
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kRunning);
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo done, jobs_->Get("g", "mine"));
+  EXPECT_EQ(done.state, PartitionJobState::kDone);
+  EXPECT_EQ(done.graph_version, graph_->version());
+  ASSERT_TRUE(done.report.has_value());
+  EXPECT_EQ(done.report->parts.size(), 3);
+  EXPECT_EQ(FilesOf("mine"), ExpectedFiles(plan));
+  EXPECT_TRUE(FilesOf("mine").contains("mine.json"));
+
+  Open();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+  PH_ASSERT_OK_AND_ASSIGN(const auto list, jobs_->List("g"));
+  ASSERT_EQ(list.size(), 1);
+  EXPECT_TRUE(list[0].files.empty());
+}
+
+TEST_F(PartitionJobsTest, CancelledStaysSoUntilItIsAskedForAgain) {
+  engine_.Hold();
+  Open();
+  const PartitionPlan plan = PlanNamed("mine");
+  ASSERT_THAT(jobs_->Partition("g", plan).status(), IsOk());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("waits")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  for (const char* const name : {"mine", "waits"}) {
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo cancelled, jobs_->Cancel("g", name));
+    EXPECT_EQ(cancelled.state, PartitionJobState::kCancelled);
+    EXPECT_THAT(jobs_->Cancel("g", name).status(), IsOk());
+  }
+  engine_.LetGo();
+  Open();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kCancelled);
+  EXPECT_EQ(StateOf("waits"), PartitionJobState::kCancelled);
+  EXPECT_THAT(jobs_->ReadFile("g", "mine", "mine.json", 0, 1),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("'mine'")));
+
+  ASSERT_THAT(jobs_->Partition("g", plan).status(), IsOk());
+  jobs_->AwaitIdle();
+  EXPECT_EQ(FilesOf("mine"), ExpectedFiles(plan));
+  // What is done stays so.
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo done, jobs_->Cancel("g", "mine"));
+  EXPECT_EQ(done.state, PartitionJobState::kDone);
+}
+
+TEST_F(PartitionJobsTest, AFailureIsToldAlsoAfterARestart) {
+  Open();
+  engine_.FailWith(absl::InternalError("the engine broke"));
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  for (int i = 0; i < 2; ++i) {
+    jobs_->AwaitIdle();
+    PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo failed, jobs_->Get("g", "mine"));
+    EXPECT_EQ(failed.state, PartitionJobState::kFailed);
+    EXPECT_THAT(failed.error, StatusIs(absl::StatusCode::kInternal, HasSubstr("engine broke")));
+    Open();
+  }
+  engine_.FailWith(absl::OkStatus());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+}
+
+TEST_F(PartitionJobsTest, OneRunsSomeWait) {
+  engine_.Hold();
+  Open({.max_running = 1, .max_waiting = 1});
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("a")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("b")).status(), IsOk());
+  EXPECT_EQ(StateOf("a"), PartitionJobState::kRunning);
+  EXPECT_EQ(StateOf("b"), PartitionJobState::kWaiting);
+  EXPECT_THAT(jobs_->Partition("g", PlanNamed("c")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the bound is 1")));
+  EXPECT_THAT(jobs_->Get("g", "c"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'c'")));
+  // The same words find it; others do not.
+  EXPECT_THAT(jobs_->Partition("g", PlanNamed("b")).status(), IsOk());
+  EXPECT_THAT(jobs_->Partition("g", PlanNamed("b", PartMethod::kRandom)),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("'b'")));
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("a"), PartitionJobState::kDone);
+  EXPECT_EQ(StateOf("b"), PartitionJobState::kDone);
+}
+
+TEST_F(PartitionJobsTest, DeletingEndsTheWorkAndFreesTheName) {
+  engine_.Hold();
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  ASSERT_THAT(jobs_->Delete("g", "mine"), IsOk());
+  EXPECT_THAT(jobs_->Get("g", "mine"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'mine'")));
+  EXPECT_THAT(jobs_->Delete("g", "mine"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("mine")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/companion/partitions"));
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine", PartMethod::kRandom)).status(), IsOk());
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+}
+
+TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
+  MemoryBudget small(1000);
+  Open({}, &small);
+  EXPECT_THAT(jobs_->Partition("g", PlanNamed("mine")),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("'mine'"), HasSubstr("is 1000"))));
+  PH_ASSERT_OK_AND_ASSIGN(const auto list, jobs_->List("g"));
+  EXPECT_TRUE(list.empty());
+
+  MemoryBudget budget(1 << 20);
+  Open({}, &budget);
+  engine_.Hold();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  const uint64_t edges = graph_->num_edges(0);
+  EXPECT_GE(budget.held(), PartitionJobs::kBytesPerEntry * 2 * edges);
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(budget.held(), 0);
+
+  // Others have it: the job waits, and begins when it is free.
+  PH_ASSERT_OK_AND_ASSIGN(MemoryHold others, budget.Hold("a test", budget.bound()));
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("later")).status(), IsOk());
+  EXPECT_NE(StateOf("later"), PartitionJobState::kFailed);
+  others.Reset();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("later"), PartitionJobState::kDone);
+}
+
+TEST_F(PartitionJobsTest, RefusesWhatIsNotThere) {
+  Open();
+  for (const char* const name : {"", ".", "..", "a/b", "none"}) {
+    EXPECT_THAT(jobs_->Get("g", name), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'g'")));
+  }
+  EXPECT_THAT(jobs_->Get("h", "mine"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
+  PartitionPlan plan = PlanNamed("mine");
+  plan.classes = {{"n", {"y"}}};
+  EXPECT_THAT(jobs_->Partition("g", plan),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("balance_node_sets[0]"), HasSubstr("'y'"))));
+  plan.classes.clear();
+  plan.options.num_hops = PartitionOptions::kMaxHops + 1;
+  EXPECT_THAT(jobs_->Partition("g", plan),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_hops is 17")));
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  jobs_->AwaitIdle();
+  for (const char* const path :
+       {"", ".", "../request.json", "part0/../../request.json", "part0", "none", "/etc/passwd"}) {
+    EXPECT_THAT(jobs_->ReadFile("g", "mine", path, 0, 10),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("has no file")))
+        << path;
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto start, jobs_->ReadFile("g", "mine", "mine.json", 0, 10));
+  EXPECT_EQ(start.data.size(), 10);
+  PH_ASSERT_OK_AND_ASSIGN(const auto end,
+                          jobs_->ReadFile("g", "mine", "mine.json", start.num_bytes, 10));
+  EXPECT_EQ(end.data, "");
+  EXPECT_THAT(jobs_->ReadFile("g", "mine", "mine.json", start.num_bytes + 1, 10),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("mine.json")));
+}
+
+}  // namespace
+}  // namespace packhouse

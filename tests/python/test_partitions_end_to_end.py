@@ -1,0 +1,174 @@
+"""Partitions of source graphs by a real server."""
+
+from __future__ import annotations
+
+import pathlib
+
+import grpc
+import numpy as np
+import pytest
+
+from packhouse import (
+    Client,
+    EdgeRows,
+    LocalServer,
+    NodeRows,
+    PackhouseError,
+    PartitionMethod,
+    PartitionState,
+    SourceColumn,
+    SourceEdgeSet,
+    SourceGraphSchema,
+    SourceNodeSet,
+)
+
+NODES = 400
+SCHEMA = SourceGraphSchema(
+    [SourceNodeSet("n", [SourceColumn("x", "float32", (2,)), SourceColumn("train", "bool")])],
+    [SourceEdgeSet("e", "n", "n")],
+)
+
+
+def make_graph(client: Client, name: str) -> None:
+    random = np.random.default_rng(3)
+    ids = np.arange(NODES)
+    columns = {"x": np.stack([ids, -ids], 1).astype(np.float32), "train": ids % 3 == 0}
+    # Neighbours are near each other, so that METIS finds something.
+    sources = np.repeat(ids, 6)
+    targets = (sources + random.integers(1, 20, len(sources))) % NODES
+    client.source_graphs.create(name, SCHEMA)
+    client.source_graphs.append(
+        name, [NodeRows("n", ids, columns), EdgeRows("e", sources, targets)]
+    )
+    client.source_graphs.seal(name)
+
+
+def files_in(folder: pathlib.Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def expect(code: grpc.StatusCode, words: str) -> pytest.RaisesContext[PackhouseError]:
+    return pytest.raises(PackhouseError, match=f"(?s)^{code.name}: .*{words}")
+
+
+@pytest.mark.parametrize("method", ["metis", "streaming", "random"])
+def test_parts_come_back(client: Client, tmp_path: pathlib.Path, method: str) -> None:
+    graph = f"partitions/{method}"
+    make_graph(client, graph)
+    begun = client.partition(
+        graph,
+        "four",
+        4,
+        method=method,
+        balance_node_sets={"n": ["train"]},
+        formats=["npy"],
+        mapping=True,
+    )
+    assert (begun.graph, begun.name, begun.num_parts) == (graph, "four", 4)
+    seen: list[float] = []
+    done = client.wait_for_partition(graph, "four", lambda each: seen.append(each.share_done))
+    assert seen == sorted(seen) and seen[-1] == 1
+    report = done.report
+    assert report is not None and report.method is PartitionMethod.of(method, "method")
+    assert sum(part.num_inner_nodes for part in report.parts) == NODES == report.num_nodes
+    assert sum(part.num_cut_edges for part in report.parts) == report.num_cut_edges > 0
+
+    downloaded = client.download_partition(graph, "four", tmp_path / "four")
+    files = files_in(tmp_path / "four")
+    assert {path: len(data) for path, data in files.items()} == downloaded.files
+    assert {"four.json", "part0/graph.dgl", "part3/edge_feat.dgl"} <= files.keys()
+    order = np.load(tmp_path / "four" / "mapping" / "nodes" / "n.npy")
+    rows = [
+        np.load(tmp_path / "four" / f"part{part}" / "node_feat" / "n" / "x.npy")
+        for part in range(4)
+    ]
+    assert np.concatenate(rows)[:, 0].tolist() == order.tolist()
+    assert sorted(order.tolist()) == list(range(NODES))
+    with pytest.raises(FileExistsError):
+        client.download_partition(graph, "four", tmp_path / "four")
+
+    # The same words find it; made again, it has the same bytes.
+    same = client.partition(
+        graph,
+        "four",
+        4,
+        method=method,
+        balance_node_sets={"n": ["train"]},
+        formats=["npy"],
+        mapping=True,
+    )
+    assert same.state is PartitionState.DONE
+    with expect(grpc.StatusCode.ALREADY_EXISTS, "'four'"):
+        client.partition(graph, "four", 5)
+    assert [each.name for each in client.list_partitions(graph)] == ["four"]
+    client.delete_partition(graph, "four")
+    with expect(grpc.StatusCode.NOT_FOUND, "'four'"):
+        client.get_partition(graph, "four")
+    client.partition(
+        graph,
+        "four",
+        4,
+        method=method,
+        balance_node_sets={"n": ["train"]},
+        formats=["npy"],
+        mapping=True,
+    )
+    client.wait_for_partition(graph, "four")
+    client.download_partition(graph, "four", tmp_path / "again")
+    assert files_in(tmp_path / "again") == files
+
+    client.source_graphs.delete(graph)
+    with expect(grpc.StatusCode.NOT_FOUND, graph):
+        client.get_partition(graph, "four")
+
+
+def test_refusals_name_what_is_wrong(client: Client, tmp_path: pathlib.Path) -> None:
+    with expect(grpc.StatusCode.NOT_FOUND, "'partitions/none'"):
+        client.partition("partitions/none", "a", 2)
+    client.source_graphs.create("partitions/open", SCHEMA)
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "'partitions/open'"):
+        client.partition("partitions/open", "a", 2)
+    assert client.list_partitions("partitions/open") == ()
+    make_graph(client, "partitions/b")
+    for arguments, words in (
+        ({"name": "a b", "num_parts": 2}, "'a b'"),
+        ({"name": "a", "num_parts": 0}, "num_parts is 0"),
+        ({"name": "a", "num_parts": 2, "num_hops": 17}, "num_hops is 17"),
+        ({"name": "a", "num_parts": 2, "num_hops": 2, "halo": "in_edges"}, "num_hops is 2"),
+        ({"name": "a", "num_parts": 2, "imbalance": 0.5}, "imbalance is 0.5"),
+        ({"name": "a", "num_parts": 2, "graph_forms": ["x"]}, "graph_forms: 'x'"),
+        ({"name": "a", "num_parts": 300, "trainers_per_machine": 300}, "90000"),
+        ({"name": "a", "num_parts": 2, "balance_node_sets": {"m": ["train"]}}, "'m'"),
+    ):
+        with expect(grpc.StatusCode.INVALID_ARGUMENT, words):
+            client.partition("partitions/b", **arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="method: 'best'"):
+        client.partition("partitions/b", "a", 2, method="best")
+    client.source_graphs.delete("partitions/b")
+    client.source_graphs.delete("partitions/open")
+
+
+def test_goes_on_after_a_kill(mortal_server: LocalServer, tmp_path: pathlib.Path) -> None:
+    with Client(mortal_server.address) as client:
+        make_graph(client, "g")
+        begun = [
+            client.partition("g", name, parts, method="random", formats=["npy"])
+            for name, parts in (("a", 40), ("b", 4))
+        ]
+    mortal_server.kill()
+    mortal_server.start()
+    with Client(mortal_server.address) as client:
+        for partition in begun:
+            done = client.wait_for_partition("g", partition.name)
+            assert done.report is not None and len(done.report.parts) == partition.num_parts
+            client.download_partition("g", partition.name, tmp_path / partition.name)
+        # What was never interrupted has the same bytes.
+        client.delete_partition("g", "a")
+        client.partition("g", "a", 40, method="random", formats=["npy"])
+        client.wait_for_partition("g", "a")
+        client.download_partition("g", "a", tmp_path / "again")
+    assert files_in(tmp_path / "again") == files_in(tmp_path / "a")
