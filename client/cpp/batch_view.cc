@@ -21,6 +21,8 @@ enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFix
 constexpr int kMaxVarintBytes = 10;
 // Protobuf accepts tags and lengths of at most this many bytes.
 constexpr int kMaxShortVarintBytes = 5;
+// Of a LoadResponse: it may come beside the batch.
+constexpr uint32_t kDrawnSmaller = v1::LoadResponse::kDrawnSmallerFieldNumber;
 constexpr uint64_t kMaxFieldBytes = std::numeric_limits<int32_t>::max() - 16;
 
 }  // namespace
@@ -52,9 +54,14 @@ class BatchViewReader {
         }
         (field.number == batch_field ? has_batch : has_other) = true;
       }
-      const bool ok = is_message && field.number == batch_field
-                          ? (is_loaded ? ReadLoadedBatch(field.end) : ReadBatch(field.end))
-                          : Skip(field);
+      bool ok = true;
+      if (is_message && field.number == batch_field) {
+        ok = is_loaded ? ReadLoadedBatch(field.end) : ReadBatch(field.end);
+      } else if (is_loaded && is_message && field.number == kDrawnSmaller) {
+        ok = SkipMessage(field.end);
+      } else {
+        ok = Skip(field);
+      }
       if (!ok) return Refusal();
     }
     if (!has_batch) return std::nullopt;
@@ -138,6 +145,16 @@ class BatchViewReader {
   bool Skip(const Field& field) {
     if (field.type == kVarint) return true;
     while (left_ > field.end) Advance(std::min<uint64_t>(Rest().size(), left_ - field.end));
+    return true;
+  }
+
+  // The fields of a message that no view has.
+  bool SkipMessage(uint64_t end) {
+    Field field;
+    while (left_ > end) {
+      if (!ReadField(end, field)) return false;
+      Skip(field);
+    }
     return true;
   }
 

@@ -79,6 +79,9 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   start_.progress = {identity_.key, state.generation, state.DoneWithoutPadding().size(),
                      state.ExpectedBatches()};
   start_.windows = state.windows;
+  num_known_ = state.NumKnown();
+  is_complete_ = state.is_complete();
+  expected_steps_ = ExpectedSteps(state, session_->reader);
   return absl::OkStatus();
 }
 
@@ -120,15 +123,16 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
   epoch.used_seconds = std::max(epoch.used_seconds, SecondsOf(request_.now));
   LeaseTable& table = *epoch.table;
   start_.dealing = table.shared_dealing();
-  const EpochState& state = *job.ledger().Find(identity_.key);
-  table.Grow(state.NumKnown(), state.is_complete());
+  // As the ledger was when this was planned: another operation of the same commit may have made it
+  // forget the epoch.
+  table.Grow(num_known_, is_complete_);
   epoch.window_failure = absl::OkStatus();
   if (status = table.Join(session_->id, session_->lane, session_->reader); status.ok()) {
     start_.num_steps = table.NumStepsOf(session_->lane, session_->reader);
     start_.num_steps_done = start_.num_steps - table.NumLeftOf(session_->lane, session_->reader);
-    if (!state.is_complete()) {
+    if (!is_complete_) {
       start_.num_steps_is_estimate = true;
-      start_.num_steps = std::max(start_.num_steps, ExpectedSteps(state, session_->reader));
+      start_.num_steps = std::max(start_.num_steps, expected_steps_);
     }
     if (const auto ended = epoch.ended.find(session_->worker); ended != epoch.ended.end()) {
       table.SessionGone(ended->second);

@@ -59,6 +59,11 @@ class JoinOperation final : public JobOperation {
   std::vector<std::pair<EpochKey, ClientId>> rolled_back_;
   size_t num_rolled_back_ = 0;  // How many of these have been forgotten.
   uint64_t table_bytes_ = 0;
+  // Of the epoch when this was planned: batches that are known, whether these are all, and the
+  // steps that the session's reader may expect.
+  uint64_t num_known_ = 0;
+  bool is_complete_ = false;
+  uint64_t expected_steps_ = 0;
   LoadStart start_;
   bool wakes_session_ = false;
 };

@@ -44,6 +44,7 @@ absl::Status SourceGraphAppendHandler::Describe(const v1::AppendSourceGraphReque
 
 absl::Status SourceGraphAppendHandler::Accept(
     std::unique_ptr<v1::AppendSourceGraphRequest> request) {
+  if (graphs_ == nullptr) return NoDataFolder();
   PH_RETURN_IF_ERROR(Describe(*request));
   const auto producer =
       ProducerFromWire(request->has_producer_sequence(), request->producer_sequence());
@@ -60,7 +61,6 @@ absl::Status SourceGraphAppendHandler::Accept(
 }
 
 absl::StatusOr<std::optional<v1::AppendSourceGraphResponse>> SourceGraphAppendHandler::Next() {
-  if (graphs_ == nullptr) return NoDataFolder();
   return std::exchange(response_, std::nullopt);
 }
 

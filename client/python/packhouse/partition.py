@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Mapping, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from packhouse.whole_numbers import UINT64_MAX, whole_number
 
@@ -17,8 +18,8 @@ _Key = TypeVar("_Key")
 
 
 def _rows_of_type(
-    rows: Any, mapping: Any, out: np.ndarray | None, start: int, of: str
-) -> np.ndarray:
+    rows: Any, mapping: Any, out: npt.NDArray[Any] | None, start: int, of: str
+) -> npt.NDArray[Any]:
     made = np.asarray(rows)
     originals = np.asarray(mapping)
     if originals.ndim != 1 or originals.dtype.kind not in "iu":
@@ -54,18 +55,18 @@ def _rows_of_type(
 
 
 @overload
-def restore(
+def restore(  # type: ignore[misc]
     rows: Mapping[_Key, Any],
     mapping: Mapping[_Key, Any],
     *,
-    out: Mapping[_Key, np.ndarray] | None = None,
-) -> dict[_Key, np.ndarray]: ...
+    out: Mapping[_Key, npt.NDArray[Any]] | None = None,
+) -> dict[_Key, npt.NDArray[Any]]: ...
 
 
 @overload
 def restore(
-    rows: Any, mapping: Any, *, out: np.ndarray | None = None, start: int = 0
-) -> np.ndarray: ...
+    rows: Any, mapping: Any, *, out: npt.NDArray[Any] | None = None, start: int = 0
+) -> npt.NDArray[Any]: ...
 
 
 def restore(rows: Any, mapping: Any, *, out: Any = None, start: int = 0) -> Any:
