@@ -12,6 +12,7 @@
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
+#include "packhouse/v1/sampling.pb.h"
 
 namespace packhouse::client {
 namespace {
@@ -21,8 +22,6 @@ enum WireType : uint32_t { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFix
 constexpr int kMaxVarintBytes = 10;
 // Protobuf accepts tags and lengths of at most this many bytes.
 constexpr int kMaxShortVarintBytes = 5;
-// Of a LoadResponse: it may come beside the batch.
-constexpr uint32_t kDrawnSmaller = v1::LoadResponse::kDrawnSmallerFieldNumber;
 constexpr uint64_t kMaxFieldBytes = std::numeric_limits<int32_t>::max() - 16;
 
 }  // namespace
@@ -54,14 +53,9 @@ class BatchViewReader {
         }
         (field.number == batch_field ? has_batch : has_other) = true;
       }
-      bool ok = true;
-      if (is_message && field.number == batch_field) {
-        ok = is_loaded ? ReadLoadedBatch(field.end) : ReadBatch(field.end);
-      } else if (is_loaded && is_message && field.number == kDrawnSmaller) {
-        ok = SkipMessage(field.end);
-      } else {
-        ok = Skip(field);
-      }
+      const bool ok = is_message && field.number == batch_field
+                          ? (is_loaded ? ReadLoadedBatch(field.end) : ReadBatch(field.end))
+                          : Skip(field);
       if (!ok) return Refusal();
     }
     if (!has_batch) return std::nullopt;
@@ -145,16 +139,6 @@ class BatchViewReader {
   bool Skip(const Field& field) {
     if (field.type == kVarint) return true;
     while (left_ > field.end) Advance(std::min<uint64_t>(Rest().size(), left_ - field.end));
-    return true;
-  }
-
-  // The fields of a message that no view has.
-  bool SkipMessage(uint64_t end) {
-    Field field;
-    while (left_ > end) {
-      if (!ReadField(end, field)) return false;
-      Skip(field);
-    }
     return true;
   }
 
@@ -268,6 +252,26 @@ class BatchViewReader {
         view_.graphs_of_step_ = field.value;
       } else if (field.number == v1::LoadedBatch::kShapeFieldNumber && is_number) {
         view_.shape_ = static_cast<uint32_t>(field.value);
+      } else if (field.number == v1::LoadedBatch::kDrawnSmallerFieldNumber &&
+                 field.type == kLengthDelimited) {
+        if (!ReadDrawnSmaller(field.end)) return false;
+      } else if (!Skip(field)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool ReadDrawnSmaller(uint64_t end) {
+    BatchView::DrawnSmaller& smaller = view_.drawn_smaller_.emplace_back();
+    Field field;
+    while (left_ > end) {
+      if (!ReadField(end, field)) return false;
+      const bool is_number = field.type == kVarint;
+      if (field.number == v1::DrawnSmaller::kGraphIdFieldNumber && is_number) {
+        smaller.graph_id = field.value;
+      } else if (field.number == v1::DrawnSmaller::kLevelFieldNumber && is_number) {
+        smaller.level = static_cast<uint32_t>(field.value);
       } else if (!Skip(field)) {
         return false;
       }

@@ -74,6 +74,12 @@ class BatchView {
   bool is_redelivered() const { return is_redelivered_; }
   uint64_t graphs_of_step() const { return graphs_of_step_; }
   uint32_t shape() const { return shape_; }
+  // Sub-graphs that were drawn smaller than the spec says.
+  struct DrawnSmaller {
+    uint64_t graph_id = 0;
+    uint32_t level = 0;
+  };
+  absl::Span<const DrawnSmaller> drawn_smaller() const { return drawn_smaller_; }
 
   // Bytes of the response that this batch came in.
   uint64_t response_bytes() const { return response_bytes_; }
@@ -96,6 +102,7 @@ class BatchView {
   bool is_redelivered_ = false;
   uint64_t graphs_of_step_ = 0;
   uint32_t shape_ = 0;
+  std::vector<DrawnSmaller> drawn_smaller_;
 
   uint64_t response_bytes_ = 0;
   std::shared_ptr<const void> owner_;

@@ -15,6 +15,7 @@
 #include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
+#include "packhouse/v1/sampling.pb.h"
 #include "tests/support/random.h"
 
 namespace packhouse::client {
@@ -59,6 +60,11 @@ v1::LoadResponse RandomLoadResponse(Random& random) {
   loaded.set_is_redelivered(random.Below(2) != 0);
   loaded.set_graphs_of_step(RandomNumber(random));
   loaded.set_shape(static_cast<uint32_t>(RandomNumber(random)));
+  for (uint64_t left = random.Below(4) == 0 ? random.Below(4) : 0; left > 0; --left) {
+    v1::DrawnSmaller& smaller = *loaded.add_drawn_smaller();
+    smaller.set_graph_id(RandomNumber(random));
+    smaller.set_level(static_cast<uint32_t>(RandomNumber(random)));
+  }
   return response;
 }
 
@@ -84,6 +90,11 @@ v1::LoadedBatch ToMessage(const BatchView& view) {
   loaded.set_is_redelivered(view.is_redelivered());
   loaded.set_graphs_of_step(view.graphs_of_step());
   loaded.set_shape(view.shape());
+  for (const BatchView::DrawnSmaller& smaller : view.drawn_smaller()) {
+    v1::DrawnSmaller& wire = *loaded.add_drawn_smaller();
+    wire.set_graph_id(smaller.graph_id);
+    wire.set_level(smaller.level);
+  }
   return loaded;
 }
 
