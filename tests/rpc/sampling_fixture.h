@@ -15,6 +15,12 @@ class SamplingServerTest : public ServerTest {
  protected:
   static constexpr uint32_t kNodes = 500;
 
+  // The server ends before its source graphs.
+  ~SamplingServerTest() override {
+    channel_.reset();
+    server_.reset();
+  }
+
   void StartWithGraph() {
     if (datasets_ == nullptr) OpenDatasets();
     ServerOptions options;

@@ -81,6 +81,13 @@ v1::AppendSourceGraphRequest Rows(const std::string& graph, uint64_t sequence) {
 
 class SourceGraphServiceTest : public ServerTest {
  protected:
+  // The server ends before its store.
+  ~SourceGraphServiceTest() override {
+    stub_.reset();
+    channel_.reset();
+    server_.reset();
+  }
+
   void Start(bool with_store = true, ServerOptions options = {}) {
     if (with_store) {
       FileSourceGraphStore::Options store;

@@ -792,8 +792,7 @@ class Client:
         `wait_for_partition`, then `download_partition`. The same arguments find the partition that
         is there, and one that was cancelled or has failed goes on. `name` has letters and
         underscores. `balance_node_sets` has, for each node set whose classes are spread evenly, the
-        column of classes, or several masks. Arguments are those of `packhouse partition`, and of
-        PartitionRequest in partitioning.proto.
+        column of classes, or several masks. The other arguments are those of `packhouse partition`.
 
         Errors: INVALID_ARGUMENT naming the field; NOT_FOUND; ALREADY_EXISTS if the name is taken by
         other arguments; FAILED_PRECONDITION if the graph is not sealed; RESOURCE_EXHAUSTED if too
