@@ -11,13 +11,13 @@ CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-planning bench-tfgnn bench-device bench-readers bench-growth bench-training gallery soak soak-drain soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-training gallery image soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 packages:
-	@$(INSTALL) build demo test
+	@$(INSTALL) build partition demo test
 
 build: packages  ## Build server, command line, Python package and tests in build/release
 	cmake --preset $(PRESET)
@@ -63,18 +63,22 @@ check: packages  ## The quick tests alone: no sanitizer, no programs from outsid
 	@$(PYTHON) tests/report_skipped.py build/release/tests.xml
 
 conformance: packages  ## Python beside the real frameworks, and wheels on every Python, of pinned packages (gigabytes the first time)
+	@$(INSTALL) go
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhoused packhouse packhouse-metis packhouse_python sampling_draw_cases
+	cmake --build --preset release --target packhoused packhouse packhouse-metis packhouse-partition packhouse_python sampling_draw_cases
 	$(foreach environment,$(CONFORMANCE),PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
 	  PACKHOUSE_DRAW_CASES=build/release/tests/sampling/sampling_draw_cases \
 	  PACKHOUSE_CLI=build/release/client/cli/packhouse \
+	  PACKHOUSE_PARTITION=build/release/service/packhouse-partition \
 	  PACKHOUSE_SHARED_DATA=$(SHARED_DATA) $(PYTHON) -B tests/conformance/environments.py $(environment) -- \
 	  $(wildcard tests/conformance/test_$(environment)*.py) tests/conformance/test_examples.py \
 	  tests/conformance/test_docs.py &&) true
+	PYTHONPATH=build/release/python PACKHOUSED=build/release/service/packhoused \
+	  $(PYTHON) -B -m pytest -q tests/conformance/test_go_client.py
 	PACKHOUSED=build/release/service/packhoused $(PYTHON) -B tests/conformance/packaging/matrix.py
 
 # What users import, one page each.
-PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files partition epoch_readers evaluation_readers graph_transform)
+PYTHON_PAGES := packhouse $(addprefix packhouse.,torch pyg jraph tfgnn dgl sampling channel datasets.files datasets.arrow datasets.pyg_files datasets.npz datasets.size_files drift feedback partition receipts epoch_readers evaluation_readers graph_transform)
 
 docs: packages  ## Python's documentation from its docstrings, in build/docs/python
 	cmake --preset release
@@ -122,6 +126,18 @@ bench-rows: packages  ## Rows of tensors in memory, beside an index loop and tor
 	PYTHONPATH=build/release/python $(call page,make bench-rows) $(PYTHON) -B tests/benchmarks/tensor_loader.py \
 	  --packhoused build/release/service/packhoused $(ROWS_FLAGS)
 
+bench-sampling: packages  ## Draws alone; a graph of OGBN-MAG's shape imported, and its epoch delivered, beside goals; loaders of PyG and DGL (15 min); SAMPLING_FLAGS=--help, PAGE=...
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse packhouse_python packhouse_sampling_benchmarks
+	build/release/tests/benchmarks/packhouse_sampling_benchmarks
+	PYTHONPATH=build/release/python $(call page,make bench-sampling) $(PYTHON) -B tests/benchmarks/sampling_epoch.py \
+	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse $(SAMPLING_FLAGS)
+	for framework in dgl pyg; do \
+	  PYTHONPATH=build/release/python $(PYTHON) -B tests/conformance/environments.py \
+	    --program tests/benchmarks/sampling_peers.py $$framework -- \
+	    --packhoused build/release/service/packhoused || exit; \
+	done
+
 READERS_FLAGS ?= --kib 256
 bench-readers: packages  ## The Python client's CPU per batch beside opaque bytes, as numpy, PyG and jraph; READERS_FLAGS=--help, PAGE=...
 	cmake --preset release
@@ -130,6 +146,23 @@ bench-readers: packages  ## The Python client's CPU per batch beside opaque byte
 	  --module python_client benchmarks -- --packhoused build/release/service/packhoused \
 	  --bench build/release/client/bench/packhouse-bench \
 	  $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(READERS_FLAGS)
+
+bench-frameworks: packages  ## Epochs beside PyG, torch, jraph, DGL and TF-GNN, of pinned packages (gigabytes the first time); PAGE=...
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse-bench packhouse_python
+	$(foreach environment,benchmarks dgl tfgnn,$(PYTHON) -B tests/conformance/environments.py $(environment) -- --version &&) true
+	PYTHONPATH=build/release/python $(call page,make bench-frameworks) $(PYTHON) -B tests/benchmarks/frameworks.py \
+	  --packhoused build/release/service/packhoused --bench build/release/client/bench/packhouse-bench \
+	  --environments build/environments $(patsubst %,--data '%',$(wildcard $(SHARED_DATA)/graphs/molhiv.npz)) $(FRAMEWORKS_FLAGS)
+
+bench-partitioning: packages  ## Cuts beside gpmetis and recorded ones of Mt-KaHyPar, growth to 10^6 edges, and a graph like ogbn-products beside DGL, of pinned packages; PAGE=...
+	cmake --preset release
+	cmake --build --preset release --target packhouse packhouse-metis
+	PACKHOUSE_CLI=build/release/client/cli/packhouse PACKHOUSE_SHARED_DATA='$(SHARED_DATA)' \
+	  $(call page,partition_quality.py) $(PYTHON) -B tests/benchmarks/partition_quality.py --best
+	PACKHOUSE_CLI=build/release/client/cli/packhouse $(call page,partition_growth.py) $(PYTHON) -B tests/benchmarks/partition_growth.py --edges 1e5 1e6
+	PACKHOUSE_CLI=build/release/client/cli/packhouse $(call page,partitioning.py) \
+	  $(PYTHON) -B tests/conformance/environments.py --program tests/benchmarks/partitioning.py dgl --
 
 bench-tfgnn: packages  ## tf.Examples: storing TFRecord files, and the decoder beside TF-GNN's own, of pinned packages
 	cmake --preset release -DPACKHOUSE_TESTS=ON
@@ -140,9 +173,11 @@ bench-tfgnn: packages  ## tf.Examples: storing TFRecord files, and the decoder b
 
 bench-planning: packages  ## The tables of docs/planning.md, checked against their targets; TABLE_FLAGS=--help
 	cmake --preset release -DPACKHOUSE_TESTS=ON
-	cmake --build --preset release --target packhouse_planning_table packhouse_certificate_table
+	cmake --build --preset release --target packhouse_planning_table packhouse_certificate_table packhouse_online_table packhouse_drift_table
 	build/release/tests/benchmarks/packhouse_planning_table $(TABLE_FLAGS)
 	build/release/tests/benchmarks/packhouse_certificate_table
+	build/release/tests/benchmarks/packhouse_online_table
+	build/release/tests/benchmarks/packhouse_drift_table
 
 # In an environment of tests/conformance/environments.txt, for torch and torch_geometric.
 bench-training: packages  ## The GIN of train_pyg.py by each feed and seed (an hour); TRAINING_FLAGS='--seeds 1'
@@ -164,6 +199,10 @@ bench-device: packages  ## Shapes that a stream gets for a device after 2,000 gr
 	cmake --build --preset release --target packhouse_device_table
 	build/release/tests/benchmarks/packhouse_device_table
 
+image:  ## The image of the Dockerfile, by buildah (root; half an hour the first time); then looks at it and runs it
+	deploy/image/build.sh $(IMAGE_TAG)
+	$(PYTHON) -B tests/deploy/image_check.py build/image
+
 soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='--kills 200', see soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse_python
@@ -171,11 +210,27 @@ soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='-
 	  --packhoused build/release/service/packhoused --kills 100 \
 	  $(if $(wildcard $(GRAPHS)),--dataset $(GRAPHS) --split $(GRAPHS:.npz=_split.npz)) $(SOAK_FLAGS)
 
+soak-cluster: packages  ## Servers that share jobs over etcd while they, their workers and etcd are killed and stopped: SOAK_FLAGS='--faults 300', see cluster_soak.py
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/cluster_soak.py \
+	  --packhoused build/release/service/packhoused --judge-takeover $(SOAK_FLAGS)
+
 soak-drain: packages  ## Rolling restarts under load: SOAK_FLAGS='--seconds 20', see drain_soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse_python
 	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/drain_soak.py \
 	  --packhoused build/release/service/packhoused $(SOAK_FLAGS)
+
+# FROM: a commit whose server is running when the update begins; by default the last release, or else
+# the commit before this one.
+FROM ?= $(or $(shell git describe --tags --abbrev=0 2>/dev/null),HEAD^)
+soak-update: packages  ## A rolling update under load, from another version and back: FROM=COMMIT, SOAK_FLAGS as for soak-drain
+	cmake --preset release -DPACKHOUSE_TESTS=ON
+	cmake --build --preset release --target packhoused packhouse_python
+	tests/end_to_end/build_version.sh '$(FROM)' build/versions
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/drain_soak.py \
+	  --packhoused build/versions/packhoused --update-to build/release/service/packhoused $(SOAK_FLAGS)
 
 soak-memory: packages  ## Slow readers for ten minutes, memory against the budget: SOAK_FLAGS='--minutes 2'
 	cmake --preset release -DPACKHOUSE_TESTS=ON
@@ -200,8 +255,7 @@ lint: packages  ## clang-format and clang-tidy, warnings as errors; SINCE=main: 
 	cmake --preset lint -DPACKHOUSE_TESTS=ON
 	cmake --build --preset lint --target packhouse_generated
 	$(PYTHON) tests/structure/clang_format_test.py .
-	$(if $(SINCE),git diff --diff-filter=d --name-only $(SINCE) --,git ls-files) 'service/*.cc' 'client/*.cc' \
-	  | xargs -r -P 2 -n 4 clang-tidy --quiet -p build/lint
+	$(PYTHON) -B tests/structure/clang_tidy.py build/lint $(if $(SINCE),--since '$(SINCE)')
 
 released-protos: packages  ## The protos of this release, with which `make test` compares later ones
 	$(PYTHON) -B tests/structure/buf_test.py --write-released .

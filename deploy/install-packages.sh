@@ -1,9 +1,12 @@
 #!/bin/sh
-# Installs sections of deploy/debian-packages.txt: install-packages.sh SECTION...
-# Does nothing, and needs no rights, if all of them are there already.
+# Installs sections of deploy/debian-packages.txt: install-packages.sh [--list] SECTION...
+# Does nothing, and needs no rights, if all of them are there already. With --list it only says which
+# packages they are.
 set -eu
 
 list="$(dirname "$0")/debian-packages.txt"
+only_list=""
+[ "${1:-}" != --list ] || { only_list=yes; shift; }
 wanted=""
 for section in "$@"; do
   found=$(awk -v section="[$section]" '
@@ -12,6 +15,7 @@ for section in "$@"; do
     END { exit !seen }' "$list") || { echo "install-packages: no section [$section]" >&2; exit 2; }
   wanted="$wanted $found"
 done
+[ -z "$only_list" ] || { echo $wanted; exit 0; }
 
 missing=""
 for package in $wanted; do

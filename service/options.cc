@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "service/configuration.h"
 #include "service/http/host_port.h"
@@ -102,11 +105,84 @@ absl::Status CheckSecurity(const Options& options) {
   if (callers.jwks_file.empty() && (!callers.jwt.audience.empty() || !callers.jwt.issuer.empty())) {
     return absl::InvalidArgumentError("--jwt-audience, --jwt-issuer: need --jwt-keys");
   }
+  if (options.http_tls && tls.certificate.empty()) {
+    return absl::InvalidArgumentError("--http-tls: needs --tls-cert and --tls-key");
+  }
+  if (options.http_auth && !callers.has_token_sources() &&
+      !(options.http_tls && !tls.client_ca.empty())) {
+    return absl::InvalidArgumentError(
+        "--http-auth: needs --token-file or --jwt-keys, or --http-tls and --tls-client-ca");
+  }
+  if (!options.http_address.empty() && !options.http_tls && !options.insecure &&
+      !IsLocal(options.http_address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--http-listen ", options.http_address,
+                     ": other machines may reach it; needs --http-tls, or --insecure for plain "
+                     "text"));
+  }
   if (tls.certificate.empty() && !options.insecure && !IsLocal(options.server.address)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--listen ", options.server.address,
                      ": other machines may reach it; needs --tls-cert and --tls-key, or --insecure "
                      "for plain text"));
+  }
+  return absl::OkStatus();
+}
+
+void AddMembershipOptions(MembershipOptions& options, CLI::App& app) {
+  app.add_option(
+      "--ledger", options.ledger,
+      "etcd://HOST[:PORT],...[/PREFIX]: shares the jobs with the other servers that have "
+      "the same; \"\": this server has all jobs, in --data-dir");
+  app.add_option("--advertise", options.advertise,
+                 "HOST:PORT at which clients reach this very server; for --ledger");
+  app.add_option("--ledger-ca", options.roots_file,
+                 "certificates, in PEM, by which etcd's are checked; \"\": plain text");
+  app.add_option("--ledger-cert", options.certificate_file,
+                 "certificate, in PEM, that etcd is shown; needs --ledger-key");
+  app.add_option("--ledger-key", options.key_file, "its private key, in PEM");
+  if (const char* user = std::getenv("PACKHOUSE_ETCD_USER"); user != nullptr) options.user = user;
+}
+
+// What servers that share the jobs do not do is refused here, by name.
+absl::Status CheckMembership(const Options& options) {
+  const MembershipOptions& membership = options.membership;
+  if (membership.ledger.empty()) {
+    for (const auto& [flag, value] : {std::pair("--advertise", &membership.advertise),
+                                      std::pair("--ledger-ca", &membership.roots_file),
+                                      std::pair("--ledger-cert", &membership.certificate_file),
+                                      std::pair("--ledger-key", &membership.key_file)}) {
+      if (value->empty()) continue;
+      return absl::InvalidArgumentError(absl::StrCat(flag, ": needs --ledger"));
+    }
+    return absl::OkStatus();
+  }
+  if (membership.certificate_file.empty() != membership.key_file.empty()) {
+    return absl::InvalidArgumentError("--ledger-cert, --ledger-key: each needs the other");
+  }
+  if (!membership.certificate_file.empty() && membership.roots_file.empty()) {
+    return absl::InvalidArgumentError("--ledger-cert: needs --ledger-ca");
+  }
+  const auto advertised = http::ParseHostPort(membership.advertise);
+  if (!advertised.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--advertise: '", membership.advertise,
+                     "' is not HOST:PORT; --ledger needs it: ", advertised.status().message()));
+  }
+  if (options.data_dir.empty() && !options.store.is_shared()) {
+    return absl::InvalidArgumentError(
+        "--ledger: needs --store s3://, or --data-dir, with the data sets, the same for all "
+        "servers");
+  }
+  if (options.signing_key.empty()) {
+    return absl::InvalidArgumentError(
+        "--ledger: needs --signing-key, the same for all servers: each takes the others' cursors");
+  }
+  if (!options.snapshot_dir.empty()) {
+    return absl::InvalidArgumentError("--snapshot-dir: not with --ledger: the jobs are in etcd");
+  }
+  if (options.upgrade_store) {
+    return absl::InvalidArgumentError("--upgrade-store: not with --ledger");
   }
   return absl::OkStatus();
 }
@@ -117,7 +193,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   Options options;
   rpc::ServerOptions& server = options.server;
   server.address = "127.0.0.1:50051";
-  options.http_address = "0.0.0.0:9464";
+  options.http_address = "127.0.0.1:9464";
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   server.stream_threads = cores;
   server.call_threads = cores;
@@ -132,6 +208,10 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   std::string stream_idle_timeout = "1h";
   std::string connection_idle_timeout = "1h";
   std::string epoch_retention = "720h";
+  std::string dataset_retention = "0s";
+  std::string source_graph_retention = "0s";
+  std::string histogram_retention = "0s";
+  std::string http_names;
 
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
   app.set_version_flag("--version", kVersion);
@@ -141,8 +221,8 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--listen", server.address, "gRPC: host:port (port 0: any) or unix:/path")
       ->check(IsGrpcAddress);
   app.add_flag("--insecure", options.insecure,
-               "allows plain text on an address that other machines reach; without it, such an "
-               "address needs --tls-cert");
+               "allows plain text on addresses that other machines reach; without it, such a "
+               "--listen needs --tls-cert, and such a --http-listen --http-tls");
   AddSecurityOptions(options.security, app);
   app.add_option("--audit-log", options.audit_log,
                  "file to which a JSON line is appended for each call that changes something or is "
@@ -154,6 +234,15 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--http-listen", options.http_address,
                  "/metrics, /healthz, /readyz: host:port (port 0: any); \"\" for none")
       ->check(IsHttpAddress);
+  app.add_option("--http-names", http_names,
+                 "names under which browsers know that port, with commas between them, as through "
+                 "a proxy; \"*\": any. Numeric addresses and localhost need none, nor does TLS");
+  app.add_flag("--http-tls", options.http_tls,
+               "HTTPS on that port, with the certificate of --tls-cert; clients may show a "
+               "certificate that --tls-client-ca has signed");
+  app.add_flag("--http-auth", options.http_auth,
+               "all of that port but /healthz and /readyz needs a bearer token or a client's "
+               "certificate, and the right to view");
   app.add_option(
       "--tcp-congestion", options.tcp_congestion,
       "TCP congestion control of gRPC's connections, e.g. reno or cubic where the system "
@@ -189,12 +278,25 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   app.add_option("--data-dir", options.data_dir,
                  "folder, on a local disk, of data sets, epochs and source graphs; \"\" for none");
+  app.add_option("--snapshot-dir", options.snapshot_dir,
+                 "folder below which clients with the right to may have snapshots of --data-dir "
+                 "written, each in a folder of its name; \"\": none");
   app.add_flag(
       "--upgrade-store", options.upgrade_store,
       "converts what an earlier release has stored in --data-dir, and ends; serves nothing");
-  app.add_option("--max-store-bytes", options.max_store_bytes,
-                 "most bytes of all data sets on the disk; a quarter more is mapped")
-      ->check(CLI::Range(kMiB, uint64_t{1} << 45));
+  AddStoreOptions(options.store, app);
+  AddMembershipOptions(options.membership, app);
+  std::string ledger_lease = "10s";
+  app.add_option("--ledger-lease", ledger_lease,
+                 "jobs of a server that is gone are taken by others after this time")
+      ->capture_default_str()
+      ->check(DurationFrom(absl::Seconds(3), absl::Hours(1)));
+  CLI::Option* const max_store_bytes =
+      app.add_option(
+             "--max-store-bytes", options.max_store_bytes,
+             "most bytes of all data sets on the disk, of which a quarter more is mapped; or in "
+             "s3://, where there is no bound if it is not given")
+          ->check(CLI::Range(kMiB, uint64_t{1} << 45));
   app.add_option("--max-source-graph-bytes", options.max_source_graph_bytes,
                  "most bytes of all source graphs on the disk; sealing one takes up to three times "
                  "its size for a while")
@@ -205,8 +307,11 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
                  "partitionings of source graphs at a time; each has a thread of low priority")
       ->check(CLI::Range(1, 64));
   app.add_option("--max-waiting-partitions", server.partitions.max_waiting,
-                 "most partitionings that wait for their turn")
+                 "most partitionings that wait for their turn; a client may have half of them")
       ->check(CLI::Range(1, 65'536));
+  app.add_option("--max-partition-bytes", server.partitions.max_bytes,
+                 "most bytes of all partitions of source graphs on the disk")
+      ->check(CLI::Range(kMiB, uint64_t{1} << 45));
   app.add_option("--lease-duration", lease_duration,
                  "how long a dynamic worker may be silent before its batches go to others")
       ->check(DurationFrom(absl::Seconds(1)));
@@ -219,6 +324,17 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--epoch-retention", epoch_retention,
                  "epochs that nobody has used for this long are forgotten; 0s: never")
       ->check(DurationFrom(absl::ZeroDuration(), absl::Hours(24 * 3660)));
+  const auto is_retention = [](const std::string& text) {
+    return std::string(ParseRetention(text).status().message());
+  };
+  app.add_option("--dataset-retention", dataset_retention,
+                 "data sets that nobody has used for this long are deleted; 0s: never. Also for "
+                 "single namespaces: 720h,drafts=24h")
+      ->check(is_retention);
+  app.add_option("--source-graph-retention", source_graph_retention, "the same of source graphs")
+      ->check(is_retention);
+  app.add_option("--histogram-retention", histogram_retention, "the same of named histograms")
+      ->check(is_retention);
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
   app.add_option("--max-streams", server.admission.max_streams, "most streams open at once")
@@ -281,8 +397,22 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_flag("--reflection,!--no-reflection", server.reflection,
                "lets clients ask for the services and their messages, as grpcurl does")
       ->default_str(server.reflection ? "true" : "false");
+  app.add_flag("--channelz", server.channelz,
+               "lets those who may administer the server ask what gRPC knows of its connections "
+               "(grpc.channelz.v1)");
+  app.add_option(
+      "--signing-key", options.signing_key,
+      "file with the key that signs cursors and page tokens, 64 hexadecimal digits; made "
+      "if there is none. \"\": signing.key in --data-dir. Servers with the same key take "
+      "each other's");
+  app.add_flag("--unsigned-cursors", server.unsigned_cursors,
+               "with --policy, takes cursors without a signature too, as releases up to 0.1 gave "
+               "them");
   app.add_option("--max-histograms", server.histograms.max_histograms, "most named histograms")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-measured-models", options.max_measured_models,
+                 "most pairs of a model and a device whose batches' cost is kept")
+      ->check(CLI::Range(1, 10'000));
   std::string config;
   bool print_config = false;
   app.add_option("--config", config,
@@ -318,10 +448,27 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
     return absl::InvalidArgumentError(
         absl::StrCat(status.message(), "; packhoused --help lists the flags"));
   }
+  const StoreContext context = {
+      .data_dir = &options.data_dir,
+      .has_ledger = !options.membership.ledger.empty(),
+      .has_retention = !ParseRetention(dataset_retention).value_or(Retention()).is_for_ever(),
+      .allows_plain_text = options.insecure,
+      .max_store_bytes = max_store_bytes->count() == 0 ? 0 : options.max_store_bytes,
+      .memory_budget = server.memory_budget};
+  if (const absl::Status status = ResolveStore(options.store, context); !status.ok()) {
+    return status;
+  }
   if (options.upgrade_store && options.data_dir.empty()) {
     return absl::InvalidArgumentError("--upgrade-store: needs --data-dir");
   }
+  if (!options.snapshot_dir.empty() && options.data_dir.empty()) {
+    return absl::InvalidArgumentError("--snapshot-dir: needs --data-dir");
+  }
+  if (const absl::Status status = CheckMembership(options); !status.ok()) return status;
   // Checked above.
+  options.http_names = absl::StrSplit(http_names, ',', absl::SkipWhitespace());
+  for (std::string& name : options.http_names) absl::StripAsciiWhitespace(&name);
+  (void)absl::ParseDuration(ledger_lease, &options.membership.lease);
   (void)absl::ParseDuration(lame_duck, &options.lame_duck);
   (void)absl::ParseDuration(drain_timeout, &options.drain_timeout);
   for (const auto& [text, duration] :
@@ -337,6 +484,9 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   if (server.stream_idle_timeout == absl::ZeroDuration()) {
     server.stream_idle_timeout = absl::InfiniteDuration();
   }
+  options.dataset_retention = ParseRetention(dataset_retention).value_or(Retention());
+  options.source_graph_retention = ParseRetention(source_graph_retention).value_or(Retention());
+  options.histogram_retention = ParseRetention(histogram_retention).value_or(Retention());
   (void)absl::ParseDuration(epoch_retention, &server.loader.epoch_retention);
   if (server.loader.epoch_retention == absl::ZeroDuration()) {
     server.loader.epoch_retention = absl::InfiniteDuration();

@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "service/admission/retention.h"
+#include "service/membership.h"
 #include "service/rpc/server.h"
 #include "service/security/security_files.h"
+#include "service/store_options.h"
 
 namespace packhouse {
 
@@ -18,19 +22,34 @@ struct Options {
   rpc::ServerOptions server;
   // The folder of data sets and epochs. Empty: the server has none.
   std::string data_dir;
+  // Data sets that nobody has used for this long are deleted.
+  Retention dataset_retention;
+  // The same of source graphs and of named histograms.
+  Retention source_graph_retention;
+  Retention histogram_retention;
+  // Below which snapshots of it are written. Empty: clients can take none.
+  std::string snapshot_dir;
   // Converts what an earlier release has stored there, and serves nothing.
   bool upgrade_store = false;
+  StoreOptions store;
   uint64_t max_store_bytes = uint64_t{64} << 30;
+  // Shares the jobs with other servers, if its `ledger` is set.
+  MembershipOptions membership;
   security::SecurityOptions security;
-  std::string audit_log;   // Empty: none.
-  std::string access_log;  // Empty: none.
+  std::string signing_key;  // Empty: "signing.key" in the data folder.
+  std::string audit_log;    // Empty: none.
+  std::string access_log;   // Empty: none.
   uint64_t access_log_every = 1;
-  // Allows plain text from other machines.
+  // Allows plain text from other machines, on both ports.
   bool insecure = false;
+  size_t max_measured_models = 256;
   uint64_t max_source_graph_bytes = uint64_t{64} << 30;
   size_t max_source_graphs = 1024;
-  std::string http_address;    // Empty: no HTTP.
-  std::string tcp_congestion;  // Empty: the system's.
+  std::string http_address;             // Empty: no HTTP.
+  std::vector<std::string> http_names;  // HttpSecurity::names.
+  bool http_tls = false;                // By the certificate of `security.tls`.
+  bool http_auth = false;               // HttpAdmission::demands_credentials.
+  std::string tcp_congestion;           // Empty: the system's.
   absl::Duration lame_duck = absl::Seconds(5);
   absl::Duration drain_timeout = absl::Seconds(30);
   std::string log_level = "info";

@@ -44,6 +44,15 @@ SpdlogLog::SpdlogLog(const std::string& level)
 
 SpdlogLog::~SpdlogLog() = default;
 
+void SpdlogLog::set_level(const std::string& level) {
+  logger_->set_level(spdlog::level::from_str(level));
+}
+
+std::string SpdlogLog::level() const {
+  const spdlog::string_view_t name = spdlog::level::to_string_view(logger_->level());
+  return std::string(name.data(), name.size());
+}
+
 void SpdlogLog::Log(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) {
   const auto spdlog_level = LevelOf(level);
   if (!logger_->should_log(spdlog_level)) return;

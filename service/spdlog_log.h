@@ -27,6 +27,10 @@ class SpdlogLog final : public EventLog {
   explicit SpdlogLog(const std::string& level);
   ~SpdlogLog() override;
 
+  // Thread-safe; from now on. The names of the constructor.
+  void set_level(const std::string& level);
+  std::string level() const;
+
   void Log(LogLevel level, absl::string_view event, absl::Span<const LogField> fields) override;
 
   // Returns when all lines are written, or after `timeout`. For the end of the process: nothing is

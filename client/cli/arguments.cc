@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/credentials.h"
 
 namespace packhouse::client {
 namespace {
@@ -22,6 +23,27 @@ constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 constexpr std::chrono::minutes kCallTimeout{10};
 
 }  // namespace
+
+Credentials& CredentialsOfCommand() {
+  static Credentials& credentials = *new Credentials();
+  return credentials;
+}
+
+absl::StatusOr<Credentials> CredentialsToUse() {
+  absl::StatusOr<Credentials> used = CredentialsFromEnvironment();
+  if (!used.ok()) return used;
+  const Credentials& given = CredentialsOfCommand();
+  used->tls |= given.tls;
+  for (const auto& [flag, field] :
+       {std::pair(&given.tls_ca, &used->tls_ca), std::pair(&given.tls_cert, &used->tls_cert),
+        std::pair(&given.tls_key, &used->tls_key),
+        std::pair(&given.tls_server_name, &used->tls_server_name),
+        std::pair(&given.token_file, &used->token_file)}) {
+    if (!flag->empty()) *field = *flag;
+  }
+  if (!given.token_file.empty()) used->token.clear();
+  return used;
+}
 
 ExitCode Fail(const absl::Status& status) {
   std::cerr << program_invocation_short_name << ": " << status.message() << " ["
@@ -37,13 +59,21 @@ ExitCode Misuse(const absl::Status& status) {
 
 absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address) {
   ServerConnection connection;
+  ChannelOptions options;
+  // The command's own server is reached by nobody else.
+  options.secured_by = Credentials();
+  if (!address.empty()) {
+    absl::StatusOr<Credentials> credentials = CredentialsToUse();
+    if (!credentials.ok()) return credentials.status();
+    options.secured_by = *std::move(credentials);
+  }
   if (address.empty()) {
     absl::StatusOr<std::unique_ptr<LocalServer>> local = LocalServer::Start();
     if (!local.ok()) return local.status();
     connection.local = *std::move(local);
   }
   absl::StatusOr<std::shared_ptr<grpc::Channel>> channel =
-      Connect(address.empty() ? connection.local->address() : address, kConnectTimeout);
+      Connect(address.empty() ? connection.local->address() : address, kConnectTimeout, options);
   if (!channel.ok()) return channel.status();
   connection.channel = *std::move(channel);
   return connection;
@@ -66,6 +96,21 @@ void AddServerOption(std::string& address, CLI::App& command) {
   command.add_option("--server", address,
                      "HOST:PORT or unix:PATH of a packhoused; without it one is started for this "
                      "command alone");
+  Credentials& credentials = CredentialsOfCommand();
+  const auto add = [&command](const char* name, std::string& value, const char* help) {
+    command.add_option(name, value, help)->group("Security");
+  };
+  command
+      .add_flag(
+          "--tls", credentials.tls,
+          "TLS with the system's CAs. The environment may say all this too: PACKHOUSE_TLS_CA ...")
+      ->group("Security");
+  add("--tls-ca", credentials.tls_ca, "PEM file of the CAs of the server's certificate");
+  add("--tls-cert", credentials.tls_cert, "PEM file of the client's certificate");
+  add("--tls-key", credentials.tls_key, "PEM file of its key");
+  add("--tls-server-name", credentials.tls_server_name,
+      "the name in the server's certificate, if it is not the address's");
+  add("--token-file", credentials.token_file, "file with a bearer token");
 }
 
 void AddLimitOption(std::vector<std::string>& limits, CLI::App& command) {
@@ -134,7 +179,7 @@ absl::Status CheckPadding(const PaddingArguments& arguments,
     return absl::InvalidArgumentError(
         "--ragged says what padding leaves as it is: it needs --padding tfgnn");
   }
-  if (const absl::Status status = check("--index-into", arguments.index_targets); !status.ok()) {
+  if (absl::Status status = check("--index-into", arguments.index_targets); !status.ok()) {
     return status;
   }
   return check("--ragged", arguments.ragged_components);
@@ -205,10 +250,11 @@ bool ParseRows(absl::string_view text, uint64_t& rows) {
 }
 
 absl::StatusOr<v1::Limits> ParseLimits(const std::vector<std::string>& limits,
-                                       const std::vector<std::string>& components) {
+                                       const std::vector<std::string>& components,
+                                       const std::string& option) {
   v1::Limits parsed;
   const absl::Status status =
-      ForEachComponent("--limit", "COMPONENT=ROWS with a whole number of at least 1", limits,
+      ForEachComponent(option, "COMPONENT=ROWS with a whole number of at least 1", limits,
                        components, [&](const std::string& component, absl::string_view value) {
                          uint64_t rows = 0;
                          if (!ParseRows(value, rows)) return false;

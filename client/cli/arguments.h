@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "client/cli/local_server.h"
+#include "client/cpp/credentials.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/batch.pb.h"
 
@@ -33,6 +34,12 @@ struct ServerConnection {
   std::shared_ptr<grpc::Channel> channel;
 };
 
+// What the options of AddServerOption() give. Of the whole command: it has one server.
+Credentials& CredentialsOfCommand();
+
+// These, and what they leave open as the environment has it (client/cpp/credentials.h).
+absl::StatusOr<Credentials> CredentialsToUse();
+
 // Connects to `address`, or if it is empty starts a server that ends with the connection.
 absl::StatusOr<ServerConnection> ConnectToServer(const std::string& address);
 
@@ -42,7 +49,7 @@ std::chrono::system_clock::time_point CallDeadline();
 // Adds `--sizes FILE`, required, to a subcommand.
 void AddSizesOption(std::string& path, CLI::App& command);
 
-// Adds `--server ADDRESS` to a subcommand.
+// Adds `--server ADDRESS` to a subcommand, and the options of its certificates and tokens.
 void AddServerOption(std::string& address, CLI::App& command);
 
 // Adds `--limit COMPONENT=ROWS`, which may be repeated.
@@ -98,11 +105,13 @@ absl::Status ForEachComponent(
 // A whole number of at least 1, without sign, exponent or spaces.
 bool ParseRows(absl::string_view text, uint64_t& rows);
 
-// Parses the values of `--limit`. Every component must be one of `components` or `graphs`.
+// Parses the values of `--limit`, or of another option. Every component must be one of `components`
+// or `graphs`.
 //
 // Errors: INVALID_ARGUMENT naming the value.
 absl::StatusOr<v1::Limits> ParseLimits(const std::vector<std::string>& limits,
-                                       const std::vector<std::string>& components);
+                                       const std::vector<std::string>& components,
+                                       const std::string& option = "--limit");
 
 // Capacity per component in the order of `components`, then of `graphs`; 0 where there is none.
 std::vector<uint64_t> CapacitiesOf(const v1::Limits& limits,

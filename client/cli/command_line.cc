@@ -3,10 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <set>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -67,6 +73,18 @@ std::vector<std::string> OptionsOf(const CLI::App& app) {
   return names;
 }
 
+// The option parser takes -1 for the largest number, and numbers that are too large for it, too.
+std::string NumberError(const std::string& text) {
+  const std::size_t sign = absl::StartsWith(text, "-") ? 1 : 0;
+  const absl::string_view digits = absl::string_view(text).substr(sign);
+  uint64_t number = 0;
+  // Other words are left to the parser.
+  if (digits.empty() || !absl::c_all_of(digits, absl::ascii_isdigit)) return "";
+  if (sign == 0 && absl::SimpleAtoi(digits, &number)) return "";
+  return absl::StrCat("'", text, "' must be a whole number from 0 to ",
+                      std::numeric_limits<uint64_t>::max());
+}
+
 }  // namespace
 
 std::string MistypedName(const CLI::App& app) {
@@ -94,7 +112,18 @@ std::string MistypedName(const CLI::App& app) {
   return "";
 }
 
+void CheckNumbers(CLI::App& app) {
+  // What options of whole numbers that are never negative are called.
+  static const std::set<std::string> kTypes = {"COUNT", "N", "NUMBER", "SEED", "UINT"};
+  for (CLI::Option* const option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (kTypes.contains(type.substr(0, type.find(':')))) option->check(NumberError);
+  }
+  for (CLI::App* const command : app.get_subcommands(nullptr)) CheckNumbers(*command);
+}
+
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code) {
+  CheckNumbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

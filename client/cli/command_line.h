@@ -9,8 +9,14 @@
 
 namespace packhouse::client {
 
-// Parses and runs. The callbacks of `app` set `code`. For words that `app` does not take, the
-// result is kExitUsage, with a message that suggests the name that was probably meant.
+// Refuses negative numbers, and those beyond 64 bits, for all options of `app` and its commands
+// that take a number without a sign: those whose type is called UINT, N, COUNT, NUMBER or SEED.
+// Their parser would take the largest number instead.
+void CheckNumbers(CLI::App& app);
+
+// Parses and runs, after CheckNumbers(). The callbacks of `app` set `code`. For words that `app`
+// does not take, the result is kExitUsage, with a message that suggests the name that was probably
+// meant.
 ExitCode RunCommandLine(CLI::App& app, int argc, char** argv, const ExitCode& code);
 
 // `there is no command 'plna'; did you mean 'plan'?`, or the same for an option; empty if neither

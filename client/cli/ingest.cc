@@ -17,6 +17,25 @@ namespace {
 // SizeTable's bound.
 constexpr uint64_t kMaxGraphsPerChunk = uint64_t{1} << 20;
 
+// Of the tensors that a data set has which cuts graphs, the first one that appends do not send.
+constexpr char kFirstOfPieces[] = "#piece";
+
+// The tensors of the schema that appends send.
+int NumSentTensors(const v1::GraphSchema& schema) {
+  int sent = 0;
+  while (sent < schema.tensors_size() && schema.tensors(sent).name() != kFirstOfPieces) ++sent;
+  return sent;
+}
+
+std::string RowsText(const google::protobuf::RepeatedPtrField<v1::Capacity>& rows) {
+  std::vector<std::string> texts;
+  for (const v1::Capacity& capacity : rows) {
+    texts.push_back(absl::StrCat(capacity.component(), "=", capacity.rows()));
+  }
+  std::sort(texts.begin(), texts.end());
+  return texts.empty() ? "none" : absl::StrJoin(texts, " ");
+}
+
 // The difference between the data set and the one that Ingest would create; empty: none.
 std::string Difference(const v1::Dataset& dataset, const v1::CreateDatasetRequest& wanted) {
   const v1::GraphSchema& there = dataset.schema();
@@ -29,14 +48,23 @@ std::string Difference(const v1::Dataset& dataset, const v1::CreateDatasetReques
   const std::string components = absl::StrJoin(there.components(), ", ");
   const std::string our_components = absl::StrJoin(ours.components(), ", ");
   if (components != our_components) return differ("the components", components, our_components);
-  for (int i = 0; i < std::max(there.tensors_size(), ours.tensors_size()); ++i) {
-    const std::string tensor = i < there.tensors_size() ? TensorText(there.tensors(i)) : "";
+  const bool cuts = dataset.max_rows_size() > 0 && NumSentTensors(there) < there.tensors_size();
+  const int num_sent = cuts ? NumSentTensors(there) : there.tensors_size();
+  for (int i = 0; i < std::max(num_sent, ours.tensors_size()); ++i) {
+    const std::string tensor = i < num_sent ? TensorText(there.tensors(i)) : "";
     const std::string our_tensor = i < ours.tensors_size() ? TensorText(ours.tensors(i)) : "";
     if (tensor != our_tensor) return differ(absl::StrCat("tensor ", i), tensor, our_tensor);
   }
   if (dataset.grouped() != wanted.grouped()) {
     return dataset.grouped() ? "is grouped, the source has no group ids (--groups)"
                              : "is not grouped, the source has group ids (--groups)";
+  }
+  if (wanted.oversize_policy() == v1::OVERSIZE_POLICY_PARTITION && !cuts) {
+    return "was created without cutting graphs (--oversize partition)";
+  }
+  if (wanted.max_rows_size() > 0 && RowsText(dataset.max_rows()) != RowsText(wanted.max_rows())) {
+    return absl::StrCat("was created with max_rows ", RowsText(dataset.max_rows()), ", wanted is ",
+                        RowsText(wanted.max_rows()));
   }
   if (wanted.max_bytes() != 0 && dataset.max_bytes() != wanted.max_bytes()) {
     return absl::StrCat("was created with max_bytes ", dataset.max_bytes(), ", wanted is ",
@@ -80,6 +108,8 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
   *wanted.mutable_schema() = source.schema();
   wanted.set_max_bytes(options.max_bytes);
   wanted.set_grouped(source.is_grouped());
+  wanted.mutable_max_rows()->Add(options.max_rows.begin(), options.max_rows.end());
+  if (options.cuts_oversize) wanted.set_oversize_policy(v1::OVERSIZE_POLICY_PARTITION);
   absl::StatusOr<v1::Dataset> dataset = GetOrCreate(client, wanted);
   if (!dataset.ok()) return dataset.status();
   IngestResult result;
@@ -106,6 +136,9 @@ absl::StatusOr<IngestResult> Ingest(const IngestOptions& options,
         answer.is_repetition && result.totals.graphs_stored == 0 &&
         answer.num_graphs <= result.graphs_before - result.totals.graphs_present;
     (is_present ? result.totals.graphs_present : result.totals.graphs_stored) += answer.num_graphs;
+    if (!is_present) {
+      result.totals.pieces_stored += answer.is_repetition ? answer.num_graphs : answer.num_stored;
+    }
     result.totals.bytes += sent.front().bytes;
     sent.pop_front();
     result.totals.num_skipped += answer.num_skipped;

@@ -24,6 +24,8 @@ struct IngestTotals {
   uint64_t graphs_stored = 0;
   // Stored by an earlier run.
   uint64_t graphs_present = 0;
+  // Graphs that graphs_stored became: more, if some were cut into pieces.
+  uint64_t pieces_stored = 0;
   // Bytes of the graphs of both runs.
   uint64_t bytes = 0;
   // Malformed examples that the server left out, and the first kMostSkipped of them.
@@ -41,6 +43,9 @@ struct IngestOptions {
   uint64_t chunk_bytes = uint64_t{1} << 20;
   // As CreateDatasetRequest.max_bytes.
   uint64_t max_bytes = 0;
+  // As CreateDatasetRequest.max_rows and oversize_policy.
+  std::vector<v1::Capacity> max_rows = {};
+  bool cuts_oversize = false;
   bool seal = false;
   RetryOptions retry;
   // Called whenever the totals grow. May be null.

@@ -3,7 +3,10 @@
 #include <CLI/CLI.hpp>
 
 #include "client/cli/command_line.h"
+#include "client/cli/commands/admin_command.h"
+#include "client/cli/commands/batch_command.h"
 #include "client/cli/commands/datasets_command.h"
+#include "client/cli/commands/feedback_command.h"
 #include "client/cli/commands/histogram_command.h"
 #include "client/cli/commands/ingest_command.h"
 #include "client/cli/commands/jobs_command.h"
@@ -12,7 +15,9 @@
 #include "client/cli/commands/sample_command.h"
 #include "client/cli/commands/tune_command.h"
 #include "client/cli/partition/partition_commands.h"
+#include "client/cli/policy/policy_command.h"
 #include "client/cli/source_graphs/graph_command.h"
+#include "client/cli/store/store_command.h"
 #include "client/cli/tfgnn/export_command.h"
 #include "client/cli/tfgnn/tfgnn_commands.h"
 #include "client/cpp/process_tuning.h"
@@ -33,10 +38,15 @@ int RunPackhouse(int argc, char** argv) {
   AddExportCommand(app, code);
   AddDatasetsCommand(app, code);
   AddJobsCommand(app, code);
+  AddBatchCommand(app, code);
+  AddFeedbackCommand(app, code);
   AddSampleCommand(app, code);
   AddGraphCommand(app, code);
   AddPartitionCommand(app, code);
+  AddStoreCommand(app, code);
   AddTfgnnCommand(app, code);
+  AddPolicyCommand(app, code);
+  AddAdminCommand(app, code);
   return RunCommandLine(app, argc, argv, code);
 }
 

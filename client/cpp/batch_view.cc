@@ -292,14 +292,14 @@ class BatchViewReader {
 absl::StatusOr<std::optional<BatchView>> BatchView::OfPackResponse(
     absl::Span<const absl::string_view> pieces, std::shared_ptr<const void> owner) {
   return BatchViewReader("PackResponse", pieces)
-      .Read(v1::PackResponse::kBatchFieldNumber, v1::PackResponse::kFlushedFieldNumber, false,
+      .Read(v1::PackResponse::kBatchFieldNumber, v1::PackResponse::kDriftedFieldNumber, false,
             std::move(owner));
 }
 
 absl::StatusOr<std::optional<BatchView>> BatchView::OfLoadResponse(
     absl::Span<const absl::string_view> pieces, std::shared_ptr<const void> owner) {
   return BatchViewReader("LoadResponse", pieces)
-      .Read(v1::LoadResponse::kBatchFieldNumber, v1::LoadResponse::kEndOfEpochFieldNumber, true,
+      .Read(v1::LoadResponse::kBatchFieldNumber, v1::LoadResponse::kRedirectFieldNumber, true,
             std::move(owner));
 }
 

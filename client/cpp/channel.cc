@@ -4,10 +4,45 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/service_config.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/completion_queue.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace packhouse::client {
+namespace {
+
+// Time to learn why there is no connection.
+constexpr absl::Duration kAskWhy = absl::Seconds(2);
+
+absl::StatusOr<Credentials> CredentialsOf(const ChannelOptions& options) {
+  if (options.secured_by) return *options.secured_by;
+  return CredentialsFromEnvironment();
+}
+
+// What gRPC says to a call that does not wait for a connection.
+std::string WhyNotConnected(const std::shared_ptr<grpc::Channel>& channel) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kAskWhy));
+  grpc::CompletionQueue queue;
+  const grpc::Slice nothing;
+  const grpc::ByteBuffer request(&nothing, 1);
+  const auto call =
+      stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
+  grpc::ByteBuffer response;
+  grpc::Status status;
+  call->StartCall();
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  return status.error_message();
+}
+
+}  // namespace
 
 absl::string_view RetryServiceConfig() { return kServiceConfig; }
 
@@ -41,21 +76,46 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
   if (!options.load_balancing_policy.empty()) {
     arguments.SetLoadBalancingPolicyName(options.load_balancing_policy);
   }
-  return grpc::CreateCustomChannel(
-      address, options.credentials ? options.credentials : grpc::InsecureChannelCredentials(),
-      arguments);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = options.credentials;
+  if (credentials == nullptr) {
+    const absl::StatusOr<Credentials> given = CredentialsOf(options);
+    if (given.ok() && !given->tls_server_name.empty()) {
+      arguments.SetSslTargetNameOverride(given->tls_server_name);
+    }
+    auto made = given.ok() ? ToGrpc(*given) : given.status();
+    // Without any, gRPC makes a channel whose calls fail.
+    if (made.ok()) credentials = *std::move(made);
+  }
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
                                                        absl::Duration timeout,
                                                        const ChannelOptions& options) {
-  std::shared_ptr<grpc::Channel> channel = MakeChannel(address, options);
-  if (!channel->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout))) {
-    return absl::DeadlineExceededError(absl::StrCat("no connection to a packhouse server at '",
-                                                    address, "' within ",
-                                                    absl::FormatDuration(timeout)));
+  if (options.credentials == nullptr) {
+    const absl::StatusOr<Credentials> given = CredentialsOf(options);
+    if (!given.ok()) return given.status();
+    if (const auto made = ToGrpc(*given); !made.ok()) return made.status();
   }
-  return channel;
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(address, options);
+  const absl::Time end = absl::Now() + timeout;
+  while (true) {
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return channel;
+    // gRPC tries again, also if a certificate was refused: that cannot help.
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      const std::string why = WhyNotConnected(channel);
+      if (MeansRefusal(why)) {
+        return absl::UnavailableError(
+            absl::StrCat("no connection to a packhouse server at '", address, "'", MeaningOf(why)));
+      }
+    }
+    if (!channel->WaitForStateChange(state, absl::ToChronoTime(end))) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no connection to a packhouse server at '", address, "' within ",
+                       absl::FormatDuration(timeout), MeaningOf(WhyNotConnected(channel))));
+    }
+  }
 }
 
 }  // namespace packhouse::client

@@ -3,6 +3,7 @@
 #define PACKHOUSE_CLIENT_CPP_CHANNEL_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -11,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/cpp/credentials.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/security/credentials.h"
 
@@ -24,8 +26,11 @@ namespace packhouse::client {
 absl::string_view RetryServiceConfig();
 
 struct ChannelOptions {
-  // Null: plain text, for a trusted network or a Unix socket.
+  // Null: `secured_by`.
   std::shared_ptr<grpc::ChannelCredentials> credentials;
+  // Certificates and tokens. nullopt: those of the environment (credentials.h); where there are
+  // none, and with Credentials(), plain text: for a trusted network or a Unix socket.
+  std::optional<Credentials> secured_by = std::nullopt;
 
   // A larger message from the server ends its call with RESOURCE_EXHAUSTED. gRPC's own default of 4
   // MiB is too small for many batches. A stream needs PackOpened.batch_bytes, plus some hundred
@@ -56,7 +61,8 @@ struct ChannelOptions {
 };
 
 // Makes a channel to `address` (HOST:PORT, unix:PATH, or any other name that gRPC takes) that
-// connects when it is first used. All channels of the clients are made here.
+// connects when it is first used. All channels of the clients are made here. With credentials that
+// make no sense, all its calls fail; Connect() says why.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
                                            const ChannelOptions& options = {});
 
@@ -69,6 +75,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address,
 // before gRPC is first used: messages then arrive in one or two pieces, not in dozens.
 //
 // Errors: DEADLINE_EXCEEDED, naming the address, if there is no connection after `timeout`.
+// UNAVAILABLE, saying which side refuses whom, at once if it is for a certificate or the want of
+// TLS, as far as gRPC says it. INVALID_ARGUMENT as ToGrpc() of the credentials.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& address,
                                                        absl::Duration timeout,
                                                        const ChannelOptions& options = {});

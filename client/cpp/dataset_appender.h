@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/cpp/dataset_retry.h"
+#include "client/cpp/reliable_stream.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/dataset.pb.h"
@@ -25,6 +25,9 @@ struct AppendAnswer {
   uint64_t sequence = 0;
   // Graphs of the chunk, without examples that were left out.
   uint64_t num_graphs = 0;
+  // Graphs that were stored for them: more, if the data set has OVERSIZE_POLICY_PARTITION and some
+  // were cut into pieces; 0 for a repetition.
+  uint64_t num_stored = 0;
   // Malformed examples that were left out, and the first of them (AppendResponse.skipped).
   uint64_t num_skipped = 0;
   std::vector<v1::SkippedExample> skipped;
@@ -65,7 +68,7 @@ class DatasetAppender {
   DatasetAppender(const DatasetAppender&) = delete;
   DatasetAppender& operator=(const DatasetAppender&) = delete;
   // Ends the stream. Unanswered chunks may be stored or not.
-  ~DatasetAppender();
+  ~DatasetAppender() = default;
 
   // Sends a chunk. Waits for answers first if too many are missing. `sequence` is at least 1 and
   // larger than before; `group_ids` as in AppendRequest.
@@ -81,36 +84,14 @@ class DatasetAppender {
   absl::Status Finish();
 
  private:
-  struct Call;
-  struct Chunk {
-    v1::AppendRequest request;
-    std::size_t bytes;
-  };
-
   // Sends a request with graphs or examples, and nothing else.
   absl::Status Send(uint64_t sequence, v1::AppendRequest request, std::string group_ids);
-  bool IsFull() const;
-  void OpenStream();
-  // Sends the chunks that have not been sent on this stream.
-  absl::Status SendAll();
-  // Waits for one answer, or for the end of a broken stream.
-  absl::Status AwaitAnswer();
-  absl::Status TakeAnswer(const v1::AppendResponse& response);
-  // Takes the remaining answers, then the stream's status; OK if a new stream should follow.
-  absl::Status EndStream();
-  absl::Status Keep(absl::Status status);
+  absl::Status Take(const v1::AppendRequest& request, const v1::AppendResponse& response) const;
 
   const DatasetAppenderOptions options_;
   const std::unique_ptr<v1::DatasetService::Stub> stub_;
-  Retrier retrier_;
-  // Null between streams.
-  std::unique_ptr<Call> call_;
-  // In order; the first num_sent_ have been sent on this stream.
-  std::deque<Chunk> unanswered_;
-  std::size_t num_sent_ = 0;
-  std::size_t unanswered_bytes_ = 0;
+  ReliableStream<v1::AppendRequest, v1::AppendResponse> stream_;
   uint64_t last_sequence_ = 0;
-  absl::Status status_;
 };
 
 }  // namespace packhouse::client

@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
@@ -20,14 +18,7 @@ DatasetClient::DatasetClient(std::shared_ptr<grpc::Channel> channel, DatasetClie
 absl::Status DatasetClient::Try(absl::Duration timeout,
                                 absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                                 bool* was_retried) const {
-  Retrier retrier(channel_, options_.retry);
-  while (true) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    absl::Status status = ToAbslStatus(call(context));
-    if (status.ok() || !retrier.WaitAfter(status)) return status;
-    if (was_retried != nullptr) *was_retried = true;
-  }
+  return CallWithRetry(channel_, options_.retry, timeout, call, was_retried);
 }
 
 absl::StatusOr<v1::Dataset> DatasetClient::Create(const v1::CreateDatasetRequest& request) const {

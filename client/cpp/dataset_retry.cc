@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "client/cpp/status.h"
 
 namespace packhouse::client {
 
@@ -33,6 +34,20 @@ bool Retrier::WaitAfter(const absl::Status& status) {
 void Retrier::Reset() {
   next_wait_ = options_.first_wait;
   waited_ = absl::ZeroDuration();
+}
+
+absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
+                           const RetryOptions& options, absl::Duration timeout,
+                           absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
+                           bool* was_retried) {
+  Retrier retrier(channel, options);
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+    absl::Status status = ToAbslStatus(call(context));
+    if (status.ok() || !retrier.WaitAfter(status)) return status;
+    if (was_retried != nullptr) *was_retried = true;
+  }
 }
 
 }  // namespace packhouse::client

@@ -5,9 +5,12 @@
 #include <functional>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/status.h"
 
 namespace packhouse::client {
 
@@ -46,6 +49,14 @@ class Retrier {
   absl::Duration next_wait_;
   absl::Duration waited_ = absl::ZeroDuration();
 };
+
+// Calls `call` with a fresh context, each time for at most `timeout`, until it is OK or fails for
+// good. `was_retried`, if not null, becomes true if it was tried more than once. Thread-safe if the
+// functions in `options` are.
+absl::Status CallWithRetry(const std::shared_ptr<grpc::Channel>& channel,
+                           const RetryOptions& options, absl::Duration timeout,
+                           absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
+                           bool* was_retried = nullptr);
 
 }  // namespace packhouse::client
 

@@ -86,14 +86,17 @@ class Loader::Stream {
 Loader::Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options)
     : options_(std::move(options)),
       channel_(std::move(channel)),
-      stub_(v1::LoaderService::NewStub(channel_)),
+      servers_(channel_, options_.connect),
       acknowledger_(
           channel_,
           [this](const v1::AcknowledgeRequest& request) -> absl::StatusOr<v1::AcknowledgeResponse> {
             v1::AcknowledgeResponse response;
-            const grpc::Status status = CallOnce([&](grpc::ClientContext& context) {
-              return stub_->Acknowledge(&context, request, &response);
-            });
+            grpc::ClientContext context;
+            context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
+            const grpc::Status status = servers_.Call(
+                context, [&](v1::LoaderService::Stub& stub, grpc::ClientContext& once) {
+                  return stub.Acknowledge(&once, request, &response);
+                });
             if (!status.ok()) return ToAbslStatus(status);
             return response;
           },
@@ -129,7 +132,12 @@ absl::StatusOr<std::shared_ptr<const LoadedBatch>> Loader::Next() {
 }
 
 absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
-  Retrier retrier(channel_, options_.retry);
+  RetryOptions retry = options_.retry;
+  // Another server takes the job at some moment of the wait.
+  if (servers_.has_owners()) {
+    retry.longest_wait = std::min(retry.longest_wait, absl::Seconds(1));
+  }
+  Retrier retrier(channel_, retry);
   for (;;) {
     // Otherwise a worker that was rolled back might wait for ever.
     if (absl::Status checked = acknowledger_.Check(); !checked.ok()) return checked;
@@ -152,7 +160,8 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
     stream = stream_;
   }
   if (stream == nullptr) {
-    stream = std::make_shared<Stream>(channel_, MakeRequest());
+    loading_ = servers_.current();
+    stream = std::make_shared<Stream>(loading_->channel, MakeRequest());
     const absl::MutexLock lock(&mutex_);
     stream_ = stream;
     if (cancelled_) stream_->Cancel();
@@ -160,7 +169,11 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   const std::optional<grpc::ByteBuffer> response = stream->Take();
   if (!response) {
     absl::Status status = stream->Finish();
-    if (status.ok()) return absl::UnavailableError("the stream ended before the epoch did");
+    if (status.ok()) status = absl::UnavailableError("the stream ended before the epoch did");
+    if (absl::IsUnavailable(status)) {
+      servers_.Leave(*loading_);
+      is_redirected_ = false;
+    }
     return status;
   }
   absl::StatusOr<std::optional<BatchView>> view = ViewLoadResponse(*response);
@@ -172,6 +185,21 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   }
   v1::LoadResponse message;
   if (absl::Status parsed = ParseMessage(*response, message); !parsed.ok()) return parsed;
+  if (message.has_redirect()) {
+    Leave();
+    // Two servers may name each other for a while: then it waits, as after any failure.
+    if (is_redirected_) {
+      servers_.Leave(*loading_);
+      is_redirected_ = false;
+      return absl::UnavailableError(absl::StrCat(loading_->address,
+                                                 ", which another server named, ", "names ",
+                                                 message.redirect().address()));
+    }
+    is_redirected_ = true;
+    servers_.GoTo(message.redirect().address());
+    return BatchPointer();
+  }
+  is_redirected_ = false;
   if (message.has_end_of_epoch()) is_last_given_ = true;
   if (!message.has_opened()) return BatchPointer();
   session_ = message.opened().session();
@@ -301,8 +329,10 @@ absl::StatusOr<v1::Epoch> Loader::Describe() {
   v1::GetEpochRequest request;
   *request.mutable_epoch() = options_.spec;
   v1::Epoch response;
-  const absl::Status status = Call(
-      [&](grpc::ClientContext& context) { return stub_->GetEpoch(&context, request, &response); });
+  const absl::Status status =
+      Call([&](v1::LoaderService::Stub& stub, grpc::ClientContext& context) {
+        return stub.GetEpoch(&context, request, &response);
+      });
   if (!status.ok()) return status;
   return response;
 }
@@ -336,8 +366,8 @@ absl::StatusOr<LoaderState> Loader::State() {
     request.set_generation(opened_->generation());
     request.set_session(session_);
     v1::AcknowledgeResponse response;
-    status = Call([&](grpc::ClientContext& context) {
-      return stub_->Acknowledge(&context, request, &response);
+    status = Call([&](v1::LoaderService::Stub& stub, grpc::ClientContext& context) {
+      return stub.Acknowledge(&context, request, &response);
     });
     state.cursor = std::move(*response.mutable_cursor());
   } else {
@@ -349,8 +379,8 @@ absl::StatusOr<LoaderState> Loader::State() {
     request.set_generation(opened_->generation());
     request.set_steps(*steps);
     v1::ReportStepResponse response;
-    status = Call([&](grpc::ClientContext& context) {
-      return stub_->ReportStep(&context, request, &response);
+    status = Call([&](v1::LoaderService::Stub& stub, grpc::ClientContext& context) {
+      return stub.ReportStep(&context, request, &response);
     });
     state.cursor = std::move(*response.mutable_cursor());
   }
@@ -382,18 +412,10 @@ void Loader::Cancel() {
   if (stream_ != nullptr) stream_->Cancel();
 }
 
-absl::Status Loader::Call(absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call) {
-  Retrier retrier(channel_, options_.retry);
-  for (;;) {
-    absl::Status status = ToAbslStatus(CallOnce(call));
-    if (status.ok() || !retrier.WaitAfter(status)) return status;
-  }
-}
-
-grpc::Status Loader::CallOnce(absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call) const {
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
-  return call(context);
+absl::Status Loader::Call(
+    absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call) {
+  return CallWithRetry(channel_, options_.retry, options_.call_timeout,
+                       [&](grpc::ClientContext& context) { return servers_.Call(context, call); });
 }
 
 }  // namespace packhouse::client

@@ -33,6 +33,7 @@
 #include "client/cpp/acknowledger.h"
 #include "client/cpp/batch_view.h"
 #include "client/cpp/dataset_retry.h"
+#include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/loader.pb.h"
@@ -62,6 +63,9 @@ struct LoaderOptions {
   absl::Duration call_timeout = absl::Minutes(1);
   // How to wait for a server that is away.
   RetryOptions retry;
+  // Makes a channel to the owner of the job (HOST:PORT), where several servers share the jobs, and
+  // the one that was asked has named it. It should have the options of the loader's own channel.
+  JobServers::Connect connect = &JobServers::ConnectToOwner;
 
   static v1::Ranked OneRank() {
     v1::Ranked ranked;
@@ -91,7 +95,8 @@ struct LoaderState {
 class Loader {
  public:
   // Connects when it is first used. Several loaders may share a channel, but each is fastest with
-  // one of its own.
+  // one of its own. The channel may lead to any of several servers that share jobs
+  // (ChannelOptions::load_balancing_policy).
   Loader(std::shared_ptr<grpc::Channel> channel, LoaderOptions options);
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -155,19 +160,21 @@ class Loader {
   absl::Status AcknowledgeLease(const BatchLease& lease);
   absl::StatusOr<uint64_t> StepsDone();
   // A unary call that is safe to retry.
-  absl::Status Call(absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call);
-  grpc::Status CallOnce(absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call) const;
+  absl::Status Call(
+      absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call);
 
   LoaderOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
-  const std::unique_ptr<v1::LoaderService::Stub> stub_;
+  JobServers servers_;
 
   // Used by the thread that calls Next().
   std::string start_cursor_;
   bool attempt_is_used_ = false;
-  bool is_last_given_ = false;            // The server said so.
-  bool ended_ = false;                    // And all acknowledgements are durable.
-  std::optional<v1::LoadOpened> opened_;  // Of the first stream in this generation.
+  std::shared_ptr<const JobServers::Server> loading_;  // Of the present stream.
+  bool is_redirected_ = false;                         // The present server was named by another.
+  bool is_last_given_ = false;                         // The server said so.
+  bool ended_ = false;                                 // And all acknowledgements are durable.
+  std::optional<v1::LoadOpened> opened_;               // Of the first stream in this generation.
   uint64_t session_ = 0;
   std::optional<BatchLease> current_;  // Given out last, not acknowledged yet.
 

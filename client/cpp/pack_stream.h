@@ -70,9 +70,9 @@ class PackStream {
   // Errors: the stream's status.
   absl::StatusOr<std::optional<v1::PackTuned>> AwaitTuned();
 
-  // The next response: tuned, batch, rejected or flushed, in the server's order; nullopt when the
-  // stream has ended with OK. Blocks until there is one. After the end it gives the same answer
-  // again.
+  // The next response: tuned, batch, rejected, flushed or drifted, in the server's order; nullopt
+  // when the stream has ended with OK. Blocks until there is one. After the end it gives the same
+  // answer again.
   //
   // Errors: the stream's status. Batches received before it are good.
   absl::StatusOr<std::optional<v1::PackResponse>> Next();

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
@@ -17,15 +16,13 @@ SamplingClient::SamplingClient(std::shared_ptr<grpc::Channel> channel,
 
 absl::StatusOr<v1::EstimateSizesResponse> SamplingClient::EstimateSizes(
     const v1::EstimateSizesRequest& request) const {
-  Retrier retrier(channel_, options_.retry);
-  while (true) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
-    v1::EstimateSizesResponse response;
-    const absl::Status status = ToAbslStatus(stub_->EstimateSizes(&context, request, &response));
-    if (status.ok()) return response;
-    if (!retrier.WaitAfter(status)) return status;
-  }
+  v1::EstimateSizesResponse response;
+  absl::Status status = CallWithRetry(channel_, options_.retry, options_.call_timeout,
+                                      [&](grpc::ClientContext& context) {
+                                        return stub_->EstimateSizes(&context, request, &response);
+                                      });
+  if (!status.ok()) return status;
+  return response;
 }
 
 absl::StatusOr<v1::SampleDatasetResponse> SamplingClient::SampleDataset(
@@ -39,6 +36,7 @@ absl::StatusOr<v1::SampleDatasetResponse> SamplingClient::SampleDataset(
     bool has_ended = false;
     while (!has_ended && responses->Read(&response)) {
       has_ended = response.has_dataset();
+      retrier.Reset();
       if (!has_ended) progress(response);
     }
     absl::Status status = ToAbslStatus(responses->Finish());

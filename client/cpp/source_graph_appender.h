@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "client/cpp/dataset_retry.h"
+#include "client/cpp/reliable_stream.h"
 #include "grpcpp/channel.h"
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "packhouse/v1/source_graph.pb.h"
@@ -60,7 +60,7 @@ class SourceGraphAppender {
   SourceGraphAppender(const SourceGraphAppender&) = delete;
   SourceGraphAppender& operator=(const SourceGraphAppender&) = delete;
   // Ends the stream. Unanswered rows may be stored or not.
-  ~SourceGraphAppender();
+  ~SourceGraphAppender() = default;
 
   // Sends rows: `request` has nodes and edges, and nothing else. Requests are numbered from 1.
   // Waits for answers first if too many are missing.
@@ -73,34 +73,13 @@ class SourceGraphAppender {
   absl::Status Finish();
 
  private:
-  struct Call;
-  struct Sent {
-    v1::AppendSourceGraphRequest request;
-    SourceGraphAnswer answer;
-  };
-
-  bool IsFull() const;
-  void OpenStream();
-  // Sends the requests that have not been sent on this stream.
-  absl::Status SendAll();
-  // Waits for one answer, or for the end of a broken stream.
-  absl::Status AwaitAnswer();
-  absl::Status TakeAnswer(const v1::AppendSourceGraphResponse& response);
-  // Takes the remaining answers, then the stream's status; OK if a new stream should follow.
-  absl::Status EndStream();
-  absl::Status Keep(absl::Status status);
+  absl::Status Take(const v1::AppendSourceGraphRequest& request, std::size_t bytes,
+                    const v1::AppendSourceGraphResponse& response) const;
 
   const SourceGraphAppenderOptions options_;
   const std::unique_ptr<v1::SourceGraphService::Stub> stub_;
-  Retrier retrier_;
-  // Null between streams.
-  std::unique_ptr<Call> call_;
-  // In order; the first num_sent_ have been sent on this stream.
-  std::deque<Sent> unanswered_;
-  std::size_t num_sent_ = 0;
-  std::size_t unanswered_bytes_ = 0;
+  ReliableStream<v1::AppendSourceGraphRequest, v1::AppendSourceGraphResponse> stream_;
   uint64_t last_sequence_ = 0;
-  absl::Status status_;
 };
 
 }  // namespace packhouse::client

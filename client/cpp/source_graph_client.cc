@@ -3,8 +3,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/time/clock.h"
-#include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/sync_stream.h"
 
@@ -19,14 +17,7 @@ SourceGraphClient::SourceGraphClient(std::shared_ptr<grpc::Channel> channel,
 absl::Status SourceGraphClient::Try(absl::Duration timeout,
                                     absl::FunctionRef<grpc::Status(grpc::ClientContext&)> call,
                                     bool* was_retried) const {
-  Retrier retrier(channel_, options_.retry);
-  while (true) {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-    absl::Status status = ToAbslStatus(call(context));
-    if (status.ok() || !retrier.WaitAfter(status)) return status;
-    if (was_retried != nullptr) *was_retried = true;
-  }
+  return CallWithRetry(channel_, options_.retry, timeout, call, was_retried);
 }
 
 absl::StatusOr<v1::SourceGraph> SourceGraphClient::Create(

@@ -45,7 +45,7 @@ class SourceGraphClient {
   absl::StatusOr<std::vector<v1::SourceGraph>> List(uint32_t page_size = 0) const;
   // A retry that finds nothing, since the first try worked, is OK.
   absl::Status Delete(const std::string& name) const;
-  // The sealed graph. A sealing that breaks off begins again.
+  // The sealed graph. If the call breaks off, the server goes on, and a retry joins it.
   absl::StatusOr<v1::SourceGraph> Seal(const v1::SealSourceGraphRequest& request,
                                        Progress progress) const;
   // The last response, which reports damage; that is not an error. A verification that breaks off

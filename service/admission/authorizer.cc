@@ -39,6 +39,12 @@ absl::StatusOr<std::shared_ptr<const void>> Authorizer::EnterStream(absl::string
   return std::make_shared<const StreamPlace>(this, std::string(where));
 }
 
+uint64_t Authorizer::StreamsIn(absl::string_view where) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = streams_.find(where);
+  return found == streams_.end() ? 0 : found->second;
+}
+
 absl::Status Authorizer::Check(const Principal& principal, const Demand& demand) const {
   const std::shared_ptr<const Policy> now = policy();
   std::string on;

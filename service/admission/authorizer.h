@@ -56,6 +56,9 @@ class Authorizer {
   // authorizer must outlive the result.
   absl::StatusOr<std::shared_ptr<const void>> EnterStream(absl::string_view where) const;
 
+  // Streams that have entered a namespace and not left.
+  uint64_t StreamsIn(absl::string_view where) const;
+
   // Whether a list may show `name` to `principal`.
   bool MaySee(const Principal& principal, absl::string_view name) const {
     return policy()->Allows(principal, Right::kView, NamespaceOf(name));

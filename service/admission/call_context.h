@@ -18,11 +18,15 @@
 #include "service/admission/gate.h"
 #include "service/admission/job_pool.h"
 #include "service/admission/memory_budget.h"
+#include "service/admission/open_calls.h"
 #include "service/admission/planning_pool.h"
+#include "service/admission/policy.h"
 #include "service/admission/principal.h"
 #include "service/admission/rpc_observer.h"
+#include "service/admission/text_signer.h"
 #include "service/admission/unsent_budget.h"
 #include "service/base/clock.h"
+#include "service/base/out_of_memory.h"
 
 namespace packhouse {
 
@@ -56,6 +60,12 @@ struct CallContext {
   const Authenticator* authenticator = nullptr;
   // Null: everybody may do everything.
   const Authorizer* authorizer = nullptr;
+  // Signs cursors and page tokens; null: they are not signed.
+  const TextSigner* signer = nullptr;
+  // Whether cursors without a signature are good, too: releases up to 0.1 gave such.
+  bool takes_unsigned_cursors = true;
+  // Null: nobody keeps a list of calls.
+  OpenCalls* call_table = nullptr;
   // Of the call; null before From().
   std::shared_ptr<CallRecord> record = nullptr;
   // Why the call must end before anything is done for it; OK before From().
@@ -97,6 +107,23 @@ struct CallContext {
   const Principal& principal() const {
     static const Principal kNobody;
     return record == nullptr ? kNobody : record->principal;
+  }
+
+  // The namespace of what the call's first request names; "default" if it names nothing, or before
+  // it has come.
+  absl::string_view ResourceNamespace() const {
+    return NamespaceOf(record == nullptr ? absl::string_view() : record->resource);
+  }
+
+  // The call is one of the open calls from now on, until its record is gone. To be called once,
+  // after From().
+  void ListAs(Method method, bool is_stream) const {
+    if (record == nullptr || call_table == nullptr) return;
+    HasMemoryFor([&] {
+      record->entry =
+          call_table->Enter({method, is_stream, client, !record->principal.empty(), record->peer,
+                             record->request_id, record->trace, clock->Now(), ""});
+    });
   }
 
   // A request of the call has come.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "service/admission/open_calls.h"
 #include "service/admission/principal.h"
 
 namespace packhouse {
@@ -22,6 +23,8 @@ struct CallRecord {
   bool may_change = false;
   // Its places among the streams of namespaces, until the call is over.
   std::vector<std::shared_ptr<const void>> places = {};
+  // Its entry among the open calls; null if it has none.
+  std::shared_ptr<OpenCalls::Entry> entry = nullptr;
 };
 
 }  // namespace packhouse

@@ -1,5 +1,7 @@
 #include "service/admission/memory_budget.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 
@@ -45,8 +47,26 @@ absl::Status MemoryBudget::Take(absl::string_view what, uint64_t bytes) {
                                                    " that are held, at most ", bound_));
 }
 
+MemoryBudget::Waiter::Waiter(MemoryBudget* budget, std::function<void()> on_room)
+    : budget_(budget), on_room_(std::move(on_room)) {
+  absl::MutexLock lock(&budget_->waiters_mutex_);
+  budget_->waiters_.push_back(this);
+  budget_->num_waiters_.fetch_add(1);
+}
+
+MemoryBudget::Waiter::~Waiter() {
+  absl::MutexLock lock(&budget_->waiters_mutex_);
+  std::erase(budget_->waiters_, this);
+  budget_->num_waiters_.fetch_sub(1);
+}
+
+void MemoryBudget::TellWaiters() {
+  absl::MutexLock lock(&waiters_mutex_);
+  for (const Waiter* const waiter : waiters_) waiter->on_room_();
+}
+
 bool MemoryBudget::TryTake(uint64_t bytes) {
-  uint64_t held = held_.load(std::memory_order_relaxed);
+  uint64_t held = held_.load();
   do {
     if (bytes > bound_ || held > bound_ - bytes) return false;
   } while (!held_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));

@@ -3,9 +3,11 @@
 #define PACKHOUSE_SERVICE_ADMISSION_MEMORY_BUDGET_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -74,6 +76,23 @@ class MemoryBudget {
   // then nothing is held.
   absl::StatusOr<MemoryHold> Hold(absl::string_view what, uint64_t bytes);
 
+  // Calls `on_room` after bytes were given back, from the thread that gave them, as long as this
+  // lives. So who finds no room after it was made is told once there may be some. `on_room` is
+  // quick, and takes no lock under which bytes are held or given back. Not movable; the budget must
+  // outlive it.
+  class Waiter {
+   public:
+    Waiter(MemoryBudget* budget, std::function<void()> on_room);
+    ~Waiter();
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+
+   private:
+    friend class MemoryBudget;
+    MemoryBudget* const budget_;
+    const std::function<void()> on_room_;
+  };
+
   uint64_t held() const { return held_.load(std::memory_order_relaxed); }
   uint64_t bound() const { return bound_; }
 
@@ -82,13 +101,23 @@ class MemoryBudget {
 
   absl::Status Take(absl::string_view what, uint64_t bytes);
   bool TryTake(uint64_t bytes);
-  void Give(uint64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
+  // Sequentially consistent, as TryTake() and the Waiter's constructor: either a waiter sees the
+  // room, or this sees the waiter.
+  void Give(uint64_t bytes) {
+    held_.fetch_sub(bytes);
+    if (num_waiters_.load() != 0) TellWaiters();
+  }
+  void TellWaiters();
 
   const uint64_t bound_;
   std::atomic<uint64_t> held_ = 0;
+  std::atomic<size_t> num_waiters_ = 0;
 
   absl::Mutex reclaim_mutex_;
   Reclaim reclaim_ ABSL_GUARDED_BY(reclaim_mutex_);
+
+  absl::Mutex waiters_mutex_;
+  std::vector<Waiter*> waiters_ ABSL_GUARDED_BY(waiters_mutex_);
 };
 
 }  // namespace packhouse

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -28,11 +29,14 @@ bool PlanningTurn::GivenUp() {
 
 bool PlanningTurn::GivenUpWhileWaiting() { return pool_->Rest(*this); }
 
+bool PlanningTurn::GivenUpIn(absl::string_view where) { return pool_->PauseIn(*this, where); }
+
 void PlanningTurn::Cancel() { pool_->Cancel(*this); }
 
-PlanningPool::PlanningPool(Clock* clock, size_t num_turns)
+PlanningPool::PlanningPool(Clock* clock, size_t num_turns, QuotasOf quotas_of)
     : clock_(clock),
       num_turns_(num_turns),
+      quotas_of_(std::move(quotas_of)),
       max_begun_by_client_(std::max(kMaxBegunByClient, 2 * num_turns)),
       max_begun_(std::max(kMaxBegun, 2 * max_begun_by_client_)) {}
 
@@ -114,7 +118,12 @@ bool PlanningPool::Pause(PlanningTurn& turn) {
   absl::MutexLock lock(&mutex_);
   if (turn.cancelled()) return true;
   if (turn.state_ == State::kAtWork) {
-    if (!AnyMayGoOn()) {
+    // Giving up its turn may make room for another call of its namespace.
+    const auto own = at_work_in_.find(turn.where_);
+    if (own != at_work_in_.end()) --own->second;
+    const bool is_wanted = AnyMayGoOn();
+    if (own != at_work_in_.end()) ++own->second;
+    if (!is_wanted) {
       const absl::Time now = clock_->Now();
       turn.worked_ += now - turn.turn_began_;
       turn.turn_began_ = now;
@@ -124,6 +133,53 @@ bool PlanningPool::Pause(PlanningTurn& turn) {
     }
     EndTurn(turn, State::kParked);
   }
+  return Park(turn);
+}
+
+bool PlanningPool::PauseIn(PlanningTurn& turn, absl::string_view where) {
+  absl::MutexLock lock(&mutex_);
+  if (turn.cancelled()) return true;
+  std::string name(where);
+  if (turn.state_ != State::kAtWork) {
+    turn.where_ = std::move(name);
+    return false;
+  }
+  const size_t at_work = ++at_work_in_[name];
+  turn.where_ = std::move(name);
+  if (at_work == 1 || !IsOver(turn.where_, at_work)) return false;
+  EndTurn(turn, State::kParked);
+  return Park(turn);
+}
+
+bool PlanningPool::IsOver(const std::string& where, size_t at_work) const {
+  if (!quotas_of_ || where.empty()) return false;
+  const std::optional<double> share = quotas_of_(where).planning;
+  if (!share) return false;
+  const auto most = static_cast<size_t>(*share * static_cast<double>(num_turns_));
+  return at_work > std::max<size_t>(1, most);
+}
+
+bool PlanningPool::IsFull(const std::string& where) const {
+  const auto found = at_work_in_.find(where);
+  return IsOver(where, (found == at_work_in_.end() ? 0 : found->second) + 1);
+}
+
+PlanningTurn* PlanningPool::FirstParked(const Lane& lane) const {
+  const auto found =
+      std::find_if(lane.parked.begin(), lane.parked.end(),
+                   [this](const PlanningTurn* turn)
+                       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !IsFull(turn->where_); });
+  return found == lane.parked.end() ? nullptr : *found;
+}
+
+double PlanningPool::ShareOf(absl::string_view where) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = at_work_in_.find(where);
+  if (found == at_work_in_.end()) return 0;
+  return static_cast<double>(found->second) / static_cast<double>(num_turns_);
+}
+
+bool PlanningPool::Park(PlanningTurn& turn) {
   // It goes to the end of its client's calls.
   Lane& lane = lanes_.find(turn.client_)->second;
   lane.parked.push_back(&turn);
@@ -163,6 +219,10 @@ void PlanningPool::EndTurn(PlanningTurn& turn, State next) {
   if (turn.worked_ >= kLong) MarkLong(turn, lane);
   --lane.num_at_work;
   --num_at_work_;
+  if (const auto found = at_work_in_.find(turn.where_);
+      found != at_work_in_.end() && --found->second == 0) {
+    at_work_in_.erase(found);
+  }
 }
 
 bool PlanningPool::MayBegin(const Lane& lane) const {
@@ -190,7 +250,7 @@ void PlanningPool::GiveTurns() {
     if (next == nullptr) return;
     if (MayBegin(*next) && !HaveThread()) {
       // The machine has no more threads now. A parked call needs no new thread.
-      if (next->parked.empty()) return;
+      if (FirstParked(*next) == nullptr) return;
       GiveTurn(*next, /*begin=*/false);
       continue;
     }
@@ -208,8 +268,10 @@ void PlanningPool::GiveTurn(Lane& lane, bool begin) {
     ++lane.num_short;
     ++num_begun_;
   } else {
-    turn = lane.parked.front();
-    lane.parked.pop_front();
+    turn = FirstParked(lane);
+    // Takes memory, so it comes first.
+    if (!turn->where_.empty()) ++at_work_in_[turn->where_];
+    lane.parked.erase(std::find(lane.parked.begin(), lane.parked.end(), turn));
   }
   turn->turn_began_ = clock_->Now();
   turn->slice_end_ = turn->turn_began_ + kSlice;

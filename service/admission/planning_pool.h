@@ -17,14 +17,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/policy.h"
 #include "service/base/clock.h"
 
 namespace packhouse {
@@ -47,6 +50,10 @@ class PlanningTurn {
   // The same, for a call that is about to wait for another call's result. Gives the turn to others
   // and never blocks. The next GivenUp() waits for a turn.
   bool GivenUpWhileWaiting();
+
+  // The namespace that the call works for, once its request was read; waits as GivenUp() if the
+  // namespace has its share of the turns already. May be called once.
+  bool GivenUpIn(absl::string_view where);
 
   // To be called when nobody waits for the call any more. If its job has not begun, it runs at once
   // on this thread and finds itself cancelled. If it waits for its turn, it goes on.
@@ -74,6 +81,7 @@ class PlanningTurn {
   State state_ = State::kNew;
   std::function<void()> job_;
   bool is_long_ = false;
+  std::string where_;  // Its namespace; empty: not known.
   absl::Duration worked_;
   // About the turn: written while no thread runs the job, or by the thread that runs it.
   absl::Time turn_began_;
@@ -86,6 +94,9 @@ class PlanningTurn {
 // calls, the one that has waited the longest is next. A new call is begun if fewer than `num_turns`
 // of the begun ones are short so far. So short plans are made one after another, in order, and long
 // plans do not hold them up.
+//
+// A namespace may have a share of the turns (the quota `planning`): of its calls at most so many,
+// at least one, are at work at the same time. Others wait, even if turns are free.
 //
 // The queue is bounded by its users: the gate bounds calls and streams. Each begun call has a
 // thread: at most kMaxBegun, of which kMaxBegunByClient are one client's, or more if there are more
@@ -107,8 +118,8 @@ class PlanningPool {
   // Time between two attempts to get memory.
   static constexpr absl::Duration kRetry = absl::Milliseconds(10);
 
-  // `num_turns` calls are at work at the same time.
-  PlanningPool(Clock* clock, size_t num_turns);
+  // `num_turns` calls are at work at the same time. Without `quotas_of` namespaces have no shares.
+  PlanningPool(Clock* clock, size_t num_turns, QuotasOf quotas_of = nullptr);
   // Runs the queued jobs, then ends.
   ~PlanningPool();
 
@@ -119,6 +130,9 @@ class PlanningPool {
   // thread. May be called once for each turn. Throws std::bad_alloc if there is no memory; then the
   // job does not run.
   void Submit(std::shared_ptr<PlanningTurn> turn, std::function<void()> job);
+
+  // The share of the turns that a namespace's calls have now.
+  double ShareOf(absl::string_view where) const;
 
  private:
   friend class PlanningTurn;
@@ -135,12 +149,20 @@ class PlanningPool {
   };
 
   bool Pause(PlanningTurn& turn);
+  bool PauseIn(PlanningTurn& turn, absl::string_view where);
+  // Waits for a turn; the call has none.
+  bool Park(PlanningTurn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Rest(PlanningTurn& turn);
   void Cancel(PlanningTurn& turn);
 
   bool MayBegin(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether so many calls at work are more than a namespace's share; and whether one more would be.
+  bool IsOver(const std::string& where, size_t at_work) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsFull(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first parked call whose namespace is not full; null if there is none.
+  PlanningTurn* FirstParked(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayGoOn(const Lane& lane) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !lane.parked.empty() || MayBegin(lane);
+    return MayBegin(lane) || FirstParked(lane) != nullptr;
   }
   bool AnyMayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nothing has changed if there is no memory (std::bad_alloc).
@@ -165,14 +187,17 @@ class PlanningPool {
 
   Clock* const clock_;
   const size_t num_turns_;
+  const QuotasOf quotas_of_;
   const size_t max_begun_by_client_;
   const size_t max_begun_;
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   // Clients without calls leave nothing behind.
   std::map<ClientId, Lane> lanes_ ABSL_GUARDED_BY(mutex_);
   size_t num_at_work_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of each known namespace that has any.
+  std::map<std::string, size_t, std::less<>> at_work_in_ ABSL_GUARDED_BY(mutex_);
   size_t num_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t last_turn_ ABSL_GUARDED_BY(mutex_) = 0;
   // Calls that have their first turn and no thread yet. For each, a thread waits or is about to

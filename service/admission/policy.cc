@@ -63,6 +63,12 @@ absl::Status CheckNamespace(absl::string_view name) {
                    "' is not 1 to ", kLongestNamespace, " characters of [A-Za-z0-9_.-]"));
 }
 
+absl::Status BeyondQuota(absl::string_view where, absl::string_view quota, uint64_t value,
+                         uint64_t most) {
+  return absl::ResourceExhaustedError(absl::StrCat("namespace '", where, "': the quota '", quota,
+                                                   "' is ", most, ", it would become ", value));
+}
+
 absl::StatusOr<Policy> Policy::Create(std::vector<Grant> grants,
                                       absl::flat_hash_map<std::string, Quotas> quotas) {
   Policy policy;

@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_ADMISSION_POLICY_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,9 +47,31 @@ absl::Status CheckNamespace(absl::string_view name);
 
 // The most that a namespace may have; nullopt: no bound of its own.
 struct Quotas {
-  std::optional<uint64_t> disk_bytes;  // Of data sets.
+  std::optional<uint64_t> disk_bytes;  // Of data sets and source graphs.
   std::optional<uint64_t> datasets;
-  std::optional<uint64_t> streams;  // Open ones that name something in it.
+  std::optional<uint64_t> source_graphs;
+  std::optional<uint64_t> histograms;
+  std::optional<uint64_t> epochs;         // That are remembered.
+  std::optional<uint64_t> streams;        // Open ones that name something in it.
+  std::optional<uint64_t> pending_bytes;  // Of graphs that wait in streams.
+  std::optional<double> planning;         // Share of the threads that plan, above 0, at most 1.
+
+  friend bool operator==(const Quotas&, const Quotas&) = default;
+};
+
+// The quotas that a namespace has now. Thread-safe.
+using QuotasOf = std::function<Quotas(absl::string_view where)>;
+
+// RESOURCE_EXHAUSTED naming the namespace, the quota, its bound, and the value that there would be.
+absl::Status BeyondQuota(absl::string_view where, absl::string_view quota, uint64_t value,
+                         uint64_t most);
+
+// What a namespace uses of a quota, for monitoring.
+struct QuotaReading {
+  std::string where;
+  std::string quota;  // "datasets"
+  double used = 0;
+  double limit = 0;
 };
 
 // Constant after construction; thread-safe.
@@ -75,6 +98,8 @@ class Policy {
 
   size_t num_principals() const { return roles_.size(); }
   size_t num_namespaces() const { return quotas_.size(); }
+  // Those that have quotas of their own, by name.
+  const absl::flat_hash_map<std::string, Quotas>& quotas() const { return quotas_; }
 
  private:
   struct RoleIn {

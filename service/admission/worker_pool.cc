@@ -29,17 +29,30 @@ void WorkerPool::Submit(const ClientId& client, std::function<void()> job) {
   jobs_.Push(client, std::move(job));
 }
 
+void WorkerPool::SubmitFirst(const ClientId& client, std::function<void()> job) {
+  absl::MutexLock lock(&mutex_);
+  first_.Push(client, std::move(job));
+}
+
+WorkerPool::Queue& WorkerPool::NextQueue() {
+  if (first_.empty()) return jobs_;
+  return jobs_.empty() || first_in_a_row_ < kMaxFirstInARow ? first_ : jobs_;
+}
+
 void WorkerPool::Run() {
   for (;;) {
-    TurnQueue<std::function<void()>>::Turn turn;
+    Queue::Turn turn;
+    Queue* queue = nullptr;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &WorkerPool::HasNews));
-      if (jobs_.empty()) return;
-      if (!HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { turn = jobs_.Pop(); })) {
+      if (jobs_.empty() && first_.empty()) return;
+      queue = &NextQueue();
+      if (!HasMemoryFor([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { turn = queue->Pop(); })) {
         WaitForMemory();
         continue;
       }
+      first_in_a_row_ = queue == &first_ ? first_in_a_row_ + 1 : 0;
     }
     const absl::Time begun = clock_->Now();
     for (int tries = 1; !HasMemoryFor(turn.item) && tries < kTries; ++tries) {
@@ -49,7 +62,7 @@ void WorkerPool::Run() {
     turn.item = nullptr;
     const absl::Duration time = clock_->Now() - begun;
     absl::MutexLock lock(&mutex_);
-    jobs_.Done(turn.client, time);
+    queue->Done(turn.client, time);
   }
 }
 

@@ -38,18 +38,32 @@ class WorkerPool final : public JobPool {
 
   void Submit(const ClientId& client, std::function<void()> job) override;
 
+  // The same for a job that goes before those of Submit(), of whichever client. After
+  // kMaxFirstInARow such jobs one of the others is next, if there is one: so the others have their
+  // share of the threads, however many of these come.
+  void SubmitFirst(const ClientId& client, std::function<void()> job);
+  static constexpr int kMaxFirstInARow = 3;
+
  private:
   static constexpr absl::Duration kRetry = absl::Milliseconds(10);
 
+  using Queue = TurnQueue<std::function<void()>>;
+
   void Run();
   void WaitForMemory() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stop_ || !jobs_.empty(); }
+  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return stop_ || !jobs_.empty() || !first_.empty();
+  }
+  // The queue whose turn it is. Requires that there is a job.
+  Queue& NextQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Clock* const clock_;
 
   absl::Mutex mutex_;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  TurnQueue<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  Queue jobs_ ABSL_GUARDED_BY(mutex_);
+  Queue first_ ABSL_GUARDED_BY(mutex_);
+  int first_in_a_row_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> threads_;
 };
 

@@ -36,6 +36,9 @@ class Digest {
     EVP_DigestUpdate(context_, text.data(), text.size());
   }
 
+  // Adds bytes alone: those of several calls are one text, as sha256sum has it.
+  void AddBytes(absl::string_view bytes) { EVP_DigestUpdate(context_, bytes.data(), bytes.size()); }
+
   // The first `num_bytes` (at most 32) in hexadecimal. May be called once.
   std::string Hex(size_t num_bytes) {
     std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;

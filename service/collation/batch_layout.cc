@@ -6,6 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/checked_arithmetic.h"
+#include "service/base/status_macros.h"
+#include "service/graphs/text_features.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
@@ -104,7 +106,9 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
                        capacities[l], " graphs of at least ", min_rows[k], " rows (min_rows)"));
     }
   }
-  return BatchLayout(schema, std::move(capacities), padding, derived, std::move(min_rows));
+  BatchLayout layout(schema, std::move(capacities), padding, derived, std::move(min_rows));
+  PH_RETURN_IF_ERROR(layout.AddPaddingTexts());
+  return layout;
 }
 
 BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities,
@@ -119,6 +123,9 @@ BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capaci
   using Source = BatchColumn::Source;
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];
+    // A text that is no element fills nothing by itself.
+    fills_.push_back(spec.padding_value.size() > ElementBytes(spec.dtype) ? ""
+                                                                          : spec.padding_value);
     columns_.push_back({Source::kRows,
                         t,
                         spec.name,
@@ -148,6 +155,54 @@ BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capaci
   if (derived.masks) add(Source::kMask, l, "/mask", l);
 }
 
+absl::Status BatchLayout::AddPaddingTexts() {
+  if (padding_ != Padding::kTfgnn) return absl::OkStatus();
+  for (size_t t = 0; t < schema_->tensors().size(); ++t) {
+    const TensorSpec& spec = schema_->tensors()[t];
+    if (spec.padding_value.empty() || capacities_[spec.component] != kRagged) continue;
+    const std::optional<size_t> lengths = LengthsOfText(*schema_, t);
+    if (!lengths) continue;
+    const TensorSpec& told = schema_->tensors()[*lengths];
+    const uint64_t element_bytes = ElementBytes(told.dtype);
+    const uint64_t length = spec.padding_value.size();
+    const uint64_t per_row = schema_->row_bytes(*lengths) / element_bytes * length;
+    const auto most = CheckedMultiply(capacities_[told.component], per_row);
+    if (!most || *most > kMaxCapacity) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("limits: capacity ", capacities_[told.component], " of component '",
+                       schema_->sizes().name(told.component), "' with ", per_row, " bytes of '",
+                       spec.name, "' in each padding row exceeds 2^31 - 1 bytes"));
+    }
+    padding_texts_.push_back({told.component, spec.component, per_row});
+    fills_[t] = spec.padding_value;
+    std::string& of_lengths = fills_[*lengths];
+    of_lengths.assign(element_bytes, '\0');
+    for (size_t i = 0; i < element_bytes && i < sizeof(length); ++i) {
+      of_lengths[i] = static_cast<char>(length >> (8 * i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const PaddingText* BatchLayout::PaddingTextOf(size_t k) const {
+  for (const PaddingText& text : padding_texts_) {
+    if (text.bytes == k) return &text;
+  }
+  return nullptr;
+}
+
+std::vector<uint64_t> BatchLayout::RowsFor(absl::Span<const uint64_t> real) const {
+  std::vector<uint64_t> rows(real.begin(), real.end());
+  for (size_t k = 0; k < rows.size(); ++k) {
+    if (!is_ragged(k)) rows[k] = capacities_[k];
+  }
+  for (const PaddingText& text : padding_texts_) {
+    if (rows[text.owner] <= real[text.owner]) continue;
+    rows[text.bytes] += (rows[text.owner] - real[text.owner]) * text.bytes_per_row;
+  }
+  return rows;
+}
+
 std::optional<uint64_t> BatchLayout::BatchBytes(absl::Span<const uint64_t> rows) const {
   return BytesAlong(rows, [](size_t /*k*/) { return true; });
 }
@@ -157,7 +212,10 @@ std::optional<uint64_t> BatchLayout::RaggedBytes(absl::Span<const uint64_t> rows
 }
 
 std::optional<uint64_t> BatchLayout::PaddedBytes() const {
-  return BytesAlong(capacities_, [this](size_t k) { return !is_ragged(k); });
+  const auto padded = BytesAlong(capacities_, [this](size_t k) { return !is_ragged(k); });
+  if (!padded || padding_texts_.empty()) return padded;
+  const auto texts = RaggedBytes(RowsFor(std::vector<uint64_t>(capacities_.size(), 0)));
+  return texts ? CheckedAdd(*padded, *texts) : std::nullopt;
 }
 
 template <typename Counts>

@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/collation/min_rows.h"
 #include "service/graphs/graph_schema.h"
@@ -75,6 +77,13 @@ struct BatchColumn {
   }
 };
 
+// A text that padding rows of a feature have.
+struct PaddingText {
+  size_t owner;            // The component of the feature's lengths.
+  size_t bytes;            // The component of the bytes.
+  uint64_t bytes_per_row;  // Of each padding row of `owner`.
+};
+
 // Schema, shape and padding of the batches of one stream. Immutable; thread-safe.
 class BatchLayout {
  public:
@@ -86,9 +95,10 @@ class BatchLayout {
   //
   // INVALID_ARGUMENT if a padded layout lacks a capacity (see NeedsCapacity), if a capacity is not
   // above what padding keeps free, if an index tensor's dtype cannot number the rows of its target,
-  // or if there is a minimum for a component without a capacity, with a capacity above
-  // MinRows::kMaxCapacity or with one below that of as many graphs, or without kTfgnn; names the
-  // component or tensor, the value and the bound.
+  // if texts of padding rows could have more than 2^31 - 1 bytes, or if there is a minimum for a
+  // component without a capacity, with a capacity above MinRows::kMaxCapacity or with one below
+  // that of as many graphs, or without kTfgnn; names the component or tensor, the value and the
+  // bound.
   static absl::StatusOr<BatchLayout> Create(const GraphSchema* schema,
                                             std::vector<uint64_t> capacities, Padding padding,
                                             DerivedTensors derived, MinRows min_rows = {});
@@ -106,8 +116,16 @@ class BatchLayout {
   // Whether all batches have one shape: no component is ragged.
   bool is_fixed() const { return is_fixed_; }
 
-  // Rows of component k in a batch with `real` rows: the capacity if padded.
-  uint64_t RowsFor(size_t k, uint64_t real) const { return is_ragged(k) ? real : capacities_[k]; }
+  // That of the component of its bytes; null if there is none. Only with kTfgnn, for texts with a
+  // padding value whose bytes have no capacity.
+  const PaddingText* PaddingTextOf(size_t k) const;
+
+  // Rows of each component (`graphs` last) in a batch with `real` rows: the capacity if padded.
+  // Bytes of the texts of padding rows count.
+  std::vector<uint64_t> RowsFor(absl::Span<const uint64_t> real) const;
+  // What fills padding rows of a tensor of the schema that is no index tensor: copies of an
+  // element, or of a text; empty: zero.
+  absl::string_view fill(size_t t) const { return fills_[t]; }
 
   // Bytes of all tensors of a batch with this many rows per component (`graphs` last); nullopt if
   // the sum exceeds 2^64 - 1.
@@ -115,8 +133,8 @@ class BatchLayout {
   // Of these, the bytes of tensors along ragged components.
   std::optional<uint64_t> RaggedBytes(absl::Span<const uint64_t> rows) const;
 
-  // Bytes of the tensors along padded components, the same in every batch; nullopt if the sum
-  // exceeds 2^64 - 1.
+  // Bytes of the tensors along padded components, the same in every batch, and of the padding texts
+  // of a batch of padding only; nullopt if the sum exceeds 2^64 - 1.
   std::optional<uint64_t> PaddedBytes() const;
   // Bytes of a padded batch; nullopt if the shape is not fixed.
   std::optional<uint64_t> FixedBatchBytes() const {
@@ -127,6 +145,7 @@ class BatchLayout {
   BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities, Padding padding,
               DerivedTensors derived, MinRows min_rows);
 
+  absl::Status AddPaddingTexts();
   // Bytes of the tensors along the components k with counts(k).
   template <typename Counts>
   std::optional<uint64_t> BytesAlong(absl::Span<const uint64_t> rows, Counts counts) const;
@@ -138,6 +157,8 @@ class BatchLayout {
   DerivedTensors derived_;
   MinRows min_rows_;
   std::vector<BatchColumn> columns_;
+  std::vector<PaddingText> padding_texts_;
+  std::vector<std::string> fills_;
 };
 
 }  // namespace packhouse

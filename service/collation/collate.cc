@@ -29,7 +29,7 @@ constexpr uint64_t kMaxInt32 = (uint64_t{1} << 31) - 1;
 // Tensors begin at cache lines of a batch's buffer.
 constexpr uint64_t kAlignment = 64;
 
-// Fills with copies of an element; empty: zero. `bytes` is a multiple of its size.
+// Fills with copies of an element or a text; empty: zero. `bytes` is a multiple of its size.
 void Fill(char* data, uint64_t bytes, absl::string_view element) {
   if (element.find_first_not_of('\0') == absl::string_view::npos) {
     std::memset(data, 0, bytes);
@@ -53,7 +53,7 @@ std::string IndexElement(DType dtype, uint64_t value) {
 
 // Graphs lie anywhere in memory. Their data is prefetched this far ahead.
 constexpr size_t kGraphsAhead = 24;  // Sizes.
-constexpr size_t kPiecesAhead = 16;  // Rows of a tensor.
+constexpr size_t kPiecesAhead = 32;  // Rows of a tensor.
 // The most bytes of a graph's rows that are prefetched; the processor itself notices that more
 // follow.
 constexpr size_t kMaxBytesAhead = 1024;
@@ -124,7 +124,9 @@ class RowPrefetch {
     const char* const from = extents_.begin(g_, *plane_);
     const size_t bytes =
         std::min<size_t>(extents_.count(g_, plane_->component) * plane_->row_bytes, kMaxBytesAhead);
-    for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at);
+    // Into the second cache: the first can wait for few lines at a time, and then the prefetch
+    // itself waits.
+    for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at, 0, 1);
     if (++g_ == extents_.num_graphs()) NextPlane();
   }
 
@@ -187,7 +189,7 @@ void WritePlane(const BatchLayout& layout, const Plane& plane, const RowExtents&
       batch.rows[plane.component] * plane.row_bytes - static_cast<uint64_t>(next - data);
   if (padding_bytes == 0) return;
   if (!spec.index_into) {
-    Fill(next, padding_bytes, spec.padding_value);
+    Fill(next, padding_bytes, layout.fill(plane.tensor));
     return;
   }
   if (layout.padding() == Padding::kTfgnn) {
@@ -245,15 +247,20 @@ class Int32Writer {
 
 // Rows of graph i in component k, padding graphs included. The first padding graph holds the spare
 // rows in kGraph and kTfgnn; in kMasked they count for no graph, but the graph index must name some
-// graph for them.
+// graph for them. The bytes of padding texts are with the rows that have them.
 class PaddedCounts {
  public:
   PaddedCounts(const BatchLayout& layout, const Batch& batch, size_t k)
-      : batch_(batch),
-        k_(k),
-        num_components_(layout.schema().num_components()),
-        padding_rows_(HasPaddingGraph(layout.padding()) ? batch.rows[k] - batch.real_rows[k] : 0),
-        least_(layout.min_rows()[k]) {}
+      : batch_(batch), k_(k), num_components_(layout.schema().num_components()) {
+    const PaddingText* const text = layout.PaddingTextOf(k);
+    const size_t owner = text != nullptr ? text->owner : k;
+    const uint64_t factor = text != nullptr ? text->bytes_per_row : 1;
+    // Each padding graph has one row of `graphs`.
+    least_ = factor * (owner == num_components_ ? 1 : layout.min_rows()[owner]);
+    if (HasPaddingGraph(layout.padding())) {
+      padding_rows_ = factor * (batch.rows[owner] - batch.real_rows[owner]);
+    }
+  }
 
   uint64_t num_graphs() const { return batch_.rows[num_components_]; }
   uint64_t num_real() const { return batch_.real_rows[num_components_]; }
@@ -268,9 +275,9 @@ class PaddedCounts {
   const Batch& batch_;
   const size_t k_;
   const size_t num_components_;
-  const uint64_t padding_rows_;
+  uint64_t padding_rows_ = 0;
   // Rows of each padding graph after the first.
-  const uint64_t least_;
+  uint64_t least_ = 0;
 };
 
 void WriteRowCounts(const PaddedCounts& counts, Int32Writer out) {
@@ -428,8 +435,8 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
     for (size_t k = 0; k < l; ++k) batch.real_rows[k] += tuple[k];
   }
   batch.real_rows[l] = graphs.size();
+  batch.rows = layout.RowsFor(batch.real_rows);
   for (size_t k = 0; k <= l; ++k) {
-    batch.rows.push_back(layout.RowsFor(k, batch.real_rows[k]));
     if (batch.real_rows[k] > batch.rows[k]) {
       return absl::InternalError(absl::StrCat("batch: ", batch.real_rows[k], " rows of component '",
                                               layout.schema().sizes().name(k), "', capacity ",

@@ -34,7 +34,7 @@ void MakeLocal(const GraphSchema& schema, size_t t, const SizeTable& sizes, char
 absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& batch) {
   const size_t l = schema->num_components();
   const size_t n = batch.graph_ids.size();
-  PH_ASSIGN_OR_RETURN(SizeTable sizes, SizeTable::WithIds(n, l, batch.sizes, batch.graph_ids));
+  PH_ASSIGN_OR_RETURN(SizeTable sizes, SizeTable::WithAnyIds(n, l, batch.sizes, batch.graph_ids));
   if (batch.tensors.size() < schema->tensors().size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "batch: ", batch.tensors.size(), " tensors, the schema has ", schema->tensors().size()));

@@ -271,7 +271,7 @@ absl::StatusOr<GraphChunk> ChunkRecordView::ToChunk(const GraphSchema* schema,
   } else {
     std::vector<uint64_t> ids;
     AppendGraphIds(ids);
-    sizes = SizeTable::WithIds(num_graphs_, num_components_, std::move(counts), std::move(ids));
+    sizes = SizeTable::WithAnyIds(num_graphs_, num_components_, std::move(counts), std::move(ids));
   }
   // A refused argument came from the record.
   if (!sizes.ok()) return Damaged(sizes.status().message());

@@ -35,6 +35,8 @@ inline constexpr uint64_t kMaxChunkRecordGraphs = uint64_t{1} << 24;
 // The place of a record. The record contains it, so that a record in a wrong place is noticed.
 struct ChunkRecordPlace {
   uint64_t dataset = 0;
+  // In a store of objects, whose records are written before their first graph is known, another
+  // number that no other record of the data set has.
   uint64_t first_graph = 0;
 
   friend bool operator==(const ChunkRecordPlace& a, const ChunkRecordPlace& b) {

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "service/base/status_macros.h"
 #include "service/sizes/size_schema.h"
 
 namespace packhouse {
@@ -94,6 +95,13 @@ absl::Status CheckSameSchema(absl::string_view name, const GraphSchema& stored,
                      " tensors, it was created with ", stored.tensors().size()));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<SizeHistogram> DatasetStore::GetReservedHistogram(
+    absl::string_view name, absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const {
+  PH_ASSIGN_OR_RETURN(SizeHistogram histogram, GetHistogram(name));
+  PH_RETURN_IF_ERROR(reserve(histogram.bytes()));
+  return histogram;
 }
 
 }  // namespace packhouse

@@ -209,6 +209,12 @@ class DatasetStore {
   // Sizes of all graphs of a data set. NOT_FOUND. O(d).
   virtual absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const = 0;
 
+  // The same. `reserve` is called before memory is allocated, with at least the bytes that the
+  // histogram takes, at most about twice as many; its errors are returned. A store that cannot tell
+  // how many sizes there are calls it when it has read them.
+  virtual absl::StatusOr<SizeHistogram> GetReservedHistogram(
+      absl::string_view name, absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const;
+
   // Data sets in ascending order of names, those after `page_token`. `page_size` 0 is
   // kDefaultPageSize; a number above kMaxPageSize counts as kMaxPageSize. A data set that exists
   // throughout is listed once, even if others are created and deleted meanwhile. INVALID_ARGUMENT

@@ -1,20 +1,16 @@
 #include "service/datasets/quota_dataset_store.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "service/admission/all_listed.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {
-
-absl::Status BeyondQuota(absl::string_view where, absl::string_view quota, uint64_t value,
-                         uint64_t most) {
-  return absl::ResourceExhaustedError(absl::StrCat("namespace '", where, "': the quota '", quota,
-                                                   "' is ", most, ", it would become ", value));
-}
 
 // About what it takes on the disk.
 uint64_t BytesOfChunk(const GraphChunk& chunk) {
@@ -24,6 +20,14 @@ uint64_t BytesOfChunk(const GraphChunk& chunk) {
 }
 
 }  // namespace
+
+QuotaDatasetStore::QuotaDatasetStore(DatasetStore* store, QuotasOf quotas_of, DiskQuota* disk)
+    : store_(store), quotas_of_(std::move(quotas_of)), disk_(disk) {
+  disk_->Add([this](absl::string_view where) -> absl::StatusOr<uint64_t> {
+    PH_ASSIGN_OR_RETURN(const Use use, Count(where));
+    return use.bytes;
+  });
+}
 
 absl::StatusOr<DatasetInfo> QuotaDatasetStore::Create(absl::string_view name,
                                                       const GraphSchema& schema,
@@ -45,10 +49,8 @@ absl::StatusOr<DatasetInfo> QuotaDatasetStore::Create(absl::string_view name,
 absl::StatusOr<AppendResult> QuotaDatasetStore::AppendTo(
     const Target& target, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
     const std::optional<ProducerSequence>& producer) {
-  const absl::string_view where = NamespaceOf(target.name);
-  if (const Quotas quotas = quotas_of_(where); quotas.disk_bytes) {
-    PH_RETURN_IF_ERROR(TakeBytes(where, BytesOfChunk(chunk), *quotas.disk_bytes));
-  }
+  PH_ASSIGN_OR_RETURN(const DiskQuota::Hold hold,
+                      disk_->Take(NamespaceOf(target.name), BytesOfChunk(chunk)));
   return store_->AppendTo(target, chunk, group_ids, producer);
 }
 
@@ -70,22 +72,15 @@ absl::StatusOr<QuotaDatasetStore::Use> QuotaDatasetStore::Count(absl::string_vie
   return use;
 }
 
-absl::Status QuotaDatasetStore::TakeBytes(absl::string_view where, uint64_t bytes, uint64_t most) {
-  const auto take = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const auto found = bytes_.find(where);
-    if (found == bytes_.end() || found->second > most || bytes > most - found->second) return false;
-    found->second += bytes;
-    return true;
-  };
-  {
-    absl::MutexLock lock(&mutex_);
-    if (take()) return absl::OkStatus();
-  }
-  PH_ASSIGN_OR_RETURN(const Use use, Count(where));
-  absl::MutexLock lock(&mutex_);
-  bytes_[std::string(where)] = use.bytes;
-  if (take()) return absl::OkStatus();
-  return BeyondQuota(where, "disk_bytes", use.bytes + bytes, most);
+absl::StatusOr<std::map<std::string, QuotaDatasetStore::Use>> QuotaDatasetStore::CountAll() const {
+  std::map<std::string, Use> uses;
+  PH_RETURN_IF_ERROR(
+      ForAllListed(*store_, &DatasetList::datasets, [&uses](const DatasetInfo& info) {
+        Use& use = uses[std::string(NamespaceOf(info.name))];
+        ++use.datasets;
+        use.bytes += info.num_bytes;
+      }));
+  return uses;
 }
 
 }  // namespace packhouse

@@ -3,34 +3,27 @@
 #define PACKHOUSE_SERVICE_DATASETS_QUOTA_DATASET_STORE_H_
 
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "service/admission/disk_quota.h"
 #include "service/admission/policy.h"
 #include "service/datasets/dataset_store.h"
 
 namespace packhouse {
 
 // Refuses what would exceed a quota with RESOURCE_EXHAUSTED, naming the namespace, the quota, its
-// bound and the value; everything else is the other store's.
-//
-// Bytes on the disk are counted when they are first asked for, O(data sets), and after that what is
-// appended is added to them. So a repeated append may be counted twice. Before an append is refused
-// they are counted anew. What has been acknowledged stays, even if a quota is lowered. Thread-safe.
+// bound and the value; everything else is the other store's. To count is O(data sets). Thread-safe.
 class QuotaDatasetStore final : public DatasetStore {
  public:
-  using QuotasOf = std::function<Quotas(absl::string_view where)>;
-
-  // The store must outlive this.
-  QuotaDatasetStore(DatasetStore* store, QuotasOf quotas_of)
-      : store_(store), quotas_of_(std::move(quotas_of)) {}
+  // The store and the disk's quota must outlive this; the quota counts this store's bytes too.
+  QuotaDatasetStore(DatasetStore* store, QuotasOf quotas_of, DiskQuota* disk);
 
   absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
                                      const DatasetOptions& options) override;
@@ -43,6 +36,11 @@ class QuotaDatasetStore final : public DatasetStore {
   }
   absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override {
     return store_->GetHistogram(name);
+  }
+  absl::StatusOr<SizeHistogram> GetReservedHistogram(
+      absl::string_view name,
+      absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const override {
+    return store_->GetReservedHistogram(name, reserve);
   }
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override {
     return store_->List(page_size, page_token);
@@ -58,21 +56,21 @@ class QuotaDatasetStore final : public DatasetStore {
     return store_->OpenReader(name);
   }
 
- private:
   struct Use {
     uint64_t datasets = 0;
     uint64_t bytes = 0;
   };
+  // Of all namespaces that have any. O(data sets).
+  absl::StatusOr<std::map<std::string, Use>> CountAll() const;
+
+ private:
   absl::StatusOr<Use> Count(absl::string_view where) const;
-  // Room for as many bytes, which count from now on.
-  absl::Status TakeBytes(absl::string_view where, uint64_t bytes, uint64_t most);
 
   DatasetStore* const store_;
   const QuotasOf quotas_of_;
+  DiskQuota* const disk_;
   // One creation after another, so that two do not take the same last place.
   absl::Mutex creating_;
-  absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, uint64_t> bytes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

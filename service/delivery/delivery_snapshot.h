@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "service/epochs/epoch_identity.h"
@@ -31,6 +32,8 @@ struct EpochProgress {
   uint64_t generation = 0;  // 0: not opened.
   uint64_t num_done = 0;
   uint64_t num_batches = 0;
+  // Of which data set; empty for an epoch that nobody has opened.
+  std::string dataset = {};
 };
 
 // Totals are since the loader was opened, and never fall.
@@ -39,6 +42,10 @@ struct DeliverySnapshot {
   uint64_t num_generations = 0;  // Started.
   uint64_t num_in_flight = 0;    // Batches that are leased now.
   uint64_t num_sessions = 0;
+  // Who waits for whom (LeaseTable::WaitOf()): sessions whose worker waits for the server, and
+  // sessions for which the server waits.
+  uint64_t num_starved = 0;
+  uint64_t num_awaited = 0;
   uint64_t num_epochs = 0;
   // The epochs that somebody loads now.
   std::vector<EpochProgress> progress;

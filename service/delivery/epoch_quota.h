@@ -1,41 +1,61 @@
-// Bounds the number of remembered epochs, of all clients and of each.
+// Bounds the number of remembered epochs: of all clients, of each, and of each namespace.
 #ifndef PACKHOUSE_SERVICE_DELIVERY_EPOCH_QUOTA_H_
 #define PACKHOUSE_SERVICE_DELIVERY_EPOCH_QUOTA_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/policy.h"
 
 namespace packhouse {
+
+// Whose an epoch is.
+struct EpochOwner {
+  // Who opened it; empty: unknown, then it counts only among all and in its namespace.
+  const ClientId& client;
+  // Its namespace is the epoch's.
+  const std::string& job;
+};
 
 // Thread-safe; its lock is never held while waiting for anything else.
 class EpochQuota {
  public:
-  EpochQuota(size_t max_epochs, size_t max_epochs_per_client)
-      : max_epochs_(max_epochs), max_epochs_per_client_(max_epochs_per_client) {}
+  // Without `quotas_of` namespaces have no quotas.
+  EpochQuota(size_t max_epochs, size_t max_epochs_per_client, QuotasOf quotas_of = nullptr)
+      : max_epochs_(max_epochs),
+        max_epochs_per_client_(max_epochs_per_client),
+        quotas_of_(std::move(quotas_of)) {}
 
-  // Counts one more epoch. RESOURCE_EXHAUSTED naming the value, the bound and its flag. An empty
-  // client is unknown, and counts only among all.
-  absl::Status Take(const ClientId& client);
+  // Counts one more epoch. RESOURCE_EXHAUSTED naming the value, the bound and its flag or quota.
+  absl::Status Take(const EpochOwner& owner);
   // Counts one more epoch, even beyond the bounds, since it exists already.
-  void TakeAnyway(const ClientId& client);
+  void TakeAnyway(const EpochOwner& owner);
   // Gives back an epoch that was taken.
-  void GiveBack(const ClientId& client);
+  void GiveBack(const EpochOwner& owner);
 
   size_t num_epochs() const;
+  // Of all namespaces that have any.
+  std::map<std::string, uint64_t> CountByNamespace() const;
 
  private:
+  void Add(const EpochOwner& owner) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const size_t max_epochs_;
   const size_t max_epochs_per_client_;
+  const QuotasOf quotas_of_;
 
   mutable absl::Mutex mutex_;
   size_t num_epochs_ ABSL_GUARDED_BY(mutex_) = 0;
   // The numbers of clients that have any.
   std::map<ClientId, size_t> by_client_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t> by_namespace_ ABSL_GUARDED_BY(mutex_);  // Likewise.
 };
 
 }  // namespace packhouse

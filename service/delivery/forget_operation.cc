@@ -57,13 +57,13 @@ absl::Status ForgetOperation::PlanUnused(JobState& job, PendingChanges& pending,
 void ForgetOperation::Apply(JobState& job, Wakes& wakes) {
   for (; num_closed_ < forgotten_.size(); ++num_closed_) {
     job.Close(forgotten_[num_closed_].first, wakes);
-    job.environment().quota->GiveBack(forgotten_[num_closed_].second);
+    job.environment().quota->GiveBack({forgotten_[num_closed_].second, job.name()});
   }
 }
 
 void ForgetOperation::Lose(JobState& job) {
   for (; num_closed_ < forgotten_.size(); ++num_closed_) {
-    job.environment().quota->GiveBack(forgotten_[num_closed_].second);
+    job.environment().quota->GiveBack({forgotten_[num_closed_].second, job.name()});
   }
 }
 

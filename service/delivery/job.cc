@@ -233,6 +233,7 @@ absl::StatusOr<Offer> Job::NextOrLose(Session& session, absl::Time now, Wakes& w
     return OutOfMemory();
   }
   offer.ends = offer.outcome == LeaseOutcome::kFinished;
+  session.is_making = offer.outcome == LeaseOutcome::kLeased;
   if (const EpochState* const state = state_.ledger().Find(session.key);
       state != nullptr && state->identity.num_windows != 0) {
     PH_RETURN_IF_ERROR(CompleteOffer(session, *state, *epoch, offer));
@@ -327,8 +328,23 @@ absl::StatusOr<AcknowledgeResult> Job::Acknowledge(uint64_t epoch, SessionId ses
                                                    absl::Time now) {
   const auto operation =
       std::make_shared<AcknowledgeOperation>(KeyOf(epoch), session, generation, batches, now);
-  PH_RETURN_IF_ERROR(Perform(operation));
+  NoteAcknowledging(epoch, session, batches.size(), 0);
+  const absl::Status performed = Perform(operation);
+  NoteAcknowledging(epoch, session, 0, batches.size());
+  PH_RETURN_IF_ERROR(performed);
   return std::move(operation->result());
+}
+
+void Job::NoteAcknowledging(uint64_t epoch, SessionId session, size_t more, size_t fewer) {
+  absl::MutexLock lock(&mutex_);
+  const auto open = state_.open_epochs().find(epoch);
+  if (open == state_.open_epochs().end()) return;
+  const auto seat = open->second->sessions.find(session);
+  if (seat == open->second->sessions.end()) return;
+  size_t& number = seat->second->num_acknowledging;
+  number += more;
+  // The session may have come while the batches were being acknowledged.
+  number -= std::min(number, fewer);
 }
 
 absl::StatusOr<std::string> Job::CursorAtStep(uint64_t epoch, uint64_t generation, uint64_t steps) {
@@ -389,9 +405,37 @@ absl::Time Job::NextExpiry() const {
 
 std::optional<Job::Opened> Job::OpenedAs(uint64_t epoch) const {
   absl::MutexLock lock(&mutex_);
-  const EpochState* const state = state_.ledger().Find(KeyOf(epoch));
+  return OpenedLocked(KeyOf(epoch));
+}
+
+std::optional<Job::Opened> Job::OpenedLocked(const EpochKey& key) const {
+  const EpochState* const state = state_.ledger().Find(key);
   if (state == nullptr) return std::nullopt;
-  return Opened{state->identity, state_.ledger().PlanOf(KeyOf(epoch))};
+  return Opened{state->identity, state_.ledger().PlanOf(key), state->words, state->windows};
+}
+
+std::optional<Job::Opened> Job::OpenedNear(uint64_t epoch) const {
+  absl::MutexLock lock(&mutex_);
+  std::optional<EpochKey> nearest;
+  const auto distance = [epoch](const EpochKey& key) {
+    return key.epoch > epoch ? key.epoch - epoch : epoch - key.epoch;
+  };
+  for (const EpochKey& key : state_.ledger().Epochs()) {
+    // Ascending.
+    if (!nearest || distance(key) <= distance(*nearest)) nearest = key;
+  }
+  return nearest ? OpenedLocked(*nearest) : std::nullopt;
+}
+
+std::optional<Job::Opened> Job::OpenedWithPlan(
+    absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) const {
+  absl::MutexLock lock(&mutex_);
+  for (const EpochKey& key : state_.ledger().Epochs()) {
+    const std::shared_ptr<const KeptPlan> plan = state_.ledger().PlanOf(key);
+    if (plan == nullptr || plan->receipt != receipt) continue;
+    if (may_show(state_.ledger().Find(key)->identity)) return OpenedLocked(key);
+  }
+  return std::nullopt;
 }
 
 absl::StatusOr<EpochProgress> Job::ProgressOf(const EpochIdentity& identity) const {
@@ -411,9 +455,26 @@ std::vector<EpochSummary> Job::Epochs() const {
   return state_.Summaries();
 }
 
+std::vector<SessionSummary> Job::Sessions() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<SessionSummary> sessions;
+  for (const auto& [_, epoch] : state_.open_epochs()) {
+    for (const auto& [id, session] : epoch->sessions) {
+      sessions.push_back({session->key, id, session->client, session->lane, session->worker,
+                          epoch->table->InFlight(id).size()});
+    }
+  }
+  return sessions;
+}
+
 void Job::AddTo(DeliverySnapshot& snapshot) const {
   absl::MutexLock lock(&mutex_);
   state_.AddTo(snapshot);
+}
+
+std::vector<EpochWatch> Job::Watch() const {
+  absl::MutexLock lock(&mutex_);
+  return state_.Watch();
 }
 
 void Job::Rest() {

@@ -23,13 +23,16 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/delivery/acknowledge_operation.h"
 #include "service/delivery/delivery_snapshot.h"
+#include "service/delivery/epoch_watch.h"
 #include "service/delivery/job_operation.h"
 #include "service/delivery/job_session.h"
 #include "service/delivery/job_state.h"
@@ -147,15 +150,28 @@ class Job : public std::enable_shared_from_this<Job> {
   struct Opened {
     EpochIdentity identity;
     std::shared_ptr<const KeptPlan> plan;  // Null if none is kept.
+    std::string words;                     // EpochWorded; empty if none are kept.
+    std::vector<uint32_t> windows;         // EpochState::windows.
   };
   std::optional<Opened> OpenedAs(uint64_t epoch) const;
+  // The same of the epoch, or else of the one nearest to it, a later one rather than an earlier
+  // one.
+  std::optional<Opened> OpenedNear(uint64_t epoch) const;
+  // The same of the first epoch that may be shown and whose kept plan has this receipt. `may_show`
+  // is called under the job's mutex: it must not block.
+  std::optional<Opened> OpenedWithPlan(
+      absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) const;
   // The progress of an epoch, which need not exist. FAILED_PRECONDITION if it exists with another
   // identity.
   absl::StatusOr<EpochProgress> ProgressOf(const EpochIdentity& identity) const;
   // By number, the highest first.
   std::vector<EpochSummary> Epochs() const;
+  // By epoch and number. O(sessions and their batches in flight).
+  std::vector<SessionSummary> Sessions() const;
   // Adds the job's figures to it, except the number of epochs.
   void AddTo(DeliverySnapshot& snapshot) const;
+  // The epochs that somebody loads, by number, with who works on them.
+  std::vector<EpochWatch> Watch() const;
   // A copy of the present ledger that shares what does not change. O(epochs).
   JobLedger ForkLedger();
   // Whether nothing is left of the job, and nothing is under way.
@@ -174,6 +190,10 @@ class Job : public std::enable_shared_from_this<Job> {
   void RunAll(const Wakes& wakes) const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<Offer> NextOrLose(Session& session, absl::Time now, Wakes& wakes)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // More, or fewer, of a session's batches are being acknowledged. For watching only: it does
+  // nothing if the session is gone.
+  void NoteAcknowledging(uint64_t epoch, SessionId session, size_t more, size_t fewer)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // For an epoch with windows.
   static absl::Status CompleteOffer(const Session& session, const EpochState& state,
                                     OpenEpoch& epoch, Offer& offer);
@@ -181,6 +201,8 @@ class Job : public std::enable_shared_from_this<Job> {
   bool NeedsCommitter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   EpochKey KeyOf(uint64_t epoch) const { return {name_, epoch}; }
+  std::optional<Opened> OpenedLocked(const EpochKey& key) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string name_;
   const JobEnvironment& environment_;

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_JOB_SESSION_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "service/admission/client_identity.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/lease_table.h"
 #include "service/epochs/dealing.h"
@@ -43,6 +45,16 @@ struct LoadStart {
   bool num_steps_is_estimate = false;
 };
 
+// A session, for people.
+struct SessionSummary {
+  EpochKey key;
+  SessionId id = 0;
+  ClientId client;  // Empty: not known.
+  uint32_t lane = 0;
+  std::string worker;
+  uint64_t num_leases = 0;  // Batches that it has and has not acknowledged.
+};
+
 // Lives from Job::StartJoin() to Job::Leave().
 class JobSession {
  public:
@@ -53,6 +65,7 @@ class JobSession {
         lane(request.lane),
         reader(request.reader),
         worker(request.worker),
+        client(request.client),
         ends_when_all_leased(request.ends_when_all_leased),
         max_in_flight(most_in_flight),
         wake(std::move(to_wake)),
@@ -63,10 +76,15 @@ class JobSession {
   const uint32_t lane;
   const Reader reader;
   const std::string worker;
+  const ClientId client;  // Whose worker it is; empty: not known.
   const bool ends_when_all_leased;
   const size_t max_in_flight;
   const std::function<void()> wake;
   const std::shared_ptr<const void> pin;
+
+  // The batch that was leased last is being made. Set under the job's mutex, and cleared without
+  // it.
+  std::atomic<bool> is_making = false;
 
   // Guarded by the job's mutex.
   enum class State { kJoining, kJoined, kRefused };
@@ -74,9 +92,10 @@ class JobSession {
   bool has_left = false;
   bool has_ended = false;
   bool waits_for_join = false;
-  bool is_lost = false;  // There was no memory for its epoch.
-  absl::Status refusal;  // kRefused.
-  LoadStart start;       // kJoined.
+  size_t num_acknowledging = 0;  // Batches whose acknowledgement is not durable yet.
+  bool is_lost = false;          // There was no memory for its epoch.
+  absl::Status refusal;          // kRefused.
+  LoadStart start;               // kJoined.
 };
 
 }  // namespace packhouse

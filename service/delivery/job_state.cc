@@ -227,6 +227,11 @@ std::vector<EpochSummary> JobState::Summaries() const {
   return summaries;
 }
 
+SessionWait JobState::WaitOf(const OpenEpoch& epoch, const JobSession& session) {
+  if (session.has_ended) return SessionWait::kNobody;
+  return epoch.table->WaitOf(session.id, session.is_making, session.num_acknowledging);
+}
+
 void JobState::AddTo(DeliverySnapshot& snapshot) const {
   snapshot.totals = snapshot.totals + closed_;
   snapshot.num_generations += num_generations_;
@@ -234,11 +239,37 @@ void JobState::AddTo(DeliverySnapshot& snapshot) const {
     snapshot.totals = snapshot.totals + epoch->earlier + epoch->table->counters();
     snapshot.num_sessions += epoch->sessions.size();
     snapshot.num_in_flight += epoch->table->num_leased();
+    for (const auto& [id, session] : epoch->sessions) {
+      const SessionWait wait = WaitOf(*epoch, *session);
+      snapshot.num_starved += wait == SessionWait::kWorker ? 1 : 0;
+      snapshot.num_awaited += wait == SessionWait::kServer ? 1 : 0;
+    }
     if (epoch->sessions.empty()) continue;
     const EpochState& state = *ledger_.Find(KeyOf(number));
     snapshot.progress.push_back({KeyOf(number), state.generation, state.DoneWithoutPadding().size(),
-                                 state.ExpectedBatches()});
+                                 state.ExpectedBatches(), state.identity.dataset});
   }
+}
+
+std::vector<EpochWatch> JobState::Watch() const {
+  std::vector<EpochWatch> watched;
+  for (const auto& [number, epoch] : epochs_) {
+    if (epoch->sessions.empty()) continue;
+    const EpochState& state = *ledger_.Find(KeyOf(number));
+    EpochWatch& watch = watched.emplace_back();
+    watch.progress = {KeyOf(number), state.generation, state.DoneWithoutPadding().size(),
+                      state.ExpectedBatches(), state.identity.dataset};
+    watch.counters = epoch->earlier;
+    std::vector<SessionId> sessions;
+    epoch->table->AddTo(watch, sessions);
+    for (size_t i = 0; i < sessions.size(); ++i) {
+      const auto session = epoch->sessions.find(sessions[i]);
+      if (session == epoch->sessions.end()) continue;
+      watch.workers[i].worker = session->second->worker;
+      watch.workers[i].wait = WaitOf(*epoch, *session->second);
+    }
+  }
+  return watched;
 }
 
 }  // namespace packhouse

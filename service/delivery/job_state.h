@@ -26,6 +26,7 @@
 #include "service/admission/memory_budget.h"
 #include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_quota.h"
+#include "service/delivery/epoch_watch.h"
 #include "service/delivery/job_session.h"
 #include "service/delivery/lease_table.h"
 #include "service/delivery/ledger_writer.h"
@@ -164,8 +165,12 @@ class JobState {
   std::vector<EpochSummary> Summaries() const;
   // Adds the job's figures to it, except the number of epochs.
   void AddTo(DeliverySnapshot& snapshot) const;
+  // The epochs that somebody loads, by number.
+  std::vector<EpochWatch> Watch() const;
 
  private:
+  static SessionWait WaitOf(const OpenEpoch& epoch, const JobSession& session);
+
   // The rest of an epoch that stays in memory when nobody loads it.
   struct RestingEpoch {
     uint64_t generation = 0;

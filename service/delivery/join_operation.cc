@@ -97,12 +97,12 @@ absl::Status JoinOperation::TakeQuota(JobState& job, const PendingChanges& pendi
                     std::min(forgotten_.size(), job.environment().kept_finished_epochs));
   for (const EpochKey& key : forgotten_) {
     given_back_.push_back(pending.ledger.Find(key)->client);
-    quota.GiveBack(given_back_.back());
+    quota.GiveBack({given_back_.back(), job.name()});
   }
-  const absl::Status taken = quota.Take(request_.client);
+  const absl::Status taken = quota.Take({request_.client, job.name()});
   has_quota_ = taken.ok();
   if (taken.ok()) return taken;
-  for (const ClientId& client : given_back_) quota.TakeAnyway(client);
+  for (const ClientId& client : given_back_) quota.TakeAnyway({client, job.name()});
   given_back_.clear();
   return taken;
 }
@@ -116,7 +116,7 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
   // A job that is rolled back forgets its later epochs.
   for (; num_rolled_back_ < rolled_back_.size(); ++num_rolled_back_) {
     job.Close(rolled_back_[num_rolled_back_].first, wakes);
-    job.environment().quota->GiveBack(rolled_back_[num_rolled_back_].second);
+    job.environment().quota->GiveBack({rolled_back_[num_rolled_back_].second, job.name()});
   }
   job.NoteJoin(request_.now);
   OpenEpoch& epoch = job.At(identity_.key.epoch);
@@ -149,13 +149,13 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
 
 void JoinOperation::Undo(JobState& job) {
   EpochQuota& quota = *job.environment().quota;
-  if (has_quota_) quota.GiveBack(request_.client);
-  for (const ClientId& client : given_back_) quota.TakeAnyway(client);
+  if (has_quota_) quota.GiveBack({request_.client, job.name()});
+  for (const ClientId& client : given_back_) quota.TakeAnyway({client, job.name()});
 }
 
 void JoinOperation::Lose(JobState& job) {
   for (; num_rolled_back_ < rolled_back_.size(); ++num_rolled_back_) {
-    job.environment().quota->GiveBack(rolled_back_[num_rolled_back_].second);
+    job.environment().quota->GiveBack({rolled_back_[num_rolled_back_].second, job.name()});
   }
 }
 

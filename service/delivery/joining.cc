@@ -42,7 +42,7 @@ bool ReplacesOneOf(const absl::btree_set<std::string>& workers, const JoinReques
   return false;
 }
 
-absl::Status Expired(const EpochKey& key, const ExpiredEpoch& expired) {
+absl::Status ExpiredError(const EpochKey& key, const ExpiredEpoch& expired) {
   return absl::FailedPreconditionError(absl::StrCat(
       NameOf(key), ": was forgotten on ",
       absl::FormatTime("%Y-%m-%d", absl::FromUnixSeconds(static_cast<int64_t>(expired.seconds)),
@@ -79,7 +79,7 @@ absl::Status CheckRequest(const JobLedger& ledger, const EpochIdentity& identity
   if (request.cursor) {
     PH_RETURN_IF_ERROR(CheckSameEpoch(identity, request.cursor->identity, "cursor"));
     if (const ExpiredEpoch* const expired = ledger.FindExpired(identity.key)) {
-      return Expired(identity.key, *expired);
+      return ExpiredError(identity.key, *expired);
     }
   }
   if (request.generation) {
@@ -128,7 +128,8 @@ std::string CursorOf(const EpochState& state, const BatchSet& done) {
 }
 
 absl::Status NoSuchEpoch(const JobLedger& ledger, const EpochKey& key) {
-  if (const ExpiredEpoch* const expired = ledger.FindExpired(key)) return Expired(key, *expired);
+  if (const ExpiredEpoch* const expired = ledger.FindExpired(key))
+    return ExpiredError(key, *expired);
   return absl::NotFoundError(absl::StrCat(NameOf(key), ": nobody has loaded it"));
 }
 
@@ -208,6 +209,9 @@ absl::StatusOr<JoinPlan> PlanJoin(const JobLedger& ledger, const EpochIdentity& 
     plan.events.emplace_back(EpochOpened{identity});
     if (!request.client.empty()) {
       plan.events.emplace_back(EpochOwned{identity.key, request.client});
+    }
+    if (!request.words.empty() && request.words.size() <= kMaxWordsBytes) {
+      plan.events.emplace_back(EpochWorded{identity.key, request.words});
     }
   }
   keep_plan();

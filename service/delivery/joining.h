@@ -50,6 +50,8 @@ struct JoinRequest {
   // Of an epoch with windows: batches of the first ones, as far as they are known. They are kept if
   // they are more than those that are kept already.
   std::vector<uint32_t> windows;
+  // A packhouse.v1.EpochSpec (EpochWorded), kept if this opens the epoch. Empty: nothing to keep.
+  std::string words;
   // The worker's client, which owns the epoch if this opens it. Empty: not known.
   ClientId client;
   // When it joins.

@@ -187,7 +187,9 @@ Lease LeaseTable::LeaseTo(SessionId session, const Place& place, bool redelivere
   delivery.until = now + lease_duration_;
   delivery.sent_to.push_back(session);
   if (delivery.until != absl::InfiniteFuture()) expiries_.emplace(delivery.until, batch);
-  sessions_.at(session).in_flight.insert(batch);
+  Session& own = sessions_.at(session);
+  own.in_flight.insert(batch);
+  if (own.last_heard == absl::InfinitePast()) own.last_heard = now;
   if (!dealing_.IsPadding(batch)) leased_end_ = std::max(leased_end_, batch + 1);
   ++num_leased_;
   ++counters_.leased;
@@ -208,6 +210,9 @@ absl::Status LeaseTable::CheckDealt(absl::Span<const uint64_t> batches) const {
 
 uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> batches,
                                  absl::Time now) {
+  if (const auto own = sessions_.find(session); own != sessions_.end()) {
+    own->second.last_heard = now;
+  }
   uint64_t news = 0;
   absl::btree_set<SessionId> alive = {session};
   for (const uint64_t batch : batches) {
@@ -221,6 +226,10 @@ uint64_t LeaseTable::Acknowledge(SessionId session, absl::Span<const uint64_t> b
     const auto delivery = deliveries_.find(batch);
     if (delivery != deliveries_.end() && !delivery->second.sent_to.empty()) {
       alive.insert(delivery->second.sent_to.back());
+    }
+    // MarkDone() may end the session.
+    if (const auto own = sessions_.find(session); own != sessions_.end()) {
+      ++own->second.num_acknowledged;
     }
     MarkDone(batch, *place);
     ++counters_.acknowledged;
@@ -317,6 +326,51 @@ void LeaseTable::SessionEnded(SessionId session) {
   if (dealing_.sharing().ranked() || found->second.in_flight.empty()) return SessionGone(session);
   StopWaiting(session, found->second);
   found->second.ended = true;
+}
+
+SessionWait LeaseTable::WaitOf(SessionId session, bool is_making, size_t num_acknowledging) const {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end() || found->second.ended) return SessionWait::kNobody;
+  const Session& own = found->second;
+  // Another worker may have acknowledged the batch that is being made.
+  const bool has_batches = own.in_flight.size() > num_acknowledging + (is_making ? 1 : 0);
+  if (has_batches) {
+    const bool waits = !own.waits_for || own.waits_for == LeaseOutcome::kTooManyInFlight;
+    return !is_making && waits ? SessionWait::kServer : SessionWait::kNobody;
+  }
+  if (own.waits_for == LeaseOutcome::kAllLeased) return SessionWait::kNobody;
+  const Share& share = lanes_[own.lane].shares[own.reader.number];
+  const bool is_over = share.num_left == 0 && dealing_.is_complete();
+  return is_over ? SessionWait::kNobody : SessionWait::kWorker;
+}
+
+void LeaseTable::AddTo(EpochWatch& watch, std::vector<SessionId>& sessions) const {
+  watch.is_ranked = dealing_.sharing().ranked();
+  watch.num_leased = num_leased_;
+  watch.num_sessions = sessions_.size();
+  watch.counters = watch.counters + counters_;
+  const size_t num_lanes = std::min(lanes_.size(), EpochWatch::kMostListed);
+  for (uint32_t lane = 0; lane < num_lanes; ++lane) {
+    watch.lanes.push_back(
+        {dealing_.lane_length(lane), lanes_[lane].num_done, lanes_[lane].given_back.size()});
+  }
+  for (const auto& [id, session] : sessions_) {
+    if (watch.workers.size() == EpochWatch::kMostListed) break;
+    WorkerWatch worker;
+    worker.lane = session.lane;
+    worker.reader = session.reader.number;
+    worker.num_readers = session.reader.count;
+    if (watch.is_ranked) {
+      worker.num_steps = NumStepsOf(session.lane, session.reader);
+      worker.num_done = worker.num_steps - NumLeftOf(session.lane, session.reader);
+    }
+    worker.num_acknowledged = session.num_acknowledged;
+    worker.num_in_flight = session.in_flight.size();
+    worker.last_heard = session.last_heard;
+    worker.has_ended = session.ended;
+    watch.workers.push_back(std::move(worker));
+    sessions.push_back(id);
+  }
 }
 
 std::vector<uint64_t> LeaseTable::InFlight(SessionId session) const {

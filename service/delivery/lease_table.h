@@ -42,6 +42,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/delivery/delivery_snapshot.h"
+#include "service/delivery/epoch_watch.h"
 #include "service/epochs/batch_set.h"
 #include "service/epochs/dealing.h"
 
@@ -160,6 +161,10 @@ class LeaseTable {
   // Batches that were sent to the session and are not done.
   std::vector<uint64_t> InFlight(SessionId session) const;
 
+  // Adds its lanes, leases and sessions to a watch; the names of workers are not known here.
+  // `sessions` has the numbers of the listed workers. O(EpochWatch::kMostListed).
+  void AddTo(EpochWatch& watch, std::vector<SessionId>& sessions) const;
+
   // Batches that were leased at any time and are not done: all that a new table needs to know of
   // this one. O(result).
   BatchSet Sent() const;
@@ -168,6 +173,11 @@ class LeaseTable {
   uint64_t num_done() const { return num_done_; }
   uint64_t num_leased() const { return num_leased_; }
   size_t num_sessions() const { return sessions_.size(); }
+  // Batches that the worker does not work on, although they are in flight, do not count: with
+  // `is_making`, the one that was leased last and has not been sent, and as many as it is
+  // acknowledging. A session waits for nobody if all batches are leased to others, or none is left
+  // for it; nor does one that is not present. O(1).
+  SessionWait WaitOf(SessionId session, bool is_making, size_t num_acknowledging = 0) const;
   // Counts since the table was made.
   const LeaseCounters& counters() const { return counters_; }
 
@@ -180,6 +190,9 @@ class LeaseTable {
     absl::btree_set<uint64_t> in_flight;
     // What Next() last told it, if it waits.
     std::optional<LeaseOutcome> waits_for = std::nullopt;
+    // Batches that it made done; as WorkerWatch.
+    uint64_t num_acknowledged = 0;
+    absl::Time last_heard = absl::InfinitePast();
   };
   // The positions of a lane that are `number` modulo the number of readers.
   struct Share {

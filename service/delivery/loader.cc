@@ -6,9 +6,20 @@
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/delivery/held_plan.h"
 #include "service/ledger/kept_plan.h"
 
 namespace packhouse {
+namespace {
+
+// Time between two questions whether a window is still wanted.
+constexpr absl::Duration kAskEvery = absl::Milliseconds(5);
+
+absl::Status NoMemoryForWindow() {
+  return absl::ResourceExhaustedError("there was no memory to plan a window");
+}
+
+}  // namespace
 
 LoadSession::~LoadSession() { job_->Leave(*seat_); }
 
@@ -19,6 +30,7 @@ absl::StatusOr<bool> LoadSession::HasJoined() {
   if (epoch_->windows() != nullptr) PH_RETURN_IF_ERROR(epoch_->windows()->Learn(start->windows));
   start_ = *std::move(start);
   has_joined_ = true;
+  measured_ = nullptr;
   return true;
 }
 
@@ -41,6 +53,7 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
   event.is_redelivered = lease.redelivered;
   event.leased_until = lease.until;
   PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  seat_->is_making = false;
   return event;
 }
 
@@ -49,7 +62,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
   LoadEvent event;
   if (!pending_) {
     PH_ASSIGN_OR_RETURN(Offer lease, job_->Next(*seat_, now));
-    if (lease.plan_window) plan_(*lease.plan_window);
+    if (lease.plan_window) plan_(*lease.plan_window, /*is_first=*/false);
     event.num_pending = lease.num_pending;
     event.num_steps = lease.num_steps;
     if (lease.ends) return event;
@@ -61,10 +74,11 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
   if (!pending_->is_padding) needed.push_back(pending_->batch);
   if (const std::optional<uint64_t> missing = windows.FirstMissing(needed)) {
     PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *missing));
-    if (is_ours) plan_(*missing);
+    if (is_ours) plan_(*missing, /*is_first=*/!has_had_batch_);
     event.kind = LoadEvent::Kind::kWait;
     return event;
   }
+  has_had_batch_ = true;
   const Offer lease = *std::exchange(pending_, std::nullopt);
   event.kind = LoadEvent::Kind::kBatch;
   event.number = lease.batch;
@@ -76,6 +90,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
     event.graphs_of_step += epoch_->NumGraphs(batch);
   }
   PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  seat_->is_making = false;
   return event;
 }
 
@@ -94,13 +109,14 @@ Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& optio
     : catalog_(catalog),
       options_(options),
       writer_(log, options.max_log_records, num_records, ledger.last_generation()),
-      quota_(options.max_epochs, options.max_epochs_per_client),
+      quota_(options.max_epochs, options.max_epochs_per_client, options.quotas_of),
       environment_({&writer_, &quota_, memory,
                     [this](std::function<void()> work) { InBackground(std::move(work)); },
                     options.lease_duration, options.kept_finished_epochs, options.gather_joins,
                     options.epoch_retention}),
       next_session_(first_session) {
-  for (const EpochKey& key : ledger.Epochs()) quota_.TakeAnyway(ledger.Find(key)->client);
+  for (const EpochKey& key : ledger.Epochs())
+    quota_.TakeAnyway({ledger.Find(key)->client, key.job});
   for (auto& [name, part] : std::move(ledger).SplitByJob()) {
     jobs_[name].job = std::make_shared<Job>(name, std::move(part), &environment_);
   }
@@ -114,16 +130,22 @@ Loader::~Loader() {
   background_mutex_.Await(absl::Condition(&is_quiet));
 }
 
-void Loader::InBackground(std::function<void()> work) {
+std::shared_ptr<Loader> Loader::CountInBackground() {
   {
     absl::MutexLock lock(&background_mutex_);
     ++num_in_background_;
   }
-  background_([this, work = std::move(work)]() mutable {
+  return std::shared_ptr<Loader>(this, [](Loader* loader) {
+    absl::MutexLock lock(&loader->background_mutex_);
+    --loader->num_in_background_;
+  });
+}
+
+void Loader::InBackground(std::function<void()> work) {
+  background_([counted = CountInBackground(), work = std::move(work)]() mutable {
     work();
     work = nullptr;
-    absl::MutexLock lock(&background_mutex_);
-    --num_in_background_;
+    counted = nullptr;
   });
 }
 
@@ -171,37 +193,18 @@ std::vector<std::shared_ptr<Job>> Loader::Jobs() const {
 
 // --- Epochs.
 
-namespace {
-
-// Reads a plan from the ledger, and holds its memory.
-absl::StatusOr<std::shared_ptr<const PlannerResult>> ReadKept(const KeptPlan& plan,
-                                                              MemoryBudget* memory) {
-  struct Held {
-    MemoryHold memory;
-    PlannerResult planned;
-  };
-  const auto held = std::make_shared<Held>();
-  const std::string what = absl::StrCat("plan ", plan.receipt);
-  if (memory != nullptr) {
-    PH_ASSIGN_OR_RETURN(held->memory, memory->Hold(what, 0));
-  }
-  PH_ASSIGN_OR_RETURN(held->planned, ReadPlan(plan, [&](uint64_t bytes) {
-                        return memory == nullptr ? absl::OkStatus()
-                                                 : held->memory.Grow(what, bytes);
-                      }));
-  held->memory.ShrinkTo(held->planned.Bytes());
-  return std::shared_ptr<const PlannerResult>(held, &held->planned);
-}
-
-}  // namespace
-
 std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& cursor,
                                                EpochRequest& request) {
   std::optional<Job::Opened> opened;
   if (const auto job = Find(request.key.job)) opened = job->OpenedAs(request.key.epoch);
-  if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr};
+  if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr, "", {}};
   if (!opened) return std::nullopt;
-  const EpochIdentity& identity = opened->identity;
+  return Adopt(*opened, request);
+}
+
+std::optional<KeptPlannerResult> Loader::Adopt(const Job::Opened& opened,
+                                               EpochRequest& request) const {
+  const EpochIdentity& identity = opened.identity;
   for (size_t i = 0;
        identity.rank_groups.size() == request.rank_groups.size() && i < request.rank_groups.size();
        ++i) {
@@ -211,14 +214,18 @@ std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& curs
     }
   }
   // For a request with other words the plan is made, so that the error can name the difference.
-  if (opened->plan == nullptr || identity.dataset != request.dataset ||
+  if (opened.plan == nullptr || identity.dataset != request.dataset ||
       identity.seed != request.seed ||
-      identity.options != EpochOptions(request, opened->plan->receipt)) {
+      identity.options != EpochOptions(request, opened.plan->receipt)) {
     return std::nullopt;
   }
   return KeptPlannerResult{
-      opened->plan->receipt, identity.dataset_version,
-      [plan = opened->plan, memory = environment_.memory] { return ReadKept(*plan, memory); }};
+      opened.plan->receipt, identity.dataset_version,
+      [plan = opened.plan, memory = environment_.memory] { return ReadHeldPlan(*plan, memory); }};
+}
+
+std::shared_ptr<const MeasuredLimits::Measured> Loader::FixMeasured(EpochRequest& request) {
+  return measured_limits_.Fix(Find(request.key.job).get(), environment_.memory, request);
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
@@ -234,36 +241,87 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Loader::Prepare(
 }
 
 absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
-    const EpochRequest& request, const GivenUp& given_up,
+    const EpochRequest& request, const ClientId& client, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
-  if (request.samples) return catalog_->PrepareSampled(request, given_up);
+  if (request.samples) {
+    return catalog_->PrepareSampled(request, given_up,
+                                    [&](std::shared_ptr<const SampledEpoch> epoch) {
+                                      return PlanFirstWindow(client, std::move(epoch), given_up);
+                                    });
+  }
+  if (request.join_parts) return catalog_->PrepareJoined(request, given_up);
   return Prepare(request, given_up, kept);
+}
+
+void Loader::PlanSoon(const ClientId& client, WindowOrder order, Planning work) {
+  plan_executor_(client, order,
+                 [counted = CountInBackground(),
+                  work = std::move(work)](const std::function<bool()>& given_up) mutable {
+                   work(given_up);
+                   work = nullptr;
+                   counted = nullptr;
+                 });
+}
+
+absl::Status Loader::PlanFirstWindow(const ClientId& client,
+                                     std::shared_ptr<const SampledEpoch> epoch,
+                                     const GivenUp& given_up) {
+  // The call may be gone before the window is planned.
+  struct Result {
+    absl::Mutex mutex;
+    std::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
+    std::atomic<bool> is_unwanted = false;
+  };
+  const auto result = std::make_shared<Result>();
+  PlanSoon(client, WindowOrder::kFirst,
+           [this, result, epoch = std::move(epoch)](const std::function<bool()>& gone) mutable {
+             absl::Status status = NoMemoryForWindow();
+             HasMemoryFor([&] {
+               const auto is_over = [&] { return result->is_unwanted || gone(); };
+               status = epoch->Plan(0, Making(catalog_->memory(), is_over));
+             });
+             epoch = nullptr;
+             absl::MutexLock lock(&result->mutex);
+             result->status = std::move(status);
+           });
+  const auto is_planned = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(result->mutex) {
+    return result->status.has_value();
+  };
+  for (;;) {
+    {
+      absl::MutexLock lock(&result->mutex);
+      if (result->mutex.AwaitWithTimeout(absl::Condition(&is_planned), kAskEvery)) {
+        return *result->status;
+      }
+    }
+    // It may take long to answer, so nobody waits for the lock meanwhile.
+    if (!given_up.WhileWaiting()) continue;
+    result->is_unwanted = true;
+    return absl::CancelledError("epoch: given up by the caller");
+  }
 }
 
 void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
                         std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
-                        const ClientId& client) {
-  {
-    absl::MutexLock lock(&background_mutex_);
-    ++num_in_background_;
-  }
-  plan_executor_(client, [this, job = std::move(job), number = key.epoch, epoch = std::move(epoch),
-                          window](const std::function<bool()>& given_up) mutable {
-    absl::Status status = absl::ResourceExhaustedError("there was no memory to plan a window");
-    HasMemoryFor(
-        [&] { status = epoch->windows()->Plan(window, Making(catalog_->memory(), given_up)); });
-    job->WindowPlanned(number, window, epoch->windows()->Counts(), status);
-    epoch = nullptr;
-    job = nullptr;
-    absl::MutexLock lock(&background_mutex_);
-    --num_in_background_;
-  });
+                        WindowOrder order, const ClientId& client) {
+  PlanSoon(client, order,
+           [this, job = std::move(job), number = key.epoch, epoch = std::move(epoch),
+            window](const std::function<bool()>& given_up) mutable {
+             absl::Status status = NoMemoryForWindow();
+             HasMemoryFor([&] {
+               status = epoch->windows()->Plan(window, Making(catalog_->memory(), given_up));
+             });
+             job->WindowPlanned(number, window, epoch->windows()->Counts(), status);
+             epoch = nullptr;
+             job = nullptr;
+           });
 }
 
 absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
                                                      const GivenUp& given_up) {
+  const auto measured = FixMeasured(request);
   const auto kept = Adopt(std::nullopt, request);
-  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, given_up, kept));
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", given_up, kept));
   EpochProgress progress = {request.key, 0, 0, epoch->identity().num_batches()};
   if (const auto job = Find(request.key.job)) {
     PH_ASSIGN_OR_RETURN(progress, job->ProgressOf(epoch->identity()));
@@ -276,23 +334,32 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
                                                                size_t max_in_flight,
                                                                std::function<void()> wake,
                                                                const GivenUp& given_up) {
+  auto measured = FixMeasured(request);
+  // Of an epoch that is not in the ledger any more, the cursor knows the limits.
+  if (measured != nullptr && join.cursor) KeepLimits(join.cursor->identity, nullptr, request);
   const auto kept = Adopt(join.cursor, request);
-  PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, given_up, kept));
+  PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, join.client, given_up, kept));
   if (prepared->windows() != nullptr) {
     join.windows = prepared->windows()->Counts();
-  } else if (!kept) {
+  } else if (!kept && prepared->joined() == nullptr) {
     const auto& of_dataset = static_cast<const PreparedEpoch&>(*prepared);
     join.plan = KeepPlan(*of_dataset.plan().planned());
+    LogLimits(options_.log, request, of_dataset);
   }
   std::shared_ptr<Job> job = FindOrCreate(request.key.job);
   const SessionId id = next_session_.fetch_add(1, std::memory_order_relaxed);
   auto plan = [this, pinned = job, key = request.key, epoch = prepared, client = join.client](
-                  uint64_t window) { PlanWindow(pinned, key, epoch, window, client); };
+                  uint64_t window, bool is_first) {
+    PlanWindow(pinned, key, epoch, window, is_first ? WindowOrder::kFirst : WindowOrder::kLater,
+               client);
+  };
   auto seat = job->StartJoin(prepared->identity(), std::move(join), id, max_in_flight,
                              std::move(wake), job);
   CompactIfDue();
-  return std::unique_ptr<LoadSession>(
+  auto session = std::unique_ptr<LoadSession>(
       new LoadSession(std::move(job), std::move(seat), std::move(prepared), std::move(plan)));
+  session->measured_ = std::move(measured);
+  return session;
 }
 
 absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, JoinRequest join,
@@ -313,8 +380,58 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest&
     return absl::InvalidArgumentError(
         "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
   }
+  if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
   return Evaluation::Open(std::move(prepared), std::move(evaluation), environment_.memory);
+}
+
+absl::StatusOr<Job::Opened> Loader::OpenedNear(const EpochKey& key) {
+  if (const std::shared_ptr<Job> job = Find(key.job)) {
+    if (std::optional<Job::Opened> opened = job->OpenedNear(key.epoch)) return *std::move(opened);
+  }
+  return absl::NotFoundError(absl::StrCat("job ", Quoted(key.job), ": has no epochs"));
+}
+
+absl::StatusOr<Loader::Planned> Loader::FindPlan(
+    absl::string_view receipt, absl::FunctionRef<bool(const EpochIdentity&)> may_show) {
+  for (const std::shared_ptr<Job>& job : Jobs()) {
+    std::optional<Job::Opened> opened = job->OpenedWithPlan(receipt, may_show);
+    if (!opened) continue;
+    PH_ASSIGN_OR_RETURN(auto plan, ReadHeldPlan(*opened->plan, environment_.memory));
+    return Planned{*std::move(opened), std::move(plan)};
+  }
+  return absl::NotFoundError(
+      absl::StrCat("receipt ", Quoted(receipt),
+                   ": no epoch that is remembered has it; name the histogram "
+                   "or the data set that it is for"));
+}
+
+absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::Rebuild(EpochRequest request,
+                                                                     const Job::Opened& opened,
+                                                                     const GivenUp& given_up) {
+  const bool is_remembered = opened.identity.key == request.key;
+  if (!is_remembered && request.adaptive) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch ", request.key.epoch, " of job ", Quoted(request.key.job),
+                     ": the limits of an adaptive job's epoch are known only while it is "
+                     "remembered"));
+  }
+  if (HasMeasuredDevice(request)) {
+    std::shared_ptr<const PlannerResult> plan;
+    if (opened.plan != nullptr) {
+      PH_ASSIGN_OR_RETURN(plan, ReadHeldPlan(*opened.plan, environment_.memory));
+    }
+    KeepLimits(opened.identity, plan.get(), request);
+  }
+  std::optional<KeptPlannerResult> kept = Adopt(opened, request);
+  // A plan of an epoch that draws its graphs is for that epoch alone.
+  if (request.draw && !is_remembered) kept = std::nullopt;
+  PH_ASSIGN_OR_RETURN(auto epoch, PrepareAny(request, /*client=*/"", given_up, kept));
+  if (is_remembered) {
+    PH_RETURN_IF_ERROR(CheckSameEpoch(opened.identity, epoch->identity(), "what can be made now"));
+    if (epoch->windows() != nullptr) PH_RETURN_IF_ERROR(epoch->windows()->Learn(opened.windows));
+  }
+  return epoch;
 }
 
 absl::StatusOr<AcknowledgeResult> Loader::Acknowledge(const EpochKey& key, SessionId session,
@@ -384,6 +501,15 @@ absl::StatusOr<JobSummary> Loader::GetJob(const std::string& job) const {
   return absl::NotFoundError(absl::StrCat("job ", Quoted(job), ": has no epochs"));
 }
 
+std::vector<EpochWatch> Loader::WatchJob(const std::string& job) const {
+  std::shared_ptr<Job> found;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (const auto entry = jobs_.find(job); entry != jobs_.end()) found = entry->second.job;
+  }
+  return found == nullptr ? std::vector<EpochWatch>() : found->Watch();
+}
+
 absl::Status Loader::DeleteJob(const std::string& job) {
   const std::shared_ptr<Job> found = Find(job);
   if (found == nullptr)
@@ -437,6 +563,16 @@ absl::Time Loader::NextExpiry() const {
 size_t Loader::num_jobs() const {
   absl::MutexLock lock(&mutex_);
   return jobs_.size();
+}
+
+std::vector<SessionSummary> Loader::Sessions() const {
+  std::vector<SessionSummary> sessions;
+  for (const std::shared_ptr<Job>& job : Jobs()) {
+    std::vector<SessionSummary> of_job = job->Sessions();
+    sessions.insert(sessions.end(), std::make_move_iterator(of_job.begin()),
+                    std::make_move_iterator(of_job.end()));
+  }
+  return sessions;
 }
 
 DeliverySnapshot Loader::Snapshot() const {

@@ -24,19 +24,24 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/limited_log.h"
 #include "service/delivery/delivery_snapshot.h"
 #include "service/delivery/epoch_quota.h"
+#include "service/delivery/epoch_watch.h"
 #include "service/delivery/evaluation.h"
 #include "service/delivery/job.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/ledger_writer.h"
 #include "service/delivery/load_event.h"
+#include "service/delivery/measured_limits.h"
 #include "service/epochs/epoch_catalog.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/given_up.h"
@@ -71,12 +76,16 @@ struct LoaderOptions {
   size_t max_epochs = 4096;
   // The most of these that one client has opened.
   size_t max_epochs_per_client = 1024;
+  // Of namespaces; null: they have none.
+  QuotasOf quotas_of = nullptr;
   // Epochs that nobody has used for this long are forgotten (ForgetUnused()).
   absl::Duration epoch_retention = absl::Hours(24 * 30);
   // The number of finished epochs of a job that are remembered, for late acknowledgements.
   size_t kept_finished_epochs = 8;
   // When the log has this many records, it is rewritten without outdated ones.
   size_t max_log_records = 65536;
+  // Is told why limits of adaptive jobs move, or stay. May be null; must outlive the loader.
+  LimitedLog* log = nullptr;
 };
 
 class Loader;
@@ -108,9 +117,12 @@ class LoadSession {
  private:
   friend class Loader;
 
-  // `plan` plans a window of the epoch in the background, and tells the job.
+  // Plans a window of the epoch in the background, and tells the job. `is_first`: as
+  // Loader::WindowOrder.
+  using PlanWindow = std::function<void(uint64_t window, bool is_first)>;
+
   LoadSession(std::shared_ptr<Job> job, std::shared_ptr<Job::Session> seat,
-              std::shared_ptr<const LoadableEpoch> epoch, std::function<void(uint64_t)> plan)
+              std::shared_ptr<const LoadableEpoch> epoch, PlanWindow plan)
       : job_(std::move(job)),
         seat_(std::move(seat)),
         epoch_(std::move(epoch)),
@@ -122,9 +134,12 @@ class LoadSession {
   const std::shared_ptr<Job> job_;
   const std::shared_ptr<Job::Session> seat_;
   const std::shared_ptr<const LoadableEpoch> epoch_;
-  const std::function<void(uint64_t)> plan_;
+  const PlanWindow plan_;
   // A leased batch whose window is being planned.
   std::optional<Offer> pending_;
+  bool has_had_batch_ = false;  // Only known of epochs with windows.
+  // As MeasuredLimits::Fix(), until the epoch is in the ledger.
+  std::shared_ptr<const MeasuredLimits::Measured> measured_;
   LoadStart start_;
   bool has_joined_ = false;
 };
@@ -152,8 +167,16 @@ class Loader {
 
   // The same for plans of windows, which take seconds. `work` asks `given_up` now and then. By
   // default the calling thread plans at once.
+  enum class WindowOrder {
+    // A worker waits for it and has had no batch yet: the first window of an epoch, or the one with
+    // which a worker goes on. It should be planned before those of kLater, whoever's they are.
+    kFirst,
+    // Batches of the window before it are still to be delivered, or were a moment ago.
+    kLater,
+  };
   using Planning = std::function<void(const std::function<bool()>& given_up)>;
-  using PlanExecutor = std::function<void(const ClientId& client, Planning work)>;
+  using PlanExecutor =
+      std::function<void(const ClientId& client, WindowOrder order, Planning work)>;
   void PlanInBackground(PlanExecutor executor) { plan_executor_ = std::move(executor); }
 
   // The figures of an epoch and its progress; opens nothing. Errors as EpochCatalog::Prepare;
@@ -195,6 +218,25 @@ class Loader {
       const EpochRequest& request, const GivenUp& given_up,
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
+  // What the ledger has of an epoch, or of the job's nearest one that it remembers (Job). NOT_FOUND
+  // if it remembers none of the job.
+  absl::StatusOr<Job::Opened> OpenedNear(const EpochKey& key);
+  // What it has of an epoch that may be shown and whose kept plan has this receipt; and the plan.
+  // NOT_FOUND naming the receipt if there is none; DATA_LOSS and RESOURCE_EXHAUSTED of the plan.
+  struct Planned {
+    Job::Opened opened;
+    std::shared_ptr<const PlannerResult> plan;
+  };
+  absl::StatusOr<Planned> FindPlan(absl::string_view receipt,
+                                   absl::FunctionRef<bool(const EpochIdentity&)> may_show);
+  // An epoch whose batches are made again (RebuildSource), with the plan that `opened` has. Errors
+  // as EpochCatalog::Prepare. FAILED_PRECONDITION naming the first difference, if `opened` is of
+  // the same epoch, and the epoch that can be made of the request is another one; and for another
+  // epoch of an adaptive job, whose limits nobody knows.
+  absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Rebuild(EpochRequest request,
+                                                               const Job::Opened& opened,
+                                                               const GivenUp& given_up);
+
   // As Job; NOT_FOUND if there is no such epoch. Acknowledgements of a job that come at the same
   // time share a commit of the log. So do those of several jobs, if the log allows it.
   absl::StatusOr<AcknowledgeResult> Acknowledge(const EpochKey& key, SessionId session,
@@ -213,6 +255,10 @@ class Loader {
   static constexpr size_t kMaxShownEpochs = 10'000;
   absl::StatusOr<JobSummary> GetJob(const std::string& job) const;
 
+  // The epochs of a job that somebody loads now, by number, with who works on them; none if there
+  // is no such job. Waits for the job's mutex, for moments.
+  std::vector<EpochWatch> WatchJob(const std::string& job) const;
+
   // Forgets all epochs of a job. NOT_FOUND if there are none.
   absl::Status DeleteJob(const std::string& job);
 
@@ -228,6 +274,12 @@ class Loader {
 
   // Jobs that have epochs, or are being loaded.
   size_t num_jobs() const;
+
+  // Remembered epochs of all namespaces that have any.
+  std::map<std::string, uint64_t> EpochsByNamespace() const { return quota_.CountByNamespace(); }
+
+  // The workers that load epochs now, by job and session. O(sessions and their batches in flight).
+  std::vector<SessionSummary> Sessions() const;
 
   // For metrics. O(open epochs) and the runs of batches of those that are loaded.
   DeliverySnapshot Snapshot() const;
@@ -255,16 +307,27 @@ class Loader {
   // The last reference to the epoch is dropped in the background: the last reader of a deleted data
   // set erases it from the disk.
   absl::StatusOr<std::shared_ptr<const LoadableEpoch>> PrepareAny(
-      const EpochRequest& request, const GivenUp& given_up,
+      const EpochRequest& request, const ClientId& client, const GivenUp& given_up,
       const std::optional<KeptPlannerResult>& kept);
+  // Runs `work` by the plan executor.
+  void PlanSoon(const ClientId& client, WindowOrder order, Planning work);
+  // Plans the first window of a new epoch, and waits for it. CANCELLED if the call is given up.
+  absl::Status PlanFirstWindow(const ClientId& client, std::shared_ptr<const SampledEpoch> epoch,
+                               const GivenUp& given_up);
   // Plans a window for an epoch of a job.
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
-                  std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
+                  std::shared_ptr<const LoadableEpoch> epoch, uint64_t window, WindowOrder order,
                   const ClientId& client);
+  // As MeasuredLimits::Fix().
+  std::shared_ptr<const MeasuredLimits::Measured> FixMeasured(EpochRequest& request);
   // What stays as it was when the epoch was first opened. The ranks that rounds are planned for
   // become the request's. Returns the plan; nullopt if none is kept for this request.
   std::optional<KeptPlannerResult> Adopt(const std::optional<Cursor>& cursor,
                                          EpochRequest& request);
+  std::optional<KeptPlannerResult> Adopt(const Job::Opened& opened, EpochRequest& request) const;
+  // One more piece of work in the background, as long as the result lives: so it no longer counts
+  // when it is done, and also if an executor has no memory for it.
+  std::shared_ptr<Loader> CountInBackground();
   void InBackground(std::function<void()> work);
   void CompactIfDue();
 
@@ -273,10 +336,10 @@ class Loader {
   LedgerWriter writer_;
   EpochQuota quota_;
   Job::Environment environment_;
+  MeasuredLimits measured_limits_;
   Executor background_ = [](const std::function<void()>& work) { work(); };
-  PlanExecutor plan_executor_ = [](const ClientId& /*client*/, const Planning& work) {
-    work([] { return false; });
-  };
+  PlanExecutor plan_executor_ = [](const ClientId& /*client*/, WindowOrder /*order*/,
+                                   const Planning& work) { work([] { return false; }); };
   std::atomic<SessionId> next_session_;
 
   mutable absl::Mutex mutex_;

@@ -25,9 +25,11 @@
 
 namespace packhouse {
 
-// The version of the rules by which batches are drawn and packed in order. It is part of an epoch's
-// identity, so that another release never goes on with other batches.
+// The version of the rules by which batches are drawn. It is part of an epoch's identity, so that
+// another release never goes on with other batches.
 inline constexpr absl::string_view kRulesVersion = "v1";
+// The same of the rules by which graphs are packed in order (OnlinePacker).
+inline constexpr absl::string_view kInOrderVersion = "v2";
 
 // Batches are numbered from 0 in the order in which they come. If an epoch has batches for several
 // rank groups (round_plan.h), those of one rank group are consecutive. Immutable; thread-safe. 4

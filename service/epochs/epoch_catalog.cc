@@ -14,17 +14,18 @@ std::string PrefixOf(absl::string_view dataset) {
   return absl::StrCat(dataset, std::string(1, kSeparator));
 }
 
-// Bytes of unused values that each of the three caches keeps: the default; and for a budget, an
+// Bytes of unused values that each of the caches keeps: the default; and for a budget, an
 // eighth of it in all.
 constexpr uint64_t kDefaultKeptBytes = uint64_t{64} << 20;
-constexpr uint64_t kKeptShare = 3 * 8;
+constexpr uint64_t kNumCaches = 6;
+constexpr uint64_t kKeptShare = 8;
 
 uint64_t KeptBytes(const MemoryBudget* memory) {
-  return memory == nullptr ? kDefaultKeptBytes : memory->bound() / kKeptShare;
+  return memory == nullptr ? kDefaultKeptBytes : memory->bound() / (kKeptShare * kNumCaches);
 }
 
 // The bytes of a reader, with the chunks that it decodes when they are used
-// (lmdb_dataset_reader.h).
+// (record_dataset_reader.h).
 uint64_t BytesOfReader(const DatasetInfo& info) {
   const uint64_t l = info.schema->num_components();
   // Counts, an id, and in the chunk offsets, counts and an id again.
@@ -34,6 +35,17 @@ uint64_t BytesOfReader(const DatasetInfo& info) {
   // for a moment; and its chunk.
   constexpr uint64_t kBytesOfRecord = 512;
   return of_graph * info.num_graphs + kBytesOfRecord * (info.num_records + 1);
+}
+
+std::string ReaderKey(const DatasetInfo& info) {
+  return absl::StrCat(PrefixOf(info.name), info.version, std::string(1, kSeparator));
+}
+
+absl::StatusOr<DatasetInfo> SealedInfo(const DatasetStore& store, absl::string_view dataset) {
+  PH_ASSIGN_OR_RETURN(DatasetInfo info, store.Get(dataset));
+  if (info.state == DatasetState::kSealed) return info;
+  return absl::FailedPreconditionError(
+      absl::StrCat("data set '", info.name, "' is not sealed: seal it to load epochs from it"));
 }
 
 }  // namespace
@@ -50,7 +62,11 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
               [](const PreparedEpoch& epoch) {
                 return epoch.bytes() + BytesOfReader(epoch.plan().dataset());
               }),
-      sampled_(KeptBytes(memory), [](const SampledEpoch& epoch) { return epoch.bytes(); }) {
+      sampled_(KeptBytes(memory), [](const SampledEpoch& epoch) { return epoch.bytes(); }),
+      links_(KeptBytes(memory), [](const PartLinks& links) { return links.bytes(); }),
+      joined_(KeptBytes(memory), [](const JoinedEpoch& epoch) {
+        return epoch.bytes() + BytesOfReader(epoch.dataset());
+      }) {
   if (memory_ != nullptr) {
     memory_->SetReclaim([this](uint64_t bytes) { Reclaim(bytes); });
   }
@@ -66,6 +82,10 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
   while (!done() && sampled_.ForgetOldest()) {
   }
   // Values that are made from others are dropped before them.
+  while (!done() && joined_.ForgetOldest()) {
+  }
+  while (!done() && links_.ForgetOldest()) {
+  }
   while (!done() && epochs_.ForgetOldest()) {
   }
   while (!done() && plans_.ForgetOldest()) {
@@ -74,18 +94,31 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
   }
 }
 
+absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::OpenReader(
+    const DatasetInfo& info, const GivenUp& given_up, const Making& making) {
+  const auto open = [&]() -> absl::StatusOr<std::shared_ptr<const OpenedReader>> {
+    auto opened = std::make_shared<OpenedReader>();
+    opened->bytes = BytesOfReader(info);
+    PH_ASSIGN_OR_RETURN(opened->memory,
+                        making.Hold(absl::StrCat("a reader of ", info.num_graphs,
+                                                 " graphs of data set '", info.name, "'"),
+                                    opened->bytes));
+    PH_ASSIGN_OR_RETURN(opened->reader, store_->OpenReader(info.name));
+    if (opened->reader->info().version == info.version) return opened;
+    return absl::UnavailableError(
+        absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
+  };
+  return readers_.Get(
+      ReaderKey(info), [&] { return given_up.WhileWaiting(); }, open);
+}
+
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
     const EpochRequest& request, const GivenUp& given_up,
     const std::optional<KeptPlannerResult>& kept) {
-  PH_ASSIGN_OR_RETURN(const DatasetInfo info, store_->Get(request.dataset));
-  if (info.state != DatasetState::kSealed) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("data set '", info.name, "' is not sealed: seal it to load epochs from it"));
-  }
-  const std::string reader_key =
-      absl::StrCat(PrefixOf(request.dataset), info.version, std::string(1, kSeparator));
-  std::string plan_key =
-      absl::StrCat(reader_key, request.Words(), request.oversize_is_error ? " or fail" : "");
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  const std::string reader_key = ReaderKey(info);
+  std::string plan_key = absl::StrCat(reader_key, request.Words(), MeasuredWords(request),
+                                      request.oversize_is_error ? " or fail" : "");
   if (request.rank_groups.size() > 1) {
     for (const RankGroupRequest& rank_group : request.rank_groups) {
       absl::StrAppend(&plan_key, " ", rank_group.num_ranks);
@@ -101,20 +134,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
 
   const Making making(memory_, given_up.while_making());
   const auto gone = [&] { return given_up.WhileWaiting(); };
-  const auto open_reader = [&]() -> absl::StatusOr<std::shared_ptr<const OpenedReader>> {
-    auto opened = std::make_shared<OpenedReader>();
-    opened->bytes = BytesOfReader(info);
-    PH_ASSIGN_OR_RETURN(opened->memory,
-                        making.Hold(absl::StrCat("a reader of ", info.num_graphs,
-                                                 " graphs of data set '", info.name, "'"),
-                                    opened->bytes));
-    PH_ASSIGN_OR_RETURN(opened->reader, store_->OpenReader(request.dataset));
-    if (opened->reader->info().version == info.version) return opened;
-    return absl::UnavailableError(absl::StrCat("data set '", request.dataset,
-                                               "' was replaced while it was opened; try again"));
-  };
   const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const EpochPlan>> {
-    PH_ASSIGN_OR_RETURN(auto opened, readers_.Get(reader_key, gone, open_reader));
+    PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
     // Used as long as the reader is.
     std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
     std::shared_ptr<const PlannerResult> given;
@@ -132,7 +153,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
 }
 
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled(
-    const EpochRequest& request, const GivenUp& given_up) {
+    const EpochRequest& request, const GivenUp& given_up,
+    const SampledEpoch::PlanFirst& plan_first) {
   const SamplesRequest& samples = *request.samples;
   const std::string separator(1, kSeparator);
   const std::string key =
@@ -144,9 +166,9 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled
                                       key, [&] { return given_up.WhileWaiting(); },
                                       [&]() -> absl::StatusOr<std::shared_ptr<const SampledEpoch>> {
                                         PH_RETURN_IF_ERROR(making.StillWanted());
-                                        return SampledEpoch::Prepare(samples.source, request,
-                                                                     bounds_, making,
-                                                                     sampling_observer_);
+                                        return SampledEpoch::Prepare(
+                                            samples.source, request, bounds_, making,
+                                            sampling_observer_, plan_first);
                                       }));
   // Somebody may have prepared it without.
   for (uint64_t window = epoch->Counts().size();
@@ -155,6 +177,33 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> EpochCatalog::PrepareSampled
     PH_RETURN_IF_ERROR(epoch->Plan(window, making));
   }
   return epoch;
+}
+
+absl::StatusOr<std::shared_ptr<const JoinedEpoch>> EpochCatalog::PrepareJoined(
+    const EpochRequest& request, const GivenUp& given_up) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  const std::string key = absl::StrCat(
+      ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "", " epoch ",
+      request.key.epoch, " seed ", request.seed, std::string(1, kSeparator), request.key.job);
+  const Making making(memory_, given_up.while_making());
+  return joined_.Get(
+      key, [&] { return given_up.WhileWaiting(); },
+      [&]() -> absl::StatusOr<std::shared_ptr<const JoinedEpoch>> {
+        PH_RETURN_IF_ERROR(making.StillWanted());
+        PH_ASSIGN_OR_RETURN(auto opened, OpenReader(info, given_up, making));
+        // Used as long as the reader is.
+        std::shared_ptr<const DatasetReader> reader(opened, opened->reader.get());
+        const DatasetReader& of_links = *reader;
+        return JoinedEpoch::Prepare(
+            std::move(reader), request, bounds_, making, [&](const PartsSchema& schema) {
+              return links_.Get(
+                  ReaderKey(info), [&] { return given_up.WhileWaiting(); },
+                  [&]() -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
+                    PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(of_links, schema, making));
+                    return std::make_shared<const PartLinks>(std::move(links));
+                  });
+            });
+      });
 }
 
 bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {
@@ -170,6 +219,8 @@ void EpochCatalog::Forget(absl::string_view dataset) {
   readers_.Drop(PrefixOf(dataset));
   plans_.Drop(PrefixOf(dataset));
   epochs_.Drop(PrefixOf(dataset));
+  links_.Drop(PrefixOf(dataset));
+  joined_.Drop(PrefixOf(dataset));
 }
 
 }  // namespace packhouse

@@ -16,6 +16,9 @@
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/given_up.h"
+#include "service/epochs/joined_epoch.h"
+#include "service/epochs/making.h"
+#include "service/epochs/part_links.h"
 #include "service/epochs/planner_result.h"
 #include "service/epochs/prepared_epoch.h"
 #include "service/epochs/sampled_epoch.h"
@@ -23,11 +26,12 @@
 
 namespace packhouse {
 
-// All loads of a data set's version share a reader, all epochs with the same words share a plan,
-// and the workers of a job share a prepared epoch. The bytes of all are reserved from the memory
-// budget before they are allocated, and as long as they exist. The last used ones stay when nobody
-// uses them, up to an eighth of the budget; they are dropped when others need their room.
-// Thread-safe; the store and the memory must outlive it and everything that it gave.
+// All loads of a data set's version share a reader and the links of its parts, all epochs with the
+// same words share a plan, and the workers of a job share a prepared epoch. The bytes of all are
+// reserved from the memory budget before they are allocated, and as long as they exist. The last
+// used ones stay when nobody uses them, up to an eighth of the budget; they are dropped when others
+// need their room. Thread-safe; the store and the memory must outlive it and everything that it
+// gave.
 class EpochCatalog {
  public:
   // If `memory` is null, memory is not bounded. Otherwise `memory` asks the catalog for room.
@@ -53,8 +57,15 @@ class EpochCatalog {
       const std::optional<KeptPlannerResult>& kept = std::nullopt);
 
   // The same for an epoch of sub-graphs (EpochRequest::samples). Errors as SampledEpoch.
-  absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareSampled(const EpochRequest& request,
-                                                                     const GivenUp& given_up = {});
+  // `plan_first`, if given, plans the first window of a new epoch, perhaps on another thread.
+  absl::StatusOr<std::shared_ptr<const SampledEpoch>> PrepareSampled(
+      const EpochRequest& request, const GivenUp& given_up = {},
+      const SampledEpoch::PlanFirst& plan_first = nullptr);
+
+  // The same for an epoch of joined parts (EpochRequest::join_parts). Errors as JoinedEpoch;
+  // NOT_FOUND for a missing data set.
+  absl::StatusOr<std::shared_ptr<const JoinedEpoch>> PrepareJoined(const EpochRequest& request,
+                                                                   const GivenUp& given_up = {});
 
   // Is told of draws; null: nobody is. To be called before anything is prepared.
   void SetSamplingObserver(SamplingObserver* observer) { sampling_observer_ = observer; }
@@ -74,6 +85,10 @@ class EpochCatalog {
     std::shared_ptr<const DatasetReader> reader;
   };
 
+  // The reader of a sealed data set as it is now; shared.
+  absl::StatusOr<std::shared_ptr<const OpenedReader>> OpenReader(const DatasetInfo& info,
+                                                                 const GivenUp& given_up,
+                                                                 const Making& making);
   // Whether the catalog has made the same plan itself.
   bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);
   // Lets go of what nobody uses.
@@ -86,6 +101,8 @@ class EpochCatalog {
   SharedCache<EpochPlan> plans_;
   SharedCache<PreparedEpoch> epochs_;
   SharedCache<SampledEpoch> sampled_;
+  SharedCache<PartLinks> links_;
+  SharedCache<JoinedEpoch> joined_;
   SamplingObserver* sampling_observer_ = nullptr;
 };
 

@@ -25,6 +25,10 @@ namespace packhouse {
 
 // A graph, or a group of graphs, that no batch can hold, or a graph that is too small for one.
 struct OversizeItem {
+  // Stands for a component if rows fit, but the tensors have too many bytes: then `value` and
+  // `bound` are bytes.
+  static constexpr size_t kBytes = SIZE_MAX;
+
   // The id of the graph or of the group.
   uint64_t id = 0;
   // Component l is `graphs`.

@@ -68,19 +68,33 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   PH_ASSIGN_OR_RETURN(const GraphSelection selection,
                       GraphSelection::Create(*reader, request.subset, making));
 
-  const GraphSchema& schema = *reader->info().schema;
+  std::shared_ptr<const PieceSchema> piece_schema;
+  if (request.cuts_oversize) {
+    PH_ASSIGN_OR_RETURN(PieceSchema pieces, PieceSchema::Create(*reader->info().schema));
+    piece_schema = std::make_shared<const PieceSchema>(std::move(pieces));
+  }
+  const GraphSchema& schema =
+      piece_schema != nullptr ? piece_schema->with_pieces() : *reader->info().schema;
   const BatchShapeOptions options = {request.padding,        request.derived,
                                      request.whole_graphs,   bounds.max_graphs_per_batch,
                                      bounds.max_batch_bytes, request.min_rows};
   PH_ASSIGN_OR_RETURN(EpochShapes shapes,
                       given != nullptr
                           ? GivenShapes(*given, request, schema, options)
-                          : ChooseShapes(request.rank_groups, schema, options,
+                          : ChooseShapes(request.rank_groups, request.adaptive, schema, options,
                                          SizesOfGraphs(*reader), selection.positions(), making));
-  auto plan = std::shared_ptr<EpochPlan>(new EpochPlan(std::move(reader), std::move(shapes)));
+  auto plan = std::shared_ptr<EpochPlan>(
+      new EpochPlan(std::move(reader), std::move(piece_schema), std::move(shapes)));
   PH_RETURN_IF_ERROR(plan->PackSizes(request.min_rows, making));
-  PH_ASSIGN_OR_RETURN(EpochItems items, EpochItemsOf(request, plan->reader(), plan->items(),
-                                                     selection, plan->shapes_, making));
+  EpochItems items;
+  if (request.cuts_oversize) {
+    PH_ASSIGN_OR_RETURN(plan->pieces_,
+                        EpochPieces::Cut(plan->piece_schema_.get(), plan->reader(), selection,
+                                         plan->shapes_.rank_group(0)[0], making, items));
+  } else {
+    PH_ASSIGN_OR_RETURN(items, EpochItemsOf(request, plan->reader(), plan->items(), selection,
+                                            plan->shapes_, making));
+  }
   plan->groups_ = std::move(items.groups);
   plan->oversize_ = std::move(items.oversize);
   if (request.in_order) {
@@ -112,6 +126,7 @@ absl::Status EpochPlan::PackSizes(const MinRows& min_rows, const Making& making)
 
 ItemSizes EpochPlan::items() const {
   if (groups_) return groups_->sizes();
+  if (pieces_ != nullptr) return pieces_->sizes();
   if (packed_sizes_.empty()) return SizesOfGraphs(*reader_);
   return ItemSizes::Create(reader_->num_graphs(), schema().num_components(), packed_sizes_).value();
 }
@@ -130,7 +145,7 @@ absl::Status EpochPlan::PackItems(absl::Span<const uint32_t> graphs, size_t look
                       PackInOrder(items(), graphs, limits, look_ahead, making));
   in_order_ = std::make_shared<const EpochBatches>(std::move(batches));
   PlannerResult result = Resolved();
-  result.receipt = absl::StrCat("online-", kRulesVersion);
+  result.receipt = absl::StrCat("online-", kInOrderVersion);
   planned_ = std::make_shared<const PlannerResult>(std::move(result));
   return absl::OkStatus();
 }
@@ -166,8 +181,8 @@ uint64_t EpochPlan::bytes() const {
   // Names, shapes, lists: small.
   constexpr uint64_t kBesides = 16384;
   return kBesides + planned_bytes_ + sizeof(uint32_t) * packed_sizes_.capacity() +
-         (groups_ ? groups_->bytes() : 0) + (classes_ ? classes_->bytes() : 0) +
-         (in_order_ ? in_order_->bytes() : 0);
+         (groups_ ? groups_->bytes() : 0) + (pieces_ != nullptr ? pieces_->bytes() : 0) +
+         (classes_ ? classes_->bytes() : 0) + (in_order_ ? in_order_->bytes() : 0);
 }
 
 uint64_t EpochPlan::num_batches(size_t rank_group) const {

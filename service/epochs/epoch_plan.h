@@ -24,6 +24,7 @@
 #include "service/datasets/dataset_store.h"
 #include "service/epochs/epoch_batches.h"
 #include "service/epochs/epoch_items.h"
+#include "service/epochs/epoch_pieces.h"
 #include "service/epochs/epoch_request.h"
 #include "service/epochs/epoch_seed.h"
 #include "service/epochs/epoch_shapes.h"
@@ -33,6 +34,7 @@
 #include "service/epochs/planner_result.h"
 #include "service/epochs/shape_summary.h"
 #include "service/epochs/size_classes.h"
+#include "service/partitioning/piece_schema.h"
 
 namespace packhouse {
 
@@ -64,13 +66,18 @@ class EpochPlan {
 
   const DatasetReader& reader() const { return *reader_; }
   const DatasetInfo& dataset() const { return reader_->info(); }
-  const GraphSchema& schema() const { return *reader_->info().schema; }
+  // Of the batches' graphs.
+  const GraphSchema& schema() const {
+    return piece_schema_ != nullptr ? piece_schema_->with_pieces() : *reader_->info().schema;
+  }
 
   size_t num_rank_groups() const { return shapes_.num_rank_groups(); }
   // The largest first.
   absl::Span<const BatchShape> shapes(size_t rank_group) const {
     return shapes_.rank_group(rank_group);
   }
+  // As EpochShapes::why().
+  const std::string& why_shapes() const { return shapes_.why(); }
   // As shapes().
   absl::Span<const ShapeSummary> summaries(size_t rank_group) const {
     return figures_.shapes[rank_group];
@@ -86,6 +93,9 @@ class EpochPlan {
   // Graphs that are left out, and the first of their items.
   uint64_t num_oversize() const { return oversize_.num_graphs; }
   const std::vector<OversizeItem>& oversize() const { return oversize_.items; }
+  // Graphs that are cut into pieces, and these, which num_graphs() counts.
+  uint64_t num_cut_graphs() const { return pieces_ != nullptr ? pieces_->num_cut_graphs() : 0; }
+  uint64_t num_pieces() const { return pieces_ != nullptr ? pieces_->num_pieces() : 0; }
   // No plan has fewer batches; 0 if that is not known.
   uint64_t lower_bound() const { return planned_->lower_bound; }
   // Identifies the plan.
@@ -98,14 +108,19 @@ class EpochPlan {
   ItemSizes items() const;
   // Set if batches are made of groups.
   const std::optional<GroupItems>& groups() const { return groups_; }
+  // Set if graphs that exceed the limits are cut; otherwise null.
+  const EpochPieces* pieces() const { return pieces_.get(); }
   // The batches of one epoch, as numbers of items(). Errors and cost as DrawEpoch(). In order, they
   // exist already, and are the same for all epochs.
   absl::StatusOr<std::shared_ptr<const EpochBatches>> BatchesOf(const EpochSeed& seed,
                                                                 const Making& making) const;
 
  private:
-  EpochPlan(std::shared_ptr<const DatasetReader> reader, EpochShapes shapes)
-      : reader_(std::move(reader)), shapes_(std::move(shapes)) {}
+  EpochPlan(std::shared_ptr<const DatasetReader> reader,
+            std::shared_ptr<const PieceSchema> piece_schema, EpochShapes shapes)
+      : reader_(std::move(reader)),
+        piece_schema_(std::move(piece_schema)),
+        shapes_(std::move(shapes)) {}
 
   // Makes the packed sizes if there are minimums.
   absl::Status PackSizes(const MinRows& min_rows, const Making& making);
@@ -119,6 +134,8 @@ class EpochPlan {
   absl::Status Summarize(std::optional<uint64_t> max_batch_bytes, const Making& making);
 
   const std::shared_ptr<const DatasetReader> reader_;
+  // Null unless graphs are cut.
+  const std::shared_ptr<const PieceSchema> piece_schema_;
   const EpochShapes shapes_;
   // Null until the plan is made.
   std::shared_ptr<const PlannerResult> planned_;
@@ -126,6 +143,7 @@ class EpochPlan {
   // Holds the memory of the patterns that were planned here; other parts have their own holds.
   MemoryHold memory_;
   std::optional<GroupItems> groups_;
+  std::shared_ptr<const EpochPieces> pieces_;
   // With minimums: the packed sizes of all graphs, row-major; their memory.
   std::vector<uint32_t> packed_sizes_;
   MemoryHold packed_memory_;

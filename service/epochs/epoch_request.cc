@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "service/base/digest.h"
+#include "service/partitioning/graph_cutting.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
@@ -57,6 +58,12 @@ std::string DeviceWords(const DeviceProfile& device) {
   digest.Add(device.memory_bytes);
   digest.Add(device.fixed_bytes);
   digest.Add(uint64_t{device.max_distinct_shapes});
+  // Older requests have neither, and keep their words.
+  if (device.fixed_cost != 0) digest.Add(BitsOf(device.fixed_cost));
+  if (!device.measured_as.empty()) {
+    digest.Add(absl::string_view(device.measured_as));
+    return absl::StrCat("for device ", digest.Hex(kHashBytes), " as ", device.measured_as);
+  }
   return absl::StrCat("for device ", digest.Hex(kHashBytes));
 }
 
@@ -86,6 +93,9 @@ std::string SamplesWords(const SamplesRequest& samples) {
                                  samples.seeds.nodes->size() * sizeof(uint32_t)));
   }
   for (const int64_t time : samples.seeds.times) digest.Add(static_cast<uint64_t>(time));
+  if (samples.seeds.readout != nullptr) {
+    for (const std::string& rows : *samples.seeds.readout) digest.Add(rows);
+  }
   return absl::StrCat("sub-graphs of ", samples.source->request().Words(), " for ",
                       samples.source->NumSeeds(samples.seeds), " seeds ", digest.Hex(16),
                       " in windows of ", samples.window,
@@ -105,9 +115,12 @@ std::string EpochRequest::Words() const {
     words.push_back(RankGroupWords(rank_group));
   words.push_back(in_order ? absl::StrCat("in order within ", look_ahead) : "shuffled");
   if (grouped) words.emplace_back("grouped");
+  if (adaptive) words.emplace_back("adaptive");
   if (subset) words.push_back(SubsetWords(*subset));
   if (draw) words.push_back(DrawWords(*draw));
   if (samples) words.push_back(SamplesWords(*samples));
+  if (join_parts) words.emplace_back("parts joined");
+  if (cuts_oversize) words.push_back(absl::StrCat("oversize graphs cut by ", kCuttingRules));
   if (!min_rows.empty()) {
     words.push_back(absl::StrCat("at least (", absl::StrJoin(min_rows.rows(), ", "), ") rows"));
   }
@@ -117,6 +130,40 @@ std::string EpochRequest::Words() const {
                                                    : "padded as by TF-GNN");
   words.emplace_back(whole_graphs ? absl::StrCat("whole graphs", DerivedWords(derived)) : "sizes");
   return absl::StrJoin(words, "; ");
+}
+
+std::string MeasuredWords(const EpochRequest& request) {
+  std::string words;
+  for (const RankGroupRequest& rank_group : request.rank_groups) {
+    if (!rank_group.device || rank_group.device->measured_as.empty()) continue;
+    Digest digest;
+    digest.Add(uint64_t{rank_group.present.size()});
+    for (const std::vector<uint64_t>& shape : rank_group.present) {
+      digest.Add(absl::string_view(ShapeWords(shape)));
+    }
+    if (rank_group.measured) {
+      const DeviceProfile& measured = *rank_group.measured;
+      digest.Add(absl::string_view(DeviceWords(measured)));
+      for (const ComponentProfile& component : measured.components) {
+        digest.Add(component.reserved_rows);
+        digest.Add(uint64_t{component.fits_packs});
+      }
+      digest.Add(BitsOf(measured.least_cost));
+      if (measured.measured_bytes != nullptr) {
+        const MeasuredBytes& bytes = *measured.measured_bytes;
+        digest.Add(uint64_t{bytes.fitted.size()});
+        for (const MeasuredBytes::Seen& seen : bytes.fitted) {
+          digest.Add(absl::string_view(ShapeWords(seen.capacities)));
+          digest.Add(seen.bytes);
+        }
+        for (const auto& shape : bytes.too_large) digest.Add(absl::string_view(ShapeWords(shape)));
+        digest.Add(bytes.fixed_bytes);
+        digest.Add(bytes.most_bytes);
+      }
+    }
+    absl::StrAppend(&words, " measured ", digest.Hex(16));
+  }
+  return words;
 }
 
 }  // namespace packhouse

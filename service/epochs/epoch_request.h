@@ -29,6 +29,13 @@ struct RankGroupRequest {
   std::optional<DeviceProfile> device;
   // Ignored if there is one rank group.
   uint32_t num_ranks = 1;
+  // `device` with what was measured of it, if that was asked for (DeviceProfile::measured_as) and
+  // there is a measurement: shapes are chosen for this. It is no part of the request's words, since
+  // workers that come later find other measurements, and must get the epoch that there is.
+  std::optional<DeviceProfile> measured = std::nullopt;
+  // With measured_as: the shapes of the job's epoch before, which stay unless others are better
+  // (EpochRequest::adaptive). Empty: there is none.
+  std::vector<std::vector<uint64_t>> present = {};
 };
 
 // Graphs by their ids: all graphs that have one of the ids.
@@ -72,6 +79,8 @@ struct EpochRequest {
   bool whole_graphs = true;
   // A graph that exceeds the limits is an error; it is not left out.
   bool oversize_is_error = false;
+  // It is cut into pieces (graph_pieces.h); the schema of batches is then that of pieces.
+  bool cuts_oversize = false;
   // Not shuffled: packed in the data set's order within the look-ahead.
   bool in_order = false;
   size_t look_ahead = 64;
@@ -80,12 +89,20 @@ struct EpochRequest {
   std::optional<WeightedDraw> draw;
   MinRows min_rows;
   std::optional<SamplesRequest> samples;
+  // The parts of a batch are joined (joined_epoch.h).
+  bool join_parts = false;
+  // Limits may move from epoch to epoch, by what is measured. Without it `present` shapes stay.
+  bool adaptive = false;
 
   // What decides the batches besides data set, seed, epoch and limits, as a text for people. It is
   // the same for two requests if and only if they mean the same. Subsets and weights are in it as
   // hashes.
   std::string Words() const;
 };
+
+// What the request's shapes are chosen by besides its words: measurements, and the shapes before.
+// Empty if it names shapes, or devices that are not measured.
+std::string MeasuredWords(const EpochRequest& request);
 
 // A server's bounds for batches of epochs.
 struct EpochBounds {

@@ -32,6 +32,7 @@ enum class DrawPurpose : uint64_t {
   kSample = 4,
   kEstimate = 5,
   kSeeds = 6,
+  kParts = 7,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other

@@ -1,12 +1,17 @@
 #include "service/epochs/epoch_shapes.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/planning_room.h"
 #include "service/epochs/size_classes.h"
 #include "service/planning/tuning/limit_tuner.h"
+#include "service/planning/tuning/shape_sets.h"
+#include "service/planning/work_budget.h"
 
 namespace packhouse {
 namespace {
@@ -24,10 +29,50 @@ absl::Status CheckLargestFirst(const std::vector<BatchShape>& shapes, const Size
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::vector<uint64_t>>> TuneShapes(const DeviceProfile& device,
-                                                              const GraphSchema& schema,
-                                                              const SizeClasses& classes,
-                                                              const Making& making) {
+using Shapes = std::vector<std::vector<uint64_t>>;
+
+// Better limits save at least this share of an epoch's cost: trainers compile anew for each shape.
+constexpr double kLeastSaving = 0.02;
+// For a plan that is only compared.
+constexpr uint64_t kComparisonSteps = 50'000'000;
+
+// What an epoch of the shapes costs on the device; nullopt if they do not fit its memory, or leave
+// out graphs that others would take.
+absl::StatusOr<std::optional<double>> CostOfShapes(const Shapes& shapes,
+                                                   const DeviceProfile& device,
+                                                   const SizeHistogram& histogram,
+                                                   uint64_t num_oversize, const Making& making,
+                                                   PlanMemory* memory) {
+  Shapes usable = shapes;
+  for (std::vector<uint64_t>& shape : usable) {
+    if (shape.size() != device.components.size()) return std::nullopt;
+    for (size_t k = 0; k < shape.size(); ++k) {
+      const uint64_t reserved = device.components[k].reserved_rows;
+      if (shape[k] != kUnlimited) shape[k] -= std::min(shape[k], reserved);
+    }
+    if (!FitsMemory(device, shape)) return std::nullopt;
+  }
+  SizeHistogram fitting(histogram.num_components());
+  PH_ASSIGN_OR_RETURN(const Limits limits, Limits::Create(usable[0]));
+  for (size_t row = 0; row < histogram.num_distinct(); ++row) {
+    if (limits.FirstExceeded(histogram.tuple(row))) continue;
+    PH_RETURN_IF_ERROR(fitting.Add(histogram.tuple(row), histogram.count(row)));
+  }
+  if (fitting.num_graphs() + num_oversize < histogram.num_graphs()) return std::nullopt;
+  OptimizerOptions options;
+  options.steps = kComparisonSteps;
+  options.given_up = making.given_up();
+  options.memory = memory;
+  WorkBudget budget(4 * kComparisonSteps, making.given_up(), memory);
+  PH_ASSIGN_OR_RETURN(const std::vector<ShapePacks> packs,
+                      PlanForShapes(fitting, usable, options, budget));
+  return CostOfShapePacks(device, packs);
+}
+
+// The best shapes for the device, or `present` if they are about as good; then they are not empty.
+absl::StatusOr<Shapes> TuneShapes(const DeviceProfile& device, const Shapes& present,
+                                  const GraphSchema& schema, const SizeClasses& classes,
+                                  const Making& making, std::string& why) {
   PlanningRoom room(making, classes.num_classes(), classes.num_components());
   PH_RETURN_IF_ERROR(room.HoldHistogram());
   PH_RETURN_IF_ERROR(room.HoldTuning());
@@ -37,9 +82,21 @@ absl::StatusOr<std::vector<std::vector<uint64_t>>> TuneShapes(const DeviceProfil
   tuning.memory = room.memory();
   const absl::StatusOr<TuneResult> tuned = TuneLimits(histogram, device, schema.sizes(), tuning);
   if (!tuned.ok()) return room.Reason(tuned.status());
-  std::vector<std::vector<uint64_t>> capacities;
+  Shapes capacities;
   for (const TunedShape& shape : tuned->shapes) capacities.push_back(shape.capacities);
-  return capacities;
+  if (present.empty() || capacities == present) return capacities;
+  PH_ASSIGN_OR_RETURN(
+      const std::optional<double> cost,
+      CostOfShapes(present, device, histogram, tuned->oversize ? tuned->oversize->num_graphs : 0,
+                   making, room.memory()));
+  if (!cost) {
+    why = absl::StrCat("the limits before no longer fit what was measured as ", device.measured_as);
+    return capacities;
+  }
+  const double saving = 1 - tuned->epoch_cost / *cost;
+  why = absl::StrFormat("others save %.2g %% of an epoch's %.4g s, as %s was measured",
+                        100 * std::max(saving, 0.0), *cost, device.measured_as);
+  return saving >= kLeastSaving ? capacities : present;
 }
 
 }  // namespace
@@ -82,20 +139,26 @@ std::vector<std::vector<std::vector<uint64_t>>> EpochShapes::Capacities() const 
 }
 
 absl::StatusOr<EpochShapes> ChooseShapes(absl::Span<const RankGroupRequest> rank_groups,
-                                         const GraphSchema& schema,
+                                         bool adaptive, const GraphSchema& schema,
                                          const BatchShapeOptions& options, const ItemSizes& sizes,
                                          std::optional<absl::Span<const uint32_t>> selection,
                                          const Making& making) {
   EpochShapes chosen;
   for (const RankGroupRequest& rank_group : rank_groups) {
     std::vector<std::vector<uint64_t>> capacities = rank_group.shapes;
-    if (rank_group.device) {
+    const bool stays = !rank_group.present.empty() && (!adaptive || !rank_group.measured);
+    if (rank_group.device && stays) {
+      capacities = rank_group.present;
+    } else if (rank_group.device) {
       PH_ASSIGN_OR_RETURN(const SizeClasses classes, SizeClasses::Create(sizes, selection, making));
       PH_ASSIGN_OR_RETURN(DeviceProfile device,
-                          ProfileForPadding(*rank_group.device, schema, options.padding,
-                                            options.max_graphs_per_batch));
+                          ProfileForPadding(rank_group.measured.value_or(*rank_group.device),
+                                            schema, options.padding, options.max_graphs_per_batch));
       if (rank_groups.size() > 1) device.max_distinct_shapes = 1;
-      PH_ASSIGN_OR_RETURN(capacities, TuneShapes(device, schema, classes, making));
+      std::string why;
+      PH_ASSIGN_OR_RETURN(capacities,
+                          TuneShapes(device, rank_group.present, schema, classes, making, why));
+      if (!why.empty()) chosen.SetWhy(std::move(why));
     }
     PH_RETURN_IF_ERROR(chosen.AddRankGroup(schema, capacities, options));
   }

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,6 +40,11 @@ class EpochShapes {
   // last); 0 if none does.
   size_t ShapeFor(size_t rank_group, absl::Span<const uint64_t> rows) const;
 
+  // Why shapes differ from RankGroupRequest::present, or why they stay: a sentence for people;
+  // empty unless an adaptive request had such shapes.
+  const std::string& why() const { return why_; }
+  void SetWhy(std::string why) { why_ = std::move(why); }
+
   // The limits of packs of packed sizes, by rank group and shape.
   std::vector<std::vector<Limits>> Packed() const;
   // By rank group and shape: AddRankGroup() of these gives the same shapes again.
@@ -45,16 +52,19 @@ class EpochShapes {
 
  private:
   std::vector<std::vector<BatchShape>> by_rank_group_;
+  std::string why_;
 };
 
-// The shapes that each rank group names, or those that the tuner finds for its device and `sizes`.
+// The shapes that each rank group names, or those that the tuner finds for its device, as it was
+// measured, and `sizes`. If the device is measured and there are shapes of the epoch before, these
+// stay, unless the job is `adaptive`, and others cost 2 % less or these no longer fit its memory.
 // `sizes` are of all graphs or of the selected ones. If there are several rank groups, each has one
 // shape.
 //
 // Errors as AddRankGroup() and TuneLimits(); RESOURCE_EXHAUSTED and CANCELLED as `making`. For a
 // device O(graphs) and the tuner's budget (limit_tuner.h).
 absl::StatusOr<EpochShapes> ChooseShapes(absl::Span<const RankGroupRequest> rank_groups,
-                                         const GraphSchema& schema,
+                                         bool adaptive, const GraphSchema& schema,
                                          const BatchShapeOptions& options, const ItemSizes& sizes,
                                          std::optional<absl::Span<const uint32_t>> selection,
                                          const Making& making);

@@ -2,6 +2,7 @@
 //
 // PreparedEpoch (prepared_epoch.h) is one of a data set, whose batches are all known beforehand.
 // SampledEpoch (sampled_epoch.h) is one of sub-graphs, whose batches become known window by window.
+// JoinedEpoch (joined_epoch.h) is one of a data set of parts, which are joined in batches.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_LOADABLE_EPOCH_H_
 #define PACKHOUSE_SERVICE_EPOCHS_LOADABLE_EPOCH_H_
 
@@ -21,6 +22,8 @@
 #include "service/graphs/graph_schema.h"
 
 namespace packhouse {
+
+class JoinedEpoch;
 
 // A batch as it is sent.
 struct BuiltBatch {
@@ -64,6 +67,8 @@ class LoadableEpoch {
   virtual absl::Span<const BatchShape> shapes(size_t rank_group) const = 0;
   // Null if all batches are known: identity().num_batches() of them. Otherwise that is a bound.
   virtual const EpochWindows* windows() const { return nullptr; }
+  // Null unless it is one.
+  virtual const JoinedEpoch* joined() const { return nullptr; }
 
   // For a batch that is known.
   virtual uint64_t NumGraphs(uint64_t number) const = 0;

@@ -39,7 +39,7 @@ struct PlannerResult {
     uint64_t bytes = sizeof(PlannerResult) + receipt.size() + sizeof(uint32_t) * tuples.capacity();
     for (const auto& shapes_of_group : shapes) {
       for (const auto& capacities : shapes_of_group) {
-        bytes += sizeof(capacities) + sizeof(uint64_t) * capacities.size();
+        bytes += sizeof(std::vector<uint64_t>) + sizeof(uint64_t) * capacities.size();
       }
     }
     for (const auto& of_group : patterns) bytes += BytesOfPatterns(of_group);

@@ -95,6 +95,14 @@ absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,
                                                    absl::Span<const uint32_t> graphs) const {
   std::vector<GraphRef> refs;
   refs.reserve(graphs.size());
+  if (plan_->pieces() != nullptr) {
+    PH_ASSIGN_OR_RETURN(const EpochPieces::Gathered gathered,
+                        plan_->pieces()->Gather(plan_->reader(), graphs));
+    for (size_t i = 0; i < graphs.size(); ++i) refs.push_back({&gathered.graphs, i});
+    auto batch = Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
+    PH_RETURN_IF_ERROR(plan_->reader().CheckIntact());
+    return batch;
+  }
   for (const uint32_t graph : graphs) {
     PH_ASSIGN_OR_RETURN(const StoredGraph stored, plan_->reader().Graph(graph));
     refs.push_back({stored.chunk, stored.index});

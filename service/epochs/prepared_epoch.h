@@ -49,7 +49,8 @@ class PreparedEpoch final : public LoadableEpoch {
 
   // For batch `number` < identity().num_batches().
   uint64_t NumGraphs(uint64_t number) const override;
-  // The same graphs, in their order, by their places in the data set. O(graphs of the batch).
+  // The same graphs, in their order, by their places in the data set; not if graphs are cut.
+  // O(graphs of the batch).
   std::vector<uint32_t> GraphsOf(uint64_t number) const;
 
   // Builds a batch, with the same bytes each time. DATA_LOSS naming the record that fails its

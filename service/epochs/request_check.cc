@@ -70,6 +70,16 @@ absl::Status CheckRequest(const EpochRequest& request, const DatasetInfo& datase
                                "min_rows", "a device profile: name the limits"));
   }
   PH_RETURN_IF_ERROR(Exclude(!request.min_rows.empty() && request.grouped, "min_rows", "grouped"));
+  if (request.cuts_oversize) {
+    constexpr absl::string_view kCut = "OVERSIZE_POLICY_PARTITION";
+    PH_RETURN_IF_ERROR(Exclude(request.grouped, kCut, "grouped"));
+    PH_RETURN_IF_ERROR(Exclude(request.draw.has_value(), kCut, "draw"));
+    PH_RETURN_IF_ERROR(Exclude(!request.min_rows.empty(), kCut, "min_rows"));
+    PH_RETURN_IF_ERROR(Exclude(!request.whole_graphs, kCut, "a payload of sizes"));
+    PH_RETURN_IF_ERROR(Exclude(several_shapes, kCut, "several shapes"));
+    PH_RETURN_IF_ERROR(Exclude(request.rank_groups[0].device.has_value(), kCut,
+                               "a device profile: name the limits"));
+  }
   PH_RETURN_IF_ERROR(Exclude(request.in_order && several_shapes, "in_order", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.grouped && several_shapes, "grouped", "several shapes"));
   PH_RETURN_IF_ERROR(Exclude(request.in_order && request.grouped, "in_order", "grouped"));

@@ -17,8 +17,9 @@ uint32_t SampleWindow::LevelOf(uint32_t item) const {
 }
 
 absl::StatusOr<SampleWindow> PlanWindow(
-    size_t num_items, size_t num_components, const Limits& limits, const EpochSeed& seed,
+    size_t num_items, const SizeSchema& components, const Limits& limits, const EpochSeed& seed,
     const Making& making, absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw) {
+  const size_t num_components = components.num_components();
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
                       making.Hold(absl::StrCat("a window of ", num_items, " sub-graphs"),
                                   num_items * (sizeof(uint32_t) * num_components +
@@ -32,8 +33,9 @@ absl::StatusOr<SampleWindow> PlanWindow(
     PH_ASSIGN_OR_RETURN(const DrawnSize size, draw(i));
     for (size_t k = 0; k < num_components; ++k) {
       if (!limits.has_limit(k) || size.tuple[k] <= limits.capacity(k)) continue;
-      return absl::OutOfRangeError(absl::StrCat("has ", size.tuple[k], " rows of component ", k,
-                                                ", a batch takes at most ", limits.capacity(k)));
+      return absl::OutOfRangeError(absl::StrCat("has ", size.tuple[k], " rows of '",
+                                                components.name(k), "', a batch takes at most ",
+                                                limits.capacity(k)));
     }
     counts.insert(counts.end(), size.tuple.begin(), size.tuple.end());
     if (size.level != 0) levels.emplace_back(static_cast<uint32_t>(i), size.level);

@@ -16,6 +16,7 @@
 #include "service/epochs/epoch_seed.h"
 #include "service/epochs/making.h"
 #include "service/planning/limits.h"
+#include "service/sizes/size_schema.h"
 
 namespace packhouse {
 
@@ -38,14 +39,15 @@ struct SampleWindow {
   uint32_t LevelOf(uint32_t item) const;
 };
 
-// Packs `num_items` sub-graphs, at least one, of `num_components` components. `draw` gives the size
-// of each, in order; it is valid until the next one. Depends on the sizes, the limits and the seed
+// Packs `num_items` sub-graphs, at least one, of `components`. `draw` gives the size of each, in
+// order; it is valid until the next one. Depends on the sizes, the limits and the seed
 // alone; `seed` is the window's own.
 //
-// OUT_OF_RANGE naming the item that exceeds the limits; errors of `draw`; RESOURCE_EXHAUSTED and
-// CANCELLED as `making`. Cost: the draws, and the planner's budget (plan_optimizer.h).
+// OUT_OF_RANGE naming the component and the limit that an item exceeds; errors of `draw`;
+// RESOURCE_EXHAUSTED and CANCELLED as `making`. Cost: the draws, and the planner's budget
+// (plan_optimizer.h).
 absl::StatusOr<SampleWindow> PlanWindow(
-    size_t num_items, size_t num_components, const Limits& limits, const EpochSeed& seed,
+    size_t num_items, const SizeSchema& components, const Limits& limits, const EpochSeed& seed,
     const Making& making, absl::FunctionRef<absl::StatusOr<DrawnSize>(size_t item)> draw);
 
 }  // namespace packhouse

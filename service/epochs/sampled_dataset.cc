@@ -6,23 +6,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "service/base/digest.h"
 #include "service/base/status_macros.h"
+#include "service/epochs/made_dataset.h"
 
 namespace packhouse {
 namespace {
 
-// Appends have about so many bytes, judged by the first sub-graphs.
-constexpr uint64_t kAppendBytes = uint64_t{4} << 20;
-constexpr uint64_t kMostGraphsOfAppend = 4096;
 constexpr uint64_t kGraphsToJudgeBy = 16;
 
-absl::Status IsForeign(absl::string_view dataset, absl::string_view why) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("data set '", dataset, "': has graphs that this request has not made: ", why));
-}
-
-class Maker {
+class Maker final : public GraphMaker {
  public:
   Maker(std::shared_ptr<const SubGraphSource> source, const SampledDatasetRequest& request,
         const Making& making)
@@ -43,18 +35,16 @@ class Maker {
       PH_RETURN_IF_ERROR(Draw(i));
       bytes += drawer_->num_bytes();
     }
-    per_append_ = judged == 0 ? 1
-                              : std::clamp<uint64_t>(kAppendBytes * judged / (bytes + 1), 1,
-                                                     kMostGraphsOfAppend);
+    per_append_ = GraphsPerAppend(judged, bytes);
     return absl::OkStatus();
   }
 
-  uint64_t total() const { return total_; }
-  uint64_t per_append() const { return per_append_; }
+  const GraphSchema& schema() const override { return source_->schema(); }
+  uint64_t num_graphs() const override { return total_; }
+  uint64_t graphs_per_append() const override { return per_append_; }
   uint64_t num_smaller() const { return num_smaller_; }
 
-  // The graphs [begin, end).
-  absl::StatusOr<GraphChunk> Make(uint64_t begin, uint64_t end) {
+  absl::StatusOr<GraphChunk> Make(uint64_t begin, uint64_t end) override {
     SampledChunk chunk(&source_->sampled_schema());
     memory_.ShrinkTo(0);
     for (uint64_t i = begin; i < end; ++i) {
@@ -64,7 +54,10 @@ class Maker {
         // Columns may grow to twice their bytes.
         PH_RETURN_IF_ERROR(Hold(2 * drawer_->num_bytes()));
       }
-      PH_RETURN_IF_ERROR(drawer_->AppendTo(chunk));
+      const uint64_t seeds = source_->request().seeds_per_graph;
+      PH_RETURN_IF_ERROR(drawer_->AppendTo(
+          chunk, readout_.Gather(*source_, request_.seeds, i * seeds,
+                                 std::min(source_->NumSeeds(request_.seeds), (i + 1) * seeds))));
       if (drawer_->level() != 0) ++num_smaller_;
     }
     return chunk.Finish(begin);
@@ -115,44 +108,8 @@ class Maker {
   uint64_t per_append_ = 1;
   uint64_t num_smaller_ = 0;
   std::vector<uint32_t> nodes_;
+  SeedReadout readout_;
 };
-
-bool AreEqual(const StoredGraph& stored, const GraphChunk& made) {
-  if (stored.chunk->sizes().tuple(stored.index) != made.sizes().tuple(0)) return false;
-  for (size_t t = 0; t < made.num_columns(); ++t) {
-    for (size_t plane = 0; plane < made.schema().num_planes(t); ++plane) {
-      if (stored.chunk->rows(stored.index, t, plane) != made.rows(0, t, plane)) return false;
-    }
-  }
-  return true;
-}
-
-// That the graphs of the data set are the first ones of this request.
-absl::Status CheckOwn(const DatasetInfo& info, const SubGraphSource& source, DatasetStore& store,
-                      const Making& making, Maker& maker) {
-  PH_RETURN_IF_ERROR(CheckSameSchema(info.name, *info.schema, source.schema()));
-  const uint64_t n = info.num_graphs;
-  if (n > maker.total() || (n != maker.total() && n % maker.per_append() != 0)) {
-    return IsForeign(info.name, absl::StrCat("it has ", n, " graphs, appends would have ",
-                                             maker.per_append(), " each, of ", maker.total()));
-  }
-  if (info.state == DatasetState::kSealed && n != maker.total()) {
-    return IsForeign(info.name,
-                     absl::StrCat("it is sealed with ", n, " graphs of ", maker.total()));
-  }
-  if (n == 0) return absl::OkStatus();
-  PH_ASSIGN_OR_RETURN(
-      const MemoryHold memory,
-      making.Hold("a reader of the sampled data set",
-                  n * (8 * source.schema().num_components() + 64) + 512 * (info.num_records + 1)));
-  PH_ASSIGN_OR_RETURN(const auto reader, store.OpenReader(info.name));
-  for (const uint64_t i : {uint64_t{0}, n - 1}) {
-    PH_ASSIGN_OR_RETURN(const StoredGraph stored, reader->Graph(i));
-    PH_ASSIGN_OR_RETURN(const GraphChunk made, maker.Make(i, i + 1));
-    if (!AreEqual(stored, made)) return IsForeign(info.name, absl::StrCat("graph ", i, " differs"));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -160,33 +117,13 @@ absl::StatusOr<DatasetInfo> MakeSampledDataset(
     std::shared_ptr<const SubGraphSource> source, const SampledDatasetRequest& request,
     DatasetStore& store, const Making& making, SamplingObserver* observer,
     absl::FunctionRef<void(const SampledDatasetProgress&)> progress) {
+  PH_RETURN_IF_ERROR(source->CheckHasReadout(request.seeds));
   Maker maker(source, request, making);
   PH_RETURN_IF_ERROR(maker.Begin(observer));
-  absl::StatusOr<DatasetInfo> info = store.Get(request.dataset);
-  if (absl::IsNotFound(info.status())) {
-    DatasetOptions options;
-    options.max_bytes = request.max_bytes;
-    info = store.Create(request.dataset, source->schema(), options);
-    if (absl::IsAlreadyExists(info.status())) info = store.Get(request.dataset);
-  }
-  PH_RETURN_IF_ERROR(info.status());
-  PH_RETURN_IF_ERROR(CheckOwn(*info, *source, store, making, maker));
-  if (info->state == DatasetState::kSealed) return info;
-
-  SampledDatasetProgress done = {info->num_graphs, maker.total(), 0};
-  const DatasetStore::Target target = {request.dataset, info->id};
-  while (done.num_graphs < maker.total()) {
-    PH_RETURN_IF_ERROR(making.StillWanted());
-    const uint64_t end = std::min(maker.total(), done.num_graphs + maker.per_append());
-    PH_ASSIGN_OR_RETURN(const GraphChunk chunk, maker.Make(done.num_graphs, end));
-    // Of two calls at the same time each append happens once.
-    const ProducerSequence producer = {"sampled", (end - 1) / maker.per_append() + 1};
-    PH_RETURN_IF_ERROR(store.AppendTo(target, chunk, {}, producer).status());
-    done.num_graphs = end;
-    done.num_drawn_smaller = maker.num_smaller();
-    progress(done);
-  }
-  return store.Seal(request.dataset);
+  return MakeDataset(maker, {request.dataset, request.max_bytes, "sampled"}, store, making,
+                     [&](uint64_t num_graphs) {
+                       progress({num_graphs, maker.num_graphs(), maker.num_smaller()});
+                     });
 }
 
 }  // namespace packhouse

@@ -59,6 +59,7 @@ SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
       observer_(observer),
       seed_{request.seed, request.key.epoch},
       seeds_(request.samples->seeds),
+      seeds_memory_(request.samples->memory),
       num_seeds_(source_->NumSeeds(seeds_)),
       num_items_(source_->NumGraphs(seeds_)),
       window_items_(request.samples->window == 0 ? kDefaultWindow : request.samples->window),
@@ -67,9 +68,13 @@ SampledEpoch::SampledEpoch(std::shared_ptr<const SubGraphSource> source,
 
 absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
     std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
-    const EpochBounds& bounds, const Making& making, SamplingObserver* observer) {
+    const EpochBounds& bounds, const Making& making, SamplingObserver* observer,
+    const PlanFirst& plan_first) {
   PH_RETURN_IF_ERROR(CheckSamples(request));
   PH_RETURN_IF_ERROR(source->CheckSeeds(request.samples->seeds));
+  if (request.whole_graphs) {
+    PH_RETURN_IF_ERROR(source->CheckHasReadout(request.samples->seeds));
+  }
   auto epoch = std::shared_ptr<SampledEpoch>(
       new SampledEpoch(std::move(source), request, bounds, making.memory(), observer));
   if (epoch->num_items_ == 0) return absl::InvalidArgumentError("samples.seeds: there are none");
@@ -107,6 +112,10 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
                                   "; rules ", kRulesVersion);
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
   PH_RETURN_IF_ERROR(epoch->ShuffleSeeds(making));
+  if (plan_first != nullptr && !request.samples->exact_steps) {
+    PH_RETURN_IF_ERROR(plan_first(epoch));
+    return epoch;
+  }
   const uint64_t planned = request.samples->exact_steps ? num_windows : 1;
   for (uint64_t window = 0; window < planned; ++window) {
     PH_RETURN_IF_ERROR(epoch->Plan(window, making));
@@ -125,7 +134,8 @@ absl::Status SampledEpoch::ShuffleSeeds(const Making& making) {
 
 uint64_t SampledEpoch::bytes() const {
   constexpr uint64_t kBesides = 16384;
-  return kBesides + sizeof(uint32_t) * order_.size();
+  return kBesides + sizeof(uint32_t) * order_.size() +
+         (seeds_memory_ == nullptr ? 0 : seeds_memory_->bytes());
 }
 
 uint64_t SampledEpoch::IdOf(uint64_t item) const {
@@ -148,6 +158,15 @@ SubGraphDrawer::Draw SampledEpoch::DrawOf(uint64_t item, std::vector<uint32_t>& 
   draw.seeds = nodes;
   if (!seeds_.times.empty()) draw.time = seeds_.times[order_[item]];
   return draw;
+}
+
+std::vector<uint64_t> SampledEpoch::RowsOf(uint64_t item) const {
+  const uint64_t per_graph = source_->request().seeds_per_graph;
+  std::vector<uint64_t> rows;
+  for (uint64_t i = item * per_graph; i < std::min(num_seeds_, (item + 1) * per_graph); ++i) {
+    rows.push_back(order_[i]);
+  }
+  return rows;
 }
 
 // --- Windows.
@@ -190,7 +209,7 @@ absl::StatusOr<SampledEpoch::Window> SampledEpoch::WindowAt(uint64_t window,
   std::vector<uint32_t> nodes;
   uint64_t last = first;
   const EpochSeed seed = {SeededRandom(seed_.seed ^ (window + 1)).Next(), seed_.epoch};
-  auto planned = PlanWindow(count, schema().num_components(), shapes(0)[0].packed, seed, making,
+  auto planned = PlanWindow(count, schema().sizes(), shapes(0)[0].packed, seed, making,
                             [&](size_t item) -> absl::StatusOr<DrawnSize> {
                               last = first + item;
                               SubGraphDrawer::Draw draw = DrawOf(last, nodes);
@@ -274,6 +293,7 @@ absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, u
   std::vector<uint64_t> ids;
   std::vector<uint32_t> sizes;
   std::vector<uint32_t> nodes;
+  SeedReadout readout;
   for (const uint32_t item : items) {
     SubGraphDrawer::Draw draw = DrawOf(first_item + item, nodes);
     draw.level = window.LevelOf(item);
@@ -294,7 +314,10 @@ absl::StatusOr<GraphChunk> SampledEpoch::DrawBatch(const SampleWindow& window, u
         PH_RETURN_IF_ERROR(memory.Grow(kWhat, 2 * drawer.num_bytes()));
       }
     }
-    PH_RETURN_IF_ERROR(drawer.AppendTo(chunk));
+    PH_RETURN_IF_ERROR(
+        drawer.AppendTo(chunk, seeds_.readout == nullptr
+                                   ? ReadoutRows()
+                                   : readout.Gather(*source_, seeds_, RowsOf(first_item + item))));
   }
   if (whole_graphs_) {
     PH_ASSIGN_OR_RETURN(GraphChunk drawn, chunk.Finish(0));

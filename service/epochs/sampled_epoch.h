@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -40,7 +41,11 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   static constexpr uint32_t kMaxWindow = 65536;
   static constexpr uint64_t kMaxWindows = 65536;
 
-  // `request` has `samples`. Plans the first window, or all with exact_steps.
+  // Plans the first window, which decides how soon the first batch comes.
+  using PlanFirst = std::function<absl::Status(std::shared_ptr<const SampledEpoch> epoch)>;
+
+  // `request` has `samples`. Plans the first window, by `plan_first` if that is given; or all with
+  // exact_steps.
   //
   // INVALID_ARGUMENT for options that do not go with samples, for no seeds, for more windows than
   // kMaxWindows, and as SubGraphSource::CheckSeeds and BatchShape::Resolve. Errors of draws, naming
@@ -48,7 +53,8 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   // `observer` too, which may be null.
   static absl::StatusOr<std::shared_ptr<const SampledEpoch>> Prepare(
       std::shared_ptr<const SubGraphSource> source, const EpochRequest& request,
-      const EpochBounds& bounds, const Making& making, SamplingObserver* observer);
+      const EpochBounds& bounds, const Making& making, SamplingObserver* observer,
+      const PlanFirst& plan_first = nullptr);
 
   const SubGraphSource& source() const { return *source_; }
   uint64_t num_seeds() const { return num_seeds_; }
@@ -83,6 +89,8 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   uint64_t IdOf(uint64_t item) const;
   // The draw of an item; `nodes` keeps its seeds.
   SubGraphDrawer::Draw DrawOf(uint64_t item, std::vector<uint32_t>& nodes) const;
+  // The places of an item's seeds in the list of seeds.
+  std::vector<uint64_t> RowsOf(uint64_t item) const;
   absl::StatusOr<std::unique_ptr<SubGraphDrawer>> TakeDrawer() const;
   void GiveBack(std::unique_ptr<SubGraphDrawer> drawer) const;
   absl::StatusOr<Window> WindowAt(uint64_t window, const Making& making) const;
@@ -99,6 +107,7 @@ class SampledEpoch final : public LoadableEpoch, public EpochWindows {
   SamplingObserver* const observer_;
   const EpochSeed seed_;
   const SeedList seeds_;
+  const std::shared_ptr<const MemoryHold> seeds_memory_;  // Null: it is not counted.
   const uint64_t num_seeds_;
   const uint64_t num_items_;
   const uint64_t window_items_;

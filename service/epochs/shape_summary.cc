@@ -38,9 +38,7 @@ class BatchTally {
     const size_t number = shapes_.ShapeFor(rank_group, rows);
     const BatchShape& shape = shapes_.rank_group(rank_group)[number];
     if (max_batch_bytes_ && !shape.layout.is_fixed()) {
-      std::vector<uint64_t> laid_out(rows.begin(), rows.end());
-      for (size_t k = 0; k < rows.size(); ++k) laid_out[k] = shape.layout.RowsFor(k, rows[k]);
-      const auto bytes = shape.layout.BatchBytes(laid_out);
+      const auto bytes = shape.layout.BatchBytes(shape.layout.RowsFor(rows));
       if (!bytes || *bytes > *max_batch_bytes_) {
         return absl::InvalidArgumentError(absl::StrCat(
             "limits: a batch would take ", bytes.value_or(UINT64_MAX), " bytes, at most ",

@@ -30,6 +30,10 @@ std::string SubGraphsRequest::Words() const {
   add_if("latest", options.latest);
   add("links of", options.link_node_set);
   add_if("readout", options.readout);
+  for (const SourceColumnSpec& column : options.readout_columns) {
+    add("readout column", absl::StrCat(column.name, " ", static_cast<int>(column.dtype), " [",
+                                       absl::StrJoin(column.row_shape, ","), "]"));
+  }
   add_if("without features", !payload.features);
   add_if("numbers", payload.numbers);
   add_if("ids", payload.ids);
@@ -46,12 +50,6 @@ absl::StatusOr<std::shared_ptr<const SubGraphSource>> SubGraphSource::Create(
   }
   PH_ASSIGN_OR_RETURN(SamplingPlan plan,
                       SamplingPlan::Create(graph->schema(), request.spec, request.options));
-  if (!plan.readout_columns().empty()) {
-    return absl::InvalidArgumentError(
-        "sub_graphs: the schema's node set '_readout' has features; links with features of their "
-        "own "
-        "cannot be drawn");
-  }
   PH_ASSIGN_OR_RETURN(
       Sampler sampler,
       Sampler::Create(std::make_shared<const SamplingPlan>(std::move(plan)), graph.get()));
@@ -85,12 +83,39 @@ absl::Status SubGraphSource::CheckSeeds(const SeedList& seeds) const {
           graph_->schema().node_sets()[seed_node_set()].name, "' has ", num_nodes, " nodes"));
     }
   }
+  const SamplingOptions& options = request_.options;
+  if (!seeds.times.empty() && options.node_time_column.empty() &&
+      options.edge_time_column.empty()) {
+    return absl::InvalidArgumentError(
+        "seeds.times: given, but neither node_time_column nor edge_time_column is: nothing would "
+        "be left out");
+  }
   if (!seeds.times.empty() && seeds.times.size() != NumGraphs(seeds)) {
     return absl::InvalidArgumentError(absl::StrCat("seeds.times: ", seeds.times.size(),
                                                    " of them, the seeds make ", NumGraphs(seeds),
                                                    " sub-graphs"));
   }
+  if (seeds.readout == nullptr) return absl::OkStatus();
+  const auto columns = sampler_.plan().readout_columns();
+  if (seeds.readout->size() != columns.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("seeds.readout: ", seeds.readout->size(),
+                                                   " columns, `_readout` has ", columns.size()));
+  }
+  for (size_t c = 0; c < columns.size(); ++c) {
+    const uint64_t bytes = NumSeeds(seeds) * SourceStepBytes(columns[c]);
+    if ((*seeds.readout)[c].size() == bytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat("seeds.readout: column '", columns[c].name,
+                                                   "' has ", (*seeds.readout)[c].size(), " bytes, ",
+                                                   NumSeeds(seeds), " rows take ", bytes));
+  }
   return absl::OkStatus();
+}
+
+absl::Status SubGraphSource::CheckHasReadout(const SeedList& seeds) const {
+  const auto columns = sampler_.plan().readout_columns();
+  if (seeds.readout != nullptr || columns.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "seeds.readout: empty, but `_readout` has features, '", columns[0].name, "' the first"));
 }
 
 uint64_t SubGraphSource::NumSeeds(const SeedList& seeds) const {
@@ -137,6 +162,36 @@ absl::Status SubGraphDrawer::Next(const Draw& draw) {
                        sampled_.level);
   }
   return absl::OkStatus();
+}
+
+ReadoutRows SeedReadout::Gather(const SubGraphSource& source, const SeedList& seeds,
+                                absl::Span<const uint64_t> rows) {
+  views_.clear();
+  if (seeds.readout == nullptr) return views_;
+  const auto columns = source.sampler().plan().readout_columns();
+  gathered_.resize(columns.size());
+  for (size_t c = 0; c < columns.size(); ++c) {
+    const uint64_t row_bytes = SourceStepBytes(columns[c]);
+    gathered_[c].clear();
+    for (const uint64_t row : rows) {
+      gathered_[c].append((*seeds.readout)[c], row * row_bytes, row_bytes);
+    }
+    views_.emplace_back(gathered_[c]);
+  }
+  return views_;
+}
+
+ReadoutRows SeedReadout::Gather(const SubGraphSource& source, const SeedList& seeds, uint64_t begin,
+                                uint64_t end) {
+  views_.clear();
+  if (seeds.readout == nullptr) return views_;
+  const auto columns = source.sampler().plan().readout_columns();
+  for (size_t c = 0; c < columns.size(); ++c) {
+    const uint64_t row_bytes = SourceStepBytes(columns[c]);
+    views_.push_back(absl::string_view((*seeds.readout)[c])
+                         .substr(begin * row_bytes, (end - begin) * row_bytes));
+  }
+  return views_;
 }
 
 absl::StatusOr<GraphChunk> WithGraphIds(GraphChunk chunk, std::vector<uint64_t> ids) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/admission/memory_budget.h"
 #include "service/epochs/sampling_observer.h"
@@ -49,6 +50,8 @@ struct SeedList {
   std::shared_ptr<const std::vector<uint32_t>> nodes;
   // One for each sub-graph, or empty.
   std::vector<int64_t> times;
+  // For each of the plan's columns of `_readout`: the rows of all seeds (or links). May be null.
+  std::shared_ptr<const std::vector<std::string>> readout;
 };
 
 // Immutable; thread-safe.
@@ -76,10 +79,14 @@ class SubGraphSource {
   const SampledSchema& sampled_schema() const { return schema_; }
   const Sampler& sampler() const { return sampler_; }
 
-  // INVALID_ARGUMENT for nodes that do not make whole links, or another number of times than
-  // sub-graphs; OUT_OF_RANGE naming a seed that is no node. For all nodes, INVALID_ARGUMENT if the
-  // seeds are links. O(seeds).
+  // INVALID_ARGUMENT for nodes that do not make whole links, another number of times than
+  // sub-graphs, or features of `_readout` that are not those of the plan or have another number of
+  // rows than seeds; OUT_OF_RANGE naming a seed that is no node. For all nodes, INVALID_ARGUMENT if
+  // the seeds are links. O(seeds).
   absl::Status CheckSeeds(const SeedList& seeds) const;
+  // For a checked list whose sub-graphs get their features: INVALID_ARGUMENT if those of `_readout`
+  // are missing.
+  absl::Status CheckHasReadout(const SeedList& seeds) const;
   // Seeds (or links) of a checked list, and the sub-graphs that they make.
   uint64_t NumSeeds(const SeedList& seeds) const;
   uint64_t NumGraphs(const SeedList& seeds) const {
@@ -130,7 +137,10 @@ class SubGraphDrawer {
   uint32_t level() const { return sampled_.level; }
   uint64_t num_rows() const { return sampled_.num_nodes() + sampled_.num_edges(); }
   uint64_t num_bytes() const { return source_->sampled_schema().Bytes(tuple_); }
-  absl::Status AppendTo(SampledChunk& chunk) const { return chunk.Append(sampled_); }
+  // `readout`: the rows of its seeds.
+  absl::Status AppendTo(SampledChunk& chunk, ReadoutRows readout) const {
+    return chunk.Append(sampled_, readout);
+  }
 
  private:
   explicit SubGraphDrawer(std::shared_ptr<const SubGraphSource> source)
@@ -143,6 +153,21 @@ class SubGraphDrawer {
   SamplerScratch scratch_;
   SampledGraph sampled_;
   std::vector<uint32_t> tuple_;
+};
+
+// The features of `_readout` of one sub-graph after another. Thread-compatible.
+class SeedReadout {
+ public:
+  // The rows of these seeds of a checked list, which must outlive them. O(bytes).
+  ReadoutRows Gather(const SubGraphSource& source, const SeedList& seeds,
+                     absl::Span<const uint64_t> rows);
+  // The same for seeds one after the other.
+  ReadoutRows Gather(const SubGraphSource& source, const SeedList& seeds, uint64_t begin,
+                     uint64_t end);
+
+ private:
+  std::vector<std::string> gathered_;
+  std::vector<absl::string_view> views_;
 };
 
 // The same graphs with these ids. O(graphs).

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
+#include "service/graphs/text_features.h"
 
 namespace packhouse {
 namespace {
@@ -57,10 +58,6 @@ absl::Status Check(const TensorSpec& tensor, const SizeSchema& sizes) {
     return Invalid(tensor, "the name is that of a tensor derived from a component");
   }
   if (tensor.component > l) return Invalid(tensor, "there is no component ", tensor.component);
-  if (!tensor.padding_value.empty() && tensor.padding_value.size() != ElementBytes(tensor.dtype)) {
-    return Invalid(tensor, "padding_value has ", tensor.padding_value.size(), " bytes, ",
-                   DTypeName(tensor.dtype), " has ", ElementBytes(tensor.dtype));
-  }
   if (tensor.layout == Layout::kRowsLast &&
       (tensor.row_shape.size() != 1 || tensor.row_shape[0] > GraphSchema::kMaxPlanes)) {
     return Invalid(tensor, "layout: rows last needs a row_shape of one extent, at most ",
@@ -80,6 +77,23 @@ absl::Status Check(const TensorSpec& tensor, const SizeSchema& sizes) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPaddingValue(const GraphSchema& schema, size_t t) {
+  const TensorSpec& tensor = schema.tensors()[t];
+  const size_t bytes = tensor.padding_value.size();
+  if (bytes == 0 || bytes == ElementBytes(tensor.dtype)) return absl::OkStatus();
+  const std::optional<size_t> lengths = LengthsOfText(schema, t);
+  if (!lengths) {
+    return Invalid(tensor, "padding_value has ", bytes, " bytes, ", DTypeName(tensor.dtype),
+                   " has ", ElementBytes(tensor.dtype));
+  }
+  const TensorSpec& told = schema.tensors()[*lengths];
+  if (bytes > std::min<uint64_t>(kMaxPaddingText, MaxIndex(told.dtype))) {
+    return Invalid(tensor, "padding_value has ", bytes, " bytes, a text at most ", kMaxPaddingText,
+                   ", and not more than '", told.name, "' of ", DTypeName(told.dtype), " can tell");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<GraphSchema> GraphSchema::Create(SizeSchema sizes, std::vector<TensorSpec> tensors) {
@@ -95,7 +109,11 @@ absl::StatusOr<GraphSchema> GraphSchema::Create(SizeSchema sizes, std::vector<Te
     PH_ASSIGN_OR_RETURN(const size_t bytes, RowBytes(tensor));
     row_bytes.push_back(bytes);
   }
-  return GraphSchema(std::move(sizes), std::move(tensors), std::move(row_bytes));
+  GraphSchema schema(std::move(sizes), std::move(tensors), std::move(row_bytes));
+  for (size_t t = 0; t < schema.tensors().size(); ++t) {
+    PH_RETURN_IF_ERROR(CheckPaddingValue(schema, t));
+  }
+  return schema;
 }
 
 std::optional<size_t> GraphSchema::TensorIndex(absl::string_view name) const {
@@ -120,6 +138,22 @@ bool GraphSchema::IsRaggedFeature(size_t k) const {
     only = &tensor;
   }
   return only != nullptr && !only->index_into && only->name == sizes_.name(k);
+}
+
+std::optional<size_t> LengthsOfText(const GraphSchema& schema, size_t t) {
+  const TensorSpec& bytes = schema.tensors()[t];
+  if (bytes.dtype != DType::kUint8 || !bytes.row_shape.empty() ||
+      !absl::EndsWith(bytes.name, ".bytes") || !schema.IsRaggedFeature(bytes.component) ||
+      schema.TensorIndex(absl::StrCat(bytes.name, ".d2"))) {
+    return std::nullopt;
+  }
+  const std::optional<size_t> lengths = schema.TensorIndex(absl::StrCat(bytes.name, ".d1"));
+  if (!lengths) return std::nullopt;
+  const TensorSpec& told = schema.tensors()[*lengths];
+  if (told.index_into || !IsInteger(told.dtype) || schema.IsRaggedFeature(told.component)) {
+    return std::nullopt;
+  }
+  return lengths;
 }
 
 }  // namespace packhouse

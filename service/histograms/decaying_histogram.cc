@@ -103,4 +103,25 @@ uint64_t DecayingHistogram::num_graphs(absl::Time now) const {
   return Round(total_weight_ * std::exp2(-Age(now)));
 }
 
+absl::Status DecayingHistogram::RestoreRow(absl::Span<const uint32_t> tuple, double weight) {
+  PH_RETURN_IF_ERROR(CheckComponents(tuple.size()));
+  if (!std::isfinite(weight) || weight <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat("histogram: a weight of ", weight));
+  }
+  if (Contains(tuple)) return absl::InvalidArgumentError("histogram: a size that is there already");
+  index_.FindOrInsert(tuple);
+  weights_.push_back(weight);
+  return absl::OkStatus();
+}
+
+absl::Status DecayingHistogram::RestoreTotal(absl::Time latest, double total_weight) {
+  if (!std::isfinite(total_weight) || total_weight < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram: weights of ", total_weight, " in all"));
+  }
+  latest_ = std::max(latest_, latest);
+  total_weight_ = total_weight;
+  return absl::OkStatus();
+}
+
 }  // namespace packhouse

@@ -52,6 +52,18 @@ class DecayingHistogram {
   // Decayed number of graphs, rounded.
   uint64_t num_graphs(absl::Time now) const;
 
+  // What is stored of it: with these values, rows in the same order, it goes on as it would have.
+  absl::Time landmark() const { return landmark_; }
+  absl::Time latest() const { return latest_; }
+  double total_weight() const { return total_weight_; }
+  absl::Span<const uint32_t> tuple(size_t row) const { return index_.tuple(row); }
+  double weight(size_t row) const { return weights_[row]; }
+  // Of one that was made with the landmark as its start. INVALID_ARGUMENT if the tuple is there
+  // already, or has other than l counts, or the weight is not positive and finite.
+  absl::Status RestoreRow(absl::Span<const uint32_t> tuple, double weight);
+  // After the rows. INVALID_ARGUMENT unless the total is finite and not negative.
+  absl::Status RestoreTotal(absl::Time latest, double total_weight);
+
  private:
   // Half-lives from the landmark to `now`, which is never before latest_.
   double Age(absl::Time now) const;

@@ -1,8 +1,10 @@
 #include "service/histograms/histogram_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -85,7 +87,8 @@ HistogramStore::Entry::Entry(const HistogramKey& key, absl::Time now)
     : schema(key.schema),
       half_life(key.half_life.value_or(absl::InfiniteDuration())),
       histogram(EmptyHistogram(key, now)),
-      bytes_besides(BytesOfEntry(schema)) {}
+      bytes_besides(BytesOfEntry(schema)),
+      used(now) {}
 
 absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
     absl::string_view name) const {
@@ -95,6 +98,33 @@ absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
     return absl::NotFoundError(absl::StrCat("histogram: there is none named ", Quoted(name)));
   }
   return found->second;
+}
+
+absl::Status HistogramStore::CheckRoom(absl::string_view name) const {
+  if (bounds_.max_histograms == 0) {
+    return absl::FailedPreconditionError(
+        "histogram: servers that share their jobs (--ledger) keep none: each would count for "
+        "itself");
+  }
+  if (entries_.size() >= bounds_.max_histograms) {
+    return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
+                                                     ", at most ", bounds_.max_histograms));
+  }
+  if (!bounds_.quotas_of) return absl::OkStatus();
+  const absl::string_view where = NamespaceOf(name);
+  const std::optional<uint64_t> most = bounds_.quotas_of(where).histograms;
+  if (!most) return absl::OkStatus();
+  const auto there = static_cast<uint64_t>(
+      std::count_if(entries_.begin(), entries_.end(),
+                    [where](const auto& entry) { return NamespaceOf(entry.first) == where; }));
+  return there < *most ? absl::OkStatus() : BeyondQuota(where, "histograms", there + 1, *most);
+}
+
+std::map<std::string, uint64_t> HistogramStore::CountByNamespace() const {
+  absl::MutexLock lock(&mutex_);
+  std::map<std::string, uint64_t> counts;
+  for (const auto& [name, _] : entries_) ++counts[std::string(NamespaceOf(name))];
+  return counts;
 }
 
 absl::Status HistogramStore::CheckMatches(const HistogramKey& key, const Entry& entry) {
@@ -131,6 +161,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entr
                                                     const std::optional<ProducerSequence>& producer,
                                                     absl::Time now, Change change) {
   absl::MutexLock lock(&entry.mutex);
+  MarkUsed(entry, now);
   CountedGraphs result;
   if (producer) {
     if (producer->producer.empty() || producer->producer.size() > kMaxNameLength) {
@@ -168,6 +199,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entr
   }
   entry.memory.ShrinkTo(entry.bytes_besides + BytesOf(entry.histogram));
   PH_RETURN_IF_ERROR(changed);
+  ++num_changes_;
   result.counted = num_graphs;
   result.num_graphs = NumGraphs(entry.histogram, now);
   return result;
@@ -182,16 +214,11 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
     const auto found = entries_.find(key.name);
     return found == entries_.end() ? nullptr : found->second;
   };
-  const auto check_room = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
-    if (entries_.size() < bounds_.max_histograms) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
-                                                     ", at most ", bounds_.max_histograms));
-  };
   std::shared_ptr<Entry> entry;
   {
     absl::MutexLock lock(&mutex_);
     entry = find();
-    if (entry == nullptr) PH_RETURN_IF_ERROR(check_room());
+    if (entry == nullptr) PH_RETURN_IF_ERROR(CheckRoom(key.name));
   }
   if (entry == nullptr) {
     // Others see a new histogram only after this change is in it. A refused change therefore leaves
@@ -203,8 +230,9 @@ absl::StatusOr<CountedGraphs> HistogramStore::ApplyTo(
     absl::MutexLock lock(&mutex_);
     entry = find();
     if (entry == nullptr) {
-      PH_RETURN_IF_ERROR(check_room());
+      PH_RETURN_IF_ERROR(CheckRoom(key.name));
       entries_.emplace(key.name, created);
+      ++num_changes_;
       return counted;
     }
   }
@@ -291,6 +319,7 @@ absl::StatusOr<HistogramSnapshot> HistogramStore::Get(absl::string_view name,
                                                       absl::Time now) const {
   PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
   absl::MutexLock lock(&entry->mutex);
+  MarkUsed(*entry, now);
   MemoryHold memory;
   PH_RETURN_IF_ERROR(HoldAll(
       name, SizeHistogram::BytesFor(NumDistinct(entry->histogram), entry->schema.num_components()),
@@ -303,17 +332,121 @@ absl::StatusOr<HistogramSnapshot> HistogramStore::Get(absl::string_view name,
   return HistogramSnapshot{entry->schema, std::move(decayed), entry->half_life, std::move(memory)};
 }
 
+std::vector<ProducerSequence> HistogramStore::ProducersByName(const Entry& entry) {
+  std::vector<ProducerSequence> producers;
+  producers.reserve(entry.last_sequence.size());
+  for (const auto& [producer, sequence] : entry.last_sequence) {
+    producers.push_back({producer, sequence});
+  }
+  std::sort(producers.begin(), producers.end(),
+            [](const auto& a, const auto& b) { return a.producer < b.producer; });
+  return producers;
+}
+
+void HistogramStore::MarkUsed(Entry& entry, absl::Time now) const {
+  // Each use would be too many changes to save.
+  constexpr absl::Duration kWorthSaving = absl::Minutes(10);
+  if (now - entry.used >= kWorthSaving) ++num_changes_;
+  entry.used = std::max(entry.used, now);
+}
+
+absl::StatusOr<KeptHistogram> HistogramStore::Keep(absl::string_view name, absl::Time now) const {
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
+  absl::MutexLock lock(&entry->mutex);
+  MemoryHold memory;
+  PH_RETURN_IF_ERROR(HoldAll(name, entry->bytes_besides + BytesOf(entry->histogram), memory));
+  return KeptHistogram{std::string(name),       entry->schema,     entry->histogram,
+                       ProducersByName(*entry), now - entry->used, std::move(memory)};
+}
+
+absl::Status HistogramStore::UseKept(
+    absl::string_view name, absl::Time now,
+    absl::FunctionRef<absl::Status(const KeptHistogram& kept)> use) const {
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
+  absl::MutexLock lock(&entry->mutex);
+  std::vector<ProducerSequence> producers = ProducersByName(*entry);
+  KeptHistogram kept{std::string(name),    entry->schema,     std::move(entry->histogram),
+                     std::move(producers), now - entry->used, {}};
+  const absl::Cleanup give_back = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    entry->histogram = std::move(kept.histogram);
+  };
+  return use(kept);
+}
+
+absl::Status HistogramStore::PutBack(KeptHistogram kept, absl::Time now) {
+  HistogramKey key = {kept.name, kept.schema};
+  if (const auto* decaying = std::get_if<DecayingHistogram>(&kept.histogram)) {
+    key.half_life = decaying->half_life();
+  }
+  PH_RETURN_IF_ERROR(CheckKey(key));
+  const auto entry =
+      std::make_shared<Entry>(key, now - std::max(kept.unused, absl::ZeroDuration()));
+  {
+    absl::MutexLock lock(&entry->mutex);
+    for (const ProducerSequence& each : kept.producers) {
+      entry->bytes_besides += BytesOfProducer(each.producer);
+    }
+    entry->memory = std::move(kept.memory);
+    const uint64_t bytes = entry->bytes_besides + BytesOf(kept.histogram);
+    PH_RETURN_IF_ERROR(HoldAll(kept.name, bytes, entry->memory));
+    entry->memory.ShrinkTo(bytes);
+    entry->histogram = std::move(kept.histogram);
+    for (ProducerSequence& each : kept.producers) {
+      entry->last_sequence[std::move(each.producer)] = each.sequence;
+    }
+  }
+  absl::MutexLock lock(&mutex_);
+  if (entries_.emplace(kept.name, entry).second) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("histogram: there is one named ", Quoted(kept.name), " already"));
+}
+
 absl::Status HistogramStore::Delete(absl::string_view name) {
   absl::MutexLock lock(&mutex_);
   if (entries_.erase(name) == 0) {
     return absl::NotFoundError(absl::StrCat("histogram: there is none named ", Quoted(name)));
   }
+  ++num_changes_;
   return absl::OkStatus();
+}
+
+std::vector<Expired> HistogramStore::DeleteUnused(const Retention& retention, absl::Time now) {
+  std::vector<Expired> expired;
+  absl::MutexLock lock(&mutex_);
+  for (auto each = entries_.begin(); each != entries_.end();) {
+    const auto next = std::next(each);
+    const absl::Duration most = retention.Of(each->first);
+    // Nobody else has it: a call takes it under this lock, and may be about to change it.
+    if (most != absl::InfiniteDuration() && each->second.use_count() == 1) {
+      const Entry& entry = *each->second;
+      absl::ReleasableMutexLock of_entry(&each->second->mutex);
+      const Expired one = {each->first, now - entry.used, entry.memory.bytes()};
+      of_entry.Release();
+      if (one.unused >= most) {
+        expired.push_back(one);
+        entries_.erase(each);
+        ++num_changes_;
+      }
+    }
+    each = next;
+  }
+  return expired;
 }
 
 size_t HistogramStore::num_histograms() const {
   absl::MutexLock lock(&mutex_);
   return entries_.size();
+}
+
+std::vector<std::string> HistogramStore::Names() const {
+  std::vector<std::string> names;
+  {
+    absl::MutexLock lock(&mutex_);
+    names.reserve(entries_.size());
+    for (const auto& [name, entry] : entries_) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace packhouse

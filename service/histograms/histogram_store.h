@@ -1,22 +1,29 @@
-// Named size histograms, shared by all clients of a server. In memory.
+// Named size histograms, shared by all clients of a server. In memory; histogram_file.h keeps them.
 #ifndef PACKHOUSE_SERVICE_HISTOGRAMS_HISTOGRAM_STORE_H_
 #define PACKHOUSE_SERVICE_HISTOGRAMS_HISTOGRAM_STORE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/admission/memory_budget.h"
+#include "service/admission/policy.h"
+#include "service/admission/retention.h"
 #include "service/histograms/decaying_histogram.h"
 #include "service/histograms/size_histogram.h"
 #include "service/sizes/size_schema.h"
@@ -48,6 +55,19 @@ struct HistogramSnapshot {
   MemoryHold memory = {};
 };
 
+// All of a histogram, for who stores it.
+struct KeptHistogram {
+  std::string name;
+  SizeSchema schema;
+  std::variant<SizeHistogram, DecayingHistogram> histogram;
+  // The largest number of each producer that was counted, by name.
+  std::vector<ProducerSequence> producers;
+  // How long nobody had used it.
+  absl::Duration unused;
+  // The memory of all this.
+  MemoryHold memory = {};
+};
+
 // The effect of a change.
 struct CountedGraphs {
   uint64_t counted = 0;     // 0 for a repetition.
@@ -62,12 +82,13 @@ class HistogramStore {
     size_t max_histograms = 4096;
     size_t max_distinct = size_t{1} << 20;  // Per histogram.
     size_t max_producers = 4096;            // Per histogram.
+    QuotasOf quotas_of = nullptr;           // Of namespaces; null: they have none.
   };
   static constexpr size_t kMaxNameLength = 128;
 
   // `memory` must outlive the store and every copy from Get(). Null: memory is not bounded.
   explicit HistogramStore(Bounds bounds, MemoryBudget* memory = nullptr)
-      : bounds_(bounds), memory_(memory) {}
+      : bounds_(std::move(bounds)), memory_(memory) {}
 
   // Components of a histogram; nullopt if there is none of this name.
   std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
@@ -98,10 +119,36 @@ class HistogramStore {
   // RESOURCE_EXHAUSTED as Observe.
   absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const;
 
+  // A copy of all of it, which is no use of it. Its memory stays reserved as long as it lives.
+  // Errors as Get.
+  absl::StatusOr<KeptHistogram> Keep(absl::string_view name, absl::Time now) const;
+  // As Keep(), without a copy and its memory: other calls about this histogram wait until `use`
+  // returns. NOT_FOUND; the error of `use`.
+  absl::Status UseKept(absl::string_view name, absl::Time now,
+                       absl::FunctionRef<absl::Status(const KeptHistogram& kept)> use) const;
+
+  // Adds one that Keep() gave, maybe in another process. It goes on as the first one would have:
+  // repetitions are known, and counts have decayed since; but the time in between is none in which
+  // nobody used it. Bounds and quotas do not apply. INVALID_ARGUMENT for a bad name;
+  // ALREADY_EXISTS; RESOURCE_EXHAUSTED as Observe.
+  absl::Status PutBack(KeptHistogram kept, absl::Time now);
+
+  // Grows with each change of a histogram, after it, and with each histogram that comes or goes.
+  // What was put back is no change; a use after ten minutes without one is.
+  uint64_t num_changes() const { return num_changes_.load(); }
+
   // NOT_FOUND.
   absl::Status Delete(absl::string_view name);
 
+  // Deletes each histogram that was neither changed nor read for as long as the retention of its
+  // namespace says; none that a call is at work on. Gives what was deleted. O(histograms).
+  std::vector<Expired> DeleteUnused(const Retention& retention, absl::Time now);
+
   size_t num_histograms() const;
+  // Of all namespaces that have any. O(histograms).
+  std::map<std::string, uint64_t> CountByNamespace() const;
+  // The names of all of them, ascending. O(n log n).
+  std::vector<std::string> Names() const;
 
  private:
   struct Entry {
@@ -115,6 +162,7 @@ class HistogramStore {
     // The bytes of everything except the sizes; the hold is for all.
     uint64_t bytes_besides ABSL_GUARDED_BY(mutex) = 0;
     MemoryHold memory ABSL_GUARDED_BY(mutex);
+    absl::Time used ABSL_GUARDED_BY(mutex);
   };
 
   absl::StatusOr<std::shared_ptr<Entry>> Find(absl::string_view name) const;
@@ -133,13 +181,22 @@ class HistogramStore {
                                         const std::optional<ProducerSequence>& producer,
                                         absl::Time now, Change change);
 
+  // Whether there is room for a new histogram. O(1), and O(histograms) with a quota.
+  absl::Status CheckRoom(absl::string_view name) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static absl::Status CheckMatches(const HistogramKey& key, const Entry& entry);
+
+  // The caller has the entry's mutex.
+  static std::vector<ProducerSequence> ProducersByName(const Entry& entry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
+  // Somebody uses the entry now, which is kept with it.
+  void MarkUsed(Entry& entry, absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(entry.mutex);
 
   // Reserves memory before an entry takes `bytes` in all. RESOURCE_EXHAUSTED, naming the entry.
   absl::Status HoldAll(absl::string_view name, uint64_t bytes, MemoryHold& memory) const;
 
   const Bounds bounds_;
   MemoryBudget* const memory_;
+  mutable std::atomic<uint64_t> num_changes_ = 0;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
 };

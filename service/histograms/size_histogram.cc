@@ -13,6 +13,9 @@
 namespace packhouse {
 namespace {
 
+// However few tuples an index has, its slots take this (tuple_index.cc).
+constexpr uint64_t kLeastIndexBytes = 256 * sizeof(uint32_t);
+
 absl::Status DifferentComponents(size_t ours, size_t theirs) {
   return absl::InvalidArgumentError(
       absl::StrCat("histogram: ", theirs, " components, expected ", ours));
@@ -180,7 +183,7 @@ uint64_t SizeHistogram::bytes() const {
   uint64_t values = 0;
   for (const auto& tuples_with : tuples_with_) values += tuples_with.size();
   return index_.bytes() + sizeof(uint64_t) * counts_.capacity() + kBytesOfValue * values +
-         BytesFor(0, num_components());
+         BytesFor(0, num_components()) - kLeastIndexBytes;
 }
 
 uint64_t SizeHistogram::BytesFor(uint64_t num_distinct, size_t num_components) {
@@ -188,7 +191,7 @@ uint64_t SizeHistogram::BytesFor(uint64_t num_distinct, size_t num_components) {
   const uint64_t of_components =
       num_components * (sizeof(uint64_t) + sizeof(absl::btree_map<uint32_t, uint32_t>) + 256);
   return TupleIndex::BytesFor(num_distinct, num_components) + 3 * sizeof(uint64_t) * num_distinct +
-         kBytesOfValue * num_components * num_distinct + of_components;
+         kBytesOfValue * num_components * num_distinct + of_components + kLeastIndexBytes;
 }
 
 uint64_t SizeHistogram::CountOf(absl::Span<const uint32_t> tuple) const {

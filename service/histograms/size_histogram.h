@@ -87,7 +87,7 @@ class SizeHistogram {
  private:
   absl::Status CheckRoom(absl::Span<const uint64_t> added_totals, uint64_t added_graphs) const;
   // Bytes of an entry of tuples_with_: nodes are at least half full.
-  static constexpr uint64_t kBytesOfValue = 3 * 2 * sizeof(uint32_t);
+  static constexpr uint64_t kBytesOfValue = 6 * sizeof(uint32_t);
 
   void AddUnchecked(absl::Span<const uint32_t> tuple, uint64_t count);
   void RemoveUnchecked(uint32_t row, uint64_t count);

@@ -1,5 +1,6 @@
 #include "service/http/http_server.h"
 
+#include <arpa/inet.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -14,14 +15,21 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/http/host_port.h"
+#include "service/http/own_page.h"
+#include "service/http/tls_sessions.h"
 
 namespace packhouse::http {
 namespace {
@@ -41,9 +49,23 @@ Response ToResponse(const Page& page) {
       page.body.size(), const_cast<char*>(page.body.data()), MHD_RESPMEM_MUST_COPY));
   if (response == nullptr) return nullptr;
   MHD_add_response_header(response.get(), "Content-Type", page.type.c_str());
-  MHD_add_response_header(response.get(), "Cache-Control", "no-store");
+  bool says_how_to_keep = false;
+  for (const auto& [name, value] : page.headers) {
+    says_how_to_keep |= name == "Cache-Control";
+    MHD_add_response_header(response.get(), name.c_str(), value.c_str());
+  }
+  if (!says_how_to_keep) MHD_add_response_header(response.get(), "Cache-Control", "no-store");
   return response;
 }
+
+// TLS 1.2 and 1.3, as gRPC's port.
+constexpr const char* kTlsVersions = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";
+
+// What is known of a request before its head is complete.
+struct Begun {
+  std::string query;
+  bool has_head = false;
+};
 
 // The address without the port. An IPv4 address is the same whether it came by IPv4 or IPv6.
 std::string HostOf(const sockaddr* address) {
@@ -55,6 +77,17 @@ std::string HostOf(const sockaddr* address) {
   const auto& ipv6 = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
   const std::string bytes(reinterpret_cast<const char*>(&ipv6), sizeof(ipv6));
   return IN6_IS_ADDR_V4MAPPED(&ipv6) ? bytes.substr(12) : bytes;
+}
+
+// For people; an IPv4 address is the same whether it came by IPv4 or IPv6.
+std::string AddressOf(const sockaddr* address) {
+  const std::string host = HostOf(address);
+  char text[INET6_ADDRSTRLEN] = "";
+  if (host.empty() || ::inet_ntop(host.size() == sizeof(in_addr) ? AF_INET : AF_INET6, host.data(),
+                                  text, sizeof(text)) == nullptr) {
+    return "";
+  }
+  return text;
 }
 
 uint16_t PortOf(int fd) {
@@ -71,7 +104,8 @@ uint16_t PortOf(int fd) {
 // thread.
 class HttpServer::Loop {
  public:
-  Loop(std::vector<Route> routes, const HttpBounds& bounds) : bounds_(bounds) {
+  Loop(std::vector<Route> routes, const HttpBounds& bounds, HttpSecurity security)
+      : bounds_(bounds), security_(std::move(security)), own_page_(security_.names) {
     for (Route& route : routes) pages_.push_back({std::move(route), nullptr});
   }
   Loop(const Loop&) = delete;
@@ -91,10 +125,32 @@ class HttpServer::Loop {
       return absl::ResourceExhaustedError("no file descriptor or memory for HTTP");
     }
     MHD_add_response_header(not_allowed_.get(), "Allow", "GET, HEAD");
+    std::vector<MHD_OptionItem> of_tls;
+    if (security_.tls) {
+      absl::StatusOr<std::unique_ptr<TlsSessions>> tls = TlsSessions::Open(security_.tls);
+      if (!tls.ok()) {
+        ::close(listener);
+        return absl::Status(tls.status().code(),
+                            absl::StrCat("TLS of the HTTP port: ", tls.status().message()));
+      }
+      tls_ = *std::move(tls);
+      const auto option = [&of_tls](MHD_OPTION name, const void* value) {
+        of_tls.push_back({name, 0, const_cast<void*>(value)});
+      };
+      option(MHD_OPTION_HTTPS_CERT_CALLBACK,
+             reinterpret_cast<const void*>(&TlsSessions::ChooseCertificate));
+      option(MHD_OPTION_HTTPS_PRIORITIES, kTlsVersions);
+      // Clients are asked for a certificate; who shows none may still show a token.
+      if (!tls_->client_ca().empty()) {
+        option(MHD_OPTION_HTTPS_MEM_TRUST, tls_->client_ca().c_str());
+      }
+    }
+    of_tls.push_back({MHD_OPTION_END, 0, nullptr});
     daemon_ = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_TURBO, 0, nullptr, nullptr, &Loop::OnRequest, this,
-        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
-        static_cast<unsigned>(bounds_.max_connections) + kClosing,
+        tls_ == nullptr ? MHD_USE_EPOLL | MHD_USE_TURBO : MHD_USE_EPOLL | MHD_USE_TLS, 0, nullptr,
+        nullptr, &Loop::OnRequest, this, MHD_OPTION_ARRAY, of_tls.data(),
+        MHD_OPTION_URI_LOG_CALLBACK, &Loop::OnTarget, nullptr, MHD_OPTION_LISTEN_SOCKET, listener,
+        MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(bounds_.max_connections) + kClosing,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, bounds_.connection_bytes, MHD_OPTION_NOTIFY_CONNECTION,
         &Loop::OnConnection, this, MHD_OPTION_NOTIFY_COMPLETED, &Loop::OnAnswered, this,
         MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 0, MHD_OPTION_END);
@@ -106,6 +162,7 @@ class HttpServer::Loop {
   }
 
   void Run() {
+    if (tls_ != nullptr) tls_->UseOnThisThread();
     const int events = MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
     pollfd polled[] = {{stop_, POLLIN, 0}, {events, POLLIN, 0}};
     while (true) {
@@ -157,8 +214,23 @@ class HttpServer::Loop {
     }
   }
 
-  static void OnAnswered(void* self, MHD_Connection* connection, void** /*request*/,
+  // Called for each request as soon as its target is known: "/path?query".
+  static void* OnTarget(void* /*nothing*/, const char* target, MHD_Connection* /*connection*/) {
+    Begun* begun = nullptr;
+    HasMemoryFor([&] {
+      auto made = std::make_unique<Begun>();
+      const absl::string_view text = target;
+      if (const size_t mark = text.find('?'); mark != absl::string_view::npos) {
+        made->query = std::string(text.substr(mark + 1));
+      }
+      begun = made.release();
+    });
+    return begun;
+  }
+
+  static void OnAnswered(void* self, MHD_Connection* connection, void** request,
                          MHD_RequestTerminationCode code) {
+    delete static_cast<Begun*>(std::exchange(*request, nullptr));
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK) return;
     auto* const known = static_cast<Connection*>(
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context);
@@ -177,21 +249,101 @@ class HttpServer::Loop {
     if (name != "GET" && name != "HEAD") {
       return MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, loop->not_allowed_.get());
     }
-    const bool is_head = *request == nullptr;
-    *request = self;
-    if (is_head || *body_bytes != 0) {
+    auto* const begun = static_cast<Begun*>(*request);
+    if (begun == nullptr) return MHD_NO;
+    if (!std::exchange(begun->has_head, true) || *body_bytes != 0) {
       *body_bytes = 0;
       return MHD_YES;
     }
-    return loop->Answer(connection, path);
+    MHD_Result answered = MHD_NO;
+    HasMemoryFor([&] {
+      answered = loop->Answer(connection, {path, std::move(begun->query), "", ""});
+    });
+    return answered;
   }
 
-  MHD_Result Answer(MHD_Connection* connection, absl::string_view path) {
-    const auto page = std::find_if(pages_.begin(), pages_.end(),
-                                   [&](const Rendered& each) { return each.route.path == path; });
+  static MHD_Result Send(MHD_Connection* connection, const Page& page) {
+    const Response response = ToResponse(page);
+    if (response == nullptr) return MHD_NO;
+    return MHD_queue_response(connection, static_cast<unsigned>(page.status), response.get());
+  }
+
+  static const char* HeaderOf(MHD_Connection* connection, const char* name) {
+    return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+  }
+
+  // Empty if there is none.
+  static std::string ValueOf(MHD_Connection* connection, const char* name) {
+    const char* const value = HeaderOf(connection, name);
+    return value == nullptr ? "" : value;
+  }
+
+  // Whether the client takes the type; one that it does not name, or that it likes least (q=0), it
+  // does not take.
+  static bool Accepts(MHD_Connection* connection, const std::string& type) {
+    if (type.empty()) return true;
+    for (absl::string_view each : absl::StrSplit(ValueOf(connection, "Accept"), ',')) {
+      const std::vector<absl::string_view> words = absl::StrSplit(each, ';');
+      if (absl::StripAsciiWhitespace(words[0]) != type) continue;
+      const auto is_nothing = [](absl::string_view word) {
+        double share = 1;
+        word = absl::StripAsciiWhitespace(word);
+        return absl::ConsumePrefix(&word, "q=") && absl::SimpleAtod(word, &share) && share == 0;
+      };
+      return std::none_of(words.begin() + 1, words.end(), is_nothing);
+    }
+    return false;
+  }
+
+  // The one place that decides who a request comes from, and whether it is let in.
+  Admission Admit(MHD_Connection* connection, const Request& request) {
+    Caller caller;
+    caller.address = AddressOf(
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr);
+    if (tls_ != nullptr) {
+      const MHD_ConnectionInfo* const session =
+          MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+      absl::StatusOr<std::optional<std::vector<std::string>>> names =
+          session == nullptr ? std::nullopt
+                             : tls_->NamesOf(static_cast<gnutls_session_t>(session->tls_session));
+      if (!names.ok()) return {MHD_HTTP_UNAUTHORIZED, "", std::string(names.status().message())};
+      caller.has_certificate = names->has_value();
+      if (names->has_value()) caller.certificate_names = *std::move(*names);
+    }
+    return security_.admit(caller, request);
+  }
+
+  MHD_Result Answer(MHD_Connection* connection, Request request) {
+    request.authorization = ValueOf(connection, "Authorization");
+    const auto page = std::find_if(pages_.begin(), pages_.end(), [&](const Rendered& each) {
+      return each.route.path == request.path && Accepts(connection, each.route.accepts);
+    });
+    if (security_.admit && (page == pages_.end() || !page->route.is_free)) {
+      Admission admission = Admit(connection, request);
+      if (admission.status != MHD_HTTP_OK) {
+        Page refusal = {admission.status, Page().type, absl::StrCat(admission.why_not, "\n")};
+        if (admission.status == MHD_HTTP_UNAUTHORIZED) {
+          refusal.headers = {{"WWW-Authenticate", "Bearer"}};
+        }
+        return Send(connection, refusal);
+      }
+      request.principal = std::move(admission.principal);
+    }
     if (page == pages_.end()) {
       return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, not_found_.get());
     }
+    if (page->route.is_for_own_page) {
+      // No other site has what a known principal has shown, or a certificate for its name that
+      // leads here.
+      const std::string why_not =
+          own_page_.WhyNot({ValueOf(connection, "Host"), ValueOf(connection, "Origin"),
+                            ValueOf(connection, "Sec-Fetch-Site")},
+                           /*is_proven=*/tls_ != nullptr || !request.principal.empty());
+      if (!why_not.empty()) {
+        return Send(connection, {MHD_HTTP_FORBIDDEN, Page().type, absl::StrCat(why_not, "\n")});
+      }
+    }
+    if (page->route.answer) return Send(connection, page->route.answer(request));
     if (page->response == nullptr) {
       HasMemoryFor([&] {
         const Page rendered = page->route.render();
@@ -294,6 +446,9 @@ class HttpServer::Loop {
   }
 
   const HttpBounds bounds_;
+  const HttpSecurity security_;
+  const OwnPage own_page_;
+  std::unique_ptr<TlsSessions> tls_;  // Null: plain text.
   std::vector<Rendered> pages_;
   Response not_found_;
   Response not_allowed_;
@@ -316,7 +471,8 @@ HttpServer::~HttpServer() {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
                                                               std::vector<Route> routes,
-                                                              const HttpBounds& bounds) {
+                                                              const HttpBounds& bounds,
+                                                              HttpSecurity security) {
   const absl::StatusOr<HostPort> host_port = ParseHostPort(address);
   if (!host_port.ok()) {
     return absl::InvalidArgumentError(
@@ -329,7 +485,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
         absl::StrCat("cannot listen on '", address, "' for HTTP: ", listener.status().message()));
   }
   const uint16_t port = PortOf(*listener);
-  auto loop = std::make_unique<Loop>(std::move(routes), bounds);
+  auto loop = std::make_unique<Loop>(std::move(routes), bounds, std::move(security));
   PH_RETURN_IF_ERROR(loop->Open(*listener));
   return std::unique_ptr<HttpServer>(new HttpServer(
       absl::StrCat(address.substr(0, address.rfind(':')), ":", port), std::move(loop)));

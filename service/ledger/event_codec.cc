@@ -100,6 +100,10 @@ struct Writer {
     to.set_first_window(event.first_window);
     to.mutable_num_batches()->Add(event.num_batches.begin(), event.num_batches.end());
   }
+  void operator()(const EpochWorded& event) const {
+    WriteEpochKey(event.epoch, *stored.mutable_epoch_worded()->mutable_key());
+    stored.mutable_epoch_worded()->set_words(event.words);
+  }
 };
 
 std::optional<LedgerEvent> ReadPlanned(const internal::EpochPlanned& from) {
@@ -158,6 +162,11 @@ std::optional<LedgerEvent> ReadEvent(const internal::LedgerEvent& stored) {
       return WindowsCounted{ReadEpochKey(from.key()),
                             from.first_window(),
                             {from.num_batches().begin(), from.num_batches().end()}};
+    }
+    case internal::LedgerEvent::kEpochWorded: {
+      const internal::EpochWorded& from = stored.epoch_worded();
+      if (from.words().size() > kMaxWordsBytes) return std::nullopt;
+      return EpochWorded{ReadEpochKey(from.key()), from.words()};
     }
     case internal::LedgerEvent::EVENT_NOT_SET:
       break;

@@ -23,7 +23,8 @@ std::string NameOf(const EpochKey& key) {
 uint64_t EpochState::Bytes() const {
   constexpr uint64_t kBytesPerWorker = 256;  // Names have up to 128.
   uint64_t bytes = sizeof(EpochState) + 512 + identity.options.size() + identity.dataset.size() +
-                   identity.key.job.size() + attempt.size() + client.size() + plan.size();
+                   identity.key.job.size() + attempt.size() + client.size() + plan.size() +
+                   words.size();
   for (const IdentityRankGroup& rank_group : identity.rank_groups) {
     bytes += sizeof(rank_group) + rank_group.capacities.size() * sizeof(uint64_t);
   }
@@ -301,6 +302,11 @@ absl::Status JobLedger::ApplyOne(const WindowsCounted& event) {
   return absl::OkStatus();
 }
 
+absl::Status JobLedger::ApplyOne(const EpochWorded& event) {
+  if (EpochState* const epoch = FindMutable(event.epoch)) epoch->words = event.words;
+  return absl::OkStatus();
+}
+
 const EpochState* JobLedger::Find(const EpochKey& key) const {
   const auto found = epochs_.find(key);
   return found == epochs_.end() ? nullptr : found->second.state.get();
@@ -355,6 +361,7 @@ std::vector<std::string> JobLedger::EpochRecords() const {
           EpochPlanned{key, epoch->plan, is_first ? plans_.at(epoch->plan).plan : nullptr}));
     }
     if (!epoch->client.empty()) records.push_back(EncodeEvent(EpochOwned{key, epoch->client}));
+    if (!epoch->words.empty()) records.push_back(EncodeEvent(EpochWorded{key, epoch->words}));
     if (epoch->used_seconds != 0) {
       records.push_back(EncodeEvent(EpochUsed{key, epoch->used_seconds}));
     }

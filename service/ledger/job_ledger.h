@@ -49,6 +49,8 @@ struct EpochState {
   std::string plan;
   // Of an epoch with windows: batches of the first ones, as far as they are known.
   std::vector<uint32_t> windows;
+  // EpochWorded::words; empty if they are not known.
+  std::string words;
   // About when it was last used, in seconds since the Unix epoch; 0 if not known.
   uint64_t used_seconds = 0;
 
@@ -177,6 +179,7 @@ class JobLedger {
   absl::Status ApplyOne(const EpochUsed& event);
   absl::Status ApplyOne(const EpochExpired& event);
   absl::Status ApplyOne(const WindowsCounted& event);
+  absl::Status ApplyOne(const EpochWorded& event);
 
   void UsePlan(const std::shared_ptr<const KeptPlan>& plan);
   // Erases the epoch; also its plan if no other epoch has it.

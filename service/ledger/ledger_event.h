@@ -79,6 +79,18 @@ struct WindowsCounted {
   friend bool operator==(const WindowsCounted&, const WindowsCounted&) = default;
 };
 
+// The words with which an epoch was opened, so that its batches can be made again by its key alone.
+struct EpochWorded {
+  EpochKey epoch;
+  // A packhouse.v1.EpochSpec without job and epoch; the wire room writes and reads it.
+  std::string words;
+
+  friend bool operator==(const EpochWorded&, const EpochWorded&) = default;
+};
+
+// Longer words are not kept.
+inline constexpr uint64_t kMaxWordsBytes = uint64_t{64} << 10;
+
 // The service keeps nothing of the epoch any more; a cursor can open it again.
 struct EpochForgotten {
   EpochKey epoch;
@@ -125,7 +137,7 @@ struct GenerationsUsed {
 
 using LedgerEvent = std::variant<EpochOpened, EpochPlanned, GenerationStarted, WorkerJoined,
                                  BatchesAcknowledged, EpochForgotten, GenerationsUsed, EpochOwned,
-                                 EpochUsed, EpochExpired, WindowsCounted>;
+                                 EpochUsed, EpochExpired, WindowsCounted, EpochWorded>;
 
 }  // namespace packhouse
 

@@ -4,9 +4,12 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "prometheus/client_metric.h"
 #include "prometheus/metric_type.h"
+#include "service/admission/policy.h"
+#include "service/metrics/families.h"
 
 namespace packhouse::metrics {
 namespace {
@@ -15,29 +18,25 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-MetricFamily FamilyOf(std::string name, std::string help, MetricType type) {
-  MetricFamily family;
-  family.name = std::move(name);
-  family.help = std::move(help);
-  family.type = type;
-  return family;
+constexpr char kOthers[] = "other";
+
+MetricFamily Counter(const char* name, const char* help, uint64_t value) {
+  return CounterFamily(name, help, static_cast<double>(value));
 }
 
-MetricFamily Counter(std::string name, std::string help, uint64_t value) {
-  MetricFamily family = FamilyOf(std::move(name), std::move(help), MetricType::Counter);
-  family.metric.emplace_back().counter.value = static_cast<double>(value);
-  return family;
+MetricFamily Gauge(const char* name, const char* help, uint64_t value) {
+  return GaugeFamily(name, help, static_cast<double>(value));
 }
 
-MetricFamily Gauge(std::string name, std::string help, uint64_t value) {
-  MetricFamily family = FamilyOf(std::move(name), std::move(help), MetricType::Gauge);
-  family.metric.emplace_back().gauge.value = static_cast<double>(value);
-  return family;
-}
+// What a job loads: its name, and the data set's.
+using Loading = std::pair<std::string, std::string>;
 
-void AddOfJob(MetricFamily& family, const std::string& job, double value) {
+void AddOfJob(MetricFamily& family, const Loading& loading, double value) {
+  const auto& [job, dataset] = loading;
   ClientMetric& metric = family.metric.emplace_back();
-  metric.label = {{"training_job", job}};
+  metric.label = {{"namespace", job == kOthers ? job : std::string(NamespaceOf(job))},
+                  {"training_job", job},
+                  {"dataset", dataset}};
   metric.gauge.value = value;
 }
 
@@ -46,10 +45,10 @@ struct Batches {
   uint64_t all = 0;
 };
 
-std::map<std::string, Batches> ByJob(const std::vector<EpochProgress>& progress) {
-  std::map<std::string, Batches> jobs;
+std::map<Loading, Batches> ByJob(const std::vector<EpochProgress>& progress) {
+  std::map<Loading, Batches> jobs;
   for (const EpochProgress& epoch : progress) {
-    Batches& batches = jobs[epoch.key.job];
+    Batches& batches = jobs[{epoch.key.job, epoch.dataset}];
     batches.done += epoch.num_done;
     batches.all += epoch.num_batches;
   }
@@ -62,7 +61,7 @@ std::map<std::string, Batches> ByJob(const std::vector<EpochProgress>& progress)
     others.all += last->second.all;
     jobs.erase(last);
   }
-  Batches& other = jobs["other"];
+  Batches& other = jobs[{kOthers, kOthers}];
   other.done += others.done;
   other.all += others.all;
   return jobs;
@@ -97,22 +96,31 @@ std::vector<MetricFamily> DeliveryCollector::Collect() const {
       Gauge("packhouse_batches_in_flight", "Batches of epochs sent and not yet acknowledged.",
             now.num_in_flight),
       Gauge("packhouse_load_sessions", "Workers that load an epoch now.", now.num_sessions),
+      Gauge(
+          "packhouse_load_sessions_starved",
+          "Workers that load an epoch and have no batch to work on, although there are more: they "
+          "wait for the server.",
+          now.num_starved),
+      Gauge("packhouse_load_sessions_awaited",
+            "Workers that load an epoch and have batches, while nothing is made for them: the "
+            "server waits until they read or acknowledge.",
+            now.num_awaited),
       Gauge("packhouse_epochs", "Epochs that are remembered, begun or finished.", now.num_epochs),
   };
   MetricFamily ratio = FamilyOf("packhouse_epoch_progress_ratio",
-                                "Done batches over all of them, by job, of the epochs of the job "
+                                "Done batches over all of them, by job and data set, of the epochs "
                                 "that someone loads now.",
                                 MetricType::Gauge);
   MetricFamily left = FamilyOf("packhouse_epoch_batches_left",
-                               "Batches that are not done, by job, of the epochs of the job that "
+                               "Batches that are not done, by job and data set, of the epochs that "
                                "someone loads now.",
                                MetricType::Gauge);
-  for (const auto& [job, batches] : ByJob(now.progress)) {
+  for (const auto& [loading, batches] : ByJob(now.progress)) {
     // An epoch without batches is done.
     const double share =
         batches.all == 0 ? 1 : static_cast<double>(batches.done) / static_cast<double>(batches.all);
-    AddOfJob(ratio, job, share);
-    AddOfJob(left, job, static_cast<double>(batches.all - batches.done));
+    AddOfJob(ratio, loading, share);
+    AddOfJob(left, loading, static_cast<double>(batches.all - batches.done));
   }
   if (ratio.metric.empty()) return families;
   families.push_back(std::move(ratio));

@@ -13,8 +13,9 @@
 
 namespace packhouse::metrics {
 
-// Clients name jobs. If more than this many are loaded at the same time, the last ones by name
-// share the label "other". The label is not `job`, since Prometheus uses that for the server.
+// Clients name jobs and data sets. If more than this many pairs of them are loaded at the same
+// time, the last ones by name share the label "other". The label is not `job`, since Prometheus
+// uses that for the server.
 inline constexpr size_t kMaxJobLabels = 100;
 
 // Thread-safe if `snapshot` is.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/text_serializer.h"
+#include "service/metrics/open_metrics.h"
 #include "service/planning/limits.h"
 
 namespace packhouse::metrics {
@@ -19,6 +20,7 @@ const Histogram::BucketBoundaries kEfficiencyBuckets = {0.5,  0.7,  0.8,  0.9,  
 const Histogram::BucketBoundaries kUnarySeconds = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05,
                                                    0.1,    0.5,    1,     5,     10};
 const Histogram::BucketBoundaries kStreamSeconds = {0.01, 0.1, 1, 10, 60, 600, 3600, 36000};
+constexpr char kRpcDuration[] = "packhouse_rpc_duration_seconds";
 const Histogram::BucketBoundaries kGapBuckets = {0,    0.0001, 0.0005, 0.001, 0.005, 0.01,
                                                  0.02, 0.05,   0.1,    0.2,   0.5,   1};
 
@@ -43,6 +45,8 @@ bool IsStream(size_t method) {
     case Method::kVerifySourceGraph:
     case Method::kSample:
     case Method::kSampleDataset:
+    case Method::kPartitionDataset:
+    case Method::kTakeSnapshot:
     case Method::kServerReflectionInfo:
     case Method::kWatch:
       return true;
@@ -65,6 +69,24 @@ Histogram& Distribution(prometheus::Registry& registry, const std::string& name,
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
 }
 
+EventMetrics::Counter AddDriftCounter(EventMetrics& events, const std::string& result) {
+  return events.AddCounter("packhouse_drift_changes_total",
+                           "Changes of sizes that were found in watched streams, by result: the "
+                           "limits lose by it as much as the stream wants to be told (loses), or "
+                           "not (harmless), or there was no memory to find out (not_judged).",
+                           {{"result", result}});
+}
+
+// The buckets of packhouse_rpc_duration_seconds, by method.
+absl::Span<const double> SecondsOf(size_t method) {
+  return IsStream(method) ? kStreamSeconds : kUnarySeconds;
+}
+std::vector<absl::Span<const double>> SecondsOfMethods() {
+  std::vector<absl::Span<const double>> all;
+  for (size_t method = 0; method < kMethodNames.size(); ++method) all.push_back(SecondsOf(method));
+  return all;
+}
+
 }  // namespace
 
 // One stream's share of the metrics.
@@ -72,10 +94,13 @@ class Metrics::StreamObserver final : public PackObserver {
  public:
   StreamObserver(Metrics* metrics, std::vector<ComponentMetrics> components)
       : metrics_(metrics), components_(std::move(components)) {}
+  ~StreamObserver() override { SetLoses(false); }
 
   void OnBatch(const Batch& batch, absl::Span<const uint64_t> capacities) override {
     metrics_->batches_.Increment();
     metrics_->graphs_.Increment(batch.real_rows.back());
+    metrics_->batch_bytes_.Increment(
+        batch.framed.empty() ? batch.sizes.size() * sizeof(batch.sizes[0]) : batch.framed.size());
     for (size_t k = 0; k < components_.size(); ++k) {
       // The client lays out a batch of sizes or without padding, up to the capacity.
       const uint64_t rows = capacities[k] == kUnlimited ? batch.rows[k] : capacities[k];
@@ -99,11 +124,26 @@ class Metrics::StreamObserver final : public PackObserver {
     last_bytes_ = bytes;
   }
 
+  void OnSizeChange(double loss, bool loses) override {
+    if (loss == kNotJudged) {
+      metrics_->drift_not_judged_.Increment();
+      return;
+    }
+    (loses ? metrics_->drift_loses_ : metrics_->drift_harmless_).Increment();
+    SetLoses(loses);
+  }
+
  private:
+  void SetLoses(bool loses) {
+    metrics_->drift_streams_.Change(static_cast<int64_t>(loses) - static_cast<int64_t>(loses_));
+    loses_ = loses;
+  }
+
   Metrics* const metrics_;
   std::vector<ComponentMetrics> components_;  // `graphs` last.
   uint64_t last_graphs_ = 0;
   uint64_t last_bytes_ = 0;
+  bool loses_ = false;
 };
 
 // One store's commits, from one thread at a time.
@@ -162,9 +202,13 @@ class Metrics::StoreObserver final : public CommitObserver {
   std::chrono::steady_clock::time_point started_;  // Between OnCommitBegin() and OnCommitEnd().
 };
 
-Metrics::Metrics(const std::string& version)
-    : batches_(events_.AddCounter("packhouse_batches_total", "Batches handed out.")),
+Metrics::Metrics(const std::string& version, const std::string& commit)
+    : exemplars_(SecondsOfMethods()),
+      batches_(events_.AddCounter("packhouse_batches_total", "Batches handed out.")),
       graphs_(events_.AddCounter("packhouse_graphs_total", "Graphs in batches handed out.")),
+      batch_bytes_(events_.AddCounter(
+          "packhouse_batch_bytes_total",
+          "Bytes of the tensors of batches handed out; of batches of sizes, bytes of the sizes.")),
       rejected_too_large_(events_.AddCounter("packhouse_rejected_graphs_total",
                                              "Graphs that are in no batch, by reason.",
                                              {{"reason", "too_large"}})),
@@ -177,6 +221,13 @@ Metrics::Metrics(const std::string& version)
       drawn_smaller_(events_.AddCounter(
           "packhouse_sampled_smaller_total",
           "Sub-graphs drawn smaller than their spec says, since they exceeded the limits.")),
+      drift_loses_(AddDriftCounter(events_, "loses")),
+      drift_harmless_(AddDriftCounter(events_, "harmless")),
+      drift_not_judged_(AddDriftCounter(events_, "not_judged")),
+      drift_streams_(events_.AddGauge(
+          "packhouse_drift_streams",
+          "Watched streams that are open now and whose limits lose since the latest change of "
+          "sizes.")),
       pending_graphs_(events_.AddGauge("packhouse_pending_graphs",
                                        "Graphs accepted and not yet in a batch, all streams.")),
       pending_bytes_(events_.AddGauge("packhouse_pending_bytes",
@@ -185,8 +236,8 @@ Metrics::Metrics(const std::string& version)
                                   "Time to plan a histogram, all heuristics.", kUnarySeconds)),
       plan_gap_(Distribution(registry_, "packhouse_plan_gap_ratio",
                              "Packs of the best plan over the lower bound, less 1.", kGapBuckets)) {
-  Gauge(registry_, "packhouse_build_info", "Always 1; the version is a label.",
-        {{"version", version}})
+  Gauge(registry_, "packhouse_build_info", "Always 1; the version and the commit are labels.",
+        {{"version", version}, {"commit", commit}})
       .Set(1);
   for (const Method method : {Method::kPack, Method::kAppend}) {
     const auto counter = [&](const std::string& result) {
@@ -215,8 +266,8 @@ Metrics::Metrics(const std::string& version)
                            labels)};
     }
     rpc_duration_.push_back(events_.AddHistogram(
-        "packhouse_rpc_duration_seconds", "Time from start to end of calls and streams, by method.",
-        IsStream(method) ? kStreamSeconds : kUnarySeconds, labels));
+        kRpcDuration, "Time from start to end of calls and streams, by method.", SecondsOf(method),
+        labels));
     std::vector<EventMetrics::Counter>& codes = rpcs_.emplace_back();
     for (size_t code = 0; code < kNumCodes; ++code) {
       codes.push_back(events_.AddCounter(
@@ -229,13 +280,15 @@ Metrics::Metrics(const std::string& version)
 
 Metrics::~Metrics() = default;
 
-std::string Metrics::Exposition() const {
+std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   std::shared_ptr<const DeliveryCollector> delivery;
   std::shared_ptr<const ServerCollector> server;
+  std::shared_ptr<const StoreCollector> stores;
   {
     absl::MutexLock lock(&mutex_);
     delivery = delivery_;
     server = server_;
+    stores = collected_stores_;
   }
   std::vector<prometheus::MetricFamily> families = registry_.Collect();
   const auto add = [&](std::vector<prometheus::MetricFamily> added) {
@@ -245,7 +298,29 @@ std::string Metrics::Exposition() const {
   add(events_.Collect());
   if (delivery != nullptr) add(delivery->Collect());
   if (server != nullptr) add(server->Collect());
-  return prometheus::TextSerializer().Serialize(families);
+  if (stores != nullptr) add(stores->Collect());
+  add(process_.Collect());
+  return families;
+}
+
+std::string Metrics::Exposition() const {
+  return prometheus::TextSerializer().Serialize(Collect());
+}
+
+std::string Metrics::OpenMetrics() const {
+  return OpenMetricsText(Collect(),
+                         [this](const std::string& family, const prometheus::ClientMetric& metric) {
+                           return family == kRpcDuration ? exemplars_.Of(metric.label.front().value)
+                                                         : std::vector<std::optional<Exemplar>>();
+                         });
+}
+
+ServedReading Metrics::Served() const {
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  std::vector<prometheus::MetricFamily> events = events_.Collect();
+  families.insert(families.end(), std::make_move_iterator(events.begin()),
+                  std::make_move_iterator(events.end()));
+  return ServedFrom(families);
 }
 
 CommitObserver* Metrics::AddStore(const std::string& name, uint64_t max_bytes) {
@@ -266,6 +341,12 @@ void Metrics::SetServer(ServerCollector::Read read) {
   auto server = std::make_shared<const ServerCollector>(std::move(read));
   absl::MutexLock lock(&mutex_);
   server_ = std::move(server);
+}
+
+void Metrics::SetStores(StoreCollector::Read read) {
+  auto stores = std::make_shared<const StoreCollector>(std::move(read));
+  absl::MutexLock lock(&mutex_);
+  collected_stores_ = std::move(stores);
 }
 
 Metrics::ComponentMetrics Metrics::ForComponent(absl::string_view name) {

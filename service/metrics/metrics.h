@@ -25,9 +25,14 @@
 #include "service/admission/rpc_observer.h"
 #include "service/datasets/commit_observer.h"
 #include "service/epochs/sampling_observer.h"
+#include "service/metrics/call_exemplars.h"
 #include "service/metrics/delivery_collector.h"
 #include "service/metrics/event_metrics.h"
+#include "service/metrics/namespace_calls.h"
+#include "service/metrics/process_collector.h"
+#include "service/metrics/served_reading.h"
 #include "service/metrics/server_collector.h"
+#include "service/metrics/store_collector.h"
 #include "service/streams/pack_observer.h"
 
 namespace packhouse::metrics {
@@ -39,11 +44,17 @@ inline constexpr size_t kMaxComponentLabels = 64;
 // Thread-safe. Outlives the streams and the stores that it observes.
 class Metrics final : public PackObserverFactory, public RpcObserver, public SamplingObserver {
  public:
-  explicit Metrics(const std::string& version);
+  // `commit`: of the sources that the server was built from.
+  explicit Metrics(const std::string& version, const std::string& commit = "unknown");
   ~Metrics() override;
 
   // The page in Prometheus' text format.
   std::string Exposition() const;
+  // The same in the format of OpenMetrics, with the traces of some calls (call_exemplars.h).
+  std::string OpenMetrics() const;
+
+  // What the page shows of the rooms' metrics.
+  ServedReading Served() const;
 
   // The observer of a store. The store's name becomes the label `store`; each name may be used
   // once. `max_bytes`: the most bytes that the store may take.
@@ -52,8 +63,16 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   // Sets the source of delivery's numbers. Each Exposition() calls it, at any time, until the
   // Metrics are destroyed or another source is set.
   void SetDelivery(DeliveryCollector::Snapshot snapshot);
-  // The same of what the server holds.
+  // The same of what the server holds, and of what lies in its folder for data.
   void SetServer(ServerCollector::Read read);
+  void SetStores(StoreCollector::Read read);
+
+  // Counts calls by namespace; give it to the server. Tells `next` (may be null) of them too, which
+  // must outlive the Metrics. May be called once.
+  CallJournal* CountCalls(CallJournal* next) {
+    calls_ = std::make_unique<NamespaceCalls>(&events_, &exemplars_, next);
+    return calls_.get();
+  }
 
   std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) override;
 
@@ -89,16 +108,25 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   static constexpr size_t kNumCodes = 17;
 
   ComponentMetrics ForComponent(absl::string_view name);
+  std::vector<prometheus::MetricFamily> Collect() const;
 
+  const ProcessCollector process_;
   EventMetrics events_;
+  CallExemplars exemplars_;
+  std::unique_ptr<NamespaceCalls> calls_;
   prometheus::Registry registry_;
   EventMetrics::Counter batches_;
   EventMetrics::Counter graphs_;
+  EventMetrics::Counter batch_bytes_;
   EventMetrics::Counter rejected_too_large_;
   EventMetrics::Counter sampled_seeds_;
   EventMetrics::Counter sampled_nodes_;
   EventMetrics::Counter sampled_edges_;
   EventMetrics::Counter drawn_smaller_;
+  EventMetrics::Counter drift_loses_;
+  EventMetrics::Counter drift_harmless_;
+  EventMetrics::Counter drift_not_judged_;
+  EventMetrics::Gauge drift_streams_;
   EventMetrics::Gauge pending_graphs_;
   EventMetrics::Gauge pending_bytes_;
   prometheus::Histogram& plan_duration_;
@@ -116,6 +144,7 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   // May be null.
   std::shared_ptr<const DeliveryCollector> delivery_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const ServerCollector> server_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const StoreCollector> collected_stores_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse::metrics

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
+#include "service/feedback/feedback_reading.h"
 
 namespace packhouse::metrics {
 
@@ -33,6 +34,40 @@ struct SourceGraphReading {
   uint64_t appended_edges = 0;
 };
 
+// This server as one of several that share jobs.
+struct ClusterReading {
+  uint64_t num_members = 0;
+  bool has_lease = false;
+  uint64_t num_jobs = 0;
+  uint64_t num_opened = 0;
+  uint64_t num_taken_over = 0;
+  // Of the jobs' ledgers.
+  uint64_t num_commits = 0;
+  uint64_t num_failed_commits = 0;
+  absl::Duration commit_time;
+};
+
+// The data sets that several servers share: the cache of objects here, requests to S3, the sweep.
+struct SharedDatasetsReading {
+  uint64_t cached_bytes = 0;
+  uint64_t in_use_bytes = 0;
+  uint64_t max_cached_bytes = 0;
+  uint64_t hits = 0;
+  uint64_t misses = 0;
+  uint64_t evictions = 0;
+  uint64_t num_retries = 0;
+  uint64_t swept_objects = 0;
+  uint64_t swept_bytes = 0;
+};
+
+// What a namespace uses of a quota.
+struct QuotaUseReading {
+  std::string where;
+  std::string quota;
+  double used = 0;
+  double limit = 0;
+};
+
 struct ServerReading {
   // Held bytes of each share of --memory-budget (admission/memory_shares.h), and the bound of each.
   // gRPC does not report the bytes that it has received and not handed over.
@@ -47,9 +82,19 @@ struct ServerReading {
   uint64_t max_connections = 0;
   // base/out_of_memory.h.
   uint64_t num_out_of_memory = 0;
+  // datasets/retained_datasets.h.
+  uint64_t num_expired_datasets = 0;
   std::vector<FileReading> files;
   // Unset without a folder for data.
   std::optional<SourceGraphReading> source_graphs = std::nullopt;
+  // Unset for a server that is alone.
+  std::optional<ClusterReading> cluster = std::nullopt;
+  // Unset unless data sets are in S3.
+  std::optional<SharedDatasetsReading> shared_datasets = std::nullopt;
+  // Of namespaces that the policy names: its author bounds their number.
+  std::vector<QuotaUseReading> quotas = {};
+  // At most --max-measured-models.
+  std::vector<FeedbackReading> feedback = {};
 };
 
 // Thread-safe if `read` is.

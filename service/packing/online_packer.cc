@@ -81,7 +81,8 @@ OnlinePacker::OnlinePacker(const Limits& limits, const OnlinePackerOptions& opti
       scan_(&PoolScanOf(options.vector_level, limits.num_components())),
       enough_(kFullScore / std::max<uint64_t>(kEnoughInverse, 4 * options.look_ahead)),
       // Twice the pool, so that Compact() is called at most once in that many pushes.
-      stride_(2 * options.look_ahead + 256) {
+      stride_(2 * options.look_ahead + 256),
+      companions_(limits) {
   if (options_.max_age == 0) options_.max_age = 4 * options_.look_ahead;
   for (const uint64_t capacity : limits.capacities()) {
     capacity_.push_back(static_cast<int32_t>(std::min(capacity, kMaxCapacity)));
@@ -135,8 +136,14 @@ void OnlinePacker::Learn() {
     const uint64_t ample = kFinishGraphs * totals_[k] / totals_.back();
     ample_room_[k] = static_cast<int32_t>(std::min(ample, kMaxCapacity));
   }
+  companions_.Learn();
+  num_lopsided_ = 0;
   for (size_t slot = head_; slot < tail_; ++slot) {
-    if (scores()[slot] != 0) scores()[slot] = ScoreOf(slot);
+    if (scores()[slot] == 0) continue;
+    scores()[slot] = ScoreOf(slot);
+    if (!waiting_[slot].is_large) continue;
+    waiting_[slot].is_lopsided = companions_.IsLopsided(pool(), slot) ? 1 : 0;
+    num_lopsided_ += waiting_[slot].is_lopsided;
   }
 }
 
@@ -189,10 +196,17 @@ void OnlinePacker::Append(absl::Span<const uint32_t> tuple, uint64_t handle, abs
   ++totals_[l];
   ++pool_totals_[l];
   scores()[slot] = ScoreOf(slot);
-  waiting_[slot] = {handle, num_pushed_++, now};
+  const bool is_large = companions_.Add(tuple);
+  waiting_[slot].handle = handle;
+  waiting_[slot].number = num_pushed_++;
+  waiting_[slot].is_large = is_large ? 1 : 0;
+  waiting_[slot].is_lopsided = is_large && companions_.IsLopsided(pool(), slot) ? 1 : 0;
+  waiting_[slot].since = now;
   ++num_waiting_;
+  num_lopsided_ += waiting_[slot].is_lopsided;
   if (num_pushed_ % kFadePeriod == 0) {
     for (uint64_t& total : totals_) total /= 2;
+    companions_.Fade();
   }
   if (num_pushed_ == next_lesson_) {
     // In a new stream, weights are renewed at the first, second, fourth graph and so on.
@@ -210,6 +224,7 @@ bool OnlinePacker::Fits(size_t slot) const {
 }
 
 bool OnlinePacker::NearlyFull() const {
+  if (is_directed_) return companions_.NearlyFull(room_, kFinishGraphs);
   for (size_t k = 0; k < room_.size(); ++k) {
     if (room_[k] < ample_room_[k]) return true;
   }
@@ -226,8 +241,8 @@ void OnlinePacker::Take(size_t slot) {
   --pool_totals_[l];
   scores()[slot] = 0;
   --num_waiting_;
-  // The first graph is the oldest of the pool.
-  if (open_.empty()) open_since_ = waiting_[slot].since;
+  num_lopsided_ -= waiting_[slot].is_lopsided;
+  open_since_ = std::min(open_since_, waiting_[slot].since);
   open_.push_back(waiting_[slot].handle);
   retractable_.push_back(slot);
   while (head_ < tail_ && scores()[head_] == 0) ++head_;
@@ -236,6 +251,17 @@ void OnlinePacker::Take(size_t slot) {
 void OnlinePacker::Take(const Choice& choice) {
   Take(choice.first);
   if (choice.second != PoolScan::kNone) Take(choice.second);
+}
+
+void OnlinePacker::TakeSeed(bool by_age) {
+  size_t slot = head_;
+  // Without a choice, a look-ahead of 1, it is next-fit.
+  if (num_lopsided_ != 0 && options_.look_ahead > 1 && !by_age && !OldestIsAged()) {
+    while (scores()[slot] == 0 || !waiting_[slot].is_lopsided) ++slot;
+  }
+  Take(slot);
+  is_directed_ = waiting_[slot].is_lopsided != 0;
+  if (is_directed_) companions_.Start(room_);
 }
 
 void OnlinePacker::TakeAllThatFit() {
@@ -258,6 +284,7 @@ void OnlinePacker::PutBack(size_t place) {
   ++pool_totals_[l];
   scores()[slot] = ScoreOf(slot);
   ++num_waiting_;
+  num_lopsided_ += waiting_[slot].is_lopsided;
   open_.erase(open_.end() - static_cast<ptrdiff_t>(retractable_.size() - place));
   retractable_.erase(retractable_.begin() + static_cast<ptrdiff_t>(place));
   head_ = std::min(head_, slot);
@@ -269,6 +296,7 @@ void OnlinePacker::Close() {
   // The next pack is likely to be much like this one.
   open_.reserve(std::min<size_t>(complete_.size() + complete_.size() / 4, 64));
   open_since_ = absl::InfiniteFuture();
+  is_directed_ = false;
   retractable_.clear();
   room_ = capacity_;
   // Compacts now rather than while a pack is half full: then its graphs could not be put back any
@@ -326,7 +354,7 @@ bool OnlinePacker::Exchange() {
   int32_t best_gain = 0;
   size_t best_place = 0;
   size_t begin = retractable_.size() - std::min(retractable_.size(), kMaxRetractable);
-  // The first graph of a pack stays: it is the oldest of all, and its turn has come.
+  // The first graph of a pack stays: its turn has come.
   if (begin == 0 && retractable_.size() == open_.size()) begin = 1;
   for (const bool pairs : {false, true}) {
     for (size_t place = begin; place < retractable_.size(); ++place) {
@@ -376,14 +404,19 @@ bool OnlinePacker::Finish() {
   return true;
 }
 
-bool OnlinePacker::Step() {
+bool OnlinePacker::Step(bool by_age) {
+  if (open_.empty()) {
+    TakeSeed(by_age);
+    return false;
+  }
   const bool nearly_full = NearlyFull();
-  if (open_.empty() || ((!nearly_full || OldestIsAged()) && Fits(head_))) {
+  if ((OldestIsAged() || (!nearly_full && !is_directed_)) && Fits(head_)) {
     Take(head_);
     return false;
   }
   if (!nearly_full) {
-    const size_t slot = scan_->first(pool(), room_.data(), head_, tail_);
+    const size_t slot = is_directed_ ? companions_.Find(pool(), room_, head_, tail_)
+                                     : scan_->first(pool(), room_.data(), head_, tail_);
     if (slot != PoolScan::kNone && room_.back() > 0) {
       Take(slot);
       return false;
@@ -392,24 +425,25 @@ bool OnlinePacker::Step() {
   return Finish();
 }
 
-bool OnlinePacker::PackPending() {
+bool OnlinePacker::CompletePending(bool by_age) {
   if (num_pending() == 0) return false;
   while (num_waiting_ != 0) {
-    if (Step()) return true;
+    if (Step(by_age)) return true;
   }
   Close();
   return true;
 }
 
+bool OnlinePacker::PackPending() { return CompletePending(false); }
+
 bool OnlinePacker::PackOverdue(absl::Time now) {
   if (NextDeadline() > now) return false;
-  return PackPending();
+  return CompletePending(true);
 }
 
 absl::Time OnlinePacker::NextDeadline() const {
-  // An open pack's first graph is older than all waiting graphs.
-  if (!open_.empty()) return open_since_ + options_.max_delay;
-  return num_waiting_ == 0 ? absl::InfiniteFuture() : waiting_[head_].since + options_.max_delay;
+  const absl::Time oldest = num_waiting_ == 0 ? absl::InfiniteFuture() : waiting_[head_].since;
+  return std::min(open_since_, oldest) + options_.max_delay;
 }
 
 }  // namespace packhouse

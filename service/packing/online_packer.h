@@ -9,6 +9,9 @@
 // 3. If it still wastes too much, graphs of the pack are exchanged, one after another, each for one
 //   or two others that together fill it better. An exchanged graph keeps its old place in the pool,
 //   for a later pack.
+// A lopsided graph (companions.h) does not wait for its turn: it starts a pack as soon as one is
+// made, and that pack takes the graphs that go with it, out of the whole pool, instead of the
+// oldest. So these are not spent on packs that any graphs would fill.
 // The search ends as soon as a pack is full enough. So the work depends on the stream. For
 // molecules the first few pairs suffice. If the components of a size have little to do with each
 // other, exchanges fill the packs.
@@ -40,6 +43,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "service/base/vector_level.h"
+#include "service/packing/companions.h"
 #include "service/packing/pool_scan.h"
 #include "service/planning/limits.h"
 
@@ -104,7 +108,9 @@ class OnlinePacker {
  private:
   struct Waiting {
     uint64_t handle;
-    uint64_t number;  // Counts the graphs pushed.
+    uint64_t number : 62;      // Counts the graphs pushed.
+    uint64_t is_large : 1;     // Companions::Add() said so.
+    uint64_t is_lopsided : 1;  // Large, and Companions::IsLopsided() as of the last lesson.
     absl::Time since;
   };
   // One or two graphs of the pool that fit together.
@@ -136,6 +142,9 @@ class OnlinePacker {
   void Take(size_t slot);
   void Take(const Choice& choice);
   void TakeAllThatFit();
+  // Starts a pack: with the oldest graph if it is aged or `by_age`, else with the oldest lopsided
+  // graph, if there is one.
+  void TakeSeed(bool by_age);
   // Undoes the Take() of retractable_[place].
   void PutBack(size_t place);
   void Close();
@@ -152,7 +161,8 @@ class OnlinePacker {
   // Fills the open pack from the pool; true if this completed it.
   bool Finish();
   // One step with the present pool: takes a graph, or completes a pack and returns true.
-  bool Step();
+  bool Step(bool by_age = false);
+  bool CompletePending(bool by_age);
 
   // Renews what the packer has learnt from the stream, and all scores.
   void Learn();
@@ -170,6 +180,7 @@ class OnlinePacker {
   size_t head_ = 0;
   size_t tail_ = 0;
   size_t num_waiting_ = 0;
+  size_t num_lopsided_ = 0;  // Of them.
   std::vector<Waiting> waiting_;
   std::vector<int32_t> columns_;
   std::vector<uint64_t> pool_totals_;  // By component, `graphs` last.
@@ -178,6 +189,7 @@ class OnlinePacker {
   Pack open_;
   std::vector<size_t> retractable_;  // Slots of its last graphs, which are still holes.
   absl::Time open_since_ = absl::InfiniteFuture();  // Arrival of its longest waiting graph.
+  bool is_directed_ = false;                        // It started with a lopsided graph.
   std::vector<int32_t> room_;
   std::vector<int32_t> trial_;  // Room of a pack that is considered.
   std::vector<int32_t> rest_;   // The same, with a choice taken out, and scratch for scans.
@@ -193,6 +205,7 @@ class OnlinePacker {
   std::vector<double> prices_;       // Score of one row.
   std::vector<double> waste_prices_;
   std::vector<double> spare_;  // Rows that stay free in a pack even if the heaviest is full.
+  Companions companions_;
 };
 
 }  // namespace packhouse

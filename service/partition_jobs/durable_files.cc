@@ -110,21 +110,6 @@ MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
 }
 
-absl::Status MakeFolder(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  return error ? PathError(path, error.value()) : absl::OkStatus();
-}
-
-absl::Status SyncFolder(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return PathError(path, errno);
-  const int result = ::fsync(descriptor);
-  const int error = errno;
-  ::close(descriptor);
-  return result == 0 ? absl::OkStatus() : PathError(path, error);
-}
-
 absl::Status RenameDurably(const std::string& from, const std::string& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) return PathError(to, errno);
   return SyncFolder(FolderOf(to));

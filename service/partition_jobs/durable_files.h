@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/base/disk_file.h"
 #include "service/partition_files/byte_sink.h"
 
 namespace packhouse {
@@ -69,10 +70,6 @@ class MappedFile {
   absl::string_view bytes_;
 };
 
-// With its parents. That it is there already is no error.
-absl::Status MakeFolder(const std::string& path);
-// The names in it are on the disk.
-absl::Status SyncFolder(const std::string& path);
 // Renames, and syncs the folder of both. `to` must not exist, or be an empty folder.
 absl::Status RenameDurably(const std::string& from, const std::string& to);
 // A folder with all that is in it. That it is not there is no error.

@@ -15,10 +15,6 @@ namespace {
 constexpr size_t kGatheredBytes = size_t{1} << 18;
 constexpr int kBfloat16Shift = 16;
 
-bool IsLeftOut(const SourceColumnSpec& column) {
-  return column.ragged || column.text || absl::StrContains(column.name, '/');
-}
-
 // Row i is row original(i) of the column. bfloat16, which DGL does not have, becomes float32.
 template <typename Original>
 ArraySource GatheredRows(std::string name, const SourceColumnSpec& spec, const SourceColumn& column,
@@ -52,10 +48,27 @@ ArraySource GatheredRows(std::string name, const SourceColumnSpec& spec, const S
   return array;
 }
 
+// By type: where its rows in the part were in their set. `originals` are the part's, of which the
+// first has the new id `first`.
+template <typename Type, typename Id>
+std::vector<ArraySource> OriginalRows(absl::Span<const Type> types,
+                                      const std::vector<std::vector<IdRange>>& map, size_t part,
+                                      absl::Span<const Id> originals, uint64_t first) {
+  std::vector<ArraySource> arrays;
+  for (size_t t = 0; t < types.size(); ++t) {
+    const IdRange range = map[t][part];
+    arrays.push_back(MadeArray<int64_t>(
+        types[t].name, DType::kInt64, range.size(),
+        [of_type = originals.subspan(range.begin - first, range.size()),
+         start = types[t].start](uint64_t row) { return of_type[row] - start; }));
+  }
+  return arrays;
+}
+
 void AddLeftOut(absl::string_view set, absl::Span<const SourceColumnSpec> columns,
                 std::vector<std::string>& notes) {
   for (const SourceColumnSpec& column : columns) {
-    if (!IsLeftOut(column)) continue;
+    if (!IsLeftOutOfFiles(column)) continue;
     notes.push_back(absl::StrCat(
         "column ", Quoted(column.name), " of ", Quoted(set), " is left out: ",
         column.ragged || column.text ? "its rows have different lengths" : "its name has a slash"));
@@ -67,31 +80,8 @@ void AddLeftOut(absl::string_view set, absl::Span<const SourceColumnSpec> column
 PartTables::PartTables(const NewIds* ids, const Part* part, absl::Span<const uint32_t> trainers,
                        const GraphForms& forms)
     : ids_(ids), part_(part), trainers_(trainers), forms_(forms) {
-  if (forms.csr) by_source_ = RowsBy(part->sources, part->targets);
-  if (forms.csc) by_target_ = RowsBy(part->targets, part->sources);
-}
-
-PartTables::Rows PartTables::RowsBy(const std::vector<uint32_t>& ends,
-                                    const std::vector<uint32_t>& others) const {
-  Rows rows;
-  rows.offsets.assign(part_->nodes.size() + 1, 0);
-  rows.neighbours.resize(ends.size());
-  rows.edges.resize(ends.size());
-  for (const uint32_t end : ends) ++rows.offsets[end + 1];
-  for (size_t row = 1; row < rows.offsets.size(); ++row) rows.offsets[row] += rows.offsets[row - 1];
-  std::vector<uint64_t> next = rows.offsets;
-  for (size_t edge = 0; edge < ends.size(); ++edge) {
-    const uint64_t at = next[ends[edge]]++;
-    rows.neighbours[at] = others[edge];
-    rows.edges[at] = edge;
-  }
-  return rows;
-}
-
-DglCsrSource PartTables::CsrOf(const Rows& rows) const {
-  return {Int64Array("offsets", absl::MakeConstSpan(rows.offsets)),
-          Int64Array("neighbours", absl::MakeConstSpan(rows.neighbours)),
-          Int64Array("edges", absl::MakeConstSpan(rows.edges))};
+  if (forms.csr) by_source_ = {part->nodes.size(), part->sources, part->targets};
+  if (forms.csc) by_target_ = {part->nodes.size(), part->targets, part->sources};
 }
 
 DglGraphSource PartTables::Graph() const {
@@ -106,8 +96,8 @@ DglGraphSource PartTables::Graph() const {
     source.coo = DglCooSource{Int64Array("sources", absl::MakeConstSpan(part->sources)),
                               Int64Array("targets", absl::MakeConstSpan(part->targets))};
   }
-  if (forms_.csr) source.csr = CsrOf(by_source_);
-  if (forms_.csc) source.csc = CsrOf(by_target_);
+  if (forms_.csr) source.csr = by_source_.Source();
+  if (forms_.csc) source.csc = by_target_.Source();
   source.node_data.push_back(Int64Array("_ID", absl::MakeConstSpan(part->nodes)));
   source.node_data.push_back(
       MadeArray<uint8_t>("inner_node", DType::kUint8, nodes,
@@ -156,7 +146,7 @@ std::vector<ArraySource> PartTables::NodeFeatures() const {
     };
     const auto& columns = graph.source().schema().node_sets()[type.node_set].columns;
     for (size_t c = 0; c < columns.size(); ++c) {
-      if (IsLeftOut(columns[c])) continue;
+      if (IsLeftOutOfFiles(columns[c])) continue;
       arrays.push_back(GatheredRows(absl::StrCat(type.name, "/", columns[c].name), columns[c],
                                     graph.source().NodeColumn(type.node_set, c), range.size(),
                                     original));
@@ -188,7 +178,7 @@ std::vector<ArraySource> PartTables::EdgeFeatures() const {
                               ? graph.source().schema().edge_sets()[*spec.reverse_of].columns
                               : spec.columns;
     for (size_t c = 0; c < columns.size(); ++c) {
-      if (IsLeftOut(columns[c])) continue;
+      if (IsLeftOutOfFiles(columns[c])) continue;
       arrays.push_back(GatheredRows(absl::StrCat(type.name, "/", columns[c].name), columns[c],
                                     graph.source().EdgeColumn(type.edge_set, c), range.size(),
                                     original));
@@ -203,12 +193,33 @@ std::vector<ArraySource> PartTables::EdgeFeatures() const {
   return arrays;
 }
 
+std::vector<ArraySource> PartTables::OriginalNodes() const {
+  return OriginalRows(absl::MakeConstSpan(ids_->graph().node_types()), ids_->node_map(),
+                      part_->number, absl::MakeConstSpan(part_->original_nodes),
+                      ids_->NodesOfPart(part_->number).begin);
+}
+
+std::vector<ArraySource> PartTables::OriginalEdges() const {
+  return OriginalRows(absl::MakeConstSpan(ids_->graph().edge_types()), ids_->edge_map(),
+                      part_->number, absl::MakeConstSpan(part_->original_edges),
+                      ids_->EdgesOfPart(part_->number).begin);
+}
+
 uint64_t PartTables::CutEdges() const {
   uint64_t cut = 0;
   for (uint64_t edge = 0; edge < part_->num_inner_edges; ++edge) {
     cut += part_->sources[edge] >= part_->num_inner_nodes ? 1 : 0;
   }
   return cut;
+}
+
+bool IsLeftOutOfFiles(const SourceColumnSpec& column) {
+  return column.ragged || column.text || absl::StrContains(column.name, '/');
+}
+
+ArraySource RowsOfColumn(const SourceColumnSpec& spec, const SourceColumn& column, uint64_t first,
+                         uint64_t rows) {
+  return GatheredRows("", spec, column, rows, [first](uint64_t row) { return first + row; });
 }
 
 std::vector<std::string> LeftOutColumns(const SourceGraph& graph) {

@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "service/partition_files/dgl_writer.h"
+#include "service/partition_jobs/rows_by_end.h"
 #include "service/partitioning/new_ids.h"
 #include "service/partitioning/part_cutter.h"
 
@@ -38,31 +39,33 @@ class PartTables {
   // SOURCE:SET:TARGET/COLUMN of inner edges, likewise.
   std::vector<ArraySource> EdgeFeatures() const;
 
+  // By type, under its name: the number in the source graph of each inner node, or inner edge, in
+  // the order of new ids.
+  std::vector<ArraySource> OriginalNodes() const;
+  std::vector<ArraySource> OriginalEdges() const;
+
   // In-edges of inner nodes that come from other parts.
   uint64_t CutEdges() const;
 
  private:
-  struct Rows {
-    std::vector<uint64_t> offsets;
-    std::vector<uint32_t> neighbours;
-    std::vector<uint64_t> edges;
-  };
-  // The edges by `ends`, each row in the order of edges.
-  Rows RowsBy(const std::vector<uint32_t>& ends, const std::vector<uint32_t>& others) const;
-  DglCsrSource CsrOf(const Rows& rows) const;
-
   const NewIds* const ids_;
   const Part* const part_;
   const absl::Span<const uint32_t> trainers_;
   const GraphForms forms_;
   // Empty unless the form is asked for.
-  Rows by_source_;
-  Rows by_target_;
+  RowsByEnd<uint32_t> by_source_;
+  RowsByEnd<uint32_t> by_target_;
 };
 
-// Columns that no file has, each with the reason: rows of different lengths, and names with a
-// slash.
+// Whether no file has the column: its rows have different lengths, or its name has a slash.
+bool IsLeftOutOfFiles(const SourceColumnSpec& column);
+// The columns that no file has, each with the reason.
 std::vector<std::string> LeftOutColumns(const SourceGraph& graph);
+
+// Rows [first, first + rows) of a column, without a name. bfloat16, which DGL does not have,
+// becomes float32.
+ArraySource RowsOfColumn(const SourceColumnSpec& spec, const SourceColumn& column, uint64_t first,
+                         uint64_t rows);
 
 }  // namespace packhouse
 

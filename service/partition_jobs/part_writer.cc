@@ -102,6 +102,10 @@ absl::StatusOr<uint64_t> WritePart(const PartSources& part, const PartFormats& f
       WriteTable(partial + "/node_feat", part.node_features, nullptr, formats, bytes));
   PH_RETURN_IF_ERROR(
       WriteTable(partial + "/edge_feat", part.edge_features, nullptr, formats, bytes));
+  if (formats.original_ids) {
+    PH_RETURN_IF_ERROR(WriteTable(partial + "/orig_nids", part.original_nodes, nullptr, {}, bytes));
+    PH_RETURN_IF_ERROR(WriteTable(partial + "/orig_eids", part.original_edges, nullptr, {}, bytes));
+  }
   PH_RETURN_IF_ERROR(SyncFolder(partial));
   PH_RETURN_IF_ERROR(RenameDurably(partial, whole));
   return bytes;

@@ -5,24 +5,27 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/btree_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "service/admission/client_identity.h"
+#include "service/admission/fair_bound.h"
 #include "service/admission/memory_budget.h"
 #include "service/base/clock.h"
+#include "service/partition_jobs/partition_folder.h"
 #include "service/partition_jobs/partition_plan.h"
+#include "service/partition_jobs/partition_queue.h"
 #include "service/partition_jobs/partition_report.h"
 #include "service/partition_jobs/partition_run.h"
 #include "service/partitioning/assignment_engine.h"
@@ -31,11 +34,6 @@
 namespace packhouse {
 
 enum class PartitionJobState { kWaiting, kRunning, kDone, kFailed, kCancelled };
-
-struct PartitionJobFile {
-  std::string path;  // Relative to the partition's folder.
-  uint64_t num_bytes = 0;
-};
 
 struct PartitionJobInfo {
   std::string graph;
@@ -53,14 +51,13 @@ struct PartitionJobInfo {
   std::vector<PartitionJobFile> files;  // In ascending order of paths.
 };
 
-// Each partition is a folder, partitions/NAME in the graph's companion folder: request.json, what
-// was asked for, is durable before Partition() answers; files/ is there once the partition is
-// whole; `end` says that it was cancelled or has failed. So a crash at any time loses nothing: what
-// has neither files/ nor an end goes on when the jobs are opened again.
+// Each partition is a folder (partition_folder.h): what was asked for is durable before Partition()
+// answers, and files are there once the partition is whole. So a crash at any time loses nothing:
+// what has neither files nor an end goes on when the jobs are opened again.
 //
 // The work is done by threads of its own with a low priority, one for each partition that runs; so
-// are METIS's processes. The others wait in the order in which they came. A partition whose memory
-// is not free now waits, too.
+// are METIS's processes. The others wait, and clients take turns (partition_queue.h). A partition
+// whose memory is not free now waits, too, and is woken when some is given back.
 //
 // Thread-safe. Functions that change something wait for the disk; those that end work wait for its
 // end: for METIS some hundredths of a second, for files that are being written as long as one part
@@ -70,11 +67,15 @@ class PartitionJobs {
  public:
   struct Options {
     size_t max_running = 1;
+    // In all; a client may have half of them, and at least one.
     size_t max_waiting = 64;
+    // Of the files of all partitions, also of those that are not done. A partition that would have
+    // more ends with RESOURCE_EXHAUSTED. Each may exceed it by one part, or by one file of the
+    // assignment or the mapping.
+    uint64_t max_bytes = uint64_t{64} << 30;
+    // The same graphs, where to open one is no use of it; must outlive the jobs. Null: the others.
+    SourceGraphStore* unused_graphs = nullptr;
   };
-
-  // Adjacency entries, two for each edge, take about this much while METIS works.
-  static constexpr uint64_t kBytesPerEntry = 60;
 
   // The pointees must outlive the jobs. `engine` may be null: then METIS cannot be called. From
   // `memory` (null: it is not counted) the memory of each partition is held while it runs.
@@ -88,9 +89,10 @@ class PartitionJobs {
   // Begins a partition. The same plan finds the one that is there; if it was cancelled or has
   // failed, it goes on. INVALID_ARGUMENT naming the field, the value and the bound; ALREADY_EXISTS
   // if the name is taken by another plan; FAILED_PRECONDITION if the graph is not sealed, or
-  // without one direction of an edge set; RESOURCE_EXHAUSTED if too many wait, or if it needs more
-  // memory than there is.
-  absl::StatusOr<PartitionJobInfo> Partition(absl::string_view graph, const PartitionPlan& plan);
+  // without one direction of an edge set; RESOURCE_EXHAUSTED if too many wait, in all or of this
+  // client, if it needs more memory than there is, or if partitions have max_bytes already.
+  absl::StatusOr<PartitionJobInfo> Partition(absl::string_view graph, const PartitionPlan& plan,
+                                             const ClientId& client = "");
 
   absl::StatusOr<PartitionJobInfo> Get(absl::string_view graph, absl::string_view name) const;
   // In ascending order of names.
@@ -99,30 +101,44 @@ class PartitionJobs {
   absl::StatusOr<PartitionJobInfo> Cancel(absl::string_view graph, absl::string_view name);
   absl::Status Delete(absl::string_view graph, absl::string_view name);
 
-  struct FileBytes {
-    std::string data;
-    uint64_t num_bytes = 0;  // Of the whole file.
-  };
+  using FileBytes = PartitionBytes;
   // Bytes [offset, offset + max_bytes) of a file, as far as it has them. FAILED_PRECONDITION if the
   // partition is not done; OUT_OF_RANGE if the offset is beyond the end.
   absl::StatusOr<FileBytes> ReadFile(absl::string_view graph, absl::string_view name,
                                      absl::string_view path, uint64_t offset,
                                      uint64_t max_bytes) const;
 
+  // The parts of the nodes of a partition that is done.
+  struct Parts {
+    std::shared_ptr<const StoredSourceGraph> graph;
+    uint32_t num_parts = 0;
+    // By homogeneous node (homogeneous_graph.h); and its memory.
+    std::vector<uint32_t> part;
+    MemoryHold memory;
+  };
+  // FAILED_PRECONDITION if the partition is not done; RESOURCE_EXHAUSTED of the memory. O(nodes).
+  absl::StatusOr<Parts> PartsOf(absl::string_view graph, absl::string_view name) const;
+
   // Ends the work at the graph's partitions, and deletes the graph with them. Graphs that have
-  // partitions must be deleted here only. Errors: as SourceGraphStore::Delete.
+  // partitions must be deleted here only, or be forgotten here. Errors: as
+  // SourceGraphStore::Delete.
   absl::Status DeleteGraph(absl::string_view graph);
+  // Gives back what is known of a graph that was deleted elsewhere, without work at it.
+  void ForgetGraph(absl::string_view graph);
 
   // Blocks until nothing runs or waits.
   void AwaitIdle() const;
 
  private:
-  using Key = std::pair<std::string, std::string>;  // Graph and name.
+  using Key = PartitionQueue::Key;
 
   // One that waits or runs.
   struct Job {
     std::atomic<bool> cancelled = false;
+    // Until the work is over: a graph that somebody has open does not expire.
+    std::shared_ptr<const StoredSourceGraph> graph;
     // The rest belongs to mutex_.
+    FairBound::Place place;  // While it waits.
     bool running = false;
     RunPhase phase = RunPhase::kReading;
     double share = 0;
@@ -136,29 +152,34 @@ class PartitionJobs {
   void FindUnfinished();
   void FindUnfinishedOf(const std::string& graph);
   void RunNext(const Key& key, const std::shared_ptr<Job>& job);
-  absl::Status RunJob(const Key& key, Job& job, MemoryHold& hold);
-  void Enqueue(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // ABORTED if there is no memory now.
+  absl::Status RunJob(const Key& key, Job& job);
+  void Enqueue(const Key& key, const ClientId& client, FairBound::Place place,
+               std::shared_ptr<const StoredSourceGraph> graph)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the work at the partitions for which it holds, and waits for it.
-  template <typename Holds>
-  void EndWork(const Holds& holds);
+  void EndWork(absl::FunctionRef<bool(const Key&)> holds);
   bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenFor(absl::string_view graph,
-                                                                   absl::string_view name) const;
+  static absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenFor(
+      const SourceGraphStore& graphs, absl::string_view graph, absl::string_view name);
+  // The same of a partition that is done.
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenDone(absl::string_view graph,
+                                                                    absl::string_view name) const;
   absl::StatusOr<PartitionJobInfo> Read(const StoredSourceGraph& graph, const std::string& name,
                                         bool with_files) const;
-  // The memory of a partition, and what the assignment may take of it (0: all that it needs).
-  struct Needs {
-    uint64_t bytes = 0;
-    uint64_t assignment_bytes = 0;
-  };
-  absl::StatusOr<Needs> NeedsOf(const StoredSourceGraph& graph, const PartitionPlan& plan) const;
+  void ReadProgress(PartitionJobInfo& info, const Key& key) const;
+  // The bytes that a partition has on the disk now. RESOURCE_EXHAUSTED beyond max_bytes.
+  absl::Status CountBytes(const Key& key, uint64_t bytes);
 
   SourceGraphStore* const graphs_;
+  SourceGraphStore* const unused_graphs_;
   AssignmentEngine* const engine_;
   Clock* const clock_;
   MemoryBudget* const memory_;
   const Options options_;
+  // Outlives the jobs, which have places.
+  FairBound waiting_bound_;
 
   // Held over each change of the folders, so that changes come one after the other. Threads that
   // work do not take it.
@@ -166,10 +187,14 @@ class PartitionJobs {
   mutable absl::Mutex mutex_;
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_searched_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<Key> waiting_ ABSL_GUARDED_BY(mutex_);
+  PartitionQueue waiting_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<Key, std::shared_ptr<Job>> active_ ABSL_GUARDED_BY(mutex_);
   // Errors that could not be written to the disk, too.
   absl::btree_map<Key, absl::Status> failed_ ABSL_GUARDED_BY(mutex_);
+  absl::btree_map<Key, uint64_t> bytes_ ABSL_GUARDED_BY(mutex_);
+  uint64_t all_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Counts how often memory was given back while somebody waited for it.
+  uint64_t room_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<bool> stopping_ = false;
   std::vector<std::thread> threads_;
 };

@@ -53,6 +53,12 @@ absl::Status CheckPartitionPlan(const PartitionPlan& plan) {
   if (!plan.forms.coo && !plan.forms.csr && !plan.forms.csc) {
     return absl::InvalidArgumentError("graph_forms must have one of coo, csr and csc");
   }
+  if (plan.without_files && plan.mapping) {
+    return absl::InvalidArgumentError("mapping: not without files");
+  }
+  if (plan.without_files && plan.original_ids) {
+    return absl::InvalidArgumentError("original_ids: not without files");
+  }
   return absl::OkStatus();
 }
 
@@ -62,27 +68,30 @@ std::string PlanText(const PartitionPlan& plan) {
   for (const PlannedClasses& given : plan.classes) {
     classes.push_back({{"node_set", given.node_set}, {"columns", given.columns}});
   }
-  const OrderedJson json = {{"name", plan.name},
-                            {"num_parts", options.num_parts},
-                            {"method", static_cast<int>(options.method)},
-                            {"scheme", static_cast<int>(options.scheme)},
-                            {"objective", static_cast<int>(options.objective)},
-                            {"quality", static_cast<int>(options.quality)},
-                            {"trainers_per_machine", options.trainers_per_machine},
-                            {"num_hops", options.num_hops},
-                            {"halo", static_cast<int>(options.halo)},
-                            {"balance_edges", options.balance_edges ? 1 : 0},
-                            // In whole billionths, so that the text has one form for one number.
-                            {"imbalance", absl::StrCat(std::llround(options.imbalance * kBillion))},
-                            {"seed", options.seed},
-                            {"classes", std::move(classes)},
-                            {"coo", plan.forms.coo ? 1 : 0},
-                            {"csr", plan.forms.csr ? 1 : 0},
-                            {"csc", plan.forms.csc ? 1 : 0},
-                            {"npy", plan.npy ? 1 : 0},
-                            {"safetensors", plan.safetensors ? 1 : 0},
-                            {"mapping", plan.mapping ? 1 : 0},
-                            {"assignment", plan.assignment ? 1 : 0}};
+  OrderedJson json = {{"name", plan.name},
+                      {"num_parts", options.num_parts},
+                      {"method", static_cast<int>(options.method)},
+                      {"scheme", static_cast<int>(options.scheme)},
+                      {"objective", static_cast<int>(options.objective)},
+                      {"quality", static_cast<int>(options.quality)},
+                      {"trainers_per_machine", options.trainers_per_machine},
+                      {"num_hops", options.num_hops},
+                      {"halo", static_cast<int>(options.halo)},
+                      {"balance_edges", options.balance_edges ? 1 : 0},
+                      // In whole billionths, so that the text has one form for one number.
+                      {"imbalance", absl::StrCat(std::llround(options.imbalance * kBillion))},
+                      {"seed", options.seed},
+                      {"classes", std::move(classes)},
+                      {"coo", plan.forms.coo ? 1 : 0},
+                      {"csr", plan.forms.csr ? 1 : 0},
+                      {"csc", plan.forms.csc ? 1 : 0},
+                      {"npy", plan.npy ? 1 : 0},
+                      {"safetensors", plan.safetensors ? 1 : 0},
+                      {"mapping", plan.mapping ? 1 : 0},
+                      {"assignment", plan.assignment ? 1 : 0}};
+  // Plans of earlier releases do not have these.
+  if (plan.without_files) json["without_files"] = 1;
+  if (plan.original_ids) json["original_ids"] = 1;
   // Names are checked to be UTF-8 by the contract and by nothing else: others become U+FFFD.
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -125,6 +134,12 @@ absl::StatusOr<PartitionPlan> PlanOfText(absl::string_view text) {
   PH_ASSIGN_OR_RETURN(plan.safetensors, Flag(json, "safetensors"));
   PH_ASSIGN_OR_RETURN(plan.mapping, Flag(json, "mapping"));
   PH_ASSIGN_OR_RETURN(plan.assignment, Flag(json, "assignment"));
+  if (json.contains("without_files")) {
+    PH_ASSIGN_OR_RETURN(plan.without_files, Flag(json, "without_files"));
+  }
+  if (json.contains("original_ids")) {
+    PH_ASSIGN_OR_RETURN(plan.original_ids, Flag(json, "original_ids"));
+  }
   const auto classes = json.find("classes");
   if (classes == json.end() || !classes->is_array()) {
     return absl::InvalidArgumentError("classes must be a list");

@@ -33,10 +33,15 @@ struct PartitionPlan {
   // Besides DGL's files.
   bool npy = false;
   bool safetensors = false;
+  // part<p>/orig_nids.dgl and orig_eids.dgl.
+  bool original_ids = false;
   // mapping/nodes/SET.npy and mapping/edges/SOURCE:SET:TARGET.npy.
   bool mapping = false;
   // assignment/SET.txt and assignment/partition_meta.json.
   bool assignment = false;
+  // No parts, no mapping and no JSON file: the report and parts.npy, a part for each homogeneous
+  // node, uint32.
+  bool without_files = false;
 };
 
 // Whether a partition may have this name.

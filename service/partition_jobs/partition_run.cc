@@ -38,6 +38,15 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   return std::string(file.bytes());
 }
 
+absl::StatusOr<uint64_t> WritePartNumbers(const std::string& path,
+                                          const std::vector<uint32_t>& parts) {
+  return WriteDurably(path, [&parts](ByteSink& sink) {
+    return WriteNpyFile(MappedArray<uint32_t>("", DType::kUint32, absl::MakeConstSpan(parts),
+                                              [](uint32_t part) { return part; }),
+                        sink);
+  });
+}
+
 class Run {
  public:
   Run(const SourceGraph& source, const PartitionPlan& plan, std::string folder,
@@ -64,9 +73,17 @@ class Run {
     PartitionReport report;
     report.num_nodes = graph.num_nodes();
     report.num_edges = graph.num_edges();
-    PH_RETURN_IF_ERROR(WriteParts(ids, report));
+    if (plan_.without_files) {
+      CountParts(ids, report);
+    } else {
+      PH_RETURN_IF_ERROR(WriteParts(ids, report));
+    }
     if (plan_.mapping) PH_RETURN_IF_ERROR(WriteMapping(ids));
     if (plan_.assignment) PH_RETURN_IF_ERROR(WriteAssignment(graph));
+    if (plan_.without_files) {
+      PH_RETURN_IF_ERROR(RemoveFolder(partial_ + kPartsOfNodesFile));
+      PH_RETURN_IF_ERROR(Wrote(WritePartNumbers(partial_ + kPartsOfNodesFile, assignment_.part)));
+    }
     // A large array, and the report needs none of it.
     report.assignment = std::move(assignment_);
     report.assignment.part.clear();
@@ -83,6 +100,13 @@ class Run {
   void Tell(RunPhase phase, double share) {
     share_ = std::max(share_, share);
     if (watch_.progress) watch_.progress(phase, share_);
+  }
+
+  // Counts the bytes of a file or of a part once it is on the disk.
+  absl::Status Wrote(absl::StatusOr<uint64_t> bytes) {
+    PH_RETURN_IF_ERROR(bytes.status());
+    written_ += *bytes;
+    return watch_.wrote ? watch_.wrote(written_) : absl::OkStatus();
   }
 
   bool IsCancelled() const { return watch_.cancelled && watch_.cancelled(); }
@@ -136,12 +160,7 @@ class Run {
     for (const char* const file : {kPartsFile, kAssignedFile}) {
       PH_RETURN_IF_ERROR(RemoveFolder(partial_ + file));
     }
-    PH_RETURN_IF_ERROR(WriteDurably(partial_ + kPartsFile, [&finest](ByteSink& sink) {
-                         return WriteNpyFile(
-                             MappedArray<uint32_t>("", DType::kUint32, absl::MakeConstSpan(finest),
-                                                   [](uint32_t part) { return part; }),
-                             sink);
-                       }).status());
+    PH_RETURN_IF_ERROR(Wrote(WritePartNumbers(partial_ + kPartsFile, finest)));
     PartitionReport kept;
     kept.assignment = assignment_;
     PH_RETURN_IF_ERROR(WriteText(partial_ + kAssignedFile, ReportText(kept)));
@@ -167,8 +186,11 @@ class Run {
       assignment_.trainer = assignment_.part;
       for (uint32_t& part : assignment_.part) part /= trainers;
     }
-    return std::all_of(assignment_.part.begin(), assignment_.part.end(),
-                       [this](uint32_t part) { return part < assignment_.num_parts; });
+    const bool is_whole =
+        std::all_of(assignment_.part.begin(), assignment_.part.end(),
+                    [this](uint32_t part) { return part < assignment_.num_parts; });
+    if (is_whole) written_ = file->bytes().size();
+    return is_whole;
   }
 
   absl::Status WriteParts(const NewIds& ids, PartitionReport& report) {
@@ -182,19 +204,42 @@ class Run {
       } else {
         PH_ASSIGN_OR_RETURN(const Part part, cutter.Cut(number, Watch()));
         const PartTables tables(&ids, &part, assignment_.trainer, plan_.forms);
-        PartSources sources = {tables.Graph(), tables.NodeFeatures(), tables.EdgeFeatures()};
-        PH_ASSIGN_OR_RETURN(const uint64_t bytes,
-                            WritePart(sources, {plan_.npy, plan_.safetensors}, partial_, number));
+        const PartSources sources = {tables.Graph(), tables.NodeFeatures(), tables.EdgeFeatures(),
+                                     tables.OriginalNodes(), tables.OriginalEdges()};
+        const PartFormats formats = {plan_.npy, plan_.safetensors, plan_.original_ids};
+        PH_ASSIGN_OR_RETURN(const uint64_t bytes, WritePart(sources, formats, partial_, number));
         report.parts.push_back({part.num_inner_nodes, part.nodes.size() - part.num_inner_nodes,
                                 part.num_inner_edges, part.edges.size() - part.num_inner_edges,
                                 tables.CutEdges(), bytes});
       }
+      PH_RETURN_IF_ERROR(Wrote(report.parts.back().num_bytes));
       done += report.parts.back().num_inner_edges + report.parts.back().num_inner_nodes;
       const double share =
           static_cast<double>(done) / static_cast<double>(report.num_edges + report.num_nodes + 1);
       Tell(RunPhase::kWriting, kNumberingEnds + share * (1 - kNumberingEnds));
     }
     return absl::OkStatus();
+  }
+
+  // What parts would have, without a halo.
+  void CountParts(const NewIds& ids, PartitionReport& report) const {
+    report.parts.resize(ids.num_parts());
+    for (uint32_t number = 0; number < ids.num_parts(); ++number) {
+      report.parts[number].num_inner_nodes = ids.NodesOfPart(number).size();
+      report.parts[number].num_inner_edges = ids.EdgesOfPart(number).size();
+    }
+    for (const HomogeneousEdgeType& type : ids.graph().edge_types()) {
+      const uint32_t* const sources =
+          assignment_.part.data() + ids.graph().node_types()[type.source].start;
+      const HomogeneousNodeType& target = ids.graph().node_types()[type.target];
+      for (uint32_t row = 0; row < target.size; ++row) {
+        const uint32_t part = assignment_.part[target.start + row];
+        for (uint64_t at = type.by_target.offsets[row]; at < type.by_target.offsets[row + 1];
+             ++at) {
+          if (sources[type.by_target.neighbours[at]] != part) ++report.parts[part].num_cut_edges;
+        }
+      }
+    }
   }
 
   // Of a part that was written before.
@@ -258,10 +303,9 @@ class Run {
     for (size_t t = 0; t < graph.node_types().size(); ++t) {
       const std::vector<uint32_t> originals = ids.OriginalWithinType(t);
       const std::string path = absl::StrCat(folder, "/nodes/", graph.node_types()[t].name, ".npy");
-      PH_RETURN_IF_ERROR(WriteDurably(path, [&originals](ByteSink& sink) {
-                           return WriteNpyFile(Int64Array("", absl::MakeConstSpan(originals)),
-                                               sink);
-                         }).status());
+      PH_RETURN_IF_ERROR(Wrote(WriteDurably(path, [&originals](ByteSink& sink) {
+        return WriteNpyFile(Int64Array("", absl::MakeConstSpan(originals)), sink);
+      })));
     }
     for (size_t t = 0; t < graph.edge_types().size(); ++t) {
       PH_RETURN_IF_ERROR(WriteEdgeMapping(ids, t, folder));
@@ -294,8 +338,8 @@ class Run {
     };
     const std::string path =
         absl::StrCat(folder, "/edges/", ids.graph().edge_types()[type].name, ".npy");
-    return WriteDurably(path, [&array](ByteSink& sink) { return WriteNpyFile(array, sink); })
-        .status();
+    return Wrote(
+        WriteDurably(path, [&array](ByteSink& sink) { return WriteNpyFile(array, sink); }));
   }
 
   absl::Status WriteAssignment(const HomogeneousGraph& graph) {
@@ -305,9 +349,8 @@ class Run {
     for (const HomogeneousNodeType& type : graph.node_types()) {
       const auto parts = absl::MakeConstSpan(assignment_.part).subspan(type.start, type.size);
       PH_RETURN_IF_ERROR(
-          WriteDurably(absl::StrCat(folder, "/", type.name, ".txt"), [parts](ByteSink& sink) {
-            return WritePartLines(parts, sink);
-          }).status());
+          Wrote(WriteDurably(absl::StrCat(folder, "/", type.name, ".txt"),
+                             [parts](ByteSink& sink) { return WritePartLines(parts, sink); })));
     }
     PH_ASSIGN_OR_RETURN(
         const std::string meta,
@@ -319,6 +362,12 @@ class Run {
   // From here on the folder is whole: it gets its JSON, loses what was kept to go on, and its name.
   absl::Status Publish(const NewIds& ids, const PartitionReport& report) {
     const HomogeneousGraph& graph = ids.graph();
+    const std::string report_path = partial_ + "/report.json";
+    if (plan_.without_files) {
+      PH_RETURN_IF_ERROR(RemoveFolder(report_path));
+      PH_RETURN_IF_ERROR(WriteText(report_path, ReportText(report)));
+      return Rename();
+    }
     PartitionJson json;
     json.graph_name = plan_.name;
     json.num_nodes = graph.num_nodes();
@@ -341,12 +390,15 @@ class Run {
     }
     PH_ASSIGN_OR_RETURN(const std::string text, WritePartitionJson(json));
     const std::string json_path = absl::StrCat(partial_, "/", plan_.name, ".json");
-    const std::string report_path = partial_ + "/report.json";
     for (const std::string& path : {json_path, report_path}) {
       PH_RETURN_IF_ERROR(RemoveFolder(path));
     }
     PH_RETURN_IF_ERROR(WriteText(report_path, ReportText(report)));
     PH_RETURN_IF_ERROR(WriteText(json_path, text));
+    return Rename();
+  }
+
+  absl::Status Rename() {
     // The plan first: without it, the rest is nothing to go on from.
     for (const char* const file : {kPlanFile, kPartsFile, kAssignedFile}) {
       PH_RETURN_IF_ERROR(RemoveFolder(partial_ + file));
@@ -363,6 +415,7 @@ class Run {
   const RunWatch& watch_;
   const GivenParts* const given_;
   double share_ = 0;
+  uint64_t written_ = 0;  // Bytes on the disk, without texts of some lines.
   Assignment assignment_;
 };
 

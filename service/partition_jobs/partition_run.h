@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/partition_jobs/partition_plan.h"
 #include "service/partition_jobs/partition_report.h"
@@ -18,11 +19,14 @@ namespace packhouse {
 
 enum class RunPhase { kReading, kAssigning, kRefining, kNumbering, kWriting };
 
-// Both may be empty. Called often, from the thread that works.
+// Each may be empty. Called often, from the thread that works.
 struct RunWatch {
   std::function<bool()> cancelled;
   // `share` of all work that is done, in [0, 1]; it never falls.
   std::function<void(RunPhase phase, double share)> progress;
+  // May be empty, too. Told the bytes that the partition has on the disk so far: after each part,
+  // and after each file of the assignment and the mapping. An error ends the work.
+  std::function<absl::Status(uint64_t num_bytes)> wrote;
 };
 
 // Parts that came from elsewhere: one a homogeneous node.
@@ -30,6 +34,9 @@ struct GivenParts {
   std::vector<uint32_t> part;
   std::string reason;
 };
+
+// Of a folder without files of parts: the part of each homogeneous node, uint32.
+inline constexpr char kPartsOfNodesFile[] = "/parts.npy";
 
 // Where the work lies until it is whole: `folder` + ".partial".
 std::string PartialFolder(const std::string& folder);

@@ -114,7 +114,7 @@ std::vector<std::string> HopelessConstraints(const BalanceTerms& terms, uint32_t
 
 }  // namespace
 
-absl::Status CheckPartitionOptions(const HomogeneousGraph& graph, const PartitionOptions& options) {
+absl::Status CheckPartitionNumbers(const PartitionOptions& options) {
   const uint64_t parts = uint64_t{options.num_parts} * options.trainers_per_machine;
   if (parts == 0 || parts > PartitionOptions::kMaxParts) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -135,6 +135,11 @@ absl::Status CheckPartitionOptions(const HomogeneousGraph& graph, const Partitio
     return absl::InvalidArgumentError(
         absl::StrCat("imbalance is ", options.imbalance, ", but must be at least 1"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPartitionOptions(const HomogeneousGraph& graph, const PartitionOptions& options) {
+  PH_RETURN_IF_ERROR(CheckPartitionNumbers(options));
   return CheckClasses(graph, options);
 }
 

@@ -52,7 +52,9 @@ struct Assignment {
   std::vector<BalanceReport> balance;
 };
 
-// INVALID_ARGUMENT naming the option, its value and its bound.
+// INVALID_ARGUMENT naming the option, its value and its bound. The first checks what is known
+// without the graph: all but classes.
+absl::Status CheckPartitionNumbers(const PartitionOptions& options);
 absl::Status CheckPartitionOptions(const HomogeneousGraph& graph, const PartitionOptions& options);
 
 // The same graph, options and engine give the same assignment. `engine` calls METIS; null where

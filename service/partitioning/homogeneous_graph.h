@@ -73,6 +73,15 @@ class HomogeneousGraph {
     }
     return degree;
   }
+  // Edges of all types at `node`, a self loop twice.
+  uint64_t Degree(uint32_t node) const {
+    const size_t type = NodeTypeOf(node);
+    uint64_t degree = InDegree(node);
+    for (const size_t e : out_of_[type]) {
+      degree += edge_types_[e].by_source.degree(node - node_types_[type].start);
+    }
+    return degree;
+  }
   // Calls visit(neighbour) for the other end of each edge at `node`, in-edges first; for a self
   // loop twice.
   template <typename Visit>

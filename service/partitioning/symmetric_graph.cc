@@ -61,6 +61,8 @@ absl::StatusOr<SymmetricGraph> Symmetrize(const HomogeneousGraph& graph, Assignm
   uint32_t* weights = nullptr;
   uint64_t at = 0;
   std::vector<uint32_t> row;
+  size_t first_weight = 0;
+  bool all_equal = true;  // So far.
   for (uint32_t node = 0; node < nodes; ++node) {
     if (node % kNodesBetweenLooks == 0) {
       if (watch.IsCancelled()) return absl::CancelledError("partitioning was cancelled");
@@ -80,11 +82,16 @@ absl::StatusOr<SymmetricGraph> Symmetrize(const HomogeneousGraph& graph, Assignm
         std::fill_n(weights, at, 1);
       }
       if (weights != nullptr) weights[at] = static_cast<uint32_t>(end - i);
+      if (at == 0) first_weight = end - i;
+      all_equal = all_equal && end - i == first_weight;
       neighbours[at++] = row[i];
       i = end;
     }
     result.offsets.push_back(at);
   }
+  // As in a graph that has each edge in both directions. Without weights METIS makes of it what it
+  // makes of the graph with each edge once, and takes less memory.
+  if (all_equal) result.weights = nullptr;
   watch.Tell(PartitionPhase::kReading, 1);
   return result;
 }

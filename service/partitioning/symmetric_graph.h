@@ -15,16 +15,17 @@
 namespace packhouse {
 
 // Symmetric, without self loops and duplicates: edges that join the same two nodes, in either
-// direction and of any type, are one of a weight that counts them. Neighbours of a node ascend.
+// direction and of any type, are one of a weight that counts them. Weights that are all equal are
+// left out: they would change no cut but its scale. Neighbours of a node ascend.
 struct SymmetricGraph {
   std::vector<uint64_t> offsets;  // Nodes + 1.
   std::unique_ptr<EngineArray> neighbours;
-  std::unique_ptr<EngineArray> weights;  // Null if all are 1.
+  std::unique_ptr<EngineArray> weights;  // Null if all are equal.
 
   uint32_t num_nodes() const { return static_cast<uint32_t>(offsets.size() - 1); }
   uint64_t num_entries() const { return offsets.back(); }
   absl::Span<const uint32_t> neighbours_view() const { return {neighbours->data(), num_entries()}; }
-  // Empty if all are 1.
+  // Empty if all are equal.
   absl::Span<const uint32_t> weights_view() const {
     return weights == nullptr ? absl::Span<const uint32_t>()
                               : absl::Span<const uint32_t>(weights->data(), num_entries());

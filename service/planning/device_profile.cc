@@ -43,6 +43,21 @@ absl::Status CheckComponent(const ComponentProfile& component, absl::string_view
   return absl::OkStatus();
 }
 
+// By the profile's own figures.
+uint64_t DeclaredBytes(const DeviceProfile& profile, absl::Span<const uint64_t> capacities) {
+  uint64_t bytes = profile.fixed_bytes;
+  for (size_t k = 0; k < capacities.size(); ++k) {
+    if (capacities[k] == kUnlimited) continue;
+    const ComponentProfile& component = profile.components[k];
+    const auto rows =
+        CheckedMultiply(component.bytes_per_row, capacities[k] + component.reserved_rows);
+    const auto sum = rows ? CheckedAdd(bytes, *rows) : std::nullopt;
+    if (!sum) return UINT64_MAX;
+    bytes = *sum;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::Status CheckDeviceProfile(const DeviceProfile& profile, const SizeSchema& schema) {
@@ -56,6 +71,12 @@ absl::Status CheckDeviceProfile(const DeviceProfile& profile, const SizeSchema& 
     return absl::InvalidArgumentError(
         absl::StrCat("profile: max_distinct_shapes ", profile.max_distinct_shapes,
                      "; it must be in [1, ", DeviceProfile::kMaxDistinctShapes, "]"));
+  }
+  for (const double cost : {profile.fixed_cost, profile.least_cost}) {
+    if (cost >= 0 && cost <= ComponentProfile::kMaxRelativeCost) continue;
+    return absl::InvalidArgumentError(absl::StrCat("profile: fixed_cost ", cost,
+                                                   "; it must be in [0, ",
+                                                   ComponentProfile::kMaxRelativeCost, "]"));
   }
   bool any_limit = false;
   bool any_cost = false;
@@ -75,6 +96,13 @@ absl::Status CheckDeviceProfile(const DeviceProfile& profile, const SizeSchema& 
   if (!any_cost) {
     return absl::InvalidArgumentError(
         "profile: relative_cost is 0 in every component that has max_rows; one above 0 is needed");
+  }
+  if (profile.measured_bytes != nullptr &&
+      !profile.measured_bytes->MayFit(WithReserved(profile, smallest))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("profile: batches of the smallest capacities, or of as many bytes (",
+                     BytesOfShape(profile, smallest), "), did not fit the device, as measured_as '",
+                     profile.measured_as, "' tells"));
   }
   if (!FitsMemory(profile, smallest)) {
     return absl::InvalidArgumentError(
@@ -109,34 +137,35 @@ std::vector<uint64_t> WithReserved(const DeviceProfile& profile,
 }
 
 uint64_t BytesOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities) {
-  uint64_t bytes = profile.fixed_bytes;
-  for (size_t k = 0; k < capacities.size(); ++k) {
-    if (capacities[k] == kUnlimited) continue;
-    const ComponentProfile& component = profile.components[k];
-    const auto rows =
-        CheckedMultiply(component.bytes_per_row, capacities[k] + component.reserved_rows);
-    const auto sum = rows ? CheckedAdd(bytes, *rows) : std::nullopt;
-    if (!sum) return UINT64_MAX;
-    bytes = *sum;
+  if (profile.measured_bytes != nullptr && !profile.measured_bytes->fitted.empty()) {
+    return profile.measured_bytes->BytesOf(WithReserved(profile, capacities));
   }
-  return bytes;
+  return DeclaredBytes(profile, capacities);
 }
 
 bool FitsMemory(const DeviceProfile& profile, absl::Span<const uint64_t> capacities) {
+  if (profile.measured_bytes != nullptr &&
+      !profile.measured_bytes->MayFit(WithReserved(profile, capacities))) {
+    return false;
+  }
   if (profile.memory_bytes == 0) return true;
-  const uint64_t bytes = BytesOfShape(profile, capacities);
+  const uint64_t bytes = DeclaredBytes(profile, capacities);
   // UINT64_MAX may mean a larger sum.
   return bytes <= profile.memory_bytes && bytes != UINT64_MAX;
 }
 
+bool HasMemoryBound(const DeviceProfile& profile) {
+  return profile.memory_bytes != 0 || profile.measured_bytes != nullptr;
+}
+
 double CostOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities) {
-  double cost = 0;
+  double cost = profile.fixed_cost;
   for (size_t k = 0; k < capacities.size(); ++k) {
     if (capacities[k] == kUnlimited) continue;
     const ComponentProfile& component = profile.components[k];
     cost += component.relative_cost * static_cast<double>(capacities[k] + component.reserved_rows);
   }
-  return cost;
+  return std::max(cost, profile.least_cost);
 }
 
 }  // namespace packhouse

@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "service/planning/limits.h"
+#include "service/planning/measured_bytes.h"
 #include "service/sizes/size_schema.h"
 
 namespace packhouse {
@@ -49,6 +52,15 @@ struct DeviceProfile {
   uint64_t fixed_bytes = 0;
   // 1 to kMaxDistinctShapes.
   uint32_t max_distinct_shapes = 1;
+  // Cost of a batch whatever its capacities, in the unit of relative_cost: 0 to kMaxRelativeCost.
+  double fixed_cost = 0;
+  // A batch costs at least this, however small it is; 0: as its capacities say.
+  double least_cost = 0;
+  // The name of the measurements that were asked for, "MODEL/DEVICE"; empty: none.
+  std::string measured_as;
+  // What batches were seen to take of the memory; null: bytes_per_row and fixed_bytes say it. Its
+  // capacities are with reserved rows.
+  std::shared_ptr<const MeasuredBytes> measured_bytes;
 };
 
 // INVALID_ARGUMENT naming the component, the value and the bound, if no limits can be chosen: a
@@ -70,13 +82,17 @@ std::vector<uint64_t> WithReserved(const DeviceProfile& profile,
                                    absl::Span<const uint64_t> capacities);
 
 // fixed_bytes + sum of bytes_per_row * (capacity + reserved_rows) over the components that have a
-// limit; UINT64_MAX if the sum exceeds that.
+// limit, or what `measured_bytes` says; UINT64_MAX if it is more than that.
 uint64_t BytesOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities);
-// Whether BytesOfShape is within memory_bytes.
+// Whether BytesOfShape is within memory_bytes, and within what was seen to fit. If larger
+// capacities fit, so do smaller ones.
 bool FitsMemory(const DeviceProfile& profile, absl::Span<const uint64_t> capacities);
 
-// The cost of one batch: sum of relative_cost * (capacity + reserved_rows) over the components that
-// have a limit.
+// Whether FitsMemory can be false: there is a bound of bytes, or capacities are known not to fit.
+bool HasMemoryBound(const DeviceProfile& profile);
+
+// The cost of one batch: fixed_cost + the sum of relative_cost * (capacity + reserved_rows) over
+// the components that have a limit; at least least_cost.
 double CostOfShape(const DeviceProfile& profile, absl::Span<const uint64_t> capacities);
 
 }  // namespace packhouse

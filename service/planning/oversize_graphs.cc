@@ -48,12 +48,13 @@ std::optional<ProfileExcess> ExcessOverProfile(absl::Span<const uint32_t> tuple,
     const uint64_t largest = LargestCapacity(component);
     if (tuple[k] > largest) return ProfileExcess{k, tuple[k], largest};
   }
-  if (profile.memory_bytes == 0) return std::nullopt;
+  if (!HasMemoryBound(profile)) return std::nullopt;
   const std::vector<uint64_t> capacities =
       CapacitiesFor(SizeTuple(tuple.begin(), tuple.end()), profile);
   if (FitsMemory(profile, capacities)) return std::nullopt;
-  return ProfileExcess{ProfileExcess::kMemory, BytesOfShape(profile, capacities),
-                       profile.memory_bytes};
+  return ProfileExcess{
+      ProfileExcess::kMemory, BytesOfShape(profile, capacities),
+      profile.memory_bytes != 0 ? profile.memory_bytes : profile.measured_bytes->most_bytes};
 }
 
 std::vector<SizeTuple> FindOversize(const SizeHistogram& histogram, const DeviceProfile& profile) {

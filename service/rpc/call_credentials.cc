@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "grpc/grpc_security_constants.h"
 #include "grpcpp/security/auth_context.h"
+#include "service/rpc/in_process_calls.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -43,6 +46,12 @@ CallCredentials CredentialsOf(const grpc::CallbackServerContext& call) {
         credentials.certificate_names.emplace_back(name.data(), name.size());
       }
     }
+  }
+  // The page's calls, of a viewer whom the HTTP port knows. It counts as a certificate's name.
+  if (const std::optional<std::string> viewer =
+          ViewerOf(ValueOf(call, kViewerKey), credentials.peer)) {
+    credentials.has_certificate = true;
+    credentials.certificate_names = {*viewer};
   }
   credentials.authorization = ValueOf(call, "authorization");
   if (credentials.authorization.empty() && call.client_metadata().count("authorization") > 1) {

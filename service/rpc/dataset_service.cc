@@ -14,6 +14,7 @@
 #include "service/rpc/unary_call.h"
 #include "service/wire/append_handler.h"
 #include "service/wire/export_source.h"
+#include "service/wire/wire_cursor.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_sizes.h"
 
@@ -35,15 +36,18 @@ absl::StatusOr<v1::Dataset> Create(const v1::CreateDatasetRequest& request,
   return response;
 }
 
-absl::StatusOr<v1::Dataset> Seal(const v1::SealDatasetRequest& request, DatasetStore& datasets) {
+absl::StatusOr<v1::Dataset> Seal(const v1::SealDatasetRequest& request, DatasetStore& datasets,
+                                 DatasetDrifts& drifts) {
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Seal(request.name()));
+  drifts.EndWatch(info.id);
   v1::Dataset response;
   DatasetToWire(info, response);
   return response;
 }
 
 absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
-                                           const DatasetStore& datasets) {
+                                           const DatasetStore& datasets,
+                                           const DatasetDrifts& drifts) {
   PH_ASSIGN_OR_RETURN(DatasetInfo info, datasets.Get(request.name()));
   v1::GetDatasetResponse response;
   // Tries again if the data set was sealed, or deleted and created anew, meanwhile.
@@ -54,6 +58,10 @@ absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
     PH_ASSIGN_OR_RETURN(info, datasets.Get(request.name()));
   }
   DatasetToWire(info, *response.mutable_dataset());
+  v1::DatasetDrift drift;
+  if (drifts.ToWire(info.id, info.schema->sizes(), drift)) {
+    *response.mutable_drift() = std::move(drift);
+  }
   return response;
 }
 
@@ -61,6 +69,8 @@ absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
 // thousand of them in memory three times.
 constexpr size_t kMaxListedBytes = size_t{2} << 20;
 constexpr size_t kListedAtOnce = 16;
+
+constexpr absl::string_view kList = "ListDatasets";
 
 // Shows what the caller may see. The token names something that it may see, too.
 absl::StatusOr<v1::ListDatasetsResponse> List(const v1::ListDatasetsRequest& request,
@@ -70,7 +80,7 @@ absl::StatusOr<v1::ListDatasetsResponse> List(const v1::ListDatasetsRequest& req
       request.page_size() == 0 ? DatasetStore::kDefaultPageSize : request.page_size();
   const size_t page_size = std::min(asked_for, DatasetStore::kMaxPageSize);
   v1::ListDatasetsResponse response;
-  std::string after = request.page_token();
+  PH_ASSIGN_OR_RETURN(std::string after, PageTokenFromClient(context, kList, request.page_token()));
   size_t bytes = 0;
   size_t listed = 0;
   do {
@@ -90,7 +100,8 @@ absl::StatusOr<v1::ListDatasetsResponse> List(const v1::ListDatasetsRequest& req
     response.MergeFrom(part);
     response.set_next_page_token(list.datasets.back().name);
   } while (!after.empty() && listed < page_size && bytes < kMaxListedBytes);
-  if (after.empty()) response.clear_next_page_token();
+  response.set_next_page_token(
+      after.empty() ? "" : PageTokenToClient(context, kList, response.next_page_token()));
   return response;
 }
 
@@ -141,7 +152,8 @@ DatasetService::DatasetService(const CallContext& context, DatasetStore* dataset
       context_(context),
       append_context_(context.OnAppendPool()),
       datasets_(datasets),
-      catalog_(catalog) {
+      catalog_(catalog),
+      drifts_(append_context_.working) {
   Serve("CreateDataset", &DatasetService::CreateDataset);
   Serve("Append", &DatasetService::Append);
   Serve("SealDataset", &DatasetService::SealDataset);
@@ -164,8 +176,8 @@ CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
 CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::AppendRequest, v1::AppendResponse>::Start(
       append_context_, *call, Method::kAppend,
-      std::make_unique<AppendHandler>(datasets_, append_context_.working,
-                                      append_context_.observer));
+      std::make_unique<AppendHandler>(datasets_, append_context_.working, append_context_.observer,
+                                      &drifts_));
 }
 
 CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
@@ -173,7 +185,7 @@ CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
       append_context_, Method::kSealDataset, call,
       [this](const v1::SealDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
         if (datasets_ == nullptr) return NoDataFolder();
-        return Seal(parsed, *datasets_);
+        return Seal(parsed, *datasets_, drifts_);
       });
 }
 
@@ -182,7 +194,7 @@ CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
       context_, Method::kGetDataset, call,
       [this](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
-        return Get(parsed, *datasets_);
+        return Get(parsed, *datasets_, drifts_);
       });
 }
 
@@ -202,7 +214,9 @@ CallReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call) {
       [this](const v1::DeleteDatasetRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::DeleteDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
+        const absl::StatusOr<DatasetInfo> info = datasets_->Get(parsed.name());
         PH_RETURN_IF_ERROR(datasets_->Delete(parsed.name()));
+        if (info.ok()) drifts_.Forget(info->id);
         LogDeletion(context.log, context.client, "data set", parsed.name());
         if (catalog_ != nullptr) catalog_->Forget(parsed.name());
         return v1::DeleteDatasetResponse();

@@ -6,6 +6,7 @@
 #include "service/datasets/dataset_store.h"
 #include "service/epochs/epoch_catalog.h"
 #include "service/rpc/early_service.h"
+#include "service/wire/dataset_drifts.h"
 
 namespace packhouse::rpc {
 
@@ -31,6 +32,7 @@ class DatasetService final : public EarlyService {
   const CallContext append_context_;
   DatasetStore* const datasets_;
   EpochCatalog* const catalog_;
+  DatasetDrifts drifts_;
 };
 
 }  // namespace packhouse::rpc

@@ -10,11 +10,14 @@
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
 #include "service/rpc/call_credentials.h"
+#include "service/rpc/job_place.h"
 #include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
+#include "service/wire/epoch_words.h"
 #include "service/wire/export_source.h"
 #include "service/wire/load_source.h"
+#include "service/wire/wire_cursor.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_loader.h"
 #include "service/wire/wire_memory.h"
@@ -25,20 +28,6 @@ namespace {
 
 using Source = ResponseSource<LoadReply>;
 
-// The data set's schema names the components. `memory` holds the memory of the request's lists.
-absl::StatusOr<EpochRequest> RequestOf(const v1::EpochSpec& spec, const DatasetStore& datasets,
-                                       const SourceGraphStore* graphs, MemoryBudget* working,
-                                       MemoryHold& memory) {
-  if (spec.has_samples()) {
-    PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs));
-    return SampledRequestFromWire(spec, std::move(source), working);
-  }
-  PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));
-  PH_ASSIGN_OR_RETURN(memory,
-                      Making(working, nullptr).Hold("a subset and weights", BytesOfRequest(spec)));
-  return EpochRequestFromWire(spec, *info.schema);
-}
-
 absl::Status CheckExport(const v1::EpochSpec& epoch) {
   if (!epoch.job().empty()) {
     return absl::InvalidArgumentError("epoch.job: must be empty for an export");
@@ -46,16 +35,24 @@ absl::Status CheckExport(const v1::EpochSpec& epoch) {
   if (epoch.has_samples()) {
     return absl::InvalidArgumentError("epoch.samples: sub-graphs are not exported");
   }
+  if (epoch.oversize_policy() == v1::OVERSIZE_POLICY_PARTITION) {
+    return absl::InvalidArgumentError("epoch.oversize_policy: pieces are not exported");
+  }
+  if (epoch.join_parts()) {
+    return absl::InvalidArgumentError("epoch.join_parts: joined parts are not exported");
+  }
   return absl::OkStatus();
 }
 
+// `cursor`: the request's, without its signature.
 absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request,
-                                                  EpochRequest epoch, ClientId client,
-                                                  absl::Time now, Loader& loader,
+                                                  absl::string_view cursor, EpochRequest epoch,
+                                                  ClientId client, absl::Time now, Loader& loader,
                                                   std::function<void()> wake,
                                                   const GivenUp& given_up) {
-  PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch));
+  PH_ASSIGN_OR_RETURN(JoinRequest join, JoinRequestFromWire(request, epoch, cursor));
   PH_ASSIGN_OR_RETURN(const size_t max_in_flight, MaxInFlightFromWire(request.max_in_flight()));
+  join.words = WordsOf(request.epoch());
   join.client = std::move(client);
   join.now = now;
   return loader.StartLoad(std::move(epoch), std::move(join), max_in_flight, std::move(wake),
@@ -63,7 +60,8 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Join(const v1::LoadRequest& request
 }
 
 absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeRequest& request,
-                                                     Loader& loader, absl::Time now) {
+                                                     Loader& loader, const TextSigner* signer,
+                                                     absl::Time now) {
   if (request.batches().size() > static_cast<int>(kMaxAcknowledged)) {
     return absl::InvalidArgumentError(
         absl::StrCat("batches: ", request.batches().size(), ", at most ", kMaxAcknowledged));
@@ -74,21 +72,22 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
                                          request.generation(), batches, now));
   v1::AcknowledgeResponse response;
   response.set_num_new(result.num_new);
-  response.set_cursor(std::move(result.cursor));
+  response.set_cursor(SignedCursor(signer, std::move(result.cursor)));
   return response;
 }
 
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
                                     const DatasetStore& datasets, const SourceGraphStore* graphs,
-                                    Loader& loader, MemoryBudget* working,
-                                    const GivenUp& given_up) {
+                                    Loader& loader, MemoryBudget* working, const TextSigner* signer,
+                                    const MeasuredModels* measured, const GivenUp& given_up) {
   MemoryHold memory;
-  PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                      RequestOf(request.epoch(), datasets, graphs, working, memory));
+  PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(request.epoch(), datasets, graphs,
+                                                           working, memory, measured));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
                       loader.Describe(std::move(epoch), given_up));
   v1::Epoch response;
   EpochToWire(*description.epoch, description.progress, response);
+  SignCursors(signer, response);
   return response;
 }
 
@@ -97,18 +96,21 @@ GivenUp OnlyIfReady() {
   return [] { return true; };
 }
 
+constexpr absl::string_view kList = "ListJobs";
+
 // The token is the name of a job.
 absl::Status CheckPageToken(const std::string& token) {
-  if (CheckJobName(token).ok()) return absl::OkStatus();
+  if (token.empty() || CheckJobName(token).ok()) return absl::OkStatus();
   return absl::InvalidArgumentError("page_token: is not one that ListJobs has given");
 }
 
 // The first page after the token that shows something to the caller. Its token names something that
 // it may see, too.
-v1::ListJobsResponse Listed(const v1::ListJobsRequest& request, const CallContext& context,
-                            const Loader& loader) {
+absl::StatusOr<v1::ListJobsResponse> Listed(const v1::ListJobsRequest& request,
+                                            const CallContext& context, const Loader& loader) {
   v1::ListJobsResponse listed;
-  std::string after = request.page_token();
+  PH_ASSIGN_OR_RETURN(std::string after, PageTokenFromClient(context, kList, request.page_token()));
+  PH_RETURN_IF_ERROR(CheckPageToken(after));
   do {
     const JobList list = loader.ListJobs(request.page_size(), after);
     after = list.next_page_token;
@@ -121,35 +123,38 @@ v1::ListJobsResponse Listed(const v1::ListJobsRequest& request, const CallContex
     }
   } while (listed.jobs().empty() && !after.empty());
   if (!after.empty()) {
-    listed.set_next_page_token(
-        context.authorizer == nullptr ? after : listed.jobs(listed.jobs_size() - 1).job());
+    listed.set_next_page_token(PageTokenToClient(
+        context, kList,
+        context.authorizer == nullptr ? after : listed.jobs(listed.jobs_size() - 1).job()));
   }
   return listed;
 }
 
 absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
-                                                Loader& loader) {
+                                                Loader& loader, const TextSigner* signer) {
   PH_ASSIGN_OR_RETURN(
       std::string cursor,
       loader.CursorAtStep({request.job(), request.epoch()}, request.generation(), request.steps()));
   v1::ReportStepResponse response;
-  response.set_cursor(std::move(cursor));
+  response.set_cursor(SignedCursor(signer, std::move(cursor)));
   return response;
 }
 
 }  // namespace
 
 LoaderService::LoaderService(const CallContext& context, const DatasetStore* datasets,
-                             const SourceGraphStore* graphs, Loader* loader,
-                             PackObserverFactory* observers)
+                             const SourceGraphStore* graphs, Loader* loader, OwnedJobs* owned,
+                             PackObserverFactory* observers, const MeasuredModels* measured)
     : EarlyService(v1::LoaderService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
       datasets_(datasets),
       graphs_(graphs),
       loader_(loader),
+      owned_(owned),
       observers_(observers),
       timer_(std::make_shared<LeaseTimer>(context.clock, context.stream_pool, loader)),
+      measured_(measured),
       retention_(std::make_shared<RetentionTimer>(
           context.clock, context.append_pool, loader,
           loader == nullptr ? absl::InfiniteDuration() : loader->epoch_retention())) {
@@ -175,22 +180,38 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
                         const GivenUp& given_up) -> absl::StatusOr<std::unique_ptr<Source>> {
     if (loader_ == nullptr) return NoDataFolder();
     PH_RETURN_IF_ERROR(early_end_.status());
+    OwnedJobs::Place place;
+    if (owned_ != nullptr && !parsed.has_evaluation()) {
+      PH_RETURN_IF_ERROR(CheckJobName(parsed.epoch().job()));
+      PH_ASSIGN_OR_RETURN(place, owned_->Open(parsed.epoch().job()));
+      if (place.job == nullptr) return std::make_unique<RedirectSource>(std::move(place.owner));
+    }
     MemoryHold memory;
-    PH_ASSIGN_OR_RETURN(EpochRequest epoch,
-                        RequestOf(parsed.epoch(), *datasets_, graphs_, context_.working, memory));
+    PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(parsed.epoch(), *datasets_, graphs_,
+                                                             context_.working, memory, measured_));
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
       PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), given_up));
       auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
       return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
-                                                &early_end_);
+                                                &early_end_, context_.signer);
     }
-    PH_ASSIGN_OR_RETURN(auto session, Join(parsed, std::move(epoch), client, context_.clock->Now(),
-                                           *loader_, sink.Waker(), given_up));
+    PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
+    Loader& loader = place.job == nullptr ? *loader_ : place.job->loader();
+    PH_ASSIGN_OR_RETURN(auto session, Join(parsed, cursor, std::move(epoch), client,
+                                           context_.clock->Now(), loader, sink.Waker(), given_up));
     auto observer = observers_->ForStream(session->epoch().schema().sizes());
+    if (place.job == nullptr) {
+      return std::make_unique<LoadSource>(
+          context_.clock, std::move(session), std::move(observer),
+          [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker(),
+          context_.signer);
+    }
+    OwnedJob* const job = place.job.get();
     return std::make_unique<LoadSource>(
         context_.clock, std::move(session), std::move(observer),
-        [timer = timer_](absl::Time expiry) { timer->Arm(expiry); }, &early_end_, sink.Waker());
+        [job](absl::Time expiry) { job->OnLeased(expiry); }, &job->early_end(), sink.Waker(),
+        context_.signer, std::move(place.job));
   };
   return ServerStreamingCall<v1::LoadRequest, LoadReply>::Start(
       context_, *call, Method::kLoad,
@@ -210,25 +231,32 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
 CallReactor* LoaderService::Acknowledge(grpc::CallbackServerContext* call) {
   return RunUnary<v1::AcknowledgeRequest>(
       append_context_, Method::kAcknowledge, call,
-      [this](const v1::AcknowledgeRequest& parsed) -> absl::StatusOr<v1::AcknowledgeResponse> {
-        if (loader_ == nullptr) return NoDataFolder();
-        return Acknowledged(parsed, *loader_, context_.clock->Now());
+      [this,
+       call](const v1::AcknowledgeRequest& parsed) -> absl::StatusOr<v1::AcknowledgeResponse> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        return Acknowledged(parsed, *used.loader, context_.signer, context_.clock->Now());
       });
 }
 
 CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
   return PlanningCall<v1::GetEpochRequest, v1::Epoch>::Start(
       context_, *call, Method::kGetEpoch,
-      [this](const v1::GetEpochRequest& parsed, PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
-        if (loader_ == nullptr) return NoDataFolder();
-        return Described(parsed, *datasets_, graphs_, *loader_, context_.working,
+      [this, call](const v1::GetEpochRequest& parsed,
+                   PlanningTurn& turn) -> absl::StatusOr<v1::Epoch> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used,
+                            OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
+                                       parsed.epoch().job(), call));
+        return Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
+                         context_.signer, measured_,
                          GivenUp([&turn] { return turn.GivenUp(); },
                                  [&turn] { return turn.GivenUpWhileWaiting(); }));
       },
-      [this](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
-        if (loader_ == nullptr) return NoDataFolder();
-        auto epoch =
-            Described(parsed, *datasets_, graphs_, *loader_, context_.working, OnlyIfReady());
+      [this, call](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used,
+                            OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
+                                       parsed.epoch().job(), call));
+        auto epoch = Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
+                               context_.signer, measured_, OnlyIfReady());
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
       });
@@ -243,8 +271,9 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
         if (loader_ == nullptr) return NoDataFolder();
         PH_RETURN_IF_ERROR(CheckExport(parsed.epoch()));
         MemoryHold memory;
-        PH_ASSIGN_OR_RETURN(const EpochRequest epoch, RequestOf(parsed.epoch(), *datasets_, graphs_,
-                                                                context_.working, memory));
+        PH_ASSIGN_OR_RETURN(const EpochRequest epoch,
+                            OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
+                                             memory, measured_));
         PH_ASSIGN_OR_RETURN(Sharing ranks, AllRanksOf(epoch));
         const GivenUp given_up([&sink] { return sink.given_up(); },
                                [&sink] { return sink.given_up_while_waiting(); });
@@ -257,19 +286,19 @@ CallReactor* LoaderService::ExportEpoch(grpc::CallbackServerContext* call) {
 CallReactor* LoaderService::ReportStep(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ReportStepRequest>(
       context_, Method::kReportStep, call,
-      [this](const v1::ReportStepRequest& parsed) -> absl::StatusOr<v1::ReportStepResponse> {
-        if (loader_ == nullptr) return NoDataFolder();
-        return Reported(parsed, *loader_);
+      [this, call](const v1::ReportStepRequest& parsed) -> absl::StatusOr<v1::ReportStepResponse> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        return Reported(parsed, *used.loader, context_.signer);
       });
 }
 
 CallReactor* LoaderService::DeleteJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteJobRequest>(
       append_context_, Method::kDeleteJob, call,
-      [this](const v1::DeleteJobRequest& parsed,
-             const CallContext& context) -> absl::StatusOr<v1::DeleteJobResponse> {
-        if (loader_ == nullptr) return NoDataFolder();
-        PH_RETURN_IF_ERROR(loader_->DeleteJob(parsed.job()));
+      [this, call](const v1::DeleteJobRequest& parsed,
+                   const CallContext& context) -> absl::StatusOr<v1::DeleteJobResponse> {
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        PH_RETURN_IF_ERROR(used.loader->DeleteJob(parsed.job()));
         LogDeletion(context.log, context.client, "job", parsed.job());
         return v1::DeleteJobResponse();
       });
@@ -281,7 +310,10 @@ CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
       [this](const v1::ListJobsRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::ListJobsResponse> {
         if (loader_ == nullptr) return NoDataFolder();
-        if (!parsed.page_token().empty()) PH_RETURN_IF_ERROR(CheckPageToken(parsed.page_token()));
+        if (owned_ != nullptr) {
+          return absl::UnimplementedError(
+              "servers with --ledger etcd:// have no list of all jobs: ask for one by its name");
+        }
         return Listed(parsed, context, *loader_);
       });
 }
@@ -289,10 +321,10 @@ CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
 CallReactor* LoaderService::GetJob(grpc::CallbackServerContext* call) {
   return RunUnary<v1::GetJobRequest>(
       context_, Method::kGetJob, call,
-      [this](const v1::GetJobRequest& parsed) -> absl::StatusOr<v1::Job> {
-        if (loader_ == nullptr) return NoDataFolder();
+      [this, call](const v1::GetJobRequest& parsed) -> absl::StatusOr<v1::Job> {
         PH_RETURN_IF_ERROR(CheckJobName(parsed.job()));
-        PH_ASSIGN_OR_RETURN(const JobSummary job, loader_->GetJob(parsed.job()));
+        PH_ASSIGN_OR_RETURN(const UsedLoader used, OpenLoader(loader_, owned_, parsed.job(), call));
+        PH_ASSIGN_OR_RETURN(const JobSummary job, used.loader->GetJob(parsed.job()));
         v1::Job wire;
         JobToWire(job, wire);
         return wire;

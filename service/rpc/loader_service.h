@@ -10,7 +10,9 @@
 #include "service/datasets/dataset_store.h"
 #include "service/delivery/lease_timer.h"
 #include "service/delivery/loader.h"
+#include "service/delivery/owned_jobs.h"
 #include "service/delivery/retention_timer.h"
+#include "service/planning/feedback/measured_model.h"
 #include "service/rpc/early_service.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/streams/pack_observer.h"
@@ -23,14 +25,20 @@ class LoaderService final : public EarlyService {
  public:
   // The pointees must outlive the service. `datasets` and `loader` may be null together: then every
   // call is answered with NoDataFolder().
-  // `graphs` is for epochs of sub-graphs; it may be null.
+  // `graphs` is for epochs of sub-graphs; it may be null. `owned`: the loaders of jobs, if several
+  // servers share the jobs; then `loader` has none. Null: `loader` has all of them. `measured` has
+  // what was measured of devices.
   LoaderService(const CallContext& context, const DatasetStore* datasets,
-                const SourceGraphStore* graphs, Loader* loader, PackObserverFactory* observers);
+                const SourceGraphStore* graphs, Loader* loader, OwnedJobs* owned,
+                PackObserverFactory* observers, const MeasuredModels* measured);
   ~LoaderService() override;
 
   // Every Load stream ends with `status`, after the batches that were made for it; new streams end
   // at once. All other calls are answered as usual. May be called once.
-  void EndLoads(absl::Status status) { early_end_.Begin(std::move(status)); }
+  void EndLoads(absl::Status status) {
+    if (owned_ != nullptr) owned_->EndAll(status);
+    early_end_.Begin(std::move(status));
+  }
 
  private:
   CallReactor* Load(grpc::CallbackServerContext* call);
@@ -47,8 +55,10 @@ class LoaderService final : public EarlyService {
   const DatasetStore* const datasets_;
   const SourceGraphStore* const graphs_;
   Loader* const loader_;
+  OwnedJobs* const owned_;
   PackObserverFactory* const observers_;
   const std::shared_ptr<LeaseTimer> timer_;
+  const MeasuredModels* const measured_;
   EarlyEnd early_end_;
   const std::shared_ptr<RetentionTimer> retention_;
 };

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_ONE_ANSWER_CALL_H_
 #define PACKHOUSE_SERVICE_RPC_ONE_ANSWER_CALL_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -79,6 +80,7 @@ class OneAnswerCall : public CallReactor,
         started_(context_.clock->Now()),
         answer_hold_(context_.unsent_budget) {
     context_.observer->OnStarted(method_);
+    context_.ListAs(method_, /*is_stream=*/false);
   }
 
   // Lets the gate admit `call`, or ends it. gRPC owns the result.
@@ -97,11 +99,12 @@ class OneAnswerCall : public CallReactor,
   // to begin, throws std::bad_alloc and does not call it.
   virtual void Work() = 0;
 
-  // The result holds the memory of the request. PERMISSION_DENIED if its caller may not make it.
+  // The result holds the memory of the request, unless it takes at most `uncounted` bytes.
+  // PERMISSION_DENIED if its caller may not make it.
   template <typename Request>
-  absl::StatusOr<MemoryHold> Parse(Request& request) const {
-    PH_ASSIGN_OR_RETURN(MemoryHold hold,
-                        ParseRequest(ReceivedBytes(request_), context_.working, &request));
+  absl::StatusOr<MemoryHold> Parse(Request& request, uint64_t uncounted = 0) const {
+    PH_ASSIGN_OR_RETURN(MemoryHold hold, ParseRequest(ReceivedBytes(request_), context_.working,
+                                                      &request, uncounted));
     PH_RETURN_IF_ERROR(Authorize(context_, request));
     return hold;
   }

@@ -1,5 +1,7 @@
 #include "service/rpc/partitioning_service.h"
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/partitioning.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/epochs/making.h"
+#include "service/epochs/part_graphs.h"
+#include "service/rpc/server_streaming_call.h"
 #include "service/rpc/unary_call.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_partitions.h"
@@ -20,28 +25,76 @@ v1::PartitionJob JobOf(const PartitionJobInfo& info) {
   return job;
 }
 
+using DatasetSource = ResponseSource<v1::PartitionDatasetResponse>;
+
+// The last response.
+class PartsAnswer final : public DatasetSource {
+ public:
+  explicit PartsAnswer(v1::PartitionDatasetResponse response) : response_(std::move(response)) {}
+
+  absl::StatusOr<std::optional<v1::PartitionDatasetResponse>> Next() override {
+    return std::exchange(response_, std::nullopt);
+  }
+
+ private:
+  std::optional<v1::PartitionDatasetResponse> response_;
+};
+
+absl::StatusOr<std::unique_ptr<DatasetSource>> MakeParts(
+    const v1::PartitionDatasetRequest& wire, const PartitionJobs& partitions,
+    DatasetStore& datasets, MemoryBudget* working,
+    ProgressSink<v1::PartitionDatasetResponse>& sink) {
+  PH_RETURN_IF_ERROR(CheckDatasetName(wire.dataset()));
+  const Making making(working, [&sink] { return sink.given_up(); });
+  PH_ASSIGN_OR_RETURN(PartitionJobs::Parts given,
+                      partitions.PartsOf(wire.graph(), wire.partition()));
+  PartGraphsOptions options;
+  options.halo = wire.halo();
+  options.features = !wire.without_features();
+  options.ids = wire.ids();
+  PH_ASSIGN_OR_RETURN(const auto parts, PartGraphs::Create(given.graph, given.part, given.num_parts,
+                                                           options, making));
+  // Large, and not needed any more.
+  given = PartitionJobs::Parts();
+  v1::PartitionDatasetResponse response;
+  response.set_num_graphs_total(parts->num_parts());
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info,
+                      MakePartDataset(*parts, {wire.dataset(), wire.max_bytes(), "parts"}, datasets,
+                                      making, [&](uint64_t num_graphs) {
+                                        response.set_num_graphs(num_graphs);
+                                        sink.Report(response);
+                                      }));
+  response.set_num_graphs(info.num_graphs);
+  DatasetToWire(info, *response.mutable_dataset());
+  return std::make_unique<PartsAnswer>(std::move(response));
+}
+
 }  // namespace
 
-PartitioningService::PartitioningService(const CallContext& context, PartitionJobs* partitions)
+PartitioningService::PartitioningService(const CallContext& context, PartitionJobs* partitions,
+                                         DatasetStore* datasets)
     : EarlyService(v1::PartitioningService::service_full_name()),
       context_(context.OnAppendPool()),
-      partitions_(partitions) {
+      partitions_(partitions),
+      datasets_(datasets) {
   Serve("Partition", &PartitioningService::Partition);
   Serve("GetPartition", &PartitioningService::Get);
   Serve("ListPartitions", &PartitioningService::List);
   Serve("CancelPartition", &PartitioningService::Cancel);
   Serve("DeletePartition", &PartitioningService::Delete);
   Serve("ReadPartitionFile", &PartitioningService::ReadFile);
+  Serve("PartitionDataset", &PartitioningService::MakeDataset);
 }
 
 CallReactor* PartitioningService::Partition(grpc::CallbackServerContext* call) {
   return RunUnary<v1::PartitionRequest>(
       context_, Method::kPartition, call,
-      [this](const v1::PartitionRequest& parsed) -> absl::StatusOr<v1::PartitionJob> {
+      [this](const v1::PartitionRequest& parsed,
+             const CallContext& context) -> absl::StatusOr<v1::PartitionJob> {
         if (partitions_ == nullptr) return NoDataFolder();
         PH_ASSIGN_OR_RETURN(const PartitionPlan plan, PartitionPlanFromWire(parsed));
         PH_ASSIGN_OR_RETURN(const PartitionJobInfo info,
-                            partitions_->Partition(parsed.graph(), plan));
+                            partitions_->Partition(parsed.graph(), plan, context.client));
         return JobOf(info);
       });
 }
@@ -115,6 +168,17 @@ CallReactor* PartitioningService::ReadFile(grpc::CallbackServerContext* call) {
         response.set_data(std::move(read.data));
         response.set_num_bytes(read.num_bytes);
         return response;
+      });
+}
+
+CallReactor* PartitioningService::MakeDataset(grpc::CallbackServerContext* call) {
+  return ServerStreamingCall<v1::PartitionDatasetRequest, v1::PartitionDatasetResponse>::Start(
+      context_, *call, Method::kPartitionDataset,
+      [this](const v1::PartitionDatasetRequest& parsed,
+             ProgressSink<v1::PartitionDatasetResponse>& sink)
+          -> absl::StatusOr<std::unique_ptr<DatasetSource>> {
+        if (partitions_ == nullptr || datasets_ == nullptr) return NoDataFolder();
+        return MakeParts(parsed, *partitions_, *datasets_, context_.working, sink);
       });
 }
 

@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_RPC_PARTITIONING_SERVICE_H_
 
 #include "service/admission/call_context.h"
+#include "service/datasets/dataset_store.h"
 #include "service/partition_jobs/partition_jobs.h"
 #include "service/rpc/early_service.h"
 
@@ -11,9 +12,10 @@ namespace packhouse::rpc {
 // All calls are on the append pool, since they wait for the disk. Thread-safe.
 class PartitioningService final : public EarlyService {
  public:
-  // The pointee must outlive the service. Without partitions every call is answered with
-  // NoDataFolder().
-  PartitioningService(const CallContext& context, PartitionJobs* partitions);
+  // The pointees must outlive the service. Without partitions or data sets every call that needs
+  // them is answered with NoDataFolder().
+  PartitioningService(const CallContext& context, PartitionJobs* partitions,
+                      DatasetStore* datasets);
 
  private:
   CallReactor* Partition(grpc::CallbackServerContext* call);
@@ -22,9 +24,11 @@ class PartitioningService final : public EarlyService {
   CallReactor* Cancel(grpc::CallbackServerContext* call);
   CallReactor* Delete(grpc::CallbackServerContext* call);
   CallReactor* ReadFile(grpc::CallbackServerContext* call);
+  CallReactor* MakeDataset(grpc::CallbackServerContext* call);
 
   const CallContext context_;
   PartitionJobs* const partitions_;
+  DatasetStore* const datasets_;
 };
 
 }  // namespace packhouse::rpc

@@ -80,6 +80,9 @@ class PlanningCall final : public OneAnswerCall {
   absl::Status Plan() {
     Request request;
     PH_ASSIGN_OR_RETURN(const MemoryHold hold, ParseUnlessCancelled(request));
+    if (turn_->GivenUpIn(context_.ResourceNamespace())) {
+      return absl::CancelledError("the client cancelled or is gone");
+    }
     PH_ASSIGN_OR_RETURN(const Response response, respond_(request, *turn_));
     return Write(response);
   }

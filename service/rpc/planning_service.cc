@@ -98,14 +98,16 @@ absl::StatusOr<v1::PlanResponse> MakePlan(const v1::PlanRequest& request,
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
     const v1::TuneRequest& request, const HistogramStore& histograms, uint64_t max_graphs_per_batch,
-    absl::Time now, MemoryBudget* working, ByteQuota* quota, ProgressSink<v1::TuneResponse>& sink) {
+    const MeasuredModels* measured, absl::Time now, MemoryBudget* working, ByteQuota* quota,
+    ProgressSink<v1::TuneResponse>& sink) {
   const Making making(working, [&sink] { return sink.given_up(); });
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(NamedHistogram source, SourceOf(request, histograms, now, making, memory));
   PlanningRoom room(making, source.histogram.num_distinct(), source.schema.num_components());
   PH_RETURN_IF_ERROR(room.HoldTuning());
-  PH_ASSIGN_OR_RETURN(const DeviceProfile profile,
-                      PaddedProfileFromWire(request, source.schema, max_graphs_per_batch));
+  PH_ASSIGN_OR_RETURN(
+      const DeviceProfile profile,
+      PaddedProfileFromWire(request, source.schema, max_graphs_per_batch, measured));
   PH_ASSIGN_OR_RETURN(TuneOptions options, TuneOptionsFromWire(request));
   options.given_up = making.given_up();
   options.memory = room.memory();
@@ -122,12 +124,14 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::TuneResponse>>> FindLimits(
 }  // namespace
 
 PlanningService::PlanningService(const CallContext& context, const HistogramStore* histograms,
-                                 ByteQuota* quota, uint64_t max_graphs_per_batch)
+                                 ByteQuota* quota, uint64_t max_graphs_per_batch,
+                                 const MeasuredModels* measured)
     : EarlyService(v1::PlanningService::service_full_name()),
       context_(context),
       histograms_(histograms),
       quota_(quota),
-      max_graphs_per_batch_(max_graphs_per_batch) {
+      max_graphs_per_batch_(max_graphs_per_batch),
+      measured_(measured) {
   Serve("Plan", &PlanningService::Plan);
   Serve("Tune", &PlanningService::Tune);
 }
@@ -146,8 +150,8 @@ CallReactor* PlanningService::Tune(grpc::CallbackServerContext* call) {
   return ServerStreamingCall<v1::TuneRequest, v1::TuneResponse>::Start(
       context_, *call, Method::kTune,
       [this](const v1::TuneRequest& parsed, ProgressSink<v1::TuneResponse>& sink) {
-        return FindLimits(parsed, *histograms_, max_graphs_per_batch_, context_.clock->Now(),
-                          context_.working, quota_, sink);
+        return FindLimits(parsed, *histograms_, max_graphs_per_batch_, measured_,
+                          context_.clock->Now(), context_.working, quota_, sink);
       });
 }
 

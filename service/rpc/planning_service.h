@@ -4,6 +4,7 @@
 
 #include "service/admission/call_context.h"
 #include "service/histograms/histogram_store.h"
+#include "service/planning/feedback/measured_model.h"
 #include "service/rpc/early_service.h"
 #include "service/streams/byte_quota.h"
 
@@ -14,8 +15,9 @@ class PlanningService final : public EarlyService {
  public:
   // `quota` counts the bytes of grids that are being sent. `max_graphs_per_batch` is the bound of
   // epochs, for plans that name a padding.
+  // `measured` has what was measured of devices.
   PlanningService(const CallContext& context, const HistogramStore* histograms, ByteQuota* quota,
-                  uint64_t max_graphs_per_batch);
+                  uint64_t max_graphs_per_batch, const MeasuredModels* measured);
 
  private:
   CallReactor* Plan(grpc::CallbackServerContext* call);
@@ -25,6 +27,7 @@ class PlanningService final : public EarlyService {
   const HistogramStore* const histograms_;
   ByteQuota* const quota_;
   const uint64_t max_graphs_per_batch_;
+  const MeasuredModels* const measured_;
 };
 
 }  // namespace packhouse::rpc

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -17,40 +18,56 @@
 #include "service/admission/call_log.h"
 #include "service/admission/client_identity.h"
 #include "service/admission/connection_calls.h"
+#include "service/admission/disk_quota.h"
 #include "service/admission/fair_bound.h"
 #include "service/admission/gate.h"
 #include "service/admission/idle_timer.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/memory_shares.h"
+#include "service/admission/open_calls.h"
 #include "service/admission/planning_pool.h"
+#include "service/admission/policy.h"
 #include "service/admission/principal.h"
 #include "service/admission/recent_value.h"
 #include "service/admission/rpc_observer.h"
+#include "service/admission/text_signer.h"
 #include "service/admission/unsent_budget.h"
 #include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
 #include "service/datasets/dataset_store.h"
+#include "service/datasets/quota_dataset_store.h"
 #include "service/delivery/loader.h"
+#include "service/delivery/owned_jobs.h"
 #include "service/epochs/epoch_catalog.h"
+#include "service/feedback/feedback_store.h"
 #include "service/histograms/histogram_store.h"
 #include "service/ledger/record_log.h"
+#include "service/page/page_calls.h"
 #include "service/partition_jobs/partition_jobs.h"
 #include "service/partitioning/assignment_engine.h"
+#include "service/rpc/admin_actions.h"
+#include "service/rpc/admin_service.h"
+#include "service/rpc/channelz_service.h"
 #include "service/rpc/connection_acceptor.h"
 #include "service/rpc/dataset_service.h"
+#include "service/rpc/feedback_service.h"
 #include "service/rpc/health_service.h"
 #include "service/rpc/histogram_service.h"
+#include "service/rpc/in_process_calls.h"
 #include "service/rpc/loader_service.h"
 #include "service/rpc/packing_service.h"
 #include "service/rpc/partitioning_service.h"
 #include "service/rpc/planning_service.h"
+#include "service/rpc/receipt_service.h"
 #include "service/rpc/reflection_service.h"
 #include "service/rpc/sampling_service.h"
 #include "service/rpc/server_bounds.h"
 #include "service/rpc/source_graph_service.h"
 #include "service/rpc/unknown_methods.h"
+#include "service/source_graphs/quota_source_graph_store.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/streams/byte_quota.h"
+#include "service/streams/namespace_bytes.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 
@@ -95,7 +112,16 @@ struct ServerOptions {
   // together. Unset: the budget's share for them.
   std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
+  // Where named histograms are kept (histogram_file.h): read at the start, written by
+  // SaveHistograms(). Empty: they end with the server.
+  std::string histograms_folder;
   LoaderOptions loader;
+  // The logs of jobs, if several servers share the jobs: then there is no ledger. Null: this server
+  // has all jobs. Must outlive the server.
+  JobLogs* job_logs = nullptr;
+  // Called when the server drains and its Load streams have been told so: others may take the jobs.
+  // May be null.
+  std::function<void()> leave_cluster;
   PartitionJobs::Options partitions;
   // Calls METIS for partitions; must outlive the server. Null: METIS cannot be called.
   AssignmentEngine* partition_engine = nullptr;
@@ -110,12 +136,22 @@ struct ServerOptions {
   CallLog log;
   // Told of sub-graphs that are drawn; must outlive the server. May be null.
   SamplingObserver* sampling_observer = nullptr;
+  // What batches cost on devices; must outlive the server. Null: kept in memory.
+  FeedbackStore* feedback = nullptr;
   // Null: plain text.
   std::shared_ptr<grpc::ServerCredentials> credentials;
   // Who callers are; null: nobody asks. What they may do; null: everything. Both outlive the
   // server.
   const Authenticator* authenticator = nullptr;
   const Authorizer* authorizer = nullptr;
+  // Signs cursors and page tokens; null: they are not signed. It outlives the server.
+  const TextSigner* signer = nullptr;
+  // Whether cursors without a signature, of releases up to 0.1, are taken although there is a
+  // policy. Without one they always are.
+  bool unsigned_cursors = false;
+  // Whether those who may administer the server see what gRPC knows of its connections.
+  bool channelz = false;
+  AdminActions admin;
 };
 
 struct DrainOptions {
@@ -146,7 +182,7 @@ class Server {
   // be null together: then every call about data sets and epochs is FAILED_PRECONDITION. Without
   // `source_graphs`, which must be thread-safe, so is every call about source graphs.
   // INVALID_ARGUMENT for options that do not fit together; UNAVAILABLE if the address cannot be
-  // listened on; DATA_LOSS if the ledger cannot be read.
+  // listened on; DATA_LOSS if the ledger, or the file of histograms, cannot be read.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options, Clock* clock,
                                                        RpcObserver* rpc_observer,
                                                        PackObserverFactory* pack_observers,
@@ -190,13 +226,52 @@ class Server {
   uint64_t unsent_bytes() const { return unsent_.taken(); }
   uint64_t max_unsent_bytes() const { return unsent_.bound(); }
 
-  // Empty without a ledger.
-  DeliverySnapshot delivery() const {
-    return loader_ == nullptr ? DeliverySnapshot() : loader_->Snapshot();
+  // What the namespaces that the policy names use of their quotas, at most kMostQuotaReadings, by
+  // namespace. Does not wait for long: if it takes long to count, the last known ones.
+  static constexpr size_t kMostQuotaReadings = 1000;
+  std::vector<QuotaReading> recent_quotas() { return recent_quotas_.Get(); }
+
+  // Ends what is left of jobs that other servers have taken. To be called now and then, by one
+  // thread; does nothing without job_logs.
+  void SweepJobs() {
+    if (owned_jobs_ != nullptr) owned_jobs_->Sweep();
   }
+
+  // Of the jobs that are here now, and of all that were; nullopt without job_logs.
+  struct SharedJobs {
+    uint64_t num_owned = 0;
+    OwnedJobs::Counts counts;
+  };
+  std::optional<SharedJobs> shared_jobs() const {
+    if (owned_jobs_ == nullptr) return std::nullopt;
+    return SharedJobs{owned_jobs_->Jobs().size(), owned_jobs_->counts()};
+  }
+
+  // Empty without a ledger. Of the jobs that are here, if several servers share the jobs.
+  DeliverySnapshot delivery() const;
   // The same without waiting for long for the loader's locks: if they take too long, the last known
   // snapshot.
   DeliverySnapshot recent_delivery() { return recent_delivery_.Get(); }
+
+  // For the page, which shows them to those who may see them. Names of histograms ascend; an epoch
+  // is shown as long as somebody loads it.
+  std::vector<std::string> histogram_names() const { return histograms_.Names(); }
+  std::vector<EpochWatch> WatchJob(const std::string& job) const;
+  std::vector<FeedbackReading> feedback() const { return feedback_->Readings(); }
+  // Of a source graph that was deleted without a call: PartitionJobs::ForgetGraph().
+  void ForgetSourceGraph(absl::string_view name) {
+    if (partitions_ != nullptr) partitions_->ForgetGraph(name);
+  }
+  std::vector<Expired> DeleteUnusedHistograms(const Retention& retention) {
+    return histograms_.DeleteUnused(retention, clock_->Now());
+  }
+  // Writes the file of histograms, if they have changed since it was written. Blocks.
+  absl::Status SaveHistograms();
+  // The page's questions reserve from it; it lives as long as the server.
+  MemoryBudget* working() { return working_.get(); }
+  // For the page's calls, which end before the drain's second step. To be called once; valid as
+  // long as the server.
+  page::PageCalls* MakePageCalls();
 
  private:
   // Whether all calls have ended and all clients have disconnected by `deadline`, or a moment after
@@ -208,38 +283,72 @@ class Server {
          std::unique_ptr<MemoryBudget> working, std::unique_ptr<EpochCatalog> catalog,
          std::unique_ptr<Loader> loader, SourceGraphStore* source_graphs);
 
+  StreamBounds BoundsOfStreams(const ServerOptions& options);
+  AdminView ViewForAdmins();
+  std::vector<QuotaReading> ReadQuotas() const;
+  // The loaders of all jobs that are here, kept by the results.
+  std::vector<std::shared_ptr<const Loader>> Loaders() const;
+  void RunInBackground(Loader& loader);
+
   const ServerBounds bounds_;
+  const QuotasOf quotas_of_;  // Null without a policy.
+  const Authorizer* const authorizer_;
   Clock* const clock_;
   std::atomic<bool> is_draining_ = false;
   // Plans, epochs and histograms reserve from it, so it outlives them.
   const std::unique_ptr<MemoryBudget> working_;
   Gate gate_;
   HistogramStore histograms_;
+  const std::string histograms_folder_;
+  absl::Mutex saving_histograms_;
+  uint64_t num_saved_changes_ ABSL_GUARDED_BY(saving_histograms_) = 0;
+  // Null if the options have a store.
+  const std::unique_ptr<FeedbackStore> own_feedback_;
+  FeedbackStore* const feedback_;
   // Calls hold from it. It outlives the pools, whose jobs may have calls that are over.
   UnsentBudget unsent_;
   const PeerAddressIdentity identity_;
   FairBound open_calls_;
+  OpenCalls call_table_;
   ConnectionCalls connection_calls_;
   WorkerPool stream_pool_;
   WorkerPool call_pool_;
   PlanningPool planning_pool_;
+  // Windows of epochs of sub-graphs. Streams wait for them, so its threads have the priority of
+  // those that deliver: with the planning pool's, a busy machine would keep streams waiting for
+  // minutes.
+  WorkerPool window_pool_;
   WorkerPool append_pool_;
+  // Where data sets are beyond this machine, those who wait for them must not hold up joins and
+  // acknowledgements. Null otherwise.
+  const std::unique_ptr<WorkerPool> dataset_pool_;
   const CallContext context_;
   ByteQuota quota_;
+  NamespaceBytes namespace_bytes_;
   PackingService packing_;
   HistogramService histogram_service_;
+  FeedbackService feedback_service_;
   PlanningService planning_;
   const std::unique_ptr<EpochCatalog> catalog_;
   const std::unique_ptr<Loader> loader_;
+  const std::unique_ptr<OwnedJobs> owned_jobs_;  // Null: loader_ has all jobs.
+  const std::function<void()> leave_cluster_;
   RecentValue<DeliverySnapshot> recent_delivery_;
-  const std::unique_ptr<DatasetStore> quota_datasets_;  // Null without data sets or a policy.
+  DiskQuota disk_quota_;
+  // Null without data sets, or source graphs, or a policy.
+  const std::unique_ptr<QuotaDatasetStore> quota_datasets_;
+  const std::unique_ptr<QuotaSourceGraphStore> quota_graphs_;
+  RecentValue<std::vector<QuotaReading>> recent_quotas_;
   DatasetService dataset_service_;
   const std::unique_ptr<PartitionJobs> partitions_;
   SourceGraphService source_graph_service_;
   PartitioningService partitioning_service_;
   LoaderService loader_service_;
   SamplingService sampling_service_;
+  ReceiptService receipt_service_;
   const std::shared_ptr<IdleTimer> idle_timer_;
+  AdminService admin_service_;
+  ChannelzService channelz_;
   ReflectionService reflection_;
   ReflectionServiceV1Alpha reflection_v1alpha_;
   HealthService health_;
@@ -247,6 +356,7 @@ class Server {
   std::string address_;                              // Empty: in-process only.
   std::unique_ptr<ConnectionAcceptor> connections_;  // Null without an address.
   std::unique_ptr<grpc::Server> server_;             // Destroyed before the services.
+  std::unique_ptr<InProcessCalls> page_calls_;       // Null: there is no page.
 };
 
 }  // namespace packhouse::rpc

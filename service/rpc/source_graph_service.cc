@@ -10,18 +10,19 @@
 
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/rpc/call_credentials.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
 #include "service/wire/source_graph_append_handler.h"
+#include "service/wire/wire_cursor.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_source_graphs.h"
 
 namespace packhouse::rpc {
 namespace {
 
-// Reports of progress: about a hundred, and several a second from a slow disk.
-constexpr uint64_t kReports = 100;
+// Reports of progress: several a second from a slow disk.
 constexpr uint64_t kVerifiedBytes = uint64_t{16} << 20;
 
 // The one response of a call after its progress.
@@ -37,9 +38,40 @@ class LastResponse final : public ResponseSource<Response> {
   std::optional<Response> response_;
 };
 
+// The progress of a seal, then its result. The seal goes on when the call ends before.
+class SealSource final : public ResponseSource<v1::SealSourceGraphResponse> {
+ public:
+  explicit SealSource(std::unique_ptr<SealRuns::Watch> watch) : watch_(std::move(watch)) {}
+
+  absl::StatusOr<std::optional<v1::SealSourceGraphResponse>> Next() override {
+    if (has_ended_) return std::nullopt;
+    const SealRuns::State state = watch_->state();
+    v1::SealSourceGraphResponse response;
+    if (!state.result) {
+      if (state.progress.done == reported_) return std::nullopt;
+      reported_ = state.progress.done;
+      response.set_work_done(state.progress.done);
+      response.set_work_total(state.progress.total);
+      return response;
+    }
+    has_ended_ = true;
+    PH_RETURN_IF_ERROR(state.result->status());
+    response.set_work_done(1);
+    response.set_work_total(1);
+    SourceGraphToWire(**state.result, *response.mutable_graph());
+    return response;
+  }
+  bool IsWaiting() const override { return !has_ended_; }
+
+ private:
+  const std::unique_ptr<SealRuns::Watch> watch_;
+  uint64_t reported_ = 0;
+  bool has_ended_ = false;
+};
+
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::SealSourceGraphResponse>>> SealGraph(
-    const v1::SealSourceGraphRequest& request, SourceGraphStore& graphs, MemoryBudget* working,
-    ProgressSink<v1::SealSourceGraphResponse>& sink) {
+    const v1::SealSourceGraphRequest& request, const ClientId& client, SealRuns& seals,
+    MemoryBudget* working, ProgressSink<v1::SealSourceGraphResponse>& sink) {
   SealOptions options;
   PH_ASSIGN_OR_RETURN(options.duplicates, DuplicateNodesFromWire(request.duplicates()));
   options.memory = working;
@@ -47,23 +79,19 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::SealSourceGraphResponse>>> Sea
   if (working != nullptr) {
     options.memory_bytes = std::min(options.memory_bytes, working->bound() / 4);
   }
-  SourceGraphProgress last;
-  const auto progress = [&](const SourceGraphProgress& now) {
-    if (now.done - last.done > now.total / kReports) {
-      last = now;
-      v1::SealSourceGraphResponse response;
-      response.set_work_done(now.done);
-      response.set_work_total(now.total);
-      sink.Report(response);
-    }
-    return !sink.given_up();
+  PH_ASSIGN_OR_RETURN(auto watch, seals.Start(client, request.name(), options, sink.Waker()));
+  return std::make_unique<SealSource>(std::move(watch));
+}
+
+SealRuns::Executor OnPlanningPool(PlanningPool* pool) {
+  return [pool](const ClientId& client, const std::string& graph, SealRuns::Work work) {
+    const auto turn = std::make_shared<PlanningTurn>(pool, client);
+    pool->Submit(turn, [turn, graph, work = std::move(work)] {
+      // Nobody cancels the turn.
+      turn->GivenUpIn(NamespaceOf(graph));
+      work([&turn] { return turn->GivenUp(); });
+    });
   };
-  PH_ASSIGN_OR_RETURN(const SourceGraphInfo info, graphs.Seal(request.name(), options, progress));
-  v1::SealSourceGraphResponse response;
-  response.set_work_done(1);
-  response.set_work_total(1);
-  SourceGraphToWire(info, *response.mutable_graph());
-  return std::make_unique<LastResponse<v1::SealSourceGraphResponse>>(std::move(response));
 }
 
 absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifySourceGraphResponse>>> VerifyGraph(
@@ -93,6 +121,8 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifySourceGraphResponse>>> V
 constexpr size_t kMostListedBytes = size_t{2} << 20;
 constexpr size_t kGraphsAtOnce = 16;
 
+constexpr absl::string_view kList = "ListSourceGraphs";
+
 // Shows what the caller may see. The token names something that it may see, too.
 absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGraphsRequest& request,
                                                         const CallContext& context,
@@ -101,7 +131,7 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
       request.page_size() == 0 ? SourceGraphStore::kDefaultPageSize : request.page_size();
   const size_t page_size = std::min(asked_for, SourceGraphStore::kMaxPageSize);
   v1::ListSourceGraphsResponse response;
-  std::string after = request.page_token();
+  PH_ASSIGN_OR_RETURN(std::string after, PageTokenFromClient(context, kList, request.page_token()));
   size_t bytes = 0;
   size_t listed = 0;
   do {
@@ -121,7 +151,8 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
     response.MergeFrom(part);
     response.set_next_page_token(list.graphs.back().name);
   } while (!after.empty() && listed < page_size && bytes < kMostListedBytes);
-  if (after.empty()) response.clear_next_page_token();
+  response.set_next_page_token(
+      after.empty() ? "" : PageTokenToClient(context, kList, response.next_page_token()));
   return response;
 }
 
@@ -133,7 +164,8 @@ SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphSt
       context_(context),
       append_context_(context.OnAppendPool()),
       graphs_(graphs),
-      partitions_(partitions) {
+      partitions_(partitions),
+      seals_(graphs, OnPlanningPool(context.planning_pool)) {
   Serve("CreateSourceGraph", &SourceGraphService::Create);
   Serve("AppendSourceGraph", &SourceGraphService::Append);
   Serve("SealSourceGraph", &SourceGraphService::Seal);
@@ -167,13 +199,14 @@ CallReactor* SourceGraphService::Append(grpc::CallbackServerContext* call) {
 
 CallReactor* SourceGraphService::Seal(grpc::CallbackServerContext* call) {
   using Call = ServerStreamingCall<v1::SealSourceGraphRequest, v1::SealSourceGraphResponse>;
-  return Call::Start(context_, *call, Method::kSealSourceGraph,
-                     [this](const v1::SealSourceGraphRequest& parsed,
-                            ProgressSink<v1::SealSourceGraphResponse>& sink)
-                         -> absl::StatusOr<std::unique_ptr<Call::Source>> {
-                       if (graphs_ == nullptr) return NoDataFolder();
-                       return SealGraph(parsed, *graphs_, context_.working, sink);
-                     });
+  const auto begin = [this, client = context_.ClientOf(CredentialsOf(*call))](
+                         const v1::SealSourceGraphRequest& parsed,
+                         ProgressSink<v1::SealSourceGraphResponse>& sink)
+      -> absl::StatusOr<std::unique_ptr<Call::Source>> {
+    if (graphs_ == nullptr) return NoDataFolder();
+    return SealGraph(parsed, client, seals_, context_.working, sink);
+  };
+  return Call::Start(context_, *call, Method::kSealSourceGraph, begin, /*at_once=*/begin);
 }
 
 CallReactor* SourceGraphService::Get(grpc::CallbackServerContext* call) {

@@ -5,12 +5,13 @@
 #include "service/admission/call_context.h"
 #include "service/partition_jobs/partition_jobs.h"
 #include "service/rpc/early_service.h"
+#include "service/source_graphs/seal_runs.h"
 #include "service/source_graphs/source_graph_store.h"
 
 namespace packhouse::rpc {
 
 // Calls that write wait for the disk on the append pool; sealing and verifying are on the planning
-// pool. Thread-safe.
+// pool. A seal goes on when its calls have ended. Thread-safe.
 class SourceGraphService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without graphs every call is answered with
@@ -33,6 +34,7 @@ class SourceGraphService final : public EarlyService {
   const CallContext append_context_;
   SourceGraphStore* const graphs_;
   PartitionJobs* const partitions_;
+  SealRuns seals_;
 };
 
 }  // namespace packhouse::rpc

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
 #define PACKHOUSE_SERVICE_RPC_UNARY_CALL_H_
 
+#include <cstdint>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,9 @@ namespace packhouse::rpc {
 // respond(const Request&, const CallContext&) if what it does depends on whose call it is.
 template <typename Request, typename Respond>
 class UnaryCall final : public OneAnswerCall {
+  // There are no more of these at a time than the pool has threads.
+  static constexpr uint64_t kUncountedBytes = 16 << 10;
+
  public:
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
                             Method method, Respond respond) {
@@ -38,7 +42,7 @@ class UnaryCall final : public OneAnswerCall {
         // The client no longer waits for it.
         if (IsCancelled()) return absl::CancelledError("the client cancelled or is gone");
         Request request;
-        PH_ASSIGN_OR_RETURN(const MemoryHold hold, Parse(request));
+        PH_ASSIGN_OR_RETURN(const MemoryHold hold, Parse(request, kUncountedBytes));
         PH_ASSIGN_OR_RETURN(const auto response, RespondTo(request));
         return Write(response);
       }));

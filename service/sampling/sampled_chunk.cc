@@ -114,6 +114,13 @@ void SampledChunk::Write(const SampledGraph& sampled, const TensorSource& source
     case TensorSource::Kind::kNumbers:
       VisitNumbers(sampled, source.rows, [&](const auto& numbers) { WriteNumbers(numbers, to); });
       return;
+    case TensorSource::Kind::kInner: {
+      const SampledNodes& nodes = sampled.node_sets[source.rows.position];
+      const size_t inner = std::min<size_t>(nodes.num_inner, nodes.numbers.size());
+      std::memset(to, 1, inner);
+      std::memset(to + inner, 0, nodes.numbers.size() - inner);
+      return;
+    }
     case TensorSource::Kind::kSources:
     case TensorSource::Kind::kTargets: {
       const bool sources = source.kind == TensorSource::Kind::kSources;

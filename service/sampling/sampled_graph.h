@@ -13,6 +13,8 @@ struct SampledNodes {
   // The number in the source graph of each node, each once. In the seeds' set the seeds come first,
   // in the order in which they were given; the others as they were reached.
   std::vector<uint32_t> numbers;
+  // Of a part: the first ones, which the part owns. The others are copies of other parts' nodes.
+  uint32_t num_inner = UINT32_MAX;
 };
 
 // No two edges have the same ends: of parallel edges that were drawn, the first in table order is

@@ -13,15 +13,29 @@
 #include "service/tfgnn/tensor_names.h"
 
 namespace packhouse {
+
+// What a schema is made of.
+struct SchemaSets {
+  std::vector<size_t> node_sets;
+  std::vector<PartSets::EdgeSet> edge_sets;
+  bool inner_marks = false;
+  bool has_readout = false;
+  bool link_seeds = false;
+  size_t seed_set = 0;
+  size_t seeds_per_row = 1;
+  absl::Span<const SourceColumnSpec> readout_columns;
+};
+
 namespace {
 
 constexpr absl::string_view kReadout = "_readout";
+constexpr absl::string_view kCut = "/cut";
 
 // Puts components, tensors and where their rows come from together.
 class SchemaWriting {
  public:
-  SchemaWriting(const SamplingPlan& plan, const SourceGraph& graph, const SampledPayload& payload)
-      : plan_(plan), graph_(graph), payload_(payload) {}
+  SchemaWriting(const SchemaSets& sets, const SourceGraph& graph, const SampledPayload& payload)
+      : sets_(sets), graph_(graph), payload_(payload) {}
 
   absl::StatusOr<GraphSchema> Write();
 
@@ -53,7 +67,7 @@ class SchemaWriting {
                        [&](const SourceColumnSpec& column) { return column.name == name; });
   }
 
-  const SamplingPlan& plan_;
+  const SchemaSets& sets_;
   const SourceGraph& graph_;
   const SampledPayload& payload_;
   std::vector<Set> node_sets_;
@@ -107,8 +121,8 @@ void SchemaWriting::WriteColumn(size_t component, const Set& set, const SourceCo
 
 void SchemaWriting::WriteNodes(size_t component, const Set& set) {
   if (set.rows.kind == RowsOf::Kind::kReadout) {
-    for (size_t c = 0; c < plan_.readout_columns().size(); ++c) {
-      const SourceColumnSpec& column = plan_.readout_columns()[c];
+    for (size_t c = 0; c < sets_.readout_columns.size(); ++c) {
+      const SourceColumnSpec& column = sets_.readout_columns[c];
       TensorSpec tensor = Spec(absl::StrCat(set.name, ".", column.name), column.dtype, component);
       tensor.row_shape = column.row_shape;
       TensorSource source;
@@ -121,7 +135,7 @@ void SchemaWriting::WriteNodes(size_t component, const Set& set) {
     }
     return;
   }
-  const size_t node_set = plan_.node_sets()[set.rows.position];
+  const size_t node_set = sets_.node_sets[set.rows.position];
   const std::vector<SourceColumnSpec>& columns = graph_.schema().node_sets()[node_set].columns;
   if (payload_.ids && !(payload_.features && HasColumn(columns, "#id"))) {
     SourceColumnSpec ids;
@@ -137,6 +151,13 @@ void SchemaWriting::WriteNodes(size_t component, const Set& set) {
     source.row_bytes = sizeof(int64_t);
     WriteTensor(Spec(absl::StrCat(set.name, ".#number"), DType::kInt64, component), source);
   }
+  if (sets_.inner_marks) {
+    TensorSource source;
+    source.kind = TensorSource::Kind::kInner;
+    source.rows = set.rows;
+    source.row_bytes = 1;
+    WriteTensor(Spec(absl::StrCat(set.name, ".#inner"), DType::kBool, component), source);
+  }
   if (!payload_.features) return;
   for (size_t c = 0; c < columns.size(); ++c) {
     WriteColumn(component, set, columns[c], graph_.NodeColumn(node_set, c));
@@ -147,8 +168,10 @@ void SchemaWriting::WriteEdges(size_t component, const Set& set) {
   std::vector<SourceColumnSpec> columns;
   size_t ends[2] = {};
   size_t edge_set = 0;
+  bool cut = false;
   if (set.rows.kind == RowsOf::Kind::kEdges) {
-    const PlannedEdgeSet& planned = plan_.edge_sets()[set.rows.position];
+    const PartSets::EdgeSet& planned = sets_.edge_sets[set.rows.position];
+    cut = planned.cut;
     edge_set = planned.edge_set;
     const SourceEdgeSetSpec& spec = graph_.schema().edge_sets()[edge_set];
     if (payload_.features) {
@@ -157,15 +180,17 @@ void SchemaWriting::WriteEdges(size_t component, const Set& set) {
     ends[0] = NodeComponent({RowsOf::Kind::kNodes, planned.source});
     ends[1] = NodeComponent({RowsOf::Kind::kNodes, planned.target});
   } else {
-    ends[0] = NodeComponent({RowsOf::Kind::kNodes, plan_.seed_set()});
+    ends[0] = NodeComponent({RowsOf::Kind::kNodes, sets_.seed_set});
     ends[1] = NodeComponent({RowsOf::Kind::kReadout, 0});
   }
   const bool clash = HasColumn(columns, "source") || HasColumn(columns, "target");
   for (const size_t end : {size_t{0}, size_t{1}}) {
+    // The source of a cut edge is no node of the graph.
+    const bool number = cut && end == 0;
     TensorSpec tensor =
-        Spec(absl::StrCat(set.name, clash ? ".#" : ".", end == 0 ? "source" : "target"),
-             DType::kInt32, component);
-    tensor.index_into = ends[end];
+        Spec(absl::StrCat(set.name, clash || number ? ".#" : ".", end == 0 ? "source" : "target"),
+             number ? DType::kUint32 : DType::kInt32, component);
+    if (!number) tensor.index_into = ends[end];
     TensorSource source;
     source.kind = end == 0 ? TensorSource::Kind::kSources : TensorSource::Kind::kTargets;
     source.rows = set.rows;
@@ -187,17 +212,17 @@ void SchemaWriting::WriteEdges(size_t component, const Set& set) {
 
 absl::StatusOr<GraphSchema> SchemaWriting::Write() {
   const SourceGraphSchema& schema = graph_.schema();
-  for (size_t n = 0; n < plan_.node_sets().size(); ++n) {
-    node_sets_.push_back(
-        {schema.node_sets()[plan_.node_sets()[n]].name, {RowsOf::Kind::kNodes, n}});
+  for (size_t n = 0; n < sets_.node_sets.size(); ++n) {
+    node_sets_.push_back({schema.node_sets()[sets_.node_sets[n]].name, {RowsOf::Kind::kNodes, n}});
   }
-  for (size_t e = 0; e < plan_.edge_sets().size(); ++e) {
-    edge_sets_.push_back(
-        {schema.edge_sets()[plan_.edge_sets()[e].edge_set].name, {RowsOf::Kind::kEdges, e}});
+  for (size_t e = 0; e < sets_.edge_sets.size(); ++e) {
+    const PartSets::EdgeSet& set = sets_.edge_sets[e];
+    edge_sets_.push_back({absl::StrCat(schema.edge_sets()[set.edge_set].name, set.cut ? kCut : ""),
+                          {RowsOf::Kind::kEdges, e}});
   }
-  if (plan_.has_readout()) {
+  if (sets_.has_readout) {
     node_sets_.push_back({std::string(kReadout), {RowsOf::Kind::kReadout, 0}});
-    if (plan_.spec().link_seeds) {
+    if (sets_.link_seeds) {
       edge_sets_.push_back({"_readout/source", {RowsOf::Kind::kReadoutEdges, 0}});
       edge_sets_.push_back({"_readout/target", {RowsOf::Kind::kReadoutEdges, 1}});
     } else {
@@ -223,10 +248,36 @@ absl::StatusOr<GraphSchema> SchemaWriting::Write() {
 absl::StatusOr<SampledSchema> SampledSchema::Create(const SamplingPlan& plan,
                                                     const SourceGraph& graph,
                                                     SampledPayload payload) {
-  SchemaWriting writing(plan, graph, payload);
+  SchemaSets sets;
+  sets.node_sets.assign(plan.node_sets().begin(), plan.node_sets().end());
+  for (const PlannedEdgeSet& set : plan.edge_sets()) {
+    sets.edge_sets.push_back({set.edge_set, set.source, set.target, false});
+  }
+  sets.has_readout = plan.has_readout();
+  sets.link_seeds = plan.spec().link_seeds;
+  sets.seed_set = plan.seed_set();
+  sets.seeds_per_row = plan.seeds_per_row();
+  sets.readout_columns = plan.readout_columns();
+  return CreateOf(sets, graph, payload);
+}
+
+absl::StatusOr<SampledSchema> SampledSchema::CreateForParts(const PartSets& sets,
+                                                            const SourceGraph& graph,
+                                                            SampledPayload payload) {
+  SchemaSets all;
+  all.node_sets = sets.node_sets;
+  all.edge_sets = sets.edge_sets;
+  all.inner_marks = sets.inner_marks;
+  return CreateOf(all, graph, payload);
+}
+
+absl::StatusOr<SampledSchema> SampledSchema::CreateOf(const SchemaSets& sets,
+                                                      const SourceGraph& graph,
+                                                      SampledPayload payload) {
+  SchemaWriting writing(sets, graph, payload);
   PH_ASSIGN_OR_RETURN(GraphSchema schema, writing.Write());
   auto tensors = std::make_shared<SampledTensors>();
-  tensors->needs_edge_numbers.resize(plan.edge_sets().size());
+  tensors->needs_edge_numbers.resize(sets.edge_sets.size());
   for (const TensorSource& source : writing.sources) {
     const bool is_end =
         source.kind == TensorSource::Kind::kSources || source.kind == TensorSource::Kind::kTargets;
@@ -236,8 +287,8 @@ absl::StatusOr<SampledSchema> SampledSchema::Create(const SamplingPlan& plan,
   tensors->sources = std::move(writing.sources);
   tensors->components = std::move(writing.components);
   tensors->ragged = std::move(writing.ragged);
-  tensors->seeds_per_row = plan.seeds_per_row();
-  tensors->num_readout_columns = plan.readout_columns().size();
+  tensors->seeds_per_row = sets.seeds_per_row;
+  tensors->num_readout_columns = sets.readout_columns.size();
   SampledSchema sampled;
   sampled.schema_ = std::make_shared<const GraphSchema>(std::move(schema));
   sampled.payload_ = payload;

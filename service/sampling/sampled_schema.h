@@ -35,7 +35,26 @@ struct SampledPayload {
   bool ids = false;
 };
 
+// The sets of graphs that are parts of a source graph.
+struct PartSets {
+  struct EdgeSet {
+    size_t edge_set = 0;  // Its number in the source graph's schema.
+    // Positions in node_sets.
+    size_t source = 0;
+    size_t target = 0;
+    // Edges that come from other parts: the set is called `E/cut`, and its sources are the numbers
+    // of nodes in the source graph, the tensor `E/cut.#source`.
+    bool cut = false;
+  };
+  // Numbers in the source graph's schema.
+  std::vector<size_t> node_sets;
+  std::vector<EdgeSet> edge_sets;
+  // Whether node sets have `S.#inner`, bool: SampledNodes::num_inner.
+  bool inner_marks = false;
+};
+
 struct SampledTensors;
+struct SchemaSets;
 
 // The rows of `_readout` of one sub-graph, as SamplingPlan::readout_columns() has them.
 using ReadoutRows = absl::Span<const absl::string_view>;
@@ -48,6 +67,11 @@ class SampledSchema {
   // cannot have, names that clash, too many components or tensors (GraphSchema::Create).
   static absl::StatusOr<SampledSchema> Create(const SamplingPlan& plan, const SourceGraph& graph,
                                               SampledPayload payload);
+
+  // The same for graphs with these sets; SampledGraph's sets are then as `sets` has them.
+  static absl::StatusOr<SampledSchema> CreateForParts(const PartSets& sets,
+                                                      const SourceGraph& graph,
+                                                      SampledPayload payload);
 
   const GraphSchema& schema() const { return *schema_; }
   std::shared_ptr<const GraphSchema> shared_schema() const { return schema_; }
@@ -76,6 +100,9 @@ class SampledSchema {
 
  private:
   friend class SampledChunk;
+
+  static absl::StatusOr<SampledSchema> CreateOf(const SchemaSets& sets, const SourceGraph& graph,
+                                                SampledPayload payload);
 
   SampledSchema() = default;
 

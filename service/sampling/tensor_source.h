@@ -31,6 +31,7 @@ struct TensorSource {
     kLengths,  // Of the rows of `column`, which is ragged.
     kSteps,    // All steps of the rows of `column`.
     kNumbers,  // Of nodes or edges in the source graph.
+    kInner,    // Whether a node is the part's own.
     kSources,
     kTargets,
     kReadout,  // Given with the seeds.

@@ -110,18 +110,38 @@ absl::StatusOr<Policy::Grant> GrantIn(const YAML::Node& node) {
   return grant;
 }
 
+// "25%", "0.25".
+absl::StatusOr<double> ShareIn(const YAML::Node& node, const std::string& key) {
+  const std::string text = node.IsScalar() ? node.as<std::string>() : "";
+  absl::string_view number = text;
+  const double unit = absl::ConsumeSuffix(&number, "%") ? 100 : 1;
+  double share = 0;
+  if (!absl::SimpleAtod(number, &share) || !(share > 0) || !(share <= unit)) {
+    return At(node,
+              absl::StrCat("quota '", key, "' is no share above 0 and at most 1, such as 25%"));
+  }
+  return share / unit;
+}
+
 absl::StatusOr<Quotas> QuotasIn(const YAML::Node& node) {
   Quotas quotas;
   const std::pair<const char*, std::optional<uint64_t>*> known[] = {
       {"disk_bytes", &quotas.disk_bytes},
       {"datasets", &quotas.datasets},
-      {"streams", &quotas.streams}};
-  std::vector<std::string> names;
+      {"source_graphs", &quotas.source_graphs},
+      {"histograms", &quotas.histograms},
+      {"epochs", &quotas.epochs},
+      {"streams", &quotas.streams},
+      {"pending_bytes", &quotas.pending_bytes}};
+  std::vector<std::string> names = {"planning"};
   for (const auto& [name, _] : known) names.emplace_back(name);
   PH_RETURN_IF_ERROR(CheckKeys(node, "quotas", names));
   for (const auto& [name, value] : known) {
     if (!node[name]) continue;
     PH_ASSIGN_OR_RETURN(*value, NumberIn(node[name], name, absl::EndsWith(name, "_bytes")));
+  }
+  if (node["planning"]) {
+    PH_ASSIGN_OR_RETURN(quotas.planning, ShareIn(node["planning"], "planning"));
   }
   return quotas;
 }

@@ -10,7 +10,7 @@
 //       namespaces: ["*"]
 //   namespaces:
 //     team-a:
-//       quotas: {disk_bytes: 200GiB, datasets: 100, streams: 64}
+//       quotas: {disk_bytes: 200GiB, datasets: 100, streams: 64, planning: 25%}
 //     "*":
 //       quotas: {datasets: 10}
 //

@@ -29,15 +29,15 @@ void Reloader::Tick() {
     if (!reloaded.ok()) {
       const std::string failure(reloaded.status().message());
       item.reading.is_broken = true;
-      if (failure == item.failure) continue;
-      item.failure = failure;
+      if (failure == item.reading.failure) continue;
+      item.reading.failure = failure;
       ++item.reading.num_failures;
       log_->Log(LogLevel::kError, "not reloaded",
                 {{"what", item.reading.name}, LogField::Message(failure)});
       continue;
     }
     item.reading.is_broken = false;
-    const bool was_broken = !std::exchange(item.failure, "").empty();
+    const bool was_broken = !std::exchange(item.reading.failure, "").empty();
     if (*reloaded) ++item.reading.num_reloads;
     if (*reloaded || was_broken) {
       log_->Log(LogLevel::kInfo, "reloaded", {{"what", item.reading.name}});

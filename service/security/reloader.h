@@ -43,6 +43,7 @@ class Reloader {
     uint64_t num_reloads = 0;
     uint64_t num_failures = 0;  // Different contents, or reasons, that could not be used.
     absl::Time expires;
+    std::string failure;  // Why, if it is broken.
   };
 
   // The log must outlive this.
@@ -60,7 +61,6 @@ class Reloader {
   struct Item {
     Reloadable* what = nullptr;
     Reading reading;
-    std::string failure;  // The last one that was logged; empty: none.
   };
 
   EventLog* const log_;

@@ -35,6 +35,17 @@ absl::StatusOr<SizeTable> SizeTable::WithConsecutiveIds(size_t num_graphs, size_
   return SizeTable(num_graphs, num_components, std::move(counts), first_id, {});
 }
 
+absl::StatusOr<SizeTable> SizeTable::WithAnyIds(size_t num_graphs, size_t num_components,
+                                                std::vector<uint32_t> counts,
+                                                std::vector<uint64_t> graph_ids) {
+  PH_RETURN_IF_ERROR(CheckLength(num_graphs, num_components, counts.size()));
+  if (graph_ids.size() != num_graphs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sizes: ", graph_ids.size(), " graph ids for ", num_graphs, " graphs"));
+  }
+  return SizeTable(num_graphs, num_components, std::move(counts), 0, std::move(graph_ids));
+}
+
 absl::StatusOr<SizeTable> SizeTable::WithIds(size_t num_graphs, size_t num_components,
                                              std::vector<uint32_t> counts,
                                              std::vector<uint64_t> graph_ids) {

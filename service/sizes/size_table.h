@@ -29,6 +29,11 @@ class SizeTable {
                                            std::vector<uint32_t> counts,
                                            std::vector<uint64_t> graph_ids);
 
+  // The same for graphs of which several may have one id: pieces of a graph, and what is stored.
+  static absl::StatusOr<SizeTable> WithAnyIds(size_t num_graphs, size_t num_components,
+                                              std::vector<uint32_t> counts,
+                                              std::vector<uint64_t> graph_ids);
+
   size_t num_graphs() const { return num_graphs_; }
   size_t num_components() const { return num_components_; }
 

@@ -22,6 +22,11 @@ class PackObserver {
   virtual void OnRejectedTooLarge(uint64_t graphs) = 0;
   // What the stream holds that is in no batch yet. The last call before destruction has 0, 0.
   virtual void OnPending(uint64_t graphs, uint64_t bytes) = 0;
+
+  static constexpr double kNotJudged = -1;
+  // A stream that is watched: its sizes have changed. `loss`: what the present limits lose (see
+  // DriftJudgement), or kNotJudged. `loses`: it is as much as the stream wants to be told.
+  virtual void OnSizeChange(double /*loss*/, bool /*loses*/) {}
 };
 
 // Makes an observer for each new stream. Thread-safe.

@@ -184,9 +184,10 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
 
   const size_t accepted = sizes.num_graphs() - rejections.size();
   if (accepted != 0 && bounds_.quota != nullptr && !bounds_.quota->TryTake(bytes)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("chunk: ", bytes, " bytes beside the ", bounds_.quota->held(),
-                     " that are pending in all streams, at most ", bounds_.quota->bound()));
+    const ByteQuota& full = bounds_.quota->FullFor(bytes);
+    return absl::ResourceExhaustedError(absl::StrCat("chunk: ", bytes, " bytes beside the ",
+                                                     full.held(), " that are ", full.what(),
+                                                     ", at most ", full.bound()));
   }
   if (calibration_) {
     const absl::Status counted = calibration_->Count(chunk);
@@ -201,8 +202,8 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
   num_rejected_ += rejections.size();
   if (!rejections.empty()) observer_->OnRejectedTooLarge(rejections.size());
   if (accepted == 0) return rejections;
-  for (size_t i = 0; i < sizes.num_graphs(); ++i) pending_ids_.insert(sizes.graph_id(i));
-  for (const Rejection& rejection : rejections) pending_ids_.erase(rejection.graph_id);
+  for (size_t i = 0; i < sizes.num_graphs(); ++i) HoldOnTo(sizes.graph_id(i));
+  for (const Rejection& rejection : rejections) LetGoOf(rejection.graph_id);
   held_.push_back({std::move(chunk), bytes, accepted});
   if (!calibration_) {
     feeding_ = std::prev(held_.end());
@@ -220,7 +221,7 @@ void StreamPacker::RejectHeld(HeldChunk& held, std::vector<Rejection>& rejection
     const std::optional<Rejection> excess = ExcessOverLimits(held.chunk, i);
     if (!excess) continue;
     rejections.push_back(*excess);
-    pending_ids_.erase(excess->graph_id);
+    LetGoOf(excess->graph_id);
     --held.pending;
   }
 }
@@ -244,6 +245,24 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::SetShapes(std::vector<Strea
   return absl::OutOfRangeError(
       absl::StrCat("the limits chosen from the first graphs: ", Describe(rejections[0]),
                    "; a larger min_rows of the profile would take it"));
+}
+
+void StreamPacker::HoldOnTo(uint64_t id) {
+  if (!pending_ids_.insert(id).second) ++pending_again_[id];
+}
+
+void StreamPacker::LetGoOf(uint64_t id) {
+  // Few streams cut graphs.
+  if (pending_again_.empty()) {
+    pending_ids_.erase(id);
+    return;
+  }
+  const auto again = pending_again_.find(id);
+  if (again == pending_again_.end()) {
+    pending_ids_.erase(id);
+  } else if (--again->second == 0) {
+    pending_again_.erase(again);
+  }
 }
 
 void StreamPacker::Drop(HeldChunks::iterator held) {
@@ -303,7 +322,7 @@ absl::StatusOr<Batch> StreamPacker::BuildBatch(const Pack& pack) {
   if (!batch.ok()) return batch;
   for (const uint64_t handle : pack) {
     const PendingGraph graph = pending_[handle];
-    pending_ids_.erase(graph.held->chunk.sizes().graph_id(graph.index));
+    LetGoOf(graph.held->chunk.sizes().graph_id(graph.index));
     free_handles_.push_back(handle);
     if (--graph.held->pending == 0) Drop(graph.held);
   }

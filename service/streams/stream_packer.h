@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -21,9 +22,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
@@ -43,6 +46,8 @@
 namespace packhouse {
 
 // What a server allows a stream.
+class MeasuredModels;
+
 struct StreamBounds {
   // Most graphs in a batch; a larger limit is lowered to this. Keeps the open pack small if graphs
   // can be empty.
@@ -57,8 +62,13 @@ struct StreamBounds {
   uint64_t shape_search_steps = 200'000'000;
   // Shared by all streams of a server, if set; must outlive them.
   ByteQuota* quota = nullptr;
+  // What the streams of a namespace share instead, as a part of `quota`; it gives null if the
+  // namespace has no bound of its own. May be null.
+  std::function<std::shared_ptr<ByteQuota>(absl::string_view where)> quota_of = nullptr;
   // The framing of batches; none if null. Must outlive all streams.
   const TensorFraming* framing = nullptr;
+  // What was measured of devices; null: nothing. Must outlive all streams.
+  const MeasuredModels* measured = nullptr;
 };
 
 struct StreamPackerOptions {
@@ -114,10 +124,10 @@ class StreamPacker {
   // no batch. May be called only when Next() has given nothing, is_feeding() is false and
   // needs_shapes() is false.
   //
-  // INVALID_ARGUMENT naming an id that is still pending (an id may be used again once its batch is
-  // out), or for a chunk above bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a
-  // graph beyond the limits if that is an error; RESOURCE_EXHAUSTED if the quota of all streams is
-  // used up.
+  // INVALID_ARGUMENT naming an id that is still pending from an earlier chunk (an id may be used
+  // again once its batch is out; pieces of a graph share one), or for a chunk above
+  // bounds.max_pending_bytes; OUT_OF_RANGE, naming the graph, for a graph beyond the limits if that
+  // is an error; RESOURCE_EXHAUSTED if the quota of all streams is used up.
   //
   // `owner_bytes`: the bytes of the object that keeps the chunk's columns alive, if it is larger
   // than the columns. All of it is pending until the chunk's last graph is in a batch.
@@ -163,6 +173,8 @@ class StreamPacker {
   const Limits& usable() const { return shapes_[0].shape.usable; }
   const BatchLayout& layout() const { return shapes_[0].shape.layout; }
   const OnlinePackerOptions& packing() const { return packing_; }
+  // Lives as long as this.
+  PackObserver* observer() const { return observer_.get(); }
 
   // Totals since Create().
   uint64_t num_offered() const { return num_offered_; }
@@ -202,6 +214,9 @@ class StreamPacker {
   std::string Describe(const Rejection& rejection) const;
   // The graphs of a held chunk that the profile allows and the chosen shapes do not take.
   void RejectHeld(HeldChunk& held, std::vector<Rejection>& rejections);
+  // Counts a graph with this id as pending, and as pending no more.
+  void HoldOnTo(uint64_t id);
+  void LetGoOf(uint64_t id);
   // Forgets a chunk of which no graph is pending.
   void Drop(HeldChunks::iterator held);
   // The last shape that takes these graphs.
@@ -237,6 +252,8 @@ class StreamPacker {
   std::vector<PendingGraph> pending_;
   std::vector<uint64_t> free_handles_;
   absl::flat_hash_set<uint64_t> pending_ids_;
+  // Of ids that several pending graphs have, as pieces of one graph do: how many besides the first.
+  absl::flat_hash_map<uint64_t, uint32_t> pending_again_;
   uint64_t pending_bytes_ = 0;
   bool flushing_ = false;
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/graphs/graph_chunk.h"
+#include "service/partitioning/graph_pieces.h"
 #include "service/wire/wire_datasets.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_sizes.h"
@@ -39,6 +40,16 @@ absl::Status AppendHandler::Describe(const v1::AppendRequest& request) {
   name_ = request.dataset();
   id_ = info.id;
   schema_ = info.schema;
+  if (drifts_ != nullptr) drifts_->Open(info, *datasets_);
+  // Other schemas with tensors of pieces have no bounds (NewDatasetFromWire).
+  if (info.options.max_counts.empty()) return absl::OkStatus();
+  if (std::optional<PieceSchema> pieces = PieceSchema::Of(*info.schema)) {
+    pieces_ = std::make_shared<const PieceSchema>(*std::move(pieces));
+    schema_ = pieces_->shared_whole();
+    for (const uint32_t count : info.options.max_counts) {
+      limits_.push_back(count == 0 ? UINT64_MAX : count);
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -60,7 +71,34 @@ absl::StatusOr<AppendResult> AppendHandler::Append(
   PH_ASSIGN_OR_RETURN(const std::vector<uint64_t> group_ids,
                       GroupIdsFromWire(*request, chunk.num_graphs()));
   next_id_ += chunk.num_graphs();
-  return datasets_->AppendTo({name_, id_}, chunk, group_ids, producer);
+  return AppendChunk(chunk, group_ids, producer);
+}
+
+absl::StatusOr<AppendResult> AppendHandler::AppendChunk(
+    const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
+    const std::optional<ProducerSequence>& producer) {
+  if (pieces_ == nullptr) return StoreChunk(chunk, group_ids, producer);
+  MemoryHold memory;
+  if (working_ != nullptr) {
+    PH_ASSIGN_OR_RETURN(memory, working_->Hold("graphs that are cut", CuttingBytes(chunk)));
+  }
+  // A graph that cannot be cut stays whole, and the store refuses it by its name.
+  PH_ASSIGN_OR_RETURN(
+      const GraphChunk cut, CutOversizeGraphs(*pieces_, chunk, limits_, [&](uint64_t bytes) {
+        return working_ == nullptr ? absl::OkStatus() : memory.Grow("pieces of graphs", bytes);
+      }));
+  return StoreChunk(cut, group_ids, producer);
+}
+
+absl::StatusOr<AppendResult> AppendHandler::StoreChunk(
+    const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
+    const std::optional<ProducerSequence>& producer) {
+  PH_ASSIGN_OR_RETURN(const AppendResult result,
+                      datasets_->AppendTo({name_, id_}, chunk, group_ids, producer));
+  if (drifts_ != nullptr && result.num_appended != 0) {
+    drifts_->Observe(id_, chunk.sizes(), result.first_graph);
+  }
+  return result;
 }
 
 absl::StatusOr<AppendResult> AppendHandler::AppendExamples(
@@ -89,7 +127,7 @@ absl::StatusOr<AppendResult> AppendHandler::AppendExamples(
   }
   next_id_ += examples.examples_size();
   left_out_ = std::move(decoded.left_out);
-  return datasets_->AppendTo({name_, id_}, decoded.chunk, group_ids, producer);
+  return AppendChunk(decoded.chunk, group_ids, producer);
 }
 
 absl::Status AppendHandler::Accept(std::unique_ptr<v1::AppendRequest> request) {

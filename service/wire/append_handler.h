@@ -10,10 +10,14 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "packhouse/v1/dataset.pb.h"
 #include "service/admission/memory_budget.h"
 #include "service/datasets/dataset_store.h"
+#include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
+#include "service/partitioning/piece_schema.h"
+#include "service/wire/dataset_drifts.h"
 #include "service/wire/stream_handler.h"
 #include "service/wire/wire_examples.h"
 
@@ -30,9 +34,10 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   // The pointees must outlive the handler. `datasets` null: the stream ends with NoDataFolder().
   // `working` counts the rows of examples; null: nothing is counted. `observer`, which may be null,
   // is told of malformed ones.
+  // `drifts`, which may be null too, watches the sizes.
   explicit AppendHandler(DatasetStore* datasets, MemoryBudget* working = nullptr,
-                         RpcObserver* observer = nullptr)
-      : datasets_(datasets), working_(working), observer_(observer) {}
+                         RpcObserver* observer = nullptr, DatasetDrifts* drifts = nullptr)
+      : datasets_(datasets), working_(working), observer_(observer), drifts_(drifts) {}
 
   absl::Status Accept(std::unique_ptr<v1::AppendRequest> request) override;
   void HalfClose() override {}
@@ -43,15 +48,27 @@ class AppendHandler final : public StreamHandler<v1::AppendRequest, v1::AppendRe
   // Sets the stream's data set from the first request; later requests must not change it.
   absl::Status Describe(const v1::AppendRequest& request);
   absl::StatusOr<AppendResult> Append(const std::shared_ptr<const v1::AppendRequest>& request);
+  // Cut to fit, if the data set does that.
+  absl::StatusOr<AppendResult> AppendChunk(const GraphChunk& chunk,
+                                           absl::Span<const uint64_t> group_ids,
+                                           const std::optional<ProducerSequence>& producer);
+  absl::StatusOr<AppendResult> StoreChunk(const GraphChunk& chunk,
+                                          absl::Span<const uint64_t> group_ids,
+                                          const std::optional<ProducerSequence>& producer);
   absl::StatusOr<AppendResult> AppendExamples(const v1::AppendRequest& request,
                                               const std::optional<ProducerSequence>& producer);
 
   DatasetStore* const datasets_;
   MemoryBudget* const working_;
   RpcObserver* const observer_;
+  DatasetDrifts* const drifts_;
   std::string name_;
   uint64_t id_ = 0;
-  std::shared_ptr<const GraphSchema> schema_;  // Null before the first request.
+  // Of the graphs that are sent; null before the first request.
+  std::shared_ptr<const GraphSchema> schema_;
+  // Set if graphs above `limits_` are cut; the data set's schema is then that of pieces.
+  std::shared_ptr<const PieceSchema> pieces_;
+  std::vector<uint64_t> limits_;
   // Counts graphs of this stream, with repetitions and malformed examples.
   uint64_t next_id_ = 0;
   // Set with the first examples.

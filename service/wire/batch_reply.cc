@@ -83,6 +83,36 @@ MessagePieces PiecesWithBatch(const BatchReply<Response>& reply, int batch_field
   return pieces;
 }
 
+// For a response with a LoadedBatch, the first one of the fields that are set.
+template <typename Response>
+MessagePieces PiecesWithLoadedBatch(const BatchReply<Response>& reply) {
+  MessagePieces pieces;
+  if (reply.framed_tensors.empty()) {
+    reply.message.AppendToString(&pieces.head);
+    return pieces;
+  }
+  const v1::LoadedBatch& loaded = reply.message.batch();
+  // Fields after the batch.
+  v1::LoadedBatch others;
+  others.set_is_padding(loaded.is_padding());
+  others.set_is_redelivered(loaded.is_redelivered());
+  others.set_graphs_of_step(loaded.graphs_of_step());
+  others.set_shape(loaded.shape());
+  *others.mutable_drawn_smaller() = loaded.drawn_smaller();
+  others.AppendToString(&pieces.tail);
+
+  pieces.framed_tensors = reply.framed_tensors;
+  pieces.buffer = reply.buffer;
+  const uint64_t batch_bytes = loaded.batch().ByteSizeLong() + reply.framed_tensors.size();
+  AppendHead(
+      Response::kBatchFieldNumber,
+      HeadBytes(v1::LoadedBatch::kBatchFieldNumber, batch_bytes) + batch_bytes + pieces.tail.size(),
+      pieces.head);
+  AppendHead(v1::LoadedBatch::kBatchFieldNumber, batch_bytes, pieces.head);
+  loaded.batch().AppendToString(&pieces.head);
+  return pieces;
+}
+
 }  // namespace
 
 const TensorFraming& WireFraming() {
@@ -106,31 +136,11 @@ MessagePieces PiecesOf(const BatchReply<v1::SampleResponse>& reply) {
 }
 
 MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply) {
-  MessagePieces pieces;
-  if (reply.framed_tensors.empty()) {
-    reply.message.AppendToString(&pieces.head);
-    return pieces;
-  }
-  const v1::LoadedBatch& loaded = reply.message.batch();
-  // Fields after the batch.
-  v1::LoadedBatch others;
-  others.set_is_padding(loaded.is_padding());
-  others.set_is_redelivered(loaded.is_redelivered());
-  others.set_graphs_of_step(loaded.graphs_of_step());
-  others.set_shape(loaded.shape());
-  *others.mutable_drawn_smaller() = loaded.drawn_smaller();
-  others.AppendToString(&pieces.tail);
+  return PiecesWithLoadedBatch(reply);
+}
 
-  pieces.framed_tensors = reply.framed_tensors;
-  pieces.buffer = reply.buffer;
-  const uint64_t batch_bytes = loaded.batch().ByteSizeLong() + reply.framed_tensors.size();
-  AppendHead(
-      v1::LoadResponse::kBatchFieldNumber,
-      HeadBytes(v1::LoadedBatch::kBatchFieldNumber, batch_bytes) + batch_bytes + pieces.tail.size(),
-      pieces.head);
-  AppendHead(v1::LoadedBatch::kBatchFieldNumber, batch_bytes, pieces.head);
-  loaded.batch().AppendToString(&pieces.head);
-  return pieces;
+MessagePieces PiecesOf(const BatchReply<v1::RebuildBatchesResponse>& reply) {
+  return PiecesWithLoadedBatch(reply);
 }
 
 }  // namespace packhouse

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
+#include "packhouse/v1/receipts.pb.h"
 #include "packhouse/v1/sampling.pb.h"
 #include "service/collation/batch.h"
 #include "service/collation/tensor_framing.h"
@@ -57,6 +58,7 @@ struct MessagePieces {
 MessagePieces PiecesOf(const BatchReply<v1::PackResponse>& reply);
 MessagePieces PiecesOf(const BatchReply<v1::LoadResponse>& reply);
 MessagePieces PiecesOf(const BatchReply<v1::SampleResponse>& reply);
+MessagePieces PiecesOf(const BatchReply<v1::RebuildBatchesResponse>& reply);
 
 // The whole message, for callers that do not send it. Copies the tensors.
 template <typename Response>

@@ -4,8 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "service/admission/call_context.h"
 #include "service/admission/planning_pool.h"
 
@@ -20,7 +23,8 @@ class StreamPlanning {
   virtual ~StreamPlanning() = default;
 
   // Runs `job` once, on another thread or on this one, and then wakes the stream. May be called
-  // once. Throws std::bad_alloc if there is no memory; then the job does not run.
+  // again once the job has ended. Throws std::bad_alloc if there is no memory; then the job does
+  // not run.
   virtual void Submit(Job job) = 0;
 };
 
@@ -28,25 +32,49 @@ class StreamPlanning {
 class CallPlanning final : public StreamPlanning {
  public:
   explicit CallPlanning(const CallContext& context)
-      : pool_(context.planning_pool),
-        turn_(std::make_shared<PlanningTurn>(context.planning_pool, context.client)) {}
+      : pool_(context.planning_pool), client_(context.client), record_(context.record) {}
 
   // To be called before the first Submit(), with the call's Waker().
   void set_waker(std::function<void()> wake) { wake_ = std::move(wake); }
 
   void Submit(Job job) override {
-    pool_->Submit(turn_, [turn = turn_, wake = wake_, job = std::move(job)] {
+    // What the stream works on is known by now, and stays.
+    std::string where(NamespaceOf(record_ == nullptr ? absl::string_view() : record_->resource));
+    const std::shared_ptr<PlanningTurn> turn = NextTurn();
+    pool_->Submit(turn, [turn, wake = wake_, where = std::move(where), job = std::move(job)] {
+      turn->GivenUpIn(where);
       job([&turn] { return turn->GivenUp(); });
       wake();
     });
   }
 
-  // Nobody waits for the job any more. Thread-safe.
-  void Cancel() { turn_->Cancel(); }
+  // Nobody waits for the job any more, nor for later ones. Thread-safe.
+  void Cancel() {
+    std::shared_ptr<PlanningTurn> turn;
+    {
+      absl::MutexLock lock(&mutex_);
+      cancelled_ = true;
+      turn = turn_;
+    }
+    if (turn != nullptr) turn->Cancel();
+  }
 
  private:
+  // Each job has a turn of its own.
+  std::shared_ptr<PlanningTurn> NextTurn() {
+    auto turn = std::make_shared<PlanningTurn>(pool_, client_);
+    absl::MutexLock lock(&mutex_);
+    if (cancelled_) turn->Cancel();
+    turn_ = turn;
+    return turn;
+  }
+
   PlanningPool* const pool_;
-  const std::shared_ptr<PlanningTurn> turn_;
+  const ClientId client_;
+  absl::Mutex mutex_;
+  std::shared_ptr<PlanningTurn> turn_ ABSL_GUARDED_BY(mutex_);  // The latest; null: none yet.
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  const std::shared_ptr<const CallRecord> record_;  // May be null.
   std::function<void()> wake_;
 };
 

@@ -1,6 +1,7 @@
 #include "service/wire/load_source.h"
 
 #include "service/base/status_macros.h"
+#include "service/wire/wire_cursor.h"
 #include "service/wire/wire_loader.h"
 
 namespace packhouse {
@@ -19,6 +20,7 @@ LoadReply BatchOf(const LoadableEpoch& epoch, LoadEvent event, PackObserver& obs
 absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
   PH_RETURN_IF_ERROR(early_end_.status());
+  if (owned_ != nullptr) PH_RETURN_IF_ERROR(owned_->ownership());
   LoadReply reply;
   v1::LoadResponse& response = reply.message;
   if (state_ == State::kJoining) {
@@ -26,6 +28,7 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
     if (!joined) return std::nullopt;
     state_ = State::kDelivering;
     LoadOpenedToWire(*session_, *response.mutable_opened());
+    SignCursors(signer_, *response.mutable_opened());
     return reply;
   }
   PH_ASSIGN_OR_RETURN(LoadEvent event, session_->Next(clock_->Now()));
@@ -47,6 +50,15 @@ absl::StatusOr<std::optional<LoadReply>> LoadSource::Next() {
   return BatchOf(session_->epoch(), std::move(event), *observer_);
 }
 
+absl::StatusOr<std::optional<LoadReply>> RedirectSource::Next() {
+  if (std::exchange(has_said_, true)) return std::nullopt;
+  LoadReply reply;
+  v1::LoadRedirect& redirect = *reply.message.mutable_redirect();
+  redirect.set_address(owner_.address);
+  redirect.set_owner_revision(owner_.revision);
+  return reply;
+}
+
 absl::StatusOr<std::optional<LoadReply>> EvaluationSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
   PH_RETURN_IF_ERROR(early_end_->status());
@@ -54,6 +66,7 @@ absl::StatusOr<std::optional<LoadReply>> EvaluationSource::Next() {
   if (state_ == State::kNew) {
     state_ = State::kDelivering;
     EvaluationOpenedToWire(*evaluation_, *reply.message.mutable_opened());
+    SignCursors(signer_, *reply.message.mutable_opened());
     return reply;
   }
   PH_ASSIGN_OR_RETURN(LoadEvent event, evaluation_->Next());

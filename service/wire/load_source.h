@@ -9,9 +9,11 @@
 
 #include "packhouse/v1/loader.pb.h"
 #include "service/admission/early_end.h"
+#include "service/admission/text_signer.h"
 #include "service/base/clock.h"
 #include "service/delivery/evaluation.h"
 #include "service/delivery/loader.h"
+#include "service/delivery/owned_jobs.h"
 #include "service/streams/pack_observer.h"
 #include "service/wire/batch_reply.h"
 #include "service/wire/response_source.h"
@@ -24,15 +26,20 @@ using LoadReply = BatchReply<v1::LoadResponse>;
 // pointees must outlive the source.
 class LoadSource final : public ResponseSource<LoadReply> {
  public:
-  // `leased` is called after each batch, with the time at which its lease expires.
+  // `leased` is called after each batch, with the time at which its lease expires. `signer` signs
+  // cursors; it may be null. `owned`: the job of the session, where servers share the jobs; then
+  // nothing is sent while its ownership is in doubt (UNAVAILABLE).
   LoadSource(const Clock* clock, std::unique_ptr<LoadSession> session,
              std::unique_ptr<PackObserver> observer, std::function<void(absl::Time)> leased,
-             EarlyEnd* early_end, std::function<void()> wake)
-      : clock_(clock),
+             EarlyEnd* early_end, std::function<void()> wake, const TextSigner* signer = nullptr,
+             std::shared_ptr<OwnedJob> owned = nullptr)
+      : owned_(std::move(owned)),
+        clock_(clock),
         session_(std::move(session)),
         observer_(std::move(observer)),
         leased_(std::move(leased)),
-        early_end_(early_end, std::move(wake)) {}
+        early_end_(early_end, std::move(wake)),
+        signer_(signer) {}
   ~LoadSource() override { observer_->OnPending(0, 0); }
 
   LoadSource(const LoadSource&) = delete;
@@ -44,20 +51,37 @@ class LoadSource final : public ResponseSource<LoadReply> {
  private:
   enum class State { kJoining, kDelivering, kWaiting, kEnded };
 
+  const std::shared_ptr<OwnedJob> owned_;  // Outlives the session.
   const Clock* const clock_;
   const std::unique_ptr<LoadSession> session_;
   const std::unique_ptr<PackObserver> observer_;
   const std::function<void(absl::Time)> leased_;
   const EarlyEnd::Stream early_end_;
+  const TextSigner* const signer_;
   State state_ = State::kJoining;
 };
 
-// The same for an evaluation. It waits only for the client to read.
+// The stream of a job that another server has: it says where, and ends.
+class RedirectSource final : public ResponseSource<LoadReply> {
+ public:
+  explicit RedirectSource(JobOwner owner) : owner_(std::move(owner)) {}
+
+  absl::StatusOr<std::optional<LoadReply>> Next() override;
+
+ private:
+  const JobOwner owner_;
+  bool has_said_ = false;
+};
+
+// The stream of an evaluation. It waits only for the client to read.
 class EvaluationSource final : public ResponseSource<LoadReply> {
  public:
   EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer,
-                   const EarlyEnd* early_end)
-      : evaluation_(std::move(evaluation)), observer_(std::move(observer)), early_end_(early_end) {}
+                   const EarlyEnd* early_end, const TextSigner* signer = nullptr)
+      : evaluation_(std::move(evaluation)),
+        observer_(std::move(observer)),
+        early_end_(early_end),
+        signer_(signer) {}
   ~EvaluationSource() override { observer_->OnPending(0, 0); }
 
   EvaluationSource(const EvaluationSource&) = delete;
@@ -71,6 +95,7 @@ class EvaluationSource final : public ResponseSource<LoadReply> {
   const std::unique_ptr<Evaluation> evaluation_;
   const std::unique_ptr<PackObserver> observer_;
   const EarlyEnd* const early_end_;
+  const TextSigner* const signer_;
   State state_ = State::kNew;
 };
 

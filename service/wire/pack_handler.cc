@@ -5,7 +5,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "service/admission/policy.h"
 #include "service/base/status_macros.h"
+#include "service/partitioning/graph_pieces.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_sizes.h"
 
@@ -40,7 +42,8 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
                      absl::FormatDuration(kMaxDelay)));
   }
   PH_ASSIGN_OR_RETURN(options.whole_graphs, CarriesGraphs(open.payload(), schema));
-  PH_ASSIGN_OR_RETURN(options.oversize_is_error, OversizeIsError(open.oversize_policy()));
+  PH_ASSIGN_OR_RETURN(const OversizeRule oversize, OversizeRuleFromWire(open.oversize_policy()));
+  options.oversize_is_error = oversize == OversizeRule::kError;
   PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
                       CountsFromWire(open.min_rows(), schema.sizes(), "min_rows"));
   options.min_rows = MinRows(std::move(min_rows));
@@ -48,6 +51,21 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
     return absl::InvalidArgumentError("derived: not for a stream of sizes");
   }
   return options;
+}
+
+// Graphs beyond the limits are cut.
+absl::StatusOr<std::shared_ptr<const PieceSchema>> PiecesOf(const v1::PackOpen& open,
+                                                            const StreamPackerOptions& options,
+                                                            const GraphSchema& schema) {
+  const auto refuse = [](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("oversize_policy: OVERSIZE_POLICY_PARTITION needs ", what));
+  };
+  if (!options.whole_graphs) return refuse("whole graphs");
+  if (open.has_device_profile()) return refuse("limits, and takes no device_profile");
+  if (!options.min_rows.empty()) return refuse("a stream without min_rows");
+  PH_ASSIGN_OR_RETURN(PieceSchema pieces, PieceSchema::Create(schema));
+  return std::make_shared<const PieceSchema>(std::move(pieces));
 }
 
 PackReply OpenedToWire(const StreamPacker& packer, const StreamPackerOptions& options) {
@@ -77,20 +95,33 @@ absl::Status PackHandler::Open(const v1::PackOpen& open) {
   return OpenWith(open, std::move(schema));
 }
 
-absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_value) {
+absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_value,
+                                   absl::string_view named) {
+  if (bounds_.quota_of) {
+    namespace_quota_ = bounds_.quota_of(NamespaceOf(named.empty() ? open.histogram() : named));
+    if (namespace_quota_ != nullptr) bounds_.quota = namespace_quota_.get();
+  }
   auto schema = std::make_shared<const GraphSchema>(std::move(schema_value));
   PH_ASSIGN_OR_RETURN(StreamPackerOptions options, OptionsFromWire(open, *schema, bounds_));
+  std::shared_ptr<const PieceSchema> pieces;
+  if (open.oversize_policy() == v1::OVERSIZE_POLICY_PARTITION) {
+    PH_ASSIGN_OR_RETURN(pieces, PiecesOf(open, options, *schema));
+    schema = pieces->shared_with_pieces();
+  }
+  batches_ = {options.padding,         options.derived,
+              options.whole_graphs,    bounds_.max_graphs_per_batch,
+              bounds_.max_batch_bytes, options.min_rows};
   PH_ASSIGN_OR_RETURN(std::optional<StreamTuningRequest> tuning,
-                      StreamTuningFromWire(open, *schema,
-                                           {options.padding, options.derived, options.whole_graphs,
-                                            bounds_.max_graphs_per_batch, bounds_.max_batch_bytes,
-                                            options.min_rows}));
+                      StreamTuningFromWire(open, *schema, batches_, bounds_.measured));
+  PH_ASSIGN_OR_RETURN(const std::optional<StreamDrift::Options> drift,
+                      StreamDrift::OptionsFromWire(open));
   if (tuning) {
     if (!options.min_rows.empty()) {
       return absl::InvalidArgumentError("min_rows: not with a device profile: name the limits");
     }
     tuning->packing = options.packing;
     tuning->steps = bounds_.shape_search_steps;
+    tuning->is_watched = drift.has_value();
     PH_ASSIGN_OR_RETURN(const uint64_t num_graphs,
                         GraphsToHold(*tuning, schema->sizes(), *histograms_, clock_->Now()));
     options.calibration = CalibrationOptions{tuning->profile, num_graphs};
@@ -98,6 +129,14 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
   PH_ASSIGN_OR_RETURN(
       std::unique_ptr<StreamPacker> packer,
       StreamPacker::Create(schema, options, observers_->ForStream(schema->sizes())));
+  std::unique_ptr<StreamDrift> watch;
+  // Graphs without components are all alike.
+  if (drift && schema->num_components() != 0) {
+    PH_ASSIGN_OR_RETURN(
+        watch,
+        StreamDrift::Create(*drift, schema, tuning ? std::optional(tuning->profile) : std::nullopt,
+                            working_, planning_, packer->observer()));
+  }
   if (!open.histogram().empty()) {
     histogram_ = HistogramKey{open.histogram(), schema->sizes(), std::nullopt};
     // Creates the histogram now, or reports what is wrong with it.
@@ -105,11 +144,33 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
         histograms_->Observe(*histogram_, SizeTable(), std::nullopt, clock_->Now()).status());
   }
   packer_ = std::move(packer);
+  pieces_ = std::move(pieces);
   tuning_request_ = std::move(tuning);
   schema_ = std::move(schema);
   whole_graphs_ = options.whole_graphs;
+  drift_ = std::move(watch);
+  if (drift_ != nullptr && !tuning_request_) PH_RETURN_IF_ERROR(BeginWatch(std::nullopt));
   opened_ = OpenedToWire(*packer_, options);
   return absl::OkStatus();
+}
+
+absl::Status PackHandler::BeginWatch(std::optional<DriftReference> reference) {
+  DriftSearch search;
+  search.shapes.batches = batches_;
+  search.shapes.packing = packer_->packing();
+  search.shapes.steps = bounds_.shape_search_steps;
+  search.present.assign(packer_->shapes().begin(), packer_->shapes().end());
+  search.min_loss = drift_->min_loss();
+  if (tuning_request_) {
+    search.profile = tuning_request_->profile;
+  } else {
+    // Limits that leave nothing to choose, such as a number of graphs alone, have no profile.
+    absl::StatusOr<DeviceProfile> within =
+        ProfileWithin(packer_->shapes()[0].requested, *schema_, batches_);
+    if (within.ok()) search.profile = *std::move(within);
+  }
+  drift_->SetShapes(std::move(search));
+  return reference ? drift_->SetReference(*std::move(reference)) : absl::OkStatus();
 }
 
 absl::StatusOr<bool> PackHandler::Tune() {
@@ -133,6 +194,7 @@ absl::StatusOr<bool> PackHandler::Tune() {
     PH_RETURN_IF_ERROR(rejections.status());
     rejections_ = *std::move(rejections);
   }
+  if (drift_ != nullptr) PH_RETURN_IF_ERROR(BeginWatch(std::move((*found)->reference)));
   if (whole_graphs_) {
     for (int i = 0; i < tuned.shapes_size(); ++i) {
       const BatchLayout& layout = packer_->shapes()[static_cast<size_t>(i)].shape.layout;
@@ -176,7 +238,7 @@ absl::Status PackHandler::AcceptGraphs(std::unique_ptr<v1::PackRequest> request)
   }
   const std::shared_ptr<v1::PackRequest> owner = std::move(request);
   PH_ASSIGN_OR_RETURN(GraphChunk chunk,
-                      GraphChunkFromWire(owner->graphs(), &packer_->schema(), NextId(), owner));
+                      GraphChunkFromWire(owner->graphs(), &GivenSchema(), NextId(), owner));
   // The chunk has its own sizes. The rest of the message is held as long as one of its graphs is
   // pending.
   delete owner->mutable_graphs()->release_sizes();
@@ -198,8 +260,8 @@ absl::Status PackHandler::AcceptExamples(const v1::Examples& examples) {
     return absl::InvalidArgumentError("'examples' in a stream that was opened for sizes");
   }
   if (!examples_) {
-    PH_ASSIGN_OR_RETURN(
-        examples_, ExampleReader::Create(&packer_->schema(), working_, {rpcs_, Method::kPack}));
+    PH_ASSIGN_OR_RETURN(examples_,
+                        ExampleReader::Create(&GivenSchema(), working_, {rpcs_, Method::kPack}));
   }
   PH_ASSIGN_OR_RETURN(DecodedExamples decoded, examples_->Read(examples, NextId()));
   const absl::Status accepted = AcceptChunk(std::move(decoded.chunk), decoded.bytes);
@@ -208,12 +270,46 @@ absl::Status PackHandler::AcceptExamples(const v1::Examples& examples) {
   return accepted;
 }
 
-absl::Status PackHandler::AcceptChunk(GraphChunk chunk, uint64_t owner_bytes) {
+const GraphSchema& PackHandler::GivenSchema() const {
+  return pieces_ != nullptr ? pieces_->whole() : packer_->schema();
+}
+
+absl::StatusOr<GraphChunk> PackHandler::CutToFit(const GraphChunk& chunk) {
+  const BatchShape& shape = packer_->shapes()[0].shape;
+  std::vector<uint64_t> limits;
+  for (size_t k = 0; k < packer_->schema().num_components(); ++k) {
+    limits.push_back(shape.LargestGraph(k));
+  }
+  MemoryHold memory;
+  if (working_ != nullptr) {
+    PH_ASSIGN_OR_RETURN(memory, working_->Hold("graphs that are cut", CuttingBytes(chunk)));
+  }
+  return CutOversizeGraphs(*pieces_, chunk, limits, [&](uint64_t bytes) {
+    return working_ == nullptr ? absl::OkStatus() : memory.Grow("pieces of graphs", bytes);
+  });
+}
+
+absl::Status PackHandler::AcceptChunk(GraphChunk given, uint64_t owner_bytes) {
+  const size_t num_given = given.num_graphs();
+  GraphChunk chunk = std::move(given);
+  if (pieces_ != nullptr) {
+    PH_ASSIGN_OR_RETURN(chunk, CutToFit(chunk));
+    owner_bytes = 0;
+  }
   const std::optional<SizeTable> to_count =
-      histogram_ ? std::optional(chunk.sizes()) : std::nullopt;
+      histogram_ || drift_ != nullptr ? std::optional(chunk.sizes()) : std::nullopt;
+  const bool is_choosing = packer_->shapes().empty();
+  const uint64_t counted_before = is_choosing ? packer_->calibration().sizes().num_graphs() : 0;
   PH_ASSIGN_OR_RETURN(std::vector<Rejection> rejections,
                       packer_->Offer(std::move(chunk), owner_bytes));
-  if (to_count) {
+  num_given_ += num_given;
+  if (drift_ != nullptr && is_choosing) {
+    PH_RETURN_IF_ERROR(drift_->ObserveWhileChoosing(
+        *to_count, packer_->calibration().sizes().num_graphs() - counted_before));
+  } else if (drift_ != nullptr) {
+    PH_RETURN_IF_ERROR(drift_->Observe(*to_count));
+  }
+  if (histogram_) {
     absl::Status counted = CountSizes(*to_count, rejections);
     rejections_ = std::move(rejections);
     return counted;
@@ -281,6 +377,7 @@ absl::Status PackHandler::CountSizes(const SizeTable& sizes,
 }
 
 void PackHandler::HalfClose() {
+  half_closed_ = true;
   if (packer_ != nullptr) packer_->Flush();
 }
 
@@ -289,6 +386,13 @@ absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   if (packer_ == nullptr) return std::nullopt;
   if (tuned_) return std::exchange(tuned_, std::nullopt);
   if (!rejections_.empty() || !malformed_.empty()) return NextRejected();
+  if (drift_ != nullptr) {
+    if (std::optional<v1::PackDrifted> drifted = drift_->Next()) {
+      PackReply reply;
+      *reply.message.mutable_drifted() = *std::move(drifted);
+      return reply;
+    }
+  }
   const uint64_t batch_id = packer_->num_batches();
   PH_ASSIGN_OR_RETURN(std::optional<Batch> batch, packer_->Next(clock_->Now(), kGraphsAtOnce));
   if (packer_->needs_shapes()) {
@@ -312,6 +416,11 @@ absl::StatusOr<std::optional<PackReply>> PackHandler::Next() {
   flushed.set_num_rejected(packer_->num_rejected() + num_malformed_);
   flush_token_.reset();
   return reply;
+}
+
+bool PackHandler::IsWaiting() const {
+  if (tuning_ != nullptr) return true;
+  return drift_ != nullptr && drift_->is_searching() && (half_closed_ || drift_->has_change());
 }
 
 absl::Time PackHandler::NextDeadline() const {

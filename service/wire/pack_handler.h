@@ -11,10 +11,12 @@
 #include "service/admission/memory_budget.h"
 #include "service/base/clock.h"
 #include "service/histograms/histogram_store.h"
+#include "service/partitioning/piece_schema.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 #include "service/wire/batch_reply.h"
 #include "service/wire/call_planning.h"
+#include "service/wire/stream_drift.h"
 #include "service/wire/stream_handler.h"
 #include "service/wire/stream_tuning.h"
 #include "service/wire/wire_examples.h"
@@ -42,11 +44,12 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
     bounds_.framing = &WireFraming();
   }
 
-  // Opens the stream for graphs of `schema`, whatever schema `open` has, without a request.
-  absl::Status OpenWith(const v1::PackOpen& open, GraphSchema schema);
+  // Opens the stream for graphs of `schema`, whatever schema `open` has, without a request. What
+  // waits in it counts in the namespace of `named`; if that is empty in that of the histogram.
+  absl::Status OpenWith(const v1::PackOpen& open, GraphSchema schema, absl::string_view named = "");
   // Takes graphs of this schema that came in no request, as a request of a stream would. May be
   // called when a request could be accepted. `owner_bytes` as StreamPacker::Offer.
-  absl::Status AcceptChunk(GraphChunk chunk, uint64_t owner_bytes);
+  absl::Status AcceptChunk(GraphChunk given, uint64_t owner_bytes);
   // Requires that the stream is open.
   const StreamPacker& packer() const { return *packer_; }
   bool whole_graphs() const { return whole_graphs_; }
@@ -55,8 +58,11 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   void HalfClose() override;
   absl::StatusOr<std::optional<PackReply>> Next() override;
   bool IsBusy() const override { return packer_ != nullptr && packer_->is_feeding(); }
-  bool IsWaiting() const override { return tuning_ != nullptr; }
+  bool IsWaiting() const override;
   absl::Time NextDeadline() const override;
+
+  // Cutting takes time.
+  bool MayBlock() const override { return pieces_ != nullptr; }
 
  private:
   absl::Status Open(const v1::PackOpen& open);
@@ -64,11 +70,16 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   absl::Status AcceptSizes(const v1::SizeTable& sizes);
   absl::Status AcceptExamples(const v1::Examples& examples);
   // The id of the next graph that comes without one.
-  uint64_t NextId() const { return packer_->num_offered() + num_malformed_; }
+  // Of the graphs that the client sends.
+  const GraphSchema& GivenSchema() const;
+  absl::StatusOr<GraphChunk> CutToFit(const GraphChunk& chunk);
+  uint64_t NextId() const { return num_given_ + num_malformed_; }
   // Begins or ends the search for shapes. False as long as it goes on.
   absl::StatusOr<bool> Tune();
   PackReply NextRejected();
   absl::Status CountSizes(const SizeTable& sizes, const std::vector<Rejection>& rejections);
+  // Tells the watch of the stream's shapes.
+  absl::Status BeginWatch(std::optional<DriftReference> reference);
 
   const Clock* const clock_;
   StreamBounds bounds_;
@@ -78,12 +89,21 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   const std::shared_ptr<StreamPlanning> planning_;
   RpcObserver* const rpcs_;
 
-  std::unique_ptr<StreamPacker> packer_;  // Null until `open`.
+  std::shared_ptr<ByteQuota> namespace_quota_;  // What the packer holds; null: `bounds_` has it.
+  std::unique_ptr<StreamPacker> packer_;        // Null until `open`.
   std::shared_ptr<const GraphSchema> schema_;
+  // Set if graphs beyond the limits are cut. Then `schema_` has the tensors of pieces.
+  std::shared_ptr<const PieceSchema> pieces_;
+  // Graphs that came and were accepted or rejected; a graph that was cut counts once.
+  uint64_t num_given_ = 0;
   // Only in a stream with a device profile; the search while it goes on.
   std::optional<StreamTuningRequest> tuning_request_;
   std::unique_ptr<StreamTuning> tuning_;
   bool whole_graphs_ = false;
+  // Null: the stream is not watched. It has parts of the packer, so it goes first.
+  std::unique_ptr<StreamDrift> drift_;
+  BatchShapeOptions batches_;
+  bool half_closed_ = false;
   std::optional<HistogramKey> histogram_;
   // Set with the first examples.
   std::optional<ExampleReader> examples_;

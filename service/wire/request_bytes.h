@@ -34,7 +34,9 @@ class RequestBytes {
 
 // Parses the bytes into the empty `message`. The result holds the message's memory of `working`
 // (null: nothing is counted); keep it as long as the message. Fields that the service does not know
-// are dropped.
+// are dropped. A message that takes at most `uncounted` bytes holds nothing, and needs no room: so
+// one client with large requests does not keep others from asking for little. The caller bounds how
+// many of those there are at a time.
 //
 // INVALID_ARGUMENT if the bytes are no message of this type, or if the message would take more than
 // MostFootprint() in memory; names the field that takes most. RESOURCE_EXHAUSTED if there is no
@@ -42,7 +44,7 @@ class RequestBytes {
 // has room.
 template <typename Message>
 absl::StatusOr<MemoryHold> ParseRequest(const RequestBytes& bytes, MemoryBudget* working,
-                                        Message* message) {
+                                        Message* message, uint64_t uncounted = 0) {
   using Stream = google::protobuf::io::ZeroCopyInputStream;
   const size_t size = bytes.size();
   const FootprintTable& table = FootprintTableOf<Message>();
@@ -63,7 +65,7 @@ absl::StatusOr<MemoryHold> ParseRequest(const RequestBytes& bytes, MemoryBudget*
                                                    " bytes of memory that it may: ", largest));
   }
   MemoryHold hold;
-  if (working != nullptr) {
+  if (working != nullptr && measured->bytes > uncounted) {
     const bool is_usual = measured->bytes <= MostFootprint(size);
     PH_ASSIGN_OR_RETURN(hold, working->Hold("a request while it is at work",
                                             is_usual ? std::min(measured->bytes, working->bound())

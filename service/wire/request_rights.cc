@@ -5,9 +5,11 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "google/protobuf/descriptor.h"
+#include "service/admission/client_identity.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -23,6 +25,7 @@ constexpr absl::string_view kDataset = "data set";
 constexpr absl::string_view kHistogram = "histogram";
 constexpr absl::string_view kJob = "job";
 constexpr absl::string_view kGraph = "source graph";
+constexpr absl::string_view kModel = "measured model";
 constexpr bool kChanges = true;
 constexpr bool kReads = false;
 
@@ -34,7 +37,8 @@ const std::vector<MethodRights>& Rows() {
       {"packhouse.v1.PackingService.Pack",
        kTrain,
        kReads,
-       {{kProduce, kHistogram, "open.histogram"}}},
+       {{kProduce, kHistogram, "open.histogram"},
+        {kView, kModel, "open.device_profile.measured_as"}}},
       {"packhouse.v1.HistogramService.Observe",
        kProduce,
        kChanges,
@@ -52,7 +56,14 @@ const std::vector<MethodRights>& Rows() {
        kChanges,
        {{kOwn, kHistogram, "histogram"}}},
       {"packhouse.v1.PlanningService.Plan", kView, kReads, {{kView, kHistogram, "histogram_name"}}},
-      {"packhouse.v1.PlanningService.Tune", kView, kReads, {{kView, kHistogram, "histogram_name"}}},
+      {"packhouse.v1.PlanningService.Tune",
+       kView,
+       kReads,
+       {{kView, kHistogram, "histogram_name"}, {kView, kModel, "profile.measured_as"}}},
+      {"packhouse.v1.FeedbackService.Report", kTrain, kChanges, {{kTrain, kModel, "model"}}},
+      {"packhouse.v1.FeedbackService.GetModel", kView, kReads, {{kView, kModel, "model"}}},
+      {"packhouse.v1.FeedbackService.ListModels", kView, kReads, {}},
+      {"packhouse.v1.FeedbackService.DeleteModel", kOwn, kChanges, {{kOwn, kModel, "model"}}},
       {"packhouse.v1.DatasetService.CreateDataset",
        kProduce,
        kChanges,
@@ -72,20 +83,23 @@ const std::vector<MethodRights>& Rows() {
        kChanges,
        {{kTrain, kDataset, "epoch.dataset"},
         {kTrain, kGraph, "epoch.samples.sub_graphs.graph"},
-        {kTrain, kJob, "epoch.job"}}},
+        {kTrain, kJob, "epoch.job"},
+        {kView, kModel, "epoch.rank_groups.device_profile.measured_as"}}},
       {"packhouse.v1.LoaderService.Acknowledge", kTrain, kReads, {{kTrain, kJob, "job"}}},
       {"packhouse.v1.LoaderService.GetEpoch",
        kView,
        kReads,
        {{kView, kDataset, "epoch.dataset"},
         {kView, kGraph, "epoch.samples.sub_graphs.graph"},
-        {kView, kJob, "epoch.job"}}},
+        {kView, kJob, "epoch.job"},
+        {kView, kModel, "epoch.rank_groups.device_profile.measured_as"}}},
       {"packhouse.v1.LoaderService.ExportEpoch",
        kTrain,
        kReads,
        {{kTrain, kDataset, "epoch.dataset"},
         {kTrain, kGraph, "epoch.samples.sub_graphs.graph"},
-        {kTrain, kJob, "epoch.job"}}},
+        {kTrain, kJob, "epoch.job"},
+        {kView, kModel, "epoch.rank_groups.device_profile.measured_as"}}},
       {"packhouse.v1.LoaderService.ReportStep", kTrain, kReads, {{kTrain, kJob, "job"}}},
       {"packhouse.v1.LoaderService.DeleteJob", kOwn, kChanges, {{kOwn, kJob, "job"}}},
       {"packhouse.v1.LoaderService.ListJobs", kView, kReads, {}},
@@ -117,7 +131,9 @@ const std::vector<MethodRights>& Rows() {
       {"packhouse.v1.SamplingService.Sample",
        kTrain,
        kReads,
-       {{kTrain, kGraph, "open.sub_graphs.graph"}, {kProduce, kHistogram, "open.pack.histogram"}}},
+       {{kTrain, kGraph, "open.sub_graphs.graph"},
+        {kProduce, kHistogram, "open.pack.histogram"},
+        {kView, kModel, "open.pack.device_profile.measured_as"}}},
       {"packhouse.v1.SamplingService.EstimateSizes",
        kView,
        kReads,
@@ -147,6 +163,33 @@ const std::vector<MethodRights>& Rows() {
        kTrain,
        kReads,
        {{kTrain, kGraph, "graph"}}},
+      {"packhouse.v1.PartitioningService.PartitionDataset",
+       kProduce,
+       kChanges,
+       {{kTrain, kGraph, "graph"}, {kProduce, kDataset, "dataset"}}},
+      {"packhouse.v1.AdminService.GetServer", kAdminister, kReads, {}, Kind::kServer},
+      {"packhouse.v1.AdminService.ListClients", kAdminister, kReads, {}, Kind::kServer},
+      {"packhouse.v1.AdminService.SetLogLevel", kAdminister, kChanges, {}, Kind::kServer},
+      {"packhouse.v1.AdminService.Reload", kAdminister, kChanges, {}, Kind::kServer},
+      {"packhouse.v1.AdminService.Drain", kAdminister, kChanges, {}, Kind::kServer},
+      {"packhouse.v1.AdminService.TakeSnapshot", kAdminister, kChanges, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetTopChannels", kAdminister, kReads, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetServers", kAdminister, kReads, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetServer", kAdminister, kReads, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetServerSockets", kAdminister, kReads, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetChannel", kAdminister, kReads, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetSubchannel", kAdminister, kReads, {}, Kind::kServer},
+      {"grpc.channelz.v1.Channelz.GetSocket", kAdminister, kReads, {}, Kind::kServer},
+      {"packhouse.v1.ReceiptService.Replan",
+       kView,
+       kReads,
+       {{kView, kHistogram, "histogram_name"}, {kView, kDataset, "dataset"}}},
+      {"packhouse.v1.ReceiptService.RebuildBatches",
+       kTrain,
+       kReads,
+       {{kTrain, kJob, "job"},
+        {kTrain, kDataset, "words.dataset"},
+        {kTrain, kGraph, "words.samples.sub_graphs.graph"}}},
       {"grpc.reflection.v1.ServerReflection.ServerReflectionInfo", kView, kReads, {}, Kind::kFree},
       {"grpc.reflection.v1alpha.ServerReflection.ServerReflectionInfo",
        kView,
@@ -173,7 +216,6 @@ std::vector<const FieldDescriptor*> PathOf(const Descriptor* type, absl::string_
     if (field == nullptr || field->is_map()) return {};
     fields.push_back(field);
     type = field->message_type();
-    if (type != nullptr && field->is_repeated()) return {};
   }
   if (fields.back()->cpp_type() != FieldDescriptor::CPPTYPE_STRING) return {};
   return fields;
@@ -201,23 +243,34 @@ const absl::flat_hash_map<const Descriptor*, RequestRow>& RowsByRequest() {
 }
 
 template <typename Found>
-void ForEachName(const Message& request, absl::Span<const FieldDescriptor* const> path,
+void ForEachName(const Message& message, absl::Span<const FieldDescriptor* const> path,
                  const Found& found) {
-  const Message* message = &request;
-  for (const FieldDescriptor* const field : path.first(path.size() - 1)) {
-    if (!message->GetReflection()->HasField(*message, field)) return;
-    message = &message->GetReflection()->GetMessage(*message, field);
+  const FieldDescriptor* const field = path.front();
+  const google::protobuf::Reflection& fields = *message.GetReflection();
+  const int size = field->is_repeated() ? fields.FieldSize(message, field) : 1;
+  if (path.size() > 1) {
+    if (!field->is_repeated()) {
+      if (!fields.HasField(message, field)) return;
+      ForEachName(fields.GetMessage(message, field), path.subspan(1), found);
+      return;
+    }
+    for (int i = 0; i < size; ++i) {
+      ForEachName(fields.GetRepeatedMessage(message, field, i), path.subspan(1), found);
+    }
+    return;
   }
-  const FieldDescriptor* const last = path.back();
-  const google::protobuf::Reflection& fields = *message->GetReflection();
-  if (!last->is_repeated()) {
-    std::string name = fields.GetString(*message, last);
+  if (!field->is_repeated()) {
+    std::string name = fields.GetString(message, field);
     if (!name.empty()) found(std::move(name));
     return;
   }
-  for (int i = 0; i < fields.FieldSize(*message, last); ++i) {
-    found(fields.GetRepeatedString(*message, last, i));
-  }
+  for (int i = 0; i < size; ++i) found(fields.GetRepeatedString(message, field, i));
+}
+
+// The name of what is named: of a model on a device, "MODEL/DEVICE", the model.
+std::string NameIn(const NameField& field, std::string name) {
+  if (field.kind != kModel || !absl::EndsWith(field.path, "measured_as")) return name;
+  return name.substr(0, name.rfind('/'));
 }
 
 }  // namespace
@@ -240,6 +293,7 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
   std::vector<Demand> demands;
   for (size_t i = 0; i < row.names.size(); ++i) {
     ForEachName(request, found->second.paths[i], [&](std::string name) {
+      name = NameIn(row.names[i], std::move(name));
       demands.push_back(
           {row.names[i].right, Demand::Where::kNamed, row.names[i].kind, std::move(name)});
     });
@@ -247,6 +301,15 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
   if (context.record != nullptr && is_first) {
     context.record->may_change = row.changes;
     if (!demands.empty()) context.record->resource = demands.front().name;
+    if (context.record->entry != nullptr) {
+      context.record->entry->SetResource(context.record->resource);
+    }
+  }
+  if (context.authorizer == nullptr && row.kind == MethodRights::Kind::kServer &&
+      !IsThisMachine(context.record->peer)) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the server has no policy (--policy) that says who may administer it: it takes ",
+        row.method, " from its own machine alone"));
   }
   if (context.authorizer == nullptr || row.kind == MethodRights::Kind::kFree) {
     return absl::OkStatus();
@@ -259,7 +322,11 @@ absl::Status Authorize(const CallContext& context, const Message& request, Reque
   for (const Demand& demand : demands) {
     PH_RETURN_IF_ERROR(context.authorizer->Check(context.principal(), demand));
   }
-  if (kind != RequestKind::kBeginsStream || context.record == nullptr) return absl::OkStatus();
+  // A request that is looked at twice has its places already.
+  if (kind != RequestKind::kBeginsStream || context.record == nullptr ||
+      !context.record->places.empty()) {
+    return absl::OkStatus();
+  }
   std::set<absl::string_view> namespaces;
   for (const Demand& demand : demands) {
     if (demand.where == Demand::Where::kNamed) namespaces.insert(NamespaceOf(demand.name));

@@ -42,7 +42,7 @@ absl::Status SampleHandler::Open(const v1::SampleOpen& open) {
     if (open.pack().has_schema() || open.pack().has_tfgnn_schema()) {
       return absl::InvalidArgumentError("pack.schema: the server makes it of the source graph's");
     }
-    PH_RETURN_IF_ERROR(packer_->OpenWith(open.pack(), source->schema()));
+    PH_RETURN_IF_ERROR(packer_->OpenWith(open.pack(), source->schema(), open.sub_graphs().graph()));
     whole_graphs_ = packer_->whole_graphs();
     if (draws_smaller && !packer_->packer().shapes().empty()) {
       limits = LargestGraphOf(packer_->packer());
@@ -67,6 +67,7 @@ absl::Status SampleHandler::AcceptSeeds(const v1::SampleSeeds& wire) {
                         working_->Hold("seeds", BytesOfSeeds(wire.seeds()) + wire.ids().size()));
   }
   PH_ASSIGN_OR_RETURN(pending.seeds, SeedsFromWire(/*is_set=*/true, wire.seeds(), *source_));
+  if (whole_graphs_) PH_RETURN_IF_ERROR(source_->CheckHasReadout(pending.seeds));
   if (source_->NumSeeds(pending.seeds) > kMaxStreamSeeds) {
     return absl::InvalidArgumentError(absl::StrCat("seeds: ", source_->NumSeeds(pending.seeds),
                                                    " in one request, at most ", kMaxStreamSeeds));
@@ -162,7 +163,11 @@ absl::Status SampleHandler::DrawSome() {
           PH_RETURN_IF_ERROR(memory.Grow("sub-graphs that were drawn", bytes));
         }
       }
-      PH_RETURN_IF_ERROR(drawer_->AppendTo(*chunk_));
+      const uint64_t per_graph = source_->request().seeds_per_graph;
+      const uint64_t begin = pending.next * per_graph;
+      const uint64_t end = std::min(source_->NumSeeds(pending.seeds), begin + per_graph);
+      PH_RETURN_IF_ERROR(
+          drawer_->AppendTo(*chunk_, readout_.Gather(*source_, pending.seeds, begin, end)));
     } else {
       sizes_.insert(sizes_.end(), drawer_->tuple().begin(), drawer_->tuple().end());
     }
@@ -183,8 +188,10 @@ absl::Status SampleHandler::PackSome() {
     PH_ASSIGN_OR_RETURN(chunk, WithGraphIds(std::move(chunk), std::move(chunk_ids_)));
     return packer_->AcceptChunk(std::move(chunk), bytes);
   }
+  // Before the ids are moved: arguments are evaluated in any order.
+  const size_t num_graphs = chunk_ids_.size();
   PH_ASSIGN_OR_RETURN(SizeTable sizes,
-                      SizeTable::WithIds(chunk_ids_.size(), source_->schema().num_components(),
+                      SizeTable::WithIds(num_graphs, source_->schema().num_components(),
                                          std::move(sizes_), std::move(chunk_ids_)));
   return packer_->AcceptChunk(GraphChunk::OfSizes(&source_->schema(), std::move(sizes)), 0);
 }
@@ -215,6 +222,9 @@ SampleReply SampleHandler::Converted(PackReply from) {
       break;
     case v1::PackResponse::kTuned:
       *reply.message.mutable_tuned() = std::move(*from.message.mutable_tuned());
+      break;
+    case v1::PackResponse::kDrifted:
+      *reply.message.mutable_drifted() = std::move(*from.message.mutable_drifted());
       break;
     case v1::PackResponse::MESSAGE_NOT_SET:
       break;

@@ -71,6 +71,7 @@ class SampleHandler final : public StreamHandler<v1::SampleRequest, SampleReply>
 
   std::shared_ptr<const SubGraphSource> source_;  // Null until `open`.
   std::optional<SubGraphDrawer> drawer_;
+  SeedReadout readout_;
   uint64_t seed_ = 0;
   uint64_t epoch_ = 0;
   bool whole_graphs_ = true;

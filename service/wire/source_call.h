@@ -111,6 +111,9 @@ class SourceCall final : public ProgressSink<Response>,
     PH_ASSIGN_OR_RETURN(const MemoryHold hold,
                         ParseRequest(*request_, call_->context().working, &request));
     PH_RETURN_IF_ERROR(Authorize(call_->context(), request, RequestKind::kBeginsStream));
+    if (is_planning_ && turn_->GivenUpIn(call_->context().ResourceNamespace())) {
+      return absl::CancelledError("given up before it was begun");
+    }
     return work(request, *this);
   }
 

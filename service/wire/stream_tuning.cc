@@ -73,13 +73,18 @@ absl::StatusOr<FoundShapes> Search(const StreamTuningRequest& request, const Gra
   absl::StatusOr<StreamShapes> shapes =
       ChooseStreamShapes(histogram, request.profile, schema, search);
   if (!shapes.ok()) return room.Reason(shapes.status());
-  return FoundShapes{*std::move(shapes), histogram.num_graphs()};
+  FoundShapes found{*std::move(shapes), histogram.num_graphs(), std::nullopt};
+  if (request.is_watched) {
+    PH_ASSIGN_OR_RETURN(found.reference, DriftReferenceOf(histogram, &request.profile));
+  }
+  return found;
 }
 
 }  // namespace
 
 absl::StatusOr<std::optional<StreamTuningRequest>> StreamTuningFromWire(
-    const v1::PackOpen& open, const GraphSchema& schema, const BatchShapeOptions& batches) {
+    const v1::PackOpen& open, const GraphSchema& schema, const BatchShapeOptions& batches,
+    const MeasuredModels* models) {
   if (!open.has_device_profile()) {
     if (open.has_calibration()) {
       return absl::InvalidArgumentError(
@@ -95,6 +100,7 @@ absl::StatusOr<std::optional<StreamTuningRequest>> StreamTuningFromWire(
   request.batches = batches;
   PH_ASSIGN_OR_RETURN(DeviceProfile profile,
                       DeviceProfileFromWire(open.device_profile(), schema.sizes()));
+  PH_ASSIGN_OR_RETURN(profile, AsMeasured(profile, schema.sizes(), models));
   PH_ASSIGN_OR_RETURN(request.profile, ProfileForStream(std::move(profile), schema, batches));
   request.num_graphs = open.calibration().num_graphs();
   if (request.num_graphs == 0) request.num_graphs = kDefaultGraphs;

@@ -22,6 +22,8 @@
 #include "service/histograms/size_histogram.h"
 #include "service/packing/online_packer.h"
 #include "service/planning/device_profile.h"
+#include "service/planning/feedback/measured_model.h"
+#include "service/streams/drift_watch.h"
 #include "service/streams/stream_shapes.h"
 #include "service/wire/call_planning.h"
 
@@ -39,12 +41,15 @@ struct StreamTuningRequest {
   std::string histogram;
   // It has the graphs of the stream already.
   bool counts_stream = false;
+  // The stream is watched: FoundShapes::reference is wanted.
+  bool is_watched = false;
 };
 
 // INVALID_ARGUMENT naming the field, for `limits` beside a profile, a calibration without one, a
-// bad profile, or too many graphs. Nullopt without a profile.
+// bad profile, or too many graphs. Nullopt without a profile. `models` may be null.
 absl::StatusOr<std::optional<StreamTuningRequest>> StreamTuningFromWire(
-    const v1::PackOpen& open, const GraphSchema& schema, const BatchShapeOptions& batches);
+    const v1::PackOpen& open, const GraphSchema& schema, const BatchShapeOptions& batches,
+    const MeasuredModels* models);
 
 // How many graphs of the stream have to come before the search: 0 if the histogram has enough.
 // NOT_FOUND if there is none of this name; FAILED_PRECONDITION if it has other components.
@@ -56,6 +61,7 @@ struct FoundShapes {
   StreamShapes shapes;
   // That they were chosen from.
   uint64_t num_graphs = 0;
+  std::optional<DriftReference> reference;
 };
 
 // One search. Thread-safe.

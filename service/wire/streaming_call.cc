@@ -18,6 +18,7 @@ StreamingCall::StreamingCall(const CallContext& context, Method method, CallLink
       outbox_(context_, method),
       last_moved_(started_) {
   context_.observer->OnStarted(method_);
+  context_.ListAs(method_, /*is_stream=*/true);
 }
 
 bool StreamingCall::Enter() {
@@ -73,8 +74,13 @@ void StreamingCall::Begin(absl::StatusOr<std::unique_ptr<CallWork>> work) {
 }
 
 void StreamingCall::Report(MessagePieces progress) {
-  absl::MutexLock lock(&mutex_);
-  if (outbox_.Replace(std::move(progress)).ok()) WriteLocked(Outbox::More::kNone);
+  std::optional<MessagePieces> response;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!outbox_.Replace(std::move(progress)).ok()) return;
+    response = TakeToWriteLocked(Outbox::More::kNone);
+  }
+  StartWrite(std::move(response));
 }
 
 void StreamingCall::Wake() {
@@ -113,12 +119,18 @@ void StreamingCall::OnRead(std::unique_ptr<RequestBytes> request) {
 }
 
 void StreamingCall::OnWritten(bool ok) {
-  absl::MutexLock lock(&mutex_);
-  outbox_.End();
-  MovedLocked();
-  if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
-  WriteLocked(Outbox::More::kNone);
-  if (stop_ || (needs_room_ && !outbox_.is_half_full())) WakeLocked();
+  std::optional<MessagePieces> response;
+  {
+    absl::MutexLock lock(&mutex_);
+    outbox_.End();
+    MovedLocked();
+    if (!ok && !stop_) stop_ = absl::CancelledError("the client is gone");
+    response = TakeToWriteLocked(Outbox::More::kNone);
+    // Before the write: the next response is made while this one is sent.
+    if (stop_ || (needs_room_ && !outbox_.is_half_full())) WakeLocked();
+  }
+  // The call may be gone as soon as the link has taken the response.
+  StartWrite(std::move(response));
 }
 
 void StreamingCall::OnCancel() { Stop(absl::CancelledError("the client cancelled or is gone")); }

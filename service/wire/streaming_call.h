@@ -125,8 +125,14 @@ class StreamingCall final : public Abortable, public std::enable_shared_from_thi
   // that it has given.
   void Close(const absl::Status& status);
   void EndWith(const absl::Status& status);
-  // Starts a write if one is due.
-  void WriteLocked(Outbox::More more) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts a write if one is due. The link usually sends before its StartWrite() returns, and
+  // nobody should wait for the lock meanwhile: so the response is taken under the lock, and the
+  // write is started without it. Between the two the outbox is sending, so that the call cannot
+  // end. After StartWrite() a thread that is not at work may not touch the call any more.
+  void Write(Outbox::More more);
+  std::optional<MessagePieces> TakeToWriteLocked(Outbox::More more)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartWrite(std::optional<MessagePieces> response);
   // Whether a stop has ended the call, or will end it once a write has come back: no more responses
   // are owed.
   bool IsStoppedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

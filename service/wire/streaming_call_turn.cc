@@ -22,10 +22,7 @@ void StreamingCall::TakeTurn(Place place) {
     working_ = false;
     return;
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    WriteLocked(Outbox::More::kNone);
-  }
+  Write(Outbox::More::kNone);
   QueueTurn();
 }
 
@@ -46,6 +43,8 @@ void StreamingCall::EndIfIdle() {
 }
 
 bool StreamingCall::Step(Place place) {
+  bool has_room = false;
+  std::optional<MessagePieces> response;
   {
     absl::MutexLock lock(&mutex_);
     if (IsStoppedLocked()) return false;
@@ -54,10 +53,12 @@ bool StreamingCall::Step(Place place) {
       return false;
     }
     needs_room_ = is_drained_ || !outbox_.has_room();
-    if (needs_room_) {
-      WriteLocked(Outbox::More::kNone);
-      return false;
-    }
+    has_room = !needs_room_;
+    if (!has_room) response = TakeToWriteLocked(Outbox::More::kNone);
+  }
+  if (!has_room) {
+    StartWrite(std::move(response));
+    return false;
   }
   const absl::StatusOr<bool> made = EndOnAllocationFailure([this] { return MakeResponse(); });
   if (!made.ok()) {
@@ -73,26 +74,28 @@ bool StreamingCall::Step(Place place) {
     return true;
   }
   if (need == CallWork::Need::kRequest) return TakeRequest(place);
-  absl::MutexLock lock(&mutex_);
-  WriteLocked(Outbox::More::kNone);
+  Write(Outbox::More::kNone);
   return false;
 }
 
 absl::StatusOr<bool> StreamingCall::MakeResponse() {
   PH_ASSIGN_OR_RETURN(std::optional<MessagePieces> response, work_->Next());
   if (!response) return false;
-  absl::MutexLock lock(&mutex_);
-  PH_RETURN_IF_ERROR(outbox_.Add(*std::move(response)));
-  WriteLocked(Outbox::More::kComing);
+  {
+    absl::MutexLock lock(&mutex_);
+    PH_RETURN_IF_ERROR(outbox_.Add(*std::move(response)));
+    response = TakeToWriteLocked(Outbox::More::kComing);
+  }
+  StartWrite(std::move(response));
   return true;
 }
 
 bool StreamingCall::TakeRequest(Place place) {
   pace_.End();
   bool reads_next = false;
+  Write(Outbox::More::kNone);
   {
     absl::MutexLock lock(&mutex_);
-    WriteLocked(Outbox::More::kNone);
     if (request_ == nullptr && received_ != nullptr) {
       request_ = std::move(received_);
       // The next request may arrive while this one is at work. If this thread is the link's, the
@@ -173,12 +176,24 @@ void StreamingCall::EndWith(const absl::Status& status) {
   is_drained_ = true;
 }
 
-void StreamingCall::WriteLocked(Outbox::More more) {
-  if (stop_ || finished_) return;
+void StreamingCall::Write(Outbox::More more) {
+  std::optional<MessagePieces> response;
+  {
+    absl::MutexLock lock(&mutex_);
+    response = TakeToWriteLocked(more);
+  }
+  StartWrite(std::move(response));
+}
+
+void StreamingCall::StartWrite(std::optional<MessagePieces> response) {
+  if (response) link_->StartWrite(*std::move(response));
+}
+
+std::optional<MessagePieces> StreamingCall::TakeToWriteLocked(Outbox::More more) {
+  if (stop_ || finished_) return std::nullopt;
   std::optional<MessagePieces> response = outbox_.Begin(more);
-  if (!response) return;
-  MovedLocked();
-  link_->StartWrite(*std::move(response));
+  if (response) MovedLocked();
+  return response;
 }
 
 bool StreamingCall::IsStoppedLocked() {

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/partitioning/piece_schema.h"
 #include "service/wire/wire_examples.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_sizes.h"
@@ -28,7 +29,8 @@ v1::DatasetState StateToWire(DatasetState state) {
 
 absl::Status NoDataFolder() {
   return absl::FailedPreconditionError(
-      "the server was started without a folder for data (--data-dir)");
+      "the server was started without a folder for data (--data-dir), or shares its jobs with "
+      "others (--ledger) and keeps nothing else");
 }
 
 absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wire) {
@@ -39,6 +41,27 @@ absl::StatusOr<NewDataset> NewDatasetFromWire(const v1::CreateDatasetRequest& wi
   PH_ASSIGN_OR_RETURN(options.max_counts,
                       CountsFromWire(wire.max_rows(), schema.sizes(), "max_rows"));
   options.grouped = wire.grouped();
+  PH_ASSIGN_OR_RETURN(const OversizeRule oversize, OversizeRuleFromWire(wire.oversize_policy()));
+  if (oversize == OversizeRule::kCut) {
+    if (options.max_counts.empty()) {
+      return absl::InvalidArgumentError(
+          "oversize_policy: OVERSIZE_POLICY_PARTITION needs max_rows");
+    }
+    if (options.grouped) {
+      return absl::InvalidArgumentError(
+          "oversize_policy: OVERSIZE_POLICY_PARTITION is not for grouped graphs");
+    }
+    PH_ASSIGN_OR_RETURN(const PieceSchema pieces, PieceSchema::Create(schema));
+    schema = pieces.with_pieces();
+  } else if (oversize == OversizeRule::kReject &&
+             wire.oversize_policy() != v1::OVERSIZE_POLICY_UNSPECIFIED) {
+    return absl::InvalidArgumentError(
+        "oversize_policy: OVERSIZE_POLICY_REJECT is not for data sets: appends are taken whole");
+  } else if (!options.max_counts.empty() && PieceSchema::Of(schema)) {
+    return absl::InvalidArgumentError(
+        "max_rows: a schema with tensors of pieces and bounds needs OVERSIZE_POLICY_PARTITION, and "
+        "then the schema of whole graphs");
+  }
   return NewDataset{wire.name(), std::move(schema), std::move(options)};
 }
 

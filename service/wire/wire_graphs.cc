@@ -30,14 +30,15 @@ absl::StatusOr<TensorSpec> TensorSpecFromWire(const v1::TensorSpec& wire, const 
     return absl::InvalidArgumentError(absl::StrCat("schema: tensor ", Quoted(wire.name()), ".",
                                                    field, ": unknown component ", Quoted(name)));
   };
-  if (wire.dtype() < v1::DATA_TYPE_BOOL || wire.dtype() > v1::DATA_TYPE_FLOAT64) {
+  const std::optional<DType> dtype = DTypeFromWire(wire.dtype());
+  if (!dtype) {
     return absl::InvalidArgumentError(absl::StrCat("schema: tensor ", Quoted(wire.name()),
                                                    ".dtype: unknown value ",
                                                    static_cast<int>(wire.dtype())));
   }
   TensorSpec spec;
   spec.name = wire.name();
-  spec.dtype = static_cast<DType>(static_cast<int>(wire.dtype()) - 1);
+  spec.dtype = *dtype;
   spec.row_shape.assign(wire.row_shape().begin(), wire.row_shape().end());
   PH_ASSIGN_OR_RETURN(spec.component, component(wire.component(), "component"));
   if (!wire.index_into().empty()) {
@@ -63,6 +64,11 @@ absl::StatusOr<TensorSpec> TensorSpecFromWire(const v1::TensorSpec& wire, const 
 
 v1::DataType DTypeToWire(DType dtype) {
   return static_cast<v1::DataType>(static_cast<int>(dtype) + 1);
+}
+
+std::optional<DType> DTypeFromWire(v1::DataType wire) {
+  if (wire < v1::DATA_TYPE_BOOL || wire > v1::DATA_TYPE_FLOAT64) return std::nullopt;
+  return static_cast<DType>(static_cast<int>(wire) - 1);
 }
 
 absl::StatusOr<GraphSchema> GraphSchemaFromWire(bool is_set, const v1::GraphSchema& wire) {
@@ -302,13 +308,15 @@ absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schem
   }
 }
 
-absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy) {
+absl::StatusOr<OversizeRule> OversizeRuleFromWire(v1::OversizePolicy policy) {
   switch (policy) {
     case v1::OVERSIZE_POLICY_UNSPECIFIED:
     case v1::OVERSIZE_POLICY_REJECT:
-      return false;
+      return OversizeRule::kReject;
     case v1::OVERSIZE_POLICY_ERROR:
-      return true;
+      return OversizeRule::kError;
+    case v1::OVERSIZE_POLICY_PARTITION:
+      return OversizeRule::kCut;
     default:
       return absl::InvalidArgumentError(
           absl::StrCat("oversize_policy: unknown value ", static_cast<int>(policy)));

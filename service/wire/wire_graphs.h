@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "packhouse/v1/packing.pb.h"
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
+#include "service/graphs/dtype.h"
 #include "service/graphs/graph_chunk.h"
 #include "service/graphs/graph_schema.h"
 
@@ -39,6 +41,8 @@ void CapacitiesToWire(absl::Span<const uint64_t> capacities, const SizeSchema& s
                       v1::Limits& wire);
 
 v1::DataType DTypeToWire(DType dtype);
+// nullopt for a value that is no type.
+std::optional<DType> DTypeFromWire(v1::DataType wire);
 absl::StatusOr<Padding> PaddingFromWire(v1::Padding wire);
 // A schema with only one tensor for each of `index_targets`, which points into it, and one for each
 // of `ragged_components`, a ragged feature: this is all that padding needs to know of a schema.
@@ -51,7 +55,8 @@ absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedF
 
 // Whether batches have tensors; unspecified: if the schema has any.
 absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema);
-absl::StatusOr<bool> OversizeIsError(v1::OversizePolicy policy);
+enum class OversizeRule { kReject, kError, kCut };
+absl::StatusOr<OversizeRule> OversizeRuleFromWire(v1::OversizePolicy policy);
 
 // Ids, sizes and row counts; tensors are sent separately (batch_reply.h).
 void BatchToWire(const Batch& batch, uint64_t id, v1::Batch& wire);

@@ -12,6 +12,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/delivery/cursor.h"
+#include "service/epochs/joined_epoch.h"
 #include "service/epochs/prepared_epoch.h"
 #include "service/epochs/round_plan.h"
 #include "service/epochs/sampled_epoch.h"
@@ -137,7 +138,9 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   if (!request.whole_graphs && !wire.derived().empty()) {
     return absl::InvalidArgumentError("derived: only for whole graphs");
   }
-  PH_ASSIGN_OR_RETURN(request.oversize_is_error, OversizeIsError(wire.oversize_policy()));
+  PH_ASSIGN_OR_RETURN(const OversizeRule oversize, OversizeRuleFromWire(wire.oversize_policy()));
+  request.oversize_is_error = oversize == OversizeRule::kError;
+  request.cuts_oversize = oversize == OversizeRule::kCut;
   request.in_order = wire.in_order();
   if (wire.look_ahead() != 0) {
     if (wire.look_ahead() > OnlinePackerOptions::kMaxLookAhead) {
@@ -150,6 +153,7 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
     request.look_ahead = wire.look_ahead();
   }
   request.grouped = wire.grouped();
+  request.adaptive = wire.adaptive();
   PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
                       CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));
   request.min_rows = MinRows(std::move(min_rows));
@@ -187,7 +191,8 @@ absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
 }
 
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
-                                                const EpochRequest& epoch) {
+                                                const EpochRequest& epoch,
+                                                absl::string_view cursor) {
   PH_RETURN_IF_ERROR(CheckJobName(epoch.key.job));
   JoinRequest join;
   switch (wire.sharing_case()) {
@@ -217,8 +222,8 @@ absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
   PH_RETURN_IF_ERROR(CheckLength("attempt", wire.attempt()));
   join.attempt = wire.attempt();
   if (wire.has_generation()) join.generation = wire.generation();
-  if (!wire.cursor().empty()) {
-    PH_ASSIGN_OR_RETURN(join.cursor, DecodeCursor(wire.cursor()));
+  if (!cursor.empty()) {
+    PH_ASSIGN_OR_RETURN(join.cursor, DecodeCursor(cursor));
   }
   return join;
 }
@@ -266,6 +271,24 @@ absl::StatusOr<size_t> MaxInFlightFromWire(uint32_t wire) {
 
 namespace {
 
+void RejectionsToWire(uint64_t num_graphs, const std::vector<OversizeItem>& items,
+                      const SizeSchema& schema, v1::Epoch& wire) {
+  wire.set_num_rejected(num_graphs);
+  for (const OversizeItem& item : items) {
+    v1::Rejection& rejection = *wire.add_rejections();
+    rejection.set_graph_id(item.id);
+    if (item.component == OversizeItem::kBytes) {
+      rejection.set_reason(v1::REJECTION_REASON_TOO_MANY_BYTES);
+    } else {
+      rejection.set_reason(item.is_too_small ? v1::REJECTION_REASON_TOO_SMALL
+                                             : v1::REJECTION_REASON_TOO_LARGE);
+      rejection.set_component(std::string(schema.name(item.component)));
+    }
+    rejection.set_value(item.value);
+    rejection.set_bound(item.bound);
+  }
+}
+
 void SampledEpochToWire(const SampledEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
   const SizeSchema& schema = epoch.schema().sizes();
   const EpochIdentity& identity = epoch.identity();
@@ -289,40 +312,48 @@ void SampledEpochToWire(const SampledEpoch& epoch, const EpochProgress& progress
   wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, counts}));
 }
 
+void JoinedEpochToWire(const JoinedEpoch& epoch, const EpochProgress& progress, v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  const EpochIdentity& identity = epoch.identity();
+  wire.set_num_batches(identity.num_batches());
+  wire.set_num_graphs(epoch.num_parts());
+  RejectionsToWire(epoch.oversize().num_graphs, epoch.oversize().items, schema, wire);
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(identity.num_batches());
+  const BatchShape& shape = epoch.shapes(0)[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(identity.num_batches());
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  v1::JoinedParts& parts = *wire.mutable_joined_parts();
+  parts.set_num_inner_edges(epoch.edges().inner);
+  parts.set_num_cut_edges(epoch.edges().cut);
+  parts.set_num_restored_edges(epoch.edges().restored);
+  wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
+}
+
 }  // namespace
 
 void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Epoch& wire) {
-  if (any.windows() != nullptr) {
-    const EpochIdentity& of_samples = any.identity();
-    wire.set_job(of_samples.key.job);
-    wire.set_epoch(of_samples.key.epoch);
-    wire.set_dataset(of_samples.dataset);
-    wire.set_dataset_version(of_samples.dataset_version);
-    wire.set_num_done(progress.num_done);
-    wire.set_generation(progress.generation);
-    SampledEpochToWire(static_cast<const SampledEpoch&>(any), progress, wire);
-    return;
-  }
-  const auto& epoch = static_cast<const PreparedEpoch&>(any);
-  const EpochPlan& plan = epoch.plan();
-  const SizeSchema& schema = plan.schema().sizes();
-  const EpochIdentity& identity = epoch.identity();
+  const EpochIdentity& identity = any.identity();
   wire.set_job(identity.key.job);
   wire.set_epoch(identity.key.epoch);
   wire.set_dataset(identity.dataset);
   wire.set_dataset_version(identity.dataset_version);
+  wire.set_num_done(progress.num_done);
+  wire.set_generation(progress.generation);
+  if (any.windows() != nullptr) {
+    SampledEpochToWire(static_cast<const SampledEpoch&>(any), progress, wire);
+    return;
+  }
+  if (any.joined() != nullptr) return JoinedEpochToWire(*any.joined(), progress, wire);
+  const auto& epoch = static_cast<const PreparedEpoch&>(any);
+  const EpochPlan& plan = epoch.plan();
+  const SizeSchema& schema = plan.schema().sizes();
   wire.set_num_batches(identity.num_batches());
   wire.set_num_graphs(plan.num_graphs());
-  wire.set_num_rejected(plan.num_oversize());
-  for (const OversizeItem& item : plan.oversize()) {
-    v1::Rejection& rejection = *wire.add_rejections();
-    rejection.set_graph_id(item.id);
-    rejection.set_reason(item.is_too_small ? v1::REJECTION_REASON_TOO_SMALL
-                                           : v1::REJECTION_REASON_TOO_LARGE);
-    rejection.set_component(std::string(schema.name(item.component)));
-    rejection.set_value(item.value);
-    rejection.set_bound(item.bound);
-  }
+  RejectionsToWire(plan.num_oversize(), plan.oversize(), schema, wire);
   for (size_t i = 0; i < plan.num_rank_groups(); ++i) {
     v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
     rank_group.set_num_batches(plan.num_batches(i));
@@ -337,9 +368,9 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
       out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
     }
   }
+  wire.set_num_cut_graphs(plan.num_cut_graphs());
+  wire.set_num_pieces(plan.num_pieces());
   wire.set_lower_bound(plan.lower_bound());
-  wire.set_num_done(progress.num_done);
-  wire.set_generation(progress.generation);
   wire.set_receipt(plan.receipt());
   wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
 }

@@ -38,9 +38,11 @@ absl::StatusOr<EpochRequest> SampledRequestFromWire(const v1::EpochSpec& wire,
 // All ranks that the epoch is asked for; one if it has one rank group.
 absl::StatusOr<Sharing> AllRanksOf(const EpochRequest& epoch);
 
-// How a worker joins, without its client and the time; `epoch` is what it asks for.
+// How a worker joins, without its client and the time; `epoch` is what it asks for, and `cursor`
+// the request's, without its signature.
 absl::StatusOr<JoinRequest> JoinRequestFromWire(const v1::LoadRequest& wire,
-                                                const EpochRequest& epoch);
+                                                const EpochRequest& epoch,
+                                                absl::string_view cursor);
 // An evaluation, of an epoch without a job; `wire` says that it is one.
 absl::StatusOr<EvaluationRequest> EvaluationFromWire(const v1::LoadRequest& wire,
                                                      const EpochRequest& epoch);

@@ -140,6 +140,7 @@ void PlanToWire(const PartitionPlan& plan, v1::PartitionRequest& wire) {
   if (plan.forms.csc) wire.add_graph_forms("csc");
   wire.set_mapping(plan.mapping);
   wire.set_assignment(plan.assignment);
+  wire.set_without_files(plan.without_files);
 }
 
 v1::PartitionState PartitionStateToWire(PartitionJobState state) {
@@ -226,6 +227,7 @@ absl::StatusOr<PartitionPlan> PartitionPlanFromWire(const v1::PartitionRequest& 
   PH_RETURN_IF_ERROR(FormatsFromWire(wire, plan));
   plan.mapping = wire.mapping();
   plan.assignment = wire.assignment();
+  plan.without_files = wire.without_files();
   PH_RETURN_IF_ERROR(CheckPartitionPlan(plan));
   const uint64_t trainers = uint64_t{options.num_parts} * options.trainers_per_machine;
   if (trainers > kMostPartsOfTrainers) {

@@ -1,5 +1,6 @@
 #include "service/wire/wire_sampling.h"
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "service/base/status_macros.h"
 #include "service/wire/wire_sizes.h"
+#include "service/wire/wire_source_graphs.h"
 
 namespace packhouse {
 namespace {
@@ -69,6 +71,48 @@ absl::StatusOr<std::vector<uint32_t>> NodesOfIds(const v1::NodeIds& wire,
       absl::StrCat("seeds.ids.text: ", data.size(), " bytes of ids more than the lengths say"));
 }
 
+absl::StatusOr<std::vector<SourceColumnSpec>> ReadoutColumnsFromWire(const v1::SubGraphs& wire) {
+  // They are checked as columns of a source graph are.
+  v1::CreateSourceGraphRequest message;
+  message.set_name("readout");
+  v1::SourceNodeSet& set = *message.mutable_schema()->add_node_sets();
+  set.set_name("_readout");
+  *set.mutable_columns() = wire.readout_columns();
+  PH_ASSIGN_OR_RETURN(const NewSourceGraph checked, NewSourceGraphFromWire(message));
+  return checked.schema.node_sets()[0].columns;
+}
+
+// In the order of the plan's columns.
+absl::StatusOr<std::shared_ptr<const std::vector<std::string>>> ReadoutFromWire(
+    const v1::Seeds& wire, const SubGraphSource& source) {
+  const absl::Span<const SourceColumnSpec> columns = source.sampler().plan().readout_columns();
+  std::vector<std::string> readout(columns.size());
+  std::vector<bool> is_there(columns.size());
+  for (const v1::SourceColumnRows& rows : wire.readout()) {
+    const auto column =
+        std::find_if(columns.begin(), columns.end(),
+                     [&](const SourceColumnSpec& spec) { return spec.name == rows.name(); });
+    const std::string name = absl::StrCat("'", absl::CHexEscape(rows.name()), "'");
+    if (column == columns.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("seeds.readout: `_readout` has no column ", name));
+    }
+    const size_t c = column - columns.begin();
+    if (is_there[c]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("seeds.readout: column ", name, " is there twice"));
+    }
+    is_there[c] = true;
+    readout[c] = rows.data();
+  }
+  for (size_t c = 0; c < columns.size(); ++c) {
+    if (is_there[c]) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("seeds.readout: column '", columns[c].name, "' is missing"));
+  }
+  return std::make_shared<const std::vector<std::string>>(std::move(readout));
+}
+
 }  // namespace
 
 absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
@@ -98,6 +142,9 @@ absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
   options.latest = wire.latest();
   options.link_node_set = wire.link_node_set();
   options.readout = wire.readout();
+  if (!wire.readout_columns().empty()) {
+    PH_ASSIGN_OR_RETURN(options.readout_columns, ReadoutColumnsFromWire(wire));
+  }
   request.payload.features = !wire.without_features();
   request.payload.numbers = wire.numbers();
   request.payload.ids = wire.ids();
@@ -137,14 +184,19 @@ absl::StatusOr<SeedList> SeedsFromWire(bool is_set, const v1::Seeds& wire,
     for (const uint64_t time : Uint64sFromWire(wire.times())) {
       seeds.times.push_back(static_cast<int64_t>(time));
     }
+    if (!wire.readout().empty()) {
+      PH_ASSIGN_OR_RETURN(seeds.readout, ReadoutFromWire(wire, source));
+    }
   }
   PH_RETURN_IF_ERROR(source.CheckSeeds(seeds));
   return seeds;
 }
 
 uint64_t BytesOfSeeds(const v1::Seeds& wire) {
+  uint64_t readout = 0;
+  for (const v1::SourceColumnRows& rows : wire.readout()) readout += rows.data().size();
   // Text ids have 4 bytes of length each, and as many give a number.
-  return 2 * wire.numbers().size() + wire.ids().integers().size() +
+  return readout + 2 * wire.numbers().size() + wire.ids().integers().size() +
          2 * wire.ids().text().lengths().size() + 2 * wire.times().size();
 }
 

@@ -20,14 +20,14 @@ namespace {
 
 absl::StatusOr<SourceColumnSpec> ColumnSpecFromWire(const v1::SourceColumn& wire,
                                                     const std::string& set) {
-  if (wire.dtype() < v1::DATA_TYPE_BOOL || wire.dtype() > v1::DATA_TYPE_FLOAT64) {
+  const std::optional<DType> dtype = DTypeFromWire(wire.dtype());
+  if (!dtype) {
     return absl::InvalidArgumentError(absl::StrCat(
         "column ", Quoted(wire.name()), " of ", Quoted(set), ": dtype ", wire.dtype(), " is none"));
   }
   SourceColumnSpec spec;
   spec.name = wire.name();
-  // In the same order; the wire has one more, the first.
-  spec.dtype = static_cast<DType>(wire.dtype() - 1);
+  spec.dtype = *dtype;
   spec.row_shape.assign(wire.row_shape().begin(), wire.row_shape().end());
   spec.ragged = wire.ragged();
   spec.text = wire.text();

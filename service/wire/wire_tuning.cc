@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
+#include "service/feedback/feedback_store.h"
 #include "service/planning/limits.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_planning.h"
@@ -86,14 +87,32 @@ absl::StatusOr<DeviceProfile> DeviceProfileFromWire(const v1::DeviceProfile& wir
   profile.memory_bytes = wire.memory_bytes();
   profile.fixed_bytes = wire.fixed_bytes();
   if (wire.max_distinct_shapes() != 0) profile.max_distinct_shapes = wire.max_distinct_shapes();
+  profile.fixed_cost = wire.fixed_cost();
+  if (!wire.measured_as().empty()) {
+    PH_RETURN_IF_ERROR(ParseMeasuredAs(wire.measured_as()).status());
+    profile.measured_as = wire.measured_as();
+  }
   PH_RETURN_IF_ERROR(CheckDeviceProfile(profile, schema));
   return profile;
 }
 
+absl::StatusOr<DeviceProfile> AsMeasured(const DeviceProfile& profile, const SizeSchema& schema,
+                                         const MeasuredModels* models) {
+  if (profile.measured_as.empty() || models == nullptr) return profile;
+  const std::shared_ptr<const MeasuredModel> model = models->Find(profile.measured_as);
+  if (model == nullptr) return profile;
+  std::optional<DeviceProfile> measured = WithMeasured(profile, schema, *model);
+  if (!measured) return profile;
+  PH_RETURN_IF_ERROR(CheckDeviceProfile(*measured, schema));
+  return *std::move(measured);
+}
+
 absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& request,
                                                     const SizeSchema& schema,
-                                                    uint64_t max_graphs_per_batch) {
+                                                    uint64_t max_graphs_per_batch,
+                                                    const MeasuredModels* models) {
   PH_ASSIGN_OR_RETURN(DeviceProfile profile, DeviceProfileFromWire(request.profile(), schema));
+  PH_ASSIGN_OR_RETURN(profile, AsMeasured(profile, schema, models));
   PH_ASSIGN_OR_RETURN(const Padding padding, PaddingFromWire(request.padding()));
   PH_ASSIGN_OR_RETURN(const GraphSchema graphs, SchemaOfTargets(schema, request.index_targets(),
                                                                 request.ragged_components()));

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "packhouse/v1/planning.pb.h"
 #include "service/planning/device_profile.h"
+#include "service/planning/feedback/measured_model.h"
 #include "service/planning/oversize_graphs.h"
 #include "service/planning/tuning/limit_tuner.h"
 #include "service/sizes/size_schema.h"
@@ -18,14 +19,21 @@
 
 namespace packhouse {
 
-// Components that are not listed have no limit. The result has passed CheckDeviceProfile().
+// Components that are not listed have no limit. The result has passed CheckDeviceProfile(); what it
+// is measured as is a name, and nothing is measured yet.
 absl::StatusOr<DeviceProfile> DeviceProfileFromWire(const v1::DeviceProfile& wire,
                                                     const SizeSchema& schema);
 
-// The profile for a search for padded batches (ProfileForPadding).
+// The profile with what was measured of the device, if it asks for that and `models`, which may be
+// null, has it; else the profile. INVALID_ARGUMENT if it allows no limits then.
+absl::StatusOr<DeviceProfile> AsMeasured(const DeviceProfile& profile, const SizeSchema& schema,
+                                         const MeasuredModels* models = nullptr);
+
+// The profile for a search for padded batches (ProfileForPadding), as measured.
 absl::StatusOr<DeviceProfile> PaddedProfileFromWire(const v1::TuneRequest& request,
                                                     const SizeSchema& schema,
-                                                    uint64_t max_graphs_per_batch);
+                                                    uint64_t max_graphs_per_batch,
+                                                    const MeasuredModels* models = nullptr);
 
 // Objective, budget, seed and grid; no callbacks.
 absl::StatusOr<TuneOptions> TuneOptionsFromWire(const v1::TuneRequest& request);

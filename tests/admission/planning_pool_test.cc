@@ -203,5 +203,77 @@ TEST_F(PlanningPoolTest, WaitingForAnotherTakesNoTurn) {
   done.wait();
 }
 
+// A namespace's calls are never more at work than its share allows, whosever they are; all of them
+// are done, and calls of other namespaces use the turns that are left.
+TEST_F(PlanningPoolTest, ANamespaceHasNoMoreThanItsShare) {
+  const QuotasOf quotas_of = [](absl::string_view where) {
+    Quotas quotas;
+    if (where == "bounded") quotas.planning = 0.5;
+    return quotas;
+  };
+  std::atomic<int> at_work = 0;
+  std::atomic<int> most = 0;
+  std::atomic<int> slices = 0;
+  std::atomic<int> others = 0;
+  {
+    PlanningPool pool(&clock_, 4, quotas_of);
+    for (int call = 0; call < 24; ++call) {
+      const bool is_bounded = call % 3 != 0;
+      Submit(pool, absl::StrCat("client ", call % 5), [&, is_bounded](PlanningTurn& turn) {
+        if (turn.GivenUpIn(is_bounded ? "bounded" : "free")) return;
+        for (int slice = 0; slice < 5; ++slice) {
+          if (is_bounded) {
+            const int now = ++at_work;
+            int seen = most;
+            while (now > seen && !most.compare_exchange_weak(seen, now)) {
+            }
+            std::this_thread::yield();
+            ++slices;
+            --at_work;
+          } else {
+            ++others;
+          }
+          clock_.Advance(PlanningPool::kSlice);
+          if (turn.GivenUp()) return;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(slices, 16 * 5);
+  EXPECT_EQ(others, 8 * 5);
+  EXPECT_GE(most, 1);
+  EXPECT_LE(most, 2);
+}
+
+// One call of it holds the whole share: another waits although turns are free, and goes on if it is
+// cancelled.
+TEST_F(PlanningPoolTest, ACallThatWaitsForItsNamespaceCanBeCancelled) {
+  std::latch has_share(1);
+  std::latch may_end(1);
+  std::atomic<bool> was_given_up = false;
+  std::latch ended(1);
+  PlanningPool pool(&clock_, 2, [](absl::string_view /*where*/) {
+    Quotas quotas;
+    quotas.planning = 0.1;  // At least one turn.
+    return quotas;
+  });
+  Submit(pool, "a", [&](PlanningTurn& turn) {
+    EXPECT_FALSE(turn.GivenUpIn("x"));
+    has_share.count_down();
+    may_end.wait();
+  });
+  has_share.wait();
+  EXPECT_EQ(pool.ShareOf("x"), 0.5);
+  EXPECT_EQ(pool.ShareOf("y"), 0);
+  const auto waiting = Submit(pool, "b", [&](PlanningTurn& turn) {
+    was_given_up = turn.GivenUpIn("x");
+    ended.count_down();
+  });
+  waiting->Cancel();
+  ended.wait();
+  EXPECT_TRUE(was_given_up);
+  may_end.count_down();
+}
+
 }  // namespace
 }  // namespace packhouse

@@ -87,5 +87,15 @@ TEST(AuthorizerTest, SaysWhatIsMissing) {
       HasSubstr("principal 'anonymous' no right 'train' in any namespace"));
 }
 
+// Whoever administers one namespace does not administer the server.
+TEST(AuthorizerTest, TheServerIsAdministeredByThoseOfAllNamespaces) {
+  const Demand demand = {Right::kAdminister, Demand::Where::kServer, "", ""};
+  for (const std::string where : {"team", "*"}) {
+    const Authorizer authorizer(
+        std::make_shared<const Policy>(*Policy::Create({{{"a"}, Role::kAdmin, {where}}}, {})));
+    EXPECT_EQ(authorizer.Check("a", demand).ok(), where == "*") << where;
+  }
+}
+
 }  // namespace
 }  // namespace packhouse

@@ -101,6 +101,28 @@ TEST(WorkerPoolTest, ClientsHaveTheSameTime) {
   EXPECT_LE(absl::AbsDuration(long_turns - short_turns), absl::Milliseconds(4 * 16));
 }
 
+// Whoever's they are, and however many come.
+TEST(WorkerPoolTest, FirstJobsGoBeforeOthersAndLeaveThemAShare) {
+  SimulatedClock clock;
+  std::string order;  // Written by the pool's one thread.
+  {
+    WorkerPool pool(&clock, 1);
+    std::latch begun(1);
+    std::latch all_queued(1);
+    pool.Submit("held", [&] {
+      begun.count_down();
+      all_queued.wait();
+    });
+    begun.wait();
+    for (int i = 0; i < 4; ++i) pool.Submit("many", [&] { order += 'o'; });
+    for (int i = 0; i < 5; ++i) pool.SubmitFirst("many", [&] { order += 'f'; });
+    pool.SubmitFirst("one", [&] { order += 'g'; });
+    all_queued.count_down();
+  }
+  // Those that go first take turns as others do.
+  EXPECT_EQ(order, "fgfofffooo");
+}
+
 // A job that has no memory goes on later, and the others go on.
 TEST(WorkerPoolTest, AJobWithoutMemoryIsRunAgain) {
   SimulatedClock clock;

@@ -8,27 +8,21 @@ that they have in the file (PyG's edge_index: int64, as it wants it).
   packhoused of its own; padded to one shape, with the graph of each row. The time is all of it:
   opening epochs, collation, the wire, acknowledgements, the views as numpy arrays.
 - `packhouse, C++`: what `packhouse-bench --only load` says of batches of 256 KiB, with --bench.
-- `PyG`: torch_geometric.loader.DataLoader with 0 and 2 workers; not padded.
+- `PyG`: torch_geometric.loader.DataLoader with 0 and 2 workers; not padded. With its
+  DynamicBatchSampler: batches of as many graphs as have the nodes of 256 mean graphs.
 - `torch`: torch.utils.data.DataLoader that joins numpy arrays, with 0 and 2 workers; not padded.
 - `jraph`: jraph.dynamically_batch on numpy arrays, with the budget that its examples take: room for
   a batch of mean graphs, rounded up to the next 64.
 
+- `DGL`: dgl.dataloading.GraphDataLoader with 0 and 2 workers; not padded.
+- `TF-GNN`: a tf.data pipeline over a file of tf.Examples: shuffled, parsed by the batch with
+  tfgnn.parse_example, and merged to one graph; not padded. TensorFlow uses all processors.
+
 Contestants are processes of their own and take turns; those whose framework is not installed are
-left out with a message. All have glibc's malloc set as packhouse.tune_process_for_batches does. DGL
-and TF-GNN are not compared.
+left out with a message. All have glibc's malloc set as packhouse.tune_process_for_batches does.
 
-The frameworks, in an environment of their own (PyTorch: Debian's python3-torch, or PyPI's):
-
-    python3 -m venv --system-site-packages frameworks
-    frameworks/bin/pip install torch_geometric jraph 'jax<0.4.31' 'jaxlib<0.4.31' 'numpy<2'
-
-Then, after `make build`:
-
-    PYTHONPATH=build/release/python frameworks/bin/python tests/benchmarks/frameworks.py \\
-        --packhoused build/release/service/packhoused --bench
-        build/release/client/bench/packhouse-bench \\ --data ../shared/data/graphs/molhiv.npz
-        --markdown frameworks.md --json frameworks.json
-
+`make bench-frameworks` makes an environment of pinned packages for each framework and runs this.
+With --environments FOLDER a contestant has the interpreter of FOLDER/NAME, without it this one's.
 Without --data: the syntax trees of this machine's Python library.
 """
 
@@ -44,15 +38,22 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
-from typing import Any, Callable, Final, Iterable, Iterator, Sequence
+from typing import Any, Callable, Final, Iterator, Sequence
 
-import numpy as np
+from framework_loaders import (
+    BATCH_SIZE,
+    Source,
+    make_dgl,
+    make_jraph,
+    make_packhouse,
+    make_pyg,
+    make_pyg_dynamic,
+    make_tfgnn,
+    make_torch,
+)
 from measuring import (
-    DATASET,
     Contestant,
     Run,
-    Runner,
     Spread,
     benchmark_parser,
     cpu_seconds_of,
@@ -64,254 +65,10 @@ from measuring import (
     store,
 )
 
-from packhouse import (
-    GRAPHS,
-    DerivedTensor,
-    GraphTable,
-    Loader,
-    LocalServer,
-    Padding,
-    tune_process_for_batches,
-)
-from packhouse.graphs import Array
-
-BATCH_SIZE: Final = 256
+from packhouse import GraphTable, LocalServer
 
 # What others are compared with.
 BASELINE: Final = "PyG, 0 workers"
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """What graphs, for a contestant to load itself."""
-
-    path: pathlib.Path | None
-    count: int | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Graph:
-    """One graph's rows, by tensor; `edges` is [2, edges]."""
-
-    tensors: dict[str, Array]
-    components: dict[str, str]
-    nodes: int
-    edges: Array
-
-
-def graphs_of(source: Source) -> list[Graph]:
-    """Each graph by itself, as frameworks take them."""
-    table, _ = load_graphs(source.path, source.count)
-    components = {
-        spec.name: spec.component
-        for spec in table.schema.tensors
-        if spec.name not in ("senders", "receivers")
-    }
-    ends = {name: np.cumsum(table.counts(name)) for name in (*table.schema.components, GRAPHS)}
-    starts = {name: ends[name] - table.counts(name) for name in ends}
-    edges = np.stack([table.tensors["senders"], table.tensors["receivers"]])
-
-    def rows(component: str, graph: int) -> slice:
-        return slice(int(starts[component][graph]), int(ends[component][graph]))
-
-    return [
-        Graph(
-            {name: table.tensors[name][rows(components[name], i)] for name in components},
-            components,
-            int(table.sizes[i, 0]),
-            edges[:, rows("edges", i)],
-        )
-        for i in range(len(table))
-    ]
-
-
-def epochs(run_epoch: Callable[[int], Run]) -> Runner:
-    """Runs whole epochs."""
-    number = 0
-
-    def run(seconds: float) -> Run:
-        nonlocal number
-        total = Run(0.0)
-        started = time.perf_counter()
-        while total.seconds < seconds:
-            one = run_epoch(number)
-            number += 1
-            total = Run(
-                seconds=time.perf_counter() - started,
-                graphs=total.graphs + one.graphs,
-                batches=total.batches + one.batches,
-                rows=total.rows + one.rows,
-                real_rows=total.real_rows + one.real_rows,
-            )
-        return total
-
-    return run
-
-
-def make_packhouse(address: str, limits: dict[str, int]) -> Runner:
-    """Loads from a server."""
-    tune_process_for_batches()
-    loader = Loader(
-        address,
-        dataset=DATASET,
-        job="frameworks",
-        limits=limits,
-        padding=Padding.GRAPH,
-        # What PyG has as `batch`.
-        derived=(DerivedTensor.GRAPH_INDEX,),
-        max_in_flight=64,
-    )
-
-    def run_epoch(epoch: int) -> Run:
-        loader.set_epoch(epoch)
-        graphs = batches = rows = real_rows = 0
-        for batch in loader:
-            for array in batch.tensors.values():
-                assert isinstance(array, np.ndarray)
-            graphs += len(batch)
-            batches += 1
-            rows += batch.rows["nodes"] + batch.rows["edges"]
-            real_rows += batch.real_rows["nodes"] + batch.real_rows["edges"]
-        return Run(0.0, graphs=graphs, batches=batches, rows=rows, real_rows=real_rows)
-
-    return epochs(run_epoch)
-
-
-def count_ragged(batches: Iterable[tuple[int, int]]) -> Run:
-    """Of batches without padding: graphs, nodes and edges of each."""
-    num_batches = num_graphs = rows = 0
-    for graphs, batch_rows in batches:
-        num_batches += 1
-        num_graphs += graphs
-        rows += batch_rows
-    return Run(0.0, graphs=num_graphs, batches=num_batches, rows=rows, real_rows=rows)
-
-
-def worker_arguments(workers: int) -> dict[str, Any]:
-    """Of a DataLoader: workers that stay, and see the graphs without a copy."""
-    if not workers:
-        return {}
-    # What is usual on Linux; this process was spawned, and would spawn.
-    return {"persistent_workers": True, "multiprocessing_context": "fork"}
-
-
-def make_pyg(source: Source, workers: int) -> Runner:
-    """PyG's own DataLoader."""
-    import torch
-    from torch_geometric.data import Data
-    from torch_geometric.loader import DataLoader
-
-    tune_process_for_batches()
-    data = [
-        Data(
-            edge_index=torch.from_numpy(graph.edges.astype(np.int64)),
-            num_nodes=graph.nodes,
-            **{name: torch.from_numpy(np.array(rows)) for name, rows in graph.tensors.items()},
-        )
-        for graph in graphs_of(source)
-    ]
-    loader = DataLoader(
-        data,
-        batch_size=BATCH_SIZE,
-        shuffle=True,
-        num_workers=workers,
-        **worker_arguments(workers),
-    )
-
-    def run_epoch(_: int) -> Run:
-        return count_ragged(
-            (batch.num_graphs, batch.num_nodes + batch.num_edges) for batch in loader
-        )
-
-    return epochs(run_epoch)
-
-
-def join(graphs: Sequence[Graph]) -> dict[str, Any]:
-    """A batch as numpy arrays: what a plain collate function does."""
-    nodes = np.array([graph.nodes for graph in graphs])
-    edges = np.array([graph.edges.shape[1] for graph in graphs])
-    shift = np.repeat(np.cumsum(nodes) - nodes, edges)
-    return {
-        **{
-            name: np.concatenate([graph.tensors[name] for graph in graphs])
-            for name in graphs[0].tensors
-        },
-        "edge_index": np.concatenate([graph.edges for graph in graphs], axis=1) + shift,
-        "batch": np.repeat(np.arange(len(graphs)), nodes),
-    }
-
-
-def make_torch(source: Source, workers: int) -> Runner:
-    """PyTorch's DataLoader without PyG."""
-    import torch.utils.data
-
-    tune_process_for_batches()
-    loader: Any = torch.utils.data.DataLoader(
-        graphs_of(source),  # type: ignore[arg-type]
-        batch_size=BATCH_SIZE,
-        shuffle=True,
-        num_workers=workers,
-        **worker_arguments(workers),
-        collate_fn=join,
-    )
-
-    def run_epoch(_: int) -> Run:
-        # The last graph's number tells how many there are.
-        return count_ragged(
-            (int(batch["batch"][-1]) + 1, len(batch["batch"]) + batch["edge_index"].shape[1])
-            for batch in loader
-        )
-
-    return epochs(run_epoch)
-
-
-def make_jraph(source: Source) -> Runner:
-    """jraph's dynamic batching, without workers: it has none."""
-    import jraph
-
-    tune_process_for_batches()
-    graphs = graphs_of(source)
-
-    def features(graph: Graph, component: str) -> dict[str, Array]:
-        return {
-            name: rows
-            for name, rows in graph.tensors.items()
-            if graph.components[name] == component
-        }
-
-    tuples = [
-        jraph.GraphsTuple(
-            nodes=features(graph, "nodes"),
-            edges=features(graph, "edges"),
-            senders=graph.edges[0],
-            receivers=graph.edges[1],
-            globals=features(graph, GRAPHS),
-            n_node=np.array([graph.nodes], np.int32),
-            n_edge=np.array([graph.edges.shape[1]], np.int32),
-        )
-        for graph in graphs
-    ]
-
-    def budget(rows: Sequence[int]) -> int:
-        # At least what the largest graph takes, with one more for the padding.
-        return max(64 * (1 + int(np.mean(rows) * BATCH_SIZE) // 64), max(rows) + 1)
-
-    n_node = budget([graph.nodes for graph in graphs])
-    n_edge = budget([graph.edges.shape[1] for graph in graphs])
-    rng = np.random.default_rng(0)
-
-    def run_epoch(_: int) -> Run:
-        num_graphs = batches = real_rows = 0
-        shuffled = (tuples[i] for i in rng.permutation(len(tuples)))
-        for batch in jraph.dynamically_batch(shuffled, n_node, n_edge, BATCH_SIZE):
-            mask = jraph.get_graph_padding_mask(batch)
-            num_graphs += int(mask.sum())
-            batches += 1
-            real_rows += int(batch.n_node[mask].sum() + batch.n_edge[mask].sum())
-        rows = batches * (n_node + n_edge)
-        return Run(0.0, graphs=num_graphs, batches=batches, rows=rows, real_rows=real_rows)
-
-    return epochs(run_epoch)
 
 
 def bench_cpp(options: argparse.Namespace) -> Run:
@@ -378,17 +135,25 @@ def _limits(table: GraphTable) -> dict[str, int]:
 def compete(options: argparse.Namespace) -> dict[str, list[Run]]:
     """Everyone's runs, by name; they take turns."""
     source = Source(options.data, options.graphs)
+    # The environment of tests/conformance/environments.txt, then what makes it.
     frameworks: dict[str, tuple[Any, ...]] = {
-        BASELINE: (make_pyg, source, 0),
-        "PyG, 2 workers": (make_pyg, source, 2),
-        "torch, 0 workers": (make_torch, source, 0),
-        "torch, 2 workers": (make_torch, source, 2),
-        "jraph": (make_jraph, source),
+        BASELINE: ("benchmarks", make_pyg, source, 0),
+        "PyG, 2 workers": ("benchmarks", make_pyg, source, 2),
+        "PyG, DynamicBatchSampler": ("benchmarks", make_pyg_dynamic, source),
+        "torch, 0 workers": ("benchmarks", make_torch, source, 0),
+        "torch, 2 workers": ("benchmarks", make_torch, source, 2),
+        "jraph": ("benchmarks", make_jraph, source),
+        "DGL, 0 workers": ("dgl", make_dgl, source, 0),
+        "DGL, 2 workers": ("dgl", make_dgl, source, 2),
+        "TF-GNN": ("tfgnn", make_tfgnn, source),
     }
     with contextlib.ExitStack() as stack:
         turns = stack.enter_context(packhouse_contestants(options, source))
-        for name, arguments in frameworks.items():
-            contestant = stack.enter_context(Contestant(*arguments))
+        for name, (environment, *making) in frameworks.items():
+            if options.only and options.only not in name:
+                continue
+            python = options.environments and options.environments / environment / "bin/python"
+            contestant = stack.enter_context(Contestant(*making, python=python))
             if contestant.missing:
                 print(f"{name}: left out: {contestant.missing}", file=sys.stderr)
             else:
@@ -451,6 +216,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = benchmark_parser(__doc__, seconds=1.0)
     parser.add_argument("--markdown", type=pathlib.Path, help="where the table goes too")
+    parser.add_argument(
+        "--environments", type=pathlib.Path, help="a folder with one for each framework"
+    )
+    parser.add_argument("--only", default="", help="frameworks whose names contain this")
     return parser.parse_args(arguments)
 
 

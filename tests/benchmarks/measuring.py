@@ -7,14 +7,18 @@ so that several take turns: what else happens on the machine meets all of them.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import platform
 import resource
 import statistics
+import subprocess
+import sys
 import time
 from typing import Any, Callable, Final, Mapping, Sequence
 
@@ -51,10 +55,25 @@ class Contestant:
         make: Callable[..., Runner],
         *arguments: object,
         environment: Mapping[str, str | None] | None = None,
+        python: pathlib.Path | None = None,
     ) -> None:
-        """`make` is called in the process, whose environment differs by `environment`."""
+        """`make` is called in the process, whose environment differs by `environment`.
+
+        With `python` that is its interpreter, and `make` must be a function of a module in this
+        folder; if there is no such interpreter, the contestant is missing.
+        """
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
+        self._process: Any
+        if python is not None:
+            self._process = _OtherPython(python, theirs)
+            theirs.close()
+            if python.exists():
+                self._pipe.send((make, arguments))
+                self.missing: str = self._receive()
+            else:
+                self.missing = f"there is no {python}"
+            return
         # No daemon, since a daemon may have no children, and a DataLoader has some.
         self._process = context.Process(target=_serve, args=(theirs, make, arguments))
         kept = {name: os.environ.get(name) for name in environment or ()}
@@ -64,7 +83,7 @@ class Contestant:
         finally:
             _set_environment(kept)
         theirs.close()
-        self.missing: str = self._receive()
+        self.missing = self._receive()
 
     @property
     def pid(self) -> int:
@@ -101,6 +120,40 @@ class Contestant:
             return self._pipe.recv()
         except EOFError:
             raise RuntimeError(f"a contestant has ended: {self._process!r}") from None
+
+
+class _OtherPython:
+    """A process of another interpreter, used as multiprocessing's; none if that is not there."""
+
+    def __init__(self, python: pathlib.Path, pipe: Any) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        if python.exists():
+            self._process = subprocess.Popen(
+                [python, "-B", __file__, str(pipe.fileno())], pass_fds=[pipe.fileno()]
+            )
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process."""
+        return self._process.pid if self._process else None
+
+    def join(self, timeout: float) -> None:
+        """Waits for its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._process:
+                self._process.wait(timeout)
+
+    def kill(self) -> None:
+        """Ends it."""
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+
+def serve(descriptor: int) -> None:
+    """What a process of another interpreter does: it is told what to make, and to run it."""
+    pipe = multiprocessing.connection.Connection(descriptor)
+    _serve(pipe, *pipe.recv())
 
 
 def _serve(pipe: Any, make: Callable[..., Runner], arguments: tuple[object, ...]) -> None:
@@ -259,3 +312,10 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+if __name__ == "__main__":
+    # Contestants know this module by its name. Under the name `__main__` it would exist twice.
+    import measuring
+
+    measuring.serve(int(sys.argv[1]))

@@ -85,6 +85,18 @@ const Stream& DenserGraphs() {
   return *stream;
 }
 
+// Near-cliques among sparse graphs: in no order, and by kind.
+const Stream& EgoNetworks() {
+  static const Stream* const stream = NewStream("ego networks", EgoSizes(60000, 0), 1225, 80000);
+  return *stream;
+}
+
+const Stream& EgoNetworksByKind() {
+  static const Stream* const stream = NewStream(
+      "ego networks, near-cliques last", ByKind(EgoSizes(60000, 0), 50'000, true), 1225, 80000);
+  return *stream;
+}
+
 // Packs the whole stream; `take` gets each pack. False if a graph is refused.
 template <typename Take>
 bool PackAll(const Stream& stream, const OnlinePackerOptions& options, Take take) {
@@ -153,6 +165,17 @@ BENCHMARK(BM_OnlinePackerDense)->Arg(256)->Arg(1024)->Arg(4096)->Unit(benchmark:
 
 void BM_OnlinePackerDenser(benchmark::State& state) { RunOnlinePacker(state, DenserGraphs()); }
 BENCHMARK(BM_OnlinePackerDenser)->Arg(256)->Arg(1024)->Arg(4096)->Unit(benchmark::kMillisecond);
+
+void BM_OnlinePackerEgos(benchmark::State& state) { RunOnlinePacker(state, EgoNetworks()); }
+BENCHMARK(BM_OnlinePackerEgos)->RangeMultiplier(4)->Range(64, 16384)->Unit(benchmark::kMillisecond);
+
+void BM_OnlinePackerEgosByKind(benchmark::State& state) {
+  RunOnlinePacker(state, EgoNetworksByKind());
+}
+BENCHMARK(BM_OnlinePackerEgosByKind)
+    ->RangeMultiplier(4)
+    ->Range(64, 16384)
+    ->Unit(benchmark::kMillisecond);
 
 // The argument is the vector level, from plain on.
 void BM_OnlinePackerVectorLevel(benchmark::State& state) {

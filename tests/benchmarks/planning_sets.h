@@ -124,6 +124,20 @@ inline SizeTuple DrawIndependent(Random& random) {
   return tuple;
 }
 
+// (nodes, edges): the ego network of a person in a collaboration graph. Edges, both ways, grow like
+// the square of the nodes, with a density of their own in each. Six in a hundred are near-cliques:
+// the authors of one large paper. Half of the packs have to take sparse graphs beside one of these.
+inline SizeTuple DrawEgoNetwork(Random& random) {
+  if (random.Below(100) < 6) {
+    const uint64_t nodes = random.Between(240, 490);
+    return TupleOf({nodes, std::min(nodes * (nodes - 1), random.Between(57'000, 80'000))});
+  }
+  const uint64_t nodes = 30 + std::min(random.Below(171), random.Below(171));
+  // Of a thousand pairs.
+  const uint64_t density = 20 + random.Below(40) * random.Below(16);
+  return TupleOf({nodes, std::clamp<uint64_t>(nodes * (nodes - 1) * density / 1000, 100, 10'000)});
+}
+
 inline SizeHistogram MakeHistogram(size_t num_components, uint64_t num_graphs,
                                    const std::function<SizeTuple(Random&)>& draw) {
   Random random(20220);
@@ -226,6 +240,9 @@ inline std::vector<PlanningSet> PlanningSets() {
   add(MadeSet("made_independent", {"a", "b", "c", "d", "e", "f"}, 20'000,
               {606, 606, 606, 606, 606, 606, 256}, DrawIndependent),
       none, std::nullopt);
+  add(MadeSet("made_egos", {"nodes", "edges"}, 5'000, {1225, 80'000, kUnlimited}, DrawEgoNetwork),
+      within(2), std::nullopt)
+      .replanned = true;
   return sets;
 }
 

@@ -13,10 +13,14 @@
 #include "gtest/gtest.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/dataset.pb.h"
+#include "tests/support/openssl_command.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
 
 namespace packhouse::client {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Fails its first calls. Thread-safe.
 class FailingService final : public v1::DatasetService::Service {
@@ -148,6 +152,18 @@ TEST_F(ChannelTest, AnyArgumentOfGrpcIsPassedOnAndReplacesWhatIsSet) {
   EXPECT_THAT(
       ToAbslStatus(v1::DatasetService::NewStub(channel)->GetDataset(&context, request, &response)),
       StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+}
+
+// It does not wait for what no time will bring.
+TEST(ConnectTest, ARefusalIsToldAtOnce) {
+  const TemporaryFolder folder;
+  MakeCertificate(folder.path(), "ca");
+  const FailingServer plain;
+  ChannelOptions options;
+  options.secured_by = Credentials();
+  options.secured_by->tls_ca = folder.path() + "/ca.crt";
+  EXPECT_THAT(Connect(plain.address(), absl::Minutes(2), options),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("the server speaks plain text")));
 }
 
 }  // namespace

@@ -180,6 +180,17 @@ def test_pack_for_a_device_chooses_the_limits(
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
+def test_pack_tells_that_sizes_change(tmp_path: pathlib.Path) -> None:
+    sizes = tmp_path / "sizes.csv"
+    rows = [f"{10 + i % 20},{40 if i < 4000 else 5}" for i in range(8000)]
+    sizes.write_text("\n".join(["num_nodes,num_edges", *rows]) + "\n")
+    arguments = ("--sizes", sizes, "--limit", "nodes=512", "--limit", "edges=1024", "--drift")
+    told = [line for line in succeed("pack", *arguments).splitlines() if line.startswith("drift: ")]
+    assert len(told) == 1 and "the sizes changed at about graph " in told[0], told
+    assert "better: nodes=" in told[0]
+    assert "drift: " not in succeed("pack", *arguments, "--shuffle", 1)
+
+
 @pytest.mark.parametrize("arguments, complaint", [
     ((), "--limit or --device is needed"),
     (("--limit", "nodes=5", "--device", "x.json"), "not both"),
@@ -215,7 +226,7 @@ def test_each_device_of_the_docs_is_taken(sizes_file: pathlib.Path) -> None:
 def test_plan_of_sizes_and_of_their_histogram_are_the_same(
     sizes_file: pathlib.Path, histogram_file: pathlib.Path
 ) -> None:
-    limits = ["--limit", "nodes=100", "--limit", "edges=220", "--json"]
+    limits = ["--limit", "nodes=100", "--limit", "edges=220", "--compare", "all", "--json"]
     plans = [json.loads(succeed("plan", "--sizes", path, *limits))
              for path in (sizes_file, histogram_file)]
     for plan in plans:
@@ -226,7 +237,8 @@ def test_plan_of_sizes_and_of_their_histogram_are_the_same(
 
 def test_plan_uses_up_the_histogram_within_the_limits(histogram_file: pathlib.Path) -> None:
     plan = json.loads(succeed("plan", "--sizes", histogram_file, "--limit", "nodes=100", "--limit",
-                              "edges=220", "--limit", "graphs=7", "--json", "--patterns", 1000000))
+                              "edges=220", "--limit", "graphs=7", "--json", "--patterns", 1000000,
+                              "--compare", "all"))
     used: Counter[tuple[int, int]] = Counter()
     packs = 0
     for pattern in plan["patterns"]:
@@ -372,10 +384,17 @@ def test_the_own_server_is_found_or_missed_by_name(histogram_file: pathlib.Path)
           "faces"), 2, "there is only nodes, edges"),
         (("tune", "--sizes", "FILE", "--max", "nodes=99", "--padding", "masked"), 1,
          "padding needs max_rows of component 'edges'"),
+        (("plan", "--receipt", "r"), 2, "--server: needed with --receipt"),
+        (("plan", "--receipt", "r", "--dataset", "d"), 2, "--server: needed with --receipt"),
+        (("batch", "--job", "j", "--epoch", "-1", "--number", "0", "--server", "s"), 2,
+         "--epoch: '-1' must be a whole number from 0 to 18446744073709551615"),
+        (("batch", "--job", "j", "--epoch", "0", "--number", "1" + 20 * "0", "--server", "s"), 2,
+         "--number: '100000000000000000000' must be"),
         (("plan", "--sizes", "/nonexistent", "--limit", "nodes=5"), 1, "/nonexistent: cannot open"),
         (("pack", "--sizes", "FILE", "--limit", "nodes=5", "--padding", "much"), 2, "--padding"),
-        (("histogram",), 2, "either --sizes or --name"),
+        (("histogram",), 2, "one of --sizes, --name and --dataset"),
         (("histogram", "--name", "x"), 2, "--server"),
+        (("histogram", "--dataset", "x"), 2, "--server"),
         (("histogram", "--sizes", "FILE", "--plot", "a.pdf"), 2, ".svg or .png"),
         (("histogram", "--sizes", "FILE", "--limit", "nodes=5"), 2, "--plot"),
     ],
@@ -397,7 +416,7 @@ def test_help_and_version_succeed() -> None:
 def test_the_molhiv_plan_is_the_published_one() -> None:
     plan = json.loads(succeed("plan", "--sizes", SHARED / "hist/molhiv_train.csv", "--limit",
                               "nodes=222", "--limit", "edges=502", "--limit", "graphs=256",
-                              "--json"))
+                              "--compare", "all", "--json"))
     components = {c["component"]: c["efficiency"] for c in plan["best"]["components"]}
     assert round(100 * components["nodes"], 2) >= 98.78
     notebook = {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,33 @@ TEST(MistypedNameTest, WhatIsMissingIsNotMistyped) {
   EXPECT_EQ(Said({"plan"}), "");
   EXPECT_EQ(Said({"datasets"}), "");
   EXPECT_EQ(Said({"plan", "--limit", "5", "--colour"}), "");
+}
+
+TEST(CheckNumbersTest, TheLargestNumberIsNotTakenForOthers) {
+  for (const char* const word : {"-1", "-0", "18446744073709551616", "7", "18446744073709551615"}) {
+    CLI::App app;
+    uint64_t number = 0;
+    uint64_t named = 0;
+    std::string text;
+    CLI::App* const command = app.add_subcommand("plan");
+    command->add_option("--number", number);
+    command->add_option("--named", named)->type_name("N");
+    command->add_option("--text", text);
+    CheckNumbers(app);
+    const bool is_number = std::string(word) == "7" || std::string(word).back() == '5';
+    for (const std::string option : {"--number", "--named"}) {
+      try {
+        app.parse("plan " + option + "=" + word);
+        EXPECT_TRUE(is_number) << word;
+      } catch (const CLI::ParseError& error) {
+        EXPECT_FALSE(is_number) << word;
+        EXPECT_EQ(error.what(), option + ": '" + word +
+                                    "' must be a whole number from 0 to 18446744073709551615");
+      }
+    }
+    app.parse(std::string("plan --text=") + word);
+    EXPECT_EQ(text, word);
+  }
 }
 
 }  // namespace

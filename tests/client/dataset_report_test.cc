@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "client/cpp/little_endian.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -81,6 +82,27 @@ TEST(DatasetTextTest, SaysAllThereIs) {
   v1::GetDatasetResponse lacking = Molecules();
   lacking.mutable_histogram()->clear_component_totals();
   EXPECT_EQ(DatasetText(lacking).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(DatasetTextTest, TellsThatSizesHaveChanged) {
+  v1::GetDatasetResponse response = Molecules();
+  response.clear_histogram();
+  v1::DatasetDrift& drift = *response.mutable_drift();
+  drift.set_first_graph(7582);
+  drift.set_found_graph(8104);
+  drift.set_num_changes(1);
+  v1::DatasetDrift::Component& nodes = *drift.add_components();
+  nodes.set_component("nodes");
+  nodes.set_reference_mean(24.25);
+  nodes.set_mean(49.5);
+  PH_ASSERT_OK_AND_ASSIGN(const std::string text, DatasetText(response));
+  EXPECT_TRUE(absl::EndsWith(text,
+                             "\nsizes changed at about graph 7,582 (found at 8,104)\n"
+                             "- nodes: 49.5 in the mean, before 24.25\n"))
+      << text;
+  EXPECT_EQ(DatasetJson(response)["drift"],
+            Json::parse(R"({"first_graph": 7582, "found_graph": 8104, "num_changes": 1, )"
+                        R"("components": {"nodes": {"reference_mean": 24.25, "mean": 49.5}}})"));
 }
 
 TEST(DatasetJsonTest, HasTheSame) {

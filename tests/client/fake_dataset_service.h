@@ -29,6 +29,7 @@ enum class AppendFault {
   kRefuse,       // OUT_OF_RANGE.
   kWrongAnswer,  // The answer is that of another chunk.
   kStoreLess,    // The answer says that a graph is missing.
+  kStorePieces,  // Each graph is stored as two.
   kEndEarly,     // The stream ends with OK.
 };
 
@@ -109,6 +110,15 @@ class FakeDatasetService final : public v1::DatasetService::Service {
     dataset.set_id(1000 + last_version_);
     dataset.set_max_bytes(request->max_bytes());
     dataset.set_grouped(request->grouped());
+    *dataset.mutable_max_rows() = request->max_rows();
+    if (request->oversize_policy() == v1::OVERSIZE_POLICY_PARTITION) {
+      for (const char* const name : {"#piece", "#pieces", "#cut_edges"}) {
+        v1::TensorSpec& tensor = *dataset.mutable_schema()->add_tensors();
+        tensor.set_name(name);
+        tensor.set_dtype(v1::DATA_TYPE_UINT32);
+        tensor.set_component("graphs");
+      }
+    }
     *response = dataset;
     return Answer();
   }
@@ -228,6 +238,11 @@ class FakeDatasetService final : public v1::DatasetService::Service {
       response.set_num_appended(graphs);
     }
     response.set_num_graphs(stored.dataset.num_graphs());
+    if (fault == AppendFault::kStorePieces && !response.is_repetition()) {
+      stored.dataset.set_num_graphs(stored.dataset.num_graphs() + response.num_appended());
+      response.set_num_graphs(stored.dataset.num_graphs());
+      response.set_num_appended(2 * response.num_appended());
+    }
     if (fault == AppendFault::kStoreLess) response.set_num_appended(response.num_appended() - 1);
     if (fault == AppendFault::kWrongAnswer) {
       response.mutable_producer_sequence()->set_sequence(sequence.sequence() + 1);

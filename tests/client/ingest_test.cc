@@ -225,6 +225,36 @@ TEST_F(IngestTest, AnotherSchemaIsRefusedNamingWhatDiffers) {
               refused("was created with max_bytes 0, wanted is 9"));
 }
 
+// A data set that cuts graphs has tensors that are not sent, and more graphs than were sent.
+TEST_F(IngestTest, GraphsThatTheServerCutsAreStoredOnce) {
+  server_.service().set_fault([](const v1::AppendRequest&) { return AppendFault::kStorePieces; });
+  const GraphSizes sizes = RandomSizes(1, 100);
+  IngestOptions options = Options("cut");
+  options.max_rows.emplace_back().set_component("nodes");
+  options.max_rows[0].set_rows(40);
+  options.cuts_oversize = true;
+  const auto channel = server_.Channel();
+  PH_ASSERT_OK_AND_ASSIGN(const IngestResult result,
+                          Ingest(options, channel, **MakeSizesSource(sizes)));
+  EXPECT_EQ(result.totals.graphs_stored, 100);
+  EXPECT_EQ(result.totals.pieces_stored, 200);
+  EXPECT_EQ(result.dataset.max_rows(0).rows(), 40);
+  PH_ASSERT_OK_AND_ASSIGN(const IngestResult again,
+                          Ingest(options, channel, **MakeSizesSource(sizes)));
+  EXPECT_EQ(again.totals.graphs_stored, 0);
+  EXPECT_EQ(again.totals.graphs_present, 100);
+  // Who does not say how the data set was created, may append to it.
+  EXPECT_THAT(Ingest(Options("cut"), channel, **MakeSizesSource(sizes)), IsOk());
+  options.max_rows[0].set_rows(41);
+  EXPECT_THAT(Ingest(options, channel, **MakeSizesSource(sizes)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("was created with max_rows nodes=40, wanted is nodes=41")));
+  ASSERT_THAT(Ingest(Options("whole"), channel, **MakeSizesSource(RandomSizes(1, 2))), IsOk());
+  options.dataset = "whole";
+  EXPECT_THAT(Ingest(options, channel, **MakeSizesSource(RandomSizes(1, 2))),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("without cutting")));
+}
+
 TEST_F(IngestTest, ARefusedGraphEndsIt) {
   server_.service().set_fault([](const v1::AppendRequest&) { return AppendFault::kRefuse; });
   EXPECT_EQ(

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pty
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ if not CLI or not (GOLDEN / "laws.py").exists():
     pytest.skip(f"no program, or no golden partitions in {GOLDEN}", allow_module_level=True)
 sys.path.insert(0, str(GOLDEN))
 
+import dglfile  # type: ignore[import]  # noqa: E402
 import laws  # type: ignore[import]  # noqa: E402
 import reference_partition  # type: ignore[import]  # noqa: E402
 
@@ -164,7 +165,17 @@ def test_rows_are_restored(tmp_path: pathlib.Path) -> None:
     graph = laws.Graph("hetero")
     chunked = write_chunked(graph, tmp_path / "chunked")
     out = tmp_path / "out"
-    succeed(chunked, "--parts", 3, "--name", "g", "--mapping", "--output", out)
+    succeed(chunked, "--parts", 3, "--name", "g", "--mapping", "--orig-ids", "--output", out)
+    # Part after part, the ids of a type are its mapping.
+    for of, file in (("nodes", "orig_nids.dgl"), ("edges", "orig_eids.dgl")):
+        parts = [dglfile.read_tensors(str(out / f"part{p}" / file)) for p in range(3)]
+        names = sorted(path.stem for path in (out / "mapping" / of).iterdir())
+        assert all(sorted(part) == names for part in parts)
+        for name in names:
+            np.testing.assert_array_equal(
+                np.concatenate([part[name] for part in parts]),
+                np.load(out / "mapping" / of / f"{name}.npy"),
+            )
     mapping = np.load(out / "mapping" / "nodes" / "user.npy")
     rows = np.stack([mapping * 2, mapping * 3], 1).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
@@ -176,6 +187,14 @@ def test_rows_are_restored(tmp_path: pathlib.Path) -> None:
     refused = run("restore", tmp_path / "rows.npy", "--partition", out / "g.json", "--type", "tag",
                   "--output", tmp_path / "none.npy")
     assert refused.returncode == 1 and "must have 3 rows" in refused.stderr
+
+
+def tells_more(terminal: int) -> bool:
+    """Waits for output on a terminal; False once its other end is closed."""
+    try:
+        return bool(os.read(terminal, 4096))
+    except OSError:
+        return False
 
 
 def test_a_killed_run_leaves_no_partition_and_goes_on(tmp_path: pathlib.Path) -> None:
@@ -192,16 +211,19 @@ def test_a_killed_run_leaves_no_partition_and_goes_on(tmp_path: pathlib.Path) ->
     out = tmp_path / "out"
     killed = 0
     while not out.exists():
+        # On a terminal it tells each hundredth of its work: that is what this waits for.
+        terminal, its_end = pty.openpty()
         with subprocess.Popen([CLI, "partition", str(chunked), *options, str(out)],
-                              stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+                              stderr=its_end, stdout=subprocess.DEVNULL) as process:
+            os.close(its_end)
             before = len(list(tmp_path.glob("out.partial/part*[0-9]")))
-            while process.poll() is None:
+            while tells_more(terminal):
                 done = len(list(tmp_path.glob("out.partial/part*[0-9]")))
                 if done >= before + 5 and killed < 3:
                     process.send_signal(signal.SIGKILL)
                     killed += 1
                     break
-                time.sleep(0.001)
+        os.close(terminal)
         if process.returncode != 0:
             assert not out.exists()
             assert not list(tmp_path.glob("out.partial/g.json"))
@@ -219,4 +241,14 @@ def test_misuse_is_named(tmp_path: pathlib.Path) -> None:
     refused = run(chunked, "--parts", 2, "--name", "a b", "--output", tmp_path / "out")
     assert refused.returncode == 1 and "'a b'" in refused.stderr
     assert run("--parts", 2).returncode == 2
+    little = (chunked, "--parts", 2, "--memory", "1KiB", "--output", tmp_path / "out")
+    refused = run(*little, "--method", "metis")
+    assert refused.returncode == 1 and "beyond the bound of 1024" in refused.stderr
+    for option, value in (("--memory", "much"), ("--time-limit", "0s")):
+        refused = run(chunked, "--parts", 2, option, value, "--output", tmp_path / "out")
+        assert refused.returncode == 2 and option in refused.stderr
     assert not (tmp_path / "out").exists()
+    succeed(*little)
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert report["method"] == "streaming"
+    assert "beyond the bound of 1024" in report["reason"]

@@ -94,6 +94,38 @@ TEST(SummaryTableTest, SectionsComeInOrderAndTheBestHasAStar) {
             "* the fewest packs\n");
 }
 
+TEST(ComparisonTableTest, RowsComeOneByOneUnderTheirHeadings) {
+  v1::PlanSummary unfinished = Summary("filling best-fit sum", v1::PLAN_ALGORITHM_TUPLE_PACKING, 0);
+  unfinished.set_unfinished(true);
+  const std::vector<v1::PlanSummary> others = {
+      Summary("no packing", v1::PLAN_ALGORITHM_NO_PACKING, 32901),
+      Summary("best-fit sum", v1::PLAN_ALGORITHM_TUPLE_PACKING, 1010), unfinished};
+  ComparisonTable table(Optimized(1000), others);
+  std::string text = table.Head();
+  for (const v1::PlanSummary& other : others) text += table.Row(other);
+  EXPECT_EQ(text,
+            "                                                             efficiency %  "
+            "of the fullest pack %\n"
+            "  planner                    packs  lower bound       gap %         nodes  "
+            "                nodes\n"
+            "* optimized                   1000         1000        0.00         99.98  "
+            "                99.98\n"
+            "\n"
+            "baselines (a single component ignores the other limits)\n"
+            "  no packing                 32901         1000     3190.10         99.98  "
+            "                99.98\n"
+            "\n"
+            "the paper's tuple packing\n"
+            "  best-fit sum                1010         1000        1.00         99.98  "
+            "                99.98\n"
+            "  filling best-fit sum  unfinished\n");
+  EXPECT_EQ(ComparisonEnd(Optimized(1000), others, false),
+            "* the fewest packs\n"
+            "unfinished: filling best-fit sum; --compare all waits for them\n");
+  EXPECT_EQ(ComparisonEnd(Optimized(1011), {others[0], others[1]}, true),
+            "fewer packs than * have: best-fit sum (1010)\n");
+}
+
 class PatternsTest : public testing::Test {
  protected:
   PatternsTest() {

@@ -1,6 +1,8 @@
 // Padding::kTfgnn, beside what it has in common with other paddings (collate_test.cc).
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -83,6 +85,72 @@ TEST_F(TfgnnPaddingTest, WithALimitSpareValuesFollow) {
   EXPECT_THAT(batch.rows, ElementsAre(6, 6, 5, 4));
   EXPECT_THAT(ValuesOf<char>(batch, "nodes.name.bytes"), ElementsAre('a', 'b', 'c', '\0', '\0'));
   EXPECT_THAT(ValuesOf<int32_t>(batch, "nodes.name.bytes.d1"), ElementsAre(2, 0, 1, 0, 0, 0));
+}
+
+// A schema like schema_, whose names have this padding value.
+absl::StatusOr<GraphSchema> WithPaddingText(const GraphSchema& schema, std::string text,
+                                            DType of_lengths = DType::kInt32) {
+  std::vector<TensorSpec> tensors(schema.tensors().begin(), schema.tensors().end());
+  tensors[2].dtype = of_lengths;
+  tensors[3].padding_value = std::move(text);
+  return GraphSchema::Create(schema.sizes(), std::move(tensors));
+}
+
+TEST_F(TfgnnPaddingTest, PaddingRowsOfTextHaveItsPaddingValue) {
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema, WithPaddingText(schema_, "pad"));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphChunk chunk,
+      GraphChunk::Create(&schema, chunk_.sizes(),
+                         {BytesOf(source_), BytesOf(target_), BytesOf(lengths_), "abc"}, nullptr));
+  const auto padded = [&](std::vector<uint64_t> capacities, Padding padding, MinRows least = {}) {
+    return BatchLayout::Create(&schema, std::move(capacities), padding, {true, true, true, true},
+                               std::move(least));
+  };
+  const std::vector<GraphRef> both = {{&chunk, 0}, {&chunk, 1}};
+  PH_ASSERT_OK_AND_ASSIGN(const BatchLayout roomy,
+                          padded({7, 6, BatchLayout::kRagged, 4}, Padding::kTfgnn, MinRows({1})));
+  PH_ASSERT_OK_AND_ASSIGN(const Batch batch, Collate(roomy, both, UINT64_MAX));
+  EXPECT_THAT(batch.rows, ElementsAre(7, 6, 3 + 4 * 3, 4));
+  EXPECT_THAT(batch.real_rows, ElementsAre(3, 2, 3, 2));
+  EXPECT_THAT(ValuesOf<int32_t>(batch, "nodes.name.bytes.d1"), ElementsAre(2, 0, 1, 3, 3, 3, 3));
+  const std::vector<char> bytes = ValuesOf<char>(batch, "nodes.name.bytes");
+  EXPECT_EQ(std::string(bytes.begin(), bytes.end()), "abcpadpadpadpad");
+  // Its bytes are with the nodes that have them: three nodes in the first padding graph.
+  EXPECT_THAT(ValuesOf<int32_t>(batch, "nodes/counts"), ElementsAre(2, 1, 3, 1));
+  EXPECT_THAT(ValuesOf<int32_t>(batch, "nodes.name.bytes/counts"), ElementsAre(2, 1, 9, 3));
+  EXPECT_THAT(ValuesOf<int32_t>(batch, "nodes.name.bytes/graph"),
+              ElementsAre(0, 0, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3));
+  const std::vector<char> mask = ValuesOf<char>(batch, "nodes.name.bytes/mask");
+  EXPECT_EQ(std::count(mask.begin(), mask.end(), 1), 3);
+  PH_ASSERT_OK_AND_ASSIGN(const GraphChunk back, Uncollate(&schema, batch));
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(SameGraph(back, i, chunk_, i));
+  // No batch has more bytes than are told beforehand, not even one of padding only.
+  PH_ASSERT_OK_AND_ASSIGN(const Batch empty, Collate(roomy, {}, *roomy.PaddedBytes()));
+  EXPECT_EQ(empty.rows[2], 7 * 3);
+  // With a limit, or another padding, rows are empty.
+  for (const Padding padding : {Padding::kTfgnn, Padding::kMasked}) {
+    PH_ASSERT_OK_AND_ASSIGN(const BatchLayout limited, padded({6, 6, 5, 4}, padding));
+    PH_ASSERT_OK_AND_ASSIGN(const Batch plain, Collate(limited, both, UINT64_MAX));
+    EXPECT_THAT(ValuesOf<int32_t>(plain, "nodes.name.bytes.d1"), ElementsAre(2, 0, 1, 0, 0, 0));
+    EXPECT_THAT(ValuesOf<char>(plain, "nodes.name.bytes"), ElementsAre('a', 'b', 'c', '\0', '\0'));
+  }
+}
+
+TEST_F(TfgnnPaddingTest, PaddingTextsAreBounded) {
+  const auto is_refused = [](const std::string& why) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(why));
+  };
+  EXPECT_THAT(WithPaddingText(schema_, std::string(4096, 'a')), IsOk());
+  EXPECT_THAT(WithPaddingText(schema_, std::string(4097, 'a')), is_refused("4097 bytes"));
+  EXPECT_THAT(WithPaddingText(schema_, std::string(127, 'a'), DType::kInt8), IsOk());
+  EXPECT_THAT(WithPaddingText(schema_, std::string(128, 'a'), DType::kInt8),
+              is_refused("'nodes.name.bytes.d1' of int8"));
+  EXPECT_THAT(WithPaddingText(schema_, "pad", DType::kFloat32), is_refused("padding_value has 3"));
+  PH_ASSERT_OK_AND_ASSIGN(const GraphSchema schema,
+                          WithPaddingText(schema_, std::string(4096, 'a')));
+  EXPECT_THAT(
+      BatchLayout::Create(&schema, {1 << 20, 6, BatchLayout::kRagged, 4}, Padding::kTfgnn, {}),
+      is_refused("exceeds 2^31 - 1 bytes"));
 }
 
 // min_nodes_per_component: later fake components have just so many rows, the first has the rest.

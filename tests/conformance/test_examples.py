@@ -59,6 +59,23 @@ if importlib.util.find_spec("torch_geometric"):
         (padded,) = re.findall(r"packhouse: ([\d,]+) of [\d,]+ node rows were padding", output)
         assert padded != "0"
 
+    def test_pyg_clusters_side_by_side() -> None:
+        """Both feeds have every node once an epoch, and what is learnt is as good."""
+        output = subprocess.run(
+            [sys.executable, "-B", EXAMPLES / "train_clusters.py", "--nodes", "3000"]
+            + ["--parts", "100", "--epochs", "6"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        accuracy = {}
+        for feed in ("packhouse", "pyg"):
+            said = r" epoch 6: \d+ batches, 3000 nodes, \d+ edges, test accuracy ([\d.]+)"
+            (last,) = re.findall(feed + said, output)
+            accuracy[feed] = float(last)
+        assert accuracy["packhouse"] > 0.8
+        assert abs(accuracy["packhouse"] - accuracy["pyg"]) < 0.05
+
 
 if importlib.util.find_spec("jraph"):
 

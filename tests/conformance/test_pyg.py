@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import gc
 import pathlib
 from typing import Any, Callable, Iterator
 
@@ -259,6 +260,24 @@ def test_a_batch_of_torch_tensors_is_refused(client: Client) -> None:
     (batch,) = client.pack([table], PackOptions({"graphs": 16}))
     with pytest.raises(TypeError, match="TorchBatch is not packhouse's own batch: give"):
         packhouse.pyg.to_batch(to_torch(batch))
+
+
+def test_a_batch_leaves_nothing_to_the_garbage_collector(client: Client) -> None:
+    graph = Data(x=torch.ones(2, 1), edge_index=torch.tensor([[0], [1]]))
+    table = packhouse.pyg.table([graph] * 4)
+    (batch,) = packed(client, table, Padding.GRAPH)
+    packhouse.pyg.to_batch(batch)
+    gc.collect()
+    gc.disable()
+    try:
+        for is_taken_apart in (False, True):
+            made = packhouse.pyg.to_batch(batch)
+            if is_taken_apart:
+                assert made.get_example(1).num_nodes == 2
+            del made
+            assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_padding_that_no_graph_holds_is_refused(client: Client) -> None:

@@ -9,7 +9,7 @@
 #include "service/base/checksum.h"
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/stored_keys.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/stored_values.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 

@@ -14,6 +14,9 @@
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "service/datasets/quota_dataset_store.h"
 #include "tests/datasets/memory_dataset_store.h"
+#include "tests/datasets/object/object_replica.h"
+#include "tests/objects/fake_object_store.h"
+#include "tests/objects/s3_server.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -32,6 +35,10 @@ class StoreWorld {
   virtual DatasetStore& store() = 0;
   // Ends the process, as far as the store can tell, and starts another.
   virtual void Reopen() = 0;
+  // Why there is no such store here; empty if there is one.
+  virtual std::string why_not() const { return ""; }
+  // Of so many seeds, as many as take a second.
+  virtual uint64_t Seeds(uint64_t all) const { return all; }
 };
 
 class MemoryWorld final : public StoreWorld {
@@ -71,9 +78,58 @@ class QuotaWorld final : public StoreWorld {
 
  private:
   MemoryDatasetStore inner_;
-  QuotaDatasetStore store_{&inner_, [](absl::string_view) {
-                             return Quotas{uint64_t{1} << 40, 1000, std::nullopt};
-                           }};
+  const QuotasOf quotas_of_ = [](absl::string_view /*where*/) {
+    Quotas quotas;
+    quotas.disk_bytes = uint64_t{1} << 40;
+    quotas.datasets = 1000;
+    return quotas;
+  };
+  DiskQuota disk_{quotas_of_};
+  QuotaDatasetStore store_{&inner_, quotas_of_, &disk_};
+};
+
+// A replica over an object store and a key-value store. Its manifest has pages of three chunks.
+class ObjectWorld final : public StoreWorld {
+ public:
+  enum class Kind {
+    kFake,
+    kFaulty,  // Calls of both engines fail now and then, and answers are lost.
+    kS3,      // Objects in a real S3 server.
+  };
+  ObjectWorld(uint64_t max_bytes, Kind kind) : kind_(kind) {
+    options_.max_bytes = max_bytes;
+    options_.chunks_of_page = 3;
+    if (kind == Kind::kFaulty) fake_.SetFaults({20, 20, 20, 0}, 5);
+    if (kind == Kind::kS3) s3_ = S3Server::Shared().NewStore("data/sets", &cluster_.clock);
+    if (why_not().empty()) Reopen();
+  }
+  DatasetStore& store() override { return replica_->store(); }
+  void Reopen() override {
+    replica_ = nullptr;
+    StoreFaults faults;
+    if (kind_ == Kind::kFaulty) {
+      faults = RandomFaults(++num_replicas_, 10,
+                            {StoreFault::kUnreachable, StoreFault::kRequestLost,
+                             StoreFault::kReplyLost, StoreFault::kDoneLater});
+    }
+    ObjectStore* const objects = kind_ == Kind::kS3 ? s3_.get() : static_cast<ObjectStore*>(&fake_);
+    replica_ = std::make_unique<ObjectReplica>(&cluster_, objects, folder_.path(), options_,
+                                               uint64_t{1} << 30, std::move(faults));
+  }
+  std::string why_not() const override {
+    return kind_ == Kind::kS3 && s3_ == nullptr ? S3Server::Shared().why_not() : "";
+  }
+  uint64_t Seeds(uint64_t all) const override { return kind_ == Kind::kS3 ? all / 10 : all; }
+
+ private:
+  const Kind kind_;
+  ObjectDatasetStore::Options options_;
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  ObjectCluster cluster_;
+  FakeObjectStore fake_;
+  std::unique_ptr<ObjectStore> s3_;
+  uint64_t num_replicas_ = 0;
+  std::unique_ptr<ObjectReplica> replica_;
 };
 
 using MakeWorld = std::function<std::unique_ptr<StoreWorld>(uint64_t max_bytes)>;
@@ -81,7 +137,10 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 
 class DatasetStoreTest : public ::testing::TestWithParam<std::pair<const char*, MakeWorld>> {
  protected:
-  void SetUp() override { Begin(kMaxBytes); }
+  void SetUp() override {
+    Begin(kMaxBytes);
+    if (!world_->why_not().empty()) GTEST_SKIP() << world_->why_not();
+  }
   void Begin(uint64_t max_bytes) { world_ = GetParam().second(max_bytes); }
   DatasetStore& store() { return world_->store(); }
   void Reopen() { world_->Reopen(); }
@@ -136,6 +195,17 @@ void ExpectHolds(const DatasetStore& store, absl::string_view name, const Expect
   EXPECT_TRUE(reader->histogram() == recount);
   PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram stored, store.GetHistogram(name));
   EXPECT_TRUE(stored == recount);
+  uint64_t reserved = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram held,
+                          store.GetReservedHistogram(name, [&](uint64_t bytes) {
+                            reserved += bytes;
+                            return absl::OkStatus();
+                          }));
+  EXPECT_TRUE(held == recount);
+  EXPECT_GE(reserved, held.bytes());
+  EXPECT_THAT(store.GetReservedHistogram(
+                  name, [](uint64_t) { return absl::ResourceExhaustedError("no room"); }),
+              StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
   PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report, store.Verify(name, kGoOn));
   EXPECT_TRUE(report.ok()) << (report.disagreements.empty() ? ""
                                                             : report.disagreements[0].message());
@@ -144,7 +214,7 @@ void ExpectHolds(const DatasetStore& store, absl::string_view name, const Expect
 
 // Conservation: what was appended is read back byte for byte and in order, whatever the schema.
 TEST_P(DatasetStoreTest, WhatWasAppendedIsReadBack) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < world_->Seeds(60); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const std::string name = absl::StrCat("set/", seed);
@@ -270,6 +340,8 @@ TEST_P(DatasetStoreTest, NamesThatAreNot) {
     EXPECT_THAT(store().Create(bad, schema_, {}), StatusIs(absl::StatusCode::kInvalidArgument, _));
     EXPECT_THAT(store().Get(bad), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().GetHistogram(bad), StatusIs(absl::StatusCode::kNotFound, _));
+    EXPECT_THAT(store().GetReservedHistogram(bad, [](uint64_t) { return absl::OkStatus(); }),
+                StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().Seal(bad), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().Delete(bad), StatusIs(absl::StatusCode::kNotFound, _));
     EXPECT_THAT(store().OpenReader(bad), StatusIs(absl::StatusCode::kNotFound, _));
@@ -388,7 +460,7 @@ TEST_P(DatasetStoreTest, QuotaBoundsAndDeletionFrees) {
   const auto fill = [&](const std::string& name) {
     Expected expected;
     while (true) {
-      GraphChunk chunk = Chunk(expected.chunks.size(), 200);
+      GraphChunk chunk = Chunk(expected.chunks.size(), 600);
       const auto result = store().Append(name, chunk, {}, std::nullopt);
       if (!result.ok()) {
         EXPECT_THAT(result, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("bytes")));
@@ -567,7 +639,7 @@ TEST_P(DatasetStoreTest, AReaderServesManyThreads) {
 
 // A long history against the reference: same calls, same codes, same contents.
 TEST_P(DatasetStoreTest, AgreesWithTheReference) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
+  for (uint64_t seed = 0, end = world_->Seeds(20); seed < end; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     Begin(kMaxBytes);
@@ -642,7 +714,22 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair<const char*, MakeWorld>(
             "Quota", [](uint64_t max_bytes) { return std::make_unique<QuotaWorld>(max_bytes); }),
         std::pair<const char*, MakeWorld>(
-            "Lmdb", [](uint64_t max_bytes) { return std::make_unique<LmdbWorld>(max_bytes); })),
+            "Lmdb", [](uint64_t max_bytes) { return std::make_unique<LmdbWorld>(max_bytes); }),
+        std::pair<const char*, MakeWorld>("Object",
+                                          [](uint64_t max_bytes) {
+                                            return std::make_unique<ObjectWorld>(
+                                                max_bytes, ObjectWorld::Kind::kFake);
+                                          }),
+        std::pair<const char*, MakeWorld>("FaultyObject",
+                                          [](uint64_t max_bytes) {
+                                            return std::make_unique<ObjectWorld>(
+                                                max_bytes, ObjectWorld::Kind::kFaulty);
+                                          }),
+        std::pair<const char*, MakeWorld>("S3",
+                                          [](uint64_t max_bytes) {
+                                            return std::make_unique<ObjectWorld>(
+                                                max_bytes, ObjectWorld::Kind::kS3);
+                                          })),
     [](const auto& instance) { return std::string(instance.param.first); });
 
 }  // namespace

@@ -28,11 +28,13 @@ class QuotaDatasetStoreTest : public ::testing::Test {
       GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
           .value();
   std::map<std::string, Quotas> quotas_;
+  const QuotasOf quotas_of_ = [this](absl::string_view where) {
+    const auto found = quotas_.find(std::string(where));
+    return found == quotas_.end() ? Quotas() : found->second;
+  };
   MemoryDatasetStore inner_{uint64_t{1} << 30};
-  QuotaDatasetStore store_{&inner_, [this](absl::string_view where) {
-                             const auto found = quotas_.find(std::string(where));
-                             return found == quotas_.end() ? Quotas() : found->second;
-                           }};
+  DiskQuota disk_{quotas_of_};
+  QuotaDatasetStore store_{&inner_, quotas_of_, &disk_};
 };
 
 TEST_F(QuotaDatasetStoreTest, CountsDataSetsOfANamespaceAlone) {
@@ -70,6 +72,22 @@ TEST_F(QuotaDatasetStoreTest, BoundsBytesOfANamespace) {
   EXPECT_THAT(Append("b/1"), IsOk());
   EXPECT_THAT(store_.Delete("a/2"), IsOk());
   EXPECT_THAT(Append("a/1"), IsOk());
+}
+
+// What other stores have of the namespace counts too.
+TEST_F(QuotaDatasetStoreTest, SharesTheDiskWithOtherStores) {
+  EXPECT_THAT(Create("a/1"), IsOk());
+  EXPECT_THAT(Append("a/1"), IsOk());
+  const uint64_t bytes = inner_.Get("a/1")->num_bytes;
+  quotas_["a"].disk_bytes = 3 * bytes;
+  uint64_t elsewhere = 3 * bytes;
+  disk_.Add([&](absl::string_view where) -> absl::StatusOr<uint64_t> {
+    return where == "a" ? elsewhere : 0;
+  });
+  EXPECT_EQ(Append("a/1").code(), absl::StatusCode::kResourceExhausted);
+  elsewhere = bytes / 2;
+  EXPECT_THAT(Append("a/1"), IsOk());
+  EXPECT_EQ(store_.CountAll()->at("a").datasets, 1);
 }
 
 }  // namespace

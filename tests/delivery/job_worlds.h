@@ -44,7 +44,9 @@ class JobWorld {
         work();
       }
     };
-    for (const EpochKey& key : ledger_.Epochs()) quota_.TakeAnyway(ledger_.Find(key)->client);
+    for (const EpochKey& key : ledger_.Epochs()) {
+      quota_.TakeAnyway({ledger_.Find(key)->client, key.job});
+    }
     for (auto& [name, part] : JobLedger(ledger_).SplitByJob()) {
       jobs_[name] = std::make_shared<Job>(name, std::move(part), &environment_);
     }

@@ -227,6 +227,56 @@ TEST(LeaseTableTest, WhoeverMayGoOnIsWoken) {
   EXPECT_GT(num_woken, 2000U);
 }
 
+TEST(LeaseTableTest, TellsWhoWaitsForWhom) {
+  LeaseTable table = Table(3);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kNobody);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  ASSERT_THAT(table.Join(2, 0), IsOk());
+  // The first batch has not been asked for, or is being made.
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kWorker);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 2), 0);
+  EXPECT_EQ(table.WaitOf(1, true), SessionWait::kWorker);
+  // It was sent, and the worker does not read, or is working on it.
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kServer);
+  // The worker has one while the next one is made.
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 2), 1);
+  EXPECT_EQ(table.WaitOf(1, true), SessionWait::kNobody);
+  EXPECT_EQ(Next(table, 1, kLeaseStart, 2), kTooMany);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kServer);
+  // It has done one of the two, or both, and the disk is slow.
+  EXPECT_EQ(table.WaitOf(1, false, 1), SessionWait::kServer);
+  EXPECT_EQ(table.WaitOf(1, false, 2), SessionWait::kWorker);
+  // What is being made for one may be acknowledged by another.
+  EXPECT_EQ(Next(table, 2), 2);
+  table.Acknowledge(1, {2}, kLeaseStart);
+  EXPECT_EQ(table.WaitOf(2, true), SessionWait::kWorker);
+  // The others have what is left.
+  EXPECT_EQ(Next(table, 2), kAllLeased);
+  EXPECT_EQ(table.WaitOf(2, false), SessionWait::kNobody);
+  table.SessionEnded(1);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kNobody);
+  table.Acknowledge(2, {0, 1}, kLeaseStart);
+  EXPECT_EQ(Next(table, 2), kFinished);
+  EXPECT_EQ(table.WaitOf(2, false), SessionWait::kNobody);
+}
+
+// Windows of the epoch are being planned: the worker waits for the server, once it has done all.
+TEST(LeaseTableTest, TellsWhoWaitsForWindows) {
+  LeaseTable table(Dealing::CreateGrowing(4, {}, Sharing::Dynamic()).value(), kLease);
+  ASSERT_THAT(table.Join(1, 0), IsOk());
+  constexpr int64_t kNotKnown = -static_cast<int64_t>(LeaseOutcome::kNotKnown);
+  EXPECT_EQ(Next(table, 1), kNotKnown);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kWorker);
+  table.Grow(1, /*is_all=*/false);
+  EXPECT_EQ(Next(table, 1), 0);
+  EXPECT_EQ(Next(table, 1), kNotKnown);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kNobody);
+  table.Acknowledge(1, {0}, kLeaseStart);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kWorker);
+  table.Grow(1, /*is_all=*/true);
+  EXPECT_EQ(table.WaitOf(1, false), SessionWait::kNobody);
+}
+
 TEST(LeaseTableTest, AGoneSessionsBatchesComeNextAndItMayStillAcknowledge) {
   LeaseTable table = Table(5);
   ASSERT_THAT(table.Join(1, 0), IsOk());

@@ -884,6 +884,115 @@ TEST(LoaderTest, NothingIsDoneThatTheLogRefused) {
   EXPECT_EQ(world.Acknowledge(*session, {number})->num_new, 1);
 }
 
+// A device that is measured, whose limits have at most so many rows of each component.
+DeviceProfile DeviceWithAtMost(uint64_t max_rows) {
+  DeviceProfile device;
+  device.components.resize(3);
+  for (ComponentProfile& component : device.components) component.max_rows = max_rows;
+  device.fixed_cost = 1000;  // The larger the batches, the better.
+  device.measured_as = "gin/sim";
+  return device;
+}
+
+EpochRequest MeasuredRequest(uint64_t epoch, uint64_t most_as_declared, uint64_t most_as_measured) {
+  EpochRequest request = DatasetWorld::Request({}, epoch);
+  request.rank_groups[0] = {{}, DeviceWithAtMost(most_as_declared), 1};
+  request.rank_groups[0].measured = DeviceWithAtMost(most_as_measured);
+  request.adaptive = true;
+  return request;
+}
+
+// All of an epoch's workers get the limits with which the first of them opened it, whatever is
+// measured meanwhile. Who asks about the epoch in other words neither gets nor gives them.
+TEST(LoaderTest, TheFirstWorkersMeasurementsFixTheLimitsOfThoseWhoOpenTheEpochInTheSameWords) {
+  LoaderWorld world;
+  std::vector<std::function<void()>> later;
+  world.loader().RunInBackground(
+      [&later](std::function<void()> work) { later.push_back(std::move(work)); });
+  const auto limits_of = [](const LoadableEpoch& epoch) { return epoch.shapes(0)[0].capacities; };
+  const auto load = [&](const EpochRequest& request, uint32_t rank) {
+    return world.loader().StartLoad(request, LoaderWorld::Rank(rank, 2), 4, [] {});
+  };
+  // Alone, each gets what it asks for.
+  PH_ASSERT_OK_AND_ASSIGN(const auto alone, world.loader().Describe(MeasuredRequest(0, 64, 48)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto fewer, world.loader().Describe(MeasuredRequest(0, 64, 24)));
+  const std::vector<uint64_t> at_first = limits_of(*alone.epoch);
+  const std::vector<uint64_t> after_reports = limits_of(*fewer.epoch);
+  ASSERT_NE(at_first, after_reports);
+
+  PH_ASSERT_OK_AND_ASSIGN(auto first, load(MeasuredRequest(0, 64, 48), 0));
+  EXPECT_EQ(limits_of(first->epoch()), at_first);
+  // The join of the first is not committed yet.
+  PH_ASSERT_OK_AND_ASSIGN(const bool joined, first->HasJoined());
+  ASSERT_FALSE(joined);
+  PH_ASSERT_OK_AND_ASSIGN(auto second, load(MeasuredRequest(0, 64, 24), 1));
+  EXPECT_EQ(limits_of(second->epoch()), at_first);
+  EpochRequest other_words = MeasuredRequest(0, 56, 24);
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, world.loader().Describe(other_words));
+  EXPECT_EQ(limits_of(*other.epoch), after_reports);
+  // Another epoch of the job has its own.
+  PH_ASSERT_OK_AND_ASSIGN(const auto next, world.loader().Describe(MeasuredRequest(1, 64, 24)));
+  EXPECT_EQ(limits_of(*next.epoch), after_reports);
+
+  while (!later.empty()) {
+    for (const auto& work : std::exchange(later, {})) work();
+  }
+  EXPECT_THAT(first->HasJoined(), IsOkAndHolds(true));
+  EXPECT_THAT(second->HasJoined(), IsOkAndHolds(true));
+  // In the ledger they stay for whoever comes, also where others would be better.
+  for (const uint64_t most : {24, 64}) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto open, world.loader().Describe(MeasuredRequest(0, 64, most)));
+    EXPECT_EQ(limits_of(*open.epoch), at_first);
+  }
+  first = nullptr;
+  second = nullptr;
+  while (!later.empty()) {
+    for (const auto& work : std::exchange(later, {})) work();
+  }
+}
+
+TEST(LoaderTest, AnAdaptiveJobsEpochIsRebuiltOnlyWhileItIsRemembered) {
+  LoaderWorld world;
+  EpochRequest request = MeasuredRequest(0, 64, 48);
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Rank(0, 1)));
+  PH_ASSERT_OK_AND_ASSIGN(const Job::Opened opened, world.loader().OpenedNear({"job", 5}));
+  ASSERT_EQ(opened.identity.key.epoch, 0U);
+  // Nothing is measured when it is rebuilt.
+  request.rank_groups[0].measured = std::nullopt;
+  PH_ASSERT_OK_AND_ASSIGN(const auto again, world.loader().Rebuild(request, opened, {}));
+  EXPECT_EQ(again->shapes(0)[0].capacities, session->epoch().shapes(0)[0].capacities);
+  request.key.epoch = 5;
+  EXPECT_THAT(world.loader().Rebuild(request, opened, {}).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("epoch 5 of job 'job': the limits of an adaptive job's epoch")));
+  // Limits that do not move are those of any epoch.
+  request.adaptive = false;
+  PH_ASSERT_OK_AND_ASSIGN(const auto later, world.loader().Rebuild(request, opened, {}));
+  EXPECT_EQ(later->shapes(0)[0].capacities, session->epoch().shapes(0)[0].capacities);
+}
+
+TEST(LoaderTest, AReceiptIsFoundInTheEpochsThatMayBeShown) {
+  LoaderWorld world;
+  for (const uint64_t epoch : {0, 1}) {
+    EXPECT_THAT(world.Load(DatasetWorld::Request({24, 30, 6}, epoch), LoaderWorld::Rank(0, 1)),
+                IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const Job::Opened opened, world.loader().OpenedNear({"job", 0}));
+  ASSERT_NE(opened.plan, nullptr);
+  const std::string receipt = opened.plan->receipt;
+  const auto find = [&](const std::set<uint64_t>& shown) {
+    return world.loader().FindPlan(receipt, [&](const EpochIdentity& identity) {
+      return shown.count(identity.key.epoch) != 0;
+    });
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned first, find({0, 1}));
+  EXPECT_EQ(first.opened.identity.key.epoch, 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned second, find({1}));
+  EXPECT_EQ(second.opened.identity.key.epoch, 1U);
+  EXPECT_EQ(second.plan->receipt, receipt);
+  EXPECT_THAT(find({}).status(), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
+}
+
 TEST(LoaderTest, PlannedRanksStayWhenRanksChange) {
   LoaderWorld world(120);
   EpochRequest request = DatasetWorld::Request();

@@ -106,6 +106,13 @@ def test_what_an_earlier_release_stored_is_converted_once(tmp_path: pathlib.Path
     assert status == 1
     assert f"store '{folder}/datasets': format version 1" in words
     assert "packhoused --upgrade-store" in words
+    # A restore that was stopped is not converted either.
+    mark = pathlib.Path(folder) / "RESTORING"
+    mark.touch()
+    status, words = refused("--data-dir", folder, "--upgrade-store")
+    assert status == 1
+    assert "run packhouse store restore again" in words
+    mark.unlink()
     for told in ("converted", "nothing to convert"):
         status, words = refused("--data-dir", folder, "--upgrade-store")
         assert (status, words) == (0, f"{folder}/datasets: {told}\n{folder}/delivery: {told}\n")

@@ -1,6 +1,6 @@
 """Rolling restarts under load: what clients notice of servers that are drained and come back.
 
-    python3 drain_soak.py --packhoused BINARY [--seconds 60] [--interval 5]
+    python3 drain_soak.py --packhoused BINARY [--update-to BINARY] [--seconds 60] [--interval 5]
 
 Two servers, each with a folder of its own, behind a TCP proxy that does what a Kubernetes service
 does: it forwards new connections to servers whose /readyz says so, and leaves those that are open
@@ -12,6 +12,9 @@ meanwhile clients work:
 - Pack streams, on any server, each of about a second.
 - two workers of a job at each server, epoch after epoch. Their server owns their epochs, so that a
   port of the proxy for each server leads there alone, when it is ready: they wait until it is back.
+
+With --update-to each restart of a server is an update to the other program, or back: two versions
+work side by side, and each goes on with the folder that the other has left.
 
 Said at the end, with exit status 1 if one is beyond its bound: calls that failed, streams that broke,
 graphs lost, epochs that were not whole, and the longest time that a worker waited for a batch, beyond
@@ -29,11 +32,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -87,7 +92,9 @@ class Server:
     """packhoused on free ports with a folder of its own, restarted now and then."""
 
     def __init__(self, options: argparse.Namespace, folder: str) -> None:
-        self._program = options.packhoused
+        # In turns, a program for each start.
+        self._programs = itertools.cycle([options.packhoused, options.update_to or options.packhoused])
+        self.commits: list[str] = []
         self._folder = folder
         self._arguments = ("--lame-duck", f"{options.lame_duck}s", "--drain-timeout", "10s")
         self._lame_duck = options.lame_duck
@@ -101,13 +108,16 @@ class Server:
 
     def _start(self) -> None:
         self._server = LocalServer(
-            self._program,
+            next(self._programs),
             data_dir=self._folder,
             arguments=(*self._arguments, "--log-level", "error"),
             stop_timeout=600.0,
         )
         self._server.start()
         self.address, self.http_address = self._server.address, self._server.http_address
+        with urllib.request.urlopen(f"http://{self.http_address}/metrics") as page:
+            built = re.search(r'^packhouse_build_info\{(.*)\}', page.read().decode(), re.MULTILINE)
+        self.commits.append(built[1] if built is not None else "")
 
     def restart(self) -> None:
         """Returns when it is there again."""
@@ -443,6 +453,10 @@ def soak(options: argparse.Namespace, folder: str) -> int:
         f"{max(server.slowest_end for server in servers):.2f} s, longest away {away:.2f} s; "
         f"{proxy.connections} connections"
     )
+    if options.update_to is not None:
+        turns = [pair for server in servers for pair in itertools.pairwise(server.commits)]
+        print(f"{sum(one != other for one, other in turns)} changes of the version: "
+              f"{', '.join(sorted(set(itertools.chain(*turns))))}")
     counts = figures.counts
     print(
         f"{counts['unary calls']} unary calls, the slowest "
@@ -472,6 +486,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--packhoused", default=os.environ.get("PACKHOUSED"))
+    parser.add_argument("--update-to", help="the program of another version")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--interval", type=float, default=5, help="seconds between two restarts")
     parser.add_argument("--lame-duck", type=float, default=1, help="of the servers, seconds")

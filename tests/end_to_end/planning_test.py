@@ -85,10 +85,11 @@ def sizes_file_fixture(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def plan_json(*arguments: object) -> dict[str, Any]:
-    """The plan without the times, which differ."""
-    plan = json.loads(succeed("plan", *arguments, "--json"))
+    """The plan without the times, which differ; not compared unless asked for."""
+    compare = () if "--compare" in arguments else ("--compare", "none")
+    plan = json.loads(succeed("plan", *arguments, *compare, "--json"))
     for summary in [plan["best"], *plan["summaries"]]:
-        summary.pop("elapsed_seconds")
+        summary.pop("elapsed_seconds", None)
     return plan
 
 
@@ -124,7 +125,7 @@ def test_the_certificate_comes_first_and_says_what_the_json_says(
 def test_all_planners_are_compared_and_the_optimized_is_none_the_worse(
     sizes_file: pathlib.Path, server: str
 ) -> None:
-    plan = plan_json("--sizes", sizes_file, *PLAN, "--server", server)
+    plan = plan_json("--sizes", sizes_file, *PLAN, "--server", server, "--compare", "all")
     assert [summary["name"] for summary in plan["summaries"]][:2] == [
         "optimized",
         "first-fit decreasing",
@@ -138,6 +139,46 @@ def test_all_planners_are_compared_and_the_optimized_is_none_the_worse(
     )
     assert [summary["name"] for summary in few["summaries"]] == ["optimized"]
     assert few["best"] == plan["best"]
+    none = plan_json("--sizes", sizes_file, *PLAN, "--server", server, "--compare", "none")
+    assert none == few
+    # The rows come one by one, and are the same.
+    text = succeed("plan", "--sizes", sizes_file, *PLAN, "--server", server, "--compare", "all")
+    table = text[text.index("* optimized"):].splitlines()
+    rows_ = {line[2:].rsplit(maxsplit=7)[0].strip(): line.split()[-7] for line in table[:-1]
+             if line[:2] in ("* ", "  ")}
+    assert rows_ == {s["name"]: str(s["packs"]) for s in plan["summaries"]}
+    assert table[-1] == "* the fewest packs"
+
+
+def test_the_plan_does_not_wait_for_the_comparison(server: str, tmp_path: pathlib.Path) -> None:
+    """Without time for the comparison, the plan is printed all the same, and the rest is named."""
+    path = write(tmp_path / "sizes.csv", "nodes edges", pairs())
+    arguments = ("--sizes", path, *PLAN, "--server", server, "--compare-seconds", 0)
+    output = succeed("plan", *arguments)
+    assert output.splitlines()[2].startswith("packs ")
+    assert output.splitlines()[-1].startswith("unfinished: first-fit decreasing, ")
+    assert output.endswith("notebook nodes, notebook edges; --compare all waits for them\n")
+    assert "unfinished" not in succeed("plan", *arguments, "--compare", "all")
+
+
+def test_sizes_that_differ_without_a_limit_are_compared_as_one(
+    tmp_path: pathlib.Path, server: str
+) -> None:
+    """Each graph has a text of its own length; no limit is about texts."""
+    texts: Sizes = Counter()
+    for number, ((nodes, edges), count) in enumerate(sorted(pairs().items())):
+        for i in range(count):
+            texts[nodes, edges, 1000 * number + i] += 1
+    limited = ("--server", server, *PLAN, "--compare", "all", "--no-notebook")
+    few = plan_json("--sizes", write(tmp_path / "few.csv", "nodes edges", pairs()), *limited)
+    many = plan_json("--sizes", write(tmp_path / "many.csv", "nodes edges tokens", texts), *limited)
+    packs = [
+        {s["name"].split(" weighted")[0]: s["packs"] for s in plan["summaries"]}
+        for plan in (few, many)
+    ]
+    assert len(packs[0]) > 20
+    # Without packing there is nothing to merge.
+    assert packs[0] == packs[1]
 
 
 def test_named_heuristics_are_tried_alone(sizes_file: pathlib.Path, server: str) -> None:
@@ -156,13 +197,34 @@ def test_equal_receipts_are_equal_plans(sizes_file: pathlib.Path, server: str) -
         assert plan_json(*arguments, *other)["best"]["receipt"] != first["best"]["receipt"]
 
 
+def test_a_receipt_makes_its_plan_again(
+    sizes_file: pathlib.Path, tmp_path: pathlib.Path, server: str
+) -> None:
+    patterns = ("--patterns", 1000000, "--server", server)
+    made = plan_json(
+        *("--sizes", sizes_file, *PLAN, "--seed", 3, "--budget-steps", 123456, "--compare", "none"),
+        *patterns,
+    )
+    receipt = made["best"]["receipt"]
+    assert plan_json("--receipt", receipt, "--sizes", sizes_file, *patterns) == made
+    text = succeed("plan", "--receipt", receipt, "--sizes", sizes_file, "--server", server)
+    assert f"receipt      {receipt}\n" in text
+    changed = pairs()
+    changed[60, 120] += 1
+    other = write(tmp_path / "other.csv", "nodes edges", changed)
+    message = refuse(1, "plan", "--receipt", receipt, "--sizes", other, "--server", server)
+    assert "is for other sizes" in message and message.endswith(" [FAILED_PRECONDITION]")
+    message = refuse(2, "plan", "--receipt", receipt, "--sizes", other, *PLAN)
+    assert message == "packhouse: --limit: not with --receipt, which says what the plan is made of"
+
+
 def test_a_saved_plan_starts_a_later_one(
     sizes_file: pathlib.Path, tmp_path: pathlib.Path, server: str
 ) -> None:
     saved = [tmp_path / name for name in ("a.plan", "b.plan", "c.plan")]
     arguments = ("--sizes", sizes_file, *PLAN, "--server", server)
     for path in saved[:2]:
-        succeed("plan", *arguments, "--save-plan", path)
+        succeed("plan", *arguments, "--save-plan", path, "--compare", "none")
     assert saved[0].read_bytes() == saved[1].read_bytes()
 
     changed = pairs()
@@ -456,6 +518,9 @@ def test_without_gnuplot_there_is_an_error_and_no_file(
          "packhouse: --plot 'a.gif': a picture's name ends in .svg or .png"),
         (("plan", *PLAN, "--plot", "a.svg", "--axes", "faces"), 2,
          "packhouse: --plot, --axes: the histogram has no component 'faces', it has nodes, edges"),
+        (("plan",), 2, "packhouse: --limit is required without --receipt"),
+        (("plan", *PLAN, "--dataset", "x"), 2,
+         "packhouse: one of --sizes, --dataset and --histogram is needed"),
         (("plan", *PLAN, "--axes", "nodes"), 2,
          "packhouse: --axes chooses what is drawn: it needs --plot"),
         (("tune",), 2, "--max is required"),

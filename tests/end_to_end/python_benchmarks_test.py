@@ -35,18 +35,20 @@ def run(
 
 def test_frameworks_that_are_missing_are_left_out(tmp_path: pathlib.Path) -> None:
     # Also where they are installed.
-    for framework in ("torch", "jraph"):
+    for framework in ("torch", "torch_geometric", "dgl"):
         (tmp_path / f"{framework}.py").write_text(f"raise ImportError('no {framework} here')\n")
     figures = tmp_path / "figures.json"
     table = tmp_path / "table.md"
     done = run(
         "frameworks.py",
-        *("--graphs", 600, "--json", figures, "--markdown", table),
+        *("--graphs", 600, "--only", "0 workers", "--json", figures, "--markdown", table),
         path=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert "PyG, 0 workers: left out: no torch here" in done.stderr
-    assert "jraph: left out: no jraph here" in done.stderr
+    assert "PyG, 0 workers: left out: no torch_geometric here" in done.stderr
+    assert "torch, 0 workers: left out: no torch here" in done.stderr
+    assert "DGL, 0 workers: left out: no dgl here" in done.stderr
+    assert "2 workers" not in done.stdout + done.stderr
     (packhouse,) = json.loads(figures.read_text(encoding="utf-8"))["contestants"]
     assert packhouse["contestant"] == "packhouse, Python"
     assert len(packhouse["graphs_per_second"]) == 1

@@ -150,6 +150,7 @@ def refused(*arguments: str) -> tuple[int, str]:
         ("--tls-cert", "/none", "needs --tls-key"),
         ("--tls-client-ca", "/none", "needs --tls-cert"),
         ("--jwt-keys", "/none", "needs --jwt-audience"),
+        ("--http-listen", "0.0.0.0:9464", "needs --http-tls, or --insecure for plain text"),
         ("--http-listen", "127.0.0.1", "the port is missing"),
         ("--http-listen", "127.0.0.1:http", "the port is not a number"),
         ("--worker-threads", "0", "0"),

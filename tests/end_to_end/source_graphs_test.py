@@ -7,7 +7,9 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,13 @@ import numpy as np
 import pytest
 
 from packhouse import Client, LocalServer
-from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
+from packhouse.demo.sampling import guide_spec
+from packhouse.v1 import (
+    histogram_pb2,
+    histogram_pb2_grpc,
+    source_graph_pb2,
+    source_graph_pb2_grpc,
+)
 
 # Small requests, each on the disk before the next is answered: time to be killed in between.
 SLOWLY = ("--chunk-bytes", "4KiB")
@@ -273,3 +281,140 @@ def test_damage_is_reported_and_fails_the_verification(
         assert (listed["undamaged"], listed["damaged_pieces"], len(listed["damaged"])) == (
             False, 1, 1)
         assert succeed("graph", "delete", "g", "--yes", "--server", address) == "g: deleted\n"
+
+
+def test_partitions_are_cancelled_waited_for_and_downloaded(
+    address: str, tmp_path: pathlib.Path, mag: pathlib.Path
+) -> None:
+    with server_at(address, tmp_path / "data"):
+        import_graph(address, mag, "mag", "--seal")
+
+        def partition(*arguments: object) -> subprocess.CompletedProcess[str]:
+            return run_cli("partition", "mag", "--server", address, *arguments)
+
+        # Not METIS, which has a low priority: on a busy machine it takes long.
+        many = ("--parts", 12, "--method", "random", "--name", "many")
+        begun = partition(*many, "--detach")
+        assert begun.returncode == 0 and "has begun" in begun.stdout
+        # Ctrl-C cancels it, and the same command goes on.
+        with start_cli("partition", "mag", "--server", address, *many) as waiting:
+            assert waiting.stderr is not None
+            says = waiting.stderr.readline()
+            waiting.send_signal(signal.SIGINT)
+            told = waiting.communicate()[1]
+        with Client(address) as client:
+            if client.get_partition("mag", "many").state.name != "DONE":
+                assert "Ctrl-C" in says and "goes on with it" in told
+                assert waiting.returncode == 1
+        done = partition(*many, "--json")
+        assert done.returncode == 0, done.stderr
+        assert len(json.loads(done.stdout)["parts"]) == 12
+
+        table = partition("--parts", 2, "--method", "random", "--output", tmp_path / "out")
+        assert table.returncode == 0, table.stderr
+        assert "####" in table.stdout
+        assert (tmp_path / "out" / "graph.json").exists()
+        assert (tmp_path / "out" / "part1" / "graph.dgl").exists()
+        made = partition("--parts", 40, "--method", "streaming", "--name", "fine",
+                         "--without-files", "--dataset", "clusters")
+        assert made.returncode == 0, made.stderr
+        with Client(address) as client:
+            assert client.get_dataset("clusters").num_graphs == 40
+        for arguments, words in (
+            (("--parts", 4, "--name", "fine"), "'fine'"),
+            (("--parts", 4, "--assignment", "x"), "--assignment"),
+            ((), "--parts"),
+        ):
+            refused = partition(*arguments)
+            assert refused.returncode != 0 and words in refused.stderr
+
+
+def test_sub_graphs_are_estimated_and_stored(
+    address: str, tmp_path: pathlib.Path, mag: pathlib.Path
+) -> None:
+    text = tmp_path / "spec.pbtxt"
+    text.write_text(guide_spec().to_text())
+    with server_at(address, tmp_path / "data"), Client(address) as client:
+        import_graph(address, mag, "g", "--seal")
+
+        def sample(action: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+            return run_cli("sample", action, "--server", address, "--graph", "g", *arguments)
+
+        # All papers are fewer than 2000.
+        whole = sample("estimate", "--spec", text).stdout
+        assert whole.startswith("736 of 736 sub-graphs around 736 seeds, ")
+        few = sample("estimate", "--spec", text, "--graphs", 50, "--histogram", "sizes")
+        assert few.stdout.startswith("50 of 736 sub-graphs around 736 seeds, ")
+        assert client.get_histogram("sizes").num_graphs == 50
+        frontier = sample("estimate", "--spec", text, "--seeds-per-graph", 64)
+        assert frontier.stdout.startswith("12 of 12 sub-graphs around 736 seeds, ")
+        # Features are most of the bytes of a paper.
+        ids_only = sample("estimate", "--spec", text, "--ids-only").stdout
+        sizes = [float(re.findall(r"seeds, ([\d.]+) bytes", each)[0])
+                 for each in (ids_only, whole)]
+        assert sizes[0] < sizes[1] / 2
+
+        arguments = ("--spec", text, "--dataset", "d", "--seed", 3, "--epoch", 1)
+        for _ in range(2):
+            # The second call finds it.
+            done = sample("dataset", *arguments)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout.startswith("data set 'd': 736 sub-graphs, ")
+        assert "736 of 736 sub-graphs" in sample("dataset", *arguments[:2], "--dataset", "e").stderr
+        largest = client.get_dataset("d", include_histogram=True).histogram
+        assert largest is not None
+        papers = int(largest.tuples[:, largest.components.index("paper")].max())
+        limit = ("--limit", f"paper={papers - 1}")
+        small = sample("dataset", *arguments[:2], *arguments[4:], "--dataset", "small", *limit)
+        assert re.search(r"; [1-9]\d* drawn smaller by this call\n$", small.stdout)
+
+        for wrong, says in (
+            (("dataset", *arguments[:4], "--seed", 4), "[FAILED_PRECONDITION]"),
+            (("dataset", *arguments[:2], *arguments[4:], "--dataset", "r", *limit, "--refuse"),
+             "[OUT_OF_RANGE]"),
+            (("dataset", *arguments, "--limit", "paper"), "'paper' is not COMPONENT=ROWS"),
+            (("dataset", *arguments, "--limit", "papers=1"), "papers"),
+            (("estimate", "--spec", tmp_path / "absent"), "--spec: cannot read"),
+            (("estimate", "--spec", mag / "nodes/paper/year.npy"), "[INVALID_ARGUMENT]"),
+        ):
+            failed = sample(*map(str, wrong))
+            assert failed.returncode == 1, wrong
+            assert says in failed.stderr
+
+
+def list_names(graphs: source_graph_pb2_grpc.SourceGraphServiceStub) -> list[str]:
+    listed = graphs.ListSourceGraphs(source_graph_pb2.ListSourceGraphsRequest())
+    return [graph.name for graph in listed.graphs]
+
+
+def histograms_on_the_page(server: LocalServer) -> list[str]:
+    """To be listed there is no use."""
+    while True:
+        with urllib.request.urlopen(
+            f"http://{server.http_address}/api/sources?view=test", timeout=20
+        ) as answer:
+            if answer.status == 200:
+                return [each["name"] for each in json.load(answer)["histograms"]]
+
+
+def test_what_nobody_uses_expires(tmp_path: pathlib.Path) -> None:
+    retentions = ("--source-graph-retention", "1s,kept=0s", "--histogram-retention", "1s,kept=0s")
+    with LocalServer(arguments=("--data-dir", str(tmp_path / "data"), *retentions)) as server:
+        with grpc.insecure_channel(server.address) as channel:
+            graphs = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
+            histograms = histogram_pb2_grpc.HistogramServiceStub(channel)
+            schema = source_graph_pb2.SourceGraphSchema()
+            schema.node_sets.add(name="paper")
+            addend = histogram_pb2.MergeHistogramRequest().addend
+            addend.tuples = np.array([[3, 4]], "<u4").tobytes()
+            addend.counts = np.array([7], "<u8").tobytes()
+            for name in ("drafts/mine", "kept/mine"):
+                graphs.CreateSourceGraph(
+                    source_graph_pb2.CreateSourceGraphRequest(name=name, schema=schema)
+                )
+                histograms.MergeHistogram(
+                    histogram_pb2.MergeHistogramRequest(histogram=name, addend=addend)
+                )
+            while len(list_names(graphs)) == 2 or len(histograms_on_the_page(server)) == 2:
+                pass
+            assert list_names(graphs) == histograms_on_the_page(server) == ["kept/mine"]

@@ -141,6 +141,32 @@ TEST(EpochMemoryTest, WhatIsAllocatedWasReservedBefore) {
   }
 }
 
+// The pieces of a batch are copied before they are collated.
+TEST(EpochMemoryTest, PiecesOfBatchesWereReservedBefore) {
+  constexpr uint32_t kLargest = 40'000;
+  DatasetWorld world(4, 1, kLargest);
+  world.Seal();
+  const std::shared_ptr<const DatasetReader> reader = world.store().OpenReader("graphs").value();
+  EpochRequest request = DatasetWorld::Request({kLargest / 2, kLargest / 2, 4});
+  request.cuts_oversize = true;
+  MemoryBudget budget(UINT64_MAX);
+  const Making making(&budget, nullptr);
+  PH_ASSERT_OK_AND_ASSIGN(const auto plan, EpochPlan::Make(reader, request, EpochBounds(), making));
+  EXPECT_GT(plan->num_cut_graphs(), 0);
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch,
+                          PreparedEpoch::Prepare(plan, request, EpochBounds(), making));
+  const auto before = static_cast<int64_t>(budget.held());
+  for (uint64_t number = 0; number < epoch->identity().num_batches(); ++number) {
+    // The batch itself is the caller's.
+    const auto batch = static_cast<int64_t>(*epoch->shapes(0)[0].layout.FixedBatchBytes());
+    EXPECT_GT(batch, kSlack);
+    AllocatedBytes allocated(&budget, kSlack + batch - before);
+    EXPECT_THAT(epoch->Build(number).status(), IsOk());
+    EXPECT_LE(allocated.excess(), 0) << allocated.most() << " bytes at most";
+  }
+  EXPECT_EQ(static_cast<int64_t>(budget.held()), before);
+}
+
 // However far it got when somebody gave up, or memory was refused: it ends so, and holds nothing.
 TEST(EpochMemoryTest, WhatIsGivenUpOrRefusedLeavesNothing) {
   constexpr size_t kGraphs = 6000;

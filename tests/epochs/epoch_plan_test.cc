@@ -1,6 +1,7 @@
 #include "service/epochs/epoch_plan.h"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -46,7 +47,7 @@ std::vector<std::vector<uint64_t>> CheckedBatches(const DatasetWorld& world,
         EXPECT_FALSE(plan.shapes(rank_group)[built->shape + 1].Takes(batch.real_rows));
       }
       for (size_t k = 0; k < batch.rows.size(); ++k) {
-        EXPECT_EQ(batch.rows[k], shape.layout.RowsFor(k, batch.real_rows[k]));
+        EXPECT_EQ(batch.rows[k], shape.layout.RowsFor(batch.real_rows)[k]);
         rows_of_shape[built->shape][k] += batch.real_rows[k];
       }
       ++batches_of_shape[built->shape];
@@ -249,6 +250,60 @@ TEST(EpochPlanTest, GroupsStayTogetherAndKeepTheirOrder) {
       }
     }
     EXPECT_EQ(left_out, epoch->plan().num_oversize());
+  }
+}
+
+// Graphs beyond the limits are cut: each row of each graph is owned by one piece in one batch, and
+// other graphs come whole.
+TEST(EpochPlanTest, PiecesAreItemsLikeGraphs) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    DatasetWorld world(60, seed, 30);
+    world.Seal();
+    EpochRequest request = DatasetWorld::Request({14, 12, 4}, seed);
+    request.cuts_oversize = true;
+    request.in_order = seed % 2 == 1;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, PrepareFresh(world, request));
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, PrepareFresh(world, request));
+    EXPECT_EQ(epoch->identity(), again->identity());
+    EXPECT_GT(epoch->plan().num_cut_graphs(), 0);
+    EXPECT_EQ(epoch->plan().num_oversize(), 0);
+    std::map<uint64_t, std::set<uint32_t>> nodes;
+    std::map<uint64_t, std::set<uint32_t>> edges;
+    std::map<uint64_t, size_t> pieces;
+    for (uint64_t number = 0; number < epoch->identity().num_batches(); ++number) {
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(number));
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch same, again->Build(number));
+      PH_ASSERT_OK_AND_ASSIGN(const GraphChunk chunk, Uncollate(&epoch->schema(), built.batch));
+      EXPECT_EQ(built.batch.graph_ids, same.batch.graph_ids);
+      for (size_t t = 0; t < built.batch.tensors.size(); ++t) {
+        EXPECT_EQ(built.batch.tensors[t].data, same.batch.tensors[t].data);
+      }
+      const auto tensor = [&](const char* name) { return *chunk.schema().TensorIndex(name); };
+      for (size_t i = 0; i < chunk.num_graphs(); ++i) {
+        const uint64_t id = chunk.sizes().graph_id(i);
+        ++pieces[id];
+        for (const auto& [set, component] : {std::pair(&nodes, "nodes"), {&edges, "edges"}}) {
+          const std::string rows(chunk.rows(i, tensor((component + std::string(".#row")).c_str())));
+          const auto inner = chunk.rows(i, tensor((component + std::string(".#inner")).c_str()));
+          for (size_t r = 0; r < inner.size(); ++r) {
+            uint32_t row;
+            std::memcpy(&row, rows.data() + r * sizeof(row), sizeof(row));
+            if (inner[r] == 0) continue;
+            EXPECT_TRUE((*set)[id].insert(row).second) << id << " " << row;
+          }
+        }
+      }
+    }
+    const auto reader = world.store().OpenReader("graphs").value();
+    for (size_t i = 0; i < 60; ++i) {
+      EXPECT_EQ(nodes[1000 + i].size(), reader->counts()[2 * i]);
+      EXPECT_EQ(edges[1000 + i].size(), reader->counts()[2 * i + 1]);
+      const bool fits = reader->counts()[2 * i] <= 14 && reader->counts()[2 * i + 1] <= 12;
+      EXPECT_EQ(pieces[1000 + i] == 1, fits);
+    }
+    request.grouped = true;
+    EXPECT_THAT(PrepareFresh(world, request).status(), ::testing::Not(IsOk()));
   }
 }
 

@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   size_t num_values = cursor->done.num_runs() + cursor->identity.key.job.size() +
-                      cursor->identity.dataset.size() + cursor->identity.options.size();
+                      cursor->identity.dataset.size() + cursor->identity.options.size() +
+                      cursor->windows.size();
   for (const auto& rank_group : cursor->identity.rank_groups)
     num_values += rank_group.capacities.size();
   if (num_values > text.size()) std::abort();

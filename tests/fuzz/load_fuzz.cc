@@ -67,7 +67,7 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
   if (request.epoch().draw().num_graphs() > 10000 || request.ranked().num_ranks() > 64) return;
   auto epoch = packhouse::EpochRequestFromWire(request.epoch(), *info.schema);
   if (!epoch.ok()) return;
-  auto join = packhouse::JoinRequestFromWire(request, *epoch);
+  auto join = packhouse::JoinRequestFromWire(request, *epoch, request.cursor());
   const auto max_in_flight = packhouse::MaxInFlightFromWire(request.max_in_flight());
   if (!join.ok() || !max_in_flight.ok()) return;
   const bool everything = !epoch->subset && !epoch->draw;

@@ -18,6 +18,7 @@
 #include "packhouse/v1/loader.pb.h"
 #include "packhouse/v1/packing.pb.h"
 #include "packhouse/v1/planning.pb.h"
+#include "packhouse/v1/sampling.pb.h"
 #include "service/datasets/chunk_record.h"
 #include "service/delivery/cursor.h"
 #include "service/ledger/event_codec.h"
@@ -280,6 +281,30 @@ int main(int argc, char** argv) {
   std::string record;
   if (!absl::WebSafeBase64Unescape(text, &record)) std::abort();
   Write(folder + "cursor_fuzz-corpus/seed_message", '\1' + packhouse::Unsealed(record));
+  packhouse::Cursor sampled = cursor;
+  sampled.identity.num_windows = 3;
+  sampled.windows = {25, 15};
+  Write(folder + "cursor_fuzz-corpus/seed_windows",
+        std::string(1, '\0') + packhouse::EncodeCursor(sampled));
+  const std::string seeds = "seeds { seeds { numbers: '\\1\\0\\0\\0\\2\\0\\0\\0' } }";
+  const std::string spec =
+      "sub_graphs { graph: 'g' text: \"seed_op { op_name: 'seed' node_set_name: 'n' } sampling_ops "
+      "{ "
+      "op_name: 'a' input_op_names: 'seed' edge_set_name: 'e' sample_size: 3 strategy: "
+      "RANDOM_UNIFORM }\"";
+  Write(folder + "sample_stream_fuzz-corpus/seed_graphs",
+        Stream({Bytes<v1::SampleRequest>("open { " + spec + " } seed: 3 }"),
+                Bytes<v1::SampleRequest>(seeds)}));
+  Write(folder + "sample_stream_fuzz-corpus/seed_batches",
+        Stream({Bytes<v1::SampleRequest>(
+                    "open { " + spec +
+                    " readout: true readout_columns { name: 'y' dtype: DATA_TYPE_UINT8 } } pack { "
+                    "limits { capacities { component: 'n' rows: 20 } capacities { component: "
+                    "'graphs' rows: 4 } } padding: PADDING_MASKED } }"),
+                Bytes<v1::SampleRequest>(
+                    "seeds { seeds { numbers: '\\1\\0\\0\\0\\2\\0\\0\\0' readout { name: 'y' "
+                    "data: 'ab' } } }"),
+                Bytes<v1::SampleRequest>("flush {}")}));
   Write(folder + "cursor_fuzz-corpus/seed_format_1",
         '\2' + std::string("\1\1\3job\7\1d\3\13\1\3\n\24\5\0\36\7shuffle\2\1\0\5", 30));
   const packhouse::EpochKey key = Epoch(7).key;

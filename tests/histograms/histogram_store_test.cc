@@ -1,5 +1,6 @@
 #include "service/histograms/histogram_store.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -11,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "service/admission/retention.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
@@ -437,6 +440,37 @@ TEST(HistogramStoreConcurrencyTest, ARetryFromAnotherThreadCountsOnce) {
   for (const uint64_t mine : counted) total += mine;
   EXPECT_EQ(total, snapshot.histogram.num_graphs());
   EXPECT_EQ(total, kRequests);
+}
+
+// What is changed or read stays; what is not goes in its time, and its memory with it.
+TEST(HistogramRetentionTest, WhatNobodyUsesGoes) {
+  MemoryBudget memory(uint64_t{1} << 30);
+  HistogramStore store(HistogramStore::Bounds{}, &memory);
+  PH_ASSERT_OK_AND_ASSIGN(const Retention retention, ParseRetention("8h,kept=0s,short=1h"));
+  for (const char* const name : {"read", "changed", "unused", "kept/a", "short/a"}) {
+    ASSERT_THAT(store.Observe(Key(name), TableOf({1, 2}), {}, kNow), IsOk());
+  }
+  const auto gone_at = [&](absl::Duration after) {
+    std::vector<std::string> names;
+    for (const Expired& one : store.DeleteUnused(retention, kNow + after)) {
+      EXPECT_GT(one.num_bytes, 0U);
+      names.push_back(one.name);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  };
+  EXPECT_THAT(gone_at(absl::Minutes(59)), testing::IsEmpty());
+  EXPECT_THAT(gone_at(absl::Hours(1)), testing::ElementsAre("short/a"));
+  {
+    const auto copy = store.Get("read", kNow + absl::Hours(2));
+    ASSERT_THAT(copy, IsOk());
+  }
+  ASSERT_THAT(store.Observe(Key("changed"), TableOf({1, 2}), {}, kNow + absl::Hours(2)), IsOk());
+  EXPECT_THAT(gone_at(absl::Hours(8)), testing::ElementsAre("unused"));
+  EXPECT_THAT(gone_at(absl::Hours(10)), testing::ElementsAre("changed", "read"));
+  EXPECT_THAT(store.Names(), testing::ElementsAre("kept/a"));
+  ASSERT_THAT(store.Delete("kept/a"), IsOk());
+  EXPECT_EQ(memory.held(), 0U);
 }
 
 }  // namespace

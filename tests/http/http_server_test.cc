@@ -73,6 +73,53 @@ TEST_F(HttpServerTest, RefusesOtherMethods) {
   }
 }
 
+// Who asks is decided before a page is made, also for pages that do not exist; free ones are for
+// everybody.
+TEST_F(HttpServerTest, LetsInWhomItsDoorkeeperLetsIn) {
+  HttpSecurity security;
+  security.admit = [](const Caller& caller, const Request& request) -> Admission {
+    EXPECT_EQ(caller.address, "127.0.0.1");
+    if (request.authorization.empty()) return {401, "", "who is it?"};
+    if (request.path == "/secret") return {403, "", "not this"};
+    return {200, request.authorization, ""};
+  };
+  std::vector<Route> routes = {
+      {.path = "/free", .render = [] { return Page{.body = "free."}; }, .is_free = true},
+      {.path = "/shared", .render = [] { return Page{.body = "shared."}; }},
+      {.path = "/secret", .render = [] { return Page{.body = "secret."}; }},
+      {.path = "/who",
+       .answer =
+           [](const Request& request) {
+             return Page{.body = absl::StrCat(request.principal, " asks ", request.query, "."),
+                         .headers = {{"Cache-Control", "private"}}};
+           }},
+  };
+  const auto started =
+      HttpServer::Start("127.0.0.1:0", std::move(routes), HttpBounds(), std::move(security));
+  ASSERT_THAT(started, IsOk());
+  const HttpConnection connection((*started)->address());
+  EXPECT_THAT(connection.Ask("/free", "free."), StartsWith("HTTP/1.1 200 "));
+  for (const char* path : {"/shared", "/secret", "/who", "/nothing", "/free/"}) {
+    EXPECT_THAT(connection.Ask(path, "who is it?\n"),
+                AllOf(StartsWith("HTTP/1.1 401 "), HasSubstr("WWW-Authenticate: Bearer\r\n")))
+        << path;
+  }
+  const auto ask_as_alice = [&](const std::string& path, const std::string& end) {
+    EXPECT_TRUE(connection.Send(
+        absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: h\r\nAuthorization: alice\r\n\r\n")));
+    return connection.ReadUntil(end);
+  };
+  EXPECT_THAT(ask_as_alice("/shared", "shared."), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(ask_as_alice("/secret", "not this\n"), StartsWith("HTTP/1.1 403 "));
+  EXPECT_THAT(ask_as_alice("/nothing", "no such page\n"), StartsWith("HTTP/1.1 404 "));
+  EXPECT_THAT(ask_as_alice("/who?a=b&c=%20?", "?."),
+              AllOf(EndsWith("\r\n\r\nalice asks a=b&c=%20?."), HasSubstr("Cache-Control: private"),
+                    Not(HasSubstr("no-store"))));
+  EXPECT_THAT(ask_as_alice("/who", "asks ."), EndsWith("alice asks ."));
+  // The next request on the connection is another one.
+  EXPECT_THAT(connection.Ask("/who", "who is it?\n"), StartsWith("HTTP/1.1 401 "));
+}
+
 TEST_F(HttpServerTest, EndsAnHttp10Connection) {
   const auto server = Start();
   const HttpConnection connection(server->address());

@@ -16,9 +16,10 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string Get(const std::string& address, const std::string& path) {
+std::string Get(const std::string& address, const std::string& path,
+                const std::string& accept = "*/*") {
   const HttpConnection connection(address);
-  EXPECT_TRUE(connection.Send("GET " + path + " HTTP/1.0\r\n\r\n"));
+  EXPECT_TRUE(connection.Send("GET " + path + " HTTP/1.0\r\nAccept: " + accept + "\r\n\r\n"));
   return connection.ReadAll();
 }
 
@@ -28,6 +29,7 @@ TEST(WatchingPagesTest, ServesItsThreePages) {
   std::string why_not_ready;
   Watched watched;
   watched.exposition = [] { return std::string("a_metric 1\n"); };
+  watched.open_metrics = [] { return std::string("a_metric 1\n# EOF\n"); };
   watched.why_not_healthy = [&] {
     absl::MutexLock lock(&mutex);
     return why_not_healthy;
@@ -42,6 +44,17 @@ TEST(WatchingPagesTest, ServesItsThreePages) {
   EXPECT_THAT(metrics, StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(metrics, HasSubstr("text/plain; version=0.0.4"));
   EXPECT_THAT(metrics, HasSubstr("\r\n\r\na_metric 1\n"));
+  // As Prometheus asks, and as it does without the newer format.
+  for (const char* accept : {"application/openmetrics-text; version=0.0.1,text/plain;q=0.5",
+                             "text/plain;q=0.5 , application/openmetrics-text"}) {
+    EXPECT_THAT(Get(server->address(), "/metrics", accept),
+                AllOf(HasSubstr("application/openmetrics-text; version=1.0.0"),
+                      HasSubstr("\r\n\r\na_metric 1\n# EOF\n")));
+  }
+  for (const char* accept : {"text/plain;version=0.0.4;q=1,*/*;q=0.1", "",
+                             "application/openmetrics-text;q=0,*/*", "openmetrics-text"}) {
+    EXPECT_THAT(Get(server->address(), "/metrics", accept), HasSubstr("text/plain; version=0.0.4"));
+  }
   EXPECT_THAT(Get(server->address(), "/healthz"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(Get(server->address(), "/readyz"), StartsWith("HTTP/1.1 200"));
   {

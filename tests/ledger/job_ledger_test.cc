@@ -29,7 +29,9 @@ LedgerEvent RandomEvent(Random& random) {
   const uint64_t generation = random.Below(12);
   BatchSet batches;
   for (uint64_t i = random.Below(8); i != 0; --i) batches.Insert(random.Below(30));
-  switch (random.Below(10)) {
+  switch (random.Below(11)) {
+    case 9:
+      return EpochWorded{key, random.Below(2) == 0 ? "" : "words"};
     case 0: {
       EpochIdentity identity = IdentityOf({10 + random.Below(2), 20});
       identity.key = key;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -34,6 +35,8 @@ TEST(DeliveryCollectorTest, TellsEveryNumber) {
   snapshot.num_generations = 7;
   snapshot.num_in_flight = 8;
   snapshot.num_sessions = 9;
+  snapshot.num_starved = 11;
+  snapshot.num_awaited = 12;
   snapshot.num_epochs = 10;
   const std::string page = PageOf(snapshot);
   EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_leased_total counter\n"
@@ -47,22 +50,30 @@ TEST(DeliveryCollectorTest, TellsEveryNumber) {
   EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_in_flight gauge\n"
                               "packhouse_batches_in_flight 8\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_load_sessions 9\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_starved 11\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_awaited 12\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_epochs 10\n"));
   EXPECT_THAT(page, Not(HasSubstr("training_job")));
 }
 
-TEST(DeliveryCollectorTest, EpochsOfOneJobAreTakenTogether) {
+TEST(DeliveryCollectorTest, EpochsOfOneJobAndDataSetAreTakenTogether) {
   DeliverySnapshot snapshot;
-  snapshot.progress = {{{"empty", 0}, 1, 0, 0},
-                       {{"train", 3}, 1, 10, 10},
-                       {{"train", 4}, 1, 5, 10},
-                       {{"validate", 3}, 1, 0, 4}};
+  snapshot.progress = {{{"empty", 0}, 1, 0, 0, "d"},
+                       {{"team/train", 3}, 1, 10, 10, "team/d"},
+                       {{"team/train", 4}, 1, 5, 10, "team/d"},
+                       {{"team/train", 5}, 1, 1, 4, "team/e"},
+                       {{"validate", 3}, 1, 0, 4, "d"}};
   const std::string page = PageOf(snapshot);
-  EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio{training_job=\"train\"} 0.75\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_epoch_batches_left{training_job=\"train\"} 5\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio{training_job=\"validate\"} 0\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_epoch_batches_left{training_job=\"validate\"} 4\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio{training_job=\"empty\"} 1\n"));
+  for (const auto& [labels, ratio, left] :
+       {std::tuple(R"({namespace="team",training_job="team/train",dataset="team/d"})", "0.75", "5"),
+        std::tuple(R"({namespace="team",training_job="team/train",dataset="team/e"})", "0.25", "3"),
+        std::tuple(R"({namespace="default",training_job="validate",dataset="d"})", "0", "4"),
+        std::tuple(R"({namespace="default",training_job="empty",dataset="d"})", "1", "0")}) {
+    EXPECT_THAT(
+        page, HasSubstr(absl::StrCat("packhouse_epoch_progress_ratio", labels, " ", ratio, "\n")));
+    EXPECT_THAT(page,
+                HasSubstr(absl::StrCat("packhouse_epoch_batches_left", labels, " ", left, "\n")));
+  }
 }
 
 // Clients choose the names of jobs; the page stays bounded, and no batch goes missing in its sums.
@@ -81,7 +92,7 @@ TEST(DeliveryCollectorTest, JobLabelsAreBounded) {
     for (const prometheus::MetricFamily& family : collector.Collect()) {
       if (family.name != "packhouse_epoch_batches_left") continue;
       for (const prometheus::ClientMetric& metric : family.metric) {
-        left[metric.label.front().value] = metric.gauge.value;
+        left[metric.label.at(1).value] = metric.gauge.value;
       }
       EXPECT_EQ(left.size(), family.metric.size());
     }
@@ -99,10 +110,11 @@ TEST(DeliveryCollectorTest, AJobNamedOtherIsOneOfTheOthers) {
   for (size_t i = 0; i < 2 * kMaxJobLabels; ++i) {
     snapshot.progress.push_back({{absl::StrFormat("a%05d", i), 0}, 1, 0, 1});
   }
-  snapshot.progress.push_back({{"other", 0}, 1, 0, 1});
-  const std::string others = absl::StrCat(kMaxJobLabels + 2);
-  EXPECT_THAT(PageOf(snapshot),
-              HasSubstr("packhouse_epoch_batches_left{training_job=\"other\"} " + others + "\n"));
+  snapshot.progress.push_back({{"other", 0}, 1, 0, 1, "other"});
+  EXPECT_THAT(PageOf(snapshot), HasSubstr(absl::StrCat(
+                                    "packhouse_epoch_batches_left{namespace=\"other\",training_job="
+                                    "\"other\",dataset=\"other\"} ",
+                                    kMaxJobLabels + 2, "\n")));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Batch BatchOf(std::vector<uint64_t> real_rows, std::vector<uint64_t> rows) {
 }
 
 TEST(MetricsTest, BatchesAddUpPerComponent) {
-  Metrics metrics("1.2.3");
+  Metrics metrics("1.2.3", "abc");
   const auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
   const auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
   first->OnBatch(BatchOf({90, 150, 3}, {100, 200, 4}), {100, 200, 4});
@@ -39,7 +39,7 @@ TEST(MetricsTest, BatchesAddUpPerComponent) {
                               "le=\"0.9\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\","
                               "le=\"0.999\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_build_info{version=\"1.2.3\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_build_info{commit=\"abc\",version=\"1.2.3\"} 1\n"));
 }
 
 TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
@@ -54,6 +54,28 @@ TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
   first->OnPending(0, 0);
   second->OnPending(0, 0);
   EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_bytes 0\n"));
+}
+
+TEST(MetricsTest, ChangesOfSizesAreCountedAndTheStreamsThatLose) {
+  Metrics metrics("");
+  auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
+  auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("packhouse_drift_changes_total{result=\"loses\"} 0\n"));
+  first->OnSizeChange(0.1, true);
+  first->OnSizeChange(0.2, true);
+  second->OnSizeChange(0.2, true);
+  second->OnSizeChange(PackObserver::kNotJudged, false);
+  const std::string page = metrics.Exposition();
+  EXPECT_THAT(page, HasSubstr("packhouse_drift_changes_total{result=\"loses\"} 3\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_drift_changes_total{result=\"not_judged\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_drift_streams 2\n"));
+  first->OnSizeChange(0.01, false);
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("packhouse_drift_changes_total{result=\"harmless\"} 1\n"));
+  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_drift_streams 1\n"));
+  second.reset();
+  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_drift_streams 0\n"));
 }
 
 TEST(MetricsTest, MalformedExamplesAreCountedByMethodAndResult) {

@@ -24,8 +24,20 @@ TEST(ServerCollectorTest, TellsEveryNumber) {
         .num_connections = 44,
         .max_connections = 444,
         .num_out_of_memory = 55,
+        .num_expired_datasets = 66,
         .files = {{.name = "policy", .is_broken = true, .num_failures = 7},
-                  {.name = "certificate", .num_reloads = 6, .expires = absl::FromUnixSeconds(88)}}};
+                  {.name = "certificate", .num_reloads = 6, .expires = absl::FromUnixSeconds(88)}},
+        .source_graphs = {{1001, 1002, 1003, 1004, 1005}},
+        .cluster = {{4001, true, 4002, 4003, 4004, 4005, 4006, absl::Seconds(4007)}},
+        .quotas = {{"team", "disk_bytes", 2001, 2002}},
+        .feedback = {{.model = "gcn",
+                      .device = "a100",
+                      .num_reports = 3001,
+                      .num_out_of_memory = 3002,
+                      .fixed_seconds = 3003,
+                      .fixed_bytes = 3004,
+                      .spread = 3005,
+                      .components = {{"nodes", 3006, 3007}}}}};
   });
   const std::string page = metrics.Exposition();
   for (const char* line :
@@ -34,13 +46,38 @@ TEST(ServerCollectorTest, TellsEveryNumber) {
         "packhouse_memory_held_bytes{share=\"working\"} 33\n",
         "packhouse_memory_bound_bytes{share=\"pending\"} 111\n",
         "packhouse_memory_bound_bytes{share=\"unsent\"} 222\n",
-        "packhouse_memory_bound_bytes{share=\"working\"} 333\n", "packhouse_connections 44\n",
-        "packhouse_connections_bound 444\n", "packhouse_out_of_memory_total 55\n",
+        "packhouse_memory_bound_bytes{share=\"working\"} 333\n",
+        "packhouse_connections 44\n",
+        "packhouse_connections_bound 444\n",
+        "packhouse_out_of_memory_total 55\n",
         "packhouse_file_broken{file=\"policy\"} 1\n",
         "packhouse_file_broken{file=\"certificate\"} 0\n",
         "packhouse_file_reload_failures_total{file=\"policy\"} 7\n",
         "packhouse_file_reloads_total{file=\"certificate\"} 6\n",
-        "packhouse_certificate_expiry_timestamp_seconds 88\n"}) {
+        "packhouse_certificate_expiry_timestamp_seconds 88\n",
+        "packhouse_datasets_expired_total 66\n",
+        "packhouse_source_graphs 1001\n",
+        "packhouse_cluster_members 4001\n",
+        "packhouse_cluster_has_lease 1\n",
+        "packhouse_cluster_jobs 4002\n",
+        "packhouse_cluster_jobs_opened_total 4003\n",
+        "packhouse_cluster_takeovers_total 4004\n",
+        "packhouse_cluster_commit_failures_total 4006\n",
+        "packhouse_cluster_commit_seconds_count 8011\n",
+        "packhouse_cluster_commit_seconds_sum 4007\n",
+        "packhouse_source_graph_bytes 1002\n",
+        "packhouse_source_graph_max_bytes 1003\n",
+        "packhouse_source_graph_nodes_appended_total 1004\n",
+        "packhouse_source_graph_edges_appended_total 1005\n",
+        "packhouse_namespace_quota_used{namespace=\"team\",quota=\"disk_bytes\"} 2001\n",
+        "packhouse_namespace_quota_limit{namespace=\"team\",quota=\"disk_bytes\"} 2002\n",
+        "packhouse_feedback_reports_total{model=\"gcn\",device=\"a100\"} 3001\n",
+        "packhouse_feedback_out_of_memory_total{model=\"gcn\",device=\"a100\"} 3002\n",
+        "packhouse_feedback_fixed_seconds{model=\"gcn\",device=\"a100\"} 3003\n",
+        "packhouse_feedback_fixed_bytes{model=\"gcn\",device=\"a100\"} 3004\n",
+        "packhouse_feedback_spread_ratio{model=\"gcn\",device=\"a100\"} 3005\n",
+        "packhouse_feedback_row_seconds{model=\"gcn\",device=\"a100\",component=\"nodes\"} 3006\n",
+        "packhouse_feedback_row_bytes{model=\"gcn\",device=\"a100\",component=\"nodes\"} 3007\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }

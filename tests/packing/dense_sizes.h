@@ -70,6 +70,41 @@ inline std::vector<uint32_t> CollaborationSizes(size_t num_graphs, uint64_t seed
   return sizes;
 }
 
+// Ego networks of a collaboration graph: edges grow like the square of the nodes, with any density;
+// five in a hundred are near-cliques, the authors of one large paper. Within (1225, 80000), where a
+// near-clique leaves much room for nodes and little for edges.
+inline std::vector<uint32_t> EgoSizes(size_t num_graphs, uint64_t seed) {
+  Random random(seed);
+  std::vector<uint32_t> sizes;
+  sizes.reserve(2 * num_graphs);
+  for (size_t i = 0; i < num_graphs; ++i) {
+    const bool is_clique = random.Below(100) < 5;
+    const uint64_t nodes = is_clique ? random.Between(240, 490) : random.Between(30, 200);
+    const uint64_t pairs = nodes * (nodes - 1);
+    const uint64_t edges =
+        is_clique ? std::min(pairs, random.Between(57'000, 80'000))
+                  : std::clamp<uint64_t>(pairs * random.Between(20, 500) / 1000, 100, 10'000);
+    sizes.push_back(static_cast<uint32_t>(nodes));
+    sizes.push_back(static_cast<uint32_t>(edges));
+  }
+  return sizes;
+}
+
+// The same graphs, those with fewer than `edges` first or last.
+inline std::vector<uint32_t> ByKind(const std::vector<uint32_t>& sizes, uint64_t edges,
+                                    bool fewer_first) {
+  std::vector<uint32_t> sorted;
+  sorted.reserve(sizes.size());
+  for (const bool fewer : {fewer_first, !fewer_first}) {
+    for (size_t i = 0; i < sizes.size(); i += 2) {
+      if ((sizes[i + 1] < edges) == fewer) {
+        sorted.insert(sorted.end(), {sizes[i], sizes[i + 1]});
+      }
+    }
+  }
+  return sorted;
+}
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_TESTS_PACKING_DENSE_SIZES_H_

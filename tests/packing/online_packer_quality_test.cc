@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -108,6 +109,37 @@ TEST(OnlinePackerQualityTest, HeavyTails) {
     EXPECT_LE(PercentNextFit(sizes, limits), 80) << seed;
     EXPECT_GE(PercentOnline(sizes, limits, 64), 98.7) << seed;
     EXPECT_GE(PercentOnline(sizes, limits, 256), 99.3) << seed;
+  }
+}
+
+// A near-clique gets the graphs that go with it.
+TEST(OnlinePackerQualityTest, NearCliquesAmongSparseGraphs) {
+  const Limits limits = NodesAndEdges(1225, 80000);
+  const std::vector<uint32_t> sizes = EgoSizes(20000, 1);
+  double previous = PercentNextFit(sizes, limits);
+  EXPECT_LE(previous, 85);
+  for (const auto& [look_ahead, percent] :
+       {std::pair(64, 95.0), std::pair(256, 96.5), std::pair(1024, 97.5), std::pair(4096, 97.5)}) {
+    const double reached = PercentOnline(sizes, limits, static_cast<size_t>(look_ahead));
+    EXPECT_GE(reached, percent) << look_ahead;
+    // More to choose from never hurts by much.
+    EXPECT_GE(reached, previous - 0.5) << look_ahead;
+    previous = reached;
+  }
+}
+
+// Near-cliques at the end find companions in the pool, and those at the beginning wait for them.
+TEST(OnlinePackerQualityTest, NearCliquesBeforeOrAfterOtherGraphs) {
+  const Limits limits = NodesAndEdges(1225, 80000);
+  for (const bool sparse_first : {true, false}) {
+    const std::vector<uint32_t> sizes = ByKind(EgoSizes(5000, 2), 50'000, sparse_first);
+    double previous = 0;
+    for (const size_t look_ahead : {64, 256, 1024, 4096}) {
+      const double reached = PercentOnline(sizes, limits, look_ahead);
+      EXPECT_GE(reached, previous - 0.1) << look_ahead;
+      previous = reached;
+    }
+    EXPECT_GE(previous, 85) << sparse_first;
   }
 }
 

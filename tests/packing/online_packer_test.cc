@@ -54,8 +54,8 @@ struct World {
   }
 };
 
-// 0 to 4 components, now and then up to 12; some have no limit, some graphs have zeros or fill a
-// pack alone.
+// 0 to 4 components, now and then up to 12; some have no limit, some graphs have zeros, fill a pack
+// alone, or take most of one component.
 World RandomWorld(Random& random) {
   const size_t l = random.Below(8) == 0 ? random.Between(5, 12) : random.Below(5);
   std::vector<uint64_t> capacities;
@@ -77,6 +77,8 @@ World RandomWorld(Random& random) {
       uint64_t size = random.Between(0, std::max<uint64_t>(bound / typical_share, 1));
       if (kind == 0) size = 0;
       if (kind == 1) size = bound;
+      // Lopsided.
+      if (kind == 2 && k == i % l) size = bound - bound / 4;
       world.sizes.push_back(static_cast<uint32_t>(std::min(size, bound)));
     }
   }

@@ -1,5 +1,6 @@
 #include "service/partition_jobs/partition_jobs.h"
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,7 +11,9 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/partition_jobs/partition_needs.h"
 #include "service/partition_jobs/partition_run.h"
+#include "service/partitioning/homogeneous_graph.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/source_graph_world.h"
 #include "tests/support/status_matchers.h"
@@ -244,7 +247,7 @@ TEST_F(PartitionJobsTest, OneRunsSomeWait) {
   EXPECT_EQ(StateOf("a"), PartitionJobState::kRunning);
   EXPECT_EQ(StateOf("b"), PartitionJobState::kWaiting);
   EXPECT_THAT(jobs_->Partition("g", PlanNamed("c")),
-              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the bound is 1")));
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 1")));
   EXPECT_THAT(jobs_->Get("g", "c"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'c'")));
   // The same words find it; others do not.
   EXPECT_THAT(jobs_->Partition("g", PlanNamed("b")).status(), IsOk());
@@ -254,6 +257,133 @@ TEST_F(PartitionJobsTest, OneRunsSomeWait) {
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("a"), PartitionJobState::kDone);
   EXPECT_EQ(StateOf("b"), PartitionJobState::kDone);
+}
+
+// One that asks for many waits behind one that asks for few.
+TEST_F(PartitionJobsTest, ClientsTakeTurnsAndHaveHalfOfThePlacesEach) {
+  engine_.Hold();
+  Open({.max_running = 1, .max_waiting = 8});
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("first"), "a").status(), IsOk());
+  engine_.AwaitCalls(1);
+  for (const char* const name : {"aa", "ab", "ac", "ad"}) {
+    ASSERT_THAT(jobs_->Partition("g", PlanNamed(name), "a").status(), IsOk());
+  }
+  EXPECT_THAT(jobs_->Partition("g", PlanNamed("ae"), "a").status(),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("client 'a' has 4"), HasSubstr("--max-waiting"))));
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("ba"), "b").status(), IsOk());
+  // Cancelled, it gives its place back.
+  ASSERT_THAT(jobs_->Cancel("g", "ad").status(), IsOk());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("ae"), "a").status(), IsOk());
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  for (const char* const name : {"first", "aa", "ab", "ac", "ae", "ba"}) {
+    EXPECT_EQ(StateOf(name), PartitionJobState::kDone);
+  }
+}
+
+TEST(PartitionQueueTest, TheClientWithTheLeastTimeIsNext) {
+  PartitionQueue queue;
+  const auto next = [&queue] { return queue.Pop().key.second; };
+  for (const char* const name : {"a1", "a2", "a3"}) queue.Push({"g", name}, "a");
+  queue.Push({"g", "b1"}, "b");
+  EXPECT_EQ(next(), "a1");
+  queue.Push({"g", "c1"}, "c");
+  queue.Done("a", absl::Seconds(9));
+  EXPECT_EQ(next(), "b1");
+  queue.Done("b", absl::Seconds(1));
+  EXPECT_EQ(next(), "c1");
+  // One that comes now begins as the one with the least, not before all.
+  queue.Push({"g", "d1"}, "d");
+  EXPECT_EQ(next(), "d1");
+  queue.Done("c", absl::Seconds(1));
+  queue.Done("d", absl::Seconds(1));
+  EXPECT_TRUE(queue.Remove({"g", "a3"}));
+  EXPECT_FALSE(queue.Remove({"g", "a3"}));
+  EXPECT_EQ(next(), "a2");
+  queue.Done("a", absl::ZeroDuration());
+  EXPECT_TRUE(queue.empty());
+}
+
+// Beyond the bound of the disk work ends, and what is deleted counts no more.
+TEST_F(PartitionJobsTest, FilesHaveABound) {
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("a")).status(), IsOk());
+  jobs_->AwaitIdle();
+  uint64_t bytes = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo done, jobs_->Get("g", "a"));
+  for (const PartitionJobFile& file : done.files) bytes += file.num_bytes;
+  // Room for one and a half.
+  const uint64_t bound = bytes * 3 / 2;
+  // What was written before a restart counts as well.
+  Open({.max_bytes = bound});
+  jobs_->AwaitIdle();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("b")).status(), IsOk());
+  jobs_->AwaitIdle();
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo failed, jobs_->Get("g", "b"));
+  EXPECT_EQ(failed.state, PartitionJobState::kFailed);
+  EXPECT_THAT(failed.error,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("'b'"), HasSubstr(absl::StrCat("at most ", bound)))));
+  ASSERT_THAT(jobs_->Delete("g", "a"), IsOk());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("b")).status(), IsOk());
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("b"), PartitionJobState::kDone);
+}
+
+// The mapping counts while it is written, not only when the next partition is asked for.
+TEST_F(PartitionJobsTest, TheMappingCounts) {
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("a")).status(), IsOk());
+  jobs_->AwaitIdle();
+  uint64_t of_parts = 0;
+  uint64_t of_mapping = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo done, jobs_->Get("g", "a"));
+  for (const PartitionJobFile& file : done.files) {
+    if (file.path.starts_with("part")) of_parts += file.num_bytes;
+    if (file.path.starts_with("mapping/")) of_mapping += file.num_bytes;
+  }
+  ASSERT_GT(of_mapping, 1000);
+  ASSERT_THAT(jobs_->Delete("g", "a"), IsOk());
+  // The assignment is kept until the partition is whole.
+  constexpr uint64_t kAssignment = kNodes * sizeof(uint32_t) + 128;
+  Open({.max_bytes = of_parts + kAssignment + of_mapping / 2});
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("a")).status(), IsOk());
+  jobs_->AwaitIdle();
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo failed, jobs_->Get("g", "a"));
+  EXPECT_EQ(failed.state, PartitionJobState::kFailed);
+  EXPECT_THAT(failed.error,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--max-partition-bytes")));
+}
+
+// The parts of nodes are those that the engine gave, with files of parts and without.
+TEST_F(PartitionJobsTest, PartsOfNodesAreKept) {
+  Open();
+  PartitionPlan plan = PlanNamed("bare");
+  plan.mapping = false;
+  plan.without_files = true;
+  EXPECT_THAT(jobs_->PartsOf("g", "bare").status(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("bare")));
+  ASSERT_THAT(jobs_->Partition("g", plan).status(), IsOk());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("full")).status(), IsOk());
+  jobs_->AwaitIdle();
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo bare, jobs_->Get("g", "bare"));
+  EXPECT_EQ(bare.files.size(), 2);
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo full, jobs_->Get("g", "full"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto of_bare, jobs_->PartsOf("g", "bare"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto of_full, jobs_->PartsOf("g", "full"));
+  EXPECT_EQ(of_bare.num_parts, 3);
+  EXPECT_EQ(of_bare.part, of_full.part);
+  for (uint32_t node = 0; node < of_bare.part.size(); ++node) {
+    EXPECT_EQ(of_bare.part[node], node % 3);
+  }
+  for (size_t p = 0; p < 3; ++p) {
+    EXPECT_EQ(bare.report->parts[p].num_inner_edges, full.report->parts[p].num_inner_edges);
+    EXPECT_EQ(bare.report->parts[p].num_cut_edges, full.report->parts[p].num_cut_edges);
+  }
+  plan.mapping = true;
+  EXPECT_THAT(jobs_->Partition("g", plan).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("mapping")));
 }
 
 TEST_F(PartitionJobsTest, DeletingEndsTheWorkAndFreesTheName) {
@@ -268,6 +398,63 @@ TEST_F(PartitionJobsTest, DeletingEndsTheWorkAndFreesTheName) {
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine", PartMethod::kRandom)).status(), IsOk());
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+}
+
+// Counts uses.
+class CountingStore final : public OneGraphStore {
+ public:
+  using OneGraphStore::OneGraphStore;
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
+      absl::string_view name) const override {
+    ++opens;
+    return OneGraphStore::Open(name);
+  }
+
+  mutable std::atomic<int> opens = 0;
+};
+
+TEST_F(PartitionJobsTest, WorkIsAUseOfItsGraphAndToLookIsNone) {
+  CountingStore used(SmallSourceGraph(kNodes), folder_.path() + "/companion");
+  const std::weak_ptr<const StoredSourceGraph> graph = used.Open("g").value();
+  PartitionJobs::Options options;
+  options.unused_graphs = &graphs_;
+  const auto open = [&] {
+    jobs_.reset();
+    jobs_ = std::make_unique<PartitionJobs>(&used, &engine_, &clock_, nullptr, options);
+  };
+  engine_.Hold();
+  open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("first")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("second")).status(), IsOk());
+  // The store has it, the one that runs, and the one that waits.
+  EXPECT_GE(graph.use_count(), 3);
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+
+  used.opens = 0;
+  open();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("first"), PartitionJobState::kDone);
+  PH_ASSERT_OK_AND_ASSIGN(const auto list, jobs_->List("g"));
+  EXPECT_EQ(list.size(), 2);
+  EXPECT_EQ(used.opens, 0);
+}
+
+TEST_F(PartitionJobsTest, AGraphThatIsForgottenGivesItsBytesBack) {
+  Open();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine", PartMethod::kRandom)).status(), IsOk());
+  jobs_->AwaitIdle();
+  PartitionJobs::Options options;
+  options.max_bytes = 0;
+  Open(options);
+  jobs_->AwaitIdle();
+  const PartitionPlan other = PlanNamed("other", PartMethod::kRandom);
+  EXPECT_THAT(jobs_->Partition("g", other),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--max-partition-bytes")));
+  // Its sweep has deleted it: there is room for the next of that name.
+  jobs_->ForgetGraph("g");
+  EXPECT_THAT(jobs_->Partition("g", other).status(), IsOk());
 }
 
 TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
@@ -285,7 +472,7 @@ TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
   ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
   engine_.AwaitCalls(1);
   const uint64_t edges = graph_->num_edges(0);
-  EXPECT_GE(budget.held(), PartitionJobs::kBytesPerEntry * 2 * edges);
+  EXPECT_GE(budget.held(), kBytesPerEntry * 2 * edges);
   engine_.LetGo();
   jobs_->AwaitIdle();
   EXPECT_EQ(budget.held(), 0);

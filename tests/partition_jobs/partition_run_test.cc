@@ -12,7 +12,10 @@
 #include "gtest/gtest.h"
 #include "service/partition_files/dgl_reader.h"
 #include "service/partition_files/partition_json.h"
+#include "service/partition_jobs/chunked_folder.h"
 #include "service/partition_jobs/durable_files.h"
+#include "service/partition_jobs/graph_folders.h"
+#include "service/partitioning/homogeneous_graph.h"
 #include "service/source_graphs/memory_source_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
 #include "tests/support/random.h"
@@ -97,6 +100,7 @@ TEST(PartitionPlanTest, TextIsThePlan) {
            [](PartitionPlan& p) { p.options.imbalance = 1.08; },
            [](PartitionPlan& p) { p.options.trainers_per_machine = 2; },
            [](PartitionPlan& p) { p.forms.csc = false; },
+           [](PartitionPlan& p) { p.original_ids = true; },
            [](PartitionPlan& p) { p.classes.clear(); }}) {
     PartitionPlan changed = plan;
     change(changed);
@@ -209,6 +213,55 @@ TEST(PartitionRunTest, ReportsAndNames) {
   EXPECT_EQ(arrays[0].header.dtype, DType::kFloat32);
   PH_ASSERT_OK_AND_ASSIGN(const auto again, ReportOfText(ReportText(report)));
   EXPECT_EQ(ReportText(again), ReportText(report));
+}
+
+// What is written in chunks is read as the same graph, but for bfloat16 and columns left out.
+TEST(ChunkedFolderTest, IsReadAsTheSameGraph) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const TemporaryFolder folder(TemporaryFolder::InMemory());
+    const std::string path = folder.path() + "/chunked";
+    const auto source = seed % 2 == 0 ? FeaturedGraph(seed) : RandomSourceGraph(seed);
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+    ChunkedFolderOptions options;
+    options.num_chunks = 1 + seed % 5;
+    PH_ASSERT_OK_AND_ASSIGN(const std::vector<std::string> notes,
+                            WriteChunkedFolder(graph, options, path));
+    EXPECT_EQ(notes.size(), seed % 2 == 0 ? 1 : 0);
+    PH_ASSERT_OK_AND_ASSIGN(const auto read_source, ReadChunkedFolder(path));
+    PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph read,
+                            HomogeneousGraph::Create(read_source.get()));
+    ASSERT_EQ(read.node_types().size(), graph.node_types().size());
+    for (size_t t = 0; t < graph.node_types().size(); ++t) {
+      EXPECT_EQ(read.node_types()[t].name, graph.node_types()[t].name);
+      EXPECT_EQ(read.node_types()[t].size, graph.node_types()[t].size);
+    }
+    ASSERT_EQ(read.edge_types().size(), graph.edge_types().size());
+    for (size_t t = 0; t < graph.edge_types().size(); ++t) {
+      const HomogeneousEdgeType& a = graph.edge_types()[t];
+      const HomogeneousEdgeType& b = read.edge_types()[t];
+      EXPECT_EQ(b.name, a.name);
+      ASSERT_EQ(b.size, a.size);
+      EXPECT_EQ(b.by_target.offsets, a.by_target.offsets);
+      EXPECT_EQ(b.by_target.neighbours, a.by_target.neighbours);
+      for (uint64_t at = 0; at < a.size; ++at) {
+        EXPECT_EQ(b.by_target.edge(at), a.by_target.edge(at));
+      }
+    }
+    EXPECT_THAT(WriteChunkedFolder(graph, options, path).status(),
+                StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(path)));
+    if (seed % 2 == 1) continue;
+    const auto rows = [](const SourceColumn& column, uint64_t count) {
+      return std::string(column.data, count * column.row_bytes);
+    };
+    const size_t b = *read_source->schema().NodeSetIndex("b");
+    // Features are read in the order of their names: m, x.
+    EXPECT_EQ(rows(read_source->NodeColumn(b, 1), 25), rows(source->NodeColumn(0, 0), 25));
+    EXPECT_EQ(rows(read_source->NodeColumn(b, 0), 25), rows(source->NodeColumn(0, 1), 25));
+    const auto edges = read_source->schema().EdgeSetIndex("b:r:a");
+    ASSERT_TRUE(edges.has_value());
+    EXPECT_EQ(rows(read_source->EdgeColumn(*edges, 0), 150), rows(source->EdgeColumn(0, 0), 150));
+  }
 }
 
 }  // namespace

@@ -49,6 +49,29 @@ TEST_F(AssignmentTest, StreamingKeepsMostCliquesWhole) {
             assignment.balance[0].largest);
 }
 
+// A clique of hubs, to which all others have an edge each or none. The hubs and some of their
+// followers fill the first part; the order of nodes, in which hubs lie far apart, does not matter.
+TEST_F(AssignmentTest, StreamingKeepsHubsTogether) {
+  Pairs edges;
+  for (uint32_t a = 0; a < 400; a += 20) {
+    for (uint32_t b = 0; b < a; b += 20) edges.emplace_back(a, b);
+  }
+  for (uint32_t follower = 0; follower < 400; ++follower) {
+    if (follower % 4 == 1) edges.emplace_back(follower, follower % 20 * 20);
+  }
+  const auto source = OneSetGraph(400, edges);
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
+  PartitionOptions options;
+  options.num_parts = 4;
+  PH_ASSERT_OK_AND_ASSIGN(const Assignment assignment, AssignParts(graph, options, nullptr));
+  for (uint32_t hub = 20; hub < 400; hub += 20) {
+    EXPECT_EQ(assignment.part[hub], assignment.part[0]) << hub;
+  }
+  EXPECT_TRUE(assignment.balance[0].met);
+  // Each of the others is one of 20 followers beyond the room.
+  EXPECT_LE(assignment.cut_edges, 20U);
+}
+
 // The figures are those of the parts, whatever the parts are.
 TEST_F(AssignmentTest, FiguresAreThoseOfTheParts) {
   std::vector<uint32_t> part(60);

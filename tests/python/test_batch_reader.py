@@ -17,7 +17,7 @@ from packhouse import Batch, DerivedTensor, GraphSchema, LoadedBatch, PackhouseE
 from packhouse.batch_reader import BatchReader, parse_response
 from packhouse.readers import HAS_NATIVE, NativeReader, Reader, new_reader
 from packhouse.received_batch import received_by_protobuf
-from packhouse.v1 import batch_pb2, loader_pb2, packing_pb2
+from packhouse.v1 import batch_pb2, loader_pb2, packing_pb2, sampling_pb2
 
 # Python's own, and the native one where it was built.
 KINDS: list[Any] = [BatchReader, *([NativeReader] if HAS_NATIVE else [])]
@@ -44,6 +44,10 @@ def load_response(rng: np.random.Generator, batch: Any) -> Any:
             is_redelivered=bool(rng.integers(2)),
             graphs_of_step=int(rng.integers(0, 400)),
             shape=int(rng.integers(0, 3)),
+            drawn_smaller=[
+                sampling_pb2.DrawnSmaller(graph_id=int(rng.integers(0, 1 << 62)), level=number + 1)
+                for number in range(max(0, int(rng.integers(-3, 3))))
+            ],
         )
     )
 

@@ -79,8 +79,8 @@ def test_only_methods_that_are_there_are_configured() -> None:
     modules = [
         importlib.import_module(f"packhouse.v1.{name}_pb2")
         for name in (
-            *("dataset", "histogram", "loader", "packing", "partitioning", "planning"),
-            *("sampling", "source_graph"),
+            *("admin", "dataset", "feedback", "histogram", "loader", "packing", "partitioning"),
+            *("planning", "receipts", "sampling", "source_graph"),
         )
     ]
     there = {
@@ -94,8 +94,10 @@ def test_only_methods_that_are_there_are_configured() -> None:
     # What would count, store or create twice, or is a stream that goes on by itself.
     assert {method for _, method in there - configured} <= {
         *("Append", "CreateDataset", "DeleteDataset", "DeleteHistogram", "DeleteJob"),
+        "DeleteModel",
         *("MergeHistogram", "Observe", "Pack", "AppendSourceGraph", "CreateSourceGraph"),
         *("DeleteSourceGraph", "Sample", "CancelPartition", "DeletePartition", "Partition"),
+            "TakeSnapshot",
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import pathlib
 from typing import Any
@@ -20,12 +21,14 @@ from packhouse import (
     Client,
     ComponentProfile,
     DeviceProfile,
+    DriftWatch,
     GraphSchema,
     GraphTable,
     OversizePolicy,
     PackhouseError,
     PackOptions,
     PackTuned,
+    SizesDriftedWarning,
     TfgnnSchema,
 )
 
@@ -206,3 +209,31 @@ def test_a_file_with_something_else_is_named(tmp_path: pathlib.Path) -> None:
     file.write_text('{"memory": 5}')
     with pytest.raises(ValueError, match="device.json: no device profile.*memory"):
         DeviceProfile.load(file)
+
+
+def test_a_stream_tells_when_sizes_change(client: Client) -> None:
+    """Graphs lose their edges: half of each batch is empty, and smaller limits are offered."""
+    rng = np.random.default_rng(5)
+    nodes = rng.integers(10, 31, 4000)
+    edges = np.where(np.arange(4000) < 2000, 2 * nodes, nodes // 2)
+    sent = np.stack([nodes, edges], axis=1)
+    options = PackOptions({"nodes": 512, "edges": 1024, GRAPHS: 64}, padding="masked")
+    with client.pack_sizes([sent], options) as stream:
+        unwatched = [list(batch.graph_ids) for batch in stream]
+        assert stream.drift is None
+    watched = dataclasses.replace(options, drift=DriftWatch(num_graphs=500, min_loss=0.1))
+    with client.pack_sizes([sent], watched) as stream:
+        with pytest.warns(SizesDriftedWarning, match="the limits waste"):
+            assert [list(batch.graph_ids) for batch in stream] == unwatched
+        drift = stream.drift
+    assert drift is not None and 2000 <= drift.found_graph <= 2300
+    assert drift.end_graph == drift.found_graph + 501 and drift.first_graph <= drift.found_graph
+    assert drift.loss > 0.3 and drift.reasons
+    assert drift.components["edges"].mean < 12 < 35 < drift.components["edges"].reference_mean
+    assert drift.components["edges"].present_efficiency < 0.4
+    assert drift.limits is not None and drift.limits["nodes"] <= 512
+    assert drift.limits["edges"] < 512
+    # The next stream takes them.
+    next_options = PackOptions(drift.limits, padding="masked", look_ahead=drift.look_ahead)
+    with client.pack_sizes([sent[2000:]], next_options) as stream:
+        assert sum(len(batch.graph_ids) for batch in stream) == 2000

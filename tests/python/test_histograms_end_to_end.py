@@ -218,7 +218,9 @@ def test_a_plan_proves_itself(client: Client) -> None:
     assert best.name == "optimized"
     assert best.winner
     assert best.lower_bound_kind.name.replace("_", " ").lower() in best.lower_bound_name
-    assert re.fullmatch(r"v\d+-[0-9a-f]{32}", best.receipt)
+    assert re.fullmatch(r"v\d+-[0-9a-f]{32}-[A-Za-z0-9_-]+", best.receipt)
+    cashed = client.receipts.plan(best.receipt, histogram)
+    assert (cashed.best.receipt, cashed.patterns) == (best.receipt, plan.patterns)
 
     again = client.plan(histogram, limits)
     assert (again.best.receipt, again.patterns) == (best.receipt, plan.patterns)

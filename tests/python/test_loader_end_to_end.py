@@ -33,6 +33,7 @@ from packhouse import (
     EpochReaders,
     Evaluation,
     GraphTable,
+    Histogram,
     LoadedBatch,
     Loader,
     LoaderState,
@@ -45,6 +46,7 @@ from packhouse import (
     RankGroup,
     Rejection,
 )
+from packhouse.v1 import batch_pb2
 
 MOLECULES = molecules(np.random.default_rng(0), 400)
 GROUPS = np.random.default_rng(1).integers(0, 150, 400)
@@ -173,6 +175,104 @@ def test_batches_of_any_schema_equal_the_reference(
             received = batch.tensors[tensor]
             assert received.dtype == column.dtype and received.shape == column.shape, tensor
             assert received.tobytes() == column.tobytes(), tensor
+
+
+ALL_WORDS: list[dict[str, Any]] = [
+    {"padding": Padding.GRAPH, "seed": 5},
+    {"shapes": [LIMITS, {"nodes": 64, "edges": 160, "graphs": 6}], "padding": Padding.MASKED},
+    {"draw": Draw(np.arange(400.0), num_graphs=300, with_replacement=True)},
+    {"in_order": True, "sizes_only": True},
+    {"dataset": "loader/groups", "grouped": True, "oversize": OversizePolicy.REJECT},
+    {"subset": range(10, 200), "derived": tuple(DerivedTensor)},
+]
+
+
+@pytest.mark.parametrize("words", ALL_WORDS)
+def test_batches_are_made_again_as_they_were(
+    client: Client, make: Make, words: dict[str, Any]
+) -> None:
+    job = f"again-{next(_jobs)}"
+    loader = make(job=job, **words)
+    delivered = []
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        batches = iter(loader)
+        delivered.append([next(batches)])
+        # Of an epoch that is under way, and of one that is finished.
+        first = list(client.receipts.batches(job, epoch, numbers_of(delivered[epoch])))
+        assert same_bytes(delivered[epoch], first)
+        delivered[epoch] += batches
+        backwards = delivered[epoch][::-1]
+        again = list(client.receipts.batches(job, epoch, numbers_of(backwards)))
+        assert same_bytes(backwards, again)
+        assert [(b.rows, b.shape) for b in again] == [(b.rows, b.shape) for b in backwards]
+    # An epoch that nobody has loaded is made with the words of the others, or with those given.
+    later = list(client.receipts.batches(job, 7, [0]))
+    fresh = make(job=f"{job}-later", **words)
+    fresh.set_epoch(7)
+    assert same_bytes(later, [batch for batch in fresh if batch.number == 0])
+    given = {"dataset": DATASET} | ({} if "shapes" in words else {"limits": LIMITS}) | words
+    assert same_bytes(later, list(client.receipts.batches(job, 7, [0], given)))
+
+
+@pytest.mark.skipif("PACKHOUSE_CLI" not in os.environ, reason="PACKHOUSE_CLI names no program")
+def test_the_command_line_saves_batches_that_were_made_again(
+    server: LocalServer, make: Make, tmp_path: pathlib.Path
+) -> None:
+    first, second = itertools.islice(make(job="again/cli", padding=Padding.MASKED), 2)
+    numbers = [word for b in (second, first) for word in ("--number", str(b.number))]
+    output = subprocess.run(
+        [os.environ["PACKHOUSE_CLI"], "batch", "--server", server.address, "--job", "again/cli",
+         "--epoch", "0", *numbers, "--save", str(tmp_path)],
+        check=True, capture_output=True, text=True, timeout=60,
+    ).stdout
+    assert output.startswith(f"epoch 0 of job again/cli, of {DATASET}, plan v")
+    for batch in (first, second):
+        assert f"\nbatch {batch.number}: {len(batch)} graphs; rows: nodes " in output
+        saved = batch_pb2.Batch()
+        saved.ParseFromString((tmp_path / f"batch-{batch.number}.pb").read_bytes())
+        assert saved.graph_ids == batch.graph_ids.tobytes()
+        tensors = {tensor.name: tensor.data for tensor in saved.tensors}
+        assert tensors == {name: tensor.tobytes() for name, tensor in batch.tensors.items()}
+
+
+def test_what_cannot_be_made_again_says_why(client: Client, make: Make) -> None:
+    with expect(grpc.StatusCode.NOT_FOUND, "nobody", "has no epochs"):
+        list(client.receipts.batches("nobody", 0, [0]))
+    count = len(list(make(job="again/seed", seed=3)))
+    with expect(grpc.StatusCode.OUT_OF_RANGE, f"batch {count}", f"has {count}"):
+        list(client.receipts.batches("again/seed", 0, [0, count]))
+    other = {"dataset": DATASET, "limits": LIMITS, "seed": 4}
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "seed 4", "seed 3"):
+        list(client.receipts.batches("again/seed", 0, [0], other))
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "numbers: 0"):
+        list(client.receipts.batches("again/seed", 0, []))
+    # Words that are too long to be kept.
+    table = random_table(np.random.default_rng(3), MOLECULES.schema, 9000)
+    store(client, "again/many", table)
+    words = {"dataset": "again/many", "limits": {"nodes": 512, "edges": 2048, "graphs": 64},
+             "draw": Draw(np.arange(9000.0), num_graphs=50)}
+    drawn = list(make(job="again/long", **words))
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "words are not kept", "65536"):
+        list(client.receipts.batches("again/long", 0, [0]))
+    again = list(client.receipts.batches("again/long", 0, numbers_of(drawn), words))
+    assert same_bytes(drawn, again)
+
+
+def test_an_epochs_plan_is_found_by_its_receipt(client: Client, make: Make) -> None:
+    loader = make(seed=11)
+    info = loader.epoch_info()
+    with expect(grpc.StatusCode.NOT_FOUND, "no epoch that is remembered"):
+        client.receipts.plan(info.receipt + "x")
+    next(iter(loader))
+    kept = client.receipts.plan(info.receipt)
+    made = client.receipts.plan(info.receipt, dataset=DATASET)
+    assert made.best.receipt == kept.best.receipt == info.receipt
+    assert made.best.packs == kept.best.packs == info.num_batches
+    assert made.patterns == kept.patterns
+    assert (made.tuples == kept.tuples).all()
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "for other sizes"):
+        client.receipts.plan(info.receipt, Histogram.from_sizes([[1, 2], [3, 4]]))
 
 
 @pytest.mark.parametrize("padding", list(Padding))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import re
+import subprocess
+import sys
 
 import grpc
 import numpy as np
@@ -11,6 +14,8 @@ import pytest
 from packhouse import (
     Client,
     EdgeRows,
+    Evaluation,
+    Loader,
     LocalServer,
     NodeRows,
     PackhouseError,
@@ -172,3 +177,100 @@ def test_goes_on_after_a_kill(mortal_server: LocalServer, tmp_path: pathlib.Path
         client.wait_for_partition("g", "a")
         client.download_partition("g", "a", tmp_path / "again")
     assert files_in(tmp_path / "again") == files_in(tmp_path / "a")
+
+
+def cut_finely(client: Client, graph: str) -> None:
+    make_graph(client, graph)
+    client.partition(graph, "fine", 40, method="streaming", files=False)
+    done = client.wait_for_partition(graph, "fine")
+    assert set(done.files) == {"report.json", "parts.npy"}
+    assert done.report is not None
+    assert sum(part.num_cut_edges for part in done.report.parts) == done.report.num_cut_edges
+
+
+def test_parts_are_batches_with_the_edges_between_them(
+    server: LocalServer, client: Client
+) -> None:
+    graph = "partitions/fine"
+    cut_finely(client, graph)
+    seen: list[int] = []
+    dataset = client.partition_dataset(
+        graph, "fine", "parts", on_progress=lambda each: seen.append(each.num_parts)
+    )
+    assert dataset.num_graphs == 40 == seen[-1]
+    assert client.partition_dataset(graph, "fine", "parts").version == dataset.version
+    with expect(grpc.StatusCode.FAILED_PRECONDITION, "parts"):
+        client.partition_dataset(graph, "fine", "parts", halo=True)
+    # It is all in the data set.
+    read = client.source_graphs.read_edges(graph, "e")
+    edges = list(zip(read.sources.tolist(), read.targets.tolist()))
+    client.source_graphs.delete(graph)
+
+    limits = {"n": 120, "e": 600, "graphs": 16}
+    loader = Loader(
+        server.address, job="joined", dataset="parts", join_parts=True, limits=limits, seed=3
+    )
+    orders = []
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        nodes: list[int] = []
+        order = []
+        num_edges = 0
+        for batch in loader:
+            numbers = batch["n.#number"]
+            assert len(numbers) <= 120 and len(batch["e.source"]) <= 600
+            assert batch["n.x"][:, 0].tolist() == numbers.tolist()
+            nodes += numbers.tolist()
+            order.append(batch.graph_ids.tolist())
+            ends = list(zip(numbers[batch["e.source"]], numbers[batch["e.target"]]))
+            assert ends == [edges[number] for number in batch["e.#number"]]
+            inside = set(numbers.tolist())
+            expected = sum(source in inside and target in inside for source, target in edges)
+            assert len(ends) == expected
+            num_edges += len(ends)
+        assert sorted(nodes) == list(range(NODES))
+        orders.append(order)
+    assert orders[0] != orders[1]
+    info = loader.epoch_info()
+    assert info.num_graphs == 40 and info.joined_parts is not None
+    assert info.joined_parts.num_inner_edges + info.joined_parts.num_restored_edges == num_edges
+    assert info.joined_parts.num_restored_edges > 0
+    loader.close()
+    with expect(grpc.StatusCode.INVALID_ARGUMENT, "join_parts"):
+        next(iter(Evaluation(server.address, dataset="parts", join_parts=True, limits=limits)))
+
+
+def test_parts_with_a_halo_are_whole_graphs(server: LocalServer, client: Client) -> None:
+    graph = "partitions/halo"
+    cut_finely(client, graph)
+    dataset = client.partition_dataset(graph, "fine", "halos", halo=True, ids=True)
+    assert "e/cut" not in dataset.schema.components
+    loader = Loader(
+        server.address, job="halos", dataset="halos", limits={"n": 4000, "e": 4000, "graphs": 8}
+    )
+    inner: list[int] = []
+    num_edges = 0
+    for batch in loader:
+        inner += batch["n.#number"][batch["n.#inner"].astype(bool)].tolist()
+        num_edges += len(batch["e.source"])
+    assert sorted(inner) == list(range(NODES)) and num_edges == 6 * NODES
+    loader.close()
+    client.source_graphs.delete(graph)
+
+
+def test_the_example_learns_from_clusters(server: LocalServer) -> None:
+    """Without PyG the feed is ours alone; every node comes once an epoch."""
+    examples = pathlib.Path(__file__).parents[2] / "client" / "python" / "examples"
+    ran = subprocess.run(
+        [sys.executable, "-B", examples / "train_clusters.py", "--address", server.address]
+        + ["--nodes", "3000", "--parts", "100", "--epochs", "6"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    last = re.search(
+        r"packhouse epoch 6: \d+ batches, 3000 nodes, \d+ edges, test accuracy ([\d.]+)", ran.stdout
+    )
+    # Of features alone it is about 0.6.
+    assert last and float(last[1]) > 0.8, ran.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -23,6 +24,7 @@ from packhouse import (
     SourceNodeSet,
     SubGraphs,
 )
+from packhouse.sampling import SamplingSpecBuilder
 from packhouse.source_graph_rows import EdgeRows, NodeRows
 
 NODES = 700
@@ -80,6 +82,16 @@ def test_streams_estimates_and_data_sets(server: LocalServer, client: Client) ->
     assert sum(int(table.sizes[:, 1].sum()) for table in tables) == sum(
         int(batch.real_rows["e"]) for batch in batches
     )
+    with client.sample(sub_graphs, np.arange(NODES), options, sizes_only=True) as stream:
+        sizes = {
+            int(number): size.tolist()
+            for batch in stream
+            for number, size in zip(batch.graph_ids, batch.sizes)
+        }
+    for batch in batches:
+        for number, size in zip(batch.graph_ids, batch.sizes):
+            assert sizes.pop(int(number)) == size.tolist()
+    assert not sizes
     made = client.sample_dataset(sub_graphs, "sampling/d")
     assert made.num_graphs == NODES
     assert client.sample_dataset(sub_graphs, "sampling/d").version == made.version
@@ -94,6 +106,100 @@ def test_payload_ids_leave_features_with_the_client(client: Client) -> None:
     for table in client.sample_graphs(sub_graphs, [3, 5]):
         assert "n.x" not in table.tensors
         assert (table.tensors["n.#number"] == table.tensors["n.#id"]).all()
+
+
+def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
+    make_graph(client, "sampling/odd")
+    step = SamplingSpecBuilder(
+        client.source_graphs.get("sampling/odd").schema, "random_uniform"
+    ).seed("n", op_name="seed")
+    step = step.sample(4, "e", op_name="a").sample(3, "e", op_name="b")
+    (by_builder,) = client.sample_graphs(SubGraphs("sampling/odd", step.build()), [7])
+    (by_text,) = client.sample_graphs(SubGraphs("sampling/odd", SPEC, seeds_per_graph=0), [7])
+    assert all((by_text.tensors[name] == by_builder.tensors[name]).all() for name in by_text.tensors)
+    # More seeds than a request takes, also with what belongs to each.
+    only_seeds = 'seed_op { op_name: "seed" node_set_name: "n" }'
+    columns = [SourceColumn("label", "int64")]
+    labels = np.arange(150_000) * 3.0
+    many = Seeds(numbers=np.arange(150_000) % NODES, readout={"label": labels})
+    sub_graphs = SubGraphs("sampling/odd", only_seeds, readout=True, readout_columns=columns)
+    read = [table.tensors["_readout.label"] for table in client.sample_graphs(sub_graphs, many)]
+    assert (np.concatenate(read) == labels).all()
+
+    sub_graphs = SubGraphs("sampling/odd", SPEC)
+    for seeds, says in (
+        (np.arange(NODES) < 5, "a mask"),
+        (np.zeros((2, 3), int), "needs one axis"),
+        ([-1], "beyond uint32"),
+        ([1.5], "needs uint32"),
+        (Seeds(ids="7"), "one text"),
+        (Seeds(ids=["a", 7]), "neither str nor bytes"),
+        (Seeds(numbers=np.zeros(70_000, int), times=[1]), "times: 1 rows"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            list(client.sample_graphs(sub_graphs, seeds))
+    for seeds in (7, None, "7"):
+        with pytest.raises(TypeError, match="neither Seeds nor numbers"):
+            list(client.sample_graphs(sub_graphs, seeds))
+    with pytest.raises(PackhouseError, match="seeds.times"):
+        list(client.sample_graphs(sub_graphs, Seeds(numbers=[1], times=[1])))
+    for field, value in (("seeds_per_graph", -1), ("induced_edge_sets", "e")):
+        with pytest.raises((TypeError, ValueError), match=field):
+            SubGraphs("sampling/odd", SPEC, **{field: value})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="numbers: -1"):
+        client.source_graphs.lookup_nodes("sampling/odd", "n", numbers=[-1])
+
+
+def test_edges_later_than_the_sub_graph_are_left_out(client: Client) -> None:
+    random = np.random.default_rng(3)
+    schema = SourceGraphSchema(
+        (SourceNodeSet("n"),), (SourceEdgeSet("e", "n", "n", (SourceColumn("at", "int64"),)),)
+    )
+    client.source_graphs.create("sampling/times", schema)
+    sources, targets = np.repeat(np.arange(100), 8), random.integers(0, 100, 800)
+    at = random.integers(0, 50, 800)
+    client.source_graphs.append(
+        "sampling/times",
+        [NodeRows("n", np.arange(100)), EdgeRows("e", sources, targets, {"at": at})],
+    )
+    client.source_graphs.seal("sampling/times")
+    every = client.source_graphs.read_edges("sampling/times", "e", columns=["at"])
+    times = random.integers(0, 50, 100)
+    seeds = Seeds(numbers=np.arange(100), times=times)
+    sub_graphs = SubGraphs("sampling/times", SPEC, edge_time_column="at", induced=True)
+    for table in client.sample_graphs(dataclasses.replace(sub_graphs, numbers=True), seeds):
+        nodes, edges = np.split(np.cumsum(table.sizes, axis=0), 2, axis=1)
+        for number in range(len(table)):
+            begin = (nodes[number - 1, 0], edges[number - 1, 0]) if number else (0, 0)
+            within = table.tensors["n.#number"][begin[0] : nodes[number, 0]]
+            part = slice(begin[1], edges[number, 0])
+            drawn = zip(
+                within[table.tensors["e.source"][part]], within[table.tensors["e.target"][part]]
+            )
+            in_time = every.columns["at"] <= times[int(table.graph_ids[number])]
+            between = np.isin(every.sources, within) & np.isin(every.targets, within) & in_time
+            # Of parallel edges one is taken.
+            assert sorted(drawn) == sorted(
+                set(zip(every.sources[between], every.targets[between]))
+            )
+            assert (table.tensors["e.at"][part] <= times[int(table.graph_ids[number])]).all()
+
+
+def test_epochs_name_what_was_drawn_smaller(server: LocalServer, client: Client) -> None:
+    make_graph(client, "sampling/small")
+    samples = Samples(SubGraphs("sampling/small", SPEC), exact_steps=True)
+    limits = {"e": 5, "n": 6, "graphs": 4}
+    smaller: dict[int, int] = {}
+    with Loader(server.address, job="smaller", samples=samples, limits=limits, seed=1) as loader:
+        num_steps, num_batches = len(loader), 0
+        for batch in loader:
+            num_batches += 1
+            assert set(batch.drawn_smaller) <= set(batch.graph_ids.tolist())
+            smaller.update(batch.drawn_smaller)
+    assert num_batches == num_steps
+    tables = client.sample_graphs(samples.sub_graphs, range(NODES), seed=1)
+    sizes = np.concatenate([table.sizes for table in tables])
+    assert set(smaller) == set(np.flatnonzero((sizes > [6, 5]).any(axis=1)).tolist())
 
 
 def test_epochs_have_every_seed_once_through_kills(mortal_server: LocalServer) -> None:
@@ -132,3 +238,55 @@ def test_epochs_have_every_seed_once_through_kills(mortal_server: LocalServer) -
                 union[batch.number] = (batch.graph_ids.tolist(), key_of(batch))
     assert len(set(ranks)) == 1
     assert union == whole
+
+
+def test_features_of_the_readout_come_with_the_seeds(server: LocalServer, client: Client) -> None:
+    make_graph(client, "sampling/readout")
+    columns = (SourceColumn("label", "int64"), SourceColumn("at", "float32", (2,)))
+    sub_graphs = SubGraphs("sampling/readout", SPEC, readout=True, readout_columns=columns)
+    numbers = np.arange(NODES)[::-1].copy()
+
+    def seeds_of(chosen: Any) -> Seeds:
+        at = np.stack([chosen, -chosen], axis=1).astype(np.float32)
+        return Seeds(numbers=chosen, readout={"at": at, "label": chosen.astype(np.int64) * 10})
+
+    # Seed number i of the list is node NODES - 1 - i, and has its label.
+    def check(graph_ids: Any, tensors: Any, count: int) -> None:
+        nodes = numbers[graph_ids.astype(np.int64)]
+        assert tensors["_readout.label"][:count].tolist() == (nodes * 10).tolist()
+        assert tensors["_readout.at"][:count, 1].tolist() == (-nodes).tolist()
+
+    all_seeds = seeds_of(numbers)
+    (table, *_) = list(client.sample_graphs(sub_graphs, all_seeds))
+    check(table.graph_ids, table.tensors, len(table))
+    made = client.sample_dataset(sub_graphs, "sampling/readout-d", seeds=all_seeds)
+    assert made.num_graphs == NODES
+    limits = {name: 1024 for name in table.schema.components} | {"graphs": 32}
+    of_graph: dict[str, Any] = {"samples": Samples(sub_graphs, seeds=all_seeds, window=100)}
+    for job, source in (("epoch", of_graph), ("stored", {"dataset": made.name})):
+        seen = 0
+        with Loader(
+            server.address, job=f"readout/{job}", limits=limits, padding="masked", seed=2, **source
+        ) as loader:
+            for batch in loader:
+                check(batch.graph_ids, batch.tensors, len(batch))
+                seen += len(batch)
+        assert seen == NODES
+    # Several seeds share a sub-graph: a row for each of them.
+    frontier = SubGraphs(
+        "sampling/readout", SPEC, seeds_per_graph=300, readout=True, readout_columns=columns
+    )
+    tables = list(client.sample_graphs(frontier, all_seeds))
+    labels = np.concatenate([table.tensors["_readout.label"] for table in tables])
+    assert labels.tolist() == (numbers * 10).tolist()
+    # Without a list there are no features; sizes need none.
+    assert client.estimate_sizes(sub_graphs, num_graphs=5).histogram.num_graphs == 5
+    at_only = Seeds(numbers=[3], readout={"at": np.zeros((1, 2), np.float32)})
+    for seeds, says in (
+        (Seeds(numbers=[3]), "_readout"),
+        (at_only, "'label' is missing"),
+        (Seeds(numbers=[3, 4], readout=seeds_of(np.array([3])).readout), "2 rows take"),
+    ):
+        with pytest.raises(PackhouseError, match=says) as error:
+            list(client.sample_graphs(sub_graphs, seeds))
+        assert error.value.code is grpc.StatusCode.INVALID_ARGUMENT

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from packhouse import SourceEdgeSet, SourceGraphSchema, SourceNodeSet
 from packhouse.sampling import (
     SamplingOp,
     SamplingSpec,
@@ -83,6 +85,21 @@ def test_a_tree_has_every_edge_set_of_every_hop() -> None:
     assert make_sampling_spec_tree(schema, "author", sample_sizes=[]).ops == ()
 
 
+def test_the_schema_of_a_graph_on_a_server_will_do() -> None:
+    schema = SourceGraphSchema(
+        [SourceNodeSet("paper"), SourceNodeSet("author")],
+        [
+            SourceEdgeSet("writes", "author", "paper"),
+            SourceEdgeSet("written", "paper", "author", reverse_of="writes"),
+        ],
+    )
+    step = SamplingSpecBuilder(schema, UNIFORM).seed("paper")
+    assert step.sample(np.int64(3), "written").build().ops[0].sample_size == 3
+    assert len(make_sampling_spec_tree(schema, "paper", sample_sizes=np.array([3, 2])).ops) == 2
+    with pytest.raises(ValueError, match="'book' is none of"):
+        SamplingSpecBuilder(schema).seed("book")
+
+
 def test_what_is_wrong_is_refused() -> None:
     builder = SamplingSpecBuilder(MAG)
     with pytest.raises(ValueError, match="one seed, not 0"):
@@ -94,7 +111,7 @@ def test_what_is_wrong_is_refused() -> None:
         seed.sample(3, "books")
     with pytest.raises(ValueError, match="'writes' begins at 'author', but this step is at 'paper'"):
         seed.sample(3, "writes")
-    for sizes in (0, -1, [], [3, 0]):
+    for sizes in (0, -1, [], [3, 0], 2**31, 2.5, [2.5], "3"):
         with pytest.raises(ValueError, match="sample_size"):
             seed.sample(sizes, "cites")
     with pytest.raises(ValueError, match="op_name: 'h' is one name for 2 hops"):

@@ -29,6 +29,22 @@ def test_zero_padding_is_left_out() -> None:
     assert TensorSpec("x", DType.FLOAT64, "nodes", padding_value=-0.0).to_proto().padding_value
 
 
+def test_a_padding_value_of_text_survives_the_wire() -> None:
+    for text in ("pad", "é", b"\xff\0"):
+        spec = TensorSpec("n.t.bytes", DType.UINT8, "n.t.bytes", padding_value=text)
+        assert spec.padding_text == (text.encode() if isinstance(text, str) else text)
+        assert TensorSpec.from_proto(spec.to_proto()) == spec
+    # One byte is an element as well.
+    one = TensorSpec("n.t.bytes", DType.UINT8, "n.t.bytes", padding_value="x")
+    assert TensorSpec.from_proto(one.to_proto()).padding_text == one.padding_text == b"x"
+    none = TensorSpec("n.t.bytes", DType.UINT8, "n.t.bytes", padding_value="")
+    assert none.to_proto().padding_value == b"" and none.padding_text == b""
+    with pytest.raises(ValueError, match="4097 bytes"):
+        TensorSpec("n.t.bytes", DType.UINT8, "n.t.bytes", padding_value="x" * 4097)
+    with pytest.raises(ValueError, match="has no text"):
+        TensorSpec("x", DType.INT32, "nodes", padding_value="pad")
+
+
 def test_every_numpy_type_of_the_wire_is_recognised() -> None:
     for dtype in DType:
         if dtype is not DType.BFLOAT16:

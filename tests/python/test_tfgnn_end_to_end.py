@@ -181,22 +181,20 @@ def counts_of(kind: str, numbers: list[int]) -> tuple[dict[str, int], set[str]]:
     return rows, ends
 
 
-def with_padding_values(schema: GraphSchema, values: Any, padded: Any) -> GraphSchema:
-    """The numbers. Text is not padded by the server, so it is taken out of what is expected."""
-    numbers = {}
+def with_padding_values(schema: GraphSchema, values: Any) -> GraphSchema:
+    """Ragged features, of text or not, have none: their padding rows are empty."""
+    names = {spec.name for spec in schema.tensors}
+    padding = {}
     for kind, sets in values.items():
         for set_name, features in {"context": {"": sets}}.get(kind, sets).items():
-            of_set = (padded or {}).get(kind, {})
-            if kind != "context":
-                of_set = of_set.get(set_name, {}).get("features", {})
             for name, value in features.items():
-                if isinstance(value, str):
-                    of_set.pop(name, None)
-                    continue
                 tensor = name if kind == "context" else f"{set_name}.{name}"
-                if not any(spec.name == f"{tensor}.d1" for spec in schema.tensors):
-                    numbers[tensor] = value
-    return schema.with_padding_values(numbers)
+                if isinstance(value, str):
+                    if f"{tensor}.bytes.d2" not in names:
+                        padding[f"{tensor}.bytes"] = value
+                elif f"{tensor}.d1" not in names:
+                    padding[tensor] = value
+    return schema.with_padding_values(padding)
 
 
 @pytest.mark.parametrize("kind, case", padding_cases())
@@ -208,7 +206,7 @@ def test_golden_padding(client: Client, kind: str, case: dict[str, Any]) -> None
     schema: TfgnnSchema | GraphSchema = schema_of(kind)
     if case["padding_values"]:
         try:
-            schema = with_padding_values(schema.graph_schema(), case["padding_values"], padded)
+            schema = with_padding_values(schema.graph_schema(), case["padding_values"])
         except ValueError:
             assert padded is None
             return
@@ -331,6 +329,15 @@ def test_tables_are_made_of_examples_without_a_server(client: Client, kind: str)
     client.append(name, table)
     assert list(client.export_examples(name)) == list(client.export_examples(stored(client, kind)))
     assert len(GraphTable.from_examples(schema_of(kind), [])) == 0
+    for schema, wrong, says in (
+        (schema_of(kind), examples[0], "examples: a single bytes"),
+        (schema_of(kind), "records.tfrecord", "examples: a single str"),
+        ("schema.pbtxt", examples, "schema: a str"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            GraphTable.from_examples(schema, wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="examples: a single bytes"):
+        client.append_examples(name, examples[0])  # type: ignore[arg-type]
 
 
 def test_odd_examples_are_taken_or_refused_as_by_the_server(client: Client) -> None:

@@ -53,7 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Transports, HealthServiceTest,
 TEST_P(HealthServiceTest, TellsOfTheServerAndOfEachService) {
   StartServer();
   for (const char* served : {"", "packhouse.v1.PackingService", "packhouse.v1.HistogramService",
-                             "packhouse.v1.PlanningService", "grpc.health.v1.Health"}) {
+                             "packhouse.v1.PlanningService", "packhouse.v1.FeedbackService",
+                             "packhouse.v1.ReceiptService", "grpc.health.v1.Health"}) {
     PH_ASSERT_OK_AND_ASSIGN(const auto status, Check(served));
     EXPECT_EQ(status, HealthCheckResponse::SERVING) << served;
   }

@@ -174,10 +174,13 @@ class ScriptedCallTest : public ::testing::Test {
     EXPECT_EQ(unsent_.taken(), 0U);
   }
 
-  absl::Status CallUnary() {
+  // The request has so many bytes, or a few more.
+  absl::Status CallUnary(size_t request_bytes = 0) {
     grpc::ClientContext context;
+    v1::GetHistogramRequest request;
+    request.set_histogram(std::string(request_bytes, 'h'));
     v1::GetHistogramResponse response;
-    return ToAbsl(stub_->GetHistogram(&context, {}, &response));
+    return ToAbsl(stub_->GetHistogram(&context, request, &response));
   }
   // Sends one request, and reads what comes until the end.
   absl::Status CallStream(int* num_responses) {
@@ -203,6 +206,9 @@ class ScriptedCallTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::HistogramService::Stub> stub_;
 };
+
+// A unary request of so many bytes needs room in the budget.
+constexpr size_t kCounted = 16 << 10;
 
 // Whatever cannot be allocated ends the call, and leaves the server to others.
 TEST_F(ScriptedCallTest, AllocationFailureEndsTheCallAlone) {
@@ -238,8 +244,8 @@ TEST_F(ScriptedCallTest, RequestsAreHeldOfTheBudgetWhileTheyAreAtWork) {
     held = working_.held();
     return absl::OkStatus();
   };
-  EXPECT_THAT(CallUnary(), IsOk());
-  EXPECT_GE(held, v1::GetHistogramRequest().SpaceUsedLong());
+  EXPECT_THAT(CallUnary(kCounted), IsOk());
+  EXPECT_GE(held, kCounted);
   held = 0;
   int num_responses = 0;
   EXPECT_THAT(CallStream(&num_responses), IsOk());
@@ -264,9 +270,11 @@ TEST_F(ScriptedCallTest, AnswersAreHeldUntilTheyAreSent) {
 TEST_F(ScriptedCallTest, AUnaryCallWithoutRoomIsRefused) {
   service_.accept = [](const auto&) { return absl::OkStatus(); };
   PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others, working_.Hold("others", kWorking));
-  EXPECT_THAT(CallUnary(),
+  EXPECT_THAT(CallUnary(kCounted),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        AllOf(HasSubstr("--memory-budget"), HasSubstr(std::to_string(kWorking)))));
+  // A request of a few bytes needs none.
+  EXPECT_THAT(CallUnary(), IsOk());
 }
 
 // A stream's request waits where a unary call's is refused: it goes on once there is room.

@@ -2,6 +2,7 @@
 // contract, so that a new one without a row in wire/request_rights.cc fails here.
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "service/admission/authorizer.h"
 #include "service/admission/policy.h"
 #include "service/admission/principal.h"
+#include "service/rpc/in_process_calls.h"
 #include "service/wire/request_rights.h"
 #include "tests/rpc/server_fixture.h"
 
@@ -80,11 +82,14 @@ std::unique_ptr<Message> RequestNaming(const MethodDescriptor& method, const Met
         break;
       }
       if (i + 1 < path.size()) {
-        message = message->GetReflection()->MutableMessage(message, part);
+        message = part->is_repeated() ? message->GetReflection()->AddMessage(message, part)
+                                      : message->GetReflection()->MutableMessage(message, part);
       } else if (part->is_repeated()) {
         message->GetReflection()->AddString(message, part, name);
       } else {
-        message->GetReflection()->SetString(message, part, name);
+        // A model on a device.
+        message->GetReflection()->SetString(message, part,
+                                            path[i] == "measured_as" ? name + "/device" : name);
       }
     }
   }
@@ -171,8 +176,13 @@ TEST_P(RightsTest, EveryRpcHasARowWhoseFieldsAreThere) {
       EXPECT_EQ(rights, std::set<Right>{Right::kProduce}) << name;
       EXPECT_TRUE(row->changes) << name;
     }
+    const bool is_of_server = row->kind == MethodRights::Kind::kServer;
+    if (absl::StrContains(row->method, ".AdminService.")) {
+      EXPECT_TRUE(is_of_server) << name;
+      EXPECT_EQ(rights, std::set<Right>{Right::kAdminister}) << name;
+    }
     if (absl::StartsWith(name, "Get") || absl::StartsWith(name, "List")) {
-      EXPECT_EQ(rights, std::set<Right>{Right::kView}) << name;
+      EXPECT_EQ(rights, std::set<Right>{is_of_server ? Right::kAdminister : Right::kView}) << name;
       EXPECT_FALSE(row->changes) << name;
     }
   }
@@ -251,6 +261,22 @@ TEST_P(RightsTest, ListsShowWhatTheCallerMaySee) {
       request.set_page_token(response.next_page_token());
     } while (!request.page_token().empty());
     EXPECT_THAT(listed, ElementsAre("own/a", "own/b", "own/c"));
+  }
+}
+
+// What the page's calls say about their viewers counts within the process only.
+TEST(ViewerTest, IsNamedByThisProcessAlone) {
+  const std::string& secret = ViewerSecret();
+  EXPECT_EQ(ViewerOf(secret + "alice", "inproc:7"), "alice");
+  EXPECT_EQ(ViewerOf(secret, "inproc:7"), "");
+  for (const char* const peer : {"ipv4:127.0.0.1:4711", "ipv6:%5B::1%5D:4711", "unix:/socket"}) {
+    EXPECT_EQ(ViewerOf(secret + "alice", peer), std::nullopt) << peer;
+  }
+  for (size_t i = 0; i < secret.size(); ++i) {
+    std::string wrong = secret + "alice";
+    wrong[i] = static_cast<char>(wrong[i] ^ 1);
+    EXPECT_EQ(ViewerOf(wrong, "inproc:7"), std::nullopt);
+    EXPECT_EQ(ViewerOf(secret.substr(0, i), "inproc:7"), std::nullopt);
   }
 }
 

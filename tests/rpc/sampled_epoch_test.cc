@@ -1,4 +1,6 @@
 // Epochs of sub-graphs through the service: each seed once, whatever happens.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
 #include "tests/rpc/sampling_fixture.h"
 
 namespace packhouse::rpc {
@@ -122,6 +125,47 @@ class SampledEpochTest : public SamplingServerTest {
 INSTANTIATE_TEST_SUITE_P(All, SampledEpochTest, ::testing::Values(Transport::kInProcess),
                          TransportName);
 
+TEST_P(SampledEpochTest, BatchesAreMadeAgainAsTheyWere) {
+  StartWithGraph();
+  std::map<uint64_t, std::string> delivered;
+  Collect(Load(Spec("again"), 0, 1), delivered);
+  ASSERT_FALSE(delivered.empty());
+  const auto rebuild = [&](uint64_t epoch, std::vector<uint64_t> numbers) {
+    grpc::ClientContext context;
+    v1::RebuildBatchesRequest request;
+    request.set_job("again");
+    request.set_epoch(epoch);
+    request.mutable_numbers()->Add(numbers.begin(), numbers.end());
+    const auto stream = v1::ReceiptService::NewStub(channel_)->RebuildBatches(&context, request);
+    Loaded rebuilt;
+    v1::RebuildBatchesResponse response;
+    while (stream->Read(&response)) {
+      if (response.has_opened()) {
+        EXPECT_EQ(response.has_words_of_epoch(), epoch != 0);
+      } else {
+        rebuilt.batches.push_back(response.batch());
+      }
+    }
+    rebuilt.status = ToAbsl(stream->Finish());
+    return rebuilt;
+  };
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, bytes] : delivered) numbers.push_back(number);
+  std::map<uint64_t, std::string> rebuilt;
+  Collect(rebuild(0, numbers), rebuilt);
+  EXPECT_EQ(rebuilt, delivered);
+  // Of an epoch that nobody has loaded, in a window that is not planned yet.
+  std::map<uint64_t, std::string> later;
+  v1::EpochSpec spec = Spec("later");
+  spec.set_epoch(5);
+  Collect(Load(spec, 0, 1), later);
+  const Loaded one = rebuild(5, {later.rbegin()->first});
+  ASSERT_THAT(one.status, IsOk());
+  EXPECT_EQ(one.batches.at(0).batch().SerializeAsString(), later.rbegin()->second);
+  EXPECT_THAT(rebuild(5, {later.size()}).status,
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("batch")));
+}
+
 TEST_P(SampledEpochTest, EverySeedOnceAndTheSameBytesOnAnyNumberOfRanks) {
   StartWithGraph();
   std::map<uint64_t, std::string> one;
@@ -147,6 +191,37 @@ TEST_P(SampledEpochTest, EverySeedOnceAndTheSameBytesOnAnyNumberOfRanks) {
     EXPECT_EQ(steps.size(), 1u) << "ranks have different numbers of steps";
     EXPECT_EQ(several, one);
   }
+}
+
+// Tells on threads of which priority sub-graphs are drawn.
+class PriorityObserver final : public SamplingObserver {
+ public:
+  void OnDrawn(uint64_t, uint64_t, uint64_t, uint32_t) override {
+    absl::MutexLock lock(&mutex_);
+    ++draws_[getpriority(PRIO_PROCESS, 0)];
+  }
+  std::map<int, size_t> draws() const {
+    absl::MutexLock lock(&mutex_);
+    return draws_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::map<int, size_t> draws_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Streams wait for them, and the call that opens an epoch for its first one: on a busy machine a
+// thread of low priority would take minutes for one.
+TEST_P(SampledEpochTest, WindowsThatStreamsWaitForArePlannedWithTheirPriority) {
+  PriorityObserver observer;
+  sampling_observer_ = &observer;
+  StartWithGraph();
+  const Loaded loaded = Load(Spec("job"), 0, 1);
+  ASSERT_THAT(loaded.status, IsOk());
+  std::map<int, size_t> draws = observer.draws();
+  // Each sub-graph is drawn for its size and for its batch.
+  EXPECT_GE(draws[getpriority(PRIO_PROCESS, 0)], 2 * kNodes);
+  EXPECT_EQ(draws.size(), 1u);
 }
 
 TEST_P(SampledEpochTest, AnotherEpochDrawsAnew) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "packhouse/v1/sampling.grpc.pb.h"
+#include "service/epochs/sampling_observer.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/source_graph_world.h"
 
@@ -25,6 +26,7 @@ class SamplingServerTest : public ServerTest {
     if (datasets_ == nullptr) OpenDatasets();
     ServerOptions options;
     options.address = GetParam() == Transport::kTcp ? "127.0.0.1:0" : "";
+    options.sampling_observer = sampling_observer_;
     PH_ASSERT_OK_AND_ASSIGN(server_, Server::Start(options, &clock_, &observer_, &observer_,
                                                    datasets_.get(), ledger_.get(), &graphs_));
     channel_ = NewChannel();
@@ -44,6 +46,7 @@ class SamplingServerTest : public ServerTest {
     return sub_graphs;
   }
 
+  SamplingObserver* sampling_observer_ = nullptr;  // A test may set it.
   OneGraphStore graphs_{SmallSourceGraph(kNodes)};
 };
 

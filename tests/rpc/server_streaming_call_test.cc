@@ -512,8 +512,10 @@ TEST_P(ServerStreamingCallTest, AStalledReaderIsIdle) {
   v1::TuneResponse response;
   while (stream->Read(&response)) {
   }
-  // It cannot be told why, since what it has not read comes first.
-  EXPECT_THAT(ToAbsl(stream->Finish()), StatusIs(absl::StatusCode::kCancelled, ::testing::_));
+  // What it has not read comes first. It is told why only if it reads that before the connection's
+  // stream is reset.
+  const absl::Status status = ToAbsl(stream->Finish());
+  EXPECT_TRUE(absl::IsCancelled(status) || absl::IsUnavailable(status)) << status;
 }
 
 // What plans waits for its turns in given_up(): endless work of one call does not hold up another.

@@ -8,6 +8,7 @@
 #include "packhouse/v1/source_graph.grpc.pb.h"
 #include "service/source_graphs/stored/file_source_graph_store.h"
 #include "tests/rpc/server_fixture.h"
+#include "tests/support/source_graph_world.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -299,6 +300,34 @@ TEST_P(SourceGraphServiceTest, StatusCodesNameTheField) {
   refused(Edges(edges).status(), absl::StatusCode::kOutOfRange, "first_edge: 4");
   refused(Seal("h").status(), absl::StatusCode::kNotFound, "'h'");
   refused(Verify("h").status(), absl::StatusCode::kNotFound, "'h'");
+}
+
+TEST_P(SourceGraphServiceTest, ASealGoesOnWhenItsClientHasGone) {
+  HeldSealStore store;
+  source_graphs_ = &store;
+  Start(/*with_store=*/false);
+  {
+    grpc::ClientContext context;
+    v1::SealSourceGraphRequest request;
+    request.set_name("g");
+    const auto stream = stub_->SealSourceGraph(&context, request);
+    store.AwaitSealing();
+    context.TryCancel();
+    v1::SealSourceGraphResponse response;
+    while (stream->Read(&response)) continue;
+    EXPECT_EQ(ToAbsl(stream->Finish()).code(), absl::StatusCode::kCancelled);
+  }
+  observer_.AwaitFinished(Method::kSealSourceGraph, absl::StatusCode::kCancelled);
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo info, store.Get("g"));
+  EXPECT_EQ(info.state, SourceGraphState::kSealing);
+  store.Release();
+  PH_ASSERT_OK_AND_ASSIGN(const v1::SourceGraph sealed, Seal("g"));
+  EXPECT_EQ(sealed.state(), v1::SOURCE_GRAPH_STATE_SEALED);
+  EXPECT_EQ(store.num_seals(), 1);
+  // The server ends before the store.
+  stub_.reset();
+  channel_.reset();
+  server_.reset();
 }
 
 TEST_P(SourceGraphServiceTest, WithoutAFolderEveryCallSaysSo) {

@@ -20,7 +20,7 @@ class FileAuthenticatorTest : public ::testing::Test {
   FileAuthenticatorTest() { Write("alice", "a-token"); }
 
   void Write(const std::string& who, const std::string& token) const {
-    WriteWhole(path_, absl::StrCat(who, " ", HashOfToken(token), "\n"));
+    WriteText(path_, absl::StrCat(who, " ", HashOfToken(token), "\n"));
   }
   std::unique_ptr<FileAuthenticator> Open(bool takes_tokens, bool takes_certificates) const {
     FileAuthenticator::Options options;
@@ -79,7 +79,7 @@ TEST_F(FileAuthenticatorTest, TokensAreExchangedWhileItRuns) {
   EXPECT_FALSE(*tokens->tokens()->Reload());
   EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
   EXPECT_THAT(Ask(*tokens, "Bearer a-token"), HasSubstr("refuses the token"));
-  WriteWhole(path_, "carol nothing");
+  WriteText(path_, "carol nothing");
   EXPECT_THAT(std::string(tokens->tokens()->Reload().status().message()), HasSubstr("line 1"));
   EXPECT_EQ(Ask(*tokens, "Bearer b-token"), "bob");
 }

@@ -61,7 +61,7 @@ class JwtKeysTest : public ::testing::Test {
   Signer MakeKey(const std::string& name, const std::string& options) const {
     const std::string path = folder_.path() + "/" + name;
     Openssl(absl::StrCat("genpkey ", options, " -out ", path));
-    Signer signer{ReadWhole(path), nullptr};
+    Signer signer{ReadText(path), nullptr};
     signer.key.reset(PEM_read_bio_PrivateKey(BioOf(signer.pem).get(), nullptr, nullptr, nullptr));
     return signer;
   }

@@ -25,7 +25,8 @@ roles:
   - {role: viewer, principals: ["*"], namespaces: [open]}
 namespaces:
   team-a:
-    quotas: {disk_bytes: 2GiB, datasets: 100, streams: 7}
+    quotas: {disk_bytes: 2GiB, datasets: 100, streams: 7, source_graphs: 5, histograms: 6,
+             epochs: 8, pending_bytes: 3KiB, planning: 25%}
   "*":
     quotas: {streams: 3}
 )";
@@ -42,6 +43,7 @@ TEST(PolicyFileTest, GivesWhatItSays) {
   EXPECT_FALSE(policy.Allows("", Right::kTrain, "open"));
   EXPECT_EQ(policy.QuotasOf("team-a").disk_bytes, uint64_t{2} << 30);
   EXPECT_EQ(policy.QuotasOf("team-a").streams, 7);
+  EXPECT_EQ(policy.QuotasOf("team-a"), (Quotas{uint64_t{2} << 30, 100, 5, 6, 8, 7, 3072, 0.25}));
   EXPECT_EQ(policy.QuotasOf("other").datasets, std::nullopt);
   EXPECT_EQ(policy.QuotasOf("other").streams, 3);
 }
@@ -68,6 +70,10 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
            std::pair(head + "namespaces: {a: {quotas: {disk_bytes: -1}}}", "'disk_bytes' is no"),
            std::pair(head + "namespaces: {a: {quotas: {disk_bytes: 99999999999TiB}}}",
                      "is no whole"),
+           std::pair(head + "namespaces: {a: {quotas: {planning: 0}}}", "'planning' is no share"),
+           std::pair(head + "namespaces: {a: {quotas: {planning: 101%}}}",
+                     "'planning' is no share"),
+           std::pair(head + "namespaces: {a: {quotas: {planning: nan}}}", "'planning' is no share"),
            std::pair(head + "namespaces: {a: {quota: {}}}", "unknown key 'quota'"),
            std::pair(head + "roles: [", "it is no YAML"),
            std::pair(head + "[a]: 1", "line"),
@@ -83,7 +89,7 @@ TEST(PolicyFileTest, WhatIsWrongIsNamedWithItsLine) {
 TEST(PolicyFileTest, ABrokenFileKeepsThePolicyInUse) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/policy.yaml";
-  WriteWhole(path, kPolicy);
+  WriteText(path, kPolicy);
   PH_ASSERT_OK_AND_ASSIGN(const auto file, PolicyFile::Open(path));
   const auto allowed = [&] {
     return file->authorizer()
@@ -91,14 +97,14 @@ TEST(PolicyFileTest, ABrokenFileKeepsThePolicyInUse) {
         .ok();
   };
   EXPECT_TRUE(allowed());
-  WriteWhole(path, "version: 1\nroles: 3\n");
+  WriteText(path, "version: 1\nroles: 3\n");
   const absl::Status broken = file->Reload().status();
   EXPECT_THAT(std::string(broken.message()), HasSubstr("policy.yaml': line 2: 'roles' is no list"));
   EXPECT_TRUE(allowed());
   std::filesystem::remove(path);
   EXPECT_FALSE(file->Reload().ok());
   EXPECT_TRUE(allowed());
-  WriteWhole(path, "version: 1\n");
+  WriteText(path, "version: 1\n");
   EXPECT_TRUE(*file->Reload());
   EXPECT_FALSE(allowed());
 }

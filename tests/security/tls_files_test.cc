@@ -24,13 +24,13 @@ class TlsFilesTest : public ::testing::Test {
     MakeCertificate(folder_.path(), "a");
     MakeCertificate(folder_.path(), "b");
     Use("a", "a");
-    WriteWhole(paths_.client_ca, ReadWhole(At("b.crt")));
+    WriteText(paths_.client_ca, ReadText(At("b.crt")));
   }
 
   std::string At(const std::string& name) const { return folder_.path() + "/" + name; }
   void Use(const std::string& certificate, const std::string& key) const {
-    WriteWhole(paths_.certificate, ReadWhole(At(certificate + ".crt")));
-    WriteWhole(paths_.key, ReadWhole(At(key + ".key")));
+    WriteText(paths_.certificate, ReadText(At(certificate + ".crt")));
+    WriteText(paths_.key, ReadText(At(key + ".key")));
   }
   void ExpectRefused(absl::string_view file, absl::string_view why) const {
     const absl::Status status = ReadTlsFiles(paths_, now_).status();
@@ -46,7 +46,7 @@ class TlsFilesTest : public ::testing::Test {
 
 TEST_F(TlsFilesTest, GoodFilesAreTaken) {
   PH_ASSERT_OK_AND_ASSIGN(const TlsMaterial material, ReadTlsFiles(paths_, now_));
-  EXPECT_EQ(material.certificate, ReadWhole(At("a.crt")));
+  EXPECT_EQ(material.certificate, ReadText(At("a.crt")));
   EXPECT_GT(material.expires, now_ + absl::Hours(9 * 24));
   EXPECT_LT(material.expires, now_ + absl::Hours(11 * 24));
 }
@@ -58,18 +58,18 @@ TEST_F(TlsFilesTest, EachWayToBeWrongIsNamed) {
   now_ += absl::Hours(24 * 11);
   ExpectRefused("server.crt", "has expired at");
   now_ -= absl::Hours(24 * 11);
-  WriteWhole(paths_.key, "nonsense");
+  WriteText(paths_.key, "nonsense");
   ExpectRefused("server.key", "has no private key");
   Openssl(absl::StrCat("ec -aes256 -passout pass:x -in ", At("a.key"), " -out ", paths_.key));
   ExpectRefused("server.key", "without a pass phrase");
   Use("a", "a");
-  WriteWhole(paths_.certificate, "");
+  WriteText(paths_.certificate, "");
   ExpectRefused("server.crt", "has no certificate");
-  const std::string whole = ReadWhole(At("a.crt"));
-  WriteWhole(paths_.certificate, absl::StrCat(whole, whole.substr(0, whole.size() / 2)));
+  const std::string whole = ReadText(At("a.crt"));
+  WriteText(paths_.certificate, absl::StrCat(whole, whole.substr(0, whole.size() / 2)));
   ExpectRefused("server.crt", "broken certificate");
   Use("a", "a");
-  WriteWhole(paths_.client_ca, "# none yet\n");
+  WriteText(paths_.client_ca, "# none yet\n");
   ExpectRefused("clients.crt", "has no certificate");
   std::filesystem::remove(paths_.client_ca);
   EXPECT_EQ(ReadTlsFiles(paths_, now_).status().code(), absl::StatusCode::kNotFound);
@@ -79,23 +79,23 @@ TEST_F(TlsFilesTest, EachWayToBeWrongIsNamed) {
 TEST_F(TlsFilesTest, WhatIsOfferedIsTheLastGoodMaterial) {
   PH_ASSERT_OK_AND_ASSIGN(const auto files, TlsFiles::Open(paths_, [this] { return now_; }));
   const std::string identity = files->identity_path();
-  const std::string first = ReadWhole(At("a.key")) + "\n" + ReadWhole(At("a.crt"));
+  const std::string first = ReadText(At("a.key")) + "\n" + ReadText(At("a.crt"));
   EXPECT_EQ(*ReadSmallFile(identity), first);
-  EXPECT_EQ(*ReadSmallFile(files->roots_path()), ReadWhole(At("b.crt")));
+  EXPECT_EQ(*ReadSmallFile(files->roots_path()), ReadText(At("b.crt")));
   EXPECT_FALSE(*files->Reload());
 
   Use("b", "a");  // Between the two steps of a renewal.
   EXPECT_FALSE(files->Reload().ok());
   EXPECT_EQ(*ReadSmallFile(identity), first);
-  EXPECT_EQ(files->material().certificate, ReadWhole(At("a.crt")));
+  EXPECT_EQ(files->material().certificate, ReadText(At("a.crt")));
 
   Use("b", "b");
   EXPECT_TRUE(*files->Reload());
   EXPECT_EQ(files->identity_path(), identity);
-  EXPECT_EQ(*ReadSmallFile(identity), ReadWhole(At("b.key")) + "\n" + ReadWhole(At("b.crt")));
-  WriteWhole(paths_.client_ca, ReadWhole(At("a.crt")));
+  EXPECT_EQ(*ReadSmallFile(identity), ReadText(At("b.key")) + "\n" + ReadText(At("b.crt")));
+  WriteText(paths_.client_ca, ReadText(At("a.crt")));
   EXPECT_TRUE(*files->Reload());
-  EXPECT_EQ(*ReadSmallFile(files->roots_path()), ReadWhole(At("a.crt")));
+  EXPECT_EQ(*ReadSmallFile(files->roots_path()), ReadText(At("a.crt")));
 }
 
 }  // namespace

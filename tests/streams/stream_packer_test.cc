@@ -1,5 +1,7 @@
 #include "service/streams/stream_packer.h"
 
+#include <malloc.h>
+
 #include <map>
 #include <set>
 #include <string>
@@ -86,6 +88,22 @@ class SizesStreamTest : public ::testing::Test {
   Tally tally_;
   std::unique_ptr<StreamPacker> packer_;
 };
+
+// Ids that only one pending graph has are kept in a set: 9 bytes, which may be there 16 / 7 times.
+TEST_F(SizesStreamTest, AnIdTakesFewBytes) {
+  constexpr size_t kGraphs = (size_t{7} << 14) + 1;
+  ASSERT_THAT(Open({kUnlimited, kUnlimited, 1000}), IsOk());
+  SizeTable table =
+      SizeTable::WithConsecutiveIds(kGraphs, 2, std::vector<uint32_t>(2 * kGraphs), 5).value();
+  GraphChunk chunk = GraphChunk::OfSizes(schema_.get(), std::move(table));
+  const auto allocated = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  const size_t before = allocated();
+  ASSERT_THAT(packer_->Offer(std::move(chunk)), IsOk());
+  EXPECT_LE(allocated(), before + 24 * kGraphs);
+}
 
 TEST_F(SizesStreamTest, ExactlyFullFitsAndOneOverIsRejected) {
   ASSERT_THAT(Open({10, kUnlimited, kUnlimited}), IsOk());

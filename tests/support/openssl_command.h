@@ -12,11 +12,11 @@
 
 namespace packhouse {
 
-inline std::string ReadWhole(const std::string& path) {
+inline std::string ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
-inline void WriteWhole(const std::string& path, const std::string& bytes) {
+inline void WriteText(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 

@@ -8,10 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "service/base/seeded_random.h"
 #include "service/source_graphs/memory_source_graph.h"
 #include "service/source_graphs/source_graph_store.h"
@@ -62,7 +65,7 @@ inline std::string TwoHopSpec(int first, int second) {
 }
 
 // Has one sealed graph, `g`. Thread-safe.
-class OneGraphStore final : public SourceGraphStore {
+class OneGraphStore : public SourceGraphStore {
  public:
   explicit OneGraphStore(std::unique_ptr<const SourceGraph> graph,
                          std::string companion_folder = "")
@@ -105,9 +108,19 @@ class OneGraphStore final : public SourceGraphStore {
     OneGraph(std::unique_ptr<const SourceGraph> graph, std::string companion_folder)
         : graph_(std::move(graph)), folder_(std::move(companion_folder)) {
       info_.name = "g";
+      info_.id = 1;
       info_.state = SourceGraphState::kSealed;
       info_.version = graph_->version();
       info_.schema = std::make_shared<const SourceGraphSchema>(graph_->schema());
+      info_.options.node_sets.resize(graph_->schema().node_sets().size());
+      info_.options.edge_sets.resize(graph_->schema().edge_sets().size());
+      for (size_t s = 0; s < info_.options.node_sets.size(); ++s) {
+        info_.options.node_sets[s].integer_ids = graph_->integer_ids(s);
+        info_.num_nodes.push_back(graph_->num_nodes(s));
+      }
+      for (size_t s = 0; s < info_.options.edge_sets.size(); ++s) {
+        info_.num_edges.push_back(graph_->num_edges(s));
+      }
     }
     const SourceGraphInfo& info() const override { return info_; }
     const std::string& companion_folder() const override { return folder_; }
@@ -135,6 +148,71 @@ class OneGraphStore final : public SourceGraphStore {
   static absl::Status NotHere() { return absl::UnimplementedError("a store of one graph"); }
 
   const std::shared_ptr<const OneGraph> graph_;
+};
+
+// Its graph `g` is open at first. Seal() works until Release() is called, or gives up.
+class HeldSealStore final : public OneGraphStore {
+ public:
+  HeldSealStore() : OneGraphStore(SmallSourceGraph(10)) {}
+
+  void AwaitSealing() const {
+    const auto is_sealing = [this] { return state_ == SourceGraphState::kSealing; };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&is_sealing));
+  }
+  void Release() {
+    absl::MutexLock lock(&mutex_);
+    is_released_ = true;
+  }
+  // The next `seals` of them fail.
+  void FailSeals(int seals) {
+    absl::MutexLock lock(&mutex_);
+    failures_ = seals;
+  }
+  int num_seals() const {
+    absl::MutexLock lock(&mutex_);
+    return num_seals_;
+  }
+
+  absl::StatusOr<SourceGraphInfo> Seal(
+      absl::string_view name, const SealOptions&,
+      absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override {
+    absl::MutexLock lock(&mutex_);
+    ++num_seals_;
+    if (failures_ != 0) {
+      --failures_;
+      return absl::FailedPreconditionError("a node is there twice");
+    }
+    state_ = SourceGraphState::kSealing;
+    while (!mutex_.AwaitWithTimeout(absl::Condition(&is_released_), absl::Milliseconds(1))) {
+      mutex_.Unlock();
+      const bool goes_on = progress({1, 2});
+      mutex_.Lock();
+      if (goes_on) continue;
+      state_ = SourceGraphState::kOpen;
+      return absl::CancelledError("given up");
+    }
+    state_ = SourceGraphState::kSealed;
+    return InfoOf(name);
+  }
+  absl::StatusOr<SourceGraphInfo> Get(absl::string_view name) const override {
+    absl::MutexLock lock(&mutex_);
+    return InfoOf(name);
+  }
+
+ private:
+  absl::StatusOr<SourceGraphInfo> InfoOf(absl::string_view name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    absl::StatusOr<SourceGraphInfo> info = OneGraphStore::Get(name);
+    if (info.ok()) info->state = state_;
+    return info;
+  }
+
+  mutable absl::Mutex mutex_;
+  SourceGraphState state_ = SourceGraphState::kOpen;
+  bool is_released_ = false;
+  int num_seals_ = 0;
+  int failures_ = 0;
 };
 
 }  // namespace packhouse

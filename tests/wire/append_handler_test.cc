@@ -1,5 +1,6 @@
 #include "service/wire/append_handler.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
+#include "service/wire/wire_sizes.h"
 #include "tests/datasets/memory_dataset_store.h"
 #include "tests/support/status_matchers.h"
 
@@ -68,6 +70,118 @@ TEST_F(AppendHandlerTest, TheFirstRequestNamesTheDataSetForAll) {
   EXPECT_THAT(Append(std::string("dataset: 'e'") + kOneGraph),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the stream appends to 'd'")));
   EXPECT_EQ(store_.Get("d")->num_graphs, 3U);
+}
+
+TEST_F(AppendHandlerTest, AChangeOfSizesIsKnown) {
+  Create("d");
+  DatasetDrifts drifts(nullptr);
+  AppendHandler handler(&store_, nullptr, nullptr, &drifts);
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  const uint64_t id = store_.Get("d")->id;
+  v1::DatasetDrift drift;
+  for (uint32_t chunk = 0; chunk < 80; ++chunk) {
+    // 8,000 graphs of 10 nodes, then as many of 11.
+    const uint32_t nodes = chunk < 40 ? 10 : 11;
+    std::vector<uint32_t> counts;
+    for (int i = 0; i < 200; ++i) counts.insert(counts.end(), {nodes, 20});
+    auto request = std::make_unique<v1::AppendRequest>();
+    request->set_dataset("d");
+    request->mutable_graphs()->mutable_sizes()->set_num_graphs(200);
+    request->mutable_graphs()->mutable_sizes()->set_counts(Uint32sToWire(counts));
+    ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+    ASSERT_THAT(handler.Next(), IsOk());
+    if (chunk < 40) {
+      EXPECT_FALSE(drifts.ToWire(id, schema, drift));
+    }
+  }
+  ASSERT_TRUE(drifts.ToWire(id, schema, drift));
+  EXPECT_EQ(drift.num_changes(), 1U);
+  EXPECT_GE(drift.found_graph(), 8000U);
+  EXPECT_LE(drift.found_graph(), 8200U);
+  EXPECT_LE(drift.first_graph(), drift.found_graph());
+  ASSERT_EQ(drift.components_size(), 2);
+  EXPECT_EQ(drift.components(0).component(), "nodes");
+  EXPECT_EQ(drift.components(0).reference_mean(), 10);
+  EXPECT_EQ(drift.components(0).mean(), 11);
+  EXPECT_EQ(drift.components(1).mean(), 20);
+  // What was told stays when the data set is sealed, until it is deleted.
+  drifts.EndWatch(id);
+  v1::DatasetDrift told;
+  ASSERT_TRUE(drifts.ToWire(id, schema, told));
+  EXPECT_EQ(told.SerializeAsString(), drift.SerializeAsString());
+  drifts.Forget(id);
+  EXPECT_FALSE(drifts.ToWire(id, schema, drift));
+}
+
+// The data sets that were appended to last are watched, as far as watches have room.
+TEST_F(AppendHandlerTest, WatchesTakeASmallShareOfTheMemory) {
+  constexpr uint64_t kWatches = 2;
+  const uint64_t bytes = 2 * DriftDetector::BytesFor(2);
+  for (const uint64_t share : {kWatches * bytes, bytes / 2}) {
+    MemoryBudget memory(DatasetDrifts::kShareOfMemory * share);
+    DatasetDrifts drifts(&memory);
+    uint64_t watches = 0;
+    for (const std::string name : {"a", "b", "c", "d"}) {
+      if (!store_.Get(name).ok()) Create(name);
+      AppendHandler handler(&store_, nullptr, nullptr, &drifts);
+      ASSERT_THAT(Append(handler, absl::StrCat("dataset: '", name, "'", kOneGraph)), IsOk());
+      watches = std::min(watches + 1, std::max<uint64_t>(share / bytes, 1));
+      EXPECT_EQ(memory.held(), watches * bytes);
+    }
+    drifts.Forget(store_.Get("a")->id);
+    EXPECT_EQ(memory.held(), watches * bytes);
+    drifts.Forget(store_.Get("d")->id);
+    EXPECT_EQ(memory.held(), (watches - 1) * bytes);
+  }
+}
+
+// A sealed data set is appended to no more, so its watch takes nothing.
+TEST_F(AppendHandlerTest, WatchesEndWithTheSeal) {
+  MemoryBudget memory(uint64_t{1} << 30);
+  DatasetDrifts drifts(&memory);
+  const uint64_t bytes = 2 * DriftDetector::BytesFor(2);
+  for (const std::string name : {"a", "b"}) {
+    Create(name);
+    AppendHandler handler(&store_, nullptr, nullptr, &drifts);
+    ASSERT_THAT(Append(handler, absl::StrCat("dataset: '", name, "'", kOneGraph)), IsOk());
+  }
+  EXPECT_EQ(memory.held(), 2 * bytes);
+  drifts.EndWatch(store_.Get("a")->id);
+  EXPECT_EQ(memory.held(), bytes);
+  drifts.EndWatch(store_.Get("a")->id);
+  EXPECT_EQ(memory.held(), bytes);
+  v1::DatasetDrift drift;
+  EXPECT_FALSE(drifts.ToWire(store_.Get("a")->id, SizeSchema::NodesAndEdges(), drift));
+  // What comes late is not observed.
+  AppendHandler late(&store_, nullptr, nullptr, &drifts);
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo sealed, store_.Seal("b"));
+  drifts.EndWatch(sealed.id);
+  drifts.Open(sealed, store_);
+  drifts.Observe(sealed.id, *SizeTable::WithConsecutiveIds(1, 2, {1, 2}, 0), 1);
+  EXPECT_EQ(memory.held(), 0);
+}
+
+// The graphs that are there before the first append are the reference, if there is room to read
+// their sizes.
+TEST_F(AppendHandlerTest, TheSizesThatAWatchBeginsWithAreHeldWhileTheyAreRead) {
+  Create("d");
+  std::vector<uint32_t> counts;
+  for (uint32_t i = 0; i < 2 * DatasetDrifts::kGraphs; ++i) counts.insert(counts.end(), {i, 20});
+  auto request = std::make_unique<v1::AppendRequest>();
+  request->set_dataset("d");
+  request->mutable_graphs()->mutable_sizes()->set_num_graphs(counts.size() / 2);
+  request->mutable_graphs()->mutable_sizes()->set_counts(Uint32sToWire(counts));
+  ASSERT_THAT(handler_.Accept(std::move(request)), IsOk());
+  ASSERT_THAT(handler_.Next(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, store_.Get("d"));
+  const uint64_t of_watch = 2 * DriftDetector::BytesFor(2);
+  const uint64_t of_sizes = store_.GetHistogram("d")->bytes();
+  for (const bool has_room : {false, true}) {
+    MemoryBudget memory(of_watch + of_sizes - (has_room ? 0 : 1));
+    DatasetDrifts drifts(&memory);
+    drifts.Open(info, store_);
+    EXPECT_EQ(memory.held(), has_room ? of_watch : 0);
+  }
 }
 
 // A request that comes late stores nothing in a data set that was made anew under the name.

@@ -1,6 +1,8 @@
 #include "service/wire/pack_handler.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "service/wire/observe_handler.h"
 #include "service/wire/wire_sizes.h"
+#include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/unwatched_streams.h"
@@ -188,6 +191,211 @@ TEST_F(PackHandlerTest, ManyRejectionsAreCutIntoMessages) {
   }
   EXPECT_EQ(rejected, 10000);
   EXPECT_EQ(responses.size(), 3U);
+}
+
+// Planning that is done when the test says so.
+class LaterPlanning final : public StreamPlanning {
+ public:
+  void Submit(Job job) override { job_ = std::move(job); }
+  void Run(bool is_given_up) const {
+    job_([is_given_up] { return is_given_up; });
+  }
+  bool has_job() const { return job_ != nullptr; }
+
+ private:
+  Job job_;
+};
+
+// A stream whose sizes are watched.
+class WatchedPackHandlerTest : public PackHandlerTest {
+ protected:
+  // Batches in order, and what was told of the sizes.
+  struct Told {
+    std::vector<std::string> batches;
+    std::vector<v1::PackDrifted> drifted;
+  };
+
+  // Graphs of 10 to 30 nodes, and then of 30 to 50; `at_once` in a request.
+  Told PackAll(const std::string& open, size_t at_once) {
+    Told told;
+    PackHandler handler(&clock_, {}, &histograms_, &observers_);
+    const auto take = [&] {
+      for (;;) {
+        auto next = handler.Next();
+        EXPECT_THAT(next, IsOk());
+        if (next.ok() && !*next && handler.IsBusy()) continue;
+        if (!next.ok() || !*next) return;
+        const v1::PackResponse response = ToMessage(**next);
+        if (response.has_batch()) told.batches.push_back(response.batch().SerializeAsString());
+        if (response.has_drifted()) told.drifted.push_back(response.drifted());
+      }
+    };
+    auto opening = std::make_unique<v1::PackRequest>();
+    EXPECT_TRUE(
+        google::protobuf::TextFormat::ParseFromString("open { " + open + " }", opening.get()));
+    EXPECT_THAT(handler.Accept(std::move(opening)), IsOk());
+    take();
+    Random random(1);
+    for (size_t begin = 0; begin < kGraphs; begin += at_once) {
+      std::vector<uint32_t> counts;
+      for (size_t i = begin; i < std::min(kGraphs, begin + at_once); ++i) {
+        const auto nodes = static_cast<uint32_t>(random.Between(10, 30));
+        counts.push_back(i < kBefore ? nodes : nodes + 20);
+        counts.push_back(2 * nodes);
+      }
+      auto request = std::make_unique<v1::PackRequest>();
+      request->mutable_sizes()->set_num_graphs(counts.size() / 2);
+      request->mutable_sizes()->set_counts(Uint32sToWire(counts));
+      request->mutable_sizes()->set_first_id(begin);
+      EXPECT_THAT(handler.Accept(std::move(request)), IsOk());
+      take();
+    }
+    handler.HalfClose();
+    take();
+    EXPECT_FALSE(handler.IsWaiting());
+    return told;
+  }
+
+  static constexpr size_t kGraphs = 6000;
+  static constexpr size_t kBefore = 3000;
+  static constexpr char kShape[] =
+      "limits { capacities { component: 'nodes' rows: 512 } "
+      "         capacities { component: 'edges' rows: 1024 } "
+      "         capacities { component: 'graphs' rows: 64 } } padding: PADDING_MASKED ";
+  static constexpr char kDevice[] =
+      "device_profile { components { component: 'nodes' max_rows: 512 multiple_of: 8 } "
+      "                 components { component: 'edges' max_rows: 1024 multiple_of: 8 } } "
+      "padding: PADDING_MASKED calibration { num_graphs: 1000 } ";
+};
+
+TEST_F(WatchedPackHandlerTest, AChangeIsToldOnceAndBatchesStayTheSame) {
+  for (const std::string shape : {kShape, kDevice}) {
+    const Told unwatched = PackAll(shape, 500);
+    EXPECT_TRUE(unwatched.drifted.empty());
+    const Told watched = PackAll(shape + "drift { num_graphs: 1000 }", 500);
+    EXPECT_EQ(watched.batches, unwatched.batches);
+    ASSERT_EQ(watched.drifted.size(), 1U) << shape;
+    const v1::PackDrifted& drifted = watched.drifted[0];
+    EXPECT_GE(drifted.found_graph(), kBefore);
+    EXPECT_LE(drifted.found_graph(), kBefore + 500);
+    EXPECT_LE(drifted.first_graph(), drifted.found_graph());
+    EXPECT_EQ(drifted.end_graph(), drifted.found_graph() + 1001);
+    // Nodes are full while a third of the edges' capacity is empty.
+    EXPECT_GT(drifted.loss(), 0.15);
+    ASSERT_EQ(drifted.components_size(), 3);
+    EXPECT_NEAR(drifted.components(0).reference_mean(), 20, 1);
+    EXPECT_NEAR(drifted.components(0).mean(), 40, 1);
+    EXPECT_LT(drifted.components(1).present_efficiency(), 0.6);
+    EXPECT_GT(drifted.components(1).offered_efficiency(), 0.8);
+    ASSERT_GE(drifted.offered().shapes_size(), 1);
+    EXPECT_LE(drifted.offered().shapes(0).capacities(0).rows(), 512U);
+    EXPECT_LT(drifted.offered().shapes(0).capacities(1).rows(), 800U);
+    EXPECT_EQ(drifted.offered().num_graphs(), 1000U);
+    EXPECT_GT(drifted.reasons_size(), 1);
+    // How the stream was cut into requests changes nothing.
+    const Told otherwise = PackAll(shape + "drift { num_graphs: 1000 }", 777);
+    ASSERT_EQ(otherwise.drifted.size(), 1U);
+    EXPECT_EQ(otherwise.drifted[0].SerializeAsString(), drifted.SerializeAsString());
+  }
+}
+
+// The search is on another thread: batches go on, and only the stream's end waits.
+TEST_F(WatchedPackHandlerTest, BatchesDoNotWaitForTheSearch) {
+  for (const bool is_given_up : {false, true}) {
+    const auto later = std::make_shared<LaterPlanning>();
+    PackHandler handler(&clock_, {}, &histograms_, &observers_, nullptr, later);
+    auto open = std::make_unique<v1::PackRequest>();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("open { ", kShape, "drift { num_graphs: 500 } }"), open.get()));
+    ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
+    uint64_t graphs = 0;
+    int drifted = 0;
+    const auto take = [&] {
+      for (auto next = handler.Next(); next.ok() && (*next || handler.IsBusy());
+           next = handler.Next()) {
+        if (!*next) continue;
+        const v1::PackResponse response = ToMessage(**next);
+        if (response.has_batch()) graphs += response.batch().real_rows(2);
+        drifted += response.has_drifted();
+      }
+    };
+    constexpr uint64_t kAtOnce = 500;
+    for (uint64_t begin = 0; begin < kGraphs; begin += kAtOnce) {
+      const uint32_t nodes = begin < kBefore ? 10 : 20;
+      std::vector<uint32_t> counts;
+      for (uint64_t i = 0; i < kAtOnce; ++i) counts.insert(counts.end(), {nodes, 20});
+      auto request = std::make_unique<v1::PackRequest>();
+      request->mutable_sizes()->set_num_graphs(kAtOnce);
+      request->mutable_sizes()->set_counts(Uint32sToWire(counts));
+      request->mutable_sizes()->set_first_id(begin);
+      ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+      take();
+      EXPECT_FALSE(handler.IsWaiting());
+    }
+    EXPECT_TRUE(later->has_job());
+    handler.HalfClose();
+    take();
+    EXPECT_EQ(graphs, kGraphs);
+    EXPECT_TRUE(handler.IsWaiting());
+    later->Run(is_given_up);
+    take();
+    EXPECT_EQ(drifted, is_given_up ? 0 : 1);
+    EXPECT_FALSE(handler.IsWaiting());
+  }
+}
+
+// One request has two changes, and nothing is told of the first.
+TEST_F(WatchedPackHandlerTest, TheEndWaitsForEachChange) {
+  const auto later = std::make_shared<LaterPlanning>();
+  PackHandler handler(&clock_, {}, &histograms_, &observers_, nullptr, later);
+  auto open = std::make_unique<v1::PackRequest>();
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat("open { ", kShape, "drift { num_graphs: 500 } }"), open.get()));
+  ASSERT_THAT(handler.Accept(std::move(open)), IsOk());
+  int drifted = 0;
+  const auto take = [&] {
+    for (auto next = handler.Next(); next.ok() && (*next || handler.IsBusy());
+         next = handler.Next()) {
+      if (*next) drifted += ToMessage(**next).has_drifted();
+    }
+  };
+  std::vector<uint32_t> counts;
+  for (const uint32_t nodes : {10, 5, 20}) {
+    for (int i = 0; i < 3000; ++i) counts.insert(counts.end(), {nodes, 20});
+  }
+  auto request = std::make_unique<v1::PackRequest>();
+  request->mutable_sizes()->set_num_graphs(counts.size() / 2);
+  request->mutable_sizes()->set_counts(Uint32sToWire(counts));
+  ASSERT_THAT(handler.Accept(std::move(request)), IsOk());
+  take();
+  handler.HalfClose();
+  take();
+  later->Run(/*is_given_up=*/true);
+  take();
+  EXPECT_TRUE(handler.IsWaiting());
+  EXPECT_EQ(drifted, 0);
+  later->Run(/*is_given_up=*/false);
+  take();
+  EXPECT_FALSE(handler.IsWaiting());
+  EXPECT_EQ(drifted, 1);
+}
+
+TEST_F(WatchedPackHandlerTest, ASmallerLossThanAskedForIsNotTold) {
+  const std::string shape(kShape);
+  EXPECT_TRUE(PackAll(shape + "drift { num_graphs: 1000 min_loss: 0.9 }", 500).drifted.empty());
+}
+
+TEST_F(WatchedPackHandlerTest, OpenNamesWhatIsWrongWithAWatch) {
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  const std::string limits(kLimits);
+  ExpectOpenRefused(limits + "drift { num_graphs: 499 }", invalid, "num_graphs 499, from 500");
+  ExpectOpenRefused(limits + "drift { num_graphs: 65537 }", invalid, "to 65536");
+  ExpectOpenRefused(limits + "drift { min_loss: 1 }", invalid, "min_loss 1, above 0 and below 1");
+  ExpectOpenRefused(limits + "drift { min_loss: nan }", invalid, "min_loss nan");
+  ExpectOpenRefused(limits +
+                        "padding: PADDING_TFGNN drift {} "
+                        "min_rows { component: 'nodes' rows: 1 }",
+                    invalid, "drift: not with min_rows");
 }
 
 // A stream that declares its hardware.
@@ -388,18 +596,8 @@ TEST_F(ProfiledPackHandlerTest, AHeldGraphThatIsTooLargeEndsTheStreamAfterTheOth
 
 // Work on another thread: nothing is asked of the stream meanwhile.
 TEST_F(ProfiledPackHandlerTest, TheStreamWaitsForItsPlanning) {
-  class Later final : public StreamPlanning {
-   public:
-    void Submit(Job job) override { job_ = std::move(job); }
-    void Run(bool is_given_up) const {
-      job_([is_given_up] { return is_given_up; });
-    }
-
-   private:
-    Job job_;
-  };
   for (const bool is_given_up : {false, true}) {
-    const auto later = std::make_shared<Later>();
+    const auto later = std::make_shared<LaterPlanning>();
     PackHandler handler(&clock_, {}, &histograms_, &observers_, nullptr, later);
     auto open = std::make_unique<v1::PackRequest>();
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(

@@ -118,6 +118,38 @@ TEST_F(SampleHandlerTest, EverySubGraphLeavesInOneBatch) {
   EXPECT_EQ(memory_.held(), 0);
 }
 
+// As many graphs of the same sizes as with their tensors.
+TEST_F(SampleHandlerTest, BatchesOfSizesHaveTheSameSubGraphs) {
+  std::map<uint64_t, std::string> sizes_of_graph;
+  for (const bool only_sizes : {false, true}) {
+    handler_ = NewHandler();
+    std::string pack = kPack;
+    if (only_sizes) pack.insert(pack.rfind('}'), " payload: PAYLOAD_SIZES ");
+    ASSERT_THAT(Accept(Open(pack)), IsOk());
+    ASSERT_THAT(AcceptSeeds(AllNodes()), IsOk());
+    std::vector<v1::SampleResponse> responses = TakeAll();
+    handler_->HalfClose();
+    for (v1::SampleResponse& rest : TakeAll()) responses.push_back(std::move(rest));
+    uint64_t graphs = 0;
+    for (const v1::SampleResponse& response : responses) {
+      const std::vector<uint64_t> ids = Uint64sFromWire(response.batch().graph_ids());
+      if (only_sizes) {
+        EXPECT_EQ(response.batch().tensors_size(), 0);
+      }
+      for (size_t i = 0; i < ids.size(); ++i) {
+        const std::string size = response.batch().sizes().substr(8 * i, 8);
+        if (only_sizes) {
+          EXPECT_EQ(size, sizes_of_graph[ids[i]]);
+        } else {
+          sizes_of_graph[ids[i]] = size;
+        }
+      }
+      graphs += ids.size();
+    }
+    EXPECT_EQ(graphs, kNodes);
+  }
+}
+
 // What is drawn depends on the seed node, not on what else is in the stream.
 TEST_F(SampleHandlerTest, SubGraphsComeInTheOrderOfTheirSeedsHoweverTheyAreSent) {
   std::map<uint64_t, std::string> sizes_of_node;
@@ -211,6 +243,10 @@ TEST_F(SampleHandlerTest, NamesWhatIsWrong) {
               StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("node 300 at position 1")));
   EXPECT_THAT(Accept(Open("")),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("second 'open'")));
+  // Times that nothing looks at would keep no edge of the future out.
+  EXPECT_THAT(
+      Accept("seeds { seeds { numbers: '\\0\\0\\0\\0' times: '\\0\\0\\0\\0\\0\\0\\0\\0' } }"),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("seeds.times")));
 }
 
 TEST_F(SampleHandlerTest, AFlushIsAnsweredAfterTheBatches) {

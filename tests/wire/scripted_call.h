@@ -116,11 +116,14 @@ class ScriptedLink final : public CallLink {
     state_.is_reading = true;
   }
   void StartWrite(MessagePieces response) override {
-    absl::MutexLock lock(&mutex_);
-    EXPECT_FALSE(state_.status) << "a write after the end";
-    EXPECT_FALSE(state_.is_writing) << "two writes at a time";
-    state_.is_writing = true;
-    sent_.push_back(std::move(response.head));
+    {
+      absl::MutexLock lock(&mutex_);
+      EXPECT_FALSE(state_.status) << "a write after the end";
+      EXPECT_FALSE(state_.is_writing) << "two writes at a time";
+      state_.is_writing = true;
+      sent_.push_back(std::move(response.head));
+    }
+    while_sending();
   }
   void Finish(const absl::Status& status) override {
     absl::MutexLock lock(&mutex_);
@@ -133,6 +136,10 @@ class ScriptedLink final : public CallLink {
     EXPECT_FALSE(state_.status) << "cancelled after the end";
     state_.is_cancelled = true;
   }
+
+  // Called in each StartWrite(), without any lock: a link may send before it returns. To be set
+  // before the call begins.
+  std::function<void()> while_sending = [] {};
 
   State state() const {
     absl::MutexLock lock(&mutex_);

@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -99,6 +102,34 @@ TEST(StreamingCallTest, ACallWhoseOneRequestDoesNotComeIsCancelled) {
         StatusIs(is_idle ? absl::StatusCode::kCancelled : absl::StatusCode::kUnavailable, _));
     stage.Done();
   }
+}
+
+// To send a large response takes long, and often happens within StartWrite().
+TEST(StreamingCallTest, EventsDoNotWaitWhileTheLinkSends) {
+  Stage stage;
+  stage.script.produced = 2;
+  stage.script.is_complete = true;
+  std::vector<std::thread> others;
+  stage.link.while_sending = [&] {
+    const auto heard = std::make_shared<absl::Notification>();
+    others.emplace_back([call = stage.call, heard] {
+      call->Wake();
+      heard->Notify();
+    });
+    EXPECT_TRUE(heard->WaitForNotificationWithTimeout(absl::Seconds(10)));
+  };
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->Report(NumberedResponse(10, 5));
+  stage.Begin();
+  stage.RunAll();
+  while (!stage.link.state().status) {
+    stage.Write();
+    stage.RunAll();
+  }
+  for (std::thread& other : others) other.join();
+  others.clear();
+  EXPECT_THAT(stage.link.sent(), ElementsAre("10", "0", "1"));
+  stage.Done();
 }
 
 TEST(StreamingCallTest, TheNextRequestIsReadWhileOneIsAtWork) {

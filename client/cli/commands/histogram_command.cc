@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "client/cli/plots/histogram_plot.h"
 #include "client/cli/reports/histogram_summary.h"
 #include "client/cli/reports/table.h"
+#include "client/cli/size_source.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
@@ -30,6 +32,7 @@ struct HistogramArguments {
   std::string server;
   std::string sizes;
   std::string name;
+  std::string dataset;
   std::string csv;
   std::string plot;
   std::vector<std::string> axes;
@@ -83,34 +86,24 @@ absl::Status MergeCounts(v1::HistogramService::StubInterface& stub, const std::s
   return ToAbslStatus(stub.MergeHistogram(&context, request, &response));
 }
 
-absl::StatusOr<v1::Histogram> GetHistogram(v1::HistogramService::StubInterface& stub,
-                                           const std::string& name) {
-  v1::GetHistogramRequest request;
-  request.set_histogram(name);
-  grpc::ClientContext context;
-  context.set_deadline(CallDeadline());
-  v1::GetHistogramResponse response;
-  const grpc::Status status = stub.GetHistogram(&context, request, &response);
-  if (!status.ok()) return ToAbslStatus(status);
-  return std::move(*response.mutable_histogram());
-}
-
 // Counts the file in a temporary histogram on the server.
-absl::StatusOr<v1::Histogram> CountFile(v1::HistogramService::StubInterface& stub,
+absl::StatusOr<v1::Histogram> CountFile(const std::shared_ptr<grpc::Channel>& channel,
                                         const GraphSizes& sizes) {
+  const auto stub = v1::HistogramService::NewStub(channel);
   std::random_device random;
   const std::string name = absl::StrFormat("packhouse-cli/%08x%08x", random(), random());
   const absl::Status counted =
-      sizes.is_histogram() ? MergeCounts(stub, name, sizes) : ObserveSizes(stub, name, sizes);
-  absl::StatusOr<v1::Histogram> histogram =
-      counted.ok() ? GetHistogram(stub, name) : absl::StatusOr<v1::Histogram>(counted);
+      sizes.is_histogram() ? MergeCounts(*stub, name, sizes) : ObserveSizes(*stub, name, sizes);
+  absl::StatusOr<v1::Histogram> histogram = counted.ok()
+                                                ? StoredSizes(channel, /*dataset=*/"", name)
+                                                : absl::StatusOr<v1::Histogram>(counted);
   // After a failure there may be nothing to remove, and the failure matters more.
   v1::DeleteHistogramRequest request;
   request.set_histogram(name);
   grpc::ClientContext context;
   context.set_deadline(CallDeadline());
   v1::DeleteHistogramResponse response;
-  (void)stub.DeleteHistogram(&context, request, &response);
+  (void)stub->DeleteHistogram(&context, request, &response);
   return histogram;
 }
 
@@ -125,14 +118,18 @@ absl::Status PrintSummary(const std::string& name, const v1::Histogram& histogra
 }
 
 ExitCode RunHistogram(const HistogramArguments& arguments) {
-  if (arguments.sizes.empty() == arguments.name.empty()) {
-    return Misuse(absl::InvalidArgumentError("either --sizes or --name is needed"));
+  const int num_sources = (arguments.sizes.empty() ? 0 : 1) + (arguments.name.empty() ? 0 : 1) +
+                          (arguments.dataset.empty() ? 0 : 1);
+  if (num_sources != 1) {
+    return Misuse(absl::InvalidArgumentError("one of --sizes, --name and --dataset is needed"));
   }
-  if (!arguments.name.empty() && arguments.server.empty()) {
-    return Misuse(
-        absl::InvalidArgumentError(absl::StrCat("--name '", arguments.name,
-                                                "' needs --server: a server that is started for "
-                                                "this command has no histograms")));
+  for (const auto& [option, value, what] :
+       {std::tuple("--name", &arguments.name, "histograms"),
+        std::tuple("--dataset", &arguments.dataset, "data sets")}) {
+    if (value->empty() || !arguments.server.empty()) continue;
+    return Misuse(absl::InvalidArgumentError(
+        absl::StrCat(option, " '", *value, "' needs --server: a server that is started for this ",
+                     "command has no ", what)));
   }
   if (!arguments.limits.empty() && arguments.plot.empty()) {
     return Misuse(absl::InvalidArgumentError("--limit draws lines: it needs --plot"));
@@ -146,16 +143,17 @@ ExitCode RunHistogram(const HistogramArguments& arguments) {
   {
     const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
     if (!connection.ok()) return Fail(connection.status());
-    const auto stub = v1::HistogramService::NewStub(connection->channel);
-    histogram =
-        arguments.name.empty() ? CountFile(*stub, *sizes) : GetHistogram(*stub, arguments.name);
+    histogram = arguments.sizes.empty()
+                    ? StoredSizes(connection->channel, arguments.dataset, arguments.name)
+                    : CountFile(connection->channel, *sizes);
   }
   if (!histogram.ok()) return Fail(histogram.status());
   absl::StatusOr<GraphSizes> counted = SizesOf(*histogram);
   if (!counted.ok()) return Fail(counted.status());
 
-  const std::string name =
-      arguments.name.empty() ? NameOfFile(arguments.sizes) : "histogram " + arguments.name;
+  const std::string name = !arguments.dataset.empty() ? "data set " + arguments.dataset
+                           : arguments.name.empty()   ? NameOfFile(arguments.sizes)
+                                                      : "histogram " + arguments.name;
   std::string script;
   if (!arguments.plot.empty()) {
     const absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, counted->components);
@@ -204,6 +202,8 @@ void AddHistogramCommand(CLI::App& app, ExitCode& code) {
                    "`count`; .gz is fine")
       ->type_name("FILE");
   command->add_option("--name", arguments->name, "Use a histogram of the server instead")
+      ->type_name("NAME");
+  command->add_option("--dataset", arguments->dataset, "Use the sizes of a data set of the server")
       ->type_name("NAME");
   command->add_option("--csv", arguments->csv, "Write num_nodes,num_edges,...,count")
       ->type_name("FILE");

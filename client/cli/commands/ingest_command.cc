@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -36,6 +38,8 @@ struct IngestArguments {
   std::string producer;
   std::string groups;
   std::string max_bytes;
+  std::vector<std::string> max_rows;
+  bool cuts_oversize = false;
   std::string chunk_bytes;
   // Set: the source has tf.Examples.
   std::string graph_schema;
@@ -99,6 +103,10 @@ void Report(const IngestArguments& arguments, const IngestResult& result, absl::
       "%s: stored %s graphs, %s had been there; %s in %.2f s, %s\n", arguments.dataset,
       Grouped(totals.graphs_stored), Grouped(totals.graphs_present), BytesText(totals.bytes),
       seconds, RateText(seconds > 0 ? static_cast<double>(totals.bytes) / seconds : 0));
+  if (totals.pieces_stored > totals.graphs_stored) {
+    std::cout << "graphs beyond the bounds were cut: they are stored as "
+              << Grouped(totals.pieces_stored) << " graphs with their pieces\n";
+  }
   std::cout << DatasetTable({result.dataset});
   if (!arguments.quiet && result.graphs_before > 0 && totals.graphs_present == 0 &&
       totals.graphs_stored > 0) {
@@ -166,6 +174,12 @@ ExitCode RunIngest(const IngestArguments& arguments) {
   const absl::StatusOr<OpenedSource> opened = OpenSource(arguments);
   if (!opened.ok()) return Fail(opened.status());
   GraphSource& source = *opened->source;
+  const auto& components = source.schema().components();
+  const absl::StatusOr<v1::Limits> max_rows =
+      ParseLimits(arguments.max_rows, {components.begin(), components.end()}, "--max-rows");
+  if (!max_rows.ok()) return Misuse(max_rows.status());
+  options.max_rows.assign(max_rows->capacities().begin(), max_rows->capacities().end());
+  options.cuts_oversize = arguments.cuts_oversize;
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
   if (!connection.ok()) return Fail(connection.status());
 
@@ -233,6 +247,22 @@ void AddIngestCommand(CLI::App& app, ExitCode& code) {
       ->add_option("--max-bytes", arguments->max_bytes,
                    "Most bytes the data set may take on the server's disk, as in 10GiB")
       ->type_name("BYTES");
+  CLI::Option* const max_rows =
+      command
+          ->add_option(
+              "--max-rows", arguments->max_rows,
+              "Most rows of a component in one graph, as in nodes=4000; repeat it per "
+              "component. A larger graph ends the ingest, unless --oversize says otherwise")
+          ->type_name("COMPONENT=ROWS")
+          ->allow_extra_args(false);
+  const std::map<std::string, bool> policies = {{"error", false}, {"partition", true}};
+  command
+      ->add_option("--oversize", arguments->cuts_oversize,
+                   "Graphs beyond --max-rows: error, or partition: they are cut into pieces that "
+                   "fit, and the pieces are stored")
+      ->type_name("POLICY")
+      ->transform(CLI::CheckedTransformer(policies).description(""))
+      ->needs(max_rows);
   command
       ->add_option("--chunk-bytes", arguments->chunk_bytes,
                    "Bytes that are stored at once, 1MiB by default. An ingest that was interrupted "

@@ -37,6 +37,7 @@ struct PackArguments {
   uint32_t calibration_graphs = 0;
   uint32_t look_ahead = 0;
   uint32_t max_age = 0;
+  bool watches_drift = false;
   v1::Padding padding = v1::PADDING_NONE;
   std::optional<uint64_t> shuffle_seed;
   std::string output;
@@ -96,6 +97,8 @@ absl::Status ReceiveAll(PackStream& stream, PackResult& result) {
     } else if ((*response)->has_tuned()) {
       result.tuned = (*response)->tuned();
       result.totals.padded_rows.resize(result.totals.rows.size());
+    } else if ((*response)->has_drifted()) {
+      result.drifted.push_back((*response)->drifted());
     } else if ((*response)->has_rejected()) {
       result.totals.rejected += static_cast<uint64_t>((*response)->rejected().rejections_size());
     }
@@ -120,6 +123,7 @@ absl::StatusOr<PackResult> PackSizes(const PackArguments& arguments, const PackT
   open.set_look_ahead(arguments.look_ahead);
   open.set_max_age(arguments.max_age);
   open.set_payload(v1::PAYLOAD_SIZES);
+  if (arguments.watches_drift) open.mutable_drift();
   absl::StatusOr<std::unique_ptr<PackStream>> stream = PackStream::Open(*stub, open);
   if (!stream.ok()) return stream.status();
 
@@ -243,6 +247,9 @@ void AddPackCommand(CLI::App& app, ExitCode& code) {
                    "Send the graphs in a random order made from this seed. A histogram has them "
                    "sorted, and no stream is sorted")
       ->type_name("SEED");
+  command->add_flag("--drift", arguments->watches_drift,
+                    "Tell when the sizes change so that other limits would waste less. In an order "
+                    "by kind they change with each kind: see --shuffle");
   command->add_option("--output", arguments->output, "Write graph_id,batch_id (row numbers from 0)")
       ->type_name("FILE.csv");
   AddServerOption(arguments->server, *command);

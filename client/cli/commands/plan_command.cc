@@ -1,6 +1,7 @@
 #include "client/cli/commands/plan_command.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -12,12 +13,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "client/cli/commands/plan_comparison.h"
+#include "client/cli/commands/receipt_plan.h"
 #include "client/cli/files/plan_file.h"
 #include "client/cli/files/sizes_file.h"
 #include "client/cli/plots/gnuplot.h"
 #include "client/cli/plots/plan_plot.h"
 #include "client/cli/reports/plan_report.h"
 #include "client/cli/reports/table.h"
+#include "client/cli/size_source.h"
 #include "client/cpp/little_endian.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
@@ -28,13 +32,17 @@ namespace {
 
 struct PlanArguments {
   std::string server;
-  std::string sizes;
+  SizeSource source;
+  std::string receipt;
   std::vector<std::string> limits;
   PaddingArguments padding;
   std::vector<std::string> heuristics;
   bool no_tuple_packing = false;
   bool no_baselines = false;
   bool no_notebook = false;
+  std::string compare = "quick";
+  // How long `quick` compares.
+  double compare_seconds = 2;
   uint64_t budget_steps = 0;
   uint64_t seed = 0;
   std::string warm_start;
@@ -102,15 +110,12 @@ absl::StatusOr<v1::PlanHeuristic> ParseHeuristic(const std::string& text,
   return heuristic;
 }
 
-absl::StatusOr<v1::PlanResponse> RequestPlan(const std::string& server,
+absl::StatusOr<v1::PlanResponse> RequestPlan(v1::PlanningService::Stub& stub,
                                              const v1::PlanRequest& request) {
-  const absl::StatusOr<ServerConnection> connection = ConnectToServer(server);
-  if (!connection.ok()) return connection.status();
-  const auto stub = v1::PlanningService::NewStub(connection->channel);
   grpc::ClientContext context;
   context.set_deadline(CallDeadline());
   v1::PlanResponse response;
-  const grpc::Status status = stub->Plan(&context, request, &response);
+  const grpc::Status status = stub.Plan(&context, request, &response);
   if (!status.ok()) return ToAbslStatus(status);
   return response;
 }
@@ -136,7 +141,7 @@ absl::Status Draw(const PlanArguments& arguments, const HistogramView& view,
   const absl::StatusOr<std::string> script = PlanPicture(
       arguments.plot,
       absl::StrCat(
-          NameOfFile(arguments.sizes), ": ", Grouped(graphs), " graphs in ",
+          NameOfSizes(arguments.source), ": ", Grouped(graphs), " graphs in ",
           Grouped(response.best().packs()), " packs, ",
           response.best().optimal()
               ? "proved optimal"
@@ -175,9 +180,71 @@ absl::Status CheckArguments(const PlanArguments& arguments) {
   return absl::OkStatus();
 }
 
+// Compares the plan with others, unless heuristics are named: then only these are shown.
+absl::Status Compare(const PlanArguments& arguments, const std::vector<std::string>& components,
+                     v1::PlanningService::Stub& stub, const v1::PlanRequest& request,
+                     v1::PlanResponse& response) {
+  if (!arguments.heuristics.empty()) {
+    if (!arguments.json) std::cout << SummaryTable(response);
+    return absl::OkStatus();
+  }
+  ComparedPlanners planners;
+  if (arguments.compare == "none") planners = {false, false, false};
+  if (arguments.no_tuple_packing) planners.tuple_packing = false;
+  if (arguments.no_notebook) planners.notebook = false;
+  if (arguments.no_baselines) planners.baselines = false;
+  std::vector<v1::PlanSummary> summaries = SummariesToFill(request.limits(), components, planners);
+  const bool all = arguments.compare == "all";
+  const auto deadline = all ? std::chrono::system_clock::time_point::max()
+                            : std::chrono::system_clock::now() +
+                                  std::chrono::duration_cast<std::chrono::system_clock::duration>(
+                                      std::chrono::duration<double>(arguments.compare_seconds));
+  ComparisonTable table(response.best(), summaries);
+  if (!arguments.json) std::cout << table.Head() << std::flush;
+  absl::Status status = FillSummaries(
+      stub, request, response.best(), deadline,
+      [&](const v1::PlanSummary& summary) {
+        if (!arguments.json && !summary.unfinished()) {
+          std::cout << table.Row(summary) << std::flush;
+        }
+      },
+      summaries);
+  if (!status.ok()) return status;
+  if (!arguments.json) std::cout << ComparisonEnd(response.best(), summaries, all);
+  for (v1::PlanSummary& summary : summaries) *response.add_summaries() = std::move(summary);
+  return absl::OkStatus();
+}
+
+// Of options that exclude each other, and of those that are needed.
+absl::Status CheckReceiptArguments(const PlanArguments& arguments) {
+  for (const auto& [option, is_set] : {
+           std::pair("--limit", !arguments.limits.empty()),
+           std::pair("--heuristic", !arguments.heuristics.empty()),
+           std::pair("--budget-steps", arguments.budget_steps != 0),
+           std::pair("--seed", arguments.seed != 0),
+           std::pair("--plot", !arguments.plot.empty()),
+       }) {
+    if (is_set && !arguments.receipt.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(option, ": not with --receipt, which says what the plan is made of"));
+    }
+  }
+  if (!arguments.receipt.empty()) return absl::OkStatus();
+  const absl::Status source = CheckSizeSource(arguments.source, arguments.server);
+  if (!source.ok() || !arguments.limits.empty()) return source;
+  return absl::InvalidArgumentError("--limit is required without --receipt");
+}
+
 ExitCode RunPlan(const PlanArguments& arguments) {
+  if (absl::Status status = CheckReceiptArguments(arguments); !status.ok()) return Misuse(status);
+  if (!arguments.receipt.empty()) {
+    const SizeSource& source = arguments.source;
+    return RunReceiptPlan({arguments.server, arguments.receipt, source.file, source.dataset,
+                           source.histogram, arguments.warm_start, arguments.save_plan,
+                           arguments.json, arguments.patterns});
+  }
   if (absl::Status status = CheckArguments(arguments); !status.ok()) return Misuse(status);
-  const absl::StatusOr<GraphSizes> sizes = ReadSizesFile(arguments.sizes);
+  const absl::StatusOr<GraphSizes> sizes = ReadSizes(arguments.source, arguments.server);
   if (!sizes.ok()) return Fail(sizes.status());
   v1::PlanRequest request;
   absl::StatusOr<v1::Limits> limits = ParseLimits(arguments.limits, sizes->components);
@@ -202,11 +269,6 @@ ExitCode RunPlan(const PlanArguments& arguments) {
   absl::StatusOr<v1::Histogram> histogram = MakeHistogram(*sizes);
   if (!histogram.ok()) return Fail(histogram.status());
   *request.mutable_histogram() = *std::move(histogram);
-  // If heuristics are named, only these are shown.
-  const bool compare = arguments.heuristics.empty();
-  request.set_include_tuple_packing(compare && !arguments.no_tuple_packing);
-  request.set_include_baselines(compare && !arguments.no_baselines);
-  request.set_include_notebook(compare && !arguments.no_notebook);
   request.set_summaries_only(arguments.patterns == 0 && arguments.plot.empty() &&
                              arguments.save_plan.empty());
 
@@ -224,21 +286,21 @@ ExitCode RunPlan(const PlanArguments& arguments) {
     }
   }
 
-  const absl::StatusOr<v1::PlanResponse> response = RequestPlan(arguments.server, request);
+  const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
+  if (!connection.ok()) return Fail(connection.status());
+  const auto stub = v1::PlanningService::NewStub(connection->channel);
+  absl::StatusOr<v1::PlanResponse> response = RequestPlan(*stub, request);
   if (!response.ok()) return Fail(response.status());
-  if (arguments.json) {
-    std::cout << JsonText(PlanJson(*response, sizes->components, arguments.patterns));
-  } else {
+  if (!arguments.json) {
     uint64_t graphs = 0;
     const LittleEndianView<uint64_t> counts(request.histogram().counts());
     for (std::size_t i = 0; i < counts.size(); ++i) graphs += counts[i];
     std::cout << Grouped(graphs) << " graphs of " << Grouped(counts.size()) << " sizes in "
-              << NameOfFile(arguments.sizes) << "; limits " << Describe(request.limits())
+              << NameOfSizes(arguments.source) << "; limits " << Describe(request.limits())
               << Describe(arguments.padding) << "\n\n"
-              << PlanCertificate(response->best()) << '\n'
-              << SummaryTable(*response);
+              << PlanCertificate(response->best()) << std::endl;
     if (arguments.patterns > 0) {
-      std::cout << '\n' << PatternList(*response, sizes->components, arguments.patterns);
+      std::cout << PatternList(*response, sizes->components, arguments.patterns) << std::endl;
     }
   }
   if (!arguments.save_plan.empty()) {
@@ -246,12 +308,17 @@ ExitCode RunPlan(const PlanArguments& arguments) {
       return Fail(status);
     }
   }
-  if (!arguments.plot.empty()) {
-    if (absl::Status status = Draw(arguments, view, *counted, *response); !status.ok()) {
-      return Fail(status);
-    }
+  // A picture that cannot be drawn does not keep the comparison back.
+  absl::Status drawn;
+  if (!arguments.plot.empty()) drawn = Draw(arguments, view, *counted, *response);
+  if (absl::Status status = Compare(arguments, sizes->components, *stub, request, *response);
+      !status.ok()) {
+    return Fail(status);
   }
-  return kExitOk;
+  if (arguments.json) {
+    std::cout << JsonText(PlanJson(*response, sizes->components, arguments.patterns));
+  }
+  return drawn.ok() ? kExitOk : Fail(drawn);
 }
 
 }  // namespace
@@ -260,9 +327,13 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<PlanArguments>();
   CLI::App* const command = app.add_subcommand(
       "plan", "Plan as few packs as possible for a whole histogram, with a proof and a comparison");
-  AddSizesOption(arguments->sizes, *command);
+  AddSizeSourceOptions(arguments->source, *command);
   AddLimitOption(arguments->limits, *command);
-  command->get_option("--limit")->required();
+  command
+      ->add_option("--receipt", arguments->receipt,
+                   "Make the plan of this receipt again, of the sizes of --sizes, --dataset or "
+                   "--histogram; without these, give that of an epoch which the server remembers")
+      ->type_name("RECEIPT");
   AddPaddingOptions(arguments->padding, *command);
   AddBudgetOptions(arguments->budget_steps, arguments->seed,
                    "Work for the optimized plan. 10^9 steps take about a second; 0 means 10^8",
@@ -275,17 +346,28 @@ void AddPlanCommand(CLI::App& app, ExitCode& code) {
           "a component; no-packing; single-component:COMPONENT; may be repeated")
       ->type_name("HEURISTIC")
       ->allow_extra_args(false);
+  command
+      ->add_option("--compare", arguments->compare,
+                   "How long the plan, which is printed at once, is compared with those of other "
+                   "planners: quick: for --compare-seconds; all: until the last has ended; none: "
+                   "not at all")
+      ->check(CLI::IsMember({"quick", "all", "none"}))
+      ->capture_default_str();
+  command
+      ->add_option("--compare-seconds", arguments->compare_seconds,
+                   "With --compare quick: what has not ended by then is named as unfinished")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
   command->add_flag("--no-tuple-packing", arguments->no_tuple_packing,
                     "Leave out first-fit decreasing and the paper's heuristics");
   command->add_flag("--no-baselines", arguments->no_baselines, "Leave out the paper's baselines");
   command->add_flag("--no-notebook", arguments->no_notebook,
                     "Leave out the companion notebook's variant");
-  command
-      ->add_option("--patterns", arguments->patterns, "Print the first N patterns of the best plan")
+  command->add_option("--patterns", arguments->patterns, "Print the first N patterns of the plan")
       ->type_name("N");
   command
       ->add_option("--save-plan", arguments->save_plan,
-                   "Write the best plan (a serialized packhouse.v1.PlanResponse)")
+                   "Write the plan (a serialized packhouse.v1.PlanResponse)")
       ->type_name("FILE");
   command
       ->add_option("--warm-start", arguments->warm_start,

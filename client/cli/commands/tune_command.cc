@@ -20,6 +20,7 @@
 #include "client/cli/plots/tune_plot.h"
 #include "client/cli/reports/table.h"
 #include "client/cli/reports/tune_report.h"
+#include "client/cli/size_source.h"
 #include "client/cli/tune_stream.h"
 #include "client/cpp/little_endian.h"
 #include "packhouse/v1/planning.grpc.pb.h"
@@ -29,7 +30,7 @@ namespace {
 
 struct TuneArguments {
   std::string server;
-  std::string sizes;
+  SizeSource source;
   DeviceArguments device;
   PaddingArguments padding;
   v1::TuneObjective objective = v1::TUNE_OBJECTIVE_EPOCH_COST;
@@ -86,6 +87,8 @@ std::string ProfileText(const v1::DeviceProfile& profile) {
 }
 
 absl::Status CheckArguments(const TuneArguments& arguments) {
+  const absl::Status source = CheckSizeSource(arguments.source, arguments.server);
+  if (!source.ok()) return source;
   if (!arguments.axes.empty() && arguments.plot.empty()) {
     return absl::InvalidArgumentError("--axes chooses what is drawn: it needs --plot");
   }
@@ -105,7 +108,6 @@ struct TuneFindings {
 };
 
 absl::StatusOr<TuneFindings> FindLimits(const TuneArguments& arguments,
-
                                         const v1::TuneRequest& request, const GraphSizes& histogram,
                                         const std::vector<std::string>& axes) {
   const absl::StatusOr<ServerConnection> connection = ConnectToServer(arguments.server);
@@ -128,7 +130,7 @@ absl::StatusOr<TuneFindings> FindLimits(const TuneArguments& arguments,
 
 ExitCode RunTune(const TuneArguments& arguments) {
   if (absl::Status status = CheckArguments(arguments); !status.ok()) return Misuse(status);
-  const absl::StatusOr<GraphSizes> sizes = ReadSizesFile(arguments.sizes);
+  const absl::StatusOr<GraphSizes> sizes = ReadSizes(arguments.source, arguments.server);
   if (!sizes.ok()) return Fail(sizes.status());
   v1::TuneRequest request;
   absl::StatusOr<v1::DeviceProfile> profile = ParseDevice(arguments.device, sizes->components);
@@ -167,7 +169,7 @@ ExitCode RunTune(const TuneArguments& arguments) {
     uint64_t graphs = 0;
     for (const uint64_t count : counted->counts) graphs += count;
     std::cout << Grouped(graphs) << " graphs of " << Grouped(counted->num_rows) << " sizes in "
-              << NameOfFile(arguments.sizes) << "; " << ProfileText(request.profile())
+              << NameOfSizes(arguments.source) << "; " << ProfileText(request.profile())
               << Describe(arguments.padding) << "\n\n"
               << RecommendationText(outcome, sizes->components) << '\n'
               << FrontierTable(outcome);
@@ -180,7 +182,7 @@ ExitCode RunTune(const TuneArguments& arguments) {
 
     const absl::StatusOr<std::string> script = TunePicture(
         arguments.plot,
-        absl::StrCat(NameOfFile(arguments.sizes), ", ", ProfileText(request.profile()), ": ",
+        absl::StrCat(NameOfSizes(arguments.source), ", ", ProfileText(request.profile()), ": ",
                      SmallPercent(PaddingOverhead(outcome.recommendation.epoch_cost(),
                                                   outcome.recommendation.least_cost())),
                      " padding"),
@@ -199,7 +201,7 @@ void AddTuneCommand(CLI::App& app, ExitCode& code) {
   auto arguments = std::make_shared<TuneArguments>();
   CLI::App* const command =
       app.add_subcommand("tune", "Choose the limits under which an epoch costs a device the least");
-  AddSizesOption(arguments->sizes, *command);
+  AddSizeSourceOptions(arguments->source, *command);
   AddDeviceOptions(arguments->device, *command);
   AddPaddingOptions(arguments->padding, *command);
   const std::map<std::string, v1::TuneObjective> objectives = {

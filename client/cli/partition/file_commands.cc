@@ -2,11 +2,14 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/partition/partition_arguments.h"
 #include "client/cli/partition/partition_commands.h"
 #include "client/cli/reports/table.h"
+#include "service/partition_jobs/chunked_folder.h"
 #include "service/partition_jobs/durable_files.h"
 #include "service/partition_jobs/graph_exports.h"
 #include "service/partition_jobs/parmetis_folder.h"
@@ -26,6 +29,7 @@ struct ExportArguments {
   std::string format = "metis";
   std::string output;
   std::string name = "graph";
+  uint64_t chunks = 1;
 };
 
 DType AttributeType(const std::string& name) {
@@ -55,6 +59,13 @@ ExitCode RunExport(const ExportArguments& arguments) {
   if (arguments.format == "parmetis") {
     const absl::Status status = WriteParmetisFolder(*graph, arguments.output, arguments.name);
     return status.ok() ? kExitOk : Fail(status);
+  }
+  if (arguments.format == "chunked") {
+    const absl::StatusOr<std::vector<std::string>> notes =
+        WriteChunkedFolder(*graph, {arguments.name, arguments.chunks}, arguments.output);
+    if (!notes.ok()) return Fail(notes.status());
+    for (const std::string& note : *notes) std::cerr << "packhouse: " << note << '\n';
+    return kExitOk;
   }
   const std::string partial = arguments.output + ".partial";
   absl::Status status = RemoveFolder(partial);
@@ -133,10 +144,15 @@ void AddPartitionExport(CLI::App& partition, ExitCode& code) {
   command->add_option("GRAPH", arguments->graph, "As for `packhouse partition`")->required();
   command
       ->add_option("--format", arguments->format,
-                   "metis: a graph file; parmetis: a folder of text files")
-      ->check(CLI::IsMember({"metis", "parmetis"}))
+                   "metis: a graph file; parmetis: a folder of text files; chunked: a folder with "
+                   "metadata.json, from which DGL's newer pipeline partitions")
+      ->check(CLI::IsMember({"metis", "parmetis", "chunked"}))
       ->capture_default_str();
-  command->add_option("--name", arguments->name, "NAME of the text files")->capture_default_str();
+  command->add_option("--name", arguments->name, "NAME of the text files, or in metadata.json")
+      ->capture_default_str();
+  command->add_option("--chunks", arguments->chunks, "chunked: files for each table")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
   command->add_option("--output", arguments->output, "The file or the folder to write")->required();
   command->callback([arguments, &code] { code = RunExport(*arguments); });
 }

@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "client/cli/arguments.h"
+#include "client/cli/device_arguments.h"
 #include "service/partition_jobs/graph_folders.h"
 
 namespace packhouse::client {
@@ -21,7 +24,8 @@ constexpr std::pair<const char*, PartMethod> kMethods[] = {{"automatic", PartMet
 void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command) {
   command
       .add_option("GRAPH", arguments.graph,
-                  "A folder with metadata.json (DGL's chunked layout), or a METIS graph file")
+                  "A folder with metadata.json (DGL's chunked layout), or a METIS graph file; with "
+                  "--server the name of a source graph")
       ->type_name("PATH");
   command.add_option("--output", arguments.output, "The new folder of the partition")
       ->type_name("DIR");
@@ -74,9 +78,43 @@ void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command) {
                   "Forms of the edges in graph.dgl: coo, csr, csc; may be repeated")
       ->check(CLI::IsMember({"coo", "csr", "csc"}));
   command.add_flag("--mapping", arguments.mapping, "Also write new to original ids, as .npy");
+  command.add_flag("--orig-ids", arguments.original_ids,
+                   "Also write part<p>/orig_nids.dgl and orig_eids.dgl: the original ids of inner "
+                   "nodes and edges, by type");
   command.add_flag("--write-assignment", arguments.write_assignment,
                    "Also write the part of each node, as the chunked layout has it");
   command.add_flag("--json", arguments.json, "Print the report as JSON");
+  AddServerOption(arguments.server, command);
+  CLI::Option* const server =
+      command.get_option("--server")
+          ->description(
+              "GRAPH is a source graph of this server, which cuts it and keeps the result");
+  command
+      .add_option(
+          "--memory", arguments.memory,
+          "Most memory for the assignment, as in 8GiB: bounds METIS's process, and automatic "
+          "streams where METIS would need more; default: no bound")
+      ->excludes(server);
+  command
+      .add_option("--time-limit", arguments.time_limit,
+                  "For each call of METIS, as in 90s or 2h; default: none")
+      ->excludes(server);
+  command.get_option("--orig-ids")->excludes(server);
+  command
+      .add_option("--dataset", arguments.dataset,
+                  "Make the parts a data set of the server, for epochs that join parts")
+      ->type_name("NAME")
+      ->needs(server);
+  command
+      .add_flag("--dataset-halo", arguments.dataset_halo,
+                "Parts of the data set have copies of the nodes at which their edges begin")
+      ->needs("--dataset");
+  command
+      .add_flag("--without-files", arguments.without_files,
+                "No files of parts: for --dataset with a fine partition")
+      ->needs(server);
+  command.add_flag("--detach", arguments.detach, "Begin, and do not wait for the end")
+      ->needs(server);
 }
 
 absl::StatusOr<PartitionPlan> PlanOf(const PartitionArguments& arguments,
@@ -120,6 +158,18 @@ absl::StatusOr<PartitionPlan> PlanOf(const PartitionArguments& arguments,
     plan.forms.csc = plan.forms.csc || form == "csc";
   }
   plan.mapping = arguments.mapping;
+  plan.original_ids = arguments.original_ids;
+  if (!arguments.memory.empty() &&
+      (!ParseBytes(arguments.memory, options.memory_bytes) || options.memory_bytes == 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--memory '", arguments.memory, "': must be a number of bytes, as in 8GiB"));
+  }
+  if (!arguments.time_limit.empty() &&
+      (!absl::ParseDuration(arguments.time_limit, &options.time_limit) ||
+       options.time_limit <= absl::ZeroDuration())) {
+    return absl::InvalidArgumentError(absl::StrCat("--time-limit '", arguments.time_limit,
+                                                   "': must be a time above 0, as in 90s"));
+  }
   plan.assignment = arguments.write_assignment;
   return plan;
 }

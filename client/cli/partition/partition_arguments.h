@@ -34,8 +34,17 @@ struct PartitionArguments {
   std::vector<std::string> formats;
   std::vector<std::string> graph_formats;
   bool mapping = false;
+  bool original_ids = false;
   bool write_assignment = false;
+  std::string memory;
+  std::string time_limit;
   bool json = false;
+  // With --server.
+  std::string server;
+  std::string dataset;
+  bool dataset_halo = false;
+  bool without_files = false;
+  bool detach = false;
 };
 
 void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command);

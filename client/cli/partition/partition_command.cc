@@ -12,6 +12,7 @@
 #include "client/cli/partition/partition_arguments.h"
 #include "client/cli/partition/partition_commands.h"
 #include "client/cli/partition/partition_table.h"
+#include "client/cli/partition/server_partition.h"
 #include "service/partition_jobs/graph_folders.h"
 #include "service/partition_jobs/partition_run.h"
 #include "service/partitioning/engines/metis_engine.h"
@@ -92,7 +93,9 @@ void AddPartitionCommand(CLI::App& app, ExitCode& code) {
   AddPartitionConvert(*command, code);
   AddPartitionExport(*command, code);
   command->callback([arguments, command, &code] {
-    if (command->get_subcommands().empty()) code = RunLocalPartition(*arguments);
+    if (!command->get_subcommands().empty()) return;
+    code =
+        arguments->server.empty() ? RunLocalPartition(*arguments) : RunServerPartition(*arguments);
   });
 }
 

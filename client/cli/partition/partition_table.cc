@@ -1,6 +1,7 @@
 #include "client/cli/partition/partition_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -40,7 +41,7 @@ std::string OverMean(uint64_t value, uint64_t total, std::size_t parts) {
 // Of `width` letters in all: `first` of the value `a`, `second` of `b`, if `most` is all of them.
 std::string Bar(uint64_t a, uint64_t b, uint64_t most, char first, char second) {
   const auto letters = [most](uint64_t value) {
-    return static_cast<std::size_t>(Share(value, most) * kBarWidth + 0.5);
+    return static_cast<std::size_t>(std::lround(Share(value, most) * kBarWidth));
   };
   const std::size_t in_first = letters(a);
   return std::string(in_first, first) + std::string(letters(a + b) - in_first, second);

@@ -38,6 +38,29 @@ std::string BoundsText(const v1::Dataset& dataset) {
   return bounds.empty() ? "none of its own" : absl::StrCat("at most ", absl::StrJoin(bounds, ", "));
 }
 
+std::string DriftText(const v1::DatasetDrift& drift) {
+  std::string text = absl::StrCat("sizes changed at about graph ", Grouped(drift.first_graph()),
+                                  " (found at ", Grouped(drift.found_graph()), ")\n");
+  for (const v1::DatasetDrift::Component& component : drift.components()) {
+    absl::StrAppend(&text,
+                    absl::StrFormat("- %s: %.4g in the mean, before %.4g\n", component.component(),
+                                    component.mean(), component.reference_mean()));
+  }
+  return text;
+}
+
+Json DriftJson(const v1::DatasetDrift& drift) {
+  Json components = Json::object();
+  for (const v1::DatasetDrift::Component& component : drift.components()) {
+    components[component.component()] = {{"reference_mean", component.reference_mean()},
+                                         {"mean", component.mean()}};
+  }
+  return {{"first_graph", drift.first_graph()},
+          {"found_graph", drift.found_graph()},
+          {"num_changes", drift.num_changes()},
+          {"components", std::move(components)}};
+}
+
 }  // namespace
 
 std::string TensorText(const v1::TensorSpec& spec) {
@@ -104,6 +127,7 @@ absl::StatusOr<std::string> DatasetText(const v1::GetDatasetResponse& response) 
                     Grouped(response.histogram().counts().size() / sizeof(uint64_t)),
                     " distinct\n\n", *summary);
   }
+  if (response.has_drift()) absl::StrAppend(&text, "\n", DriftText(response.drift()));
   return text;
 }
 
@@ -141,6 +165,7 @@ Json DatasetJson(const v1::Dataset& dataset) {
 
 Json DatasetJson(const v1::GetDatasetResponse& response) {
   Json json = DatasetJson(response.dataset());
+  if (response.has_drift()) json["drift"] = DriftJson(response.drift());
   if (!response.has_histogram()) return json;
   const v1::Histogram& histogram = response.histogram();
   Json totals = Json::object();

@@ -77,14 +77,27 @@ void PrintDevice(const PackReport& report, const v1::PackTuned& tuned) {
   std::cout << '\n';
 }
 
+// A line for each change of sizes that was told, and its reasons.
+void PrintDrift(const v1::PackDrifted& drifted) {
+  std::cout << absl::StrFormat(
+      "drift: the sizes changed at about graph %d (found at %d); the "
+      "limits waste %.1f %%",
+      drifted.first_graph(), drifted.found_graph(), 100 * drifted.loss());
+  if (drifted.has_offered()) {
+    std::cout << "; better: " << Describe(drifted.offered().shapes(0));
+  }
+  std::cout << '\n';
+  for (const std::string& reason : drifted.reasons()) std::cout << "- " << reason << '\n';
+}
+
 }  // namespace
 
 void PrintPackReport(const PackReport& report, const PackTarget& target, const GraphSizes& sizes,
                      const PackResult& result) {
   std::vector<std::string> components = sizes.components;
   components.emplace_back("graphs");
-  const auto [capacities, usable] = LargestShapeOf(result, sizes.components);
-  const uint64_t bound = VolumeBound(result.totals.rows, usable);
+  const LargestShape shape = LargestShapeOf(result, sizes.components);
+  const uint64_t bound = VolumeBound(result.totals.rows, shape.usable);
 
   std::cout << absl::StrFormat(
       "%d graphs of %s in %s; limits %s; look-ahead %d\n", sizes.num_rows, NameOfFile(report.sizes),
@@ -128,19 +141,21 @@ void PrintPackReport(const PackReport& report, const PackTarget& target, const G
       const double rows =
           !totals.padded_rows.empty() && report.is_padded
               ? static_cast<double>(totals.padded_rows[k])
-              : static_cast<double>(totals.batches) * static_cast<double>(capacities[k]);
+              : static_cast<double>(totals.batches) * static_cast<double>(shape.capacities[k]);
       cells.push_back(totals.batches == 0 ? "-"
                                           : Percent(static_cast<double>(totals.rows[k]) / rows));
     }
     table.AddRow(std::move(cells));
   };
   add("packhouse", result.totals);
-  add("next-fit, in this order", NextFitTotals(sizes, usable));
+  add("next-fit, in this order", NextFitTotals(sizes, shape.usable));
   add("no fewer batches than", {.batches = bound,
                                 .graphs = result.totals.graphs,
                                 .rejected = result.totals.rejected,
                                 .rows = result.totals.rows});
   std::cout << table.Render();
+  if (!result.drifted.empty()) std::cout << '\n';
+  for (const v1::PackDrifted& drifted : result.drifted) PrintDrift(drifted);
   std::cout << absl::StrFormat("\n%.0f graphs/s, %.3f s\n",
                                static_cast<double>(sizes.num_rows) / result.elapsed.count(),
                                result.elapsed.count());

@@ -36,6 +36,8 @@ struct PackResult {
   v1::PackOpened opened;
   // Of a stream with a device.
   std::optional<v1::PackTuned> tuned;
+  // Of a stream whose sizes are watched.
+  std::vector<v1::PackDrifted> drifted = {};
   PackingTotals totals;
   // The batch of each graph of the file; kNoBatch if it was rejected.
   std::vector<uint64_t> batch_of_graph;

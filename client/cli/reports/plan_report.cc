@@ -47,6 +47,50 @@ std::string SectionName(Section section) {
   return "baseline";
 }
 
+// Above the section's rows.
+std::string HeadingOf(Section section) {
+  switch (section) {
+    case Section::kPlanners:
+      return "planners";
+    case Section::kHeuristics:
+      return "the paper's tuple packing";
+    case Section::kNotebook:
+      return "as the paper's companion notebook computes it";
+    case Section::kBaselines:
+      break;
+  }
+  return "baselines (a single component ignores the other limits)";
+}
+
+std::vector<TextTable::Column> ColumnsFor(const v1::PlanSummary& best) {
+  std::vector<TextTable::Column> columns = {
+      {"  planner", ""}, {"packs", ""}, {"lower bound", ""}, {"gap %", ""}};
+  for (const char* const group : {"efficiency %", "of the fullest pack %"}) {
+    for (const v1::ComponentEfficiency& component : best.components()) {
+      if (component.capacity() != 0) columns.push_back({component.component(), group});
+    }
+  }
+  return columns;
+}
+
+std::vector<std::string> CellsOf(const v1::PlanSummary& summary, bool is_best) {
+  std::vector<std::string> cells = {absl::StrCat(is_best ? "* " : "  ", summary.name())};
+  if (summary.unfinished()) {
+    cells.emplace_back("unfinished");
+    return cells;
+  }
+  cells.push_back(absl::StrCat(summary.packs()));
+  cells.push_back(absl::StrCat(summary.lower_bound()));
+  cells.push_back(Percent(summary.gap()));
+  for (const v1::ComponentEfficiency& component : summary.components()) {
+    if (component.capacity() != 0) cells.push_back(Percent(component.efficiency()));
+  }
+  for (const v1::ComponentEfficiency& component : summary.components()) {
+    if (component.capacity() != 0) cells.push_back(Percent(component.efficiency_of_fullest()));
+  }
+  return cells;
+}
+
 double Seconds(const v1::PlanSummary& summary) {
   return static_cast<double>(summary.elapsed().seconds()) + 1e-9 * summary.elapsed().nanos();
 }
@@ -115,55 +159,84 @@ std::string PlanCertificate(const v1::PlanSummary& best) {
   return text;
 }
 
-std::string SummaryTable(const v1::PlanResponse& response) {
-  std::vector<TextTable::Column> columns = {
-      {"  planner", ""}, {"packs", ""}, {"lower bound", ""}, {"gap %", ""}};
-  for (const char* const group : {"efficiency %", "of the fullest pack %"}) {
-    for (const v1::ComponentEfficiency& component : response.best().components()) {
-      if (component.capacity() != 0) columns.push_back({component.component(), group});
+ComparisonTable::ComparisonTable(const v1::PlanSummary& best,
+                                 const std::vector<v1::PlanSummary>& others)
+    : best_(best), columns_(ColumnsFor(best)) {
+  // As wide as what may follow.
+  constexpr std::size_t kWidth = 10;
+  for (std::size_t i = 1; i < columns_.size(); ++i) columns_[i].min_width = i < 2 ? kWidth : 6;
+  columns_[3].min_width = kWidth;
+  std::size_t longest = best.name().size();
+  for (const v1::PlanSummary& other : others) longest = std::max(longest, other.name().size());
+  columns_[0].min_width = longest + 2;
+}
+
+std::string ComparisonTable::Head() {
+  TextTable table(columns_);
+  table.AddRow(CellsOf(best_, true));
+  return table.Render();
+}
+
+std::string ComparisonTable::Row(const v1::PlanSummary& summary) {
+  TextTable table(columns_);
+  const Section section = SectionOf(summary);
+  if (const int number = static_cast<int>(section); number != section_) {
+    section_ = number;
+    table.AddHeading("");
+    table.AddHeading(HeadingOf(section));
+  }
+  table.AddRow(CellsOf(summary, false));
+  return table.RenderBody();
+}
+
+std::string ComparisonEnd(const v1::PlanSummary& best,
+                          const std::vector<v1::PlanSummary>& summaries, bool all) {
+  std::vector<std::string> better;
+  std::vector<std::string> unfinished;
+  for (const v1::PlanSummary& summary : summaries) {
+    if (summary.unfinished()) {
+      unfinished.push_back(summary.name());
+    } else if (summary.keeps_limits() && summary.packs() < best.packs()) {
+      better.push_back(absl::StrCat(summary.name(), " (", summary.packs(), ")"));
     }
   }
-  TextTable table(columns);
+  std::string text =
+      better.empty() ? "* the fewest packs\n"
+                     : absl::StrCat("fewer packs than * have: ", absl::StrJoin(better, ", "), "\n");
+  if (!unfinished.empty()) {
+    absl::StrAppend(&text, "unfinished: ", absl::StrJoin(unfinished, ", "),
+                    all ? "" : "; --compare all waits for them", "\n");
+  }
+  return text;
+}
+
+std::string SummaryTable(const v1::PlanResponse& response) {
+  TextTable table(ColumnsFor(response.best()));
   bool best_shown = false;
   const auto add = [&](const v1::PlanSummary& summary) {
-    const bool best = !best_shown && summary.name() == response.best().name();
-    best_shown = best_shown || best;
-    std::vector<std::string> cells = {absl::StrCat(best ? "* " : "  ", summary.name())};
-    if (summary.unfinished()) {
-      cells.emplace_back("unfinished");
-    } else {
-      cells.push_back(absl::StrCat(summary.packs()));
-      cells.push_back(absl::StrCat(summary.lower_bound()));
-      cells.push_back(Percent(summary.gap()));
-      for (const v1::ComponentEfficiency& component : summary.components()) {
-        if (component.capacity() != 0) cells.push_back(Percent(component.efficiency()));
-      }
-      for (const v1::ComponentEfficiency& component : summary.components()) {
-        if (component.capacity() != 0) cells.push_back(Percent(component.efficiency_of_fullest()));
-      }
-    }
-    cells.resize(columns.size());
-    table.AddRow(std::move(cells));
+    const bool is_best = !best_shown && summary.name() == response.best().name();
+    best_shown = best_shown || is_best;
+    table.AddRow(CellsOf(summary, is_best));
   };
   bool any_row = false;
-  const auto add_section = [&](Section section, const std::string& heading) {
+  const auto add_section = [&](Section section) {
     bool headed = false;
     for (const v1::PlanSummary& summary : response.summaries()) {
       if (SectionOf(summary) != section) continue;
       // The first section of the table needs no heading.
       if (!headed && any_row) {
         table.AddHeading("");
-        table.AddHeading(heading);
+        table.AddHeading(HeadingOf(section));
       }
       headed = true;
       any_row = true;
       add(summary);
     }
   };
-  add_section(Section::kPlanners, "planners");
-  add_section(Section::kHeuristics, "the paper's tuple packing");
-  add_section(Section::kNotebook, "as the paper's companion notebook computes it");
-  add_section(Section::kBaselines, "baselines (a single component ignores the other limits)");
+  add_section(Section::kPlanners);
+  add_section(Section::kHeuristics);
+  add_section(Section::kNotebook);
+  add_section(Section::kBaselines);
   return table.Render() + "* the fewest packs\n";
 }
 

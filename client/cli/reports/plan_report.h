@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "client/cli/json.h"
+#include "client/cli/reports/table.h"
 #include "packhouse/v1/planning.pb.h"
 
 namespace packhouse::client {
@@ -16,6 +17,29 @@ namespace packhouse::client {
 // Packs, the lower bound, efficiency, the planner that found the plan and its steps, and the
 // receipt.
 std::string PlanCertificate(const v1::PlanSummary& best);
+
+// A comparison whose rows come one after the other. Not thread-safe.
+class ComparisonTable {
+ public:
+  // `others` are the summaries that will follow, for the width of the first column.
+  ComparisonTable(const v1::PlanSummary& best, const std::vector<v1::PlanSummary>& others);
+
+  // The names of the columns and the row of `best`, with a star.
+  std::string Head();
+  // The next row, below the heading of its section if that is another one than before.
+  std::string Row(const v1::PlanSummary& summary);
+
+ private:
+  const v1::PlanSummary best_;
+  std::vector<TextTable::Column> columns_;
+  int section_ = 0;
+};
+
+// What remains to be said when the comparison ends: which summaries have fewer packs than `best`
+// and keep the limits; which are unfinished, and that `--compare all` finishes them if `all` is
+// false.
+std::string ComparisonEnd(const v1::PlanSummary& best,
+                          const std::vector<v1::PlanSummary>& summaries, bool all);
 
 // One row for each summary: the planners, the paper's heuristics, the notebook's, the baselines.
 // The best has a star.

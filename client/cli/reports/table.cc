@@ -38,10 +38,14 @@ void TextTable::AddHeading(std::string text) {
   rows_.push_back({.cells = {}, .heading = std::move(text)});
 }
 
-std::string TextTable::Render() const {
+std::string TextTable::Render() const { return Lines(/*has_head=*/true); }
+
+std::string TextTable::RenderBody() const { return Lines(/*has_head=*/false); }
+
+std::string TextTable::Lines(bool has_head) const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    std::size_t width = DisplayWidth(columns_[i].name);
+    std::size_t width = std::max(DisplayWidth(columns_[i].name), columns_[i].min_width);
     for (const Row& row : rows_) {
       if (!row.cells.empty()) width = std::max(width, DisplayWidth(row.cells[i]));
     }
@@ -85,10 +89,12 @@ std::string TextTable::Render() const {
     return line;
   };
   std::string text;
-  if (has_groups) AppendLine(groups, text);
-  std::vector<std::string> names;
-  for (const Column& column : columns_) names.push_back(column.name);
-  AppendLine(line_of(names), text);
+  if (has_head) {
+    if (has_groups) AppendLine(groups, text);
+    std::vector<std::string> names;
+    for (const Column& column : columns_) names.push_back(column.name);
+    AppendLine(line_of(names), text);
+  }
   for (const Row& row : rows_)
     AppendLine(row.cells.empty() ? row.heading : line_of(row.cells), text);
   return text;

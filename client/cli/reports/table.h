@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
 #define PACKHOUSE_CLIENT_CLI_REPORTS_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@ class TextTable {
   struct Column {
     std::string name;
     std::string group;
+    // Wider than its cells, for rows that follow later.
+    std::size_t min_width = 0;
   };
 
   explicit TextTable(std::vector<Column> columns);
@@ -27,12 +30,17 @@ class TextTable {
 
   // Lines that end in a newline and have no trailing spaces.
   std::string Render() const;
+  // The same without the names of columns and groups, for rows that follow others.
+  std::string RenderBody() const;
 
  private:
   struct Row {
     std::vector<std::string> cells;
     std::string heading;
   };
+
+  std::string Lines(bool has_head) const;
+
   std::vector<Column> columns_;
   std::vector<Row> rows_;
 };

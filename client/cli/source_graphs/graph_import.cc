@@ -71,8 +71,7 @@ absl::StatusOr<v1::SourceGraph> GetOrCreate(const SourceGraphClient& client,
 
 std::string SchemaDifference(const v1::SourceGraphSchema& there,
                              const v1::SourceGraphSchema& ours) {
-  const std::string nodes =
-      SetsDifference(there.node_sets(), ours.node_sets(), "node", NodeSetText);
+  std::string nodes = SetsDifference(there.node_sets(), ours.node_sets(), "node", NodeSetText);
   if (!nodes.empty()) return nodes;
   return SetsDifference(there.edge_sets(), ours.edge_sets(), "edge", EdgeSetText);
 }

@@ -99,6 +99,7 @@ class OgbFolder {
 
 std::vector<SourceColumnSpec> SpecsOf(const std::vector<RowColumn>& columns) {
   std::vector<SourceColumnSpec> specs;
+  specs.reserve(columns.size());
   for (const RowColumn& column : columns) specs.push_back(column.spec);
   return specs;
 }

@@ -39,7 +39,7 @@ absl::StatusOr<bool> SourceTablesReader::Read(size_t max_bytes, graph_files::Sou
       ++next_;
       table_ = *std::move(opened);
     }
-    const absl::StatusOr<bool> has_rows = table_->Read(max_bytes, rows);
+    absl::StatusOr<bool> has_rows = table_->Read(max_bytes, rows);
     if (!has_rows.ok() || *has_rows) return has_rows;
     table_ = nullptr;
   }

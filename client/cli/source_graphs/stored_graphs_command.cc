@@ -156,7 +156,7 @@ void AddStoredGraphsCommands(CLI::App& graph, ExitCode& code) {
   CLI::App* const seal = AddGraphAction(
       graph, arguments, code, "seal",
       "Take no more rows, and build what is sampled from. If this command is interrupted, the "
-      "graph stays open",
+      "server goes on; the same command joins it",
       RunGraphSeal);
   AddGraphName(arguments, *seal);
   seal->add_option("--duplicates", arguments->duplicates,

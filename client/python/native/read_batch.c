@@ -26,6 +26,9 @@ enum {
   kIsRedelivered = 0x18,
   kGraphsOfStep = 0x20,
   kShapeNumber = 0x28,
+  kDrawnSmaller = 0x32,
+  kSmallerId = 0x08,
+  kSmallerLevel = 0x10,
   kId = 0x08,
   kEpoch = 0x10,
   kStep = 0x18,
@@ -59,6 +62,9 @@ typedef struct {
   // The tensors' fields, one after the other.
   Span tensors;
   uint64_t is_padding, is_redelivered, graphs_of_step, shape_number;
+  // From the first `drawn_smaller` to the end of the last one.
+  Span smaller;
+  Py_ssize_t num_smaller;
 } Batch;
 
 // What numpy is called for; set by `prepare`.
@@ -164,9 +170,32 @@ static int ReadHead(Span span, Batch* batch) {
   return 1;
 }
 
+// A sub-graph that was drawn smaller, from its tag on.
+static int ReadSmaller(Span* span, uint64_t* id, uint64_t* level) {
+  Span content;
+  *id = *level = 0;
+  ++span->at;
+  if (!ReadBytes(span, &content)) return 0;
+  while (content.at < content.end) {
+    const unsigned char tag = *content.at++;
+    if (tag != kSmallerId && tag != kSmallerLevel) return 0;
+    if (!ReadVarint(&content, tag == kSmallerId ? id : level)) return 0;
+  }
+  return *level <= UINT32_MAX;
+}
+
 static int ReadLoaded(Span span, Batch* batch) {
   while (span.at < span.end) {
     uint64_t* field;
+    if (*span.at == kDrawnSmaller) {
+      uint64_t id, level;
+      if (batch->smaller.at == NULL) batch->smaller.at = batch->smaller.end = span.at;
+      // One after another.
+      if (batch->smaller.end != span.at || !ReadSmaller(&span, &id, &level)) return 0;
+      batch->smaller.end = span.at;
+      ++batch->num_smaller;
+      continue;
+    }
     switch (*span.at++) {
       case kIsPadding:
         field = &batch->is_padding;
@@ -225,6 +254,23 @@ static PyObject* Numbers(Span span) {
     return NULL;
   }
   return numbers;
+}
+
+// A new tuple of (id, level).
+static PyObject* SmallerGraphs(const Batch* batch) {
+  PyObject* graphs = PyTuple_New(batch->num_smaller);
+  if (graphs == NULL) return NULL;
+  Span span = batch->smaller;
+  for (Py_ssize_t i = 0; i < batch->num_smaller; ++i) {
+    uint64_t id = 0, level = 0;
+    ReadSmaller(&span, &id, &level);  // ReadLoaded has read it.
+    PyObject* graph = Py_BuildValue("(KK)", (unsigned long long)id, (unsigned long long)level);
+    if (graph == NULL || PyTuple_SetItem(graphs, i, graph) < 0) {
+      Py_DECREF(graphs);
+      return NULL;
+    }
+  }
+  return graphs;
 }
 
 // Where arrays are: in the response, or copied to memory of their own.
@@ -350,19 +396,22 @@ static PyObject* Received(const Batch* batch, Place* place) {
   PyObject* real_rows = sizes == NULL ? NULL : Numbers(batch->real_rows);
   PyObject* rows = real_rows == NULL ? NULL : Numbers(batch->rows);
   PyObject* tensors = rows == NULL ? NULL : TensorArrays(place, batch->tensors);
+  PyObject* smaller = tensors == NULL ? NULL : SmallerGraphs(batch);
   PyObject* fields = NULL;
   PyObject* received = NULL;
-  if (tensors != NULL) {
-    fields = Py_BuildValue(
-        "(KKKOOOOOOOKK)", (unsigned long long)batch->id, (unsigned long long)batch->epoch,
-        (unsigned long long)batch->step, ids, sizes, real_rows, rows, tensors,
-        batch->is_padding ? Py_True : Py_False, batch->is_redelivered ? Py_True : Py_False,
-        (unsigned long long)batch->graphs_of_step, (unsigned long long)batch->shape_number);
+  if (smaller != NULL) {
+    fields = Py_BuildValue("(KKKOOOOOOOKKO)", (unsigned long long)batch->id,
+                           (unsigned long long)batch->epoch, (unsigned long long)batch->step, ids,
+                           sizes, real_rows, rows, tensors, batch->is_padding ? Py_True : Py_False,
+                           batch->is_redelivered ? Py_True : Py_False,
+                           (unsigned long long)batch->graphs_of_step,
+                           (unsigned long long)batch->shape_number, smaller);
   }
   if (fields != NULL) {
     received = PyObject_CallFunctionObjArgs(state.tuple_new, state.received, fields, NULL);
   }
   Py_XDECREF(fields);
+  Py_XDECREF(smaller);
   Py_XDECREF(tensors);
   Py_XDECREF(rows);
   Py_XDECREF(real_rows);

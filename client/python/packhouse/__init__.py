@@ -13,11 +13,13 @@ from packhouse.dataset import (
     AppendTotals,
     DamagedRecord,
     Dataset,
+    DatasetDrift,
     DatasetState,
     Verification,
     VerifyProgress,
 )
-from packhouse.epoch_info import EpochInfo, EpochRankGroup, EpochShape
+from packhouse.drift import DriftedComponent, DriftWatch, PackDrifted, SizesDriftedWarning
+from packhouse.epoch_info import EpochInfo, EpochRankGroup, EpochShape, JoinedParts
 from packhouse.epoch_request import Draw, EpochArguments, RankGroup
 from packhouse.epoch_readers import EpochReaders
 from packhouse.credentials import Credentials
@@ -25,6 +27,15 @@ from packhouse.errors import EpochFinishedError, PackhouseError
 from packhouse.examples import ExampleStream, SkippedExample, TfgnnSchema
 from packhouse.evaluation import Evaluation
 from packhouse.evaluation_readers import EvaluationReaders
+from packhouse.feedback import (
+    BatchFeedback,
+    DeviceModel,
+    Feedback,
+    JaxMemory,
+    MeasuredShape,
+    Meter,
+    ProcessMemory,
+)
 from packhouse.graphs import GraphTable
 from packhouse.histogram import Histogram
 from packhouse.job import Job, JobEpoch
@@ -52,7 +63,9 @@ from packhouse.partitions import (
     PartitionPart,
     PartitionReport,
     PartitionState,
+    PartsProgress,
 )
+from packhouse.pieces import join_pieces
 from packhouse.planning import (
     ComponentEfficiency,
     LowerBoundKind,
@@ -89,6 +102,7 @@ from packhouse.source_graphs import (
     SourceGraphs,
     SourceGraphVerification,
 )
+from packhouse.splitting import MicroBatch
 from packhouse.stream_tuning import CapacityTerm, PackShape, PackTuned, TunedComponent
 from packhouse.sub_graphs import (
     SampleProgress,
@@ -112,6 +126,7 @@ from packhouse.tuning import (
 __all__ = [
     "AppendTotals",
     "Batch",
+    "BatchFeedback",
     "CapacityTerm",
     "Client",
     "ComponentEfficiency",
@@ -121,10 +136,14 @@ __all__ = [
     "DType",
     "DamagedRecord",
     "Dataset",
+    "DatasetDrift",
     "DatasetState",
     "DerivedTensor",
+    "DeviceModel",
     "DeviceProfile",
     "Draw",
+    "DriftWatch",
+    "DriftedComponent",
     "DuplicateNodes",
     "EdgeRows",
     "EpochArguments",
@@ -136,19 +155,25 @@ __all__ = [
     "Evaluation",
     "EvaluationReaders",
     "ExampleStream",
+    "Feedback",
     "FoundNodes",
     "GRAPHS",
     "GraphSchema",
     "GraphTable",
     "Histogram",
+    "JaxMemory",
     "Job",
     "JobEpoch",
+    "JoinedParts",
     "Layout",
     "LoadedBatch",
     "Loader",
     "LoaderState",
     "LocalServer",
     "LowerBoundKind",
+    "MeasuredShape",
+    "Meter",
+    "MicroBatch",
     "NextFit",
     "NodeRows",
     "ObserveTotals",
@@ -156,6 +181,7 @@ __all__ = [
     "Oversize",
     "OversizePolicy",
     "OversizeWarning",
+    "PackDrifted",
     "PackFlushed",
     "PackOpened",
     "PackOptions",
@@ -173,6 +199,7 @@ __all__ = [
     "PartitionPart",
     "PartitionReport",
     "PartitionState",
+    "PartsProgress",
     "Pattern",
     "PlacementRule",
     "Plan",
@@ -180,6 +207,7 @@ __all__ = [
     "PlanHeuristic",
     "PlanSummary",
     "PriorityKind",
+    "ProcessMemory",
     "RankGroup",
     "ReadEdges",
     "Rejection",
@@ -188,6 +216,7 @@ __all__ = [
     "Samples",
     "Seeds",
     "SizeEstimate",
+    "SizesDriftedWarning",
     "SkippedExample",
     "SourceAppendTotals",
     "SourceColumn",
@@ -210,6 +239,7 @@ __all__ = [
     "Verification",
     "VerifyProgress",
     "__version__",
+    "join_pieces",
     "keep_forks_apart",
     "next_fit",
     "prefetch",

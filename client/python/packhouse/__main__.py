@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from typing import NoReturn, Sequence
+from typing import Final, NoReturn, Sequence
 
 from packhouse.client import Client
+from packhouse.credentials import Credentials
 from packhouse.datasets import files, graph_tables
 from packhouse.datasets.graph_import import import_graph
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
+
+
+_SECURITY: Final = ("tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +32,7 @@ def _ingest(options: argparse.Namespace) -> int:
     tables = files.tables(
         options.source, trust_pickle=options.trust_pickle, exclude=options.exclude
     )
-    with Client(options.server) as client:
+    with Client(options.server, credentials=_credentials(options)) as client:
         dataset = ingest_tables(client, options.dataset, tables, seal=options.seal)
     print(
         f"{dataset.name}: {dataset.num_graphs:,} graphs, {dataset.num_bytes:,} bytes; "
@@ -39,12 +43,48 @@ def _ingest(options: argparse.Namespace) -> int:
 
 def _import_graph(options: argparse.Namespace) -> int:
     opened = graph_tables.open_files(options.folder)
-    graph = import_graph(options.server, options.graph, opened, seal=options.seal)
+    graph = import_graph(
+        options.server,
+        options.graph,
+        opened,
+        seal=options.seal,
+        credentials=_credentials(options),
+    )
     print(
         f"{graph.name}: {sum(graph.num_nodes):,} nodes, {sum(graph.num_edges):,} edges, "
         f"{graph.num_bytes:,} bytes; {'sealed' if graph.version else 'open'}"
     )
     return 0
+
+
+def _credentials(options: argparse.Namespace) -> Credentials:
+    """The options, and what they leave open as the environment has it."""
+    used = Credentials.from_environment()
+    if options.token_file:
+        used = used._replace(token="")
+    return used._replace(
+        **{name: getattr(options, name) for name in _SECURITY if getattr(options, name)}
+    )
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--server", default="localhost:50051", metavar="HOST:PORT")
+    security = command.add_argument_group(
+        "security", "the environment may say all this too: PACKHOUSE_TLS_CA and so on"
+    )
+    security.add_argument(
+        "--tls", action="store_true", help="encrypt, and trust the CAs of the system"
+    )
+    for name, value, told in (
+        ("tls_ca", "FILE", "the CAs of the server's certificate, PEM"),
+        ("tls_cert", "FILE", "the client's certificate, PEM"),
+        ("tls_key", "FILE", "its key, PEM"),
+        ("tls_server_name", "NAME", "in the server's certificate, if not that of the address"),
+        ("token_file", "FILE", "has a bearer token"),
+    ):
+        security.add_argument(
+            f"--{name.replace('_', '-')}", default="", metavar=value, help=told
+        )
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,7 +114,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="processed data set of PyG (.pt), Parquet (.parquet), Arrow (.arrow, .feather, .ipc), "
         "graphs (.npz), sizes (.csv, .csv.gz); several of one kind are one data set",
     )
-    ingest.add_argument("--server", default="localhost:50051", metavar="HOST:PORT")
+    _add_server(ingest)
     ingest.add_argument("--dataset", required=True, metavar="NAME")
     ingest.add_argument("--seal", action="store_true", help="no graph can be added afterwards")
     ingest.add_argument(
@@ -101,7 +141,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="has nodes/SET.parquet with the column id, and edges/SOURCE.NAME.TARGET.parquet with "
         "source and target; or .arrow, .feather, .ipc",
     )
-    graph.add_argument("--server", default="localhost:50051", metavar="HOST:PORT")
+    _add_server(graph)
     graph.add_argument("--graph", required=True, metavar="NAME")
     graph.add_argument("--seal", action="store_true", help="no row can be added afterwards")
     return parser.parse_args(arguments)

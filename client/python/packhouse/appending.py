@@ -19,18 +19,103 @@ from packhouse.graphs import GraphTable, check_table, convert_exactly
 from packhouse.schema import GraphSchema
 from packhouse.v1 import dataset_pb2, graphs_pb2
 
-# Chunks that are sent and not answered: enough to keep the server busy while answers travel.
+# Requests that are sent and not answered: enough to keep the server busy while answers travel.
 _WINDOW: Final = 8
 # Examples that were left out and are told.
 _MAX_SKIPPED: Final = 1000
 
 
-class ReliableAppend:
-    """One producer's chunks to one data set, in order. Use from one thread.
+class ReliableRequests:
+    """One producer's requests to one thing, in order. Use from one thread.
 
-    If the connection breaks, the chunks that were not answered are sent again. The server knows by
-    their sequence numbers which of them it has.
+    If the connection breaks, the requests that were not answered are sent again. The server knows
+    by their sequence numbers which of them it has.
     """
+
+    def __init__(
+        self,
+        start_call: Callable[[Iterator[Any]], Any],
+        producer: str,
+        first_sequence: int,
+        retry_timeout: float,
+    ) -> None:
+        self._start_call = start_call
+        self._producer = producer
+        self._next_sequence = first_sequence
+        self._backoff = Backoff(retry_timeout)
+        self._unanswered: deque[Any] = deque()
+        # Of the running call; bounded, because _unanswered is. None ends the requests.
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._call: Any = None
+
+    def _take(self, request: Any, answer: Any) -> None:
+        """Takes in the answer to a request; called once for each, in order."""
+        raise NotImplementedError
+
+    def _send(self, request: Any) -> None:
+        """Numbers and sends a request; waits if too many are unanswered.
+
+        Raises PackhouseError if the server refused this or an earlier one.
+        """
+        while len(self._unanswered) >= _WINDOW:
+            self._read_answer()
+        request.producer_sequence.producer = self._producer
+        request.producer_sequence.sequence = self._next_sequence
+        self._next_sequence += 1
+        self._unanswered.append(request)
+        if self._call is None:
+            self._start()
+        else:
+            self._requests.put(request)
+
+    def _finish(self) -> None:
+        """Waits until everything is stored, and ends the call."""
+        while self._unanswered:
+            self._read_answer()
+        self._requests.put(None)
+        try:
+            for _ in self._call or ():
+                pass
+        except grpc.RpcError:
+            pass  # All is stored, however the stream ends.
+        self._call = None
+
+    def close(self) -> None:
+        """Cancels the call if it still runs. Idempotent."""
+        self._requests.put(None)
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _start(self) -> Any:
+        """Starts a new call, which sends all unanswered requests."""
+        self._requests = queue.SimpleQueue()
+        for request in self._unanswered:
+            self._requests.put(request)
+        self._call = self._start_call(iter(self._requests.get, None))
+        return self._call
+
+    def _read_answer(self) -> None:
+        """Takes in the answer to the oldest unanswered request."""
+        while True:
+            try:
+                answer = next(self._call or self._start())
+                break
+            except StopIteration:
+                failure = PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE, "the stream ended with requests unanswered"
+                )
+            except grpc.RpcError as error:
+                failure = PackhouseError.of(error)
+            self._requests.put(None)
+            self._call = None
+            time.sleep(self._backoff.delay_after(failure))
+        self._backoff.succeeded()
+        self._take(self._unanswered.popleft(), answer)
+
+
+class ReliableAppend(ReliableRequests):
+    """One producer's chunks to one data set, in order. Use from one thread."""
 
     def __init__(
         self,
@@ -40,16 +125,9 @@ class ReliableAppend:
         first_sequence: int,
         retry_timeout: float,
     ) -> None:
-        self._start_call = start_call
+        super().__init__(start_call, producer, first_sequence, retry_timeout)
         self._dataset = dataset
-        self._producer = producer
-        self._next_sequence = first_sequence
         self._first_sequence = first_sequence
-        self._backoff = Backoff(retry_timeout)
-        self._unanswered: deque[Any] = deque()
-        # Of the running call; bounded, because _unanswered is. None ends the requests.
-        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._call: Any = None
         self._num_appended = 0
         self._num_repeated = 0
         self._num_graphs = 0
@@ -62,8 +140,6 @@ class ReliableAppend:
 
         Raises PackhouseError if the server refused this or an earlier one.
         """
-        while len(self._unanswered) >= _WINDOW:
-            self._read_answer()
         request = dataset_pb2.AppendRequest(
             dataset=self._dataset.name,
             dataset_id=self._dataset.id,
@@ -73,20 +149,11 @@ class ReliableAppend:
             request.examples.CopyFrom(chunk)
         else:
             request.graphs.CopyFrom(chunk)
-        request.producer_sequence.producer = self._producer
-        request.producer_sequence.sequence = self._next_sequence
-        self._next_sequence += 1
-        self._unanswered.append(request)
-        if self._call is None:
-            self._start()
-        else:
-            self._requests.put(request)
+        self._send(request)
 
     def finish(self) -> AppendTotals:
         """Waits until everything is stored."""
-        while self._unanswered:
-            self._read_answer()
-        self._end()
+        self._finish()
         num_chunks = self._next_sequence - self._first_sequence
         return AppendTotals(
             num_chunks=num_chunks,
@@ -99,48 +166,7 @@ class ReliableAppend:
             skipped=tuple(self._skipped),
         )
 
-    def close(self) -> None:
-        """Cancels the call if it still runs. Idempotent."""
-        self._requests.put(None)
-        if self._call is not None:
-            self._call.cancel()
-            self._call = None
-
-    def _start(self) -> Any:
-        """Starts a new call, which sends all unanswered chunks."""
-        self._requests = queue.SimpleQueue()
-        for request in self._unanswered:
-            self._requests.put(request)
-        self._call = self._start_call(iter(self._requests.get, None))
-        return self._call
-
-    def _end(self) -> None:
-        """Ends a call of which every request has been answered."""
-        self._requests.put(None)
-        try:
-            for _ in self._call or ():
-                pass
-        except grpc.RpcError:
-            pass  # All is stored, however the stream ends.
-        self._call = None
-
-    def _read_answer(self) -> None:
-        """Takes in the answer to the oldest unanswered chunk."""
-        while True:
-            try:
-                answer = next(self._call or self._start())
-                break
-            except StopIteration:
-                failure = PackhouseError(
-                    grpc.StatusCode.UNAVAILABLE, "the stream ended with chunks unanswered"
-                )
-            except grpc.RpcError as error:
-                failure = PackhouseError.of(error)
-            self._requests.put(None)
-            self._call = None
-            time.sleep(self._backoff.delay_after(failure))
-        self._backoff.succeeded()
-        request = self._unanswered.popleft()
+    def _take(self, request: Any, answer: Any) -> None:
         self._num_skipped += answer.num_skipped
         self._skipped += [
             SkippedExample(self._num_answered_examples + each.example, each.graph_id, each.message)

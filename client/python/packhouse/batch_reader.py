@@ -28,6 +28,10 @@ _DTYPE: Final = 0x10
 _SHAPE: Final = 0x1A
 _DATA: Final = 0x22
 
+# Field 15000 of value 0, which no message has.
+_UNKNOWN_FIELD: Final = b"\xc0\xa9\x07\x00"
+
+_END_GROUP: Final = 4
 _VARINT: Final = 0
 _LENGTH_DELIMITED: Final = 2
 
@@ -58,6 +62,17 @@ def _parse(kind: Any, data: bytes) -> Any:
     message = kind()
     if message.MergeFromString(data) != len(data):
         raise DecodeError("the end of a group that has not begun")
+    return message
+
+
+def _parse_part(kind: Any, data: bytes) -> Any:
+    """As `_parse`, of a part of a message: refuses an end of a group as the last byte, too.
+
+    Protobuf refuses it in the whole message, but accepts it here; it reads no field after it.
+    """
+    message = _parse(kind, data)
+    if data and data[-1] & 7 == _END_GROUP:
+        _parse(kind, data + _UNKNOWN_FIELD)
     return message
 
 
@@ -107,7 +122,7 @@ class BatchReader:
             loaded_end, end = end, start + length
             if end > loaded_end:
                 return None
-            loaded = _parse(loader_pb2.LoadedBatch, response[end:loaded_end])
+            loaded = _parse_part(loader_pb2.LoadedBatch, response[end:loaded_end])
             if loaded.HasField("batch"):
                 return None
 
@@ -126,7 +141,7 @@ class BatchReader:
                 return None
             self._learn(response, parts, first, end)
 
-        head = _parse(batch_pb2.Batch, response[start:first])
+        head = _parse_part(batch_pb2.Batch, response[start:first])
         if head.tensors:
             return None
         return received(head, tensors, loaded)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 from typing import Any, Final, Iterable, Sequence
 
 import grpc
@@ -22,6 +23,8 @@ ChannelOptions = Sequence[tuple[str, Any]]
 
 _SERVICE_CONFIG: Final = "grpc.service_config"
 _HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
+# How long one look for a server waits, in seconds.
+_LOOK: Final = 0.5
 
 # Of proto/packhouse/v1, as all clients have it.
 _SERVICE_CONFIG_FILE: Final = pathlib.Path(packhouse.v1.__file__).with_name("service_config.json")
@@ -94,35 +97,51 @@ def make_channel(
 
 
 def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
-    """Waits until a server answers there. Raises PackhouseError with UNAVAILABLE after that time.
+    """Waits until a server answers there. Raises PackhouseError with UNAVAILABLE after that time,
+    and within a second if one side refuses the other's certificate: waiting does not help then.
 
     It makes a call, because channel_ready_future looks only five times a second.
     """
     check = channel.unary_unary(_HEALTH_CHECK)
-    try:
-        check(b"", timeout=seconds, wait_for_ready=True)
-    except grpc.RpcError as error:
-        # Another status is an answer, too.
-        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-            why = _why_not_connected(check)
+    end = time.monotonic() + seconds
+    while True:
+        left = max(0.0, end - time.monotonic())
+        try:
+            check(b"", timeout=min(left, _LOOK), wait_for_ready=True)
+            return
+        except grpc.RpcError as error:
+            # Another status is an answer, too.
+            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                return
+        details = _why_not_connected(check)
+        if details is None:
+            return
+        refusal = meaning_of(details)
+        if refusal:
             raise PackhouseError(
-                grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s{why}"
+                grpc.StatusCode.UNAVAILABLE, f"no server at {address}{refusal}"
             ) from None
-
-
-def _why_not_connected(check: Any) -> str:
-    """Which side refused whom in TLS, as far as gRPC says it."""
-    try:
-        check(b"", timeout=2)
-    except grpc.RpcError as error:
-        details = error.details() or ""
+        if left > _LOOK:
+            continue
+        why = ""
         if "Socket closed" in details or "Connection reset" in details:
-            return (
+            why = (
                 ": the server closes the connection: it may want TLS (tls_ca), or a certificate of "
                 "the client that its CA has signed (tls_cert, tls_key)"
             )
-        return meaning_of(details)
-    return ""
+        raise PackhouseError(
+            grpc.StatusCode.UNAVAILABLE, f"no server at {address} within {seconds} s{why}"
+        ) from None
+
+
+def _why_not_connected(check: Any) -> str | None:
+    """What gRPC says to a call that does not wait for a connection; None if there is an answer."""
+    try:
+        check(b"", timeout=2)
+    except grpc.RpcError as error:
+        if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+            return error.details() or ""
+    return None
 
 
 def _parsed(config: str) -> dict[str, Any]:

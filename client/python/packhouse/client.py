@@ -22,14 +22,16 @@ from typing import (
 import grpc
 import numpy.typing as npt
 
+from packhouse.administration import Administration
 from packhouse.appending import ReliableAppend, chunks_with_groups
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.channel import MAX_MESSAGE_BYTES, ChannelOptions, await_server, make_channel
 from packhouse.credentials import Credentials
-from packhouse.dataset import AppendTotals, Dataset, OnVerifyProgress, Verification
+from packhouse.dataset import AppendTotals, Dataset, DatasetDrift, OnVerifyProgress, Verification
 from packhouse.epoch_request import EpochArguments, EpochRequest
 from packhouse.errors import PackhouseError
 from packhouse.examples import ExampleStream, TfgnnSchema, messages_of
+from packhouse.feedback import Feedback
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.histogram import Histogram
 from packhouse.job import Job
@@ -37,6 +39,7 @@ from packhouse.observing import DEFAULT_GATHER_BYTES, Sizes, observe_requests, t
 from packhouse.packing import (
     ExampleRequests,
     OnRejected,
+    OversizePolicy,
     PackOptions,
     PackStream,
     RequestQueue,
@@ -50,20 +53,22 @@ from packhouse.partitions import (
     PartitionMethod,
     PartitionObjective,
     Partitions,
+    PartsProgress,
 )
 from packhouse.planning import Plan, PlanHeuristic
+from packhouse.receipts import Receipts
 from packhouse.sub_graphs import (
     OnSampleProgress,
     SampleProgress,
     SampleStream,
-    Seeds,
+    SeedRequests,
     SeedsLike,
     SizeEstimate,
     SubGraphs,
     beyond_limits,
     opening_of,
     read_graphs,
-    requests_for,
+    seeds_to_proto,
 )
 from packhouse.schema import GraphSchema
 from packhouse.source_graphs import SourceGraphs
@@ -152,6 +157,9 @@ class Client:
         self._loader = loader_pb2_grpc.LoaderServiceStub(self._channel)
         self._source_graphs = SourceGraphs(self._channel, self._unary)
         self._partitions = Partitions(self._channel, self._unary)
+        self._administration = Administration(self._channel, self._unary)
+        self._receipts = Receipts(self._channel, self._unary)
+        self._feedback = Feedback(self._channel, self._unary)
 
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
@@ -161,6 +169,21 @@ class Client:
     def source_graphs(self) -> SourceGraphs:
         """The server's large graphs, from which many small ones are drawn."""
         return self._source_graphs
+
+    @property
+    def administration(self) -> Administration:
+        """What administrators do with the server; needs their role."""
+        return self._administration
+
+    @property
+    def receipts(self) -> Receipts:
+        """Plans and batches that were made once, made again."""
+        return self._receipts
+
+    @property
+    def feedback(self) -> Feedback:
+        """What batches cost on devices: told by trainers, and what the server makes of it."""
+        return self._feedback
 
     def __enter__(self) -> Client:
         return self
@@ -292,7 +315,7 @@ class Client:
             sizes_only=sizes_only,
             draw_smaller=draw_smaller,
         )
-        requests = requests_for(opening, sub_graphs, seeds)
+        requests = SeedRequests(opening, sub_graphs, seeds)
         return SampleStream(self._sample, requests, options, on_rejected)
 
     def sample_graphs(
@@ -303,7 +326,7 @@ class Client:
         Arguments and errors as `sample`.
         """
         opening = opening_of(sub_graphs, None, seed=seed, epoch=epoch)
-        requests = requests_for(opening, sub_graphs, seeds)
+        requests = SeedRequests(opening, sub_graphs, seeds)
         return read_graphs(self._sample(requests), requests)
 
     def estimate_sizes(
@@ -324,10 +347,10 @@ class Client:
         """
         request = sampling_pb2.EstimateSizesRequest(
             sub_graphs=sub_graphs.to_proto(),
-            seed=seed,
-            epoch=epoch,
-            seeds=None if seeds is None else Seeds.of(seeds).to_proto(),
-            num_graphs=num_graphs,
+            seed=whole_number(seed, "seed", UINT64_MAX),
+            epoch=whole_number(epoch, "epoch", UINT64_MAX),
+            seeds=seeds_to_proto(seeds, sub_graphs),
+            num_graphs=whole_number(num_graphs, "num_graphs"),
             histogram=histogram,
         )
         return SizeEstimate.from_proto(self._unary(self._sampling.EstimateSizes, request))
@@ -354,11 +377,11 @@ class Client:
         """
         request = sampling_pb2.SampleDatasetRequest(
             sub_graphs=sub_graphs.to_proto(),
-            seed=seed,
-            epoch=epoch,
-            seeds=None if seeds is None else Seeds.of(seeds).to_proto(),
+            seed=whole_number(seed, "seed", UINT64_MAX),
+            epoch=whole_number(epoch, "epoch", UINT64_MAX),
+            seeds=seeds_to_proto(seeds, sub_graphs),
             dataset=dataset,
-            max_bytes=max_bytes,
+            max_bytes=whole_number(max_bytes, "max_bytes", UINT64_MAX),
             max_rows=limits_to_proto(max_rows or {}, "max_rows").capacities,
             beyond_limits=beyond_limits(draw_smaller),
         )
@@ -547,14 +570,18 @@ class Client:
         max_bytes: int = 0,
         max_rows: Mapping[str, int] | None = None,
         grouped: bool = False,
+        oversize: OversizePolicy | str = OversizePolicy.ERROR,
     ) -> Dataset:
         """Makes an empty data set, of sizes (`nodes`, `edges`) without a `schema`.
 
         Of a TF-GNN schema the server makes the `schema` of the returned data set.
         It takes at most `max_bytes` on disk (0: only the server's bound), and no graph with more
-        rows than `max_rows`. If `grouped`, every graph has a group id. Errors: ALREADY_EXISTS;
-        RESOURCE_EXHAUSTED.
+        rows than `max_rows`. If `grouped`, every graph has a group id. With `oversize` "partition"
+        a graph with more rows than `max_rows` is cut into pieces, which are stored instead; the
+        returned `schema` then has their tensors, and what is appended keeps the given one. Errors:
+        ALREADY_EXISTS; RESOURCE_EXHAUSTED.
         """
+        policy = OversizePolicy.of(oversize, "oversize")
         request = dataset_pb2.CreateDatasetRequest(
             name=name,
             schema=schema.to_proto() if isinstance(schema, GraphSchema) else None,
@@ -565,6 +592,8 @@ class Client:
                 for component, rows in (max_rows or {}).items()
             ],
             grouped=grouped,
+            # The server's own default is an error, too.
+            oversize_policy=0 if policy is OversizePolicy.ERROR else int(policy),
         )
         return Dataset.from_proto(self._unary(self._datasets.CreateDataset, request))
 
@@ -609,7 +638,7 @@ class Client:
             retry_timeout,
         )
         try:
-            chunks = chunks_with_groups(tables, groups, dataset.schema, chunk_bytes)
+            chunks = chunks_with_groups(tables, groups, dataset.appended_schema, chunk_bytes)
             while True:
                 try:
                     chunk, groups_of_chunk = next(chunks)
@@ -710,7 +739,8 @@ class Client:
         request = dataset_pb2.GetDatasetRequest(name=name, include_histogram=include_histogram)
         response = self._unary(self._datasets.GetDataset, request)
         histogram = Histogram.from_proto(response.histogram) if include_histogram else None
-        return Dataset.from_proto(response.dataset, histogram)
+        drift = DatasetDrift.from_proto(response.drift) if response.HasField("drift") else None
+        return Dataset.from_proto(response.dataset, histogram, drift)
 
     def list_datasets(self, page_size: int = 0) -> Iterator[Dataset]:
         """All data sets by name, asked for in pages (0: of the server's choice) as you iterate."""
@@ -785,6 +815,7 @@ class Client:
         graph_forms: Sequence[str] = (),
         mapping: bool = False,
         assignment: bool = False,
+        files: bool = True,
     ) -> Partition:
         """Begins to cut a sealed source graph into parts as DGL's trainers load them.
 
@@ -792,7 +823,8 @@ class Client:
         `wait_for_partition`, then `download_partition`. The same arguments find the partition that
         is there, and one that was cancelled or has failed goes on. `name` has letters and
         underscores. `balance_node_sets` has, for each node set whose classes are spread evenly, the
-        column of classes, or several masks. The other arguments are those of `packhouse partition`.
+        column of classes, or several masks. Without `files` there are no files of parts, only what
+        `partition_dataset` needs. The other arguments are those of `packhouse partition`.
 
         Errors: INVALID_ARGUMENT naming the field; NOT_FOUND; ALREADY_EXISTS if the name is taken by
         other arguments; FAILED_PRECONDITION if the graph is not sealed; RESOURCE_EXHAUSTED if too
@@ -820,8 +852,43 @@ class Client:
             graph_forms=graph_forms,
             mapping=mapping,
             assignment=assignment,
+            without_files=not files,
         )
         return self._partitions.begin(request)
+
+    def partition_dataset(
+        self,
+        graph: str,
+        partition: str,
+        dataset: str,
+        *,
+        halo: bool = False,
+        features: bool = True,
+        ids: bool = False,
+        max_bytes: int = 0,
+        on_progress: Callable[[PartsProgress], None] | None = None,
+    ) -> Dataset:
+        """Makes the parts of a partition that is done a data set, and seals it: graph p is part p.
+
+        `Loader(dataset=..., join_parts=True)` joins parts to batches with the edges between them,
+        as Cluster-GCN does; with a `halo` each part has copies of the nodes of others at which its
+        edges begin, and is loaded as any graph. Nodes and edges have their numbers in the source
+        graph (`S.#number`), nodes also their `ids`. If it ends early, call it again with the same
+        arguments: it goes on where it was.
+
+        Errors: NOT_FOUND; FAILED_PRECONDITION if the partition is not done, or there is a data set
+        of this name that the same call has not made; INVALID_ARGUMENT naming what no data set has.
+        """
+        request = partitioning_pb2.PartitionDatasetRequest(
+            graph=graph,
+            partition=partition,
+            dataset=dataset,
+            halo=halo,
+            max_bytes=max_bytes,
+            without_features=not features,
+            ids=ids,
+        )
+        return self._partitions.make_dataset(request, on_progress)
 
     def get_partition(self, graph: str, name: str) -> Partition:
         """A partition as it is now. Errors: NOT_FOUND."""

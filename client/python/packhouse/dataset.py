@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable
 from packhouse.choices import Choice
 from packhouse.examples import SkippedExample
 from packhouse.histogram import Histogram
+from packhouse.pieces import whole_schema
 from packhouse.schema import GraphSchema
 
 
@@ -22,8 +23,39 @@ class DatasetState(Choice):
 
 
 @dataclasses.dataclass(frozen=True)
+class DatasetDrift:
+    """The sizes of the graphs of an open data set have changed.
+
+    - `first_graph`, `found_graph`: places in the data set, from 0: where the change began, by
+      estimate, and where it was found.
+    - `reference_means`, `means`: rows of a graph by component, before and after the change.
+    - `num_changes`: how many changes were found so far.
+    """
+
+    first_graph: int
+    found_graph: int
+    reference_means: dict[str, float]
+    means: dict[str, float]
+    num_changes: int
+
+    @staticmethod
+    def from_proto(message: Any) -> DatasetDrift:
+        """Reads a `packhouse.v1.DatasetDrift`."""
+        return DatasetDrift(
+            first_graph=message.first_graph,
+            found_graph=message.found_graph,
+            reference_means={each.component: each.reference_mean for each in message.components},
+            means={each.component: each.mean for each in message.components},
+            num_changes=message.num_changes,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Dataset:
     """A data set as the server describes it; `histogram` is None unless it was asked for.
+
+    `drift` is the latest change of sizes while the data set was open; only `Client.get_dataset`
+    asks for it.
 
     `id` distinguishes it from another data set of the same name; `version` changes when it is
     sealed. `num_bytes` counts its records on disk; `max_bytes` is its quota (0: only the server's
@@ -43,9 +75,21 @@ class Dataset:
     max_rows: dict[str, int]
     grouped: bool
     histogram: Histogram | None = None
+    drift: DatasetDrift | None = None
+
+    @property
+    def appended_schema(self) -> GraphSchema:
+        """Of the graphs that are appended: `schema`, unless it is that of pieces.
+
+        A data set that cuts graphs above `max_rows` makes the tensors of pieces itself.
+        """
+        cuts = bool(self.max_rows) and any(each.name == "#piece" for each in self.schema.tensors)
+        return whole_schema(self.schema) if cuts else self.schema
 
     @staticmethod
-    def from_proto(message: Any, histogram: Histogram | None = None) -> Dataset:
+    def from_proto(
+        message: Any, histogram: Histogram | None = None, drift: DatasetDrift | None = None
+    ) -> Dataset:
         """Reads a `packhouse.v1.Dataset`."""
         return Dataset(
             name=message.name,
@@ -60,6 +104,7 @@ class Dataset:
             max_rows={bound.component: bound.rows for bound in message.max_rows if bound.rows},
             grouped=message.grouped,
             histogram=histogram,
+            drift=drift,
         )
 
 

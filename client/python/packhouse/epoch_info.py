@@ -68,12 +68,26 @@ class EpochRankGroup:
 
 
 @dataclasses.dataclass(frozen=True)
+class JoinedParts:
+    """What an epoch's batches have of the edges of parts.
+
+    `num_cut_edges` are those that the partition has cut; `num_restored_edges` of them are in a
+    batch again, since both of their ends are.
+    """
+
+    num_inner_edges: int
+    num_cut_edges: int
+    num_restored_edges: int
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochInfo:
     """What an epoch is like, and how far it is.
 
     Batches of padding only are not counted. `rejections` are the first 100 of the graphs (or
     groups) that are left out; `lower_bound` 0 means that none is known; `generation` 0 that nobody
-    has loaded it yet.
+    has loaded it yet. With OversizePolicy.PARTITION `num_graphs` counts the `num_pieces` of the
+    `num_cut_graphs` that were cut.
     """
 
     job: str
@@ -89,6 +103,10 @@ class EpochInfo:
     num_done: int
     generation: int
     receipt: str
+    joined_parts: JoinedParts | None = None
+    """Only with `join_parts`; `num_graphs` then counts parts."""
+    num_cut_graphs: int = 0
+    num_pieces: int = 0
 
     @staticmethod
     def from_proto(message: Any) -> EpochInfo:
@@ -113,6 +131,17 @@ class EpochInfo:
             num_done=message.num_done,
             generation=message.generation,
             receipt=message.receipt,
+            joined_parts=(
+                JoinedParts(
+                    message.joined_parts.num_inner_edges,
+                    message.joined_parts.num_cut_edges,
+                    message.joined_parts.num_restored_edges,
+                )
+                if message.HasField("joined_parts")
+                else None
+            ),
+            num_cut_graphs=message.num_cut_graphs,
+            num_pieces=message.num_pieces,
         )
 
     def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:

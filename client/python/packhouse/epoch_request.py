@@ -11,7 +11,7 @@ import numpy.typing as npt
 from packhouse.batch import DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.graphs import convert_exactly
 from packhouse.packing import OversizePolicy, check_limits, limits_to_proto
-from packhouse.sub_graphs import Samples, Seeds, beyond_limits
+from packhouse.sub_graphs import Samples, beyond_limits, seeds_to_proto
 from packhouse.tuning import DeviceProfile
 from packhouse.v1 import loader_pb2
 from packhouse.whole_numbers import UINT64_MAX, whole_number
@@ -83,8 +83,13 @@ class EpochArguments(TypedDict, total=False):
     - `grouped`: groups are never split over batches; the data set must be grouped.
     - `subset`: graph ids, or a range of them, or several ranges (None: all graphs).
     - `draw`: see `Draw` (None: each graph once).
+    - `join_parts`: the data set is one of parts (`Client.partition_dataset`), and those that share
+      a batch are one graph, with the edges between them that the partition has cut. Not with
+      `samples`, `in_order`, `grouped`, `subset`, `draw` or `min_rows`.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
       `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.
+    - `adaptive`: limits may move from epoch to epoch by what batches cost (`Client.feedback`); needs
+      a `device_profile` with `measured_as`, and a loader of a job.
     """
 
     dataset: str
@@ -103,7 +108,9 @@ class EpochArguments(TypedDict, total=False):
     grouped: bool
     subset: GraphSubset | None
     draw: Draw | None
+    join_parts: bool
     min_rows: Mapping[str, int] | None
+    adaptive: bool
 
 
 class EpochRequest:
@@ -150,6 +157,8 @@ class EpochRequest:
             draw=None if draw is None else draw.to_proto(),
             min_rows=limits_to_proto(given("min_rows") or {}, "min_rows").capacities,
             samples=None if samples is None else samples_to_proto(samples),
+            join_parts=given("join_parts", False),
+            adaptive=given("adaptive", False),
         )
 
     @property
@@ -171,7 +180,7 @@ def samples_to_proto(samples: Samples) -> Any:
     """The `packhouse.v1.SampleSpec`."""
     return loader_pb2.SampleSpec(
         sub_graphs=samples.sub_graphs.to_proto(),
-        seeds=None if samples.seeds is None else Seeds.of(samples.seeds).to_proto(),
+        seeds=seeds_to_proto(samples.seeds, samples.sub_graphs),
         window=whole_number(samples.window, "window"),
         exact_steps=samples.exact_steps,
         beyond_limits=beyond_limits(samples.draw_smaller),

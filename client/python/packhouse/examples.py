@@ -121,10 +121,29 @@ class ExampleStream(Iterator[bytes]):
         self._waiting = iter(response.examples)
 
 
+def check_examples(examples: Any) -> None:
+    """Raises TypeError for a single example, or the name of a file, instead of several examples."""
+    if isinstance(examples, (str, bytes, bytearray, memoryview)):
+        raise TypeError(
+            f"examples: a single {type(examples).__name__}, needs several, each the bytes of a"
+            " tf.Example"
+        )
+
+
 def messages_of(
     examples: Iterable[bytes], *, first_id: int, skip_malformed: bool, chunk_bytes: int
 ) -> Iterator[Any]:
-    """The `packhouse.v1.Examples` of these, each of about `chunk_bytes` or of one example."""
+    """The `packhouse.v1.Examples` of these, each of about `chunk_bytes` or of one example.
+
+    Raises TypeError as `check_examples`.
+    """
+    check_examples(examples)
+    return _messages_of(examples, first_id, skip_malformed, chunk_bytes)
+
+
+def _messages_of(
+    examples: Iterable[bytes], first_id: int, skip_malformed: bool, chunk_bytes: int
+) -> Iterator[Any]:
     part: list[bytes] = []
     size = 0
     for example in examples:

@@ -144,12 +144,20 @@ class GraphTable:
         see docs/tfgnn.md for what is refused. To store examples send them as they are
         (`Client.append_examples`): the server is much faster.
 
-        Raises ValueError naming the record by its position, the key, the value and the bound.
+        Raises ValueError naming the record by its position, the key, the value and the bound;
+        TypeError for a single example, or the name of a file.
         """
         from packhouse.dialects.example_decoding import decode
+        from packhouse.examples import TfgnnSchema, check_examples
 
-        if not isinstance(schema, GraphSchema):
+        check_examples(examples)
+        if isinstance(schema, TfgnnSchema):
             schema = schema.graph_schema()
+        if not isinstance(schema, GraphSchema):
+            raise TypeError(
+                f"schema: a {type(schema).__name__} is neither a GraphSchema nor what"
+                " packhouse.tfgnn.read_schema gives"
+            )
         return decode(schema, examples, graph_ids, first_id)
 
     @staticmethod

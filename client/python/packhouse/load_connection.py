@@ -17,9 +17,13 @@ from packhouse.connecting import Connecting
 from packhouse.errors import PackhouseError
 from packhouse.readers import new_reader
 from packhouse.received_batch import received_by_protobuf
+from packhouse.replicas import Replicas
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 _LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
+
+# Names the owner of a job, where another server refuses a call.
+_OWNER: Final = "packhouse-owner"
 
 # The server's, for max_in_flight 0.
 _DEFAULT_IN_FLIGHT: Final = 16
@@ -31,7 +35,8 @@ _INHERITED: Final[list[Any]] = []
 class _Calls:
     """A channel for unary calls, and how many are under way."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
+    def __init__(self, address: str, channel: grpc.Channel) -> None:
+        self.address = address
         self.channel = channel
         self.stub = loader_pb2_grpc.LoaderServiceStub(channel)
         self.num_users = 0
@@ -40,16 +45,16 @@ class _Calls:
 class LoadConnection:
     """A stream of batches and calls beside it, in the process that made it.
 
-    Retries for `retry_timeout` seconds what fails because the server is away. Use from one thread;
-    only `call` and the acknowledger are thread-safe.
+    Retries for `retry_timeout` seconds what fails because the server is away. Goes to the owner of
+    the job, where several servers share the jobs (`Replicas`). Use from one thread; only `call` and
+    the acknowledger are thread-safe.
     """
 
     def __init__(self, connecting: Connecting, *, writable: bool = False) -> None:
         """Connects with the first call. `writable`: batches are, see `Batch.writable`."""
         self.pid = os.getpid()
         self._connecting = connecting
-        # All calls are safe to retry; they are retried here, for longer than gRPC does.
-        self._options = (("grpc.enable_retries", 0), *connecting.options)
+        self._replicas = Replicas(connecting.address)
         self._closed = False
         # Below, for unary calls, those of any thread: guarded by _lock.
         self._lock = threading.Lock()
@@ -65,6 +70,9 @@ class LoadConnection:
         # For Load alone. Anew after a failure: gRPC would wait longer and longer with an old one.
         self._load_channel: Any = None
         self._load: Any = None
+        self._load_address = ""
+        # Whether another server has named the one that is asked now.
+        self._is_redirected = False
         self._is_writable = writable
         self._reader = new_reader(is_loaded=True, writable=writable)
         # Whether Load was cancelled for its reader to look at the acknowledgements.
@@ -85,10 +93,34 @@ class LoadConnection:
         Raises PackhouseError, UNAVAILABLE also if the stream ends; ValueError if a batch
         contradicts itself.
         """
+        received = self._receive_here(make_request)
+        while isinstance(received, loader_pb2.LoadRedirect):
+            self.leave()
+            # Two servers may name each other for a while: the caller waits, as for any failure.
+            if self._is_redirected:
+                self._is_redirected = False
+                self._replicas.lost(self._load_address)
+                raise PackhouseError(
+                    grpc.StatusCode.UNAVAILABLE,
+                    f"{self._load_address}, which another server named, names {received.address}",
+                )
+            self._is_redirected = True
+            self._replicas.redirected(received.address)
+            received = self._receive_here(make_request)
+        self._is_redirected = False
+        return received
+
+    def _receive_here(self, make_request: Callable[[], Any]) -> Any:
+        """The same from one server; a redirect is returned."""
         try:
             if self._load is None:
+                address = self._replicas.current
+                if self._load_channel is not None and address != self._load_address:
+                    self._load_channel.close()
+                    self._load_channel = None
                 if self._load_channel is None:
-                    self._load_channel = self._make_channel(reads_on_callers_thread=True)
+                    self._load_address = address
+                    self._load_channel = self._make_channel(address, reads_on_callers_thread=True)
                 start_load = self._load_channel.unary_stream(
                     _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
                 )
@@ -96,6 +128,7 @@ class LoadConnection:
                 self._load = start_load(make_request())
             response: bytes = next(self._load)
         except StopIteration:
+            self._lose()
             raise PackhouseError(
                 grpc.StatusCode.UNAVAILABLE, "the stream ended before the epoch did"
             ) from None
@@ -106,7 +139,14 @@ class LoadConnection:
             return self._reader.read(response) or self._parse(response)
         if self._woken:
             failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
+        elif failure.code is grpc.StatusCode.UNAVAILABLE:
+            self._lose()
         raise failure
+
+    def _lose(self) -> None:
+        """The next Load goes elsewhere, if there is somewhere else."""
+        self._is_redirected = False
+        self._replicas.lost(self._load_address)
 
     def finish(self) -> None:
         """Reads the end of the call after the end of the epoch; the next epoch uses the same
@@ -144,6 +184,8 @@ class LoadConnection:
 
     def _parse(self, data: bytes) -> Any:
         response = parse_response(loader_pb2.LoadResponse, data)
+        if response.HasField("redirect"):
+            return response.redirect
         if not response.HasField("batch"):
             return response
         batch = received_by_protobuf(response.batch.batch, response.batch)
@@ -156,11 +198,18 @@ class LoadConnection:
             self._woken = True
             load.cancel()
 
-    def _make_channel(self, *, reads_on_callers_thread: bool = False) -> grpc.Channel:
+    def _make_channel(
+        self, address: str, *, reads_on_callers_thread: bool = False
+    ) -> grpc.Channel:
         return make_channel(
-            self._connecting.address,
+            address,
             max_message_bytes=self._connecting.max_message_bytes,
-            options=self._options,
+            # All calls are safe to retry; they are retried here, for longer than gRPC does.
+            options=(
+                ("grpc.enable_retries", 0),
+                *self._replicas.options,
+                *self._connecting.options,
+            ),
             credentials=self._connecting.credentials,
             reads_on_callers_thread=reads_on_callers_thread,
         )
@@ -169,16 +218,31 @@ class LoadConnection:
         with self._lock:
             if self._closed:
                 raise ValueError("the loader is closed")
+            address = self._replicas.current
+            unused = None
+            if self._calls is not None and self._calls.address != address:
+                # Its last user closes it.
+                unused, self._calls = self._calls, None
+                unused = unused if unused.num_users == 0 else None
             if self._calls is None:
-                self._calls = _Calls(self._make_channel())
+                self._calls = _Calls(address, self._make_channel(address))
             calls = self._calls
             calls.num_users += 1
+        if unused is not None:
+            unused.channel.close()
         is_away = False
         try:
             return getattr(calls.stub, method)(request, timeout=self._connecting.timeout)
         except grpc.RpcError as error:
             failure = PackhouseError.of(error)
             is_away = failure.code is grpc.StatusCode.UNAVAILABLE
+            if is_away:
+                metadata = error.trailing_metadata() or ()
+                owners = [value for name, value in metadata if name == _OWNER]
+                if owners:
+                    self._replicas.redirected(owners[0])
+                else:
+                    self._replicas.lost(calls.address)
         finally:
             self._leave_calls(calls, is_away)
         raise failure

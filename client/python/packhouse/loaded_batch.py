@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Mapping
 
 from packhouse.acknowledging import Lease
 from packhouse.batch import Batch, fields_of
@@ -15,8 +15,9 @@ from packhouse.schema import GraphSchema
 class LoadedBatch(Batch):
     """A batch of an epoch, leased until it is acknowledged; can be sent to another process.
 
-    `shape` is the number of its shape among those of its rank group. `generation` and `session` say
-    who got it.
+    `shape` is the number of its shape among those of its rank group. `drawn_smaller` has the level of
+    each sub-graph that was drawn smaller than the spec says, by its id. `generation` and `session`
+    say who got it.
     """
 
     generation: int
@@ -25,6 +26,7 @@ class LoadedBatch(Batch):
     is_redelivered: bool
     graphs_of_step: int
     shape: int
+    drawn_smaller: Mapping[int, int]
 
     @staticmethod
     def of(message: Any, schema: GraphSchema, generation: int, session: int) -> LoadedBatch:
@@ -44,6 +46,7 @@ class LoadedBatch(Batch):
         fields["is_redelivered"] = parts.is_redelivered
         fields["graphs_of_step"] = parts.graphs_of_step
         fields["shape"] = parts.shape
+        fields["drawn_smaller"] = dict(parts.drawn_smaller)
         return LoadedBatch._make(fields)
 
     def of_step(self, step: int, graphs_of_step: int) -> LoadedBatch:

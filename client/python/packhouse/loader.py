@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoRetur
 
 from packhouse.asynchronous import iterate
 from packhouse.backoff import Backoff
+from packhouse.batch import DerivedTensor, Padding
 from packhouse.connecting import LoadArguments, split
 from packhouse.epoch_info import EpochInfo, check_not_empty
 from packhouse.epoch_request import EpochRequest
@@ -29,6 +30,8 @@ from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from packhouse.splitting import MicroBatch
 
 
 class Loader(Iterator[LoadedBatch]):
@@ -299,6 +302,30 @@ class Loader(Iterator[LoadedBatch]):
         if self._given.acknowledge(batch.number):
             # The server waits for it, to say that this is the end.
             connection.acknowledger.hurry()
+
+    def split(self, batch: LoadedBatch, parts: int = 2) -> list[MicroBatch]:
+        """The batch again, as two or more micro-batches of about 1/`parts` of its rows.
+
+        For a batch that did not fit the device: each of its graphs is in exactly one micro-batch,
+        and their `loss_weight`s add up to one. All batches of a shape are split to the same shapes,
+        at most `parts` - 1 of them; padding and derived tensors are the loader's. The batch stays
+        the one that is acknowledged, so that all ranks have the same number of steps. The server
+        packs them: the graphs go there and back. A `Meter` that saw the step fail has told the
+        server, and limits that are chosen later are below. Raises ValueError if the batch cannot be
+        split: it has one graph, or one that needs nearly all of its rows, or parts that are joined.
+        """
+        from packhouse.splitting import split_batch
+
+        spec = self._settings.request.of_epoch(0)
+        if spec.join_parts:
+            raise ValueError("split: the parts of a batch are joined, and have no graphs")
+        return split_batch(
+            self._settings.connecting,
+            batch,
+            parts,
+            Padding(spec.padding) if spec.padding else Padding.NONE,
+            [DerivedTensor(each) for each in spec.derived],
+        )
 
     def flush(self) -> None:
         """Waits until all acknowledgements are durable. Raises PackhouseError if that failed."""

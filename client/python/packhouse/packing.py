@@ -27,6 +27,7 @@ from packhouse.asynchronous import iterate
 from packhouse.batch import Batch, DerivedLike, DerivedTensor, Padding, PaddingLike
 from packhouse.batch_reader import parse_response
 from packhouse.choices import Choice
+from packhouse.drift import DriftWatch, PackDrifted
 from packhouse.errors import PackhouseError
 from packhouse.examples import TfgnnSchema
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
@@ -41,15 +42,19 @@ _MAX_WAITING_REQUESTS: Final = 2
 
 
 class OversizePolicy(Choice):
-    """What happens to a graph beyond the limits; "error" and "reject" do as well.
+    """What happens to a graph beyond the limits; "error", "reject" and "partition" do as well.
 
     ERROR, the default of this package: OUT_OF_RANGE naming the graph, the component, its rows and
     how many would fit, which is less than the limit where padding keeps rows free. REJECT: it is
-    left out and listed, and an OversizeWarning says how many there were.
+    left out and listed, and an OversizeWarning says how many there were. PARTITION: it is cut into
+    few pieces that fit, each a graph with its id; batches then have the tensors that `join_pieces`
+    puts them together by (`#piece`, `nodes.#row`, `nodes.#inner` and so on). A graph that cannot be
+    cut is left out as with REJECT. Only for whole graphs, and for limits that are given.
     """
 
     REJECT = 1
     ERROR = 2
+    PARTITION = 3
 
 
 class OversizeWarning(UserWarning):
@@ -93,6 +98,8 @@ class PackOptions:
     - `chunk_bytes` bounds one message sent.
     - `writable`: batches have arrays of their own, aligned to 64 bytes, that may be written to:
       see `Batch.writable`.
+    - `drift`: the stream warns when the sizes of its graphs change so that other limits would waste
+      less (`PackStream.drift`); batches do not depend on it. Not with `min_rows`.
     - `min_rows`: the fewest rows of some components in each graph, padding included (TF-GNN's
       `min_nodes_per_component`); only with Padding.TFGNN. A smaller graph counts as one beyond the
       limits.
@@ -114,6 +121,7 @@ class PackOptions:
     device: DeviceProfile | None = None
     calibration_graphs: int = 0
     calibration_histogram: str = ""
+    drift: DriftWatch | None = None
 
     if TYPE_CHECKING:
 
@@ -133,6 +141,7 @@ class PackOptions:
             device: DeviceProfile | None = None,
             calibration_graphs: int = 0,
             calibration_histogram: str = "",
+            drift: DriftWatch | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -174,6 +183,10 @@ class PackOptions:
         if self.calibration_graphs or self.calibration_histogram:
             message.calibration.num_graphs = self.calibration_graphs
             message.calibration.histogram = self.calibration_histogram
+        if self.drift is not None:
+            message.drift.SetInParent()
+            message.drift.num_graphs = self.drift.num_graphs
+            message.drift.min_loss = self.drift.min_loss
         return message
 
     @staticmethod
@@ -290,21 +303,24 @@ class PackStream(Iterator[Batch]):
 
         Without a `schema`, the one that the server answers with. Raises ValueError for an `on_rejected` that would never be called.
         """
-        if on_rejected is not None and options.oversize is not OversizePolicy.REJECT:
+        if on_rejected is not None and options.oversize is OversizePolicy.ERROR:
             raise ValueError("on_rejected is for oversize=OversizePolicy.REJECT; it is ERROR")
-        # That of the batches, which come after `opened`.
+        # Of the tables that are sent; and of the batches, which come after `opened`.
+        self._sent_schema = schema
         self._schema = schema if schema is not None else GraphSchema(())
-        self._takes_schema = schema is None
+        self._takes_schema = schema is None or options.oversize is OversizePolicy.PARTITION
         self._options = options
         self._requests = requests
         self._on_rejected = on_rejected
         self._opened: PackOpened | None = None
         self._tuned: PackTuned | None = None
+        # The latest change of sizes that was told, with `PackOptions.drift`.
+        self.drift: PackDrifted | None = None
         self._next_token = 1
         self._closed = False
         self._early: deque[Batch] = deque()
         self._reader = new_reader(is_loaded=False, writable=options.writable)
-        # Rejected so far, with OversizePolicy.REJECT; stays empty if `on_rejected` takes them.
+        # Rejected so far, unless it is an error; stays empty if `on_rejected` takes them.
         self.rejections: list[Rejection] = []
         self._has_warned = False
         # The answer to the last flush.
@@ -366,7 +382,7 @@ class PackStream(Iterator[Batch]):
         ValueError after `finish` or `close`.
         """
         check_table(table)
-        if table.schema != self._schema:
+        if table.schema != (self._schema if self._sent_schema is None else self._sent_schema):
             raise ValueError("the table has another schema than the stream")
         for request in requests_of(table, self._options.chunk_bytes):
             self._put(request)
@@ -452,6 +468,10 @@ class PackStream(Iterator[Batch]):
                 self._schema = self._opened.schema
         elif kind == "tuned":
             self._tuned = PackTuned.from_proto(response.tuned)
+        elif kind == "drifted":
+            self.drift = PackDrifted.from_proto(response.drifted)
+            # The caller of __next__.
+            self.drift.warn(3)
         elif kind == "flushed":
             totals = response.flushed
             self.flushed = PackFlushed(

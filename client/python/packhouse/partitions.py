@@ -13,6 +13,7 @@ import grpc
 
 from packhouse.backoff import Backoff
 from packhouse.choices import Choice
+from packhouse.dataset import Dataset
 from packhouse.errors import PackhouseError
 from packhouse.v1 import partitioning_pb2, partitioning_pb2_grpc
 
@@ -174,6 +175,14 @@ def _report_of(proto: Any) -> PartitionReport:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class PartsProgress:
+    """Parts that are on the disk, and all."""
+
+    num_parts: int
+    num_parts_total: int
+
+
 class Partitions:
     """The calls of PartitioningService, for `Client`."""
 
@@ -230,6 +239,23 @@ class Partitions:
             if partition.state is PartitionState.DONE:
                 return partition
             time.sleep(_POLL_SECONDS)
+
+    def make_dataset(
+        self, request: Any, on_progress: Callable[[PartsProgress], None] | None
+    ) -> Dataset:
+        """Makes the parts a data set; gives it once it is sealed."""
+        responses = self._stub.PartitionDataset(request, wait_for_ready=True)
+        try:
+            for response in responses:
+                if on_progress is not None:
+                    on_progress(PartsProgress(response.num_graphs, response.num_graphs_total))
+                if response.HasField("dataset"):
+                    return Dataset.from_proto(response.dataset)
+        except grpc.RpcError as error:
+            raise PackhouseError.of(error) from None
+        finally:
+            responses.cancel()
+        raise PackhouseError(grpc.StatusCode.INTERNAL, "the server did not say what it has made")
 
     def download(self, graph: str, name: str, folder: str | os.PathLike[str]) -> Partition:
         """Writes the files of a partition that is done into a new folder."""

@@ -31,6 +31,8 @@ class ReceivedBatch(NamedTuple):
     is_redelivered: bool = False
     graphs_of_step: int = 0
     shape: int = 0
+    # The id and the level of each.
+    drawn_smaller: Sequence[tuple[int, int]] = ()
 
     def writable(self) -> ReceivedBatch:
         """With writable arrays of its own, each at a multiple of 64 bytes."""
@@ -64,6 +66,7 @@ def received(batch: Any, tensors: dict[str, Array], loaded: Any = None) -> Recei
         is_redelivered=loaded.is_redelivered,
         graphs_of_step=loaded.graphs_of_step,
         shape=loaded.shape,
+        drawn_smaller=tuple((each.graph_id, each.level) for each in loaded.drawn_smaller),
     )
 
 

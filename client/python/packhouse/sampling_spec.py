@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, Mapping, Protocol, Sequence, Union
+import operator
+from typing import Any, Final, Iterable, Mapping, Protocol, Sequence, Union
 
 from packhouse.choices import Choice
+from packhouse.source_graph import SourceGraphSchema
+
+_MOST_EDGES: Final = 2**31 - 1
 
 
 class SamplingStrategy(Choice):
@@ -116,6 +120,8 @@ class SourceSets:
 
 # One size, or one for each of several hops over the same edge set.
 SampleSizes = Union[int, Sequence[int]]
+# Also that of a graph on a server: `Client.source_graphs.get(name).schema`.
+SchemaLike = Union[GraphSchemaSets, SourceGraphSchema]
 
 
 class SamplingSpecBuilder:
@@ -136,10 +142,12 @@ class SamplingSpecBuilder:
 
     def __init__(
         self,
-        graph_schema: GraphSchemaSets,
+        graph_schema: SchemaLike,
         default_strategy: SamplingStrategy | str | int = SamplingStrategy.TOP_K,
     ) -> None:
-        self._schema = graph_schema
+        """`graph_schema`: a `tensorflow_gnn.GraphSchema`, `SourceSets`, or the schema of a graph
+        that a server has (`Client.source_graphs.get(name).schema`)."""
+        self._schema = _sets_of(graph_schema)
         self._default_strategy = SamplingStrategy.of(default_strategy, "default_strategy")
         self._seeds: list[SamplingStep] = []
 
@@ -272,9 +280,9 @@ class SamplingJoin:
         """As `SamplingStep.sample`."""
         first = self._steps[0]
         builder = first.builder
-        sizes = [sample_size] if isinstance(sample_size, int) else list(sample_size)
-        if not sizes or any(size < 1 for size in sizes):
-            raise ValueError(f"sample_size: {sample_size!r} is not one or more sizes of at least 1")
+        sizes = _sizes_of(sample_size, "sample_size")
+        if not sizes:
+            raise ValueError("sample_size: there is none")
         if op_name and len(sizes) > 1:
             raise ValueError(f"op_name: {op_name!r} is one name for {len(sizes)} hops")
         edge_sets = builder._schema.edge_sets
@@ -297,7 +305,7 @@ class SamplingJoin:
 
 
 def make_sampling_spec_tree(
-    graph_schema: GraphSchemaSets,
+    graph_schema: SchemaLike,
     seed_nodeset: str,
     *,
     sample_sizes: Sequence[int],
@@ -310,17 +318,41 @@ def make_sampling_spec_tree(
     of the hops. Raises ValueError as `SamplingSpecBuilder` does.
     """
     builder = SamplingSpecBuilder(graph_schema, sampling_strategy)
+    edge_sets = _sets_of(graph_schema).edge_sets
 
     def follow(step: SamplingStep, sizes: Sequence[int]) -> None:
         if not sizes:
             return
-        for name in sorted(graph_schema.edge_sets):
+        for name in sorted(edge_sets):
             is_auxiliary = name[0] in "_#!%.^~"
-            if not is_auxiliary and graph_schema.edge_sets[name].source == step.node_set_name:
+            if not is_auxiliary and edge_sets[name].source == step.node_set_name:
                 follow(step.sample(sizes[0], name), sizes[1:])
 
-    follow(builder.seed(seed_nodeset), list(sample_sizes))
+    follow(builder.seed(seed_nodeset), _sizes_of(sample_sizes, "sample_sizes"))
     return builder.build()
+
+
+def _sets_of(schema: SchemaLike) -> GraphSchemaSets:
+    if not isinstance(schema, SourceGraphSchema):
+        return schema
+    return SourceSets(
+        dict.fromkeys(each.name for each in schema.node_sets),
+        {each.name: EdgeEnds(each.source, each.target) for each in schema.edge_sets},
+    )
+
+
+def _sizes_of(given: Any, argument: str) -> list[int]:
+    """One size, or several, also of numpy's types."""
+    try:
+        sizes = [operator.index(given)]
+    except TypeError:
+        try:
+            sizes = [operator.index(size) for size in given]
+        except TypeError:
+            raise ValueError(f"{argument}: {given!r} is no size, and no list of sizes") from None
+    if not all(1 <= size <= _MOST_EDGES for size in sizes):
+        raise ValueError(f"{argument}: {given!r} is not one or more sizes from 1 to {_MOST_EDGES}")
+    return sizes
 
 
 def _name(step: SamplingStep, names: Mapping[SamplingStep, str]) -> str:

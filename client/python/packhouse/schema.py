@@ -22,6 +22,7 @@ MAX_TENSORS: Final = 256
 # Most elements of a row of a tensor with Layout.ROWS_LAST.
 MAX_PLANES: Final = 16
 MAX_ROW_BYTES: Final = 16 << 20
+MAX_PADDING_TEXT: Final = 4096
 
 # Of components and of tensors.
 _NAME = re.compile(r"[A-Za-z0-9_.#/:%!^~@+=-]{1,128}")
@@ -122,8 +123,9 @@ class TensorSpec:
 
     A graph has as many rows of it as its count in `component`, each of shape `row_shape` (empty:
     a scalar). With `index_into` the values number rows of that component within the same graph.
-    `padding_value` is one element that fills padding rows (for BFLOAT16: its bits). `dtype` may be
-    given as DType.of takes it: `TensorSpec("x", "float32", "nodes", (9,))`.
+    `padding_value` is one element that fills padding rows (for BFLOAT16: its bits); for the bytes
+    of text it may be a text, as str or bytes, which padding rows have with Padding.TFGNN. `dtype`
+    may be given as DType.of takes it: `TensorSpec("x", "float32", "nodes", (9,))`.
 
     Raises ValueError naming the field and the value that is wrong.
     """
@@ -133,7 +135,7 @@ class TensorSpec:
     component: str
     row_shape: tuple[int, ...] = ()
     index_into: str | None = None
-    padding_value: int | float = 0
+    padding_value: int | float | bytes = 0
     layout: Layout = Layout.ROWS_FIRST
 
     if TYPE_CHECKING:
@@ -145,7 +147,7 @@ class TensorSpec:
             component: str,
             row_shape: int | Sequence[int] = (),
             index_into: str | None = None,
-            padding_value: int | float = 0,
+            padding_value: int | float | str | bytes = 0,
             layout: Layout | str = Layout.ROWS_FIRST,
         ) -> None: ...
 
@@ -181,7 +183,9 @@ class TensorSpec:
                 raise ValueError(f"index tensor {self.name!r} has dtype {self.dtype.name}")
             if self.padding_value != 0:
                 raise ValueError(f"index tensor {self.name!r} has a padding_value")
-        if self.dtype.numpy.kind in "iu":
+        if isinstance(self.padding_value, (str, bytes)):
+            self._take_text(self.padding_value)
+        elif self.dtype.numpy.kind in "iu":
             bounds = np.iinfo(self.dtype.numpy)
             if (
                 not bounds.min <= self.padding_value <= bounds.max
@@ -191,6 +195,24 @@ class TensorSpec:
                     f"tensor {self.name!r}: padding_value {self.padding_value} "
                     f"is no {self.dtype.name}"
                 )
+
+    def _take_text(self, text: str | bytes) -> None:
+        text = text.encode() if isinstance(text, str) else text
+        if self.dtype is not DType.UINT8 or self.row_shape:
+            raise ValueError(f"tensor {self.name!r}: padding_value {text!r}, but it has no text")
+        if len(text) > MAX_PADDING_TEXT:
+            raise ValueError(
+                f"tensor {self.name!r}: padding_value has {len(text)} bytes, more than "
+                f"{MAX_PADDING_TEXT}"
+            )
+        object.__setattr__(self, "padding_value", text or 0)
+
+    @property
+    def padding_text(self) -> bytes:
+        """For the bytes of text: what padding rows have."""
+        if isinstance(self.padding_value, bytes):
+            return self.padding_value
+        return bytes([int(self.padding_value)]) if self.padding_value else b""
 
     @property
     def rows_axis(self) -> int:
@@ -218,15 +240,20 @@ class TensorSpec:
 
     def to_proto(self) -> Any:
         """This tensor as a `packhouse.v1.TensorSpec`."""
-        # Compared as bytes, so that -0.0 is sent and only a true zero is left out.
-        padding = np.array(self.padding_value, self.dtype.numpy).tobytes()
+        if isinstance(self.padding_value, bytes):
+            padding = self.padding_value
+            is_zero = False
+        else:
+            padding = np.array(self.padding_value, self.dtype.numpy).tobytes()
+            # Compared as bytes, so that -0.0 is sent and only a true zero is left out.
+            is_zero = not any(padding)
         return graphs_pb2.TensorSpec(
             name=self.name,
             dtype=self.dtype.value,
             row_shape=self.row_shape,
             component=self.component,
             index_into=self.index_into or "",
-            padding_value=padding if any(padding) else b"",
+            padding_value=b"" if is_zero else padding,
             layout=self.layout.value if self.layout is Layout.ROWS_LAST else 0,
         )
 
@@ -234,8 +261,10 @@ class TensorSpec:
     def from_proto(message: Any) -> TensorSpec:
         """The reverse of `to_proto`. Raises ValueError on a message that is no tensor."""
         dtype = DType(message.dtype)
-        padding: int | float = 0
-        if message.padding_value:
+        padding: int | float | bytes = 0
+        if len(message.padding_value) > dtype.numpy.itemsize:
+            padding = message.padding_value
+        elif message.padding_value:
             padding = np.frombuffer(message.padding_value, dtype.numpy, count=1)[0].item()
         return TensorSpec(
             name=message.name,
@@ -306,9 +335,10 @@ class GraphSchema:
                 return spec
         raise KeyError(name)
 
-    def with_padding_values(self, values: Mapping[str, int | float]) -> GraphSchema:
+    def with_padding_values(self, values: Mapping[str, int | float | str | bytes]) -> GraphSchema:
         """This schema with `padding_value`s of these tensors; those of the others stay.
 
+        That of text is given for the tensor of its bytes: `{"papers.name.bytes": "none"}`.
         Raises KeyError for a tensor that it does not have, ValueError for a value that its type
         does not have.
         """

@@ -70,6 +70,8 @@ class _Values:
 
 
 def _texts(values: Any, what: str) -> _Values:
+    if isinstance(values, (str, bytes)):
+        raise ValueError(f"{what}: {values!r} is one text, not a sequence of them")
     raw = []
     for value in values:
         if isinstance(value, str):
@@ -82,25 +84,35 @@ def _texts(values: Any, what: str) -> _Values:
     return _Values(np.frombuffer(b"".join(raw), np.uint8), lengths)
 
 
-def _exact(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+def exact_array(values: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """`values` as an array of `dtype`, each with the same value.
+
+    Floating-point numbers may be rounded to fewer digits, but finite ones stay finite. Raises
+    ValueError naming `what` and the first number that does not fit.
+    """
     array = np.asarray(values)
     if array.dtype == dtype:
         return array
-    if array.size == 0:
+    if array.size == 0 or np.can_cast(array.dtype, dtype, "safe"):
         return array.astype(dtype)
-    if not np.can_cast(array.dtype, dtype, "safe"):
-        # A number may fit all the same.
-        converted = array.astype(dtype) if array.dtype.kind in "biuf" else None
-        if converted is None or not np.array_equal(converted, array, equal_nan=False):
-            raise ValueError(f"{what}: {array.dtype} does not fit into {dtype}")
-        return converted
-    return array.astype(dtype)
+    # A number may fit all the same.
+    if array.dtype.kind not in "biuf" or dtype.kind not in "biuf":
+        raise ValueError(f"{what}: {array.dtype} does not fit into {dtype}")
+    with np.errstate(invalid="ignore", over="ignore"):
+        converted = array.astype(dtype)
+    if array.dtype.kind == "f" and dtype.kind == "f":
+        fits = np.isfinite(converted) | ~np.isfinite(array)
+    else:
+        fits = converted == array
+    if not fits.all():
+        raise ValueError(f"{what}: {array[~fits][0]} ({array.dtype}) does not fit into {dtype}")
+    return converted
 
 
 def _ids(values: Any, text: bool, what: str) -> _Values:
     if text:
         return _texts(values, what)
-    array = _exact(values, _ID, what)
+    array = exact_array(values, _ID, what)
     if array.ndim != 1:
         raise ValueError(f"{what}: shape {array.shape}, needs one axis")
     return _Values(array, None)
@@ -115,10 +127,10 @@ def _column(values: Any, column: SourceColumn, what: str) -> _Values:
     if column.ragged:
         if isinstance(values, tuple) and len(values) == 2:
             flat, given = values
-            data = _exact(flat, dtype, what)
-            lengths = _exact(given, _LENGTH, f"{what}: lengths")
+            data = exact_array(flat, dtype, what)
+            lengths = exact_array(given, _LENGTH, f"{what}: lengths")
         else:
-            rows = [_exact(row, dtype, what).reshape((-1, *shape)) for row in values]
+            rows = [exact_array(row, dtype, what).reshape((-1, *shape)) for row in values]
             lengths = np.fromiter(map(len, rows), _LENGTH, len(rows))
             data = np.concatenate(rows) if rows else np.zeros((0, *shape), dtype)
         if data.shape[0] != lengths.sum():
@@ -126,7 +138,7 @@ def _column(values: Any, column: SourceColumn, what: str) -> _Values:
                 f"{what}: {data.shape[0]} steps, the lengths add up to {lengths.sum()}"
             )
     else:
-        data = _exact(values, dtype, what)
+        data = exact_array(values, dtype, what)
     if data.shape[1:] != shape:
         raise ValueError(f"{what}: rows have shape {data.shape[1:]}, the schema says {shape}")
     return _Values(data, lengths)
@@ -204,6 +216,12 @@ def ids_to_proto(ids: npt.ArrayLike | Texts, text: bool, proto: Any) -> None:
     """Sets a `packhouse.v1.NodeIds`."""
     values = _ids(ids, text, "ids")
     _set_ids(values, 0, values.num_rows, text, proto)
+
+
+def column_bytes(values: Any, column: SourceColumn, what: str) -> bytes:
+    """Rows of a column that is neither ragged nor text. Raises ValueError naming `what`."""
+    rows = _column(values, column, what)
+    return rows.cut(0, rows.num_rows)[0]
 
 
 def ids_of(proto: Any) -> npt.NDArray[np.int64] | list[bytes]:

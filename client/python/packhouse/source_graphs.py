@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import queue
-import time
 import uuid
-from collections import deque
 from typing import Any, Callable, Final, Iterable, Iterator, Sequence
 
 import grpc
 import numpy as np
 import numpy.typing as npt
 
-from packhouse.backoff import Backoff
+from packhouse.appending import ReliableRequests
 from packhouse.errors import PackhouseError
 from packhouse.source_graph import DuplicateNodes, SourceGraph, SourceGraphSchema
 from packhouse.source_graph_rows import (
@@ -21,14 +18,13 @@ from packhouse.source_graph_rows import (
     NodeRows,
     Texts,
     columns_of,
+    exact_array,
     ids_of,
     ids_to_proto,
     requests_of,
 )
 from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
 
-# Requests that are sent and not answered: enough to keep the server busy while answers travel.
-_WINDOW: Final = 8
 _REQUEST_BYTES: Final = 4 << 20
 _RETRY_TIMEOUT: Final = 300.0
 
@@ -83,12 +79,8 @@ class ReadEdges:
     columns: dict[str, Any]
 
 
-class _ReliableRows:
-    """One producer's requests to one graph, in order. Use from one thread.
-
-    If the connection breaks, the requests that were not answered are sent again. The server knows
-    by their sequence numbers which of them it has.
-    """
+class _ReliableRows(ReliableRequests):
+    """One producer's requests to one graph, in order. Use from one thread."""
 
     def __init__(
         self,
@@ -98,15 +90,8 @@ class _ReliableRows:
         first_sequence: int,
         retry_timeout: float,
     ) -> None:
-        self._start_call = start_call
+        super().__init__(start_call, producer, first_sequence, retry_timeout)
         self._graph = graph
-        self._producer = producer
-        self._next_sequence = first_sequence
-        self._backoff = Backoff(retry_timeout)
-        self._unanswered: deque[Any] = deque()
-        # Of the running call; bounded, because _unanswered is. None ends the requests.
-        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._call: Any = None
         self._num_nodes = 0
         self._num_edges = 0
         self._num_repeated = 0
@@ -115,30 +100,13 @@ class _ReliableRows:
 
     def send(self, request: Any) -> None:
         """Sends rows; waits if too many are unanswered."""
-        while len(self._unanswered) >= _WINDOW:
-            self._read_answer()
         request.graph = self._graph.name
         request.graph_id = self._graph.id
-        request.producer_sequence.producer = self._producer
-        request.producer_sequence.sequence = self._next_sequence
-        self._next_sequence += 1
-        self._unanswered.append(request)
-        if self._call is None:
-            self._start()
-        else:
-            self._requests.put(request)
+        self._send(request)
 
     def finish(self) -> SourceAppendTotals:
         """Waits until everything is stored."""
-        while self._unanswered:
-            self._read_answer()
-        self._requests.put(None)
-        try:
-            for _ in self._call or ():
-                pass
-        except grpc.RpcError:
-            pass  # All is stored, however the stream ends.
-        self._call = None
+        self._finish()
         return SourceAppendTotals(
             self._num_nodes,
             self._num_edges,
@@ -149,36 +117,7 @@ class _ReliableRows:
             self._next_sequence,
         )
 
-    def close(self) -> None:
-        """Cancels the call if it still runs. Idempotent."""
-        self._requests.put(None)
-        if self._call is not None:
-            self._call.cancel()
-            self._call = None
-
-    def _start(self) -> Any:
-        self._requests = queue.SimpleQueue()
-        for request in self._unanswered:
-            self._requests.put(request)
-        self._call = self._start_call(iter(self._requests.get, None))
-        return self._call
-
-    def _read_answer(self) -> None:
-        while True:
-            try:
-                answer = next(self._call or self._start())
-                break
-            except StopIteration:
-                failure = PackhouseError(
-                    grpc.StatusCode.UNAVAILABLE, "the stream ended with requests unanswered"
-                )
-            except grpc.RpcError as error:
-                failure = PackhouseError.of(error)
-            self._requests.put(None)
-            self._call = None
-            time.sleep(self._backoff.delay_after(failure))
-        self._backoff.succeeded()
-        self._unanswered.popleft()
+    def _take(self, request: Any, answer: Any) -> None:
         self._num_nodes += answer.num_nodes
         self._num_edges += answer.num_edges
         self._num_repeated += answer.is_repetition
@@ -261,10 +200,11 @@ class SourceGraphs:
     ) -> SourceGraph:
         """Ends all appends, and makes the graph that is read; may take minutes.
 
-        There is no deadline. `on_progress` gets numbers from 0 to 1; its exception gives the seal
-        up, and the graph stays open. Errors: NOT_FOUND; UNAVAILABLE if another call is sealing it;
-        FAILED_PRECONDITION naming a node that was appended twice (see `duplicates`), or one that an
-        edge misses; RESOURCE_EXHAUSTED.
+        There is no deadline. `on_progress` gets numbers from 0 to 1; its exception ends the call.
+        The server goes on sealing then, as it does if this process ends, and another call joins it.
+        Errors: NOT_FOUND; FAILED_PRECONDITION naming a node that was appended twice (see
+        `duplicates`), or one that an edge misses, or if the graph is being sealed with another
+        rule; UNAVAILABLE if the server ends: the graph is open again; RESOURCE_EXHAUSTED.
         """
         rule = DuplicateNodes.of(duplicates, "duplicates")
         responses = self._stub.SealSourceGraph(
@@ -362,7 +302,7 @@ class SourceGraphs:
         if ids is not None:
             ids_to_proto(ids, spec.text_ids, request.ids)
         else:
-            request.numbers = np.asarray(numbers).astype("<u4").tobytes()
+            request.numbers = exact_array(numbers, np.dtype("<u4"), "numbers").tobytes()
         response = self._unary(self._stub.LookupNodes, request)
         return FoundNodes(
             np.frombuffer(response.numbers, "<u4"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Final, Iterable, Iterator, Sequence, Union
+from typing import Any, Callable, Final, Iterable, Iterator, Mapping, Sequence, Union
 
 import grpc
 import numpy as np
@@ -13,11 +13,15 @@ from packhouse.errors import PackhouseError
 from packhouse.graphs import GraphTable, convert_exactly
 from packhouse.histogram import Histogram
 from packhouse.packing import OnRejected, PackOptions, PackStream, TableRequests
+from packhouse.sampling_spec import SamplingSpec
 from packhouse.schema import GraphSchema
+from packhouse.source_graph import SourceColumn
+from packhouse.source_graph_rows import column_bytes, ids_to_proto
 from packhouse.v1 import packing_pb2, sampling_pb2
+from packhouse.whole_numbers import UINT64_MAX, whole_number
 
-# A text or serialized TF-GNN SamplingSpec, or a message of that type.
-SpecLike = Union[str, bytes, Any]
+# A `packhouse.sampling.SamplingSpec`; or TF-GNN's: its text, its bytes, or a message of that type.
+SpecLike = Union[SamplingSpec, str, bytes, Any]
 # Numbers of nodes, or several arrays of them, or `Seeds`.
 SeedsLike = Any
 
@@ -29,19 +33,22 @@ class SubGraphs:
     """Which sub-graphs are drawn, and what travels with them.
 
     - `graph`: the name of a sealed source graph.
-    - `spec`: a TF-GNN SamplingSpec: its text, its bytes, or the message.
+    - `spec`: what `packhouse.sampling.SamplingSpecBuilder` builds; or a TF-GNN SamplingSpec: its
+      text, its bytes, or the message.
     - `seeds_per_graph`: how many seeds share one sub-graph and its frontier.
     - `induced`: all edges between sampled nodes; of `induced_edge_sets`, or of those of the spec.
     - `node_time_column` or `edge_time_column`: temporal: no edge later than the sub-graph's time;
       `latest`: the latest edges instead of random ones.
     - `weight_column`: for TOP_K and RANDOM_WEIGHTED ("": `#weight`, or else `weight`).
     - `link_node_set`: of the ends of link seeds ("": as the schema says).
-    - `readout`: a node set `_readout` with a row for each seed.
+    - `readout`: a node set `_readout` with a row for each seed; links always have one.
+    - `readout_columns`: features of `_readout`, such as labels, whose rows come with the seeds
+      (`Seeds.readout`); for links by default those of the schema's node set `_readout`.
     - `payload`: "features", or "ids": features stay here, and the numbers of nodes and edges in the
       source graph (`S.#number`) and the ids of nodes (`S.#id`) come instead.
     - `numbers`: the tensors `S.#number` beside the features.
 
-    Raises ValueError naming the field.
+    Raises ValueError or TypeError naming the field.
     """
 
     graph: str
@@ -55,12 +62,17 @@ class SubGraphs:
     weight_column: str = ""
     link_node_set: str = ""
     readout: bool = False
+    readout_columns: Sequence[SourceColumn] = ()
     payload: str = "features"
     numbers: bool = False
 
     def __post_init__(self) -> None:
         if self.payload not in ("features", "ids"):
             raise ValueError(f"payload: {self.payload!r} is neither 'features' nor 'ids'")
+        whole_number(self.seeds_per_graph, "seeds_per_graph")
+        for field in ("induced_edge_sets", "readout_columns"):
+            if isinstance(getattr(self, field), (str, SourceColumn)):
+                raise TypeError(f"{field}: {getattr(self, field)!r} is one, not a list")
 
     def to_proto(self) -> Any:
         """This as a `packhouse.v1.SubGraphs`."""
@@ -75,59 +87,110 @@ class SubGraphs:
             weight_column=self.weight_column,
             link_node_set=self.link_node_set,
             readout=self.readout,
+            readout_columns=[column.to_proto() for column in self.readout_columns],
             without_features=self.payload == "ids",
             numbers=self.numbers or self.payload == "ids",
             ids=self.payload == "ids",
         )
-        if isinstance(self.spec, str):
+        if isinstance(self.spec, SamplingSpec):
+            message.text = self.spec.to_text()
+        elif isinstance(self.spec, str):
             message.text = self.spec
         elif isinstance(self.spec, bytes):
             message.binary = self.spec
         elif hasattr(self.spec, "SerializeToString"):
             message.binary = self.spec.SerializeToString()
         else:
-            raise ValueError("spec: is neither text nor bytes nor a SamplingSpec")
+            raise ValueError(f"spec: {self.spec!r} is neither a SamplingSpec nor its text or bytes")
         return message
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Seeds:
-    """Nodes around which sub-graphs are drawn, by their `numbers` in the source graph or by their
-    external `ids` (integers, str or bytes); for link seeds source, target, source, ... `times`: the
-    time of each sub-graph, for temporal sampling.
+    """Nodes around which sub-graphs are drawn.
+
+    - `numbers` or `ids`: their numbers in the source graph, or their external ids (integers, str or
+      bytes). For link seeds source, target, source, ...: `edge_label_index.T.ravel()`, where PyG has
+      an array [2, links].
+    - `times`: the time of each sub-graph, integers, for temporal sampling.
+    - `readout`: a row for each seed (or link) of every feature of `_readout`, by its name. Values
+      are converted to the types of `SubGraphs.readout_columns`; for columns of the graph's schema
+      they must be arrays of the columns' types.
+
+    `Client` and `Loader` raise ValueError for what is none of these, such as a mask.
     """
 
     numbers: npt.ArrayLike | None = None
     ids: Sequence[int] | Sequence[str] | Sequence[bytes] | npt.ArrayLike | None = None
     times: npt.ArrayLike | None = None
+    readout: Mapping[str, npt.ArrayLike] | None = None
 
     def __post_init__(self) -> None:
         if (self.numbers is None) == (self.ids is None):
             raise ValueError("seeds: one of numbers and ids is needed")
 
-    def to_proto(self) -> Any:
-        """These as a `packhouse.v1.Seeds`."""
+    def to_proto(self, readout_columns: Sequence[SourceColumn] = ()) -> Any:
+        """These as a `packhouse.v1.Seeds`, with values of the types of `readout_columns`."""
         message = sampling_pb2.Seeds()
+        ids: Any = self.ids
         if self.numbers is not None:
-            message.numbers = convert_exactly(
-                self.numbers, np.dtype("<u4"), "seeds"
-            ).tobytes()
+            message.numbers = _one_axis(self.numbers, "<u4", "seeds").tobytes()
+        elif isinstance(ids, (str, bytes)) or (len(ids) and isinstance(ids[0], (str, bytes))):
+            ids_to_proto(ids, True, message.ids)
         else:
-            ids: Any = self.ids
-            if len(ids) != 0 and isinstance(ids[0], (str, bytes)):
-                texts = [one.encode() if isinstance(one, str) else one for one in ids]
-                message.ids.text.data = b"".join(texts)
-                message.ids.text.lengths = np.array([len(t) for t in texts], "<u4").tobytes()
-            else:
-                message.ids.integers = convert_exactly(ids, np.dtype("<i8"), "seeds").tobytes()
+            message.ids.integers = _one_axis(ids, "<i8", "seeds").tobytes()
         if self.times is not None:
-            message.times = convert_exactly(self.times, np.dtype("<i8"), "times").tobytes()
+            message.times = _one_axis(self.times, "<i8", "times").tobytes()
+        columns = {column.name: column for column in readout_columns if not column.ragged}
+        for name, rows in (self.readout or {}).items():
+            if name in columns:
+                data = column_bytes(rows, columns[name], f"readout {name!r}")
+            else:
+                array = np.asarray(rows)
+                data = array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+            message.readout.add(name=name, data=data)
         return message
+
+    def parts(self, seeds_per_graph: int, most_nodes: int) -> Iterator[Seeds]:
+        """These in several, none of more than `most_nodes` nodes, a multiple of two sub-graphs' seeds.
+
+        Raises ValueError for times or rows that are not as many as the seeds need.
+        """
+        nodes: Any = self.numbers if self.numbers is not None else self.ids
+        count = len(nodes) if hasattr(nodes, "__len__") else 0
+        if count <= most_nodes:
+            yield self
+            return
+
+        def cut(rows: Any, units: Sequence[int], name: str) -> Any:
+            for unit in units:
+                if -(-count // unit) == len(rows):
+                    return rows[begin // unit : -(-end // unit)]
+            raise ValueError(f"{name}: {len(rows)} rows, there are {count} seeds (or ends of links)")
+
+        for begin in range(0, count, most_nodes):
+            end = min(begin + most_nodes, count)
+            times: Any = self.times
+            if times is not None:
+                times = cut(times, (seeds_per_graph, 2 * seeds_per_graph), "times")
+            readout = {
+                name: cut(rows, (1, 2), f"readout {name!r}")
+                for name, rows in (self.readout or {}).items()
+            }
+            kind = "ids" if self.numbers is None else "numbers"
+            yield dataclasses.replace(
+                self, times=times, readout=readout, **{kind: nodes[begin:end]}
+            )
 
     @staticmethod
     def of(seeds: SeedsLike) -> Seeds:
         """`seeds` itself, or numbers of nodes."""
         return seeds if isinstance(seeds, Seeds) else Seeds(numbers=seeds)
+
+
+def seeds_to_proto(seeds: SeedsLike | None, sub_graphs: SubGraphs) -> Any:
+    """The `packhouse.v1.Seeds` of one request; None: all nodes of the seeds' set."""
+    return None if seeds is None else Seeds.of(seeds).to_proto(sub_graphs.readout_columns)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -147,6 +210,10 @@ class Samples:
     window: int = 0
     exact_steps: bool = False
     draw_smaller: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.sub_graphs, SubGraphs):
+            raise TypeError(f"sub_graphs: {self.sub_graphs!r} is no SubGraphs")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -222,35 +289,46 @@ class SampleStream(PackStream):
 class SeedRequests(TableRequests):
     """The requests of a Sample stream; gRPC's sending thread pulls them."""
 
-    def __init__(self, opening: Any, seeds: SeedsLike, nodes_per_request: int) -> None:
+    def __init__(self, opening: Any, sub_graphs: SubGraphs, seeds: SeedsLike) -> None:
         super().__init__(None, (), GraphSchema(()), 1)
-        self._requests = self._seed_requests(opening, seeds, nodes_per_request)
+        self._requests = self._seed_requests(opening, sub_graphs, seeds)
 
     @staticmethod
-    def _seed_requests(opening: Any, seeds: SeedsLike, nodes_per_request: int) -> Iterator[Any]:
+    def _seed_requests(opening: Any, sub_graphs: SubGraphs, seeds: SeedsLike) -> Iterator[Any]:
         yield sampling_pb2.SampleRequest(open=opening)
-        for part in _parts_of(seeds, nodes_per_request):
-            request = sampling_pb2.SampleRequest()
-            request.seeds.seeds.CopyFrom(part.to_proto())
-            yield request
+        per_graph = max(1, sub_graphs.seeds_per_graph)
+        # None of them divides the seeds of a sub-graph, or a link.
+        most_nodes = max(1, _SEEDS_OF_REQUEST // (2 * per_graph)) * 2 * per_graph
+        for several in _lists_of(seeds):
+            for part in several.parts(per_graph, most_nodes):
+                request = sampling_pb2.SampleRequest()
+                request.seeds.seeds.CopyFrom(part.to_proto(sub_graphs.readout_columns))
+                yield request
 
 
-def _parts_of(seeds: SeedsLike, nodes_per_request: int) -> Iterator[Seeds]:
+def _one_axis(values: Any, dtype: str, name: str) -> npt.NDArray[Any]:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: shape {array.shape}, needs one axis")
+    if array.dtype == np.bool_:
+        raise ValueError(f"{name}: a mask; numpy.flatnonzero(mask) gives the numbers of its nodes")
+    return convert_exactly(array, np.dtype(dtype), name)
+
+
+def _lists_of(seeds: SeedsLike) -> Iterator[Seeds]:
     if isinstance(seeds, Seeds):
         yield seeds
         return
+    if isinstance(seeds, (str, bytes)) or not hasattr(seeds, "__iter__"):
+        raise TypeError(f"seeds: {seeds!r} is neither Seeds nor numbers of nodes")
     arrays: Iterable[Any] = (seeds,)
     if not isinstance(seeds, np.ndarray) and not (
         isinstance(seeds, Sequence) and (not seeds or np.ndim(seeds[0]) == 0)
     ):
         arrays = seeds
-    for array in arrays:
-        if isinstance(array, Seeds):
-            yield array
-            continue
-        numbers = convert_exactly(array, np.dtype("<u4"), "seeds").reshape(-1)
-        for begin in range(0, len(numbers), nodes_per_request):
-            yield Seeds(numbers=numbers[begin : begin + nodes_per_request])
+    for each in arrays:
+        # Single numbers of nodes may come one by one.
+        yield each if isinstance(each, Seeds) else Seeds(numbers=np.atleast_1d(each))
 
 
 def opening_of(
@@ -265,8 +343,8 @@ def opening_of(
     """The `packhouse.v1.SampleOpen`."""
     opening = sampling_pb2.SampleOpen(
         sub_graphs=sub_graphs.to_proto(),
-        seed=seed,
-        epoch=epoch,
+        seed=whole_number(seed, "seed", UINT64_MAX),
+        epoch=whole_number(epoch, "epoch", UINT64_MAX),
         beyond_limits=beyond_limits(draw_smaller),
     )
     if options is not None:
@@ -275,12 +353,6 @@ def opening_of(
         payload = packing_pb2.PAYLOAD_SIZES if sizes_only else packing_pb2.PAYLOAD_UNSPECIFIED
         opening.pack.payload = payload
     return opening
-
-
-def requests_for(opening: Any, sub_graphs: SubGraphs, seeds: SeedsLike) -> SeedRequests:
-    """The requests of a stream; none of them divides the seeds of a sub-graph, or a link."""
-    unit = 2 * sub_graphs.seeds_per_graph
-    return SeedRequests(opening, seeds, max(unit, _SEEDS_OF_REQUEST // unit * unit))
 
 
 def read_graphs(call: Any, requests: SeedRequests) -> Iterator[GraphTable]:

@@ -47,13 +47,18 @@ class DeviceProfile:
     """What the hardware can take, by component (and `graphs`); components not named have no limit.
 
     A batch may take `fixed_bytes` and the sum of bytes_per_row * capacity, together at most
-    `memory_bytes`; 0 means no bound.
+    `memory_bytes`; 0 means no bound. `fixed_cost` is what each batch costs besides its rows.
+
+    `measured_as`, "MODEL/DEVICE", takes costs and bytes from what was measured of the model on the
+    device (`Client.feedback`) instead of the figures here, which hold until there are measurements.
     """
 
     components: Mapping[str, ComponentProfile]
     memory_bytes: int = 0
     fixed_bytes: int = 0
     max_distinct_shapes: int = 1
+    measured_as: str = ""
+    fixed_cost: float = 0.0
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> DeviceProfile:
@@ -88,6 +93,8 @@ class DeviceProfile:
             memory_bytes=message.memory_bytes,
             fixed_bytes=message.fixed_bytes,
             max_distinct_shapes=message.max_distinct_shapes or 1,
+            measured_as=message.measured_as,
+            fixed_cost=message.fixed_cost,
         )
 
     def to_proto(self) -> Any:
@@ -96,6 +103,8 @@ class DeviceProfile:
             memory_bytes=self.memory_bytes,
             fixed_bytes=self.fixed_bytes,
             max_distinct_shapes=self.max_distinct_shapes,
+            measured_as=self.measured_as,
+            fixed_cost=self.fixed_cost,
         )
         for name, component in self.components.items():
             # None leaves a field unset.

@@ -13,7 +13,7 @@
 #include "service/base/status_macros.h"
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/stored_keys.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/stored_values.h"
 
 namespace packhouse {
 namespace {

@@ -4,11 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/lmdb/lmdb_dataset_values.h"
 #include "service/datasets/lmdb/stored_keys.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/stored_values.h"
 
 namespace packhouse {
 namespace {
@@ -16,28 +15,6 @@ namespace {
 // The histogram's first run is written anew, with all later runs in it, when these have more sizes
 // than the first run and than this. So each size is written only a few times, and reading is O(d).
 constexpr uint64_t kMinSizesToFold = 4096;
-
-absl::Status CheckMaxCounts(const PreparedAppend& append, const std::vector<uint32_t>& max_counts) {
-  for (size_t k = 0; k < max_counts.size(); ++k) {
-    if (max_counts[k] == 0 || append.sizes.maximum(k) <= max_counts[k]) continue;
-    size_t i = 0;
-    while (append.chunk->count(i, k) <= max_counts[k]) ++i;
-    return absl::OutOfRangeError(
-        absl::StrCat("data set '", append.name, "': graph ", append.chunk->sizes().graph_id(i),
-                     " has ", append.chunk->count(i, k), " ",
-                     append.chunk->schema().sizes().name(k), ", at most ", max_counts[k]));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckGroups(const PreparedAppend& append, bool grouped) {
-  if (append.chunk->num_graphs() == 0 || append.group_ids.empty() != grouped) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("data set '", append.name, "' was created ", grouped ? "with" : "without",
-                   " group ids, the chunk has ", grouped ? "none" : "them"));
-}
 
 // Writes the chunk's sizes as a run, or folds all runs with it into one.
 absl::Status WriteHistogram(LmdbTransaction& transaction, const PreparedAppend& append,
@@ -88,45 +65,24 @@ absl::StatusOr<AppendResult> AppendIn(LmdbTransaction& transaction, StoreTotals&
         return result;
       }
     } else if (state.num_producers >= DatasetStore::kMaxProducers) {
-      return absl::ResourceExhaustedError(absl::StrCat("data set '", name, "': there are ",
-                                                       state.num_producers, " producers, at most ",
-                                                       DatasetStore::kMaxProducers));
+      return TooManyProducers(name, state.num_producers);
     } else {
       // A producer with a damaged name would look new, and its retry would be stored twice.
       PH_RETURN_IF_ERROR(CheckProducers(transaction, name, dataset, state));
       ++state.num_producers;
     }
   }
-  if (state.sealed) {
-    return absl::FailedPreconditionError(absl::StrCat("data set '", name, "' is sealed"));
-  }
-  if (append.schema != definition.schema) {
-    PH_ASSIGN_OR_RETURN(const GraphSchema stored, DecodeSchema(definition.schema));
-    PH_RETURN_IF_ERROR(CheckSameSchema(name, stored, append.chunk->schema()));
-  }
-  PH_RETURN_IF_ERROR(CheckGroups(append, definition.options.grouped));
-  PH_RETURN_IF_ERROR(CheckMaxCounts(append, definition.options.max_counts));
+  if (state.sealed) return IsSealed(name);
+  PH_RETURN_IF_ERROR(CheckFitsDefinition(append, definition));
 
   const size_t n = append.chunk->num_graphs();
   if (n != 0) {
     const size_t value_bytes =
         std::max<size_t>(append.record.num_bytes(), environment.MinBytesOfOwnPages());
     const uint64_t disk_bytes = environment.BytesOnDisk(value_bytes);
-    const uint64_t quota = definition.options.max_bytes;
-    if (quota != 0 && (state.num_bytes > quota || disk_bytes > quota - state.num_bytes)) {
-      return absl::ResourceExhaustedError(absl::StrCat("data set '", name, "': ", state.num_bytes,
-                                                       " + ", disk_bytes, " bytes, its quota is ",
-                                                       quota));
-    }
-    for (size_t k = 0; k < state.totals.size(); ++k) {
-      const auto total = CheckedAdd(state.totals[k], append.sizes.total(k));
-      if (!total) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("data set '", name, "': total of component ", k, " ", state.totals[k],
-                         " + ", append.sizes.total(k), " exceeds 2^64 - 1"));
-      }
-      state.totals[k] = *total;
-    }
+    PH_RETURN_IF_ERROR(
+        CheckDatasetQuota(name, state.num_bytes, disk_bytes, definition.options.max_bytes));
+    PH_RETURN_IF_ERROR(AddToTotals(append, state.totals));
     // Errors from here on mean that the store or the disk has no room.
     may_need_room = true;
     if (totals.num_bytes > max_bytes || disk_bytes > max_bytes - totals.num_bytes) {

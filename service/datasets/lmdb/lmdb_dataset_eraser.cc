@@ -7,7 +7,7 @@
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/lmdb_dataset_values.h"
 #include "service/datasets/lmdb/stored_keys.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/stored_values.h"
 
 namespace packhouse {
 

@@ -12,7 +12,6 @@
 #include "service/datasets/lmdb/checked_value.h"
 #include "service/datasets/lmdb/group_commit.h"
 #include "service/datasets/lmdb/lmdb_dataset_append.h"
-#include "service/datasets/lmdb/lmdb_dataset_reader.h"
 #include "service/datasets/lmdb/lmdb_dataset_values.h"
 #include "service/datasets/lmdb/lmdb_dataset_verify.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
@@ -20,7 +19,8 @@
 #include "service/datasets/lmdb/lmdb_transaction.h"
 #include "service/datasets/lmdb/store_format.h"
 #include "service/datasets/lmdb/stored_keys.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/record_dataset_reader.h"
+#include "service/datasets/stored_values.h"
 
 namespace packhouse {
 namespace {
@@ -96,15 +96,8 @@ absl::StatusOr<DatasetInfo> LmdbDatasetStore::Create(absl::string_view name,
 absl::StatusOr<AppendResult> LmdbDatasetStore::AppendTo(
     const Target& target, const GraphChunk& chunk, absl::Span<const uint64_t> group_ids,
     const std::optional<ProducerSequence>& producer) {
-  const absl::string_view name = target.name;
-  PH_RETURN_IF_ERROR(CheckChunk(name, chunk, group_ids));
-  if (producer) PH_RETURN_IF_ERROR(CheckProducer(*producer));
-  PH_ASSIGN_OR_RETURN(EncodedChunk record, EncodedChunk::Create(&chunk, group_ids));
-  SizeHistogram sizes(chunk.schema().num_components());
-  PH_RETURN_IF_ERROR(sizes.AddTable(chunk.sizes()));
-  const PreparedAppend append = {
-      name,     target.id,         &chunk,           group_ids,
-      producer, std::move(record), std::move(sizes), EncodeSchema(chunk.schema())};
+  PH_ASSIGN_OR_RETURN(const PreparedAppend append,
+                      PrepareAppend(target, chunk, group_ids, producer));
   AppendResult result;
   bool may_need_room = false;
   const auto append_in = [&](LmdbTransaction& transaction, StoreTotals& totals) -> absl::Status {
@@ -139,9 +132,17 @@ absl::StatusOr<DatasetInfo> LmdbDatasetStore::Get(absl::string_view name) const 
 }
 
 absl::StatusOr<SizeHistogram> LmdbDatasetStore::GetHistogram(absl::string_view name) const {
+  return GetReservedHistogram(name, [](uint64_t /*bytes*/) { return absl::OkStatus(); });
+}
+
+absl::StatusOr<SizeHistogram> LmdbDatasetStore::GetReservedHistogram(
+    absl::string_view name, absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const {
   PH_ASSIGN_OR_RETURN(const LmdbTransaction transaction, shared_->Read());
   PH_ASSIGN_OR_RETURN(const StoredDefinition definition, ReadDefinition(transaction, name));
   PH_ASSIGN_OR_RETURN(const StoredState state, ReadState(transaction, name, definition.dataset));
+  // A size may be in several runs.
+  PH_RETURN_IF_ERROR(reserve(
+      SizeHistogram::BytesFor(state.base_run_sizes + state.later_run_sizes, state.totals.size())));
   return shared_->IfIntact(ReadHistogram(transaction, name, definition.dataset, state, nullptr));
 }
 
@@ -201,11 +202,17 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> LmdbDatasetStore::OpenReade
   PH_ASSIGN_OR_RETURN(OpenedDataset opened, LmdbSharedStore::OpenDataset(shared_, name));
   std::optional<SizeHistogram> histogram;
   if (opened.histogram.ok()) histogram = *std::move(opened.histogram);
-  auto reader =
-      std::make_shared<const LmdbDatasetReader>(std::move(opened.dataset), std::move(histogram),
-                                                &shared_->environment(), std::move(opened.owner));
+  auto reader = std::make_shared<const RecordDatasetReader>(
+      std::move(opened.dataset), std::move(histogram),
+      [environment = &shared_->environment()] { return environment->CheckFiles(); },
+      std::move(opened.owner));
   PH_RETURN_IF_ERROR(reader->CheckIntact());
   return reader;
+}
+
+absl::StatusOr<std::unique_ptr<DatasetsCut>> LmdbDatasetStore::TakeCut(
+    StoredValueVisitor visit) const {
+  return DatasetsCut::Take(shared_, visit);
 }
 
 absl::Status LmdbDatasetStore::WaitUntilErased() const {

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "service/datasets/commit_observer.h"
 #include "service/datasets/dataset_store.h"
+#include "service/datasets/lmdb/datasets_cut.h"
 
 namespace packhouse {
 
@@ -68,6 +69,9 @@ class LmdbDatasetStore final : public DatasetStore {
   absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override;
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override;
   absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override;
+  absl::StatusOr<SizeHistogram> GetReservedHistogram(
+      absl::string_view name,
+      absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const override;
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override;
   absl::Status Delete(absl::string_view name) override;
   absl::StatusOr<VerifyReport> Verify(
@@ -75,6 +79,9 @@ class LmdbDatasetStore final : public DatasetStore {
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override;
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
+
+  // All data sets at one moment, for a snapshot: DatasetsCut::Take().
+  absl::StatusOr<std::unique_ptr<DatasetsCut>> TakeCut(StoredValueVisitor visit) const;
 
   // Waits until all deleted data sets that nobody reads are erased. An error is the disk's.
   absl::Status WaitUntilErased() const;

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "service/datasets/dataset_store.h"
 #include "service/datasets/lmdb/lmdb_transaction.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/stored_values.h"
 #include "service/histograms/size_histogram.h"
 
 namespace packhouse {

@@ -1,6 +1,8 @@
 #include "service/datasets/lmdb/lmdb_environment.h"
 
+#include <fcntl.h>
 #include <lmdb.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <type_traits>
@@ -97,6 +99,16 @@ LmdbEnvironment::~LmdbEnvironment() {
     file_.StopGuarding();
     mdb_env_close(env_);
   }
+}
+
+absl::Status LmdbEnvironment::CopyCompactly(const std::string& path) const {
+  const int fd =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, StoreFolder::kFileMode);
+  if (fd < 0) return StatusOf(errno, absl::StrCat("cannot make '", path, "'"));
+  // A page that cannot be read is copied as zeros, which CheckFiles() tells.
+  const int code = mdb_env_copyfd2(env_, fd, MDB_CP_COMPACT);
+  ::close(fd);
+  return StatusOf(code, absl::StrCat("cannot write '", path, "'"));
 }
 
 uint64_t LmdbEnvironment::BytesOnDisk(uint64_t value_bytes) const {

@@ -33,6 +33,8 @@ class LmdbTransaction;
 // after using one, call CheckFiles() before the result is used.
 class LmdbEnvironment {
  public:
+  static constexpr size_t kMaxKeyBytes = 511;
+
   // Creates the folder and its files if they are missing. `map_bytes` is the most that the file can
   // ever grow to; it takes address space, not memory or disk. On a read-only file system, an
   // existing environment is opened for reading.
@@ -64,6 +66,10 @@ class LmdbEnvironment {
   // RESOURCE_EXHAUSTED unless the disk has room for this many bytes more. Takes the room for a
   // moment.
   absl::Status CheckRoom(uint64_t bytes) const { return folder_.CheckRoom(bytes); }
+
+  // Writes the pages in use to a new file, without those that are free. Others may read and write
+  // meanwhile. Call CheckFiles() before the copy is used. O(bytes in use).
+  absl::Status CopyCompactly(const std::string& path) const;
 
   // LMDB's return code as a status for the caller of the store.
   absl::Status StatusOf(int lmdb_code, absl::string_view what) const;

@@ -12,10 +12,10 @@
 #include "service/datasets/commit_observer.h"
 #include "service/datasets/lmdb/group_commit.h"
 #include "service/datasets/lmdb/lmdb_dataset_eraser.h"
-#include "service/datasets/lmdb/lmdb_dataset_reader.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
 #include "service/datasets/lmdb/lmdb_transaction.h"
-#include "service/datasets/lmdb/stored_values.h"
+#include "service/datasets/record_dataset_reader.h"
+#include "service/datasets/stored_values.h"
 #include "service/histograms/size_histogram.h"
 
 namespace packhouse {

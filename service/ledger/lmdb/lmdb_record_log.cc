@@ -168,6 +168,27 @@ absl::StatusOr<std::vector<std::string>> LmdbRecordLog::ReadAll() {
   return records;
 }
 
+absl::StatusOr<LmdbTransaction> LmdbRecordLog::BeginReading() const {
+  PH_RETURN_IF_ERROR(commits_.failure());
+  return LmdbTransaction::Begin(*environment_, Kind::kRead);
+}
+
+absl::Status LmdbRecordLog::ForEach(
+    const LmdbTransaction& moment,
+    absl::FunctionRef<absl::Status(absl::string_view record)> visit) const {
+  // An error of `visit` is not the log's.
+  absl::Status stopped;
+  const auto read = [&](absl::string_view key, absl::string_view raw_value) -> absl::Status {
+    PH_ASSIGN_OR_RETURN(const absl::string_view record, CheckedPayload(key, raw_value));
+    stopped = visit(record);
+    return stopped;
+  };
+  const auto end = ForEachRecord(moment, environment_->folder(), read);
+  PH_RETURN_IF_ERROR(stopped);
+  PH_RETURN_IF_ERROR(environment_->CheckFiles());
+  return end.status();
+}
+
 absl::Status LmdbRecordLog::health() const {
   PH_RETURN_IF_ERROR(commits_.failure());
   return environment_->CheckFiles();

@@ -16,6 +16,7 @@
 #include "service/datasets/commit_observer.h"
 #include "service/datasets/lmdb/group_commit.h"
 #include "service/datasets/lmdb/lmdb_environment.h"
+#include "service/datasets/lmdb/lmdb_transaction.h"
 #include "service/ledger/record_log.h"
 
 namespace packhouse {
@@ -72,6 +73,13 @@ class LmdbRecordLog final : public RecordLog {
   // A consistent snapshot. DATA_LOSS naming the record that is missing or fails its checksum.
   // O(bytes).
   absl::StatusOr<std::vector<std::string>> ReadAll() override;
+
+  // The log at one moment, for a snapshot: while the transaction lives, no space that is freed is
+  // used again. ForEach() gives each record to `visit`, in order; errors as ReadAll(), and those of
+  // `visit`.
+  absl::StatusOr<LmdbTransaction> BeginReading() const;
+  absl::Status ForEach(const LmdbTransaction& moment,
+                       absl::FunctionRef<absl::Status(absl::string_view record)> visit) const;
 
   // Happens in one transaction. The disk needs room for the new records beside the old ones;
   // max_bytes bounds the new ones alone. O(bytes of the new ones + old records).

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/planning/baselines/merged_sizes.h"
 #include "service/planning/baselines/priority.h"
 #include "service/planning/baselines/tuple_packing.h"
 
@@ -30,8 +31,10 @@ absl::StatusOr<PackingPlan> PlanBySingleComponent(const SizeHistogram& histogram
   capacities[component] = limits.capacity(component);
   capacities.back() = limits.graphs();
   PH_ASSIGN_OR_RETURN(const Limits lifted, Limits::Create(std::move(capacities)));
-  return PlanByTuplePacking(histogram, lifted, {PriorityKind::kComponent, component, {}},
-                            PlacementRule::kBestFit, budget);
+  return PlanMerged(histogram, lifted, budget, [&](const SizeHistogram& merged) {
+    return PlanByTuplePacking(merged, lifted, {PriorityKind::kComponent, component, {}},
+                              PlacementRule::kBestFit, budget);
+  });
 }
 
 }  // namespace packhouse

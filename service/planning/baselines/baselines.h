@@ -17,7 +17,7 @@ PackingPlan PlanWithoutPacking(const SizeHistogram& histogram);
 
 // Packs by one component and the number of graphs, and ignores the other limits (Krell et al. 2022,
 // section 4.1). Packs may exceed these; MeasurePlan's fullest_pack tells the capacity that they
-// would need. Errors as PlanByTuplePacking.
+// would need. Sizes that are equal in this component are one size. Errors as PlanByTuplePacking.
 absl::StatusOr<PackingPlan> PlanBySingleComponent(const SizeHistogram& histogram,
                                                   const Limits& limits, size_t component,
                                                   WorkBudget& budget);

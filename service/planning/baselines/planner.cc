@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/planning/baselines/baselines.h"
+#include "service/planning/baselines/merged_sizes.h"
 #include "service/planning/baselines/notebook_packing.h"
 
 namespace packhouse {
@@ -53,8 +54,10 @@ absl::StatusOr<PackingPlan> Run(const SizeHistogram& histogram, const Limits& li
   WorkBudget budget(options.heuristic_steps, options.optimizer.given_up, options.optimizer.memory);
   switch (heuristic.algorithm) {
     case PlanAlgorithm::kTuplePacking:
-      return PlanByTuplePacking(histogram, limits, heuristic.priority, heuristic.placement, budget,
-                                heuristic.opening);
+      return PlanMerged(histogram, limits, budget, [&](const SizeHistogram& merged) {
+        return PlanByTuplePacking(merged, limits, heuristic.priority, heuristic.placement, budget,
+                                  heuristic.opening);
+      });
     case PlanAlgorithm::kNotebook:
       return PlanByNotebook(histogram, limits, heuristic.priority, budget);
     case PlanAlgorithm::kNoPacking:

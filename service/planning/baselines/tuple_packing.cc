@@ -110,7 +110,9 @@ class TuplePacker {
       bytes_ += BytesInList(extended.pattern) + 3 * sizeof(OpenPack) +
                 extended.room.capacity() * sizeof(uint64_t);
     }
-    if (!budget_.HoldList(bytes_)) exhausted_ = true;
+    if (!budget_.HoldList(bytes_) || !budget_.Pass(extended.pattern.entries.size())) {
+      exhausted_ = true;
+    }
     auto& entries = extended.pattern.entries;
     if (!entries.empty() && entries.back().tuple == row) {
       entries.back().copies += copies;

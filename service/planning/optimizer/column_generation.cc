@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostItems = 2048;
 constexpr uint64_t kMostRooms = uint64_t{1} << 20;
 // Usual steps: some pivots for each item, of n^2 / 16 each, and some dozen pricings.
-constexpr uint64_t kStepsOfPivots = 2;   // n^3 / this
+constexpr uint64_t kStepsOfPivots = 4;   // n^3 / this
 constexpr uint64_t kStepsOfPricing = 2;  // n * rooms * this
 // Patterns that join the pool after one pricing.
 constexpr size_t kMostNewPatterns = 48;

@@ -16,8 +16,6 @@ constexpr double kChooseBelow = 8;
 // every kDealItems different items.
 constexpr double kDealAbove = 32;
 constexpr double kDealItems = 16;
-// Drawn items to choose from below kChooseBelow.
-constexpr int kChoices = 4;
 // After this many draws in vain the pack is finished.
 constexpr int kMaxMisses = 12;
 // The most graphs of a pack that are taken one by one. Beyond that, no more are drawn.
@@ -322,7 +320,7 @@ class MixingPacker {
       std::optional<uint32_t> chosen = Draw();
       if (missing < kChooseBelow) {
         double least = chosen ? Misfit(*chosen) : 0;
-        for (int i = 1; i < kChoices; ++i) {
+        for (int i = 1; i < options_.choices; ++i) {
           const std::optional<uint32_t> other = Draw();
           if (!other) continue;
           const double misfit = Misfit(*other);

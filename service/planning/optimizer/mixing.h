@@ -30,6 +30,9 @@ struct MixingOptions {
   uint64_t too_many = UINT64_MAX;
   // The most ways to finish a pack that are tried.
   uint32_t attempts = 48;
+  // Drawn items to choose from, when few are missing. More of them help where the components of a
+  // size have little to do with each other.
+  int choices = 4;
   // The exact search for the end of a pack starts when fewer mean items than this are missing.
   double finish_at = 2.5;
   VectorLevel vector_level = BestVectorLevel();

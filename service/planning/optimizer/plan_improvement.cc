@@ -115,6 +115,8 @@ class Improvement {
       mixing.target = packs - 1;
       mixing.too_many = packs + 1;
       mixing.attempts = kAttempts;
+      mixing.choices = options_.choices;
+      mixing.finish_at = options_.finish_at;
       mixing.vector_level = options_.vector_level;
       anew = PlanByMixing(PackingProblem(problem_, std::move(counts)), mixing, budget_);
     }

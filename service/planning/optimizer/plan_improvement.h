@@ -18,6 +18,9 @@ struct ImprovementOptions {
   uint64_t seed = 0;
   // Ends after this many tries in a row that saved no pack.
   uint32_t max_fruitless_tries = 400;
+  // As MixingOptions.
+  int choices = 4;
+  double finish_at = 2.5;
   VectorLevel vector_level = BestVectorLevel();
 };
 

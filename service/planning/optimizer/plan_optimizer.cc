@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "service/base/digest.h"
 #include "service/base/status_macros.h"
 #include "service/planning/dual_feasible_bound.h"
 #include "service/planning/optimizer/column_generation.h"
@@ -22,10 +20,15 @@
 namespace packhouse {
 namespace {
 
-// The version of OptimizePlan: changes whenever the same arguments may give another plan.
-constexpr uint64_t kAlgorithmVersion = 3;
 // Whole runs of the mixing planner, before its best plan is improved in parts.
 constexpr uint64_t kMixingRuns = 4;
+// Items to choose from in the later ones, which only hard problems need.
+constexpr int kLaterChoices = 64;
+// Patient runs choose almost all items of a pack, and leave little to the exact search: dense
+// graphs get the sparse ones that fill what they leave. The first later run is patient, the next is
+// not; what comes after is as the best of them all.
+constexpr int kPatientChoices = 32;
+constexpr double kPatientFinishAt = 0.2;
 // About the steps of one attempt to finish a pack, and the least attempts for a pack.
 constexpr uint64_t kAttemptSteps = 100;
 constexpr uint64_t kLeastAttempts = 4;
@@ -185,8 +188,15 @@ class Optimizer {
     // As many as the budget allows for all packs.
     mixing.attempts = static_cast<uint32_t>(std::clamp<uint64_t>(
         budget_.remaining() / LikelyPatterns() / kAttemptSteps, kLeastAttempts, mixing.attempts));
+    if (run != 0) mixing.choices = kLaterChoices;
+    const bool is_patient = run == 1 || (run > 2 && is_patient_);
+    if (is_patient) {
+      mixing.choices = kPatientChoices;
+      mixing.finish_at = kPatientFinishAt;
+    }
     mixing.vector_level = options_.vector_level;
     std::optional<std::vector<Pattern>> patterns = PlanByMixing(problem_, mixing, budget_);
+    if (patterns) is_patient_ = is_patient;
     if (patterns) Offer(*std::move(patterns), PlanMethod::kMixing);
   }
 
@@ -198,7 +208,9 @@ class Optimizer {
     // The rest is for improvement.
     const uint64_t share = budget_.remaining() - budget_.remaining() / 4;
     WorkBudget part(share, options_.given_up, options_.memory);
-    ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool_, generation, part);
+    std::vector<Pattern> pool = pool_;
+    pool.insert(pool.end(), best_.begin(), best_.end());
+    ColumnGenerationResult result = PlanByColumnGeneration(problem_, pool, generation, part);
     budget_.Spend(share - part.remaining());
     if (result.lower_bound > bound_.packs) {
       bound_ = {result.lower_bound, LowerBoundKind::kLinearProgram, 0};
@@ -211,6 +223,10 @@ class Optimizer {
     improvement.target = bound_.packs;
     improvement.seed = options_.seed;
     improvement.max_fruitless_tries = max_fruitless_tries;
+    if (is_patient_) {
+      improvement.choices = kPatientChoices;
+      improvement.finish_at = kPatientFinishAt;
+    }
     improvement.vector_level = options_.vector_level;
     std::vector<Pattern> patterns = best_;
     const uint64_t share = std::min(steps, budget_.remaining());
@@ -321,6 +337,7 @@ class Optimizer {
   std::vector<Pattern> best_;
   uint64_t best_packs_ = UINT64_MAX;
   PlanMethod method_ = PlanMethod::kFirstFitDecreasing;
+  bool is_patient_ = false;  // The best plan of the mixing planner is of a patient run.
   // For column generation: patterns of first-fit decreasing and of the warm start.
   std::vector<Pattern> pool_;
 };
@@ -354,35 +371,6 @@ absl::StatusOr<CertifiedPlan> OptimizePlan(const SizeHistogram& histogram, const
   if (optimizer.cancelled()) return absl::CancelledError("plan: given up by the caller");
   PH_RETURN_IF_ERROR(VerifyPlan(certified.plan, histogram, limits));
   return certified;
-}
-
-std::string PlanReceipt(const SizeHistogram& histogram, const Limits& limits,
-                        const OptimizerOptions& options) {
-  Digest digest;
-  digest.Add(kAlgorithmVersion);
-  digest.Add(histogram.num_components());
-  digest.Add(histogram.num_distinct());
-  for (const uint32_t row : histogram.SortedRows()) {
-    for (const uint32_t rows : histogram.tuple(row)) digest.Add(rows);
-    digest.Add(histogram.count(row));
-  }
-  for (const uint64_t capacity : limits.capacities()) digest.Add(capacity);
-  digest.Add(options.steps);
-  digest.Add(options.seed);
-  if (const PackingPlan* const warm = options.warm_start; warm != nullptr) {
-    digest.Add(warm->num_components);
-    digest.Add(warm->tuples.size());
-    for (const uint32_t rows : warm->tuples) digest.Add(rows);
-    for (const Pattern& pattern : warm->patterns) {
-      digest.Add(pattern.repeats);
-      digest.Add(pattern.entries.size());
-      for (const auto& [tuple, copies] : pattern.entries) {
-        digest.Add(tuple);
-        digest.Add(copies);
-      }
-    }
-  }
-  return absl::StrCat("v", kAlgorithmVersion, "-", digest.Hex(16));
 }
 
 }  // namespace packhouse

@@ -85,10 +85,11 @@ std::optional<uint64_t> CapacityAxis::FirstPosition(uint64_t packs) const {
 }
 
 CandidateGrid::CandidateGrid(Demand demand, const DeviceProfile& profile,
-                             absl::Span<const double> weights)
+                             absl::Span<const double> weights, BatchWeight batch_weight)
     : demand_(std::move(demand)),
       profile_(profile),
       weights_(weights.begin(), weights.end()),
+      batch_weight_(batch_weight),
       axes_(AxesOf(/*costed=*/true)),
       free_axes_(AxesOf(/*costed=*/false)) {
   for (const Axis& axis : free_axes_) {
@@ -127,7 +128,7 @@ std::optional<GridPositions> CandidateGrid::Balanced(uint64_t packs) const {
     if (!position) return std::nullopt;
     positions[j] = *position;
   }
-  if (profile_.memory_bytes != 0 && !FitsMemory(profile_, LeastCapacities(positions))) {
+  if (HasMemoryBound(profile_) && !FitsMemory(profile_, LeastCapacities(positions))) {
     return std::nullopt;
   }
   return positions;
@@ -138,7 +139,7 @@ bool CandidateGrid::Enlarge(size_t axis, GridPositions& positions) const {
   const uint64_t packs = LeastCostedPacks(positions);
   ++positions[axis];
   if (LeastCostedPacks(positions) == packs &&
-      (profile_.memory_bytes == 0 || FitsMemory(profile_, LeastCapacities(positions)))) {
+      (!HasMemoryBound(profile_) || FitsMemory(profile_, LeastCapacities(positions)))) {
     return true;
   }
   --positions[axis];
@@ -155,7 +156,7 @@ uint64_t CandidateGrid::LeastCostedPacks(const GridPositions& positions) const {
 
 uint64_t CandidateGrid::LeastPacks(const GridPositions& positions) const {
   const uint64_t packs = std::max(LeastCostedPacks(positions), fewest_free_packs_);
-  if (profile_.memory_bytes == 0) return packs;
+  if (!HasMemoryBound(profile_)) return packs;
   std::vector<uint64_t> capacities = LeastCapacities(positions);
   SetFree(packs, capacities);
   if (FitsMemory(profile_, capacities)) return packs;
@@ -164,20 +165,20 @@ uint64_t CandidateGrid::LeastPacks(const GridPositions& positions) const {
 }
 
 double CandidateGrid::ValueOf(const GridPositions& positions, uint64_t packs) const {
-  double value = 0;
+  double value = batch_weight_.fixed;
   for (size_t j = 0; j < axes_.size(); ++j) {
     value += WeightOf(axes_[j].component, axes_[j].capacities.capacity(positions[j]));
   }
-  return static_cast<double>(packs) * value;
+  return static_cast<double>(packs) * std::max(value, batch_weight_.least);
 }
 
 double CandidateGrid::ValueOfCapacities(absl::Span<const uint64_t> capacities,
                                         uint64_t packs) const {
-  double value = 0;
+  double value = batch_weight_.fixed;
   for (const Axis& axis : axes_) {
     value += WeightOf(axis.component, capacities[axis.component]);
   }
-  return static_cast<double>(packs) * value;
+  return static_cast<double>(packs) * std::max(value, batch_weight_.least);
 }
 
 double CandidateGrid::WeightOf(size_t component, uint64_t capacity) const {

@@ -1,13 +1,14 @@
 // The limits that a device profile allows, and a lower bound on the cost of each. Capacities here
 // count real rows only; rows that padding keeps free only add to the cost of a batch.
 //
-// A batch's cost is a weighted sum of its capacities. So is the inverse of the harmonic mean of the
-// efficiencies (with weights 1 / total). Both objectives therefore minimise "packs * weighted sum
-// of capacities". No plan has fewer packs than the volume bound. So among all limits whose volume
-// bound is P packs, the least capacities for P packs have the best bound. This gives one *balanced*
-// candidate for each P, in a chain from the largest capacities to the smallest. All others are
-// reached from a balanced candidate by enlarging capacities as long as the volume bound stays P.
-// Best-first search is therefore possible without listing the grid (candidate_queue.h).
+// A batch's cost is a weighted sum of its capacities and a constant, with a floor. So is the
+// inverse of the harmonic mean of the efficiencies (with weights 1 / total). Both objectives
+// therefore minimise "packs * weighted sum of capacities". No plan has fewer packs than the volume
+// bound. So among all limits whose volume bound is P packs, the least capacities for P packs have
+// the best bound. This gives one *balanced* candidate for each P, in a chain from the largest
+// capacities to the smallest. All others are reached from a balanced candidate by enlarging
+// capacities as long as the volume bound stays P. Best-first search is therefore possible without
+// listing the grid (candidate_queue.h).
 #ifndef PACKHOUSE_SERVICE_PLANNING_TUNING_CANDIDATE_GRID_H_
 #define PACKHOUSE_SERVICE_PLANNING_TUNING_CANDIDATE_GRID_H_
 
@@ -70,7 +71,7 @@ struct Candidate {
   std::vector<uint64_t> capacities;
   // The volume bound.
   uint64_t least_packs = 0;
-  // least_packs * weighted sum of capacities: no plan is better.
+  // least_packs * the weight of a batch: no plan is better.
   double bound = 0;
 };
 
@@ -78,9 +79,17 @@ struct Candidate {
 // the memory allows beside the others. Immutable; thread-safe.
 class CandidateGrid {
  public:
+  // The weight of a batch besides its capacities: a part that all batches have, and the least that
+  // any has.
+  struct BatchWeight {
+    double fixed = 0;
+    double least = 0;
+  };
+
   // `weights`: per component, `graphs` last; 0 where relative_cost is 0. Requires that the profile
   // is checked (CheckDeviceProfile), takes `demand.largest` within its memory, and outlives this.
-  CandidateGrid(Demand demand, const DeviceProfile& profile, absl::Span<const double> weights);
+  CandidateGrid(Demand demand, const DeviceProfile& profile, absl::Span<const double> weights,
+                BatchWeight batch_weight);
 
   // Components that have a limit and a cost.
   size_t num_axes() const { return axes_.size(); }
@@ -108,8 +117,8 @@ class CandidateGrid {
   uint64_t LeastCostedPacks(const GridPositions& positions) const;
   // The volume bound.
   uint64_t LeastPacks(const GridPositions& positions) const;
-  // packs * weighted sum of capacities with reserved rows. Never less for larger arguments, even
-  // with rounding.
+  // packs * the weight of a batch: the weighted sum of capacities with reserved rows, and what
+  // BatchWeight says. Never less for larger arguments, even with rounding.
   double ValueOf(const GridPositions& positions, uint64_t packs) const;
   double ValueOfCapacities(absl::Span<const uint64_t> capacities, uint64_t packs) const;
   Candidate At(const GridPositions& positions) const;
@@ -139,6 +148,7 @@ class CandidateGrid {
   Demand demand_;
   const DeviceProfile& profile_;
   std::vector<double> weights_;
+  const BatchWeight batch_weight_;
   std::vector<Axis> axes_;
   std::vector<Axis> free_axes_;
   // The volume bound by the components without a cost, at their largest and at their least.

@@ -76,7 +76,7 @@ class LimitTuner {
     PH_RETURN_IF_ERROR(CheckArguments());
     PH_RETURN_IF_ERROR(LeaveOutOversize());
     demand_ = DemandOf(graphs_);
-    grid_.emplace(demand_, profile_, Weights());
+    grid_.emplace(demand_, profile_, Weights(), WeightOfBatch());
     // Only some of the profile's choices matter.
     facts_.excluded = facts_.candidates - std::min(facts_.candidates, grid_->num_candidates());
     Report();
@@ -161,6 +161,12 @@ class LimitTuner {
       weights.push_back(weight);
     }
     return weights;
+  }
+
+  // The mean of efficiencies knows no constant.
+  CandidateGrid::BatchWeight WeightOfBatch() const {
+    if (options_.objective == TuneObjective::kHarmonicMean) return {};
+    return {profile_.fixed_cost, profile_.least_cost};
   }
 
   // The harmonic mean of the efficiencies of the components that have a cost and rows, if `rows`

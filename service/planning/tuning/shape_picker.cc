@@ -162,7 +162,8 @@ void ShapePicker::ListOptions() {
       // At least some rows of each component, for graphs that fill up packs.
       demand.largest[k] = std::max(largest_[first * (l + 1) + k], demand.divisors[k]);
     }
-    const CandidateGrid grid(std::move(demand), profile_, weights);
+    const CandidateGrid grid(std::move(demand), profile_, weights,
+                             {profile_.fixed_cost, profile_.least_cost});
     GridPositions last;
     for (uint64_t size = kSizes; size != 0; --size) {
       // Without overflow.

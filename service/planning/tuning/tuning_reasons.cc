@@ -36,6 +36,7 @@ class ReasonWriter {
     SaySingleShape();
     SayProof();
     SayForced();
+    SayMeasured();
     SayMemory();
     SaySmaller();
     if (result_.oversize) Say(OversizeReason(*result_.oversize, profile_, schema_));
@@ -192,8 +193,22 @@ class ReasonWriter {
     }
   }
 
+  void SayMeasured() {
+    if (profile_.measured_as.empty()) return;
+    if (profile_.measured_bytes == nullptr && profile_.fixed_cost == 0) {
+      Say("There are no reports of ", profile_.measured_as, ": the profile's own figures hold.");
+      return;
+    }
+    Say("Costs are seconds, as ", profile_.measured_as,
+        " was measured: ", absl::StrFormat("%.3g", profile_.fixed_cost), " for each batch, ",
+        absl::StrFormat("%.3g", CostOfShape(profile_, best_.capacities)),
+        " for one of this shape.");
+  }
+
   void SayMemory() {
-    if (profile_.memory_bytes == 0) return;
+    if (!HasMemoryBound(profile_)) return;
+    const uint64_t bound = profile_.measured_bytes != nullptr ? profile_.measured_bytes->most_bytes
+                                                              : profile_.memory_bytes;
     std::vector<std::string> bounded;
     for (size_t k = 0; k < best_.capacities.size(); ++k) {
       if (best_.capacities[k] == kUnlimited) continue;
@@ -202,7 +217,8 @@ class ReasonWriter {
       larger[k] += profile_.components[k].multiple_of;
       if (!FitsMemory(profile_, larger)) bounded.push_back(std::string(schema_.name(k)));
     }
-    Say("A batch takes ", best_.batch_bytes, " of ", profile_.memory_bytes, " bytes",
+    Say("A batch takes ", best_.batch_bytes, " ",
+        bound == UINT64_MAX ? "" : absl::StrCat("of ", bound, " "), "bytes",
         bounded.empty()
             ? "."
             : absl::StrCat(", which leave no room for more ", absl::StrJoin(bounded, " or "), "."));
@@ -264,6 +280,7 @@ std::string OversizeReason(const OversizeGraphs& oversize, const DeviceProfile& 
   if (profile.memory_bytes != 0 && oversize.needed_bytes > profile.memory_bytes) {
     needed.push_back(absl::StrCat("memory_bytes ", oversize.needed_bytes));
   }
+  if (needed.empty()) needed.emplace_back("more memory than the device was measured to have");
   return absl::StrCat(oversize.num_graphs, " graphs are too large for any allowed limits; the ",
                       "largest has ", absl::StrJoin(sizes, ", "), ". ",
                       absl::StrJoin(needed, " and "), " would take all.");

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "service/source_graphs/stored/disk_file.h"
+#include "service/base/disk_file.h"
 #include "service/source_graphs/stored/disk_space.h"
 
 namespace packhouse {

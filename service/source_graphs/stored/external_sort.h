@@ -18,8 +18,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
-#include "service/source_graphs/stored/disk_file.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/seal_work.h"
 

@@ -1,10 +1,6 @@
 #include "service/source_graphs/stored/file_source_graph_store.h"
 
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -24,26 +20,16 @@
 #include "absl/synchronization/mutex.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
+#include "service/source_graphs/stored/source_graph_names.h"
 
 namespace packhouse {
 namespace {
-
-constexpr absl::string_view kDeleted = ".deleted";
-constexpr absl::string_view kUnfinishedGraph = ".new";
-constexpr size_t kFolderNameBytes = 16;
 
 uint64_t NewId() {
   std::random_device device;
   uint64_t id = 0;
   while (id == 0) id = uint64_t{device()} << 32 | device();
   return id;
-}
-
-std::string FolderName(uint64_t id) { return absl::StrCat(absl::Hex(id, absl::kZeroPad16)); }
-
-bool IsFolderName(absl::string_view name) {
-  return name.size() == kFolderNameBytes &&
-         name.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
 }
 
 absl::Status CheckSourceProducer(const ProducerSequence& producer) {
@@ -68,26 +54,11 @@ FileSourceGraphStore::FileSourceGraphStore(const Options& options)
 
 absl::StatusOr<std::unique_ptr<FileSourceGraphStore>> FileSourceGraphStore::Open(
     const Options& options) {
-  PH_RETURN_IF_ERROR(MakeGraphFolder(options.folder));
+  PH_RETURN_IF_ERROR(MakeFolder(options.folder));
   auto store = std::unique_ptr<FileSourceGraphStore>(new FileSourceGraphStore(options));
-  PH_RETURN_IF_ERROR(store->TakeLock());
+  PH_ASSIGN_OR_RETURN(store->lock_, LockSourceGraphs(options.folder));
   PH_RETURN_IF_ERROR(store->Load());
   return store;
-}
-
-absl::Status FileSourceGraphStore::TakeLock() {
-  PH_ASSIGN_OR_RETURN(lock_, DiskFile::Open(options_.folder + "/LOCK", DiskFile::Mode::kAppend));
-  if (::flock(lock_.fd(), LOCK_EX | LOCK_NB) != 0) {
-    std::string holder(32, '\0');
-    PH_ASSIGN_OR_RETURN(const size_t got, lock_.ReadAt(0, holder.data(), holder.size()));
-    holder.resize(got);
-    return absl::FailedPreconditionError(absl::StrCat(
-        "store '", options_.folder, "' is in use by process ", got > 0 ? holder : "(unknown)"));
-  }
-  // Only for the message above; it may stay empty on a full disk.
-  PH_RETURN_IF_ERROR(lock_.Truncate(0));
-  lock_.WriteAt(0, absl::StrCat(::getpid())).IgnoreError();
-  return absl::OkStatus();
 }
 
 absl::Status FileSourceGraphStore::Load() {
@@ -102,11 +73,11 @@ absl::Status FileSourceGraphStore::Load() {
   absl::MutexLock lock(&mutex_);
   for (const std::string& name : names) {
     const std::string folder = absl::StrCat(options_.folder, "/", name);
-    if (absl::EndsWith(name, kDeleted) || absl::EndsWith(name, kUnfinishedGraph)) {
+    if (absl::EndsWith(name, kDeletedFolder) || absl::EndsWith(name, kUnfinishedFolder)) {
       RemoveAll(folder).IgnoreError();
       continue;
     }
-    if (!IsFolderName(name)) continue;
+    if (!IsSourceGraphFolderName(name)) continue;
     PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Load(folder, name, space_));
     const std::string graph_name = graph->name();
     graphs_.emplace(graph_name, std::move(graph));
@@ -148,7 +119,8 @@ absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view n
   }
   // A graph needs some room for its own files.
   PH_RETURN_IF_ERROR(space_->Take(0));
-  const std::string folder = absl::StrCat(options_.folder, "/", FolderName(definition.id));
+  const std::string folder =
+      absl::StrCat(options_.folder, "/", SourceGraphFolderName(definition.id));
   PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Create(folder, std::move(definition), space_));
   PH_ASSIGN_OR_RETURN(SourceGraphInfo info, graph->Get());
   absl::MutexLock lock(&mutex_);
@@ -202,14 +174,14 @@ absl::StatusOr<SourceGraphList> FileSourceGraphStore::List(size_t page_size,
 absl::Status FileSourceGraphStore::Delete(absl::string_view name) {
   absl::MutexLock changes(&changes_);
   PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
-  const std::string deleted = absl::StrCat(graph->folder(), kDeleted);
+  const std::string deleted = absl::StrCat(graph->folder(), kDeletedFolder);
   PH_RETURN_IF_ERROR(Rename(graph->folder(), deleted));
   {
     absl::MutexLock lock(&mutex_);
     graphs_.erase(name);
   }
   graph->Forget();
-  PH_RETURN_IF_ERROR(SyncGraphFolder(options_.folder));
+  PH_RETURN_IF_ERROR(SyncFolder(options_.folder));
   // What cannot be removed now is when the store is opened again. Maps keep their files.
   RemoveAll(deleted).IgnoreError();
   return absl::OkStatus();
@@ -225,6 +197,19 @@ absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> FileSourceGraphStore::O
     absl::string_view name) const {
   PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
   return graph->Open();
+}
+
+absl::StatusOr<LinkedGraphs> FileSourceGraphStore::LinkAll() const {
+  PH_ASSIGN_OR_RETURN(LinkedGraphs linked, LinkedGraphs::Begin(options_.folder));
+  // Nothing is created or deleted meanwhile; appends and seals go on.
+  absl::MutexLock changes(&changes_);
+  std::vector<std::shared_ptr<SourceGraphFolder>> graphs;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, graph] : graphs_) graphs.push_back(graph);
+  }
+  for (const auto& graph : graphs) PH_RETURN_IF_ERROR(graph->Link(linked));
+  return linked;
 }
 
 SourceGraphStoreCounts FileSourceGraphStore::counts() const {

@@ -14,9 +14,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "service/base/disk_file.h"
 #include "service/source_graphs/source_graph_store.h"
-#include "service/source_graphs/stored/disk_file.h"
 #include "service/source_graphs/stored/disk_space.h"
+#include "service/source_graphs/stored/linked_graphs.h"
 #include "service/source_graphs/stored/source_graph_folder.h"
 
 namespace packhouse {
@@ -71,12 +72,15 @@ class FileSourceGraphStore final : public SourceGraphStore {
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
       absl::string_view name) const override;
 
+  // All graphs as they are now, for a snapshot. UNAVAILABLE if the file system has no hard links.
+  // O(files).
+  absl::StatusOr<LinkedGraphs> LinkAll() const;
+
   SourceGraphStoreCounts counts() const;
 
  private:
   explicit FileSourceGraphStore(const Options& options);
 
-  absl::Status TakeLock();
   absl::Status Load();
   absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Find(absl::string_view name) const;
 
@@ -84,7 +88,7 @@ class FileSourceGraphStore final : public SourceGraphStore {
   const std::shared_ptr<DiskSpace> space_;
   DiskFile lock_;
   // Held while graphs are created and deleted.
-  absl::Mutex changes_;
+  mutable absl::Mutex changes_;
   mutable absl::Mutex mutex_;
   absl::btree_map<std::string, std::shared_ptr<SourceGraphFolder>> graphs_ ABSL_GUARDED_BY(mutex_);
   std::atomic<uint64_t> appended_nodes_ = 0;

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -16,8 +18,8 @@
 #include "absl/strings/string_view.h"
 #include "packhouse/internal/source_graph.pb.h"
 #include "service/base/checksum.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
-#include "service/source_graphs/stored/disk_file.h"
 
 namespace packhouse {
 namespace {
@@ -199,6 +201,12 @@ absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder) {
     manifest.producers.emplace(producer.name(), producer.sequence());
   }
   return manifest;
+}
+
+bool HasLostManifest(const std::string& folder) {
+  std::error_code error;
+  return !std::filesystem::exists(absl::StrCat(folder, "/", kRowsFile), error) &&
+         std::filesystem::exists(absl::StrCat(folder, "/", kArraysFolder), error);
 }
 
 std::string IdsArray(size_t node_set, absl::string_view part) {

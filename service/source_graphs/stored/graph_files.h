@@ -54,6 +54,11 @@ std::string EncodeManifest(const GraphManifest& manifest);
 absl::StatusOr<GraphDefinition> ReadDefinition(const std::string& folder);
 absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder);
 
+// Whether a graph without a manifest was sealed and has lost it. The log of rows is there until the
+// manifest is: arrays beside it are those of a seal that did not come to its end, arrays without it
+// are all that there is of the graph. Also if the disk does not say, so that nothing is removed.
+bool HasLostManifest(const std::string& folder);
+
 // Names of arrays. `part` is empty, or such as ".offsets".
 std::string IdsArray(size_t node_set, absl::string_view part);
 std::string NodeColumnArray(size_t node_set, size_t column, absl::string_view part);

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "service/admission/memory_budget.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
-#include "service/source_graphs/stored/disk_file.h"
 #include "service/source_graphs/stored/logged_rows.h"
 #include "service/source_graphs/stored/seal_edges.h"
 #include "service/source_graphs/stored/seal_nodes.h"
@@ -86,7 +86,7 @@ absl::StatusOr<GraphManifest> Seal(const GraphDefinition& definition, const std:
       manifest.num_edges[e] = manifest.num_edges[*of];
     }
   }
-  PH_RETURN_IF_ERROR(SyncGraphFolder(task.folder));
+  PH_RETURN_IF_ERROR(SyncFolder(task.folder));
   manifest.arrays = std::move(task.arrays);
   return manifest;
 }
@@ -98,7 +98,7 @@ absl::StatusOr<GraphManifest> SealGraph(const GraphDefinition& definition,
                                         const SealOptions& options, SealWork::Progress progress) {
   const std::string arrays = absl::StrCat(folder, "/", kArraysFolder);
   PH_RETURN_IF_ERROR(RemoveAll(arrays));
-  PH_RETURN_IF_ERROR(MakeGraphFolder(arrays));
+  PH_RETURN_IF_ERROR(MakeFolder(arrays));
   const uint64_t before = space->used();
   auto manifest = Seal(definition, folder, space, options, progress);
   if (!manifest.ok()) {

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "service/base/checksum.h"
+#include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
-#include "service/source_graphs/stored/disk_file.h"
 #include "service/source_graphs/stored/mapped_source_graph.h"
 #include "service/source_graphs/stored/row_log.h"
 

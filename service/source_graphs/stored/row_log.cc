@@ -185,7 +185,7 @@ absl::Status RowLog::Write(const std::string& record) {
   if (!file_.is_open()) {
     PH_ASSIGN_OR_RETURN(file_, DiskFile::Open(path_, DiskFile::Mode::kAppend));
     // Its name must not be lost.
-    PH_RETURN_IF_ERROR(SyncGraphFolder(path_.substr(0, path_.rfind('/'))));
+    PH_RETURN_IF_ERROR(SyncFolder(path_.substr(0, path_.rfind('/'))));
   }
   PH_RETURN_IF_ERROR(space_->Take(record.size()));
   absl::Status written = file_.WriteAt(end_, record);
@@ -264,6 +264,11 @@ ProducerSequences RowLog::producers() const {
   ProducerSequences sequences;
   for (const auto& [name, producer] : producers_) sequences.emplace(name, producer.sequence);
   return sequences;
+}
+
+uint64_t RowLog::durable_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return durable_;
 }
 
 uint64_t RowLog::bytes() const {

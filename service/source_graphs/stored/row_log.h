@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "service/base/disk_file.h"
 #include "service/source_graphs/source_graph_store.h"
-#include "service/source_graphs/stored/disk_file.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/graph_files.h"
 #include "service/source_graphs/stored/row_records.h"
@@ -67,8 +67,9 @@ class RowLog {
 
   RowCounts counts() const;
   ProducerSequences producers() const;
-  // Bytes of the log.
+  // Bytes of the log; and how many of them are known to be on the disk, and never change.
   uint64_t bytes() const;
+  uint64_t durable_bytes() const;
 
  private:
   RowLog(const std::string& path, const GraphDefinition* definition, GraphSpace* space)

@@ -10,9 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "service/base/disk_file.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
-#include "service/source_graphs/stored/disk_file.h"
 #include "service/source_graphs/stored/graph_sealer.h"
 #include "service/source_graphs/stored/graph_verification.h"
 
@@ -38,10 +39,10 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Create(
     const std::string& folder, GraphDefinition definition, std::shared_ptr<DiskSpace> store) {
   const std::string unfinished = folder + ".new";
   PH_RETURN_IF_ERROR(RemoveAll(unfinished));
-  PH_RETURN_IF_ERROR(MakeGraphFolder(unfinished));
+  PH_RETURN_IF_ERROR(MakeFolder(unfinished));
   PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
   PH_RETURN_IF_ERROR(Rename(unfinished, folder));
-  PH_RETURN_IF_ERROR(SyncGraphFolder(folder.substr(0, folder.rfind('/'))));
+  PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, std::move(definition), std::move(store)));
   PH_RETURN_IF_ERROR(graph->LoadState());
@@ -76,6 +77,10 @@ absl::Status SourceGraphFolder::LoadState() {
   auto manifest = ReadManifest(folder_);
   absl::MutexLock lock(&mutex_);
   if (absl::IsNotFound(manifest.status())) {
+    if (HasLostManifest(folder_)) {
+      return absl::DataLossError(
+          absl::StrCat(folder_, "/", kManifestFile, ": is missing; the graph's arrays are there"));
+    }
     // Of a seal that did not come to its end.
     RemoveAll(absl::StrCat(folder_, "/", kArraysFolder)).IgnoreError();
     PH_ASSIGN_OR_RETURN(log_, RowLog::Open(rows, &definition_, space_.get()));
@@ -193,13 +198,17 @@ absl::StatusOr<GraphManifest> SourceGraphFolder::MakeManifest(const SealOptions&
     log = log_;
   }
   PH_RETURN_IF_ERROR(log->Stop());
+  // A graph to which nothing was appended has no log yet, and HasLostManifest() looks for one.
+  PH_RETURN_IF_ERROR(
+      DiskFile::Open(absl::StrCat(folder_, "/", kRowsFile), DiskFile::Mode::kAppend).status());
+  PH_RETURN_IF_ERROR(SyncFolder(folder_));
   PH_ASSIGN_OR_RETURN(GraphManifest manifest, SealGraph(definition_, folder_, space_.get(), options,
                                                         [&](const SourceGraphProgress& now) {
                                                           return !is_forgotten() && progress(now);
                                                         }));
   manifest.producers = log->producers();
-  PH_RETURN_IF_ERROR(MakeGraphFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
-  PH_RETURN_IF_ERROR(SyncGraphFolder(folder_));
+  PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(folder_, "/", kCompanionFolder)));
+  PH_RETURN_IF_ERROR(SyncFolder(folder_));
   // From here on the graph is sealed.
   PH_RETURN_IF_ERROR(WriteWhole(folder_, kManifestFile, EncodeManifest(manifest)));
   return manifest;
@@ -209,7 +218,9 @@ absl::StatusOr<SourceGraphInfo> SourceGraphFolder::Seal(const SealOptions& optio
                                                         SealWork::Progress progress) {
   PH_ASSIGN_OR_RETURN(const bool has_begun, BeginSeal());
   if (!has_begun) return Get();
-  auto manifest = MakeManifest(options, progress);
+  // The graph must be open again also if there is no memory.
+  absl::StatusOr<GraphManifest> manifest = OutOfMemory();
+  HasMemoryFor([&] { manifest = MakeManifest(options, progress); });
   absl::MutexLock lock(&mutex_);
   if (!manifest.ok()) {
     state_ = SourceGraphState::kOpen;
@@ -258,6 +269,27 @@ absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> SourceGraphFolder::Open
   PH_ASSIGN_OR_RETURN(auto mapped, MappedSourceGraph::Open(folder_, *manifest_, Info(), space_));
   mapped_ = mapped;
   return mapped;
+}
+
+absl::Status SourceGraphFolder::Link(LinkedGraphs& linked) const {
+  const std::string name = folder_.substr(folder_.rfind('/') + 1);
+  // A seal ends, and the log is removed, under this lock.
+  absl::MutexLock lock(&mutex_);
+  if (is_forgotten_) return absl::OkStatus();
+  if (!damage_.ok()) return linked.LinkFolder(folder_, name);
+  PH_RETURN_IF_ERROR(linked.LinkFile(folder_, name, kDefinitionFile));
+  if (log_ != nullptr) {
+    const uint64_t bytes = log_->durable_bytes();
+    if (bytes == 0) return absl::OkStatus();
+    return linked.LinkFile(folder_, name, kRowsFile, bytes);
+  }
+  PH_RETURN_IF_ERROR(linked.LinkFile(folder_, name, kManifestFile));
+  for (const ArrayInfo& array : manifest_->arrays) {
+    PH_RETURN_IF_ERROR(
+        linked.LinkFile(folder_, name, absl::StrCat(kArraysFolder, "/", array.name)));
+  }
+  return linked.LinkFolder(absl::StrCat(folder_, "/", kCompanionFolder),
+                           absl::StrCat(name, "/", kCompanionFolder));
 }
 
 void SourceGraphFolder::Forget() {

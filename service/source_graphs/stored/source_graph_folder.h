@@ -15,6 +15,7 @@
 #include "service/source_graphs/source_graph_store.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/graph_files.h"
+#include "service/source_graphs/stored/linked_graphs.h"
 #include "service/source_graphs/stored/mapped_source_graph.h"
 #include "service/source_graphs/stored/row_log.h"
 #include "service/source_graphs/stored/seal_work.h"
@@ -46,6 +47,8 @@ class SourceGraphFolder {
   SourceGraphInfo Listed() const;
   absl::StatusOr<SourceGraphVerifyReport> Verify(SealWork::Progress progress) const;
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open() const;
+  // Links the files that make the graph what it is now; of a damaged one, those that are there.
+  absl::Status Link(LinkedGraphs& linked) const;
   // The graph was deleted: a seal that is at work ends.
   void Forget();
 

@@ -21,6 +21,7 @@
 #include "service/datasets/lmdb/store_format.h"
 #include "service/datasets/lmdb/stored_keys.h"
 #include "tests/datasets/stored_files.h"
+#include "tests/ledger/record_log_laws.h"
 #include "tests/support/random.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/status_matchers.h"
@@ -224,36 +225,26 @@ TEST_F(LmdbRecordLogTest, AFolderOfDataSetsIsNoLog) {
 }
 
 // Each append's records are next to each other, and each thread's in its order.
+// The laws of every log (record_log_laws.h).
 TEST_F(LmdbRecordLogTest, ManyThreadsAppend) {
-  constexpr size_t kThreads = 8;
-  constexpr size_t kAppends = 40;
-  PH_ASSERT_OK_AND_ASSIGN(auto log, OpenLog(folder_.path()));
-  std::vector<std::thread> threads;
-  for (size_t thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (size_t i = 0; i < kAppends; ++i) {
-        Records records;
-        for (size_t part = 0; part <= i % 3; ++part) {
-          records.push_back(absl::StrCat(thread, "/", i, "/", part));
-        }
-        ASSERT_THAT(log->Append(records), IsOk());
-        ASSERT_THAT(log->ReadAll(), IsOk());
-      }
-    });
+  TestManyThreadsAppend([&] { return OpenLog(folder_.path()); }, 8, 40);
+}
+
+// The disk fails after some flushes, again and again.
+TEST_F(LmdbRecordLogTest, LosesNothingAcknowledged) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    TemporaryFolder folder(TemporaryFolder::InMemory());
+    Random random(seed);
+    ASSERT_NO_FATAL_FAILURE(TestLosesNothingAcknowledged(
+        [&] {
+          flushes_left = -1;
+          auto log = OpenLog(folder.path());
+          flushes_left = static_cast<int>(random.Below(12));
+          return log;
+        },
+        seed));
   }
-  for (std::thread& thread : threads) thread.join();
-  log = nullptr;
-  PH_ASSERT_OK_AND_ASSIGN(log, OpenLog(folder_.path()));
-  PH_ASSERT_OK_AND_ASSIGN(const Records records, log->ReadAll());
-  std::vector<size_t> next(kThreads);
-  for (size_t at = 0; at < records.size();) {
-    const size_t thread = records[at][0] - '0';
-    const size_t i = next[thread]++;
-    for (size_t part = 0; part <= i % 3; ++part) {
-      ASSERT_EQ(records[at++], absl::StrCat(thread, "/", i, "/", part));
-    }
-  }
-  EXPECT_THAT(next, testing::Each(kAppends));
 }
 
 class CountingObserver final : public CommitObserver {

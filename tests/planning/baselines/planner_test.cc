@@ -386,6 +386,40 @@ TEST(BaselinesTest, ASingleComponentIsPackedBlindly) {
   EXPECT_TRUE(exceeded) << "not one plan shows why this is only a baseline";
 }
 
+// What differs where there is no limit does not make another size.
+TEST(BaselinesTest, SizesThatDifferWithoutALimitAreOne) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    SizeHistogram few(2);
+    SizeHistogram many(3);
+    for (int i = 0; i < 200; ++i) {
+      const auto nodes = static_cast<uint32_t>(random.Between(1, 30));
+      const auto edges = static_cast<uint32_t>(random.Between(0, 60));
+      ASSERT_THAT(few.Add({nodes, edges}), IsOk());
+      ASSERT_THAT(many.Add({nodes, edges, static_cast<uint32_t>(random.Below(1000))}), IsOk());
+    }
+    const Limits of_few = LimitsOf({40, 80, kUnlimited});
+    const Limits of_many = LimitsOf({40, 80, kUnlimited, kUnlimited});
+    const std::vector<PlanHeuristic> heuristics = TuplePackingHeuristics(of_few);
+    PH_ASSERT_OK_AND_ASSIGN(const PlanComparison a,
+                            ComparePlans(few, of_few, SizeSchema::NodesAndEdges(), heuristics));
+    PH_ASSERT_OK_AND_ASSIGN(const SizeSchema schema,
+                            SizeSchema::Create({"nodes", "edges", "tokens"}));
+    std::vector<PlanHeuristic> with_tokens = heuristics;
+    for (PlanHeuristic& heuristic : with_tokens) {
+      if (!heuristic.priority.weights.empty()) heuristic.priority.weights.push_back(1);
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const PlanComparison b,
+                            ComparePlans(many, of_many, schema, with_tokens));
+    for (size_t i = 0; i < heuristics.size(); ++i) {
+      EXPECT_EQ(a.outcomes[i].quality.packs, b.outcomes[i].quality.packs)
+          << HeuristicName(heuristics[i], SizeSchema::NodesAndEdges());
+    }
+    if (HasFailure()) return;
+  }
+}
+
 TEST(BaselinesTest, ASingleComponentMustExistAndHaveALimit) {
   WorkBudget budget;
   const Limits limits = LimitsOf({10, kUnlimited, 5});

@@ -58,7 +58,7 @@ TEST(CandidateQueueTest, EveryCandidateThatMattersByAscendingBound) {
     const TuningWorld world = RandomTuningWorld(random);
     ASSERT_THAT(CheckDeviceProfile(world.profile, world.schema), IsOk());
     const Demand demand = DemandOf(world.histogram);
-    const CandidateGrid grid(demand, world.profile, CostsOf(world.profile));
+    const CandidateGrid grid(demand, world.profile, CostsOf(world.profile), {});
     const std::vector<Candidate> candidates = AllOf(grid);
     const std::vector<std::vector<uint64_t>> allowed = AllCandidates(world);
     std::set<std::vector<uint64_t>> different;
@@ -121,7 +121,7 @@ TEST(CandidateQueueTest, FewRootsAtATimeGiveTheSameOrder) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const TuningWorld world = RandomTuningWorld(random);
-    const CandidateGrid grid(DemandOf(world.histogram), world.profile, CostsOf(world.profile));
+    const CandidateGrid grid(DemandOf(world.histogram), world.profile, CostsOf(world.profile), {});
     const std::vector<Candidate> all = AllOf(grid);
     for (const size_t max_roots : {1, 2, 5}) {
       const std::vector<Candidate> few = AllOf(grid, max_roots);
@@ -138,7 +138,7 @@ TEST(CandidateGridTest, FillGivesWhatTheQueueGives) {
     SCOPED_TRACE(testing::Message() << "seed=" << seed);
     Random random(seed);
     const TuningWorld world = RandomTuningWorld(random);
-    const CandidateGrid grid(DemandOf(world.histogram), world.profile, CostsOf(world.profile));
+    const CandidateGrid grid(DemandOf(world.histogram), world.profile, CostsOf(world.profile), {});
     for (const Candidate& candidate : AllOf(grid)) {
       std::vector<uint64_t> costed = candidate.capacities;
       for (size_t k = 0; k < costed.size(); ++k) {
@@ -160,7 +160,7 @@ TEST(CandidateGridTest, FillRefusesWhatIsTooSmallOrTooLarge) {
   DeviceProfile profile;
   profile.components = {{1, 20, 1, 10, 1}, {1, 4, 1, 1, 0}};
   profile.memory_bytes = 150;
-  const CandidateGrid grid(DemandOf(histogram), profile, {1, 0});
+  const CandidateGrid grid(DemandOf(histogram), profile, {1, 0}, {});
   EXPECT_FALSE(grid.Fill({8, kUnlimited}));
   EXPECT_TRUE(grid.Fill({9, kUnlimited}));
   EXPECT_EQ(grid.Fill({14, kUnlimited})->capacities, (std::vector<uint64_t>{14, 4}));
@@ -174,7 +174,7 @@ TEST(CandidateGridTest, ComponentsWithoutACostShareTheMemory) {
   DeviceProfile profile;
   profile.components = {{10, 10, 1, 1, 1}, {1, 1000, 1, 1, 0}, {1, 1000, 1, 1, 0}, {1, 0, 1, 0, 0}};
   profile.memory_bytes = 10 + 61;
-  const CandidateGrid grid(DemandOf(histogram), profile, {1, 0, 0, 0});
+  const CandidateGrid grid(DemandOf(histogram), profile, {1, 0, 0, 0}, {});
   const std::vector<Candidate> candidates = AllOf(grid);
   ASSERT_EQ(candidates.size(), 1);
   EXPECT_EQ(candidates[0].capacities, (std::vector<uint64_t>{10, 40, 20, kUnlimited}));
@@ -188,7 +188,7 @@ TEST(CandidateGridTest, LongChainsAreThinnedOut) {
   DeviceProfile profile;
   profile.components = {
       {1, uint64_t{1} << 32, 1, 0, 1}, {1, uint64_t{1} << 32, 3, 0, 1}, {1, 0, 1, 0, 0}};
-  const CandidateGrid grid(DemandOf(histogram), profile, {1, 1, 0});
+  const CandidateGrid grid(DemandOf(histogram), profile, {1, 1, 0}, {});
   uint64_t visited = 0;
   uint64_t last_packs = 0;
   GridPositions last = {UINT64_MAX, UINT64_MAX};
@@ -213,7 +213,7 @@ TEST(CandidateQueueTest, ABudgetThatEndsLeavesTheLargest) {
   ASSERT_THAT(histogram.Add({3}, 1'000'000), IsOk());
   DeviceProfile profile;
   profile.components = {{1, 10'000, 1, 0, 1}, {1, 0, 1, 0, 0}};
-  const CandidateGrid grid(DemandOf(histogram), profile, {1, 0});
+  const CandidateGrid grid(DemandOf(histogram), profile, {1, 0}, {});
   WorkBudget none(0);
   CandidateQueue queue(grid, 1'000'000, none);
   const std::optional<Candidate> candidate = queue.Next();
@@ -235,7 +235,7 @@ TEST(CandidateQueueTest, HugeCountsAndCapacities) {
           ComponentProfile{1, uint64_t{1} << 33, 4096, uint64_t{1} << 32, 1}}) {
       DeviceProfile profile;
       profile.components = {component, {1, most, 1, 1, 1}};
-      const CandidateGrid grid(DemandOf(histogram), profile, {1, 1});
+      const CandidateGrid grid(DemandOf(histogram), profile, {1, 1}, {});
       WorkBudget budget(50'000'000);
       CandidateQueue queue(grid, 10'000, budget);
       double last = 0;

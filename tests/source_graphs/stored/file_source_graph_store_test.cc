@@ -15,7 +15,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/admission/memory_budget.h"
+#include "service/admission/retention.h"
 #include "service/base/seeded_random.h"
+#include "service/source_graphs/retained_source_graphs.h"
 #include "tests/source_graphs/stored/random_source_graphs.h"
 
 namespace packhouse {
@@ -538,6 +540,42 @@ TEST_F(FileSourceGraphStoreTest, ADamagedDescriptionDoesNotHideOtherGraphs) {
   EXPECT_TRUE(store_->Open("a").ok());
 }
 
+// Nothing is removed of a graph whose arrays are all that is left. What a seal leaves that did not
+// come to its end is no such graph, also without any rows.
+TEST_F(FileSourceGraphStoreTest, ALostManifestCostsNoArrays) {
+  Create("a");
+  SeededRandom random(13);
+  const RowsOfGraph rows = RandomRows(random, 50, 90);
+  Append("a", rows);
+  ASSERT_TRUE(Seal("a").ok());
+  const std::filesystem::path manifest = Files("manifest").front();
+  store_.reset();
+  std::filesystem::rename(manifest, folder_ + "/aside");
+  Reopen();
+  const absl::Status damage = store_->Open("a").status();
+  EXPECT_EQ(damage.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(damage.message()), HasSubstr("manifest: is missing"));
+  EXPECT_EQ(TryAppend("a", rows).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Seal("a").status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(store_->Verify("a", kGoOn)->ok());
+  store_.reset();
+  std::filesystem::rename(folder_ + "/aside", manifest);
+  Reopen();
+  EXPECT_TRUE(ReadSealed("a") == Expected(schema_, options_, rows));
+  ASSERT_TRUE(store_->Delete("a").ok());
+
+  Create("empty");
+  // As a crash in the middle of a seal leaves it.
+  const std::filesystem::path graph = Files("definition").front().parent_path();
+  store_.reset();
+  std::filesystem::create_directory(graph / "arrays");
+  std::ofstream(graph / "rows").close();
+  Reopen();
+  EXPECT_FALSE(std::filesystem::exists(graph / "arrays"));
+  EXPECT_EQ(store_->Get("empty")->state, SourceGraphState::kOpen);
+  EXPECT_TRUE(Seal("empty").ok());
+}
+
 // The log, cut off at every byte: what was appended before the cut record is there. Appends go on.
 TEST_F(FileSourceGraphStoreTest, ARecordThatWasWrittenInPartIsNone) {
   Create("a");
@@ -601,6 +639,56 @@ TEST_F(FileSourceGraphStoreTest, ListsInPages) {
     token = list->next_page_token;
   } while (!token.empty());
   EXPECT_EQ(names, (std::vector<std::string>{"a", "b", "c", "d"}));
+}
+
+// What is used, or open, stays; what is not goes in its time; restarts change neither.
+TEST_F(FileSourceGraphStoreTest, WhatNobodyUsesExpires) {
+  absl::Time now = absl::UnixEpoch() + absl::Hours(1000);
+  std::unique_ptr<RetainedSourceGraphs> retained;
+  const auto restart = [&] {
+    retained = std::make_unique<RetainedSourceGraphs>(
+        store_.get(), folder_ + "/uses", *ParseRetention("8h,kept=0s"), [&now] { return now; });
+  };
+  const auto sweep_after = [&](absl::Duration duration) {
+    now += duration;
+    std::vector<Expired> expired;
+    EXPECT_TRUE(retained->Sweep(expired).ok());
+    std::vector<std::string> names;
+    for (const Expired& one : expired) {
+      EXPECT_EQ(store_->Get(one.name).status().code(), absl::StatusCode::kNotFound);
+      names.push_back(one.name);
+    }
+    return names;
+  };
+  restart();
+  SeededRandom random(14);
+  const RowsOfGraph rows = RandomRows(random, 20, 30);
+  for (const char* const name : {"kept/a", "open", "sealed", "unused"}) {
+    ASSERT_TRUE(retained->Create(name, schema_, options_).ok());
+  }
+  EXPECT_THAT(sweep_after(absl::Hours(7)), testing::IsEmpty());
+  const ChunkOfRows chunk(schema_, options_, rows);
+  ASSERT_TRUE(retained->Append({"open", 0}, chunk.chunk(), std::nullopt).ok());
+  // A graph is not deleted while it is sealed, however long that takes.
+  const auto sealed = retained->Seal("sealed", {}, [&](const SourceGraphProgress&) {
+    EXPECT_THAT(sweep_after(absl::Hours(6)), testing::Not(testing::Contains("sealed")));
+    return true;
+  });
+  ASSERT_TRUE(sealed.ok()) << sealed.status();
+  EXPECT_THAT(sweep_after(absl::Hours(1)), testing::Not(testing::Contains("sealed")));
+  EXPECT_EQ(store_->Get("unused").status().code(), absl::StatusCode::kNotFound);
+  auto opened = retained->Open("sealed");
+  ASSERT_TRUE(opened.ok());
+  EXPECT_THAT(sweep_after(absl::Hours(9)), testing::Not(testing::Contains("sealed")));
+  // Time without a server does not count.
+  EXPECT_TRUE(retained->Save().ok());
+  opened = absl::UnknownError("");
+  retained = nullptr;
+  now += absl::Hours(100);
+  restart();
+  EXPECT_THAT(sweep_after(absl::Hours(7)), testing::IsEmpty());
+  EXPECT_THAT(sweep_after(absl::Hours(3)), testing::ElementsAre("sealed"));
+  EXPECT_TRUE(store_->Get("kept/a").ok());
 }
 
 }  // namespace

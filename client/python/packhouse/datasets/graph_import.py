@@ -11,6 +11,7 @@ import grpc
 
 from packhouse.backoff import DEFAULT_RETRY_TIMEOUT, Backoff
 from packhouse.channel import make_channel
+from packhouse.credentials import Credentials
 from packhouse.datasets.graph_tables import DEFAULT_REQUEST_BYTES, GraphFiles
 from packhouse.errors import PackhouseError
 from packhouse.v1 import source_graph_pb2, source_graph_pb2_grpc
@@ -27,15 +28,16 @@ def import_graph(
     seal: bool = False,
     request_bytes: int = DEFAULT_REQUEST_BYTES,
     retry_timeout: float = DEFAULT_RETRY_TIMEOUT,
+    credentials: Credentials | None = None,
 ) -> Any:
     """Creates the source graph if need be, stores all rows, and returns a
-    `packhouse.v1.SourceGraph`.
+    `packhouse.v1.SourceGraph`. `credentials`: None for those of the environment.
 
     After a failure call it again with the same files and `request_bytes`: rows that are stored are
     not stored twice. Raises ValueError for bad rows, and PackhouseError: FAILED_PRECONDITION if the
     graph has another schema or is sealed.
     """
-    channel = make_channel(address)
+    channel = make_channel(address, credentials=credentials)
     try:
         stub = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
         graph = _get_or_create(stub, name, files.schema)

@@ -69,8 +69,8 @@ def to_batch(
         out.graph_mask = of_array(joined.mask(GRAPHS))
     out._num_graphs = joined.num_graphs
     notes = Notes(joined, plan.is_plain, plan.keys, plan.items)
-    out._slice_dict = notes.slices
-    out._inc_dict = notes.incs
+    out._slice_dict = notes.slices()
+    out._inc_dict = notes.incs()
     if isinstance(batch, LoadedBatch):
         # Kept beside the data: PyG would hand a field of the data to transforms and count it.
         out.__dict__["lease"] = batch.lease

@@ -39,8 +39,17 @@ class Notes:
         self._plain = is_plain
         self._keys = keys
         self._items = items
-        self.slices = LazyDict(self._all_slices)
-        self.incs = LazyDict(self._all_incs)
+
+    # Each dict refers to the notes, and they to none of the dicts: a circle for each batch would be
+    # left to Python's collector of garbage, which costs more than making the batch.
+
+    def slices(self) -> LazyDict:
+        """Where each graph's rows begin, by attribute."""
+        return LazyDict(self._all_slices)
+
+    def incs(self) -> LazyDict:
+        """What PyG added to the attribute of each graph."""
+        return LazyDict(self._all_incs)
 
     def _all_slices(self) -> dict[Any, Any]:
         return self._of_items(

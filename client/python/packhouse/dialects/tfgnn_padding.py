@@ -91,7 +91,7 @@ class Padded(Joined):
 
     def text_fill(self, spec: TensorSpec) -> bytes:
         """What stands in fake rows of the feature whose bytes are this tensor."""
-        fill: bytes = self._fills.get(spec.name, b"")
+        fill: bytes = self._fills.get(spec.name, spec.padding_text)
         return fill
 
     def mask(self, component: str) -> npt.NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from packhouse.epoch_readers import Leased
 from packhouse.torch.batch import TorchBatch, to_torch
 from packhouse.torch.epoch_dataset import EpochDataset
 from packhouse.dialects.masked_norm import MaskedBatchNorm
+from packhouse.torch.memory import TorchMemory
 from packhouse.torch.prefetching import prefetch_to
 from packhouse.torch.tensor_loader import TensorLoader
 
@@ -24,6 +25,7 @@ __all__ = [
     "MaskedBatchNorm",
     "TensorLoader",
     "TorchBatch",
+    "TorchMemory",
     "prefetch_to",
     "to_torch",
 ]

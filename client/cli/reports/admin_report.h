@@ -1,0 +1,24 @@
+// What AdminService says, for people and for programs.
+#ifndef PACKHOUSE_CLIENT_CLI_REPORTS_ADMIN_REPORT_H_
+#define PACKHOUSE_CLIENT_CLI_REPORTS_ADMIN_REPORT_H_
+
+#include <string>
+#include <vector>
+
+#include "client/cli/json.h"
+#include "google/protobuf/message.h"
+#include "packhouse/v1/admin.pb.h"
+
+namespace packhouse::client {
+
+std::string StatusText(const v1::GetServerResponse& status);
+std::string ClientsText(const v1::ListClientsResponse& clients);
+std::string FilesText(const std::vector<v1::ServerFile>& files);
+std::string SnapshotText(const v1::TakeSnapshotResponse& snapshot);
+
+// The message as protobuf writes it in JSON, with the names of its proto; unset fields too.
+Json MessageJson(const google::protobuf::Message& message);
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CLI_REPORTS_ADMIN_REPORT_H_

@@ -1,0 +1,141 @@
+#include "client/cli/store/copy_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "client/cli/reports/table.h"
+#include "service/base/clock.h"
+#include "service/datasets/dataset_copy.h"
+#include "service/shared_datasets/store_uri.h"
+
+namespace packhouse::client {
+namespace {
+
+struct CopyArguments {
+  std::string from;
+  std::string to;
+  std::vector<std::string> names;
+  bool all = false;
+  StoreAddress address;
+};
+
+absl::StatusOr<std::vector<std::string>> SealedNames(const DatasetStore& from) {
+  std::vector<std::string> names;
+  std::string page;
+  do {
+    const auto list = from.List(/*page_size=*/0, page);
+    if (!list.ok()) return list.status();
+    for (const DatasetInfo& info : list->datasets) {
+      if (info.state == DatasetState::kSealed) {
+        names.push_back(info.name);
+      } else {
+        std::cerr << info.name << ": left out, since it is "
+                  << (info.state == DatasetState::kOpen ? "open" : "damaged") << '\n';
+      }
+    }
+    page = list->next_page_token;
+  } while (!page.empty());
+  return names;
+}
+
+// One after the other, with a line for each.
+absl::Status CopyAll(const CopyArguments& arguments, const std::vector<std::string>& names,
+                     const DatasetStore& from, DatasetStore& to) {
+  const bool is_watched = ::isatty(STDERR_FILENO) != 0;
+  for (const std::string& name : names) {
+    const auto copied =
+        CopyDataset(from, to, name, [&](const DatasetCopy& now, const DatasetInfo& of) {
+          if (is_watched) {
+            std::cerr << '\r' << name << ": " << Grouped(now.num_graphs) << " of "
+                      << Grouped(of.num_graphs) << " graphs " << std::flush;
+          }
+          return true;
+        });
+    if (is_watched) std::cerr << "\r\033[K";
+    if (!copied.ok()) return copied.status();
+    std::cout << name << ": " << Grouped(copied->num_graphs) << " graphs in "
+              << Grouped(copied->num_records) << " records, of which "
+              << Grouped(copied->num_old_records) << " were there\n";
+  }
+  std::cout << arguments.to << ": " << Grouped(names.size()) << " data sets\n";
+  return absl::OkStatus();
+}
+
+ExitCode RunCopy(const CopyArguments& arguments) {
+  if (arguments.all == !arguments.names.empty()) {
+    return Misuse(absl::InvalidArgumentError("names of data sets, or --all"));
+  }
+  const SystemClock clock;
+  const auto open = [&](const std::string& uri, bool may_make) {
+    StoreAddress address = arguments.address;
+    address.uri = uri;
+    if (address.shared.max_bytes != 0) address.max_bytes = address.shared.max_bytes;
+    if (const char* const user = std::getenv("PACKHOUSE_ETCD_USER"); user != nullptr) {
+      address.ledger.user = user;
+    }
+    return OpenStore(address, may_make, &clock);
+  };
+  const auto from = open(arguments.from, /*may_make=*/false);
+  if (!from.ok()) return Fail(from.status());
+  const auto to = open(arguments.to, /*may_make=*/true);
+  if (!to.ok()) return Fail(to.status());
+  std::vector<std::string> names = arguments.names;
+  if (arguments.all) {
+    const auto sealed = SealedNames(*(*from)->store());
+    if (!sealed.ok()) return Fail(sealed.status());
+    names = *sealed;
+  }
+  const absl::Status copied = CopyAll(arguments, names, *(*from)->store(), *(*to)->store());
+  return copied.ok() ? kExitOk : Fail(copied);
+}
+
+}  // namespace
+
+void AddCopyCommand(CLI::App& store, ExitCode& code) {
+  const auto arguments = std::make_shared<CopyArguments>();
+  arguments->address.cache_parent = std::filesystem::temp_directory_path();
+  CLI::App* const copy = store.add_subcommand(
+      "copy",
+      "Copy sealed data sets to another store. Run it again if it was stopped: what is there is "
+      "not copied again. The copies have new versions");
+  copy->add_option("from", arguments->from,
+                   "lmdb:DIR, a --data-dir that no server has open; or s3://BUCKET[/PREFIX]")
+      ->required()
+      ->type_name("STORE");
+  copy->add_option("to", arguments->to, "The same")->required()->type_name("STORE");
+  copy->add_option("names", arguments->names, "Data sets")->type_name("NAME");
+  copy->add_flag("--all", arguments->all, "All sealed data sets");
+  SharedDatasetsOptions& shared = arguments->address.shared;
+  copy->add_option("--s3-endpoint", shared.endpoint, "As of packhoused; for s3://");
+  copy->add_option("--s3-region", shared.region, "As of packhoused");
+  copy->add_option("--s3-credentials", shared.credentials_file, "As of packhoused");
+  copy->add_option("--s3-ca", shared.ca_file, "As of packhoused");
+  copy->add_option(
+      "--max-store-bytes", shared.max_bytes,
+      "Most bytes of lmdb:DIR, 64 GiB if it is not given; for s3:// as of its servers, "
+      "which have it or not");
+  copy->add_flag("--insecure", arguments->address.allows_plain_text,
+                 "Plain text to --s3-endpoint beyond this machine");
+  LedgerAddress& ledger = arguments->address.ledger;
+  copy->add_option("--ledger", ledger.uri, "etcd://HOST[:PORT],...[/PREFIX]; for s3://");
+  copy->add_option("--ledger-ca", ledger.roots_file, "As of packhoused");
+  copy->add_option("--ledger-cert", ledger.certificate_file, "As of packhoused");
+  copy->add_option("--ledger-key", ledger.key_file, "As of packhoused");
+  copy->add_option("--cache-dir", arguments->address.cache_parent,
+                   "In which a folder for a time keeps what is read from s3://")
+      ->capture_default_str();
+  copy->callback([arguments, &code] { code = RunCopy(*arguments); });
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,217 @@
+#include "client/cli/store/store_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/json.h"
+#include "client/cli/reports/table.h"
+#include "client/cli/store/copy_command.h"
+#include "service/base/stored_damage.h"
+#include "service/data_folder/maintenance.h"
+#include "service/data_folder/snapshot.h"
+
+namespace packhouse::client {
+namespace {
+
+struct StoreArguments {
+  std::string folder;
+  std::string snapshot;
+  bool json = false;
+  bool may_lose_all_jobs = false;
+};
+
+bool IsSnapshot(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/" + kSnapshotManifest, error);
+}
+
+void Print(const StoredDamage& damage) {
+  std::cout << damage.file << (damage.place.empty() ? "" : ", ") << damage.place << ": "
+            << damage.what << "\n  costs " << damage.cost << '\n';
+}
+
+Json DamageJson(const StoredDamage& damage) {
+  return {
+      {"file", damage.file}, {"place", damage.place}, {"what", damage.what}, {"cost", damage.cost}};
+}
+
+ExitCode RunCheck(const StoreArguments& arguments) {
+  uint64_t num_damages = 0;
+  Json damages = Json::array();
+  const auto found = [&](const StoredDamage& damage) {
+    ++num_damages;
+    if (arguments.json) {
+      damages.push_back(DamageJson(damage));
+    } else {
+      Print(damage);
+    }
+  };
+  Json counts;
+  std::string words;
+  if (IsSnapshot(arguments.folder)) {
+    const auto manifest = CheckSnapshot(arguments.folder, found);
+    if (!manifest.ok()) return Fail(manifest.status());
+    counts = {{"files", manifest->files.size()}, {"taken", manifest->taken}};
+    words = absl::StrCat("a snapshot of ", manifest->taken, ", ", Grouped(manifest->files.size()),
+                         " files");
+  } else {
+    const auto checked = CheckDataFolder(arguments.folder, found);
+    if (!checked.ok()) return Fail(checked.status());
+    counts = {{"datasets", checked->num_datasets},
+              {"ledger_records", checked->num_ledger_records},
+              {"source_graphs", checked->num_source_graphs},
+              {"histograms", checked->num_histograms}};
+    words = absl::StrCat(Grouped(checked->num_datasets), " data sets, ",
+                         Grouped(checked->num_ledger_records), " records of the ledger, ",
+                         Grouped(checked->num_source_graphs), " source graphs, ",
+                         Grouped(checked->num_histograms), " named histograms");
+  }
+  if (arguments.json) {
+    counts["damages"] = damages;
+    std::cout << JsonText(counts);
+  } else {
+    std::cout << arguments.folder << ": " << words << ", "
+              << (num_damages == 0 ? "sound" : absl::StrCat(Grouped(num_damages), " damages"))
+              << '\n';
+  }
+  return num_damages == 0 ? kExitOk : kExitFailure;
+}
+
+ExitCode RunRepair(const StoreArguments& arguments) {
+  const auto report = RepairDataFolder(arguments.folder, arguments.may_lose_all_jobs);
+  if (!report.ok()) return Fail(report.status());
+  for (const std::string& done : report->done) std::cout << done << '\n';
+  for (const std::string& job : report->lost_jobs) {
+    std::cout << "lost: job '" << job << "'; its trainers begin anew, or go on from a cursor\n";
+  }
+  std::cout << arguments.folder << ": "
+            << (report->is_changed ? "repaired" : "nothing to repair in the ledger") << '\n';
+  return kExitOk;
+}
+
+ExitCode RunCompact(const StoreArguments& arguments) {
+  const auto stores = CompactDataFolder(arguments.folder);
+  if (!stores.ok()) return Fail(stores.status());
+  for (const CompactedStore& store : *stores) {
+    std::cout << store.folder << ": " << Grouped(store.bytes_before) << " bytes, now "
+              << Grouped(store.bytes_after) << '\n';
+  }
+  return kExitOk;
+}
+
+ExitCode RunUpgrade(const StoreArguments& arguments) {
+  const auto stores = UpgradeDataFolder(arguments.folder);
+  if (!stores.ok()) return Fail(stores.status());
+  for (const UpgradedStore& store : *stores) {
+    std::cout << store.folder << ": " << (store.is_converted ? "converted" : "nothing to convert")
+              << '\n';
+  }
+  return kExitOk;
+}
+
+ExitCode RunSnapshot(const StoreArguments& arguments) {
+  // A line that is written over, where somebody looks at it.
+  const bool is_watched = ::isatty(STDERR_FILENO) != 0;
+  uint64_t shown = UINT64_MAX;
+  const auto report = TakeSnapshotOffline(
+      arguments.folder, arguments.snapshot, absl::Now(), [&](const SnapshotReport& now) {
+        if (is_watched && now.num_bytes >> 26 != shown) {
+          shown = now.num_bytes >> 26;
+          std::cerr << '\r' << Grouped(now.num_bytes >> 20) << " of about "
+                    << Grouped(now.total_bytes >> 20) << " MiB " << std::flush;
+        }
+        return true;
+      });
+  if (is_watched) std::cerr << "\r\033[K";
+  if (!report.ok()) return Fail(report.status());
+  std::cout << report->folder << ": " << Grouped(report->num_files) << " files, "
+            << Grouped(report->num_bytes) << " bytes, of which " << Grouped(report->num_kept_bytes)
+            << " were there\n";
+  return kExitOk;
+}
+
+ExitCode RunRestore(const StoreArguments& arguments) {
+  if (absl::Status status = RestoreSnapshot(arguments.snapshot, arguments.folder); !status.ok()) {
+    return Fail(status);
+  }
+  std::cout << arguments.folder << ": restored\n";
+  return kExitOk;
+}
+
+CLI::App* AddStoreAction(CLI::App& command, const std::shared_ptr<StoreArguments>& arguments,
+                         ExitCode& code, const std::string& name, const std::string& description,
+                         ExitCode (*run)(const StoreArguments&)) {
+  CLI::App* const action = command.add_subcommand(name, description);
+  action->callback([arguments, &code, run] { code = run(*arguments); });
+  return action;
+}
+
+void AddFolder(const std::shared_ptr<StoreArguments>& arguments, CLI::App& action,
+               const std::string& help) {
+  action.add_option("folder", arguments->folder, help)->required()->type_name("DIR");
+}
+
+}  // namespace
+
+void AddStoreCommand(CLI::App& app, ExitCode& code) {
+  const auto arguments = std::make_shared<StoreArguments>();
+  CLI::App* const command = app.add_subcommand(
+      "store", "Snapshot, restore, copy, check, repair, compact or convert a server's data folder");
+  command->require_subcommand(1);
+  const std::string data_dir = "The server's --data-dir; no server may have it open";
+
+  CLI::App* const snapshot = AddStoreAction(
+      *command, arguments, code, "snapshot",
+      "Copy all stores of a data folder into a folder, with checksums. A stopped snapshot goes on",
+      RunSnapshot);
+  AddFolder(arguments, *snapshot, data_dir);
+  snapshot->add_option("snapshot", arguments->snapshot, "The folder to write; new or empty")
+      ->required()
+      ->type_name("SNAPSHOT");
+
+  CLI::App* const restore = AddStoreAction(
+      *command, arguments, code, "restore",
+      "Verify a snapshot and make a data folder of it, which must be missing or empty", RunRestore);
+  restore->add_option("snapshot", arguments->snapshot, "The snapshot's folder")
+      ->required()
+      ->type_name("SNAPSHOT");
+  AddFolder(arguments, *restore, "The data folder to make");
+
+  AddCopyCommand(*command, code);
+
+  CLI::App* const check = AddStoreAction(
+      *command, arguments, code, "check",
+      "Read everything in a data folder, or a snapshot, and name what is damaged", RunCheck);
+  AddFolder(arguments, *check, data_dir + "; or a snapshot");
+  check->add_flag("--json", arguments->json, "Print JSON");
+
+  CLI::App* const repair =
+      AddStoreAction(*command, arguments, code, "repair",
+                     "Give up the jobs that damaged records of the ledger belong to", RunRepair);
+  AddFolder(arguments, *repair, data_dir);
+  repair->add_flag("--lose-all-jobs", arguments->may_lose_all_jobs,
+                   "Give up all jobs if nobody can tell which one a damaged record belongs to");
+
+  CLI::App* const compact =
+      AddStoreAction(*command, arguments, code, "compact",
+                     "Give space of deleted data back to the disk", RunCompact);
+  AddFolder(arguments, *compact, data_dir);
+
+  CLI::App* const upgrade =
+      AddStoreAction(*command, arguments, code, "upgrade",
+                     "Convert stores that an earlier release has written", RunUpgrade);
+  AddFolder(arguments, *upgrade, data_dir);
+}
+
+}  // namespace packhouse::client

@@ -1,0 +1,47 @@
+// Running a server: AdminService.
+#ifndef PACKHOUSE_CLIENT_CPP_ADMIN_CLIENT_H_
+#define PACKHOUSE_CLIENT_CPP_ADMIN_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+#include "packhouse/v1/admin.grpc.pb.h"
+#include "packhouse/v1/admin.pb.h"
+
+namespace packhouse::client {
+
+// Every call blocks, for at most `call_timeout`, and is made once. Errors are the server's, see
+// AdminService. Thread-safe.
+class AdminClient {
+ public:
+  explicit AdminClient(const std::shared_ptr<grpc::Channel>& channel,
+                       absl::Duration call_timeout = absl::Minutes(1))
+      : call_timeout_(call_timeout), stub_(v1::AdminService::NewStub(channel)) {}
+
+  absl::StatusOr<v1::GetServerResponse> GetServer() const;
+  absl::StatusOr<v1::ListClientsResponse> ListClients() const;
+  // The level before.
+  absl::StatusOr<v1::LogLevel> SetLogLevel(v1::LogLevel level) const;
+  absl::StatusOr<std::vector<v1::ServerFile>> Reload() const;
+  // Whether it had begun before.
+  absl::StatusOr<bool> Drain() const;
+
+  // Blocks for as long as the snapshot takes. `progress` may be null; false stops it with
+  // CANCELLED.
+  using Progress = std::function<bool(const v1::TakeSnapshotResponse&)>;
+  absl::StatusOr<v1::TakeSnapshotResponse> TakeSnapshot(const std::string& name,
+                                                        const Progress& progress = nullptr) const;
+
+ private:
+  const absl::Duration call_timeout_;
+  const std::unique_ptr<v1::AdminService::Stub> stub_;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_ADMIN_CLIENT_H_

@@ -1,0 +1,74 @@
+#include "client/cpp/job_servers.h"
+
+#include <utility>
+
+#include "client/cpp/channel.h"
+
+namespace packhouse::client {
+namespace {
+
+// Trailing metadata of a call that was refused because another server owns the job.
+constexpr char kOwner[] = "packhouse-owner";
+
+}  // namespace
+
+JobServers::JobServers(std::shared_ptr<grpc::Channel> any, Connect connect)
+    : connect_(std::move(connect)), any_(MakeServer("", std::move(any))), current_(any_) {}
+
+std::shared_ptr<const JobServers::Server> JobServers::MakeServer(
+    const std::string& address, std::shared_ptr<grpc::Channel> channel) {
+  auto server = std::make_shared<Server>();
+  server->address = address;
+  server->stub = v1::LoaderService::NewStub(channel);
+  server->channel = std::move(channel);
+  return server;
+}
+
+std::shared_ptr<const JobServers::Server> JobServers::current() const {
+  const absl::MutexLock lock(&mutex_);
+  return current_;
+}
+
+std::shared_ptr<grpc::Channel> JobServers::ConnectToOwner(const std::string& address) {
+  ChannelOptions options;
+  options.keepalive_time = absl::Seconds(5);
+  options.keepalive_timeout = absl::Seconds(3);
+  // The loader itself tries again, at other servers too.
+  options.retries = false;
+  options.arguments = {{"grpc.http2.max_pings_without_data", 0}};
+  return MakeChannel(address, options);
+}
+
+bool JobServers::has_owners() const {
+  const absl::MutexLock lock(&mutex_);
+  return has_owners_;
+}
+
+void JobServers::GoTo(const std::string& address) {
+  const absl::MutexLock lock(&mutex_);
+  has_owners_ = true;
+  if (current_->address == address) return;
+  current_ = MakeServer(address, connect_(address));
+}
+
+void JobServers::Leave(const Server& server) {
+  const absl::MutexLock lock(&mutex_);
+  if (current_.get() == &server) current_ = any_;
+}
+
+grpc::Status JobServers::Call(
+    grpc::ClientContext& context,
+    absl::FunctionRef<grpc::Status(v1::LoaderService::Stub&, grpc::ClientContext&)> call) {
+  const std::shared_ptr<const Server> server = current();
+  grpc::Status status = call(*server->stub, context);
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
+  const auto& metadata = context.GetServerTrailingMetadata();
+  if (const auto owner = metadata.find(kOwner); owner != metadata.end()) {
+    GoTo(std::string(owner->second.data(), owner->second.size()));
+  } else {
+    Leave(*server);
+  }
+  return status;
+}
+
+}  // namespace packhouse::client

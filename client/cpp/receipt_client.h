@@ -1,0 +1,39 @@
+// Plans and batches that were made once, made again: ReceiptService.
+#ifndef PACKHOUSE_CLIENT_CPP_RECEIPT_CLIENT_H_
+#define PACKHOUSE_CLIENT_CPP_RECEIPT_CLIENT_H_
+
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "grpcpp/channel.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
+#include "packhouse/v1/receipts.pb.h"
+
+namespace packhouse::client {
+
+// Every call blocks, for at most `call_timeout`, and is made once. Errors are the server's, see
+// ReceiptService. Thread-safe.
+class ReceiptClient {
+ public:
+  explicit ReceiptClient(const std::shared_ptr<grpc::Channel>& channel,
+                         absl::Duration call_timeout = absl::Minutes(1))
+      : call_timeout_(call_timeout), stub_(v1::ReceiptService::NewStub(channel)) {}
+
+  absl::StatusOr<v1::ReplanResponse> Replan(const v1::ReplanRequest& request) const;
+
+  // Calls `take` with each message; an error of it ends the call, and is returned.
+  absl::Status RebuildBatches(
+      const v1::RebuildBatchesRequest& request,
+      absl::FunctionRef<absl::Status(const v1::RebuildBatchesResponse&)> take) const;
+
+ private:
+  const absl::Duration call_timeout_;
+  const std::unique_ptr<v1::ReceiptService::Stub> stub_;
+};
+
+}  // namespace packhouse::client
+
+#endif  // PACKHOUSE_CLIENT_CPP_RECEIPT_CLIENT_H_

@@ -1,0 +1,100 @@
+// This process as a member of a cluster: its lease, and who else is there.
+#ifndef PACKHOUSE_SERVICE_CLUSTER_REPLICA_LEASE_H_
+#define PACKHOUSE_SERVICE_CLUSTER_REPLICA_LEASE_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/cluster/key_value_store.h"
+
+namespace packhouse {
+
+// A replica, as its key member/<replica> has it.
+struct ClusterMember {
+  std::string replica;
+  // HOST:PORT, at which clients reach it.
+  std::string address;
+
+  friend bool operator==(const ClusterMember&, const ClusterMember&) = default;
+};
+
+// The member that should own a job: rendezvous hashing (Thaler, Ravishankar 1998). When members
+// come or go, only jobs that they own or are to own change their place. Depends on the job's name
+// and the addresses alone, so a replica that starts again has its jobs again. Null if there are
+// none. O(members).
+const ClusterMember* RendezvousOwner(absl::string_view job,
+                                     const std::vector<ClusterMember>& members);
+
+// Keeps one lease, and this replica's address under it. All that the replica owns is under the same
+// lease, so that it ends together.
+//
+// No clock is trusted for safety: that is the part of transactions (KeyValueStore). The time until
+// which the lease surely lasts is for liveness and for good manners: a replica that was paused
+// sends nothing once another may own its jobs.
+//
+// Thread-safe. Tick(), ReadMembers() and Leave() wait for the store; the others do not.
+class ReplicaLease {
+ public:
+  struct Options {
+    // Another name each time that the process starts. No '/'.
+    std::string replica;
+    std::string address;
+    absl::Duration length = absl::Seconds(10);
+    // How much earlier than the store this replica regards its lease as ended. At most half of
+    // the length.
+    absl::Duration margin = absl::Seconds(1);
+  };
+
+  // `store` must outlive it. `now` is a clock that goes on while the machine sleeps, for example
+  // CLOCK_BOOTTIME.
+  ReplicaLease(KeyValueStore* store, const Options& options, std::function<absl::Time()> now);
+
+  // Gets a lease, or keeps it alive, and reads the members. To be called at every Period(), by one
+  // thread. The error of the first call that failed; the next Tick() tries again.
+  absl::Status Tick();
+  // A second; for short leases a quarter of their length.
+  absl::Duration Period() const;
+
+  // Ends the lease, and with it all that the replica owns, at once. There is no other lease after
+  // it.
+  absl::Status Leave();
+
+  // The lease, as long as it surely lasts.
+  std::optional<LeaseId> lease() const;
+  // Whether `lease` is this replica's and surely lasts. False may become true again: the store may
+  // have been away for a while, and the lease may have lasted.
+  bool Lasts(LeaseId lease) const;
+  // Whether `lease` is this replica's as far as is known. False stays false.
+  bool IsCurrent(LeaseId lease) const;
+  // Those of the last Tick() or ReadMembers() that could read them, this replica too.
+  std::vector<ClusterMember> members() const;
+  // Reads them now, and returns them. Waits for the store. Thread-safe.
+  absl::StatusOr<std::vector<ClusterMember>> ReadMembers();
+  const std::string& address() const { return options_.address; }
+
+ private:
+  absl::Status KeepOrGet();
+  absl::Status Get();
+
+  KeyValueStore* const store_;
+  const Options options_;
+  const std::function<absl::Time()> now_;
+
+  mutable absl::Mutex mutex_;
+  LeaseId lease_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  std::vector<ClusterMember> members_ ABSL_GUARDED_BY(mutex_);
+  bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_CLUSTER_REPLICA_LEASE_H_

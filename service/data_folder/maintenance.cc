@@ -1,0 +1,197 @@
+#include "service/data_folder/maintenance.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/base/disk_file.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/data_folder/data_folder.h"
+#include "service/datasets/lmdb/lmdb_compaction.h"
+#include "service/datasets/lmdb/lmdb_dataset_store.h"
+#include "service/datasets/lmdb/lmdb_store_check.h"
+#include "service/histograms/histogram_file.h"
+#include "service/ledger/format_1_events.h"
+#include "service/ledger/ledger_repair.h"
+#include "service/ledger/lmdb/lmdb_log_repair.h"
+#include "service/ledger/lmdb/lmdb_record_log.h"
+#include "service/partition_jobs/partition_plan.h"
+#include "service/partition_jobs/partition_report.h"
+#include "service/source_graphs/stored/source_graph_check.h"
+
+namespace packhouse {
+namespace {
+
+absl::Status CheckIsFolder(const std::string& data_dir) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(data_dir, error)) {
+    return absl::NotFoundError(absl::StrCat("there is no data folder '", data_dir, "'"));
+  }
+  return CheckRestored(data_dir);
+}
+
+bool HasData(const std::string& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder + "/data.mdb", error);
+}
+
+std::string JobsOf(const RecordLoss& loss) {
+  if (loss.is_mended) return "nothing: packhouse store repair puts it right";
+  if (loss.jobs.empty()) return "all jobs: nobody knows which one it belongs to";
+  return absl::StrCat("job ", absl::StrJoin(loss.jobs, ", ", [](std::string* out, const auto& job) {
+                        absl::StrAppend(out, Quoted(job));
+                      }));
+}
+
+absl::StatusOr<uint64_t> CheckLedger(const std::string& folder, DamageVisitor found) {
+  const std::string file = folder + "/data.mdb";
+  const auto log = ReadDamagedLog(folder);
+  if (absl::IsDataLoss(log.status())) {
+    found(
+        {file, "", std::string(log.status().message()), "all jobs, until a snapshot is restored"});
+    return 0;
+  }
+  PH_RETURN_IF_ERROR(log.status());
+  for (const std::string& what : log->disorder) {
+    found({file, "", what, "nothing: packhouse store repair puts it right"});
+  }
+  for (const RecordLoss& loss : RepairLedger(log->records).losses) {
+    found({file, absl::StrCat("record ", loss.sequence), loss.what, JobsOf(loss)});
+  }
+  return log->records.size();
+}
+
+absl::StatusOr<uint64_t> CheckHistograms(const std::string& data_dir, DamageVisitor found) {
+  const std::string file = absl::StrCat(data_dir, "/", kHistogramsFile);
+  const auto number = ReadHistogramFile(
+      file, nullptr, [](const KeptHistogram& /*read*/) { return absl::OkStatus(); });
+  if (absl::IsDataLoss(number.status())) {
+    found({file, "", std::string(number.status().message()), "all named histograms"});
+  }
+  if (absl::IsDataLoss(number.status()) || absl::IsNotFound(number.status())) return 0;
+  return number;
+}
+
+// The files of partitions have no checksums of their own, except what says what they are.
+void CheckPartitions(const std::string& graph, const std::string& companion, DamageVisitor found) {
+  std::error_code error;
+  std::vector<std::string> names;
+  const std::string folder = companion + "/partitions";
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    if (name[0] == '.') continue;
+    const std::string partition = absl::StrCat(folder, "/", name);
+    const std::string cost =
+        absl::StrCat("partition ", Quoted(name), " of source graph ", Quoted(graph));
+    const std::string request = partition + "/request.json";
+    const auto plan = ReadWhole(request);
+    if (!plan.ok() || !PlanOfText(*plan).ok()) {
+      found(
+          {request, "", plan.ok() ? "is no request" : std::string(plan.status().message()), cost});
+    }
+    if (!std::filesystem::exists(partition + "/files", error)) continue;
+    const std::string report = partition + "/files/report.json";
+    const auto text = ReadWhole(report);
+    if (!text.ok() || !ReportOfText(*text).ok()) {
+      found({report, "", text.ok() ? "is no report" : std::string(text.status().message()), cost});
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<DataFolderCounts> CheckDataFolder(const std::string& data_dir, DamageVisitor found) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  DataFolderCounts counts;
+  PH_ASSIGN_OR_RETURN(counts.num_datasets, CheckDatasetFolder(DatasetsFolder(data_dir), found));
+  PH_ASSIGN_OR_RETURN(counts.num_ledger_records, CheckLedger(DeliveryFolder(data_dir), found));
+  PH_ASSIGN_OR_RETURN(
+      counts.num_source_graphs,
+      CheckSourceGraphFolders(SourceGraphsFolder(data_dir), found,
+                              [found](const std::string& graph, const std::string& companion) {
+                                CheckPartitions(graph, companion, found);
+                              }));
+  PH_ASSIGN_OR_RETURN(counts.num_histograms, CheckHistograms(data_dir, found));
+  return counts;
+}
+
+absl::StatusOr<RepairReport> RepairDataFolder(const std::string& data_dir, bool may_lose_all_jobs) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  const std::string folder = DeliveryFolder(data_dir);
+  const auto log = ReadDamagedLog(folder);
+  if (absl::IsDataLoss(log.status())) {
+    return absl::DataLossError(absl::StrCat(
+        log.status().message(), "; this cannot be repaired, restore a snapshot, or move '", folder,
+        "' away: then all jobs are lost"));
+  }
+  PH_RETURN_IF_ERROR(log.status());
+  const LedgerRepair repair = RepairLedger(log->records);
+  RepairReport report;
+  for (const std::string& what : log->disorder) report.done.push_back(what);
+  for (const RecordLoss& loss : repair.losses) {
+    report.done.push_back(absl::StrCat("record ", loss.sequence, ": ", loss.what, "; ",
+                                       loss.is_mended ? "it was put right, nothing is lost"
+                                                      : absl::StrCat("it costs ", JobsOf(loss))));
+  }
+  report.lost_jobs = repair.lost_jobs;
+  if (repair.is_sound() && log->disorder.empty()) return report;
+  if (repair.loses_all && !may_lose_all_jobs) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(absl::StrJoin(report.done, "\n"),
+                     "\nNothing was changed. Restore a snapshot, or say --lose-all-jobs to give up "
+                     "all ",
+                     repair.lost_jobs.size(), " jobs"));
+  }
+  PH_RETURN_IF_ERROR(RewriteLog(folder, log->next_sequence, repair.records));
+  report.is_changed = true;
+  return report;
+}
+
+absl::StatusOr<std::vector<CompactedStore>> CompactDataFolder(const std::string& data_dir) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  const std::string datasets = DatasetsFolder(data_dir);
+  if (HasData(datasets)) {
+    LmdbDatasetStore::Options options;
+    options.folder = datasets;
+    PH_ASSIGN_OR_RETURN(const auto store, LmdbDatasetStore::Open(options));
+    PH_RETURN_IF_ERROR(store->WaitUntilErased());
+  }
+  std::vector<CompactedStore> stores;
+  for (const std::string& folder : {datasets, DeliveryFolder(data_dir)}) {
+    if (!HasData(folder)) continue;
+    PH_ASSIGN_OR_RETURN(const CompactedFile file, CompactLmdbFolder(folder));
+    stores.push_back({folder, file.bytes_before, file.bytes_after});
+  }
+  return stores;
+}
+
+absl::StatusOr<std::vector<UpgradedStore>> UpgradeDataFolder(const std::string& data_dir) {
+  PH_RETURN_IF_ERROR(CheckIsFolder(data_dir));
+  std::vector<UpgradedStore> stores;
+  LmdbDatasetStore::Options datasets;
+  datasets.folder = DatasetsFolder(data_dir);
+  // Room for what is there: of a large store, more than is usual.
+  std::error_code error;
+  if (const auto bytes = std::filesystem::file_size(datasets.folder + "/data.mdb", error); !error) {
+    datasets.max_bytes = std::max<uint64_t>(datasets.max_bytes, bytes);
+  }
+  PH_ASSIGN_OR_RETURN(const bool of_datasets, LmdbDatasetStore::Upgrade(datasets));
+  stores.push_back({datasets.folder, of_datasets});
+  LmdbRecordLog::Options ledger;
+  ledger.folder = DeliveryFolder(data_dir);
+  PH_ASSIGN_OR_RETURN(const bool of_ledger, LmdbRecordLog::Upgrade(ledger, EventFromFormat1));
+  stores.push_back({ledger.folder, of_ledger});
+  return stores;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,23 @@
+// Whether everything in a folder of data sets is as it was written.
+#ifndef PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_STORE_CHECK_H_
+#define PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_STORE_CHECK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "service/base/stored_damage.h"
+
+namespace packhouse {
+
+// Reads everything: the trees, every value and its checksum, and each data set as
+// DatasetStore::Verify() does. Changes nothing. Damage is no error. The result is the number of
+// data sets; 0 for a folder that is missing or empty.
+//
+// FAILED_PRECONDITION if the folder is open, naming the process, or has another format.
+// O(bytes) time, O(records of a data set) memory.
+absl::StatusOr<uint64_t> CheckDatasetFolder(const std::string& folder, DamageVisitor found);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_LMDB_LMDB_STORE_CHECK_H_

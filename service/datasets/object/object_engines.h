@@ -1,0 +1,65 @@
+// What a store of data sets over objects is made of, and how it waits for it.
+#ifndef PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_
+#define PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/clock.h"
+#include "service/cluster/key_value_store.h"
+#include "service/objects/object_store.h"
+
+namespace packhouse {
+
+// The pointers must outlive who uses them.
+struct ObjectEngines {
+  // Tries again what fails for now (RetryingObjectStore).
+  ObjectStore* objects = nullptr;
+  KeyValueStore* keys = nullptr;
+  const Clock* clock = nullptr;
+  // Waits that long: absl::SleepFor, or a test's.
+  std::function<void(absl::Duration)> sleep;
+  // A random number that nobody has drawn before: 0 never.
+  std::function<uint64_t()> draw;
+  // For objects that are being made. May be null: no bound.
+  MemoryBudget* memory = nullptr;
+  // Time for one call of the object store with all its tries.
+  absl::Duration call_time = absl::Minutes(5);
+  // Tries of a read, or of a transaction that others came before.
+  int max_attempts = 30;
+
+  absl::Time Deadline() const { return clock->Now() + call_time; }
+  // Waits before the try after `failures` of them.
+  void BackOff(int failures) const;
+};
+
+// Numbers from the machine's source of randomness.
+uint64_t DrawUniqueNumber();
+
+// The error of an engine as the calls of a data set tell it. An outcome that is not known, an
+// engine that is too slow, and one that refuses this server's credentials are all UNAVAILABLE:
+// whoever asked did nothing wrong, and may ask again.
+absl::Status AsUnavailable(const absl::Status& status);
+
+// Several ranges at one revision, each of at most 128 keys. Tries again while the store is
+// UNAVAILABLE.
+absl::StatusOr<std::vector<RangeResult>> ReadRanges(const ObjectEngines& engines,
+                                                    const std::vector<KeyRange>& ranges);
+// All of a range at `revision`, page by page. OUT_OF_RANGE if the revision is gone.
+absl::StatusOr<std::vector<KeyValue>> ReadWholeRange(const ObjectEngines& engines,
+                                                     const KeyRange& range, Revision revision);
+
+// An object of known length and checksum. DATA_LOSS if it is missing or not as it was written.
+absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::string_view key,
+                                            uint64_t num_bytes, uint32_t crc);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_

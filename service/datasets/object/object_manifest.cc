@@ -1,0 +1,176 @@
+#include "service/datasets/object/object_manifest.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+namespace {
+
+absl::Status OfDataset(absl::string_view name, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("data set '", name, "': ", status.message()));
+}
+
+absl::Status AddRunOf(const ObjectEngines& engines, const DatasetHead& head,
+                      const ObjectChunk& chunk, SizeHistogram& histogram) {
+  if (!chunk.run.empty() || chunk.run_bytes == 0) return AddRun(chunk.run, histogram);
+  const auto run = ReadObject(*engines.objects, ChunkObject(head.id(), chunk.object),
+                              {chunk.run_offset, chunk.run_offset + chunk.run_bytes},
+                              chunk.run_bytes, engines.Deadline());
+  if (!run.ok()) return AsUnavailable(run.status());
+  return AddRun(*run, histogram);
+}
+
+}  // namespace
+
+absl::Status NoSuchObjectDataset(absl::string_view name) {
+  return absl::NotFoundError(
+      absl::StrCat("data set: there is none named '",
+                   absl::CHexEscape(name.substr(0, DatasetStore::kMaxNameLength)), "'"));
+}
+
+absl::StatusOr<DatasetHead> ReadHead(const ObjectEngines& engines, absl::string_view name) {
+  if (!CheckDatasetName(name).ok()) return NoSuchObjectDataset(name);
+  DatasetHead head;
+  head.name = std::string(name);
+  // The name's data set may be deleted, and another made, between the two reads.
+  for (int attempt = 0; attempt < engines.max_attempts; ++attempt) {
+    PH_ASSIGN_OR_RETURN(const auto named,
+                        ReadRanges(engines, {KeyRange::Of(DatasetNameKey(name))}));
+    if (named[0].values.empty()) return NoSuchObjectDataset(name);
+    auto definition = DecodeDefinition(named[0].values[0].value);
+    if (!definition.ok()) return OfDataset(name, definition.status());
+    head.definition = *std::move(definition);
+    head.name_revision = named[0].values[0].mod_revision;
+    PH_ASSIGN_OR_RETURN(const auto stated,
+                        ReadRanges(engines, {KeyRange::Of(DatasetStateKey(head.id()))}));
+    if (stated[0].values.empty()) continue;
+    auto state = DecodeObjectState(stated[0].values[0].value);
+    if (!state.ok()) return OfDataset(name, state.status());
+    head.state = *std::move(state);
+    head.state_revision = stated[0].values[0].mod_revision;
+    return head;
+  }
+  return OfDataset(name, absl::DataLossError("its state is missing"));
+}
+
+absl::StatusOr<DatasetInfo> InfoOfHead(const DatasetHead& head) {
+  auto schema = DecodeSchema(head.definition.schema);
+  if (!schema.ok()) return OfDataset(head.name, schema.status());
+  DatasetInfo info;
+  info.name = head.name;
+  info.schema = std::make_shared<const GraphSchema>(*std::move(schema));
+  info.options = head.definition.options;
+  info.state = head.state.sealed ? DatasetState::kSealed : DatasetState::kOpen;
+  info.num_graphs = head.state.num_graphs;
+  info.num_records = head.state.num_records;
+  info.num_bytes = head.state.num_bytes;
+  info.version = head.state.version;
+  info.id = head.id();
+  return info;
+}
+
+absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const DatasetHead& head,
+                                            bool with_pages) {
+  const auto at_once = [&](const std::string& prefix) -> absl::StatusOr<std::vector<KeyValue>> {
+    auto values = ReadWholeRange(engines, KeyRange::Prefix(prefix), head.state_revision);
+    // The store has dropped what was then.
+    if (absl::IsOutOfRange(values.status())) {
+      return absl::AbortedError(OfDataset(head.name, values.status()).message());
+    }
+    return values;
+  };
+  ObjectManifest manifest;
+  PH_ASSIGN_OR_RETURN(const auto pages, at_once(DatasetPageKeys(head.id())));
+  PH_ASSIGN_OR_RETURN(const auto tail, at_once(DatasetTailKeys(head.id())));
+  uint64_t end = 0;
+  for (const KeyValue& value : pages) {
+    auto page = DecodeObjectPage(value.value);
+    if (!page.ok()) return OfDataset(head.name, page.status());
+    manifest.pages.push_back(*page);
+    if (with_pages) {
+      auto bytes = ReadWholeObject(engines, ManifestObject(head.id(), page->object),
+                                   page->manifest_bytes, page->manifest_crc);
+      if (!bytes.ok()) return OfDataset(head.name, bytes.status());
+      auto chunks = DecodeManifestPage(*bytes);
+      if (!chunks.ok()) return OfDataset(head.name, chunks.status());
+      for (ObjectChunk& chunk : *chunks) manifest.chunks.push_back(std::move(chunk));
+    }
+    end = page->end_graph;
+  }
+  for (const KeyValue& value : tail) {
+    auto chunk = DecodeObjectChunk(value.value);
+    if (!chunk.ok()) return OfDataset(head.name, chunk.status());
+    manifest.chunks.push_back(*std::move(chunk));
+  }
+  // Nothing between two chunks, nothing twice.
+  if (with_pages) end = 0;
+  for (const ObjectChunk& chunk : manifest.chunks) {
+    if (chunk.first_graph != end) break;
+    end += chunk.num_graphs();
+  }
+  if (end != head.state.num_graphs || manifest.pages.size() != head.state.num_pages ||
+      tail.size() != head.state.num_tail) {
+    return OfDataset(head.name, absl::DataLossError(absl::StrCat(
+                                    "its chunks have the graphs to ", end, ", there are ",
+                                    head.state.num_graphs, "; in ", manifest.pages.size(),
+                                    " pages and ", tail.size(), " chunks more, there are ",
+                                    head.state.num_pages, " and ", head.state.num_tail)));
+  }
+  return manifest;
+}
+
+absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
+                                       const ObjectManifest& manifest) {
+  SizeHistogram histogram(head.state.totals.size());
+  const auto read = [&]() -> absl::Status {
+    for (const ObjectPage& page : manifest.pages) {
+      PH_ASSIGN_OR_RETURN(const std::string run,
+                          ReadWholeObject(engines, RunObject(head.id(), page.object),
+                                          page.run_bytes, page.run_crc));
+      PH_RETURN_IF_ERROR(AddRun(run, histogram));
+    }
+    for (const ObjectChunk& chunk : manifest.chunks) {
+      PH_RETURN_IF_ERROR(AddRunOf(engines, head, chunk, histogram));
+    }
+    return absl::OkStatus();
+  };
+  if (const absl::Status status = read(); !status.ok()) return OfDataset(head.name, status);
+  if (histogram.num_graphs() != head.state.num_graphs) {
+    return absl::DataLossError(absl::StrCat("data set '", head.name, "': its histogram counts ",
+                                            histogram.num_graphs(), " graphs, there are ",
+                                            head.state.num_graphs));
+  }
+  return histogram;
+}
+
+absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,
+                              uint64_t first_graph, uint64_t object) {
+  PH_ASSIGN_OR_RETURN(const auto found,
+                      ReadRanges(engines, {KeyRange::Of(DatasetTailKey(head.id(), first_graph))}));
+  if (!found[0].values.empty()) {
+    PH_ASSIGN_OR_RETURN(const ObjectChunk chunk, DecodeObjectChunk(found[0].values[0].value));
+    return chunk.object == object;
+  }
+  // Nothing begins there yet, or it is in a page by now.
+  PH_ASSIGN_OR_RETURN(const auto pages,
+                      ReadWholeRange(engines, KeyRange::Prefix(DatasetPageKeys(head.id())), 0));
+  for (const KeyValue& value : pages) {
+    PH_ASSIGN_OR_RETURN(const ObjectPage page, DecodeObjectPage(value.value));
+    if (first_graph < page.first_graph || first_graph >= page.end_graph) continue;
+    PH_ASSIGN_OR_RETURN(const std::string bytes,
+                        ReadWholeObject(engines, ManifestObject(head.id(), page.object),
+                                        page.manifest_bytes, page.manifest_crc));
+    PH_ASSIGN_OR_RETURN(const auto chunks, DecodeManifestPage(bytes));
+    for (const ObjectChunk& chunk : chunks) {
+      if (chunk.first_graph == first_graph) return chunk.object == object;
+    }
+  }
+  return false;
+}
+
+}  // namespace packhouse

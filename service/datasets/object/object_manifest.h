@@ -1,0 +1,61 @@
+// What the key-value store knows of a data set, and which objects it has.
+#ifndef PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_MANIFEST_H_
+#define PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/cluster/key_value_store.h"
+#include "service/datasets/dataset_store.h"
+#include "service/datasets/object/object_engines.h"
+#include "service/datasets/object/object_values.h"
+#include "service/datasets/stored_values.h"
+#include "service/histograms/size_histogram.h"
+
+namespace packhouse {
+
+// Everything but the chunks, at one revision.
+struct DatasetHead {
+  std::string name;
+  StoredDefinition definition;
+  Revision name_revision = 0;
+  ObjectDatasetState state;
+  // Every change of the data set's records, producers or state changes it.
+  Revision state_revision = 0;
+
+  uint64_t id() const { return definition.id; }
+};
+
+// The chunks of a data set, in order.
+struct ObjectManifest {
+  std::vector<ObjectPage> pages;
+  // Those of the pages too, if they were asked for; otherwise only those of no page.
+  std::vector<ObjectChunk> chunks;
+};
+
+absl::Status NoSuchObjectDataset(absl::string_view name);
+
+// NOT_FOUND; DATA_LOSS naming the data set if a value is malformed.
+absl::StatusOr<DatasetHead> ReadHead(const ObjectEngines& engines, absl::string_view name);
+absl::StatusOr<DatasetInfo> InfoOfHead(const DatasetHead& head);
+
+// As of the head's state. ABORTED if that is gone: read the head anew.
+absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const DatasetHead& head,
+                                            bool with_pages);
+
+// The sizes of all graphs. DATA_LOSS if the runs do not count as many as the state says.
+// `manifest` without the chunks of pages.
+absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
+                                       const ObjectManifest& manifest);
+
+// Whether the data set has the object as the chunk that begins at `first_graph`.
+absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,
+                              uint64_t first_graph, uint64_t object);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_MANIFEST_H_

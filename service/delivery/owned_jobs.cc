@@ -1,0 +1,167 @@
+#include "service/delivery/owned_jobs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+
+namespace packhouse {
+
+absl::Status NoLog::Append(absl::Span<const std::string> /*records*/) {
+  return absl::UnavailableError("no server owns this job here");
+}
+
+OwnedJobs::OwnedJobs(EpochCatalog* catalog, JobLogs* logs, const LoaderOptions& options,
+                     MemoryBudget* memory, Accompany accompany)
+    : catalog_(catalog),
+      logs_(logs),
+      options_(options),
+      memory_(memory),
+      accompany_(std::move(accompany)) {}
+
+OwnedJobs::~OwnedJobs() = default;
+
+std::shared_ptr<OwnedJob> OwnedJobs::Here(const std::string& name) {
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end() || found->second.job == nullptr) return nullptr;
+  if (!found->second.job->log_->is_lost()) return found->second.job;
+  Retire(std::exchange(found->second.job, nullptr));
+  return nullptr;
+}
+
+void OwnedJobs::Retire(std::shared_ptr<OwnedJob> job) { retired_.push_back(std::move(job)); }
+
+absl::StatusOr<OwnedJobs::Place> OwnedJobs::Open(const std::string& name) {
+  const auto is_free = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto found = jobs_.find(name);
+    return !ended_.ok() || found == jobs_.end() || !found->second.is_opening;
+  };
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool is_mine = mutex_.AwaitWithTimeout(absl::Condition(&is_free), kLongestWait);
+    PH_RETURN_IF_ERROR(ended_);
+    if (!is_mine) {
+      return absl::UnavailableError(
+          absl::StrCat("job ", Quoted(name), " is being opened: ask again in a moment"));
+    }
+    if (auto job = Here(name)) {
+      // A job that is here is not lost, but this server may not be sure of it now.
+      PH_RETURN_IF_ERROR(job->ownership());
+      return Place{std::move(job), {}};
+    }
+    jobs_[name].is_opening = true;
+  }
+  std::shared_ptr<OwnedJob> opened;
+  const absl::Cleanup is_open = [&] {
+    absl::MutexLock lock(&mutex_);
+    const auto entry = jobs_.find(name);
+    entry->second.is_opening = false;
+    entry->second.job = opened;
+    if (opened == nullptr) {
+      jobs_.erase(entry);
+      return;
+    }
+    ++counts_.num_opened;
+    counts_.num_taken_over += opened->loader().num_jobs() != 0;
+    // It came too late to be ended with the others.
+    if (!ended_.ok()) opened->early_end_.Begin(ended_);
+  };
+  PH_ASSIGN_OR_RETURN(Place place, OpenLog(name));
+  opened = place.job;
+  return place;
+}
+
+absl::StatusOr<OwnedJobs::Place> OwnedJobs::OpenLog(const std::string& name) {
+  PH_ASSIGN_OR_RETURN(JobPlace found, logs_->Open(name));
+  if (found.log == nullptr) return Place{nullptr, std::move(found.owner)};
+  auto job = std::make_shared<OwnedJob>();
+  job->log_ = std::move(found.log);
+  PH_ASSIGN_OR_RETURN(job->loader_,
+                      Loader::Open(catalog_, job->log_.get(), options_,
+                                   job->log_->owner_revision() << kSessionBits, memory_));
+  job->company_ = accompany_(*job->loader_);
+  return Place{std::move(job), {}};
+}
+
+bool OwnedJobs::IsIdle(Entry& entry) {
+  // Whoever takes it from here needs the mutex.
+  if (entry.job.use_count() != 1) {
+    entry.num_idle_turns = 0;
+    return false;
+  }
+  ++entry.num_idle_turns;
+  return entry.num_idle_turns >= (entry.job->loader().num_jobs() == 0 ? 1 : kIdleTurns);
+}
+
+void OwnedJobs::Sweep() {
+  std::vector<std::shared_ptr<OwnedJob>> lost;
+  std::vector<std::shared_ptr<OwnedJob>> idle;
+  std::vector<std::shared_ptr<OwnedJob>> gone;  // Destroyed without the mutex, by this thread.
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = jobs_.begin(); it != jobs_.end();) {
+      std::shared_ptr<OwnedJob>& job = it->second.job;
+      if (job != nullptr && (job->log_->is_lost() || !job->ownership().ok())) {
+        Retire(std::exchange(job, nullptr));
+      } else if (job != nullptr && IsIdle(it->second)) {
+        idle.push_back(std::exchange(job, nullptr));
+      }
+      if (it->second.job == nullptr && !it->second.is_opening) {
+        it = jobs_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+    lost = retired_;
+  }
+  for (const auto& job : lost) {
+    if (job->early_end_.status().ok()) {
+      absl::Status why = job->ownership();
+      if (why.ok()) why = absl::UnavailableError("this server no longer owns the job: load again");
+      job->early_end_.Begin(std::move(why));
+    }
+  }
+  lost.clear();
+  // The lease's end does it too.
+  for (const auto& job : idle) job->log_->Release().IgnoreError();
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto is_used = [](const std::shared_ptr<OwnedJob>& job) { return job.use_count() != 1; };
+    const auto unused = std::stable_partition(retired_.begin(), retired_.end(), is_used);
+    gone.assign(std::make_move_iterator(unused), std::make_move_iterator(retired_.end()));
+    retired_.erase(unused, retired_.end());
+  }
+}
+
+void OwnedJobs::EndAll(const absl::Status& status) {
+  for (const auto& job : [&] {
+         absl::MutexLock lock(&mutex_);
+         if (ended_.ok()) ended_ = status;
+         std::vector<std::shared_ptr<OwnedJob>> jobs = retired_;
+         for (const auto& [name, entry] : jobs_) {
+           if (entry.job != nullptr) jobs.push_back(entry.job);
+         }
+         return jobs;
+       }()) {
+    if (job->early_end_.status().ok()) job->early_end_.Begin(status);
+  }
+}
+
+std::vector<std::shared_ptr<OwnedJob>> OwnedJobs::Jobs() const {
+  std::vector<std::shared_ptr<OwnedJob>> jobs;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [name, entry] : jobs_) {
+    if (entry.job != nullptr) jobs.push_back(entry.job);
+  }
+  return jobs;
+}
+
+OwnedJobs::Counts OwnedJobs::counts() const {
+  absl::MutexLock lock(&mutex_);
+  return counts_;
+}
+
+}  // namespace packhouse

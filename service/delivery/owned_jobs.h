@@ -1,0 +1,141 @@
+// Which loader has a job: the one of the server; or, where several servers share the jobs, one for
+// each job that this server owns.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_OWNED_JOBS_H_
+#define PACKHOUSE_SERVICE_DELIVERY_OWNED_JOBS_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/admission/early_end.h"
+#include "service/delivery/loader.h"
+#include "service/ledger/job_logs.h"
+
+namespace packhouse {
+
+// The log of a loader that keeps no jobs: it has nothing, and takes nothing (UNAVAILABLE). Where
+// jobs have loaders of their own, such a loader serves evaluations and exports.
+class NoLog final : public RecordLog {
+ public:
+  absl::Status Append(absl::Span<const std::string> records) override;
+  absl::StatusOr<std::vector<std::string>> ReadAll() override { return std::vector<std::string>(); }
+  absl::Status Replace(absl::Span<const std::string> records) override { return Append(records); }
+};
+
+// What works beside a job's loader: executors and timers.
+class JobCompany {
+ public:
+  // Stops what it does with the loader, which lives on for a moment.
+  virtual ~JobCompany() = default;
+  // A batch was leased until then. Thread-safe.
+  virtual void OnLeased(absl::Time until) = 0;
+};
+
+// A job of this server, from its log's opening on. When the job is lost, its streams end, and it
+// stays as it is until the last of them has gone. Thread-safe.
+class OwnedJob {
+ public:
+  Loader& loader() const { return *loader_; }
+  // Ends the job's streams when it is lost.
+  EarlyEnd& early_end() { return early_end_; }
+  void OnLeased(absl::Time until) const { company_->OnLeased(until); }
+  // OwnedLog::ownership(). To be asked before anything of the job is sent.
+  absl::Status ownership() const { return log_->ownership(); }
+
+ private:
+  friend class OwnedJobs;
+
+  std::unique_ptr<OwnedLog> log_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<JobCompany> company_;
+  EarlyEnd early_end_;
+};
+
+// Thread-safe. Open() waits for the store of the logs, also for other calls about the same job; the
+// others do not wait for it, unless they say so.
+class OwnedJobs {
+ public:
+  // Sessions of a job are numbered from its owner's revision on: up to 2^20 sessions an owner.
+  static constexpr int kSessionBits = 20;
+
+  // Called with each new loader, before anything else is. The result is destroyed before the
+  // loader.
+  using Accompany = std::function<std::unique_ptr<JobCompany>(Loader& loader)>;
+
+  // The pointees must outlive it; `memory` may be null. `options` hold for each job by itself:
+  // bounds on epochs are bounds a job.
+  OwnedJobs(EpochCatalog* catalog, JobLogs* logs, const LoaderOptions& options,
+            MemoryBudget* memory, Accompany accompany);
+  // No stream of a job is left.
+  ~OwnedJobs();
+
+  // Either `job` is set, or another server is named by `owner`.
+  struct Place {
+    std::shared_ptr<OwnedJob> job;
+    JobOwner owner;
+  };
+  // Where a job is. If nobody owns it, and this server should, it becomes the owner. Errors as
+  // JobLogs::Open() and Loader::Open(); UNAVAILABLE after EndAll(), and if another call takes
+  // longer than kLongestWait to open the job.
+  static constexpr absl::Duration kLongestWait = absl::Seconds(2);
+  absl::StatusOr<Place> Open(const std::string& name);
+
+  // Ends the streams of jobs that are lost or in doubt, so that their workers ask another server,
+  // and drops those whose streams have ended. Gives back jobs without streams: at once those of
+  // which nothing is kept, the others after kIdleTurns calls. To be called now and then, by one
+  // thread; waits for the store.
+  static constexpr int kIdleTurns = 600;
+  void Sweep();
+  // Ends all streams with `status`, and opens no job any more.
+  void EndAll(const absl::Status& status);
+
+  // The jobs that are here, by name.
+  std::vector<std::shared_ptr<OwnedJob>> Jobs() const;
+  // How often this server has become the owner of a job; and of one that was begun before, by
+  // another server as a rule.
+  struct Counts {
+    uint64_t num_opened = 0;
+    uint64_t num_taken_over = 0;
+  };
+  Counts counts() const;
+
+ private:
+  // One call opens a job, others about the same job wait for it.
+  struct Entry {
+    bool is_opening = false;
+    std::shared_ptr<OwnedJob> job;
+    // Calls of Sweep() that have found it without streams, in a row.
+    int num_idle_turns = 0;
+  };
+
+  // The job, if it is here and not lost.
+  std::shared_ptr<OwnedJob> Here(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(std::shared_ptr<OwnedJob> job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static bool IsIdle(Entry& entry);
+  absl::StatusOr<Place> OpenLog(const std::string& name);
+
+  EpochCatalog* const catalog_;
+  JobLogs* const logs_;
+  const LoaderOptions options_;
+  MemoryBudget* const memory_;
+  const Accompany accompany_;
+
+  mutable absl::Mutex mutex_;
+  std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mutex_);
+  // Lost; their streams are ending.
+  std::vector<std::shared_ptr<OwnedJob>> retired_ ABSL_GUARDED_BY(mutex_);
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+  Counts counts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_OWNED_JOBS_H_

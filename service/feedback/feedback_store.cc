@@ -1,0 +1,244 @@
+#include "service/feedback/feedback_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "service/base/disk_file.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/feedback/stored_feedback.h"
+#include "service/sizes/size_schema.h"
+
+namespace packhouse {
+namespace {
+
+constexpr size_t kMaxModelName = 128;
+constexpr size_t kMaxDeviceName = 64;
+
+absl::Status NoSuchModel(const FeedbackKey& key) {
+  return absl::NotFoundError(absl::StrCat("model ", Quoted(key.model), " on device ",
+                                          Quoted(key.device), ": nothing was reported"));
+}
+
+}  // namespace
+
+absl::Status CheckFeedbackKey(const FeedbackKey& key) {
+  if (!IsValidName(key.model, kMaxModelName, "_./-")) {
+    return absl::InvalidArgumentError(absl::StrCat("model: ", Quoted(key.model), " must be 1 to ",
+                                                   kMaxModelName,
+                                                   " characters of [A-Za-z0-9_./-]"));
+  }
+  if (!IsValidName(key.device, kMaxDeviceName, "_.-")) {
+    return absl::InvalidArgumentError(absl::StrCat("device: ", Quoted(key.device), " must be 1 to ",
+                                                   kMaxDeviceName,
+                                                   " characters of [A-Za-z0-9_.-]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FeedbackKey> ParseMeasuredAs(absl::string_view measured_as) {
+  const size_t slash = measured_as.rfind('/');
+  if (slash == absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("measured_as: ", Quoted(measured_as), " must be MODEL/DEVICE"));
+  }
+  FeedbackKey key = {std::string(measured_as.substr(0, slash)),
+                     std::string(measured_as.substr(slash + 1))};
+  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  return key;
+}
+
+absl::StatusOr<std::unique_ptr<FeedbackStore>> FeedbackStore::Open(Options options) {
+  auto store = std::unique_ptr<FeedbackStore>(new FeedbackStore(std::move(options)));
+  if (store->options_.folder.empty()) return store;
+  const std::string path = absl::StrCat(store->options_.folder, "/", store->options_.file);
+  const absl::StatusOr<std::string> bytes = ReadWhole(path);
+  if (absl::IsNotFound(bytes.status())) return store;
+  PH_RETURN_IF_ERROR(bytes.status());
+  auto all = DecodeFeedback(*bytes);
+  if (!all.ok()) {
+    return absl::Status(all.status().code(), absl::StrCat("'", path, "': ", all.status().message(),
+                                                          "; without it the server starts, and "
+                                                          "knows of no measurements"));
+  }
+  for (auto& [key, kept] : *all) {
+    {
+      absl::MutexLock lock(&store->mutex_);
+      store->entries_[key].kept = std::move(kept);
+    }
+    (void)store->ModelOf(key);  // Readings() has them from the start.
+  }
+  return store;
+}
+
+std::unique_ptr<FeedbackStore> FeedbackStore::InMemory() {
+  return std::unique_ptr<FeedbackStore>(new FeedbackStore(Options()));
+}
+
+absl::StatusOr<uint64_t> FeedbackStore::Report(const FeedbackKey& key,
+                                               const std::vector<std::string>& components,
+                                               absl::Span<const BatchObservation> observations,
+                                               absl::Time now) {
+  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  uint64_t num_reports = 0;
+  {
+    absl::MutexLock changing(&changing_);
+    KeptFeedback kept;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto found = entries_.find(key);
+      if (found != entries_.end()) {
+        kept = found->second.kept;
+      } else if (options_.max_models == 0) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "model ", Quoted(key.model),
+            ": servers that share their jobs (--ledger) keep no measurements: each would choose "
+            "other limits"));
+      } else if (entries_.size() >= options_.max_models) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "model ", Quoted(key.model), ": ", entries_.size(), " models are kept, at most ",
+            options_.max_models, " (--max-measured-models); delete one"));
+      } else {
+        kept.components = components;
+      }
+    }
+    if (kept.components != components) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("model ", Quoted(key.model), " on device ", Quoted(key.device),
+                       ": has components ", absl::StrJoin(kept.components, ", "), ", reported are ",
+                       absl::StrJoin(components, ", ")));
+    }
+    // Not under the mutex: many observations take milliseconds.
+    for (const BatchObservation& observation : observations) kept.shapes.Add(observation);
+    kept.last_report_seconds =
+        static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixSeconds(now)));
+    num_reports = kept.shapes.num_reports();
+    absl::MutexLock lock(&mutex_);
+    Entry& entry = entries_[key];
+    entry.kept = std::move(kept);
+    entry.last_change = ++num_changes_;
+    if (entry.first_change == 0) entry.first_change = entry.last_change;
+  }
+  const absl::Status written = Write();
+  FitIfDue(key, now);
+  PH_RETURN_IF_ERROR(written);
+  return num_reports;
+}
+
+void FeedbackStore::FitIfDue(const FeedbackKey& key, absl::Time now) const {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) return;
+    const absl::Duration age = now - found->second.fitted;
+    if (age >= absl::ZeroDuration() && age < kBetweenFits) return;
+    found->second.fitted = now;
+  }
+  (void)ModelOf(key);
+}
+
+absl::Status FeedbackStore::Write() {
+  if (options_.folder.empty()) return absl::OkStatus();
+  uint64_t wanted = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    wanted = num_changes_;
+  }
+  absl::MutexLock writing(&writing_);
+  // Somebody else's write had it.
+  if (num_written_ >= wanted) return absl::OkStatus();
+  std::map<FeedbackKey, KeptFeedback> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    wanted = num_changes_;
+    for (const auto& [key, entry] : entries_) all.emplace(key, entry.kept);
+  }
+  PH_RETURN_IF_ERROR(WriteWhole(options_.folder, options_.file, EncodeFeedback(all)));
+  num_written_ = wanted;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<KeptFeedback> FeedbackStore::Get(const FeedbackKey& key) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return NoSuchModel(key);
+  return found->second.kept;
+}
+
+std::vector<FeedbackKey> FeedbackStore::Keys() const {
+  std::vector<FeedbackKey> keys;
+  absl::MutexLock lock(&mutex_);
+  keys.reserve(entries_.size());
+  for (const auto& [key, entry] : entries_) keys.push_back(key);
+  return keys;
+}
+
+absl::Status FeedbackStore::Delete(const FeedbackKey& key) {
+  bool is_erased = false;
+  {
+    absl::MutexLock changing(&changing_);
+    absl::MutexLock lock(&mutex_);
+    is_erased = entries_.erase(key) != 0;
+    if (is_erased) ++num_changes_;
+  }
+  // Also if the first try has erased it, and the disk failed.
+  PH_RETURN_IF_ERROR(Write());
+  return is_erased ? absl::OkStatus() : NoSuchModel(key);
+}
+
+std::shared_ptr<const MeasuredModel> FeedbackStore::Find(absl::string_view measured_as) const {
+  const auto key = ParseMeasuredAs(measured_as);
+  return key.ok() ? ModelOf(*key) : nullptr;
+}
+
+std::shared_ptr<const MeasuredModel> FeedbackStore::ModelOf(const FeedbackKey& key) const {
+  KeptFeedback kept;
+  uint64_t change = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(key);
+    if (found == entries_.end()) return nullptr;
+    const Entry& entry = found->second;
+    if (entry.model != nullptr && entry.fitted_change == entry.last_change) return entry.model;
+    kept = entry.kept;
+    change = entry.last_change;
+  }
+  // Not under the mutex: it may take milliseconds.
+  auto model = std::make_shared<const MeasuredModel>(FitModel(kept.components, kept.shapes));
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(key);
+  // Unless it was deleted, even if it is there again, or somebody has fitted later reports.
+  if (found != entries_.end() && found->second.first_change <= change &&
+      found->second.fitted_change <= change) {
+    found->second.model = model;
+    found->second.fitted_change = change;
+  }
+  return model;
+}
+
+std::vector<FeedbackReading> FeedbackStore::Readings() const {
+  std::vector<FeedbackReading> readings;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, entry] : entries_) {
+    // A model that is reported for the first time just now.
+    if (entry.model == nullptr) continue;
+    const MeasuredModel& model = *entry.model;
+    FeedbackReading reading = {key.model,
+                               key.device,
+                               entry.kept.shapes.num_reports(),
+                               entry.kept.shapes.num_out_of_memory(),
+                               model.seconds.fixed,
+                               model.bytes.fixed,
+                               model.seconds.spread,
+                               {}};
+    for (size_t k = 0; k < model.components.size(); ++k) {
+      const auto of = [k](const CostFit& fit) { return fit.per_row.empty() ? 0 : fit.per_row[k]; };
+      reading.components.push_back({model.components[k], of(model.seconds), of(model.bytes)});
+    }
+    readings.push_back(std::move(reading));
+  }
+  return readings;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,61 @@
+// The logs of jobs in the store of a cluster, spread over its members.
+#ifndef PACKHOUSE_SERVICE_LEDGER_ETCD_ETCD_JOB_LOGS_H_
+#define PACKHOUSE_SERVICE_LEDGER_ETCD_ETCD_JOB_LOGS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "service/cluster/key_value_store.h"
+#include "service/cluster/replica_lease.h"
+#include "service/ledger/job_logs.h"
+
+namespace packhouse {
+
+// A job without an owner becomes that of the member that RendezvousOwner() names, when that member
+// is asked for it; the others name this member. A job with an owner stays with it, as long as its
+// lease lasts. Thread-safe.
+class EtcdJobLogs final : public JobLogs {
+ public:
+  // The pointees must outlive it and its logs. `replica` as ReplicaLease::Options. `now` times
+  // commits; null: they are not timed.
+  EtcdJobLogs(KeyValueStore* store, ReplicaLease* lease, std::string replica, uint64_t max_bytes,
+              std::function<absl::Time()> now = nullptr)
+      : store_(store),
+        lease_(lease),
+        replica_(std::move(replica)),
+        max_bytes_(max_bytes),
+        now_(std::move(now)) {}
+
+  // Of all logs that this has opened. An append that waits for others counts with its waiting.
+  struct Commits {
+    uint64_t num_done = 0;
+    uint64_t num_failed = 0;
+    absl::Duration time;
+  };
+  Commits commits() const;
+
+  absl::StatusOr<JobPlace> Open(const std::string& job) override;
+  // Where the job is; becomes nobody's owner. NOT_FOUND if nobody owns it. For tests.
+  absl::StatusOr<JobOwner> OwnerOf(const std::string& job);
+
+ private:
+  class LeasedLog;
+
+  KeyValueStore* const store_;
+  ReplicaLease* const lease_;
+  const std::string replica_;
+  const uint64_t max_bytes_;
+  const std::function<absl::Time()> now_;
+  std::atomic<uint64_t> num_attempts_ = 0;
+  std::atomic<uint64_t> num_done_ = 0;
+  std::atomic<uint64_t> num_failed_ = 0;
+  std::atomic<int64_t> nanoseconds_ = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_LEDGER_ETCD_ETCD_JOB_LOGS_H_

@@ -1,0 +1,57 @@
+// Logs of jobs where several servers share the jobs: a log is of the server that owns its job.
+#ifndef PACKHOUSE_SERVICE_LEDGER_JOB_LOGS_H_
+#define PACKHOUSE_SERVICE_LEDGER_JOB_LOGS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/ledger/record_log.h"
+
+namespace packhouse {
+
+// The log of one job that this server owns. Thread-safe.
+class OwnedLog : public RecordLog {
+ public:
+  // OK as long as this server surely owns the job, and may send what it has for the job's workers.
+  // Otherwise UNAVAILABLE, saying why. Without I/O, and quick. It may become OK again, unless
+  // is_lost().
+  virtual absl::Status ownership() const = 0;
+  // The log will never again take anything.
+  virtual bool is_lost() const = 0;
+  // Gives the job back, so that any server may take it; the log is lost then. Nobody uses it
+  // meanwhile. If this fails, the job stays this server's until its lease ends.
+  virtual absl::Status Release() = 0;
+  // Larger for each later owner of the job.
+  virtual uint64_t owner_revision() const = 0;
+};
+
+// Another server, that owns a job or should.
+struct JobOwner {
+  std::string address;
+  // OwnedLog::owner_revision(); 0: nobody owns the job, and this server is the one that should.
+  uint64_t revision = 0;
+};
+
+// Either `log` is set, or another server is named by `owner`.
+struct JobPlace {
+  std::unique_ptr<OwnedLog> log;
+  JobOwner owner;
+};
+
+// Thread-safe.
+class JobLogs {
+ public:
+  virtual ~JobLogs() = default;
+
+  // Becomes the owner of the job, if nobody is and this server should be. The caller's
+  // earlier logs of the job, if there are any, are lost. UNAVAILABLE if that cannot be known now,
+  // or this server may own nothing. Other errors as those of the log.
+  virtual absl::StatusOr<JobPlace> Open(const std::string& job) = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_LEDGER_JOB_LOGS_H_

@@ -1,0 +1,56 @@
+// AdminService (proto/packhouse/v1/admin.proto).
+#ifndef PACKHOUSE_SERVICE_RPC_ADMIN_SERVICE_H_
+#define PACKHOUSE_SERVICE_RPC_ADMIN_SERVICE_H_
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "service/admission/call_context.h"
+#include "service/admission/policy.h"
+#include "service/delivery/job_session.h"
+#include "service/rpc/admin_actions.h"
+#include "service/rpc/early_service.h"
+
+namespace packhouse::rpc {
+
+// What the server knows of itself. Thread-safe functions; none is null.
+struct AdminView {
+  std::function<bool()> is_draining;
+  std::function<size_t()> num_connections;
+  struct Share {
+    std::string name;
+    uint64_t held_bytes = 0;
+    uint64_t bound_bytes = 0;
+  };
+  std::function<std::vector<Share>()> memory;
+  std::function<std::vector<SessionSummary>()> sessions;
+  std::function<std::vector<QuotaReading>()> quotas;
+  // The bytes of the file of named histograms, as they are now (histogram_file.h).
+  std::function<absl::Status(absl::FunctionRef<absl::Status(absl::string_view)> append)> histograms;
+};
+
+// Thread-safe.
+class AdminService final : public EarlyService {
+ public:
+  // The pointees of the context must outlive the service.
+  AdminService(const CallContext& context, AdminActions actions, AdminView view);
+
+ private:
+  CallReactor* GetServer(grpc::CallbackServerContext* call);
+  CallReactor* ListClients(grpc::CallbackServerContext* call);
+  CallReactor* SetLogLevel(grpc::CallbackServerContext* call);
+  CallReactor* Reload(grpc::CallbackServerContext* call);
+  CallReactor* Drain(grpc::CallbackServerContext* call);
+  CallReactor* TakeSnapshot(grpc::CallbackServerContext* call);
+
+  const CallContext context_;
+  const AdminActions actions_;
+  const AdminView view_;
+};
+
+}  // namespace packhouse::rpc
+
+#endif  // PACKHOUSE_SERVICE_RPC_ADMIN_SERVICE_H_

@@ -1,0 +1,80 @@
+#include "service/shared_datasets/shared_datasets.h"
+
+#include <cstddef>
+#include <fstream>
+#include <functional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "service/base/status_macros.h"
+#include "service/datasets/object/store_identity.h"
+
+namespace packhouse {
+namespace {
+
+// Half of the process' mappings; the rest is for memory, threads and other files.
+size_t MostMaps() {
+  size_t most = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> most;
+  return most == 0 ? ChunkCache::Options().max_maps : most / 2;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
+    const SharedDatasetsOptions& options, KeyValueStore* keys, const Clock* clock) {
+  PH_ASSIGN_OR_RETURN(const S3Address address, ParseS3Uri(options.uri));
+  auto shared = std::unique_ptr<SharedDatasets>(new SharedDatasets(options, clock));
+  PH_RETURN_IF_ERROR(shared->credentials_.Reload().status());
+  S3ObjectStore::Options s3;
+  s3.endpoint = S3EndpointOr(options.endpoint, options.region);
+  s3.region = S3RegionOr(options.region);
+  s3.bucket = address.bucket;
+  s3.prefix = address.prefix;
+  s3.current_credentials = [credentials = &shared->credentials_] { return credentials->current(); };
+  s3.ca_file = options.ca_file;
+  s3.clock = clock;
+  PH_ASSIGN_OR_RETURN(shared->s3_, S3ObjectStore::Create(s3));
+  RetryingObjectStore::Options tries;
+  tries.seed = DrawUniqueNumber();
+  shared->objects_ =
+      std::make_unique<RetryingObjectStore>(shared->s3_.get(), clock, absl::SleepFor, tries);
+  ChunkCache::Options cache;
+  cache.folder = options.cache_folder;
+  cache.max_bytes = options.cache_bytes;
+  cache.max_maps = MostMaps();
+  PH_ASSIGN_OR_RETURN(shared->cache_, ChunkCache::Open(cache));
+  ObjectEngines engines;
+  engines.objects = shared->objects_.get();
+  engines.keys = keys;
+  engines.clock = clock;
+  engines.sleep = absl::SleepFor;
+  engines.draw = DrawUniqueNumber;
+  engines.memory = &shared->memory_;
+  engines.max_attempts = 20;
+  PH_RETURN_IF_ERROR(BindStores(engines));
+  ObjectDatasetStore::Options store;
+  store.max_bytes = options.max_bytes;
+  store.later = [later = &shared->later_](std::function<void()> work) {
+    later->Submit(/*client=*/"", std::move(work));
+  };
+  shared->store_ = std::make_unique<ObjectDatasetStore>(engines, shared->cache_.get(), store);
+  shared->sweeper_ = std::make_unique<ObjectSweeper>(engines, ObjectSweeper::Options());
+  return shared;
+}
+
+absl::StatusOr<ObjectSweeper::Step> SharedDatasets::Sweep() {
+  auto step = sweeper_->Run();
+  if (step.ok()) {
+    swept_objects_ += step->num_deleted;
+    swept_bytes_ += step->num_bytes;
+  }
+  return step;
+}
+
+SharedDatasets::Counts SharedDatasets::counts() const {
+  return {cache_->counts(), max_cache_bytes_, objects_->num_retries(), swept_objects_,
+          swept_bytes_};
+}
+
+}  // namespace packhouse

@@ -1,0 +1,95 @@
+// The data sets of several servers: graphs in S3, all else in the cluster's store, a cache here.
+#ifndef PACKHOUSE_SERVICE_SHARED_DATASETS_SHARED_DATASETS_H_
+#define PACKHOUSE_SERVICE_SHARED_DATASETS_SHARED_DATASETS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "service/admission/memory_budget.h"
+#include "service/admission/worker_pool.h"
+#include "service/base/clock.h"
+#include "service/cluster/key_value_store.h"
+#include "service/datasets/object/object_dataset_store.h"
+#include "service/datasets/object/object_sweeper.h"
+#include "service/objects/retrying_object_store.h"
+#include "service/objects/s3/s3_object_store.h"
+#include "service/shared_datasets/s3_address.h"
+
+namespace packhouse {
+
+struct SharedDatasetsOptions {
+  // "s3://BUCKET[/PREFIX]".
+  std::string uri;
+  // Those of S3EndpointOr() and S3RegionOr() if they are empty.
+  std::string endpoint;
+  std::string region;
+  // Empty: the credentials are those of the environment (ReadS3Credentials()).
+  std::string credentials_file;
+  // PEM of the authorities that vouch for the endpoint; empty: the system's.
+  std::string ca_file;
+  // Of the cache; no other process may use it.
+  std::string cache_folder;
+  uint64_t cache_bytes = uint64_t{64} << 30;
+  // Of all data sets together; 0: no bound. The same for all servers, always.
+  uint64_t max_bytes = 0;
+  // For objects that are being made of appended graphs.
+  uint64_t memory_bytes = uint64_t{512} << 20;
+};
+
+// Thread-safe.
+class SharedDatasets {
+ public:
+  // `keys` and `clock` must outlive it. Binds the two stores to each other if both are new
+  // (datasets/object/store_identity.h). FAILED_PRECONDITION if they do not belong together, or the
+  // cache's folder is in use; INVALID_ARGUMENT naming what is wrong with an option; UNAVAILABLE if
+  // a store does not answer; errors of the disk.
+  static absl::StatusOr<std::unique_ptr<SharedDatasets>> Open(const SharedDatasetsOptions& options,
+                                                              KeyValueStore* keys,
+                                                              const Clock* clock);
+  // Readers of the store may be there longer.
+  ~SharedDatasets() = default;
+
+  DatasetStore* store() { return store_.get(); }
+  // To be reloaded now and then.
+  security::Reloadable* credentials() { return &credentials_; }
+
+  // One step through the objects, of which it deletes those that nobody has. One thread at a time.
+  absl::StatusOr<ObjectSweeper::Step> Sweep();
+
+  struct Counts {
+    ChunkCache::Counts cache;
+    uint64_t max_cache_bytes = 0;
+    uint64_t num_retries = 0;  // Of requests to S3.
+    uint64_t swept_objects = 0;
+    uint64_t swept_bytes = 0;
+  };
+  Counts counts() const;
+
+ private:
+  SharedDatasets(const SharedDatasetsOptions& options, const Clock* clock)
+      : max_cache_bytes_(options.cache_bytes),
+        credentials_(options.credentials_file),
+        memory_(options.memory_bytes),
+        later_(clock, 1) {}
+
+  const uint64_t max_cache_bytes_;
+  S3CredentialsFile credentials_;
+  MemoryBudget memory_;
+  std::unique_ptr<S3ObjectStore> s3_;
+  std::unique_ptr<RetryingObjectStore> objects_;
+  std::unique_ptr<ChunkCache> cache_;
+  std::unique_ptr<ObjectSweeper> sweeper_;
+  std::unique_ptr<ObjectDatasetStore> store_;
+  std::atomic<uint64_t> swept_objects_ = 0;
+  std::atomic<uint64_t> swept_bytes_ = 0;
+  // Uses the store: ends first.
+  WorkerPool later_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SHARED_DATASETS_SHARED_DATASETS_H_

@@ -1,0 +1,101 @@
+#include "service/source_graphs/stored/linked_graphs.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/disk_file.h"
+#include "service/base/status_macros.h"
+#include "service/source_graphs/stored/source_graph_names.h"
+
+namespace packhouse {
+namespace {
+
+bool IsBeingWritten(const std::string& name) {
+  return absl::StartsWith(name, ".") || absl::EndsWith(name, ".partial") ||
+         absl::EndsWith(name, ".unfinished");
+}
+
+// Which folder a name means now; 0: none.
+uint64_t InodeOf(const std::string& path) {
+  struct stat state = {};
+  return ::stat(path.c_str(), &state) == 0 ? state.st_ino : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<LinkedGraphs> LinkedGraphs::Begin(const std::string& store_folder) {
+  // Several may be taken at once.
+  static std::atomic<uint64_t> next = 0;
+  const std::string folder =
+      absl::StrCat(store_folder, "/snapshot-", next.fetch_add(1), kUnfinishedFolder);
+  PH_RETURN_IF_ERROR(RemoveAll(folder));
+  PH_RETURN_IF_ERROR(MakeFolder(folder));
+  return LinkedGraphs(folder);
+}
+
+LinkedGraphs::LinkedGraphs(LinkedGraphs&& other) noexcept
+    : folder_(std::exchange(other.folder_, "")),
+      files_(std::move(other.files_)),
+      next_link_(other.next_link_) {}
+
+LinkedGraphs::~LinkedGraphs() {
+  if (!folder_.empty()) RemoveAll(folder_).IgnoreError();
+}
+
+absl::Status LinkedGraphs::LinkFile(const std::string& folder, absl::string_view path,
+                                    absl::string_view name, std::optional<uint64_t> num_bytes) {
+  const std::string from = absl::StrCat(folder, "/", name);
+  LinkedFile file;
+  file.path = absl::StrCat(path, "/", name);
+  file.link = absl::StrCat(folder_, "/", next_link_++);
+  if (::link(from.c_str(), file.link.c_str()) != 0) {
+    return DiskStatus(errno, "cannot give a second name to", from);
+  }
+  struct stat state = {};
+  if (::stat(file.link.c_str(), &state) != 0) {
+    return DiskStatus(errno, "cannot read the size of", from);
+  }
+  file.num_bytes = num_bytes.value_or(static_cast<uint64_t>(state.st_size));
+  files_.push_back(std::move(file));
+  return absl::OkStatus();
+}
+
+absl::Status LinkedGraphs::LinkFolder(const std::string& folder, const std::string& path) {
+  const uint64_t inode = InodeOf(folder);
+  if (inode == 0) return absl::OkStatus();
+  const size_t num_before = files_.size();
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  absl::Status status = error ? DiskStatus(error.value(), "cannot list", folder) : absl::OkStatus();
+  for (const std::string& name : names) {
+    if (!status.ok()) break;
+    if (IsBeingWritten(name)) continue;
+    const std::string inner = absl::StrCat(folder, "/", name);
+    if (std::filesystem::is_directory(inner, error)) {
+      status = LinkFolder(inner, absl::StrCat(path, "/", name));
+    } else {
+      status = LinkFile(folder, path, name);
+      // Small files may be removed by themselves.
+      if (absl::IsNotFound(status)) status = absl::OkStatus();
+    }
+  }
+  if (InodeOf(folder) == inode) return status;
+  files_.resize(num_before);
+  return absl::OkStatus();
+}
+
+}  // namespace packhouse

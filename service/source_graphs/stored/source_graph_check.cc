@@ -1,0 +1,154 @@
+#include "service/source_graphs/stored/source_graph_check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "service/base/disk_file.h"
+#include "service/base/quoted.h"
+#include "service/base/status_macros.h"
+#include "service/source_graphs/stored/disk_space.h"
+#include "service/source_graphs/stored/graph_files.h"
+#include "service/source_graphs/stored/graph_verification.h"
+#include "service/source_graphs/stored/row_log.h"
+#include "service/source_graphs/stored/source_graph_names.h"
+
+namespace packhouse {
+namespace {
+
+bool GoOn(const SourceGraphProgress&) { return true; }
+
+SourceGraphInfo InfoFor(const GraphDefinition& definition, const GraphManifest& manifest) {
+  SourceGraphInfo info;
+  info.name = definition.name;
+  info.schema = definition.schema;
+  info.options = definition.options;
+  info.state = SourceGraphState::kSealed;
+  info.id = definition.id;
+  info.num_nodes = manifest.num_nodes;
+  info.num_edges = manifest.num_edges;
+  info.version = manifest.version;
+  return info;
+}
+
+bool IsThere(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+// Opening a graph cuts off what is behind its last whole record. Nobody can tell whether an append
+// was being written there, or was answered and is damaged.
+absl::Status CheckTail(const std::string& rows, const GraphDefinition& definition,
+                       const DamageVisitor& found) {
+  const auto file = DiskFile::Open(rows, DiskFile::Mode::kRead);
+  if (absl::IsNotFound(file.status())) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(file.status());
+  const auto end =
+      ScanRowLog(*file, definition.id, [](const RowRecord&) { return absl::OkStatus(); });
+  // What is wrong before was found already.
+  if (absl::IsDataLoss(end.status())) return absl::OkStatus();
+  PH_RETURN_IF_ERROR(end.status());
+  PH_ASSIGN_OR_RETURN(const uint64_t bytes, file->Size());
+  if (bytes != *end) {
+    found({rows, absl::StrCat("bytes ", *end, " to ", bytes), "are no whole record",
+           "nothing if the server or the machine ended while they were written; otherwise the "
+           "last append"});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SourceGraphVerifyReport> VerifyFolder(const std::string& folder,
+                                                     const GraphDefinition& definition,
+                                                     const DamageVisitor& found) {
+  const std::string rows = absl::StrCat(folder, "/", kRowsFile);
+  const std::string cost = absl::StrCat("source graph ", Quoted(definition.name));
+  const auto manifest = ReadManifest(folder);
+  if (absl::IsNotFound(manifest.status())) {
+    if (HasLostManifest(folder)) {
+      found({absl::StrCat(folder, "/", kManifestFile), "", "is missing", cost});
+      return SourceGraphVerifyReport();
+    }
+    PH_ASSIGN_OR_RETURN(SourceGraphVerifyReport report, VerifyRows(rows, definition, GoOn));
+    PH_RETURN_IF_ERROR(CheckTail(rows, definition, found));
+    return report;
+  }
+  PH_RETURN_IF_ERROR(manifest.status());
+  if (manifest->id != definition.id ||
+      manifest->num_nodes.size() != definition.schema->node_sets().size() ||
+      manifest->num_edges.size() != definition.schema->edge_sets().size()) {
+    return absl::DataLossError(
+        absl::StrCat(folder, "/", kManifestFile, ": is that of another graph"));
+  }
+  auto store = std::make_shared<DiskSpace>(folder, UINT64_MAX, 0);
+  return VerifyArrays(folder, *manifest, InfoFor(definition, *manifest),
+                      std::make_shared<GraphSpace>(std::move(store), definition.name, 0), GoOn);
+}
+
+absl::Status CheckGraph(const std::string& folder, const std::string& folder_name,
+                        const DamageVisitor& found) {
+  const auto definition = ReadDefinition(folder);
+  if (absl::IsDataLoss(definition.status()) || absl::IsNotFound(definition.status())) {
+    found({absl::StrCat(folder, "/", kDefinitionFile), "",
+           std::string(definition.status().message()),
+           absl::StrCat("the source graph in folder ", folder_name)});
+    return absl::OkStatus();
+  }
+  PH_RETURN_IF_ERROR(definition.status());
+  const std::string cost = absl::StrCat("source graph ", Quoted(definition->name));
+  const auto report = VerifyFolder(folder, *definition, found);
+  if (absl::IsDataLoss(report.status())) {
+    found({folder, "", std::string(report.status().message()), cost});
+    return absl::OkStatus();
+  }
+  PH_RETURN_IF_ERROR(report.status());
+  for (const absl::Status& damage : report->damaged) {
+    // Its words begin with the file.
+    const absl::string_view message = damage.message();
+    const size_t colon = message.find(": ");
+    const bool names_file = absl::StartsWith(message, folder) && colon != absl::string_view::npos;
+    found({std::string(names_file ? message.substr(0, colon) : folder), "",
+           std::string(names_file ? message.substr(colon + 2) : message), cost});
+  }
+  if (report->num_damaged > report->damaged.size()) {
+    found({folder, "", absl::StrCat(report->num_damaged - report->damaged.size(), " more places"),
+           cost});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> CheckSourceGraphFolders(
+    const std::string& folder, DamageVisitor found,
+    absl::FunctionRef<void(const std::string& graph, const std::string& companion)> companion) {
+  if (!IsThere(folder)) return 0;
+  PH_ASSIGN_OR_RETURN(const DiskFile lock, LockSourceGraphs(folder));
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) return DiskStatus(error.value(), "cannot list", folder);
+  std::sort(names.begin(), names.end());
+  uint64_t num_graphs = 0;
+  for (const std::string& name : names) {
+    if (!IsSourceGraphFolderName(name)) continue;
+    ++num_graphs;
+    const std::string graph = absl::StrCat(folder, "/", name);
+    PH_RETURN_IF_ERROR(CheckGraph(graph, name, found));
+    const auto definition = ReadDefinition(graph);
+    companion(definition.ok() ? definition->name : name,
+              absl::StrCat(graph, "/", kCompanionFolder));
+  }
+  return num_graphs;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,27 @@
+// Whether everything in a folder of source graphs is as it was written.
+#ifndef PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SOURCE_GRAPH_CHECK_H_
+#define PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SOURCE_GRAPH_CHECK_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "service/base/stored_damage.h"
+
+namespace packhouse {
+
+// Reads everything, as SourceGraphStore::Verify() does of each graph. Changes nothing: what is left
+// of graphs that were being created or deleted stays, and is no damage. `companion` is called with
+// each graph's name and companion folder, which may be missing. The result is the number of graphs;
+// 0 for a folder that is missing.
+//
+// FAILED_PRECONDITION if the folder is open, naming the process, or another release wrote a graph.
+absl::StatusOr<uint64_t> CheckSourceGraphFolders(
+    const std::string& folder, DamageVisitor found,
+    absl::FunctionRef<void(const std::string& graph, const std::string& companion)> companion);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_SOURCE_GRAPHS_STORED_SOURCE_GRAPH_CHECK_H_

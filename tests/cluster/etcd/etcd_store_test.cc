@@ -1,0 +1,351 @@
+// The real etcd behind the interface: beside the fake, call by call; and as the place of a log.
+#include "service/cluster/etcd/etcd_store.h"
+
+#include <map>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/cluster/etcd/etcd_messages.h"
+#include "service/ledger/etcd/etcd_record_log.h"
+#include "tests/ledger/record_log_laws.h"
+#include "tests/support/etcd_process.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class EtcdStoreTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    // Another process may take a port that was free.
+    for (int i = 0; i < 5 && !EtcdProcess::Program().empty(); ++i) {
+      process_ = std::make_unique<EtcdProcess>();
+      const auto store = EtcdStore::Make(OptionsOf(absl::Seconds(10))).value();
+      if (store->Get("anything").ok()) return;
+    }
+    process_ = nullptr;
+  }
+  static void TearDownTestSuite() { process_ = nullptr; }
+
+  void SetUp() override {
+    if (EtcdProcess::Program().empty()) GTEST_SKIP() << "no etcd here: Debian's etcd-server";
+    ASSERT_NE(process_, nullptr) << "etcd does not answer";
+    store_ = EtcdStore::Make(OptionsOf(absl::Seconds(10))).value();
+  }
+
+  static EtcdOptions OptionsOf(absl::Duration timeout) {
+    EtcdOptions options;
+    options.endpoints = {process_->address()};
+    options.timeout = timeout;
+    return options;
+  }
+
+  static inline std::unique_ptr<EtcdProcess> process_;
+  std::unique_ptr<EtcdStore> store_;
+};
+
+std::string RandomKey(Random& random) { return absl::StrCat("k/", random.Below(6)); }
+
+KeyRange AnyRange(Random& random) {
+  switch (random.Below(3)) {
+    case 0:
+      return KeyRange::Of(RandomKey(random));
+    case 1:
+      return {RandomKey(random), RandomKey(random) + "x"};
+    default:
+      return KeyRange::Prefix("k/");
+  }
+}
+
+std::vector<Operation> RandomSteps(Random& random) {
+  std::vector<Operation> steps(random.Below(4));
+  for (Operation& step : steps) {
+    switch (random.Below(3)) {
+      case 0:
+        step = Operation::Put(RandomKey(random), absl::StrCat(random.Below(4)));
+        break;
+      case 1:
+        step = Operation::Delete(AnyRange(random));
+        break;
+      default:
+        step = Operation::Read(AnyRange(random), random.Below(3));
+    }
+  }
+  return steps;
+}
+
+MATCHER_P(IsTheSameRange, other, "is the same as the fake's") {
+  if (arg.values.size() != other.values.size()) return false;
+  for (size_t i = 0; i < arg.values.size(); ++i) {
+    KeyValue value = arg.values[i];
+    value.lease = other.values[i].lease;
+    if (value != other.values[i]) return false;
+  }
+  return arg.has_more == other.has_more && arg.revision == other.revision;
+}
+
+// What the fake does is what etcd does: the same random calls have the same answers.
+TEST_F(EtcdStoreTest, TheFakeIsLikeIt) {
+  SimulatedClock clock;
+  FakeKeyValueServers servers(&clock);
+  FakeConnection fake(&servers);
+  Random random(19);
+  Transaction clean;
+  clean.then = {Operation::Delete(KeyRange::Prefix("k/")), Operation::Put("before", "")};
+  PH_ASSERT_OK_AND_ASSIGN(const TransactionResult cleaned, store_->Commit(clean));
+  servers.SkipTo(cleaned.revision);
+  const Revision first = cleaned.revision;
+  Revision now = first;
+  size_t num_succeeded = 0;
+  for (int step = 0; step < 600; ++step) {
+    SCOPED_TRACE(step);
+    if (random.Below(4) == 0) {
+      const KeyRange range = AnyRange(random);
+      const size_t limit = random.Below(4);
+      // Also one that has not come yet.
+      const Revision revision = random.Below(2) == 0 ? 0 : first + random.Below(now - first + 2);
+      const auto real = store_->Range(range, limit, revision);
+      const auto faked = fake.Range(range, limit, revision);
+      ASSERT_EQ(real.status().code(), faked.status().code()) << real.status();
+      if (real.ok()) {
+        ASSERT_THAT(*real, IsTheSameRange(*faked));
+      }
+      continue;
+    }
+    Transaction transaction;
+    for (size_t left = random.Below(3); left != 0; --left) {
+      const std::string key = RandomKey(random);
+      const auto stored = fake.Get(key).value();
+      switch (random.Below(5)) {
+        case 0:
+          transaction.compares.push_back(Compare::Absent(key));
+          break;
+        case 1:
+          transaction.compares.push_back(
+              Compare::CreateRevision(key, stored ? stored->create_revision : 0));
+          break;
+        case 2:
+          transaction.compares.push_back(Compare::ModRevision(
+              key, stored && random.Below(2) == 0 ? stored->mod_revision : random.Below(2)));
+          break;
+        default:
+          transaction.compares.push_back(
+              Compare::Value(key, random.Below(8) == 0 ? "" : absl::StrCat(random.Below(2))));
+      }
+    }
+    transaction.then = RandomSteps(random);
+    transaction.otherwise = RandomSteps(random);
+    const auto real = store_->Commit(transaction);
+    const auto faked = fake.Commit(transaction);
+    ASSERT_EQ(real.status().code(), faked.status().code()) << real.status();
+    if (!real.ok()) continue;
+    ASSERT_EQ(real->succeeded, faked->succeeded);
+    ASSERT_EQ(real->revision, faked->revision);
+    ASSERT_EQ(real->reads.size(), faked->reads.size());
+    for (size_t i = 0; i < real->reads.size(); ++i) {
+      ASSERT_THAT(real->reads[i], IsTheSameRange(faked->reads[i])) << i;
+    }
+    now = real->revision;
+    num_succeeded += real->succeeded ? 1 : 0;
+  }
+  EXPECT_GT(num_succeeded, 80);
+}
+
+TEST_F(EtcdStoreTest, LeasesEndWithTheirKeys) {
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, store_->GrantLease(absl::Milliseconds(60'500)));
+  EXPECT_EQ(lease.length, absl::Seconds(61));
+  Transaction put;
+  put.then = {Operation::Put("leased", "v", lease.id)};
+  ASSERT_THAT(store_->Commit(put), IsOk());
+  EXPECT_THAT(store_->KeepAlive(lease.id), IsOkAndHolds(lease.length));
+  PH_ASSERT_OK_AND_ASSIGN(const auto value, store_->Get("leased"));
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->lease, lease.id);
+  EXPECT_THAT(store_->RevokeLease(lease.id), IsOk());
+  EXPECT_THAT(store_->RevokeLease(lease.id), IsOk());
+  EXPECT_THAT(store_->Get("leased"), IsOkAndHolds(std::nullopt));
+  EXPECT_THAT(store_->KeepAlive(lease.id),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("lease")));
+  EXPECT_THAT(store_->Commit(put), StatusIs(absl::StatusCode::kNotFound, HasSubstr("lease")));
+  EXPECT_THAT(store_->GrantLease(absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("positive")));
+}
+
+// The largest transaction that Transaction::Check() lets pass is taken.
+TEST_F(EtcdStoreTest, TheBoundsAreEtcds) {
+  Transaction transaction;
+  for (size_t i = 0; i < Transaction::kMaxOperations; ++i) {
+    transaction.then.push_back(Operation::Put(absl::StrCat("large/", i), ""));
+    transaction.compares.push_back(Compare::Absent(absl::StrCat("large/", i)));
+  }
+  transaction.then[0].value.resize(Transaction::kMaxBytes - transaction.NumBytes());
+  EXPECT_THAT(store_->Commit(transaction), IsOk());
+  transaction.then[0].value.push_back('x');
+  EXPECT_THAT(store_->Commit(transaction),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("1572865 bytes")));
+  transaction.then.emplace_back();
+  EXPECT_THAT(store_->Commit(transaction),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("129 steps")));
+}
+
+TEST_F(EtcdStoreTest, PrefixesKeepClustersApart) {
+  EtcdOptions options = OptionsOf(absl::Seconds(10));
+  options.prefix = "other/";
+  const auto other = EtcdStore::Make(options).value();
+  Transaction put;
+  put.then = {Operation::Put("shared", "mine")};
+  ASSERT_THAT(store_->Commit(put), IsOk());
+  EXPECT_THAT(other->Get("shared"), IsOkAndHolds(std::nullopt));
+  options.prefix = "";
+  const auto whole = EtcdStore::Make(options).value();
+  PH_ASSERT_OK_AND_ASSIGN(const auto value, whole->Get("packhouse/shared"));
+  EXPECT_EQ(value->value, "mine");
+}
+
+// A dead endpoint is passed over; with dead ones only, nothing was sent.
+TEST_F(EtcdStoreTest, FailsOver) {
+  EtcdOptions options = OptionsOf(absl::Seconds(10));
+  // Nobody listens on port 1.
+  options.endpoints.insert(options.endpoints.begin(), "127.0.0.1:1");
+  const auto store = EtcdStore::Make(options).value();
+  Transaction put;
+  put.then = {Operation::Put("failover", "v")};
+  EXPECT_THAT(store->Commit(put), IsOk());
+  EXPECT_THAT(store->Get("failover"), IsOk());
+  options.endpoints = {"127.0.0.1:1"};
+  options.timeout = absl::Milliseconds(200);
+  const auto dead = EtcdStore::Make(options).value();
+  EXPECT_THAT(dead->Commit(put),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1:1")));
+  EXPECT_THAT(dead->Get("x"), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("127.0.0.1:1")));
+}
+
+// It takes requests and does not answer: what a change did is not known; a read did nothing.
+TEST_F(EtcdStoreTest, SilenceIsAnUnknownOutcome) {
+  Transaction put;
+  put.then = {Operation::Put("silent", "v")};
+  absl::Status changed;
+  absl::Status read;
+  // A connection that ends at this moment refuses a request before it is sent: then once more.
+  for (int tries = 0; tries < 5 && !OutcomeIsUnknown(changed); ++tries) {
+    const auto store = EtcdStore::Make(OptionsOf(absl::Milliseconds(300))).value();
+    ASSERT_THAT(store->Get("x"), IsOk());
+    process_->Stop();
+    changed = store->Commit(put).status();
+    read = store->Get("x").status();
+    process_->Continue();
+  }
+  EXPECT_TRUE(OutcomeIsUnknown(changed)) << changed;
+  EXPECT_THAT(read, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("etcd at 127.0.0.1:")));
+}
+
+TEST_F(EtcdStoreTest, ALogInItKeepsTheLaws) {
+  int place = 0;
+  int attempt = 0;
+  const auto open = [&]() -> absl::StatusOr<std::unique_ptr<RecordLog>> {
+    EtcdRecordLog::Options options;
+    options.job = absl::StrCat("job", place);
+    options.address = "here:1";
+    options.attempt = absl::StrCat(++attempt);
+    // One lease a place: the next opening takes away the key of the one before.
+    static std::map<int, LeaseId> leases;
+    if (!leases.contains(place)) {
+      const auto lease = store_->GrantLease(absl::Seconds(100));
+      if (!lease.ok()) return lease.status();
+      leases[place] = lease->id;
+    }
+    options.lease = leases[place];
+    auto acquired = EtcdRecordLog::Acquire(store_.get(), options);
+    if (!acquired.ok()) return acquired.status();
+    if (acquired->log == nullptr) return absl::InternalError("somebody else owns it");
+    return std::move(acquired->log);
+  };
+  for (; place < 3; ++place) {
+    ASSERT_NO_FATAL_FAILURE(TestIsAListThatLasts(open, static_cast<uint64_t>(place), 30));
+  }
+  ASSERT_NO_FATAL_FAILURE(TestManyThreadsAppend(open, 8, 20));
+}
+
+// What etcd answers is not believed unless it is an answer to the question.
+TEST(EtcdMessagesTest, AnswersToOtherQuestionsAreRefused) {
+  const auto ask = [](std::vector<std::string> keys, const KeyRange& range, size_t limit,
+                      bool more) {
+    etcdserverpb::RangeResponse response;
+    for (const std::string& key : keys) response.add_kvs()->set_key(key);
+    response.set_more(more);
+    return FromRangeResponse("p/", range, limit, response);
+  };
+  const KeyRange all = KeyRange::Prefix("a");
+  PH_ASSERT_OK_AND_ASSIGN(const RangeResult good, ask({"p/a", "p/ab"}, all, 2, true));
+  EXPECT_EQ(good.values[1].key, "ab");
+  for (const auto& keys :
+       std::vector<std::vector<std::string>>{{"p"}, {"q/a"}, {"p/b"}, {"p/ab", "p/a"}, {""}}) {
+    EXPECT_THAT(ask(keys, all, 0, false),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("not asked for")));
+  }
+  EXPECT_THAT(ask({"p/a", "p/ab"}, all, 1, false),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("2 keys")));
+  EXPECT_THAT(ask({}, all, 0, true),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("0 keys and more")));
+
+  Transaction transaction;
+  transaction.then = {Operation::Put("a", ""), Operation::Read(KeyRange::Of("a"))};
+  etcdserverpb::TxnResponse response;
+  response.set_succeeded(true);
+  EXPECT_THAT(FromTxnResponse("p/", transaction, response),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("0 answers to 2 steps")));
+  response.add_responses()->mutable_response_range();
+  response.add_responses()->mutable_response_range();
+  EXPECT_THAT(FromTxnResponse("p/", transaction, response),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("another kind to step 0")));
+  response.mutable_responses(0)->mutable_response_put();
+  PH_ASSERT_OK_AND_ASSIGN(const TransactionResult result,
+                          FromTxnResponse("p/", transaction, response));
+  EXPECT_EQ(result.reads.size(), 1U);
+}
+
+TEST(EtcdOptionsTest, SecretsAreNeitherRepeatedNorSentInPlainText) {
+  for (const char* uri : {"etcd://user:secret@host", "etcd://user:sec/ret@host", "user:secret@host",
+                          "etcd://h,user:secret@host:1/p"}) {
+    EXPECT_THAT(ParseEtcdUri(uri), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            testing::AllOf(HasSubstr("'@'"), Not(HasSubstr("sec")),
+                                                           Not(HasSubstr("user:")))))
+        << uri;
+  }
+  EtcdOptions options;
+  options.endpoints = {"127.0.0.1:1"};
+  EXPECT_THAT(EtcdStore::Make(options), IsOk());
+  for (std::string EtcdOptions::*field :
+       {&EtcdOptions::user, &EtcdOptions::password, &EtcdOptions::certificate, &EtcdOptions::key}) {
+    EtcdOptions open = options;
+    open.*field = "secret";
+    EXPECT_THAT(EtcdStore::Make(open),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::AllOf(HasSubstr("plain"), Not(HasSubstr("secret")))));
+  }
+}
+
+TEST(ParseEtcdUriTest, HostsPortsAndPrefix) {
+  const auto one = ParseEtcdUri("etcd://etcd-0.etcd:2380,10.0.0.2,[::1]:1/a/b/");
+  ASSERT_THAT(one, IsOk());
+  EXPECT_THAT(one->endpoints, ElementsAre("etcd-0.etcd:2380", "10.0.0.2:2379", "[::1]:1"));
+  EXPECT_EQ(one->prefix, "a/b/");
+  EXPECT_EQ(ParseEtcdUri("etcd://h")->prefix, "packhouse/");
+  for (const char* bad : {"", "etcd:/h", "http://h", "etcd://", "etcd://h,,i", "etcd://h:0",
+                          "etcd://h:65536", "etcd://h:x", "etcd://:1", "etcd://h i"}) {
+    EXPECT_THAT(ParseEtcdUri(bad), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'")))
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,292 @@
+// The laws of maintenance: a check finds damage or there is none that matters, a repair costs the
+// jobs that are damaged and nothing else, compacting and converting change no content.
+#include "service/data_folder/maintenance.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "service/datasets/lmdb/checked_value.h"
+#include "service/datasets/lmdb/stored_keys.h"
+#include "service/ledger/lmdb/lmdb_log_repair.h"
+#include "tests/data_folder/folder_world.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// All damages; an error of the check is one.
+std::vector<std::string> FoundIn(const std::string& data_dir) {
+  std::vector<std::string> damages;
+  const auto checked = CheckDataFolder(data_dir, [&damages](const StoredDamage& damage) {
+    damages.push_back(
+        absl::StrCat(damage.file, "|", damage.place, "|", damage.what, "|", damage.cost));
+  });
+  if (!checked.ok()) damages.push_back(checked.status().ToString());
+  return damages;
+}
+
+using MaintenanceTest = FolderTest;
+
+// The records of the log, with their checksums.
+std::vector<std::string> RawRecords(const std::string& data_dir) {
+  std::vector<std::string> raw;
+  const OpenStores stores(data_dir);
+  uint64_t sequence = 0;
+  const auto records = stores.ledger->ReadAll();
+  for (const std::string& record : *records) {
+    raw.push_back(WithChecksum(LogRecordKey(++sequence), record));
+  }
+  return raw;
+}
+
+// The ledger without some jobs; last generations apart.
+std::map<std::string, std::vector<std::string>> JobsOf(const std::string& data_dir) {
+  std::map<std::string, std::vector<std::string>> jobs;
+  for (auto& [job, ledger] : (*std::move(ReadContents(data_dir).ledger)).SplitByJob()) {
+    jobs[job] = ledger.EpochRecords();
+  }
+  return jobs;
+}
+
+TEST_F(MaintenanceTest, ASoundFolderIsSoundAndStaysAsItIs) {
+  std::map<std::string, std::string> before;
+  const auto read_all = [&] {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(data_dir_)) {
+      const std::string name = entry.path().filename().string();
+      if (!entry.is_regular_file() || name == "LOCK" || name == "lock.mdb") continue;
+      files[entry.path().string()] = ReadFile(entry.path().string());
+    }
+    return files;
+  };
+  before = read_all();
+  PH_ASSERT_OK_AND_ASSIGN(
+      const DataFolderCounts counts,
+      CheckDataFolder(data_dir_, [](const StoredDamage& damage) { ADD_FAILURE() << damage.what; }));
+  EXPECT_EQ(counts.num_datasets, 2U);
+  EXPECT_EQ(counts.num_ledger_records, 36U);
+  EXPECT_EQ(counts.num_source_graphs, 2U);
+  EXPECT_EQ(counts.num_histograms, 2U);
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, true));
+  EXPECT_FALSE(report.is_changed);
+  EXPECT_TRUE(read_all() == before);
+}
+
+// Damage anywhere is found, or everything reads as before. Partitions and keys have no checksums;
+// tables of readers and locks have no state.
+TEST_F(MaintenanceTest, DamageIsFoundOrDoesNotMatter) {
+  const Contents contents = ReadContents(data_dir_);
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(data_dir_)) {
+    const std::string name = entry.path().filename().string();
+    if (!entry.is_regular_file() || entry.file_size() == 0 || name == "LOCK" ||
+        name == "lock.mdb" || name == "key") {
+      continue;
+    }
+    files.push_back(entry.path().string());
+    // Most bytes are in these, so they are hit more often.
+    if (name == "data.mdb") files.insert(files.end(), 10, entry.path().string());
+  }
+  ASSERT_GT(files.size(), 40U);
+  uint64_t num_found = 0;
+  uint64_t num_same = 0;
+  const std::string copy = folder_.path() + "/copy";
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    Random random(seed);
+    const std::string& hit = files[random.Below(files.size())];
+    SCOPED_TRACE(testing::Message() << "seed=" << seed << " " << hit);
+    std::filesystem::copy(data_dir_, copy, std::filesystem::copy_options::recursive);
+    const std::string path = copy + hit.substr(data_dir_.size());
+    std::string bytes = ReadFile(path);
+    switch (random.Below(8)) {
+      case 0:
+        bytes.resize(random.Below(bytes.size()));
+        break;
+      case 1: {
+        const size_t begin = random.Below(bytes.size());
+        bytes.replace(begin, std::min<size_t>(512, bytes.size() - begin), 512, '\0');
+        bytes.resize(std::filesystem::file_size(path));
+        break;
+      }
+      default:
+        bytes[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
+    }
+    WriteFile(path, bytes);
+    if (FoundIn(copy).empty()) {
+      ++num_same;
+      EXPECT_TRUE(ReadContents(copy) == contents);
+    } else {
+      ++num_found;
+    }
+    std::filesystem::remove_all(copy);
+  }
+  EXPECT_GT(num_found, 60U);
+  EXPECT_GT(num_same, 3U);
+}
+
+// One flipped bit of a record is put right: nothing is lost.
+TEST_F(MaintenanceTest, AFlippedBitIsPutRight) {
+  const Contents contents = ReadContents(data_dir_);
+  const std::vector<std::string> raw = RawRecords(data_dir_);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const size_t hit = random.Below(raw.size());
+    std::string damaged = raw[hit];
+    damaged[random.Below(damaged.size())] ^= static_cast<char>(1 << random.Below(8));
+    PutRaw(DeliveryFolder(data_dir_), LogRecordKey(hit + 1), damaged);
+    EXPECT_FALSE(ReadContents(data_dir_).ledger.has_value());
+    EXPECT_THAT(FoundIn(data_dir_), Contains(AllOf(HasSubstr(absl::StrCat("record ", hit + 1)),
+                                                   HasSubstr("data.mdb"), HasSubstr("one bit"))));
+    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, false));
+    EXPECT_TRUE(report.is_changed);
+    EXPECT_THAT(report.lost_jobs, IsEmpty());
+    EXPECT_TRUE(FoundIn(data_dir_).empty());
+    EXPECT_TRUE(ReadContents(data_dir_) == contents);
+    // Back to the records that were there at first.
+    std::vector<std::string> records;
+    for (const std::string& each : raw) records.push_back(each.substr(0, each.size() - 4));
+    ASSERT_THAT(RewriteLog(DeliveryFolder(data_dir_), 1, records), IsOk());
+  }
+}
+
+// A damaged record costs the job that it belongs to, and no other job changes.
+TEST_F(MaintenanceTest, ADamagedRecordCostsItsJobAlone) {
+  const auto jobs = JobsOf(data_dir_);
+  const Contents contents = ReadContents(data_dir_);
+  const std::vector<std::string> raw = RawRecords(data_dir_);
+  std::vector<std::string> records;
+  for (const std::string& each : raw) records.push_back(each.substr(0, each.size() - 4));
+  uint64_t num_attributed = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    const size_t hit = random.Below(raw.size());
+    // The jobs are in the order of their names.
+    const std::string job = hit < 12 ? "others" : hit < 24 ? "third/job" : "train";
+    std::string damaged = raw[hit];
+    // At the end, where names are not; or anywhere.
+    const size_t begin = seed % 2 == 0 ? damaged.size() - 6 : random.Below(damaged.size() - 2);
+    damaged[begin] ^= 0x15;
+    damaged[begin + 1] ^= 0x2a;
+    PutRaw(DeliveryFolder(data_dir_), LogRecordKey(hit + 1), damaged);
+    auto report = RepairDataFolder(data_dir_, false);
+    if (absl::IsFailedPrecondition(report.status())) {
+      // Nobody can tell whose it was: nothing has changed, until it is said that all may go.
+      EXPECT_THAT(report, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                   AllOf(HasSubstr("--lose-all-jobs"),
+                                         HasSubstr(absl::StrCat("record ", hit + 1)))));
+      EXPECT_FALSE(ReadContents(data_dir_).ledger.has_value());
+      report = RepairDataFolder(data_dir_, true);
+      ASSERT_THAT(report, IsOk());
+      EXPECT_THAT(report->lost_jobs, ElementsAre("others", "third/job", "train"));
+    } else {
+      ASSERT_THAT(report, IsOk());
+      ++num_attributed;
+      EXPECT_THAT(report->lost_jobs, Contains(job));
+      EXPECT_THAT(report->done, ElementsAre(HasSubstr(absl::StrCat("record ", hit + 1))));
+    }
+    EXPECT_TRUE(report->is_changed);
+    auto expected = jobs;
+    for (const std::string& lost : report->lost_jobs) expected.erase(lost);
+    EXPECT_TRUE(JobsOf(data_dir_) == expected);
+    EXPECT_TRUE(FoundIn(data_dir_).empty());
+    const Contents after = ReadContents(data_dir_);
+    // Generations of the lost job are not used again.
+    EXPECT_GE(after.ledger->last_generation(), contents.ledger->last_generation());
+    EXPECT_TRUE(after.datasets == contents.datasets);
+    EXPECT_TRUE(after.sealed_graphs == contents.sealed_graphs);
+    EXPECT_TRUE(after.open_graphs == contents.open_graphs);
+    ASSERT_THAT(RewriteLog(DeliveryFolder(data_dir_), 1, records), IsOk());
+  }
+  EXPECT_GT(num_attributed, 30U);
+}
+
+// A record that is gone may have been anybody's.
+TEST_F(MaintenanceTest, AMissingRecordCostsNothingUnsaid) {
+  PutRaw(DeliveryFolder(data_dir_), LogRecordKey(40),
+         WithChecksum(LogRecordKey(40), EncodeEvent(EpochForgotten{{"train", 0}})));
+  EXPECT_THAT(
+      RepairDataFolder(data_dir_, false),
+      StatusIs(absl::StatusCode::kFailedPrecondition,
+               AllOf(HasSubstr("record 37: is missing"), HasSubstr("Nothing was changed"))));
+  PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, true));
+  EXPECT_EQ(report.lost_jobs.size(), 3U);
+  EXPECT_GE(ReadContents(data_dir_).ledger->last_generation(), 6U);
+}
+
+// The numbers of the format and of the beginning can be made again.
+TEST_F(MaintenanceTest, DamageBesideTheRecordsIsPutRight) {
+  const Contents contents = ReadContents(data_dir_);
+  for (const std::string& key : {LogFormatKey(), LogBeginKey(), std::string("zzz")}) {
+    PutRaw(DeliveryFolder(data_dir_), key, "not its checksum");
+    EXPECT_FALSE(FoundIn(data_dir_).empty());
+    PH_ASSERT_OK_AND_ASSIGN(const RepairReport report, RepairDataFolder(data_dir_, false));
+    EXPECT_TRUE(report.is_changed);
+    EXPECT_TRUE(FoundIn(data_dir_).empty());
+    EXPECT_TRUE(ReadContents(data_dir_) == contents);
+  }
+}
+
+TEST_F(MaintenanceTest, CompactingGivesSpaceBack) {
+  {
+    OpenStores stores(data_dir_);
+    ASSERT_THAT(stores.datasets->Create("large", FolderSchema(), {}), IsOk());
+    for (uint64_t seed = 1; seed < 9; ++seed) {
+      AppendGraphs(*stores.datasets, "large", seed, 2000);
+    }
+    ASSERT_THAT(stores.datasets->Delete("large"), IsOk());
+  }
+  const Contents contents = ReadContents(data_dir_);
+  const uint64_t before = std::filesystem::file_size(DataFile(DatasetsFolder(data_dir_)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto stores, CompactDataFolder(data_dir_));
+  ASSERT_EQ(stores.size(), 2U);
+  EXPECT_EQ(stores[0].folder, DatasetsFolder(data_dir_));
+  EXPECT_EQ(stores[0].bytes_before, before);
+  EXPECT_LT(stores[0].bytes_after, before / 4);
+  EXPECT_EQ(stores[0].bytes_after, std::filesystem::file_size(DataFile(DatasetsFolder(data_dir_))));
+  EXPECT_TRUE(FoundIn(data_dir_).empty());
+  EXPECT_TRUE(ReadContents(data_dir_) == contents);
+  // Compact already, and still writable.
+  ASSERT_THAT(CompactDataFolder(data_dir_), IsOk());
+  OpenStores again(data_dir_);
+  AppendGraphs(*again.datasets, "open", 77, 5);
+}
+
+TEST_F(MaintenanceTest, WhatIsOpenIsRefusedWithItsProcess) {
+  const OpenStores stores(data_dir_);
+  const auto refused =
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("in use by process"));
+  EXPECT_THAT(CheckDataFolder(data_dir_, [](const StoredDamage&) {}), refused);
+  EXPECT_THAT(RepairDataFolder(data_dir_, true), refused);
+  EXPECT_THAT(CompactDataFolder(data_dir_), refused);
+  EXPECT_THAT(UpgradeDataFolder(data_dir_), refused);
+}
+
+// A store that the servers before format 2 wrote (tests/support/format_1_store).
+TEST_F(MaintenanceTest, AnEarlierFormatIsConvertedAndSound) {
+  const std::string old = folder_.path() + "/old";
+  std::filesystem::copy(
+      std::filesystem::path(PACKHOUSE_SOURCE_DIR) / "tests/support/format_1_store", old,
+      std::filesystem::copy_options::recursive);
+  EXPECT_THAT(FoundIn(old), Contains(HasSubstr("format version 1")));
+  PH_ASSERT_OK_AND_ASSIGN(const auto converted, UpgradeDataFolder(old));
+  ASSERT_EQ(converted.size(), 2U);
+  EXPECT_TRUE(converted[0].is_converted);
+  EXPECT_TRUE(converted[1].is_converted);
+  EXPECT_THAT(FoundIn(old), IsEmpty());
+  const Contents contents = ReadContents(old);
+  EXPECT_EQ(contents.datasets.size(), 2U);
+  EXPECT_EQ(contents.ledger->num_epochs(), 2U);
+  PH_ASSERT_OK_AND_ASSIGN(const auto again, UpgradeDataFolder(old));
+  EXPECT_FALSE(again[0].is_converted);
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,319 @@
+// The laws of snapshots: what was there at the moment is there after a restore, whatever went on
+// meanwhile and wherever it was stopped; and nothing that is damaged is restored.
+#include "service/data_folder/snapshot.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "service/base/status_macros.h"
+#include "service/data_folder/maintenance.h"
+#include "service/data_folder/value_file.h"
+#include "tests/data_folder/folder_world.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kGoOn = [](const SnapshotReport&) { return true; };
+const absl::Time kTaken = absl::FromUnixSeconds(1'700'000'000);
+
+std::vector<StoredDamage> DamagesOf(const std::string& data_dir) {
+  std::vector<StoredDamage> damages;
+  const auto checked = CheckDataFolder(
+      data_dir, [&damages](StoredDamage damage) { damages.push_back(std::move(damage)); });
+  if (!checked.ok()) damages.push_back({data_dir, "", std::string(checked.status().message()), ""});
+  return damages;
+}
+
+class SnapshotTest : public FolderTest {
+ protected:
+  absl::StatusOr<SnapshotReport> Take(SnapshotProgress progress = kGoOn) {
+    return TakeSnapshotOffline(data_dir_, snapshot_, kTaken, progress);
+  }
+  void ExpectRestores(const Contents& expected) {
+    ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+    EXPECT_THAT(CheckRestored(restored_), IsOk());
+    for (const StoredDamage& damage : DamagesOf(restored_)) {
+      ADD_FAILURE() << damage.file << ": " << damage.what;
+    }
+    EXPECT_TRUE(ReadContents(restored_) == expected);
+    std::filesystem::remove_all(restored_);
+  }
+
+  const std::string snapshot_ = folder_.path() + "/snapshot";
+  const std::string restored_ = folder_.path() + "/restored";
+};
+
+TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
+  const Contents contents = ReadContents(data_dir_);
+  EXPECT_EQ(contents.datasets.size(), 2U);
+  EXPECT_EQ(contents.ledger->num_epochs(), 6U);
+  EXPECT_EQ(contents.sealed_graphs.size(), 1U);
+  EXPECT_EQ(contents.open_graphs.size(), 1U);
+  EXPECT_EQ(contents.histograms.size(), 2U);
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report, Take());
+  EXPECT_EQ(report.num_kept_bytes, 0U);
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
+  EXPECT_EQ(manifest.files.size(), report.num_files);
+  EXPECT_EQ(manifest.taken, "2023-11-14T22:13:20+00:00");
+  // Everything goes on in it: appends are known as repetitions, too.
+  ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+  {
+    OpenStores stores(restored_);
+    const GraphSchema schema = FolderSchema();
+    Random random(3);
+    const GraphChunk chunk = RandomChunk(random, &schema, 5, 9, 0);
+    PH_ASSERT_OK_AND_ASSIGN(const AppendResult repeated,
+                            stores.datasets->Append("open", chunk, {}, ProducerSequence{"p", 9}));
+    EXPECT_TRUE(repeated.is_repetition);
+    AppendGraphs(*stores.datasets, "open", 10, 4);
+    AppendNodes(*stores.graphs, "graph/open", 3, 5);
+  }
+  std::filesystem::remove_all(restored_);
+  ExpectRestores(contents);
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(snapshot_)));
+}
+
+TEST_F(SnapshotTest, AnEmptyFolderIsASnapshotToo) {
+  const std::string empty = folder_.path() + "/empty";
+  std::filesystem::create_directory(empty);
+  ASSERT_THAT(TakeSnapshotOffline(empty, snapshot_, kTaken, kGoOn), IsOk());
+  ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+  EXPECT_TRUE(ReadContents(restored_).datasets.empty());
+}
+
+// The moment is the call's: whatever is changed while the snapshot is written is not in it, and
+// what is deleted is.
+TEST_F(SnapshotTest, ItIsOfOneMoment) {
+  const Contents contents = ReadContents(data_dir_);
+  {
+    OpenStores stores(data_dir_);
+    uint64_t num_calls = 0;
+    const auto change = [&](const SnapshotReport&) {
+      const uint64_t call = ++num_calls;
+      AppendGraphs(*stores.datasets, "open", 100 + call, 30);
+      const std::string name = absl::StrCat("new/", call);
+      EXPECT_THAT(stores.datasets->Create(name, FolderSchema(), {}), IsOk());
+      AppendGraphs(*stores.datasets, name, 1, 10);
+      AppendEvents(*stores.ledger,
+                   {BatchesAcknowledged{{"train", 0}, 5, BatchSet::Of({10 + call})}});
+      if (call == 1) {
+        EXPECT_THAT(stores.datasets->Delete("sealed"), IsOk());
+      }
+      if (call == 2) {
+        EXPECT_THAT(stores.graphs->Delete("graph/sealed"), IsOk());
+        EXPECT_THAT(stores.graphs->Create("graph/sealed", LawSchema(), LawOptions()), IsOk());
+        AppendNodes(*stores.graphs, "graph/open", 50, 9);
+      }
+      return true;
+    };
+    PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport report,
+                            TakeSnapshot(stores.opened(), snapshot_, kTaken, change));
+    EXPECT_GE(num_calls, 4U);
+    EXPECT_EQ(report.folder, snapshot_);
+    // The deleted ones give their space back now.
+    EXPECT_THAT(stores.datasets->WaitUntilErased(), IsOk());
+  }
+  EXPECT_FALSE(ReadContents(data_dir_) == contents);
+  EXPECT_TRUE(DamagesOf(data_dir_).empty());
+  ExpectRestores(contents);
+}
+
+// A server's are those that it has in memory; its file may be a minute old, or missing.
+TEST_F(SnapshotTest, HistogramsAreThoseOfTheServer) {
+  const std::string elsewhere = folder_.path() + "/elsewhere";
+  std::filesystem::create_directory(elsewhere);
+  SaveHistograms(elsewhere, 12345);
+  const std::string bytes = ReadFile(elsewhere + "/histograms");
+  ASSERT_NE(bytes, ReadFile(data_dir_ + "/histograms"));
+  for (const bool has_file : {true, false}) {
+    if (!has_file) std::filesystem::remove(data_dir_ + "/histograms");
+    OpenStores stores(data_dir_);
+    OpenedFolder opened = stores.opened();
+    opened.histograms = [&](absl::FunctionRef<absl::Status(absl::string_view)> append) {
+      PH_RETURN_IF_ERROR(append(bytes.substr(0, 10)));
+      return append(bytes.substr(10));
+    };
+    ASSERT_THAT(TakeSnapshot(opened, snapshot_, kTaken, kGoOn), IsOk());
+    ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+    EXPECT_EQ(ReadFile(restored_ + "/histograms"), bytes);
+    std::filesystem::remove_all(restored_);
+    std::filesystem::remove_all(snapshot_);
+    // None is made of half of them.
+    opened.histograms = [&](absl::FunctionRef<absl::Status(absl::string_view)> append) {
+      append(bytes.substr(0, 10)).IgnoreError();
+      return absl::ResourceExhaustedError("no room for a copy");
+    };
+    EXPECT_THAT(TakeSnapshot(opened, snapshot_, kTaken, kGoOn),
+                StatusIs(absl::StatusCode::kResourceExhausted, _));
+    EXPECT_THAT(ReadSnapshotManifest(snapshot_), StatusIs(absl::StatusCode::kNotFound, _));
+    std::filesystem::remove_all(snapshot_);
+  }
+}
+
+// A snapshot that is stopped anywhere is no snapshot, goes on, and does not write again what it
+// has.
+TEST_F(SnapshotTest, AStoppedOneGoesOn) {
+  const Contents contents = ReadContents(data_dir_);
+  bool has_ended = false;
+  uint64_t kept = 0;
+  for (uint64_t most = 1; !has_ended; ++most) {
+    SCOPED_TRACE(testing::Message() << "stopped at call " << most);
+    uint64_t num_calls = 0;
+    uint64_t written = 0;
+    const auto report = Take([&](const SnapshotReport& now) {
+      written = now.num_bytes;
+      return ++num_calls != most;
+    });
+    has_ended = report.ok();
+    if (has_ended) {
+      // Not a byte that the try before had is written again.
+      EXPECT_GE(report->num_kept_bytes, kept);
+      break;
+    }
+    EXPECT_GE(written, kept);
+    kept = written;
+    EXPECT_THAT(report, StatusIs(absl::StatusCode::kCancelled, HasSubstr("goes on")));
+    EXPECT_THAT(ReadSnapshotManifest(snapshot_),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("stopped")));
+    EXPECT_THAT(RestoreSnapshot(snapshot_, restored_), StatusIs(absl::StatusCode::kNotFound, _));
+    EXPECT_FALSE(std::filesystem::exists(restored_));
+  }
+  EXPECT_GT(kept, 10'000U);
+  ExpectRestores(contents);
+}
+
+TEST_F(SnapshotTest, WhatIsThereAndWholeIsNotWrittenAgain) {
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport first, Take());
+  // As if it had been killed right before its manifest.
+  std::filesystem::rename(snapshot_ + "/manifest", snapshot_ + "/unfinished");
+  WriteFile(snapshot_ + "/unfinished", "");
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport again, Take());
+  EXPECT_EQ(again.num_kept_files, first.num_files);
+  EXPECT_EQ(again.num_kept_bytes, first.num_bytes);
+}
+
+// What an earlier try has left that is damaged, longer or of another moment does not stay.
+TEST_F(SnapshotTest, WhatIsThereAndWrongIsMended) {
+  const Contents contents = ReadContents(data_dir_);
+  ASSERT_THAT(Take(), IsOk());
+  std::filesystem::rename(snapshot_ + "/manifest", snapshot_ + "/unfinished");
+  Random random(1);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(snapshot_)) {
+    if (!entry.is_regular_file()) continue;
+    std::string bytes = ReadFile(entry.path().string());
+    if (bytes.empty()) continue;
+    bytes[random.Below(bytes.size())] ^= 1;
+    if (random.Below(2) == 0) bytes += "more";
+    WriteFile(entry.path().string(), bytes);
+  }
+  WriteFile(snapshot_ + "/datasets/of another moment", "x");
+  ASSERT_THAT(Take(), IsOk());
+  EXPECT_FALSE(std::filesystem::exists(snapshot_ + "/datasets/of another moment"));
+  ExpectRestores(contents);
+}
+
+TEST_F(SnapshotTest, OtherFilesAreLeftAlone) {
+  std::filesystem::create_directory(snapshot_);
+  WriteFile(snapshot_ + "/thesis.tex", "x");
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not empty")));
+  EXPECT_EQ(ReadFile(snapshot_ + "/thesis.tex"), "x");
+}
+
+TEST_F(SnapshotTest, AFolderThatIsOpenIsRefusedWithItsProcess) {
+  const OpenStores stores(data_dir_);
+  EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("in use"), HasSubstr(absl::StrCat(::getpid())))));
+}
+
+// Damage anywhere in a snapshot is found, and then nothing is restored.
+TEST_F(SnapshotTest, ADamagedSnapshotIsNotRestored) {
+  ASSERT_THAT(Take(), IsOk());
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(snapshot_)) {
+    if (entry.is_regular_file() && entry.file_size() != 0) files.push_back(entry.path().string());
+  }
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    Random random(seed);
+    const std::string& file = files[random.Below(files.size())];
+    SCOPED_TRACE(testing::Message() << "seed=" << seed << " " << file);
+    const std::string bytes = ReadFile(file);
+    std::string damaged = bytes;
+    switch (random.Below(3)) {
+      case 0:
+        damaged[random.Below(bytes.size())] ^= static_cast<char>(1 << random.Below(8));
+        break;
+      case 1:
+        damaged.resize(random.Below(bytes.size()));
+        break;
+      default:
+        damaged += '\0';
+    }
+    WriteFile(file, damaged);
+    uint64_t num_found = 0;
+    const auto checked = CheckSnapshot(snapshot_, [&](const StoredDamage& damage) {
+      EXPECT_EQ(damage.file, file);
+      ++num_found;
+    });
+    EXPECT_TRUE(!checked.ok() || num_found == 1);
+    EXPECT_FALSE(RestoreSnapshot(snapshot_, restored_).ok());
+    EXPECT_FALSE(std::filesystem::exists(restored_));
+    WriteFile(file, bytes);
+  }
+  std::filesystem::remove(files[0]);
+  EXPECT_FALSE(RestoreSnapshot(snapshot_, restored_).ok());
+}
+
+// What changes after the check, while it is read again, is found too.
+TEST_F(SnapshotTest, ValuesAreCheckedAsTheyAreRestored) {
+  ASSERT_THAT(Take(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
+  const std::string path = snapshot_ + "/" + kSnapshotLedger;
+  const auto read_all = [&]() -> absl::Status {
+    PH_ASSIGN_OR_RETURN(ValueReader reader,
+                        ValueReader::Open(path, manifest.files.at(kSnapshotLedger)));
+    while (true) {
+      absl::string_view key;
+      absl::string_view value;
+      PH_ASSIGN_OR_RETURN(const bool has_one, reader.Next(key, value));
+      if (!has_one) return absl::OkStatus();
+    }
+  };
+  EXPECT_THAT(read_all(), IsOk());
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('~');
+  file.close();
+  EXPECT_THAT(read_all(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checksum")));
+}
+
+TEST_F(SnapshotTest, OnlyAnEmptyFolderIsRestoredInto) {
+  ASSERT_THAT(Take(), IsOk());
+  const Contents contents = ReadContents(data_dir_);
+  EXPECT_THAT(RestoreSnapshot(snapshot_, data_dir_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not empty")));
+  EXPECT_TRUE(ReadContents(data_dir_) == contents);
+}
+
+// A restore that was stopped leaves a mark, with which no server starts; another one begins anew.
+TEST_F(SnapshotTest, AStoppedRestoreIsKnown) {
+  ASSERT_THAT(Take(), IsOk());
+  const Contents contents = ReadContents(data_dir_);
+  std::filesystem::create_directories(restored_ + "/datasets");
+  WriteFile(restored_ + "/datasets/data.mdb", "half of it");
+  WriteFile(restored_ + "/" + kRestoringMark, "");
+  EXPECT_THAT(CheckRestored(restored_),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("store restore")));
+  EXPECT_THAT(TakeSnapshotOffline(restored_, folder_.path() + "/other", kTaken, kGoOn),
+              StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  ExpectRestores(contents);
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,204 @@
+// Files of objects: found again, checked, shared, bounded.
+#include "service/datasets/object/chunk_cache.h"
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/checksum.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+class ChunkCacheTest : public ::testing::Test {
+ protected:
+  ChunkCacheTest() { Open(10'000); }
+  void Open(uint64_t max_bytes) {
+    cache_ = nullptr;
+    ChunkCache::Options options;
+    options.folder = folder_.path() + "/cache";
+    options.max_bytes = max_bytes;
+    cache_ = ChunkCache::Open(options).value();
+  }
+  static std::string Content(const std::string& name, size_t size) {
+    return absl::StrCat(name, std::string(size - name.size(), name[0]));
+  }
+  absl::StatusOr<std::shared_ptr<const MappedObject>> Pin(const std::string& name, size_t size) {
+    const std::string content = Content(name, size);
+    return cache_->Pin({name, size, Crc32c(content)}, [&](ObjectSink sink) -> absl::Status {
+      ++num_fetches_;
+      const absl::Status first = sink(absl::string_view(content).substr(0, size / 2));
+      return first.ok() ? sink(absl::string_view(content).substr(size / 2)) : first;
+    });
+  }
+
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  std::unique_ptr<ChunkCache> cache_;
+  std::atomic<int> num_fetches_ = 0;
+};
+
+TEST_F(ChunkCacheTest, AnObjectIsFetchedOnceAlsoByTheNextProcess) {
+  for (int i = 0; i < 3; ++i) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto map, Pin("a", 100));
+    EXPECT_EQ(map->bytes(), Content("a", 100));
+  }
+  Open(10'000);
+  EXPECT_THAT(Pin("a", 100), IsOk());
+  EXPECT_EQ(num_fetches_, 1);
+  EXPECT_EQ(cache_->counts().hits, 1U);
+}
+
+TEST_F(ChunkCacheTest, ThreadsShareOneFetch) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 20; ++k) {
+        const auto map = Pin(absl::StrCat("o", k), 50);
+        ASSERT_THAT(map, IsOk());
+        EXPECT_EQ((*map)->bytes(), Content(absl::StrCat("o", k), 50));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(num_fetches_, 20);
+}
+
+// What was not used for longest goes; what is in use never does, and stays readable.
+TEST_F(ChunkCacheTest, TheBoundHolds) {
+  PH_ASSERT_OK_AND_ASSIGN(auto first, Pin("a", 4000));
+  ASSERT_THAT(Pin("b", 4000), IsOk());
+  ASSERT_THAT(Pin("c", 4000), IsOk());  // b goes.
+  EXPECT_EQ(cache_->counts().num_bytes, 8000U);
+  EXPECT_EQ(cache_->counts().in_use, 4000U);
+  EXPECT_EQ(cache_->counts().evictions, 1U);
+  EXPECT_THAT(Pin("d", 7000),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("max_bytes is 10000")));
+  EXPECT_EQ(first->bytes(), Content("a", 4000));
+  first = nullptr;
+  EXPECT_THAT(Pin("d", 7000), IsOk());
+  // A smaller bound holds from the start.
+  Open(6000);
+  EXPECT_EQ(cache_->counts().num_bytes, 0U);
+}
+
+// A process has few mappings; who runs out of them cannot even start a thread.
+TEST_F(ChunkCacheTest, MapsAreBounded) {
+  cache_ = nullptr;
+  ChunkCache::Options options;
+  options.folder = folder_.path() + "/cache";
+  options.max_maps = 2;
+  cache_ = ChunkCache::Open(options).value();
+  auto first = Pin("a", 100);
+  const auto second = Pin("b", 100);
+  ASSERT_THAT(first, IsOk());
+  ASSERT_THAT(second, IsOk());
+  EXPECT_THAT(Pin("c", 100), StatusIs(absl::StatusCode::kResourceExhausted,
+                                      HasSubstr("max_maps is 2: half of the kernel's")));
+  // What is mapped may be had again.
+  EXPECT_THAT(Pin("a", 100), IsOk());
+  first = absl::CancelledError();
+  EXPECT_THAT(Pin("c", 100), IsOk());
+}
+
+TEST_F(ChunkCacheTest, WhatWasCutOffOrChangedIsFetchedAgain) {
+  ASSERT_THAT(Pin("a", 100), IsOk());
+  ASSERT_THAT(Pin("b", 100), IsOk());
+  cache_ = nullptr;
+  const std::string folder = folder_.path() + "/cache/";
+  std::filesystem::resize_file(folder + "a.chunk", 50);
+  std::fstream(folder + "b.chunk", std::ios::in | std::ios::out).put('x');
+  std::ofstream(folder + "c.chunk.part") << "half";
+  Open(10'000);
+  EXPECT_FALSE(std::filesystem::exists(folder + "c.chunk.part"));
+  for (const char* name : {"a", "b"}) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto map, Pin(name, 100));
+    EXPECT_EQ(map->bytes(), Content(name, 100));
+  }
+  EXPECT_EQ(num_fetches_, 4);
+  EXPECT_EQ(cache_->counts().num_bytes, 200U);
+}
+
+TEST_F(ChunkCacheTest, AnErrorLeavesNothing) {
+  int calls = 0;
+  const auto wrong = [&](ObjectSink sink) {
+    ++calls;
+    return sink("not the object");
+  };
+  EXPECT_THAT(cache_->Pin({"a", 14, 1}, wrong), StatusIs(absl::StatusCode::kDataLoss, _));
+  EXPECT_THAT(cache_->Pin({"a", 10, 1}, wrong), StatusIs(absl::StatusCode::kDataLoss, _));
+  EXPECT_EQ(calls, 4);
+  const auto fails = [](ObjectSink) { return absl::UnavailableError("gone"); };
+  EXPECT_THAT(cache_->Pin({"a", 10, 1}, fails), StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_EQ(cache_->counts().num_bytes, 0U);
+  EXPECT_THAT(Pin("a", 100), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(
+      const auto empty, cache_->Pin({"empty", 0, 0}, [](ObjectSink) { return absl::OkStatus(); }));
+  EXPECT_EQ(empty->bytes(), "");
+}
+
+// Who waits for a fetch does not wait for one that an exception has ended.
+TEST_F(ChunkCacheTest, AnExceptionLeavesNothingToWaitFor) {
+  const auto throws = [](ObjectSink) -> absl::Status { throw std::bad_alloc(); };
+  EXPECT_THROW((void)cache_->Pin({"a", 10, 1}, throws), std::bad_alloc);
+  EXPECT_EQ(cache_->counts().num_bytes, 0U);
+  ASSERT_THAT(Pin("a", 100), IsOk());
+  // The file of an earlier process is damaged, and fetched again.
+  cache_ = nullptr;
+  std::filesystem::resize_file(folder_.path() + "/cache/a.chunk", 50);
+  Open(10'000);
+  const uint32_t crc = Crc32c(Content("a", 100));
+  EXPECT_THROW((void)cache_->Pin({"a", 100, crc}, throws), std::bad_alloc);
+  PH_ASSERT_OK_AND_ASSIGN(const auto map, Pin("a", 100));
+  EXPECT_EQ(map->bytes(), Content("a", 100));
+  EXPECT_EQ(cache_->counts().num_bytes, 100U);
+}
+
+// An object that was damaged on the way is fetched once more; what is damaged twice is not kept.
+TEST_F(ChunkCacheTest, OnlyTheObjectItselfIsKept) {
+  int calls = 0;
+  const auto damaged_once = [&](ObjectSink sink) {
+    return sink(++calls == 1 ? "0123456789" : "0123456780");
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto map,
+                          cache_->Pin({"a", 10, Crc32c("0123456780")}, damaged_once));
+  EXPECT_EQ(map->bytes(), "0123456780");
+  EXPECT_EQ(calls, 2);
+  EXPECT_THAT(cache_->Pin({"b", 10, Crc32c("0123456789")}, damaged_once),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("b")));
+  EXPECT_EQ(cache_->counts().num_bytes, 10U);
+}
+
+TEST_F(ChunkCacheTest, FilesOfOthersStay) {
+  cache_ = nullptr;
+  const std::string other = folder_.path() + "/cache/thesis.tex";
+  std::ofstream(other) << std::string(100'000, 'x');
+  Open(1000);
+  EXPECT_EQ(cache_->counts().num_bytes, 0U);
+  EXPECT_THAT(Pin("a", 900), IsOk());
+  EXPECT_TRUE(std::filesystem::exists(other));
+}
+
+TEST_F(ChunkCacheTest, OneProcessHasTheFolder) {
+  ChunkCache::Options options;
+  options.folder = folder_.path() + "/cache";
+  EXPECT_THAT(ChunkCache::Open(options),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another process")));
+}
+
+}  // namespace
+}  // namespace packhouse

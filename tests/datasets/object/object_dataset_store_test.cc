@@ -1,0 +1,572 @@
+// What only data sets in an object store promise: replicas share them, objects are coalesced, swept
+// and missed.
+#include "service/datasets/object/object_dataset_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/datasets/object/object_appender.h"
+#include "service/datasets/object/object_sweeper.h"
+#include "service/datasets/object/store_identity.h"
+#include "service/datasets/prepared_append.h"
+#include "tests/datasets/object/object_replica.h"
+#include "tests/objects/fake_object_store.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+// Does something of a test's before each Put.
+class InterruptedStore final : public ObjectStore {
+ public:
+  explicit InterruptedStore(ObjectStore* store) : store_(store) {}
+
+  std::function<void()> before_put;
+  std::atomic<bool> gets_fail = false;
+  std::function<void()> after_put;
+
+  absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
+    if (before_put) std::exchange(before_put, nullptr)();
+    absl::Status status = store_->Put(key, bytes, deadline);
+    if (after_put) std::exchange(after_put, nullptr)();
+    return status;
+  }
+  absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
+                   absl::Time deadline) override {
+    if (gets_fail && absl::StrContains(key, "/c/")) throw std::bad_alloc();
+    return store_->Get(key, range, sink, deadline);
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
+                                  absl::Time deadline) override {
+    return store_->List(prefix, after, limit, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
+    return store_->Delete(key, deadline);
+  }
+
+ private:
+  ObjectStore* const store_;
+};
+
+class ObjectDatasetStoreTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<ObjectReplica> Replica(uint64_t cache_bytes = uint64_t{1} << 30,
+                                         StoreFaults faults = nullptr) {
+    ObjectDatasetStore::Options options;
+    options.chunks_of_page = 4;
+    return std::make_unique<ObjectReplica>(&cluster_, &interrupted_,
+                                           absl::StrCat(folder_.path(), "/", ++num_replicas_),
+                                           options, cache_bytes, std::move(faults));
+  }
+  GraphChunk Chunk(uint64_t seed, size_t num_graphs) const {
+    Random random(seed);
+    return RandomChunk(random, &schema_, num_graphs, 9, seed << 20);
+  }
+  ObjectSweeper Sweeper(ObjectReplica& replica) {
+    ObjectSweeper::Options options;
+    options.min_age = absl::ZeroDuration();
+    EXPECT_THAT(BindStores(Replica()->engines()), IsOk());
+    return ObjectSweeper(replica.engines(), options);
+  }
+  std::vector<std::string> Objects() {
+    const auto list = fake_.List("d/", "", 0, absl::InfiniteFuture());
+    std::vector<std::string> names;
+    for (const ObjectInfo& object : list->objects) names.push_back(object.key);
+    return names;
+  }
+  void ExpectWhole(DatasetStore& store, const std::string& name, size_t num_graphs) {
+    PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report,
+                            store.Verify(name, [](const VerifyProgress&) { return true; }));
+    EXPECT_TRUE(report.ok());
+    EXPECT_EQ(report.num_graphs, num_graphs);
+  }
+
+  const GraphSchema schema_ =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  int num_replicas_ = 0;
+  ObjectCluster cluster_;
+  FakeObjectStore fake_{&cluster_.clock};
+  InterruptedStore interrupted_{&fake_};
+};
+
+// What one replica was told, every other one sees.
+TEST_F(ObjectDatasetStoreTest, ReplicasShareEverything) {
+  auto a = Replica();
+  auto b = Replica();
+  ASSERT_THAT(a->store().Create("set", schema_, {}), IsOk());
+  EXPECT_THAT(b->store().Create("set", schema_, {}), StatusIs(absl::StatusCode::kAlreadyExists, _));
+  for (uint64_t i = 1; i <= 11; ++i) {
+    ObjectReplica& replica = i % 2 == 0 ? *a : *b;
+    ASSERT_THAT(replica.store().Append("set", Chunk(i, 3), {}, ProducerSequence{"p", i}), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(
+        const AppendResult again,
+        (i % 2 == 0 ? *b : *a).store().Append("set", Chunk(i, 3), {}, ProducerSequence{"p", i}));
+    EXPECT_TRUE(again.is_repetition);
+  }
+  ASSERT_THAT(b->store().Seal("set"), IsOk());
+  EXPECT_EQ(a->store().Get("set")->state, DatasetState::kSealed);
+  PH_ASSERT_OK_AND_ASSIGN(const auto ours, a->store().OpenReader("set"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto theirs, b->store().OpenReader("set"));
+  EXPECT_EQ(ours->num_graphs(), 33U);
+  EXPECT_EQ(ours->counts(), theirs->counts());
+  EXPECT_EQ(ours->graph_ids(), theirs->graph_ids());
+  EXPECT_EQ(ours->info().version, theirs->info().version);
+  ASSERT_THAT(a->store().Delete("set"), IsOk());
+  EXPECT_THAT(b->store().Get("set"), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// A failure that no status tells of ends its call, and neither the calls after it nor the program.
+TEST_F(ObjectDatasetStoreTest, ExceptionsHoldNobodyUp) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  interrupted_.before_put = [] { throw std::bad_alloc(); };
+  EXPECT_THAT(replica->store().Append("set", Chunk(1, 3), {}, std::nullopt),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not known")));
+  interrupted_.before_put = [] { throw std::runtime_error("from somewhere"); };
+  EXPECT_THROW((void)replica->store().Append("set", Chunk(2, 3), {}, std::nullopt),
+               std::runtime_error);
+  for (int i = 3; i < 6; ++i) {
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  // The fourth chunk makes a page, after the append was told.
+  interrupted_.after_put = [this] { interrupted_.before_put = [] { throw std::bad_alloc(); }; };
+  EXPECT_THAT(replica->store().Append("set", Chunk(6, 3), {}, std::nullopt), IsOk());
+  EXPECT_THAT(replica->store().Append("set", Chunk(7, 3), {}, std::nullopt), IsOk());
+  ExpectWhole(replica->store(), "set", 15);
+  // A reader's fetches have threads of their own.
+  interrupted_.gets_fail = true;
+  auto other = Replica();
+  EXPECT_THAT(other->store().OpenReader("set"), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  interrupted_.gets_fail = false;
+  EXPECT_THAT(other->store().OpenReader("set"), IsOk());
+}
+
+// Two appends wait while another one puts its object, and then share a commit. `before_commit` is
+// called after they have put theirs.
+class SharedCommitTest : public ObjectDatasetStoreTest {
+ protected:
+  std::vector<absl::StatusOr<AppendResult>> AppendTwice(ObjectReplica& replica,
+                                                        const std::function<void()>& before_commit,
+                                                        const std::function<void()>& one_is_told) {
+    ObjectAppender::Options options;
+    options.chunks_of_page = 2;
+    ObjectAppender appender(replica.engines(), options);
+    const auto append = [&](const GraphChunk& chunk,
+                            const std::optional<ProducerSequence>& producer) {
+      return appender.Append(PrepareAppend({"set"}, chunk, {}, producer).value());
+    };
+    const GraphChunk first = Chunk(1, 3);
+    const GraphChunk same = Chunk(2, 3);
+    std::vector<absl::StatusOr<AppendResult>> results(2);
+    std::vector<std::thread> threads;
+    std::atomic<int> num_told = 0;
+    interrupted_.before_put = [&] {
+      for (absl::StatusOr<AppendResult>& result : results) {
+        threads.emplace_back([&] {
+          result = append(same, ProducerSequence{"p", 1});
+          if (++num_told == 1) one_is_told();
+        });
+      }
+      while (appender.num_waiting("set") != 2) std::this_thread::yield();
+      interrupted_.before_put = [&] { interrupted_.after_put = before_commit; };
+    };
+    EXPECT_THAT(append(first, std::nullopt), IsOk());
+    for (std::thread& thread : threads) thread.join();
+    return results;
+  }
+};
+
+// An append that repeats one of its own transaction is not done unless that is.
+TEST_F(SharedCommitTest, ARepetitionWaitsForWhatItRepeats) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  const auto results = AppendTwice(
+      *replica, [&] { replica->connection().Crash(); }, [] {});
+  for (const auto& result : results) {
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable,
+                                 HasSubstr("it is not known whether the append happened")));
+  }
+  EXPECT_EQ(Replica()->store().Get("set")->num_graphs, 3U);
+}
+
+// Who only waits is told before the tail of the manifest becomes a page.
+TEST_F(SharedCommitTest, WaitersAreToldBeforeATailIsMoved) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  absl::Notification told;
+  bool was_told = false;
+  const auto results = AppendTwice(
+      *replica,
+      [&] {
+        interrupted_.before_put = [&] {
+          was_told = told.WaitForNotificationWithTimeout(absl::Seconds(10));
+        };
+      },
+      [&] { told.Notify(); });
+  EXPECT_TRUE(was_told);
+  ASSERT_THAT(results[0], IsOk());
+  ASSERT_THAT(results[1], IsOk());
+  EXPECT_NE(results[0]->is_repetition, results[1]->is_repetition);
+  ExpectWhole(replica->store(), "set", 6);
+}
+
+// An append that may have happened is never told as one that has not.
+TEST_F(ObjectDatasetStoreTest, ALostReplyBeforeADeletionIsNotKnown) {
+  auto replica = Replica();
+  auto other = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  interrupted_.after_put = [&] {
+    replica->connection().SetFaults([&, calls = 0]() mutable {
+      if (++calls == 1) return StoreFault::kReplyLost;
+      if (calls == 2) {
+        EXPECT_THAT(other->store().Delete("set"), IsOk());
+      }
+      return StoreFault::kNone;
+    });
+  };
+  EXPECT_THAT(replica->store().Append("set", Chunk(1, 3), {}, std::nullopt),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("it is not known whether the append happened")));
+}
+
+// Appends that wait share an object.
+TEST_F(ObjectDatasetStoreTest, WaitingAppendsAreCoalesced) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  constexpr int kOthers = 20;
+  std::vector<std::thread> threads;
+  interrupted_.before_put = [&] {
+    for (int i = 0; i < kOthers; ++i) {
+      threads.emplace_back([&, i] {
+        EXPECT_THAT(replica->store().Append("set", Chunk(i, 2), {}, std::nullopt), IsOk());
+      });
+    }
+    // The first append waits in its Put until the others queue; how many of them is the machine's
+    // matter.
+    std::this_thread::yield();
+  };
+  ASSERT_THAT(replica->store().Append("set", Chunk(99, 2), {}, std::nullopt), IsOk());
+  for (std::thread& thread : threads) thread.join();
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, replica->store().Get("set"));
+  EXPECT_EQ(info.num_records, kOthers + 1U);
+  ExpectWhole(replica->store(), "set", 2 * (kOthers + 1));
+  // Pages and their runs too, but never an object for each append.
+  EXPECT_LE(Objects().size(), 2U * (kOthers + 1));
+}
+
+// Objects of deleted data sets, and of appends that were given up, go; others do not.
+TEST_F(ObjectDatasetStoreTest, SweepingDeletesWhatNobodyHas) {
+  auto replica = Replica();
+  for (const std::string name : {"kept", "gone"}) {
+    ASSERT_THAT(replica->store().Create(name, schema_, {}), IsOk());
+    for (int i = 0; i < 10; ++i) {
+      ASSERT_THAT(replica->store().Append(name, Chunk(i, 3), {}, std::nullopt), IsOk());
+    }
+  }
+  const size_t of_two = Objects().size();
+  ASSERT_THAT(replica->store().Delete("gone"), IsOk());
+  // An append whose process ends after the object was put.
+  auto dying = Replica();
+  interrupted_.after_put = [&] { dying->connection().Crash(); };
+  EXPECT_THAT(dying->store().Append("kept", Chunk(77, 3), {}, std::nullopt),
+              StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_EQ(Objects().size(), of_two + 1);
+  cluster_.clock.Advance(absl::Minutes(1));
+  ObjectSweeper sweeper = Sweeper(*replica);
+  PH_ASSERT_OK_AND_ASSIGN(const ObjectSweeper::Step step, sweeper.Run());
+  EXPECT_TRUE(step.is_round_over);
+  EXPECT_EQ(step.num_deleted, of_two / 2 + 1);
+  EXPECT_EQ(Objects().size(), of_two / 2);
+  ExpectWhole(replica->store(), "kept", 30);
+  // Nothing more to do.
+  EXPECT_EQ(sweeper.Run()->num_deleted, 0U);
+}
+
+// With another key-value store, all objects would be nobody's.
+TEST_F(ObjectDatasetStoreTest, OnlyStoresThatBelongTogetherAreSwept) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  ASSERT_THAT(replica->store().Append("set", Chunk(1, 3), {}, std::nullopt), IsOk());
+  ObjectSweeper::Options at_once;
+  at_once.min_age = absl::ZeroDuration();
+  cluster_.clock.Advance(absl::Minutes(1));
+  const auto is_refused =
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("do not belong together"));
+  EXPECT_THAT(ObjectSweeper(replica->engines(), at_once).Run(), is_refused);
+  EXPECT_THAT(BindStores(replica->engines()), IsOk());
+  EXPECT_THAT(BindStores(Replica()->engines()), IsOk());
+  EXPECT_EQ(ObjectSweeper(replica->engines(), at_once).Run()->num_deleted, 0U);
+
+  ObjectCluster empty;
+  empty.drawn = 1000;
+  ObjectReplica lost(&empty, &fake_, folder_.path() + "/lost");
+  empty.clock.Advance(absl::Hours(100'000));
+  EXPECT_THAT(BindStores(lost.engines()), is_refused);
+  EXPECT_THAT(ObjectSweeper(lost.engines(), at_once).Run(), is_refused);
+  // Also if it was bound to objects of its own before.
+  FakeObjectStore others;
+  ObjectReplica elsewhere(&empty, &others, folder_.path() + "/elsewhere");
+  EXPECT_THAT(BindStores(elsewhere.engines()), IsOk());
+  EXPECT_THAT(BindStores(lost.engines()), is_refused);
+  EXPECT_THAT(ObjectSweeper(lost.engines(), at_once).Run(), is_refused);
+  // Objects of nobody, keys of somebody.
+  FakeObjectStore nobodys;
+  ObjectReplica moved(&cluster_, &nobodys, folder_.path() + "/moved");
+  EXPECT_THAT(BindStores(moved.engines()), is_refused);
+  EXPECT_EQ(Objects().size(), 1U);
+}
+
+// Binding goes on where a process ended, and after lost answers.
+TEST_F(ObjectDatasetStoreTest, StoresAreBoundWhateverFails) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    ObjectCluster cluster;
+    FakeObjectStore objects;
+    objects.SetFaults({4, 4, 4, 0}, seed);
+    Random random(seed);
+    for (int i = 0; i < 3; ++i) {
+      ObjectReplica replica(&cluster, &objects,
+                            absl::StrCat(folder_.path(), "/bound", seed, "-", i), {}, 1 << 20,
+                            RandomFaults(random.Next(), 4,
+                                         {StoreFault::kUnreachable, StoreFault::kRequestLost,
+                                          StoreFault::kReplyLost, StoreFault::kDoneLater,
+                                          StoreFault::kCrashBefore, StoreFault::kCrashAfter}));
+      const absl::Status bound = BindStores(replica.engines());
+      EXPECT_TRUE(bound.ok() || replica.connection().crashed()) << bound;
+    }
+    ObjectReplica calm(&cluster, &objects, absl::StrCat(folder_.path(), "/calm", seed));
+    EXPECT_THAT(BindStores(calm.engines()), IsOk());
+    EXPECT_THAT(CheckStoresAreBound(calm.engines()), IsOk());
+  }
+}
+
+// The page of a long tail is committed although others append all the time.
+TEST_F(ObjectDatasetStoreTest, ATailBecomesAPageHoweverBusyOthersAre) {
+  auto replica = Replica();
+  // Makes no pages itself.
+  ObjectReplica other(&cluster_, &interrupted_, folder_.path() + "/busy");
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  interrupted_.after_put = [&] {  // Of the fourth chunk; then of the page.
+    interrupted_.after_put = [&] {
+      ASSERT_THAT(other.store().Append("set", Chunk(9, 3), {}, std::nullopt), IsOk());
+    };
+  };
+  ASSERT_THAT(replica->store().Append("set", Chunk(4, 3), {}, std::nullopt), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetHead head, ReadHead(replica->engines(), "set"));
+  EXPECT_EQ(head.state.num_pages, 1U);
+  EXPECT_EQ(head.state.num_tail, 1U);
+  ExpectWhole(replica->store(), "set", 15);
+}
+
+// Who has another thread for it does not wait until the tail is a page.
+TEST_F(ObjectDatasetStoreTest, ATailMayBecomeAPageLater) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  std::vector<std::function<void()>> later;
+  ObjectDatasetStore::Options options;
+  options.chunks_of_page = 4;
+  options.later = [&](std::function<void()> work) { later.push_back(std::move(work)); };
+  ObjectDatasetStore store(replica->engines(), &replica->cache(), options);
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_THAT(store.Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  EXPECT_EQ(ReadHead(replica->engines(), "set")->state.num_tail, 6U);
+  ASSERT_EQ(later.size(), 1U);
+  later[0]();
+  later.clear();
+  EXPECT_EQ(ReadHead(replica->engines(), "set")->state.num_tail, 0U);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_THAT(store.Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  EXPECT_EQ(later.size(), 1U);
+  later.clear();
+  ExpectWhole(store, "set", 30);
+}
+
+TEST_F(ObjectDatasetStoreTest, ASweepIsBounded) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("gone", schema_, {}), IsOk());
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_THAT(replica->store().Append("gone", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  const size_t num_objects = Objects().size();
+  ASSERT_THAT(replica->store().Delete("gone"), IsOk());
+  ObjectSweeper::Options options;
+  options.max_deleted = 4;
+  ASSERT_THAT(BindStores(replica->engines()), IsOk());
+  ObjectSweeper sweeper(replica->engines(), options);
+  size_t steps = 0;
+  while (!Objects().empty()) {
+    PH_ASSERT_OK_AND_ASSIGN(const ObjectSweeper::Step step, sweeper.Run());
+    EXPECT_LE(step.num_deleted, 4U);
+    ASSERT_LT(++steps, 100U);
+  }
+  EXPECT_EQ(steps, (num_objects + 3) / 4);
+}
+
+// The dangerous moment: an object is put, but not committed, when a sweep finds that nobody has it.
+// The append must not commit what the sweep has deleted.
+TEST_F(ObjectDatasetStoreTest, ASweepDuringAnAppendLosesNothing) {
+  auto replica = Replica();
+  auto other = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  ASSERT_THAT(replica->store().Append("set", Chunk(1, 3), {}, std::nullopt), IsOk());
+  ObjectSweeper sweeper = Sweeper(*other);
+  uint64_t num_deleted = 0;
+  interrupted_.after_put = [&] {
+    cluster_.clock.Advance(absl::Minutes(1));
+    num_deleted = sweeper.Run()->num_deleted;
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const AppendResult result,
+                          replica->store().Append("set", Chunk(2, 5), {}, std::nullopt));
+  EXPECT_EQ(result.first_graph, 3U);
+  EXPECT_EQ(num_deleted, 1U);
+  ExpectWhole(replica->store(), "set", 8);
+  EXPECT_THAT(other->store().OpenReader("set"), IsOk());
+}
+
+// Objects that are lost or damaged are named; the rest is served.
+TEST_F(ObjectDatasetStoreTest, LostObjectsAreNamed) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 10), {}, std::nullopt), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto before, replica->store().OpenReader("set"));
+  const std::vector<std::string> objects = Objects();
+  ASSERT_EQ(objects.size(), 3U);
+  ASSERT_THAT(fake_.Delete(objects[0], absl::InfiniteFuture()), IsOk());
+  fake_.Damage(objects[1], 300);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const VerifyReport report,
+      replica->store().Verify("set", [](const VerifyProgress&) { return true; }));
+  EXPECT_EQ(report.num_damaged, 2U);
+  EXPECT_EQ(report.num_graphs, 30U);
+  // Who has it in the cache goes on.
+  EXPECT_TRUE((*replica->store().OpenReader("set"))->unreadable().empty());
+  auto other = Replica();
+  PH_ASSERT_OK_AND_ASSIGN(const auto reader, other->store().OpenReader("set"));
+  ASSERT_EQ(reader->unreadable().size(), 2U);
+  size_t num_readable = 0;
+  for (size_t i = 0; i < 30; ++i) {
+    const auto graph = reader->Graph(i);
+    if (graph.ok()) {
+      ++num_readable;
+    } else {
+      EXPECT_THAT(graph, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("record")));
+    }
+  }
+  EXPECT_EQ(num_readable, 10U);
+}
+
+TEST_F(ObjectDatasetStoreTest, DataSetsInUseMustFitTheCache) {
+  auto writer = Replica();
+  for (const std::string name : {"a", "b"}) {
+    ASSERT_THAT(writer->store().Create(name, schema_, {}), IsOk());
+    ASSERT_THAT(writer->store().Append(name, Chunk(1, 300), {}, std::nullopt), IsOk());
+  }
+  const uint64_t size = fake_.List("d/", "", 0, absl::InfiniteFuture())->objects[0].num_bytes;
+  auto replica = Replica(size + size / 2);
+  auto reader = replica->store().OpenReader("a");
+  ASSERT_THAT(reader, IsOk());
+  EXPECT_THAT(replica->store().OpenReader("b"),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("max_bytes")));
+  reader = absl::CancelledError();
+  EXPECT_THAT(replica->store().OpenReader("b"), IsOk());
+}
+
+// Simulation: replicas append to a few data sets, their calls fail, are lost or done late,
+// processes end at any point, sweeps go on between. What was acknowledged is there exactly once;
+// what each producer sent is a prefix of its numbers, and what is not acknowledged may be there.
+TEST_F(ObjectDatasetStoreTest, AcknowledgedIsThereOnceWhateverFails) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    fake_.SetFaults({15, 15, 15, 0}, seed);
+    const auto faults = [&] {
+      return RandomFaults(
+          random.Next(), 8,
+          {StoreFault::kUnreachable, StoreFault::kRequestLost, StoreFault::kReplyLost,
+           StoreFault::kDoneLater, StoreFault::kCrashBefore, StoreFault::kCrashAfter});
+    };
+    std::vector<std::unique_ptr<ObjectReplica>> replicas;
+    for (int i = 0; i < 3; ++i) replicas.push_back(Replica(uint64_t{1} << 30, faults()));
+    const std::string name = absl::StrCat("set", seed);
+    {
+      auto calm = Replica();
+      ASSERT_THAT(calm->store().Create(name, schema_, {}), IsOk());
+    }
+    std::map<std::string, uint64_t> acknowledged;
+    std::map<std::string, uint64_t> sent;
+    for (int step = 0; step < 25; ++step) {
+      auto& replica = replicas[random.Below(replicas.size())];
+      if (replica->connection().crashed()) replica = Replica(uint64_t{1} << 30, faults());
+      if (random.Below(6) == 0) {
+        cluster_.clock.Advance(absl::Minutes(1));
+        ObjectSweeper sweeper = Sweeper(*replica);
+        (void)sweeper.Run();
+        continue;
+      }
+      const std::string producer = absl::StrCat("p", random.Below(3));
+      // Again until it is acknowledged, as producers do.
+      const uint64_t sequence = acknowledged[producer] + 1;
+      sent[producer] = std::max(sent[producer], sequence);
+      const GraphChunk chunk = Chunk((producer[1] - '0') * 1000 + sequence, 1 + sequence % 3);
+      const auto result =
+          replica->store().Append(name, chunk, {}, ProducerSequence{producer, sequence});
+      if (result.ok()) acknowledged[producer] = sequence;
+    }
+    cluster_.keys.DoLateRequests();
+    fake_.SetFaults({}, 0);
+    auto calm = Replica();
+    PH_ASSERT_OK_AND_ASSIGN(const VerifyReport report,
+                            calm->store().Verify(name, [](const VerifyProgress&) { return true; }));
+    ASSERT_TRUE(report.ok()) << (report.disagreements.empty() ? report.damaged[0].status.message()
+                                                              : report.disagreements[0].message());
+    PH_ASSERT_OK_AND_ASSIGN(const auto reader, calm->store().OpenReader(name));
+    std::map<uint64_t, size_t> times;
+    for (const uint64_t id : reader->graph_ids()) ++times[id >> 20];
+    for (const auto& [producer, last] : sent) {
+      for (uint64_t sequence = 1; sequence <= last; ++sequence) {
+        const size_t count = times[(producer[1] - '0') * 1000 + sequence];
+        if (sequence <= acknowledged[producer]) {
+          ASSERT_EQ(count, 1 + sequence % 3) << producer << " " << sequence;
+        } else {
+          ASSERT_TRUE(count == 0 || count == 1 + sequence % 3) << producer << " " << sequence;
+        }
+      }
+    }
+    // Nothing is left once it is deleted and swept.
+    ASSERT_THAT(calm->store().Delete(name), IsOk());
+    cluster_.clock.Advance(absl::Minutes(1));
+    ObjectSweeper sweeper = Sweeper(*calm);
+    ASSERT_THAT(sweeper.Run(), IsOk());
+    ASSERT_TRUE(Objects().empty());
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

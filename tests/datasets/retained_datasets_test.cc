@@ -1,0 +1,178 @@
+// The laws of retention: what is used stays, what is not used goes in its time and not before, and
+// restarts change neither.
+#include "service/datasets/retained_datasets.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/datasets/memory_dataset_store.h"
+#include "tests/datasets/stored_files.h"
+#include "tests/support/random_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class RetainedDatasetsTest : public ::testing::Test {
+ protected:
+  RetainedDatasetsTest() { Restart(absl::ZeroDuration()); }
+
+  // Another server, after a time without one.
+  void Restart(absl::Duration without_server) {
+    datasets_ = nullptr;
+    now_ += without_server;
+    datasets_ = std::make_unique<RetainedDatasets>(&store_, File(), *ParseRetention("8h,kept=0s"),
+                                                   [this] { return now_; });
+  }
+  std::string File() const { return folder_.path() + "/last_uses"; }
+  void Create(const std::string& name) {
+    ASSERT_THAT(datasets_->Create(name, schema_, {}), IsOk());
+  }
+  void Append(const std::string& name) {
+    Random random(1);
+    const GraphChunk chunk = RandomChunk(random, &schema_, 3, 9, 0);
+    ASSERT_THAT(datasets_->Append(name, chunk, {}, std::nullopt), IsOk());
+  }
+  // Names of those that go now.
+  std::vector<std::string> Sweep() {
+    std::vector<Expired> expired;
+    EXPECT_THAT(datasets_->Sweep(expired), IsOk());
+    std::vector<std::string> names;
+    for (const auto& each : expired) {
+      EXPECT_GE(each.unused, absl::Hours(8));
+      EXPECT_THAT(store_.Get(each.name), StatusIs(absl::StatusCode::kNotFound, _));
+      names.push_back(each.name);
+    }
+    return names;
+  }
+  std::vector<std::string> SweepAfter(absl::Duration duration) {
+    now_ += duration;
+    return Sweep();
+  }
+
+  const GraphSchema schema_ =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt16, {}, 0, {}, {}}})
+          .value();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
+  MemoryDatasetStore store_{uint64_t{1} << 30};
+  std::unique_ptr<RetainedDatasets> datasets_;
+};
+
+TEST_F(RetainedDatasetsTest, WhatNobodyUsesGoesInItsTime) {
+  Create("a");
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+  Create("b");
+  // To look at it is no use.
+  EXPECT_THAT(datasets_->Get("a"), IsOk());
+  EXPECT_THAT(datasets_->List(0, ""), IsOk());
+  EXPECT_THAT(datasets_->Verify("a", [](const VerifyProgress&) { return true; }), IsOk());
+  EXPECT_THAT(SweepAfter(absl::Hours(1) - absl::Seconds(1)), IsEmpty());
+  EXPECT_THAT(SweepAfter(absl::Seconds(1)), ElementsAre("a"));
+  EXPECT_EQ(datasets_->num_expired(), 1U);
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), ElementsAre("b"));
+  EXPECT_THAT(Sweep(), IsEmpty());
+}
+
+TEST_F(RetainedDatasetsTest, EveryUseCounts) {
+  Create("a");
+  now_ += absl::Hours(7);
+  Append("a");
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+  EXPECT_THAT(datasets_->Seal("a"), IsOk());
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+  PH_ASSERT_OK_AND_ASSIGN(const auto reader, datasets_->OpenReader("a"));
+  // As long as graphs are read, however long that takes.
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+    EXPECT_THAT(reader->Graph(0), IsOk());
+  }
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+  // A reader that reads nothing does not keep the name, but its graphs.
+  EXPECT_THAT(SweepAfter(absl::Hours(8)), ElementsAre("a"));
+  EXPECT_THAT(reader->Graph(0), IsOk());
+  // What has the name now is another one.
+  Create("a");
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+}
+
+TEST_F(RetainedDatasetsTest, NamespacesHaveTheirOwn) {
+  Create("kept/a");
+  Create("other/a");
+  EXPECT_THAT(SweepAfter(absl::Hours(8)), ElementsAre("other/a"));
+  EXPECT_THAT(SweepAfter(absl::Hours(10000)), IsEmpty());
+}
+
+// Time without a server does not count; a start costs one period, here ten minutes.
+TEST_F(RetainedDatasetsTest, ItLastsOverRestarts) {
+  Create("a");
+  now_ += absl::Hours(3);
+  Create("b");
+  now_ += absl::Hours(3);
+  ASSERT_THAT(datasets_->Save(), IsOk());
+  Restart(absl::Hours(1000));
+  EXPECT_THAT(SweepAfter(absl::Minutes(130) - absl::Seconds(1)), IsEmpty());
+  EXPECT_THAT(SweepAfter(absl::Seconds(1)), ElementsAre("a"));
+}
+
+// Killed at any time, it knows every use up to one period.
+TEST_F(RetainedDatasetsTest, NoUseIsForgotten) {
+  Create("a");
+  EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty());
+  Append("a");
+  Restart(absl::ZeroDuration());
+  EXPECT_THAT(SweepAfter(absl::Hours(8) - absl::Seconds(1)), IsEmpty());
+  EXPECT_THAT(SweepAfter(absl::Seconds(1)), ElementsAre("a"));
+  Create("b");
+  Append("b");
+  // So soon after the other, this one is not in the file; the start makes up for it.
+  now_ += absl::Minutes(9);
+  Append("b");
+  Restart(absl::ZeroDuration());
+  EXPECT_THAT(SweepAfter(absl::Hours(8) - absl::Seconds(1)), IsEmpty());
+}
+
+TEST_F(RetainedDatasetsTest, ALostFileCostsNoDataSet) {
+  Create("a");
+  now_ += absl::Hours(7);
+  ASSERT_THAT(datasets_->Save(), IsOk());
+  const std::string sound = ReadFile(File());
+  for (size_t i = 0; i < sound.size(); ++i) {
+    std::string damaged = sound;
+    damaged[i] ^= 8;
+    WriteFile(File(), damaged);
+    Restart(absl::ZeroDuration());
+    EXPECT_THAT(SweepAfter(absl::Hours(7)), IsEmpty()) << i;
+  }
+  WriteFile(File(), sound);
+  Restart(absl::ZeroDuration());
+  EXPECT_THAT(SweepAfter(absl::Minutes(70)), ElementsAre("a"));
+}
+
+TEST_F(RetainedDatasetsTest, Durations) {
+  PH_ASSERT_OK_AND_ASSIGN(const Retention retention, ParseRetention("720h,drafts=24h,kept=0s"));
+  EXPECT_EQ(retention.Of("a"), absl::Hours(720));
+  EXPECT_EQ(retention.Of("drafts/a"), absl::Hours(24));
+  EXPECT_EQ(retention.Of("kept/a"), absl::InfiniteDuration());
+  EXPECT_EQ(retention.Period(), absl::Minutes(10));
+  EXPECT_FALSE(retention.is_for_ever());
+  EXPECT_TRUE(ParseRetention("0s")->is_for_ever());
+  EXPECT_TRUE(ParseRetention("")->is_for_ever());
+  for (const char* const bad : {"30d", "-1s", "a=", "a=b", "1h,x"}) {
+    EXPECT_THAT(ParseRetention(bad),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("duration")))
+        << bad;
+  }
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,215 @@
+// Jobs of servers that share them: where a loader of a job is, and for how long.
+#include "service/delivery/owned_jobs.h"
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/cluster/replica_lease.h"
+#include "service/ledger/etcd/etcd_job_logs.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kServerLease = absl::Seconds(10);
+
+class NoCompany final : public JobCompany {
+ public:
+  void OnLeased(absl::Time /*until*/) override {}
+};
+
+struct SharingServer {
+  SharingServer(FakeKeyValueServers& servers, SimulatedClock& clock, DatasetWorld& dataset,
+                const std::string& name)
+      : connection(&servers),
+        lease(&connection, {name, absl::StrCat(name, ":1"), kServerLease, absl::Seconds(1)},
+              [&clock] { return clock.Now(); }),
+        logs(&connection, &lease, name, uint64_t{1} << 20, [&clock] { return clock.Now(); }),
+        catalog(&dataset.store(), EpochBounds()),
+        jobs(&catalog, &logs, LoaderOptions(), /*memory=*/nullptr,
+             [](Loader&) { return std::make_unique<NoCompany>(); }) {}
+
+  FakeConnection connection;
+  ReplicaLease lease;
+  EtcdJobLogs logs;
+  EpochCatalog catalog;
+  OwnedJobs jobs;
+};
+
+class OwnedJobsTest : public ::testing::Test {
+ protected:
+  OwnedJobsTest() {
+    dataset_.Seal();
+    for (const char* name : {"a", "b"}) {
+      auto server = std::make_unique<SharingServer>(servers_, clock_, dataset_, name);
+      EXPECT_THAT(server->lease.Tick(), IsOk());
+      server_[name] = std::move(server);
+    }
+    const auto members = server_["a"]->lease.ReadMembers().value();
+    owner_ = server_[RendezvousOwner(job_, members)->replica].get();
+    other_ = server_[owner_->lease.address() == "a:1" ? "b" : "a"].get();
+  }
+
+  static std::unique_ptr<LoadSession> Load(OwnedJob& job) {
+    JoinRequest join;
+    join.lane = 0;
+    join.sharing = Sharing::Ranked(1);
+    auto session = job.loader().Load(DatasetWorld::Request(), std::move(join), 4, [] {});
+    EXPECT_THAT(session, IsOk());
+    return *std::move(session);
+  }
+  absl::StatusOr<AcknowledgeResult> Acknowledge(OwnedJob& job, const LoadSession& session,
+                                                uint64_t batch) {
+    return job.loader().Acknowledge(session.epoch().identity().key, session.start().session,
+                                    session.start().join.generation, std::vector<uint64_t>{batch},
+                                    clock_.Now());
+  }
+
+  const std::string job_ = DatasetWorld::Request().key.job;
+  SimulatedClock clock_;
+  FakeKeyValueServers servers_{&clock_};
+  DatasetWorld dataset_{60};
+  std::map<std::string, std::unique_ptr<SharingServer>> server_;
+  SharingServer* owner_ = nullptr;
+  SharingServer* other_ = nullptr;
+};
+
+// Whoever asks at once, there is one loader of a job; other servers say where.
+TEST_F(OwnedJobsTest, AJobHasOneLoader) {
+  std::set<OwnedJob*> found;
+  absl::Mutex mutex;
+  std::vector<std::thread> threads;
+  threads.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const auto place = owner_->jobs.Open(job_);
+      absl::MutexLock lock(&mutex);
+      ASSERT_THAT(place, IsOk());
+      found.insert(place->job.get());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(found.size(), 1U);
+  EXPECT_EQ(owner_->jobs.counts().num_opened, 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place elsewhere, other_->jobs.Open(job_));
+  EXPECT_EQ(elsewhere.job, nullptr);
+  EXPECT_EQ(elsewhere.owner.address, owner_->lease.address());
+}
+
+// All workers may be saving their state when the owner goes, so that nobody loads the job.
+TEST_F(OwnedJobsTest, AcknowledgementsNeedNobodyWhoLoads) {
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place first, owner_->jobs.Open(job_));
+  const auto session = Load(*first.job);
+  EXPECT_THAT(Acknowledge(*first.job, *session, 0), IsOk());
+  owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  clock_.Advance(kServerLease);
+  ASSERT_THAT(other_->lease.Tick(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place second, other_->jobs.Open(job_));
+  ASSERT_NE(second.job, nullptr);
+  PH_ASSERT_OK_AND_ASSIGN(AcknowledgeResult result, Acknowledge(*second.job, *session, 0));
+  EXPECT_EQ(result.num_new, 0U);
+  PH_ASSERT_OK_AND_ASSIGN(result, Acknowledge(*second.job, *session, 1));
+  EXPECT_EQ(result.num_new, 1U);
+}
+
+// A server that is cut off sends its workers away, those that wait too; the next owner goes on in
+// the same generation, and what the first has still to say is refused.
+TEST_F(OwnedJobsTest, AJobOfAServerThatIsCutOffIsTaken) {
+  PH_ASSERT_OK_AND_ASSIGN(OwnedJobs::Place first, owner_->jobs.Open(job_));
+  auto session = Load(*first.job);
+  EXPECT_THAT(Acknowledge(*first.job, *session, 0), IsOk());
+  owner_->jobs.Sweep();
+  EXPECT_THAT(first.job->early_end().status(), IsOk());
+
+  owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  clock_.Advance(kServerLease);
+  EXPECT_FALSE(owner_->lease.Tick().ok());
+  owner_->jobs.Sweep();
+  EXPECT_THAT(first.job->early_end().status(),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_FALSE(owner_->jobs.Open(job_).ok());
+
+  ASSERT_THAT(other_->lease.Tick(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place second, other_->jobs.Open(job_));
+  ASSERT_NE(second.job, nullptr);
+  EXPECT_EQ(other_->jobs.counts().num_taken_over, 1U);
+  const auto next = Load(*second.job);
+  EXPECT_EQ(next->start().join.generation, session->start().join.generation);
+  EXPECT_GT(next->start().session, session->start().session);
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult again, Acknowledge(*second.job, *next, 0));
+  EXPECT_EQ(again.num_new, 0U);
+
+  owner_->connection.SetFaults(nullptr);
+  EXPECT_THAT(Acknowledge(*first.job, *session, 1),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  PH_ASSERT_OK_AND_ASSIGN(const AcknowledgeResult last, Acknowledge(*second.job, *next, 1));
+  EXPECT_EQ(last.num_new, 1U);
+
+  // It is kept until nobody uses it.
+  session = nullptr;
+  const std::weak_ptr<OwnedJob> kept = std::exchange(first.job, nullptr);
+  owner_->jobs.Sweep();
+  EXPECT_TRUE(kept.expired());
+}
+
+TEST_F(OwnedJobsTest, JobsThatNobodyLoadsAreGivenBack) {
+  // Nothing is kept of it.
+  EXPECT_THAT(owner_->jobs.Open(job_), IsOk());
+  owner_->jobs.Sweep();
+  EXPECT_THAT(owner_->logs.OwnerOf(job_), StatusIs(absl::StatusCode::kNotFound, testing::_));
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+    const auto session = Load(*place.job);
+    for (int i = 0; i <= OwnedJobs::kIdleTurns; ++i) owner_->jobs.Sweep();
+    EXPECT_THAT(owner_->logs.OwnerOf(job_), IsOk());
+  }
+  for (int i = 0; i + 1 < OwnedJobs::kIdleTurns; ++i) owner_->jobs.Sweep();
+  EXPECT_THAT(owner_->logs.OwnerOf(job_), IsOk());
+  owner_->jobs.Sweep();
+  EXPECT_THAT(owner_->logs.OwnerOf(job_), StatusIs(absl::StatusCode::kNotFound, testing::_));
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place again, owner_->jobs.Open(job_));
+  EXPECT_EQ(again.job->loader().num_jobs(), 1U);
+}
+
+TEST_F(OwnedJobsTest, AJobThatCannotBeOpenedIsTriedAgain) {
+  owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(owner_->jobs.Open(job_), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  owner_->connection.SetFaults(nullptr);
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+  ASSERT_NE(place.job, nullptr);
+  // A failed commit of unknown outcome loses the log, not the job.
+  auto session = Load(*place.job);
+  owner_->connection.SetFaults([] { return StoreFault::kRequestLost; });
+  EXPECT_FALSE(Acknowledge(*place.job, *session, 0).ok());
+  owner_->connection.SetFaults(nullptr);
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place anew, owner_->jobs.Open(job_));
+  ASSERT_NE(anew.job, nullptr);
+  EXPECT_NE(anew.job, place.job);
+  EXPECT_EQ(owner_->logs.commits().num_failed, 1U);
+}
+
+TEST_F(OwnedJobsTest, AServerThatEndsOpensNoJob) {
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+  owner_->jobs.EndAll(absl::UnavailableError("it drains"));
+  EXPECT_THAT(place.job->early_end().status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("it drains")));
+  EXPECT_THAT(owner_->jobs.Open(job_),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("it drains")));
+}
+
+}  // namespace
+}  // namespace packhouse

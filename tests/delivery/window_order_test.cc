@@ -1,0 +1,172 @@
+// How soon windows of epochs of sub-graphs are planned, with an executor that tells of each.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/delivery/loader.h"
+#include "service/tfgnn/sampling_spec.h"
+#include "tests/ledger/ledger_logs.h"
+#include "tests/support/source_graph_world.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kSampledNodes = 90;
+constexpr uint32_t kNodesOfWindow = 30;
+constexpr auto kFirstWindow = Loader::WindowOrder::kFirst;
+constexpr auto kLaterWindow = Loader::WindowOrder::kLater;
+
+JoinRequest OneRank() {
+  JoinRequest join;
+  join.sharing = Sharing::Ranked(1);
+  return join;
+}
+
+// Plans windows that go first at once. Others wait until they are let go, as on a busy machine.
+class SampledLoader {
+ public:
+  SampledLoader() { Restart(); }
+
+  // Forgets all that is not in the log.
+  void Restart() {
+    loader_ = nullptr;
+    orders.clear();
+    catalog_ = std::make_unique<EpochCatalog>(nullptr, EpochBounds());
+    auto loader = Loader::Open(catalog_.get(), &log_, {}, first_session_ += 1000);
+    ASSERT_THAT(loader, IsOk());
+    loader_ = *std::move(loader);
+    loader_->PlanInBackground(
+        [this](const ClientId&, Loader::WindowOrder order, Loader::Planning work) {
+          orders.push_back(order);
+          if (order == kFirstWindow) return work([] { return false; });
+          held_.push_back(std::move(work));
+        });
+  }
+  ~SampledLoader() { LetGo(); }
+
+  void LetGo() {
+    for (const Loader::Planning& work : std::exchange(held_, {})) work([] { return false; });
+  }
+
+  std::unique_ptr<LoadSession> Load(const std::string& job) {
+    auto session = loader_->Load(RequestOf(job), OneRank(), 4, [this] { is_woken_ = true; });
+    EXPECT_THAT(session, IsOk());
+    return session.ok() ? *std::move(session) : nullptr;
+  }
+
+  // The ids of all sub-graphs that come now; each batch is acknowledged.
+  std::multiset<uint64_t> Take(LoadSession& session, int most = 1000) {
+    std::multiset<uint64_t> ids;
+    for (int i = 0; i < most; ++i) {
+      const auto event = session.Next(absl::UnixEpoch());
+      EXPECT_THAT(event, IsOk());
+      if (!event.ok()) return ids;
+      if (event->kind == LoadEvent::Kind::kWait && std::exchange(is_woken_, false)) continue;
+      if (event->kind != LoadEvent::Kind::kBatch) return ids;
+      for (const uint64_t id : event->built.batch.graph_ids) ids.insert(id);
+      const LoadStart& start = session.start();
+      EXPECT_THAT(loader_->Acknowledge(session.epoch().identity().key, start.session,
+                                       start.join.generation, {event->number}, absl::UnixEpoch()),
+                  IsOk());
+    }
+    return ids;
+  }
+
+  Loader& loader() { return *loader_; }
+  EpochRequest RequestOf(const std::string& job) const {
+    SubGraphsRequest sub_graphs;
+    sub_graphs.graph = "g";
+    sub_graphs.spec = tfgnn::ParseSamplingSpec(TwoHopSpec(3, 2)).value();
+    EpochRequest request;
+    request.key = {job, 0};
+    request.rank_groups.push_back({{{64, 80, 8}}, std::nullopt, 1});
+    request.padding = Padding::kMasked;
+    SamplesRequest samples;
+    samples.source = SubGraphSource::Create(graphs_.Open("g").value(), sub_graphs).value();
+    samples.window = kNodesOfWindow;
+    request.samples = std::move(samples);
+    return request;
+  }
+
+  std::vector<Loader::WindowOrder> orders;
+
+ private:
+  OneGraphStore graphs_{SmallSourceGraph(kSampledNodes)};
+  FailingLog log_;
+  SessionId first_session_ = 1;
+  bool is_woken_ = false;
+  std::vector<Loader::Planning> held_;
+  std::unique_ptr<EpochCatalog> catalog_;
+  std::unique_ptr<Loader> loader_;
+};
+
+TEST(WindowOrderTest, ANewEpochsFirstBatchWaitsForNoLaterWindow) {
+  SampledLoader world;
+  const auto early = world.Load("early");
+  const std::multiset<uint64_t> first_window = world.Take(*early);
+  EXPECT_EQ(first_window.size(), kNodesOfWindow);
+  EXPECT_THAT(world.orders, ElementsAre(kFirstWindow, kLaterWindow));
+  // Its second window is still waiting when another epoch begins, and when that has delivered all
+  // that it may.
+  const auto late = world.Load("late");
+  EXPECT_EQ(world.Take(*late).size(), kNodesOfWindow);
+  EXPECT_EQ(world.Take(*early).size(), 0);
+  EXPECT_THAT(world.orders, ElementsAre(kFirstWindow, kLaterWindow, kFirstWindow, kLaterWindow));
+  world.LetGo();
+  EXPECT_EQ(world.Take(*early).size(), kNodesOfWindow);
+}
+
+TEST(WindowOrderTest, AWorkerThatGoesOnGetsItsFirstWindowFirst) {
+  SampledLoader world;
+  std::multiset<uint64_t> ids = world.Take(*world.Load("job"));
+  world.LetGo();
+  {
+    const auto session = world.Load("job");
+    const std::multiset<uint64_t> more = world.Take(*session, /*most=*/1);
+    ids.insert(more.begin(), more.end());
+  }
+  world.LetGo();
+  world.Restart();
+  const auto session = world.Load("job");
+  // In the middle of the second window, which nobody has planned since the restart.
+  const std::multiset<uint64_t> rest = world.Take(*session);
+  EXPECT_GT(rest.size(), 0);
+  ASSERT_GE(world.orders.size(), 2u);
+  EXPECT_EQ(world.orders[0], kFirstWindow);
+  EXPECT_EQ(world.orders[1], kFirstWindow);
+  ids.insert(rest.begin(), rest.end());
+  world.LetGo();
+  const std::multiset<uint64_t> last = world.Take(*session);
+  ids.insert(last.begin(), last.end());
+  EXPECT_EQ(ids.size(), kSampledNodes);
+  EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kSampledNodes);
+}
+
+// An executor that has other work, and a call that is given up meanwhile.
+TEST(WindowOrderTest, ACallThatIsGivenUpDoesNotWaitForItsWindow) {
+  SampledLoader world;
+  Loader::Planning held;
+  world.loader().PlanInBackground([&held](const ClientId&, Loader::WindowOrder,
+                                          Loader::Planning work) { held = std::move(work); });
+  const GivenUp given_up([] { return false; }, [] { return true; });
+  EXPECT_THAT(world.loader().Load(
+                  world.RequestOf("job"), OneRank(), 4, [] {}, given_up),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("given up")));
+  ASSERT_TRUE(held);
+  held([] { return false; });
+  world.Restart();
+  EXPECT_EQ(world.Take(*world.Load("job")).size(), kNodesOfWindow);
+}
+
+}  // namespace
+}  // namespace packhouse

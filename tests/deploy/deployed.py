@@ -1,0 +1,94 @@
+"""What deploy/ has for the eyes of operators: rules, dashboards, the page of metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DEPLOY: Final = ROOT / "deploy"
+RULES: Final = DEPLOY / "prometheus" / "rules.yml"
+DASHBOARDS: Final = sorted((DEPLOY / "grafana").glob("*.json"))
+METRICS_PAGE: Final = ROOT / "docs" / "metrics.md"
+
+# What Grafana puts in place of its variables.
+GRAFANA_VALUES: Final = {
+    "$__rate_interval": "3s",
+    "$__range": "10s",
+    **{
+        f"${name}": ".+"
+        for name in ("job", "instance", "component", "namespace", "dataset", "training_job")
+    },
+}
+METRICS_HEAD: Final = """\
+# Metrics
+
+What `/metrics` says, in Prometheus' text format or, for those who ask, in that of OpenMetrics, with the traces
+of some calls ([exemplars](security.md)). Servers that share jobs or data sets have more metrics:
+[of jobs](../deploy/README.md#servers-that-share-jobs), [of data sets](cluster.md#what-may-fail). `make test` holds this page against real servers;
+`tests/deploy/monitored_world.py --write` writes it anew. [`deploy`](../deploy/README.md#prometheus-and-grafana)
+has alerts and dashboards.
+
+Times are in seconds, sizes in bytes. Labels that clients choose (components, jobs, data sets, namespaces)
+are bounded: further values share the label `other`. A histogram `NAME` has the series `NAME_bucket`,
+`NAME_sum` and `NAME_count`. Metrics of a feature that is not in use, such as certificates, are left out.
+
+"""
+
+
+def in_grafana(query: str) -> str:
+    """A query as Grafana would send it."""
+    for name, value in GRAFANA_VALUES.items():
+        query = query.replace(name, value)
+    return query
+
+
+def dashboard(path: Path) -> dict[str, Any]:
+    """A dashboard as Grafana imports it."""
+    loaded: dict[str, Any] = json.loads(path.read_text())
+    return loaded
+
+
+def queries(path: Path) -> list[str]:
+    """All PromQL of a dashboard's panels, as Grafana would send it."""
+    return [
+        in_grafana(target["expr"])
+        for panel in dashboard(path)["panels"]
+        for target in panel.get("targets", [])
+    ]
+
+
+class Family(NamedTuple):
+    """A metric as the page tells it."""
+
+    name: str
+    kind: str
+    labels: str
+    text: str
+
+
+def families(pages: list[str]) -> list[Family]:
+    """Those of all pages together, by name; each label that any sample has."""
+    kinds: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    labels: dict[str, set[str]] = {}
+    for page in pages:
+        texts.update(re.findall(r"^# HELP (\S+) (.*)$", page, re.MULTILINE))
+        kinds.update(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+        for name, given in re.findall(r"^([a-z]\w*)\{(.*)\} \S+$", page, re.MULTILINE):
+            family = name if name in kinds else re.sub(r"_(bucket|sum|count)$", "", name)
+            labels.setdefault(family, set()).update(re.findall(r'(\w+)="', given))
+    return [
+        Family(name, kind, ", ".join(sorted(labels.get(name, set()) - {"le"})), texts[name])
+        for name, kind in sorted(kinds.items())
+    ]
+
+
+def documented(pages: list[str]) -> str:
+    """The page of the documentation."""
+    lines = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for family in families(pages):
+        lines.append(f"| `{family.name}` | {family.kind} | {family.labels} | {family.text} |")
+    return METRICS_HEAD + "\n".join(lines) + "\n"

@@ -1,0 +1,459 @@
+"""A cluster under fire: servers that share jobs, their workers, and etcd are killed and stopped.
+
+    python3 cluster_soak.py --packhoused BINARY [--faults 300] [--replicas 4] [--workers 64]
+                            [--jobs 8] [--etcd 3] [--interval 1] [--lease 10] [--quiet 6]
+                            [--seed 0] [--history FILE] [--check FILE] [--judge-takeover]
+
+On loopback: nodes of etcd, servers that share jobs over it, each with a copy of one sealed data set,
+and workers, each a process of its own. Every other job is dynamic, the rest are ranked; they load
+epoch after epoch, until all faults have been made. A fault is one of
+
+- a server is killed (-9) and started again; stopped (SIGSTOP) for longer than its lease; or drained
+  and started again, as a rolling restart does;
+- a worker is killed and started again, or stopped for a while;
+- the leader of etcd is killed and started again, or stopped for a while.
+
+At most one server and one node of etcd are away at a time. Workers write down what happens before
+and after it does; the history is checked when all is over (cluster_history.py), and can be checked
+again with --check. The laws: every batch is received, with the same bytes each time; an epoch has one
+generation; every batch is new exactly once, whoever acknowledges it how often; what was acknowledged
+is in every later cursor; every graph is in one batch.
+
+Said at the end: how long jobs of servers were without an owner. With --judge-takeover it is a fault
+if this was more than the lease and two seconds, where nothing else was broken at that time (of servers
+that are stopped more than ten seconds, if the lease is shorter than eight). For this
+the first --quiet faults are of servers, with time between them. Later a takeover may last longer:
+whoever leads etcd anew grants all leases their whole length again, and who takes a job may be killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import os
+import pathlib
+import random
+import selectors
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+from typing import Any, Callable, Final
+
+from cluster_history import History
+from etcd_process import EtcdProcess
+from replica_process import DATASET, Replica, addresses, cluster, copied_folders
+
+from packhouse import Loader
+from packhouse.load_connection import LoadConnection
+from packhouse.v1 import loader_pb2
+
+_LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
+# What a worker does with a batch.
+_STEP_SECONDS: Final = 0.01
+# How often each fault is drawn.
+_FAULTS: Final = {
+    "killed": 4,
+    "stopped": 2,
+    "drained": 2,
+    "worker-killed": 6,
+    "worker-stopped": 3,
+    "etcd-killed": 2,
+    "etcd-stopped": 1,
+}
+
+
+def _say(*words: object) -> None:
+    os.write(sys.stdout.fileno(), (" ".join(map(str, words)) + "\n").encode())
+
+
+def _write_down_acknowledgements() -> None:
+    """Each batch goes in a call of its own, of which is said that it begins and how it ended."""
+    call_once = LoadConnection._call_once  # pylint: disable=protected-access
+
+    def told(self: LoadConnection, method: str, request: Any) -> Any:
+        if method != "Acknowledge" or not request.batches:
+            return call_once(self, method, request)
+        response = None
+        for batch in request.batches:
+            one = loader_pb2.AcknowledgeRequest()
+            one.CopyFrom(request)
+            del one.batches[:]
+            one.batches.append(batch)
+            what = (request.epoch, request.generation, batch)
+            _say("lost", *what)
+            begun = time.monotonic()
+            response = call_once(self, method, one)
+            _say("acknowledged", begun, time.monotonic(), *what, response.num_new, response.cursor)
+        return response
+
+    setattr(LoadConnection, "_call_once", told)
+
+
+def work(options: argparse.Namespace) -> int:
+    """A worker of a job: epoch after epoch, until the file says which is the last."""
+    _write_down_acknowledgements()
+    job, worker = options.job, options.worker
+    sharing = (
+        {"worker": f"w{worker}"}
+        if job.startswith("dynamic")
+        else {"rank": worker, "num_ranks": options.workers}
+    )
+    epoch = options.epoch
+    with Loader(
+        options.address,
+        dataset=DATASET,
+        job=job,
+        seed=5,
+        limits=_LIMITS,
+        max_in_flight=4,
+        retry_timeout=180,
+        # Killed at the end of an epoch, it comes back to one that is over.
+        finished="skip",
+        **sharing,
+    ) as loader:
+        while True:
+            loader.set_epoch(epoch)
+            _say("opened", worker, epoch, loader.epoch_info().num_batches)
+            for batch in loader:
+                graphs = ",".join(map(str, batch.graph_ids))
+                _say(
+                    *("batch", time.monotonic(), epoch, batch.generation, batch.number),
+                    *(int(batch.is_padding), batch.session >> 20, _address_of(loader)),
+                    *(zlib.crc32(batch.graph_ids.tobytes()), graphs),
+                )
+                time.sleep(_STEP_SECONDS)
+            with contextlib.suppress(FileNotFoundError):
+                if epoch >= int(pathlib.Path(options.last).read_text(encoding="ascii")):
+                    return 0
+            epoch += 1
+
+
+def _address_of(loader: Loader) -> str:
+    """Where its batches come from."""
+    connection = loader._connection  # pylint: disable=protected-access
+    assert connection is not None
+    return connection._load_address  # pylint: disable=protected-access
+
+
+class Workers:
+    """All processes that load, and the history that they tell. One thread reads it."""
+
+    def __init__(self, options: argparse.Namespace, address: str, folder: pathlib.Path) -> None:
+        self.last = folder / "last"
+        self.log = folder / "workers.log"
+        per_job = max(1, options.workers // options.jobs)
+        names = [f"{'ranked' if i % 2 else 'dynamic'}-{i}" for i in range(options.jobs)]
+        self._keys = [(job, worker) for job in names for worker in range(per_job)]
+        self._command = [
+            *(sys.executable, "-B", os.path.abspath(__file__), "--work", "--address", address),
+            *("--workers", str(per_job), "--last", str(self.last)),
+        ]
+        self._selector = selectors.DefaultSelector()
+        self._rest: dict[tuple[str, int], bytes] = collections.defaultdict(bytes)
+        self.running: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+        # The epoch that each has heard of last.
+        self.epochs: dict[tuple[str, int], int] = {}
+        self.history: list[str] = []
+        self.broken: list[str] = []
+
+    def start_all(self) -> None:
+        for key in self._keys:
+            self._start(key)
+
+    def _start(self, key: tuple[str, int]) -> None:
+        job, worker = key
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                [
+                    *self._command,
+                    *("--job", job, "--worker", str(worker)),
+                    *("--epoch", str(self.epochs.get(key, 0))),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert process.stdout is not None
+        self.running[key] = process
+        self._selector.register(process.stdout, selectors.EVENT_READ, key)
+
+    def read_until(self, deadline: float) -> None:
+        """Hears what they say, and starts those that were killed again."""
+        while self.running:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            for ready, _ in self._selector.select(left):
+                self._read(ready.data)
+
+    def _read(self, key: tuple[str, int]) -> None:
+        process = self.running[key]
+        assert process.stdout is not None
+        received = os.read(process.stdout.fileno(), 1 << 16)
+        *lines, rest = (self._rest[key] + received).split(b"\n")
+        self._rest[key] = rest
+        for line in lines:
+            text = line.decode()
+            self.history.append(f"{key[0]} {text}")
+            if text.startswith("opened"):
+                self.epochs[key] = int(text.split()[2])
+        if received:
+            return
+        # Half a line was not said.
+        self._rest[key] = b""
+        self._selector.unregister(process.stdout)
+        process.stdout.close()
+        del self.running[key]
+        status = process.wait()
+        if status < 0:
+            self._start(key)
+        elif status > 0:
+            self.broken.append(f"worker {key} ended with status {status}")
+
+    def end(self) -> None:
+        """After a failure; those that have ended are not there."""
+        for process in self.running.values():
+            process.kill()
+            process.wait()
+
+
+class Fire:
+    """Makes faults. What must be undone later is undone on threads of their own."""
+
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        etcd: EtcdProcess,
+        replicas: list[Replica],
+        workers: Workers,
+    ) -> None:
+        self._etcd = etcd
+        self._replicas = replicas
+        self._workers = workers
+        self._random = random.Random(options.seed)
+        self._lease = float(options.lease)
+        kinds = [kind for kind in _FAULTS if options.etcd >= 3 or not kind.startswith("etcd")]
+        # Each kind comes at its turn, so that a short run has all of them.
+        self._kinds: list[str] = []
+        while len(self._kinds) < options.faults:
+            some = [kind for kind in kinds for _ in range(_FAULTS[kind])]
+            self._random.shuffle(some)
+            self._kinds += some
+        self._kinds = self._kinds[: options.faults]
+        self._threads: list[threading.Thread] = []
+        # What is away now: a server, a node of etcd. Guarded by the interpreter's lock.
+        self._away: set[str] = set()
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.broken: list[str] = []
+
+    @property
+    def is_over(self) -> bool:
+        return not self._kinds
+
+    def make_quiet(self, number: int) -> None:
+        """A fault of a server that has a job, while nothing else is broken."""
+        kind = ("killed", "stopped", "drained")[number % 3]
+        events = (line.split() for line in reversed(self._workers.history))
+        owner = next(words[8] for words in events if words[1] == "batch")
+        self._hurt_server(kind, next(each for each in self._replicas if each.advertised == owner))
+        self.counts[kind] += 1
+
+    def make_one(self) -> None:
+        """The next fault that can be made now."""
+        for i, kind in enumerate(self._kinds):
+            group = kind.partition("-")[0] if "-" in kind else "server"
+            if group != "worker" and group in self._away:
+                continue
+            if self._make(kind, group):
+                self._kinds.pop(i)
+                self.counts[kind] += 1
+            return
+
+    def _make(self, kind: str, group: str) -> bool:
+        if group == "worker":
+            return self._hurt_worker(kind)
+        if group == "etcd":
+            leader = self._etcd.leader()
+            if leader is None:
+                return False
+            self._write_down(kind, str(leader))
+            self._away.add(group)
+            if kind == "etcd-killed":
+                self._etcd.kill(leader)
+                self._later(group, 1.0, lambda: self._etcd.start(leader))
+            else:
+                self._etcd.pause(leader)
+                self._later(group, 3.0, lambda: self._etcd.resume(leader))
+            return True
+        self._hurt_server(kind, self._random.choice(self._replicas))
+        return True
+
+    def _hurt_server(self, kind: str, replica: Replica) -> None:
+        group = "server"
+        self._write_down(kind, replica.advertised)
+        self._away.add(group)
+        if kind == "stopped":
+            replica.send(signal.SIGSTOP)
+            self._later(group, 1.5 * self._lease, lambda: replica.send(signal.SIGCONT))
+        elif kind == "drained":
+            replica.send(signal.SIGTERM)
+            self._later(group, 0.0, lambda: (replica.stop(), self._start(replica)))
+        else:
+            replica.kill()
+            self._later(group, 0.0, lambda: self._start(replica))
+
+    def _hurt_worker(self, kind: str) -> bool:
+        key = self._random.choice(sorted(self._workers.running))
+        process = self._workers.running[key]
+        self._write_down(kind, f"{key[0]}/{key[1]}")
+        if kind == "worker-killed":
+            process.kill()
+        else:
+            process.send_signal(signal.SIGSTOP)
+            self._later("", 2.0, lambda: process.send_signal(signal.SIGCONT))
+        return True
+
+    def _write_down(self, kind: str, target: str) -> None:
+        self._workers.history.append(f"- fault {time.monotonic()} {kind} {target}")
+
+    def _later(self, group: str, seconds: float, undo: Callable[[], object]) -> None:
+        def run() -> None:
+            time.sleep(seconds)
+            try:
+                undo()
+            except Exception as error:  # pylint: disable=broad-exception-caught
+                self.broken.append(f"undoing a fault of {group}: {error!r}")
+            self._away.discard(group)
+
+        self._threads.append(threading.Thread(target=run))
+        self._threads[-1].start()
+
+    @staticmethod
+    def _start(replica: Replica) -> None:
+        """As whoever runs servers does: again, where etcd does not answer at once."""
+        for attempt in range(30):
+            try:
+                replica.start()
+                return
+            except RuntimeError:
+                if attempt == 29:
+                    raise
+                time.sleep(0.5)
+
+    def end(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+
+def run(options: argparse.Namespace, folder: pathlib.Path) -> int:
+    """The soak; exit status 0 if no law was broken."""
+    folders = copied_folders(folder, options.replicas, options.graphs, options.packhoused)
+    with contextlib.ExitStack() as stack:
+        etcd = stack.enter_context(EtcdProcess(folder / "etcd", options.etcd))
+        replicas = stack.enter_context(
+            cluster(etcd, folders, folder / "key", options.lease, options.packhoused)
+        )
+        workers = Workers(options, addresses(replicas), folder)
+        stack.callback(workers.end)
+        fire = Fire(options, etcd, replicas, workers)
+        stack.callback(fire.end)
+        workers.start_all()
+        # All have begun, and there are batches.
+        while not workers.broken and (
+            len(workers.epochs) < len(workers.running) or " batch " not in workers.history[-1]
+        ):
+            workers.read_until(time.monotonic() + 0.1)
+        for number in range(options.quiet):
+            fire.make_quiet(number)
+            workers.read_until(time.monotonic() + 2.5 * options.lease + 3)
+        while not fire.is_over and not workers.broken:
+            workers.read_until(time.monotonic() + options.interval)
+            fire.make_one()
+        last = max(workers.epochs.values()) + 2
+        workers.last.write_text(str(last), encoding="ascii")
+        deadline = time.monotonic() + options.patience
+        while workers.running and time.monotonic() < deadline and not workers.broken:
+            workers.read_until(time.monotonic() + 1)
+        if workers.running:
+            workers.broken.append(f"not at the end of epoch {last}: {sorted(workers.running)}")
+        fire.end()
+        broken = workers.broken + fire.broken
+        if broken:
+            sys.stderr.write(workers.log.read_text(errors="replace")[-4000:])
+    if options.history:
+        pathlib.Path(options.history).write_text("\n".join(workers.history), encoding="utf-8")
+    return check(workers.history, options, broken)
+
+
+def check(history: list[str], options: argparse.Namespace, broken: list[str]) -> int:
+    """Says what a history has, and what is wrong with it; exit status 0 if nothing is."""
+    read = History(history)
+    broken = broken + read.check(options.graphs)
+    kinds = collections.Counter(kind for _, kind, _ in read.injected)
+    print(
+        f"{sum(kinds.values())} faults ({', '.join(f'{kinds[k]} {k}' for k in sorted(kinds))}); "
+        f"{read.num_epochs} epochs, {read.num_acknowledged:,} acknowledgements, "
+        f"{read.num_lost} of unknown outcome, {read.num_redelivered} batches received again"
+    )
+    takeovers = collections.defaultdict(list)
+    for each in read.takeovers(options.lease):
+        takeovers[each.kind, each.is_alone].append(each.seconds)
+    for (kind, is_alone), seconds in sorted(takeovers.items()):
+        print(
+            f"takeovers of jobs of {kind} servers{'' if is_alone else ', other faults meanwhile'}: "
+            f"{len(seconds)}, median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s"
+        )
+        # By their pings, clients notice that a server is stopped after 8 s.
+        bound = (max(options.lease, 8.0) if kind == "stopped" else options.lease) + 2.0
+        if options.judge_takeover and is_alone and max(seconds) > bound:
+            broken.append(f"{kind}: a takeover of {max(seconds):.2f} s, at most {bound} s")
+    for law in broken[:10]:
+        print(f"cluster_soak: {law}", file=sys.stderr)
+    print(f"laws broken: {len(broken)}", flush=True)
+    return 1 if broken else 0
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The options of the soak; those after --work are for its own use."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--packhoused", help="default: $PACKHOUSED, then PATH")
+    parser.add_argument("--faults", type=int, default=300)
+    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two faults")
+    parser.add_argument("--quiet", type=int, default=6, help="faults before, one at a time")
+    parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--workers", type=int, default=64, help="of all jobs together")
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--etcd", type=int, default=3, help="nodes; fewer than 3 are not hurt")
+    parser.add_argument("--graphs", type=int, default=4000, help="of the data set")
+    parser.add_argument("--lease", type=int, default=10, help="seconds")
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds, for the last epoch")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults")
+    parser.add_argument("--history", help="a file to write the history to")
+    parser.add_argument("--check", help="a history to check; nothing else happens")
+    parser.add_argument("--judge-takeover", action="store_true")
+    for name in ("--address", "--job", "--last"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    for name in ("--worker", "--epoch"):
+        parser.add_argument(name, type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(arguments)
+
+
+def main(options: argparse.Namespace) -> int:
+    if options.work:
+        return work(options)
+    if options.check:
+        lines = pathlib.Path(options.check).read_text(encoding="utf-8").splitlines()
+        return check(lines, options, [])
+    with tempfile.TemporaryDirectory() as folder:
+        return run(options, pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    sys.exit(main(parse()))

@@ -1,0 +1,175 @@
+"""etcd as processes of its own, on loopback, in a folder of its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+_START_SECONDS = 60.0
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+class _Node:
+    """One process, with its ports and folder for good."""
+
+    def __init__(self, program: str, name: str, folder: pathlib.Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self.peer = f"http://127.0.0.1:{free_port()}"
+        self.name = name
+        self._folder = folder
+        self._program = program
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, members: str) -> None:
+        self.process = subprocess.Popen(
+            [
+                self._program,
+                f"--name={self.name}",
+                f"--data-dir={self._folder}",
+                f"--listen-client-urls=http://{self.address}",
+                f"--advertise-client-urls=http://{self.address}",
+                f"--listen-peer-urls={self.peer}",
+                f"--initial-advertise-peer-urls={self.peer}",
+                f"--initial-cluster={members}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            # Then Python does not fork to start it: gRPC's fork handlers may end the child.
+            close_fds=False,
+        )
+
+    def kill(self) -> None:
+        """As a crash would."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def ask(self, path: str, body: bytes | None = None) -> Any:
+        """An answer in JSON; None if there is none."""
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(f"http://{self.address}{path}", body), timeout=2
+            ) as page:
+                return json.load(page)
+        except (urllib.error.URLError, OSError, ValueError):
+            return None
+
+    def is_healthy(self) -> bool:
+        answer = self.ask("/health")
+        return isinstance(answer, dict) and answer.get("health") == "true"
+
+
+class EtcdProcess:
+    """Runs `num_nodes` nodes from now on; killed at the end of a `with` block.
+
+    Skips the test where there is no etcd.
+    """
+
+    def __init__(self, folder: pathlib.Path, num_nodes: int = 1) -> None:
+        program = shutil.which("etcd")
+        if program is None:
+            pytest.skip("there is no etcd: Debian's etcd-server")
+        folder.mkdir(exist_ok=True)
+        # Another process may take a port that was free.
+        for attempt in range(5):
+            self._nodes = [
+                _Node(program, f"n{i}", folder / f"{attempt}-{i}") for i in range(num_nodes)
+            ]
+            for i in range(num_nodes):
+                self.start(i)
+            if self._are_healthy():
+                return
+            self._end()
+        pytest.fail("etcd does not start")
+
+    def __enter__(self) -> EtcdProcess:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        for node in self._nodes:
+            node.kill()
+
+    def _are_healthy(self) -> bool:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if any(node.process is None or node.process.poll() is not None for node in self._nodes):
+                return False
+            if all(node.is_healthy() for node in self._nodes):
+                return True
+        return False
+
+    @property
+    def address(self) -> str:
+        """Of all nodes, with commas between them."""
+        return ",".join(node.address for node in self._nodes)
+
+    def leader(self) -> int | None:
+        """The number of the node that leads; None if nobody says so now."""
+        for node in self._nodes:
+            if node.process is None:
+                continue
+            status = node.ask("/v3/maintenance/status", b"{}")
+            if status is None or not status.get("leader"):
+                continue
+            for number, each in enumerate(self._nodes):
+                if each.process is None:
+                    continue
+                answer = each.ask("/v3/maintenance/status", b"{}")
+                if answer is not None and answer["header"]["member_id"] == status["leader"]:
+                    return number
+        return None
+
+    def count(self, prefix: str) -> int:
+        """The keys that begin so. Asks the first node, which must run."""
+        first = prefix.encode()
+        beyond = first[:-1] + bytes([first[-1] + 1])
+        request = {
+            "key": base64.b64encode(first).decode(),
+            "range_end": base64.b64encode(beyond).decode(),
+            "count_only": True,
+        }
+        answer = self._nodes[0].ask("/v3/kv/range", json.dumps(request).encode())
+        return int(answer.get("count", 0))
+
+    def start(self, number: int) -> None:
+        """Starts a node, with what it has stored."""
+        members = ",".join(f"{node.name}={node.peer}" for node in self._nodes)
+        self._nodes[number].start(members)
+
+    def kill(self, number: int) -> None:
+        """Kills a node, as a crash would."""
+        self._nodes[number].kill()
+
+    def pause(self, number: int) -> None:
+        """Stops a node: it takes requests, and answers none."""
+        process = self._nodes[number].process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """Lets a node that was paused go on."""
+        process = self._nodes[number].process
+        assert process is not None
+        process.send_signal(signal.SIGCONT)

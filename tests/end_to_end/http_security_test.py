@@ -1,0 +1,185 @@
+"""The HTTP port: TLS, and who may read its pages."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import pathlib
+import socket
+import ssl
+import time
+from typing import Any
+
+from certificates import Authority, Certificate, hash_of, replace
+from server_process import ServerProcess
+
+_POLICY = """
+version: 1
+roles:
+- {role: viewer, principals: [prometheus, "spiffe://here/grafana"], namespaces: ["*"]}
+- {role: viewer, principals: [alice], namespaces: [team]}
+"""
+
+
+def get(
+    server: ServerProcess,
+    path: str,
+    tls: ssl.SSLContext | None = None,
+    token: str = "",
+) -> tuple[int, str]:
+    """The status and the body. Raises OSError if there is no connection."""
+    assert server.http_address is not None
+    port = int(server.http_address.rpartition(":")[2])
+    connection = (
+        http.client.HTTPConnection("localhost", port, timeout=20)
+        if tls is None
+        else http.client.HTTPSConnection("localhost", port, timeout=20, context=tls)
+    )
+    try:
+        connection.request(
+            "GET", path, headers={"Authorization": f"Bearer {token}"} if token else {}
+        )
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def ask(
+    server: ServerProcess, path: str, tls: ssl.SSLContext, token: str = ""
+) -> tuple[int, Any]:
+    """The status and the answer to a question of the page, once it is there."""
+    while True:
+        status, body = get(server, f"{path}?view=test", tls, token)
+        if status != 202:
+            return status, json.loads(body) if body.startswith("{") else body
+
+
+def context(authority: Authority, mine: Certificate | None = None) -> ssl.SSLContext:
+    made = ssl.create_default_context(cafile=str(authority.certificate))
+    if mine is not None:
+        made.load_cert_chain(mine.certificate, mine.key)
+    return made
+
+
+def serial(server: ServerProcess, tls: ssl.SSLContext) -> object:
+    """Of the certificate that a new connection is shown."""
+    assert server.http_address is not None
+    port = int(server.http_address.rpartition(":")[2])
+    with socket.create_connection(("localhost", port), timeout=20) as plain:
+        with tls.wrap_socket(plain, server_hostname="localhost") as secured:
+            shown = secured.getpeercert()
+            assert shown is not None and secured.version() in ("TLSv1.2", "TLSv1.3")
+            return shown["serialNumber"]
+
+
+def test_pages_need_credentials_and_rights(tmp_path: pathlib.Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    made = authority.sign("server", "DNS:localhost", "IP:127.0.0.1")
+    tokens = tmp_path / "tokens"
+    tokens.write_text(
+        "".join(f"{name} {hash_of(name)}\n" for name in ("prometheus", "alice", "mallory")),
+        encoding="ascii",
+    )
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(_POLICY, encoding="ascii")
+    with ServerProcess(
+        *("--tls-cert", str(made.certificate), "--tls-key", str(made.key)),
+        *("--tls-client-ca", str(authority.certificate), "--token-file", str(tokens)),
+        *("--policy", str(policy), "--http-tls", "--http-auth"),
+    ) as server:
+        tls = context(authority)
+        # Probes have no credentials.
+        assert get(server, "/healthz", tls) == (200, "ok\n")
+        assert get(server, "/readyz", tls) == (200, "ready\n")
+        # Nobody learns which pages there are.
+        for path in ("/metrics", "/api/overview", "/api/jobs", "/nothing"):
+            status, why = get(server, path, tls)
+            assert status == 401 and "it has shown no certificate and no bearer token" in why, path
+        status, why = get(server, "/metrics", tls, "guess")
+        assert status == 401 and "the server refuses the token" in why
+        # Metrics tell of all namespaces.
+        assert get(server, "/metrics", tls, "prometheus")[0] == 200
+        status, why = get(server, "/metrics", tls, "alice")
+        assert status == 403 and "gives principal 'alice' no right 'view' on the server" in why
+        assert get(server, "/nothing", tls, "alice")[0] == 404
+        assert get(server, "/nothing", tls, "mallory")[0] == 403
+        # The page's own files tell nothing; what it asks, it asks as its viewer.
+        for path in ("/", "/page.js", "/page.css", "/page.svg"):
+            assert get(server, path, tls)[0] == 200, path
+        for path in ("/api/overview", "/api/jobs", "/api/data", "/api/sources"):
+            assert ask(server, path, tls, "alice")[0] == 200, path
+            assert ask(server, path, tls, "mallory")[0] == 403, path
+
+        grafana = authority.sign("grafana", "URI:spiffe://here/grafana")
+        assert get(server, "/metrics", context(authority, grafana))[0] == 200
+        # Its calls within the server are those of the certificate's principal, too.
+        assert ask(server, "/api/sources", context(authority, grafana)) == (
+            200, {"datasets": [], "histograms": []}
+        )
+        stranger = Authority(tmp_path / "other").sign("x", "URI:spiffe://here/grafana")
+        status, why = get(server, "/metrics", context(authority, stranger))
+        assert status == 401 and "its CA (--tls-client-ca) has not signed it" in why
+        # Plain text gets no answer.
+        try:
+            assert get(server, "/healthz")[0] == 400
+        except (OSError, http.client.HTTPException):
+            pass
+
+        # A renewed certificate is shown to new connections.
+        before = serial(server, tls)
+        renewed = authority.sign("server2", "DNS:localhost", "IP:127.0.0.1")
+        replace(made.key, renewed.key.read_bytes())
+        replace(made.certificate, renewed.certificate.read_bytes())
+        deadline = time.monotonic() + 30
+        while serial(server, tls) == before and time.monotonic() < deadline:
+            pass
+        assert serial(server, tls) != before
+        assert get(server, "/healthz", tls)[0] == 200
+
+
+def test_without_the_flag_everybody_reads(tmp_path: pathlib.Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text(f"alice {hash_of('mine')}\n", encoding="ascii")
+    with ServerProcess("--token-file", str(tokens)) as server:
+        assert get(server, "/metrics")[0] == 200
+        # What is shown must be good.
+        assert get(server, "/metrics", token="mine")[0] == 200
+        assert get(server, "/metrics", token="other")[0] == 401
+
+
+def test_other_sites_cannot_ask_what_the_page_asks() -> None:
+    with ServerProcess("--http-names", "graphs.example") as server:
+        assert server.http_address is not None
+
+        def status(path: str, **headers: str) -> int:
+            connection = http.client.HTTPConnection(server.http_address, timeout=20)
+            try:
+                connection.request("GET", path, headers=headers)
+                return connection.getresponse().status
+            finally:
+                connection.close()
+
+        assert status("/api/overview", Host="graphs.example:9464") == 200
+        assert status("/api/overview", Host="evil.example") == 403
+        assert status("/api/jobs", Host="evil.example") == 403
+        assert status("/api/overview", **{"Sec-Fetch-Site": "cross-site"}) == 403
+        # What monitoring asks, it may ask by every name.
+        assert status("/metrics", Host="evil.example") == 200
+
+
+def test_what_a_header_says_does_not_end_the_server() -> None:
+    """gRPC aborts for metadata that is not printable: the page's calls have none of the request's."""
+    with ServerProcess() as server:
+        assert server.http_address is not None
+        host, _, port = server.http_address.rpartition(":")
+        for value in (b"x\xff", b"Bearer \x01", b"x\ty"):
+            request = b"GET /api/sources?view=a HTTP/1.1\r\nHost: localhost\r\nAuthorization: %b\r\n\r\n" % value
+            with socket.create_connection((host, int(port)), 20) as connection:
+                connection.sendall(request)
+                assert connection.recv(12).startswith(b"HTTP/1.1 ")
+            # The answer comes to a later question: the call has been made by then.
+            status = 202
+            while status == 202:
+                status, _ = get(server, "/api/sources?view=a")
+            assert status == 200

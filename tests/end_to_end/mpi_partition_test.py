@@ -1,0 +1,237 @@
+"""packhouse-partition under the real mpirun, on 1, 2 and 4 ranks of this machine.
+
+PACKHOUSE_PARTITION names the program; PACKHOUSE_SHARED_DATA a folder with the golden partitions of DGL,
+whose checker of laws is used here. Without the program (there is no MPI), mpirun or the golden
+partitions the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from typing import Any, Final, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+CLI: Final = os.environ.get("PACKHOUSE_CLI", "")
+PROGRAM: Final = os.environ.get("PACKHOUSE_PARTITION", "")
+GOLDEN: Final = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA") or "/none") / "partition"
+if not PROGRAM or shutil.which("mpirun") is None:
+    pytest.skip("no packhouse-partition, or no mpirun", allow_module_level=True)
+if not (GOLDEN / "laws.py").exists():
+    pytest.skip(f"no golden partitions in {GOLDEN}", allow_module_level=True)
+sys.path.insert(0, str(GOLDEN))
+
+import laws  # type: ignore[import]  # noqa: E402
+
+CHUNKED: Final = GOLDEN / "chunked"
+SHARED_MEMORY: Final = pathlib.Path("/dev/shm")
+
+
+@pytest.fixture(name="folder")
+def _folder() -> Iterator[pathlib.Path]:
+    """In memory where that can be: what a crash of the machine leaves is not tested here."""
+    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=parent, prefix="packhouse-") as path:
+        yield pathlib.Path(path)
+
+
+def mpirun(ranks: int, *arguments: object) -> list[str]:
+    """The words of a command; more ranks than cores, and root, are allowed here."""
+    words = ["mpirun", "--oversubscribe", "-np", str(ranks)]
+    if os.geteuid() == 0:
+        words.insert(1, "--allow-run-as-root")
+    return [*words, PROGRAM, *map(str, arguments)]
+
+
+def run(ranks: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        mpirun(ranks, *arguments), capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def succeed(ranks: int, *arguments: object) -> str:
+    result = run(ranks, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def files_of(folder: pathlib.Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def write_graph(
+    folder: pathlib.Path,
+    source: np.ndarray[Any, Any],
+    target: np.ndarray[Any, Any],
+    num_nodes: int,
+    delimiter: str,
+) -> pathlib.Path:
+    """The graph in the chunked layout: edges as text in three files, a number for each edge."""
+    folder.mkdir()
+    files = []
+    for chunk, rows in enumerate(np.array_split(np.stack([source, target], 1), 3)):
+        files.append(f"edges{chunk}.csv")
+        np.savetxt(folder / files[-1], rows, fmt="%d", delimiter=delimiter)
+    np.save(folder / "number.npy", np.arange(len(source)))
+    np.save(folder / "mask.npy", np.arange(num_nodes) % 10 == 0)
+    numpy = {"name": "numpy"}
+    meta = {
+        "graph_name": "g",
+        "node_type": ["_N"],
+        "edge_type": ["_N:_E:_N"],
+        "num_nodes_per_type": [num_nodes],
+        "num_edges_per_type": [len(source)],
+        "edges": {
+            "_N:_E:_N": {"format": {"name": "csv", "delimiter": delimiter}, "data": files}
+        },
+        "node_data": {"_N": {"mask": {"format": numpy, "data": ["mask.npy"]}}},
+        "edge_data": {"_N:_E:_N": {"number": {"format": numpy, "data": ["number.npy"]}}},
+    }
+    (folder / "metadata.json").write_text(json.dumps(meta), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_laws_hold_and_parts_are_those_of_one_process(ranks: int, folder: pathlib.Path) -> None:
+    """Three node types, features; the same assignment given to `packhouse partition`."""
+    forms = ("--hops", 2, "--mapping", "--write-assignment", "--format", "npy",
+             "--format", "safetensors", "--graph-formats", "coo", "--graph-formats", "csc",
+             "--balance-ntypes", "user:label", "--balance-edges")
+    # Messages so short that everything needs several.
+    said = succeed(ranks, CHUNKED, "--parts", 3, "--output", folder / "a", *forms,
+                   "--message-bytes", 64)
+    assert "constraints on balance are met" in said
+    meta, arrays = laws.from_files(str(folder / "a" / "graph.json"))
+    graph = laws.Graph("hetero")
+    graph.nfeat = {name: rows for name, rows in graph.nfeat.items() if f"0/nf/{name}" in arrays}
+    graph.efeat = {}
+    assert graph.nfeat
+    laws.check("mpi", meta, arrays, graph)
+    assert meta["part_method"] == "pt-scotch"
+
+    succeed(ranks, CHUNKED, "--parts", 3, "--output", folder / "b", *forms)
+    assert files_of(folder / "a") == files_of(folder / "b")
+
+    given = ("--assignment", folder / "a" / "assignment", *forms)
+    succeed(ranks, CHUNKED, "--output", folder / "many", *given)
+    subprocess.run(
+        [str(word) for word in (CLI, "partition", CHUNKED, "--output", folder / "one", *given)],
+        check=True, timeout=120, capture_output=True,
+    )
+    assert files_of(folder / "many") == files_of(folder / "one")
+    parts = files_of(folder / "a")
+    for name, content in files_of(folder / "one").items():
+        if name not in ("graph.json", "report.json"):
+            assert parts[name] == content, name
+
+
+def test_edges_as_text_with_rows_of_edges_and_trainers(folder: pathlib.Path) -> None:
+    """Duplicates, self loops, isolated nodes; each row of an edge goes where its edge does."""
+    data = np.load(GOLDEN / "input" / "homo.npz")
+    source, target = data["src"], data["dst"]
+    graph = write_graph(folder / "graph", source, target, int(data["num_nodes"]), ",")
+    for ranks, trainers in ((1, 1), (3, 2)):
+        out = folder / f"out{ranks}"
+        succeed(ranks, graph, "--parts", 4, "--trainers", trainers, "--balance-ntypes", "mask",
+                "--output", out)
+        meta, arrays = laws.from_files(str(out / "graph.json"))
+        checked = laws.Graph("homo")
+        checked.nfeat, checked.efeat = {}, {"_N:_E:_N/number": np.arange(len(source))}
+        laws.check("homo", meta, arrays, checked)
+        if trainers > 1:
+            for part in range(4):
+                trainer = arrays[f"{part}/nf/_N/trainer_id"]
+                assert set(trainer // trainers) == {part}
+
+
+def test_errors_are_said_once_and_leave_nothing(folder: pathlib.Path) -> None:
+    rng = np.random.default_rng(0)
+    source, target = rng.integers(0, 50, (2, 300))
+    graph = write_graph(folder / "graph", source, target, 50, " ")
+    lines = (graph / "edges2.csv").read_text(encoding="utf-8").splitlines()
+    lines[70] = "7 50"
+    (graph / "edges2.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    wrong = run(3, graph, "--parts", 2, "--output", folder / "out")
+    assert wrong.returncode == 1
+    assert len(re.findall("edges2.csv: line 71: the target is '50'", wrong.stderr)) == 1
+    assert not (folder / "out").exists()
+    misused = run(2, graph, "--output", folder / "out")
+    assert misused.returncode == 2 and misused.stderr.count("--parts N is required") == 1
+    (folder / "out").mkdir()
+    there = run(2, CHUNKED, "--parts", 2, "--output", folder / "out")
+    assert there.returncode == 1 and "is there already" in there.stderr
+
+
+def ranks_of(process: subprocess.Popen[Any]) -> list[int]:
+    """The process numbers of the ranks of an mpirun."""
+    found = []
+    for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = status.read_text(encoding="utf-8")
+        except OSError:  # It has ended.
+            continue
+        if f"\nPPid:\t{process.pid}\n" in text and "Name:\tpackhouse-part" in text:
+            found.append(int(status.parent.name))
+    return found
+
+
+def kill_a_rank_once(command: Sequence[str], ready: Any, log: pathlib.Path) -> int | None:
+    """Runs the command, kills one rank (-9) once it is ready; the exit status, None if it had ended
+    before."""
+    with log.open("w", encoding="utf-8") as stderr, subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=stderr
+    ) as process:
+        while process.poll() is None:
+            ranks = ranks_of(process) if ready() else []
+            if ranks:
+                os.kill(ranks[-1], signal.SIGKILL)
+                return process.wait(timeout=60)
+            os.sched_yield()
+    return None
+
+
+def test_a_killed_rank_ends_all_and_the_run_goes_on(folder: pathlib.Path) -> None:
+    rng = np.random.default_rng(0)
+    nodes, edges = 20_000, 200_000
+    source = rng.integers(0, nodes, edges)
+    target = (source + rng.integers(0, 50, edges)) % nodes
+    graph = write_graph(folder / "graph", source, target, nodes, " ")
+    options = (graph, "--parts", 24, "--output")
+    succeed(2, *options, folder / "whole")
+
+    partial = folder / "out.partial"
+    log = folder / "log"
+    command = mpirun(2, *options, folder / "out")
+    # While it assigns, and while it writes parts.
+    first = kill_a_rank_once(command, lambda: (partial / "plan.json").exists(), log)
+    assert first not in (None, 0)
+    assert "signal 9" in log.read_text(encoding="utf-8")
+    assert not (folder / "out").exists() and not (partial / "graph.json").exists()
+    second = kill_a_rank_once(command, lambda: len(list(partial.glob("part*.json"))) >= 6, log)
+    assert second not in (None, 0)
+    assert not (folder / "out").exists() and not (partial / "graph.json").exists()
+    kept = {
+        path.stem: (partial / path.stem / "graph.dgl").stat().st_ino
+        for path in partial.glob("part*.json")
+    }
+    assert len(kept) >= 6
+    result = run(2, *options, folder / "out")
+    assert result.returncode == 0, result.stderr
+    assert "assigning" not in result.stderr
+    assert files_of(folder / "out") == files_of(folder / "whole")
+    assert not partial.exists()
+    for part, inode in kept.items():
+        assert (folder / "out" / part / "graph.dgl").stat().st_ino == inode, part

@@ -1,0 +1,377 @@
+"""Two servers share data sets over a real etcd and a real S3 server: `--store s3://`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+import urllib.request
+from typing import Final, Iterator
+
+import numpy as np
+import pytest
+
+from etcd_process import EtcdProcess, free_port
+from s3_process import BUCKET, S3Process
+from server_process import ServerProcess
+
+from packhouse import (
+    Client,
+    DatasetState,
+    DType,
+    Evaluation,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    LocalServer,
+    PackhouseError,
+    TensorSpec,
+)
+
+_SCHEMA: Final = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (16,)),))
+_LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
+STORE: Final = f"s3://{BUCKET}/data/sets"
+_CLI: Final = os.environ.get("PACKHOUSE_CLI", "")
+
+
+def graphs(first_id: int, count: int) -> GraphTable:
+    """The same for the same arguments."""
+    rng = np.random.default_rng(first_id)
+    sizes = np.stack([rng.integers(1, 12, count), np.zeros(count, np.int64)], axis=1)
+    rows = rng.random((int(sizes[:, 0].sum()), 16), np.float32)
+    ids = np.arange(first_id, first_id + count, dtype=np.uint64)
+    return GraphTable(_SCHEMA, sizes.astype(np.uint32), {"x": rows}, ids)
+
+
+TABLES: Final = tuple(graphs(1000 * part, 100) for part in range(6))
+
+
+class Sharing(LocalServer):
+    """One of the servers, with a cache of its own; killed at the end of a `with` block."""
+
+    def __init__(self, etcd: EtcdProcess, s3: S3Process, folder: pathlib.Path, name: str) -> None:
+        if "PACKHOUSED" not in os.environ:
+            pytest.skip("PACKHOUSED does not name a server program")
+        self.advertised = f"127.0.0.1:{free_port()}"
+        self.cache = folder / name / "cache"
+        super().__init__(
+            listen=self.advertised,
+            arguments=(
+                *shared_arguments(etcd, s3),
+                f"--store={STORE}",
+                f"--advertise={self.advertised}",
+                "--ledger-lease=3s",
+                f"--signing-key={folder / 'key'}",
+                f"--cache-dir={self.cache}",
+                "--drain-timeout=5s",
+            ),
+            log=subprocess.DEVNULL,
+            start_timeout=60.0,
+        )
+        self.cache.parent.mkdir()
+
+    def __enter__(self) -> Sharing:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.kill()
+
+    def metric(self, name: str) -> float:
+        """A metric without labels."""
+        with urllib.request.urlopen(f"http://{self.http_address}/metrics", timeout=20) as page:
+            lines = page.read().decode().splitlines()
+        (value,) = (line.split()[1] for line in lines if line.startswith(f"{name} "))
+        return float(value)
+
+
+def shared_arguments(etcd: EtcdProcess, s3: S3Process, prefix: str = "test") -> tuple[str, ...]:
+    """Of servers and of `packhouse store copy`."""
+    return (
+        f"--s3-endpoint={s3.endpoint}",
+        f"--s3-credentials={s3.credentials}",
+        f"--ledger=etcd://{etcd.address}/{prefix}",
+    )
+
+
+
+class World:
+    """What all tests share."""
+
+    def __init__(self, etcd: EtcdProcess, s3: S3Process, servers: list[Sharing]) -> None:
+        self.etcd = etcd
+        self.s3 = s3
+        self.servers = servers
+
+    @property
+    def addresses(self) -> str:
+        return ",".join(server.advertised for server in self.servers)
+
+
+@pytest.fixture(name="world", scope="module")
+def _world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("shared")
+    with S3Process(folder / "s3") as s3, EtcdProcess(folder / "etcd") as etcd:
+        with Sharing(etcd, s3, folder, "a") as first, Sharing(etcd, s3, folder, "b") as second:
+            yield World(etcd, s3, [first, second])
+
+
+def fill(address: str, name: str, seal: bool = True) -> None:
+    """The data set that all tests load."""
+    with Client(address) as client:
+        client.create_dataset(name, _SCHEMA)
+        for table in TABLES:
+            client.append(name, [table], producer="p", first_sequence=1 + TABLES.index(table))
+        if seal:
+            client.seal_dataset(name)
+
+
+def digests(address: str, name: str, epoch: int = 0) -> list[tuple[int, str]]:
+    """Of all bytes of all batches, in order."""
+    found = []
+    for batch in Evaluation(address, dataset=name, seed=7, epoch=epoch, limits=_LIMITS):
+        digest = hashlib.sha256()
+        for array in (batch.graph_ids, batch.sizes, *batch.tensors.values()):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        found.append((batch.number, digest.hexdigest()))
+    return found
+
+
+@pytest.fixture(name="embedded", scope="module")
+def _embedded(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, list[tuple[int, str]]]:
+    """A folder of the embedded mode, and what its server gives."""
+    folder = tmp_path_factory.mktemp("embedded")
+    with ServerProcess(f"--store=lmdb:{folder}") as server:
+        fill(server.address, "set")
+        given = digests(server.address, "set")
+        server.stop()
+    return folder, given
+
+
+def test_what_one_was_told_the_other_serves(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
+) -> None:
+    """With the bytes of the embedded mode, whoever is asked."""
+    first, second = world.servers
+    fill(first.advertised, "set", seal=False)
+    with Client(second.advertised) as client:
+        assert client.get_dataset("set").num_graphs == 600
+        # What the other one has answered is not appended again.
+        again = client.append("set", [TABLES[5]], producer="p", first_sequence=6)
+        assert again.num_appended == 0
+        assert client.seal_dataset("set").state is DatasetState.SEALED
+        assert client.verify_dataset("set").is_sound
+    with Client(first.advertised) as client:
+        with pytest.raises(PackhouseError, match="sealed"):
+            client.append("set", [TABLES[0]])
+        assert [each.name for each in client.list_datasets()] == ["set"]
+    assert digests(second.advertised, "set") == embedded[1]
+    assert digests(first.advertised, "set") == embedded[1]
+    received = []
+    loader = Loader(
+        world.addresses, dataset="set", job="job", seed=7, limits=_LIMITS, rank=0, num_ranks=1
+    )
+    with loader:
+        received = [batch.number for batch in loader]
+    assert sorted(received) == [number for number, _ in sorted(embedded[1])]
+
+
+def test_a_cache_that_is_lost_is_filled_again(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
+) -> None:
+    second = world.servers[1]
+    second.stop()
+    assert second.returncode == 0
+    assert list(second.cache.glob("*.chunk"))
+    shutil.rmtree(second.cache)
+    second.start()
+    assert second.metric("packhouse_object_cache_misses_total") == 0
+    assert digests(second.advertised, "set") == embedded[1]
+    assert second.metric("packhouse_object_cache_misses_total") == len(
+        list(second.cache.glob("*.chunk"))
+    )
+    # A cache that is there is used by the next process.
+    second.stop()
+    second.start()
+    assert digests(second.advertised, "set") == embedded[1]
+    assert second.metric("packhouse_object_cache_misses_total") == 0
+    assert second.metric("packhouse_object_cache_hits_total") > 0
+
+
+def test_s3_may_go_and_come_back(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
+) -> None:
+    """What is in the cache is loaded on; nothing that was accepted is lost."""
+    first = world.servers[0]
+    with Client(first.advertised) as client:
+        client.create_dataset("during", _SCHEMA)
+        client.append("during", [TABLES[0]], producer="p", first_sequence=1)
+        world.s3.kill()
+        assert digests(first.advertised, "set") == embedded[1]
+        with pytest.raises(PackhouseError) as refused:
+            client.append(
+                "during", [TABLES[1]], producer="p", first_sequence=2, retry_timeout=0.1
+            )
+        assert refused.value.code.name == "UNAVAILABLE"
+        assert "S3" in str(refused.value)
+        assert world.s3.start()
+        client.append("during", [TABLES[1]], producer="p", first_sequence=2)
+        assert client.get_dataset("during").num_graphs == 200
+        assert client.verify_dataset("during").is_sound
+        client.delete_dataset("during")
+
+
+def test_acknowledgements_do_not_wait_for_s3(world: World) -> None:
+    """Nor do joins: not even behind two appends for each thread that waits for a store."""
+    first = world.servers[0].advertised
+    with Client(first) as client:
+        client.create_dataset("silent", _SCHEMA)
+
+    def append(address: str) -> None:
+        with Client(address) as client:
+            client.append("silent", [TABLES[0]])
+
+    received = []
+
+    def load() -> None:
+        loader = Loader(world.addresses, dataset="set", job="job-silent", seed=7, limits=_LIMITS)
+        with loader:
+            received.extend(batch.number for batch in loader)
+
+    appends = [
+        threading.Thread(target=append, args=(server.advertised,))
+        for server in world.servers
+        for _ in range(16)
+    ]
+    loading = threading.Thread(target=load)
+    with world.s3.silent():
+        for thread in (*appends, loading):
+            thread.start()
+        loading.join(timeout=30)
+        has_ended = not loading.is_alive()
+    for thread in (*appends, loading):
+        thread.join()
+    assert has_ended
+    assert len(received) == len(set(received)) > 0
+    with Client(first) as client:
+        assert client.get_dataset("silent").num_graphs == 100 * len(appends)
+        client.delete_dataset("silent")
+
+
+def copy(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`packhouse store copy`."""
+    return subprocess.run(
+        [_CLI, "store", "copy", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_data_sets_move_between_stores(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]], tmp_path: pathlib.Path
+) -> None:
+    """There and back, and with the same batches."""
+    if not _CLI:
+        pytest.skip("PACKHOUSE_CLI does not name the command line")
+    folder, given = embedded
+    with Client(world.servers[0].advertised) as client:
+        client.delete_dataset("set")
+    flags = shared_arguments(world.etcd, world.s3)
+    done = copy(f"lmdb:{folder}", STORE, "--all", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "set: 600 graphs in 6 records, of which 0 were there" in done.stdout
+    done = copy(f"lmdb:{folder}", STORE, "set", *flags)
+    assert "of which 6 were there" in done.stdout, done.stdout + done.stderr
+    assert digests(world.servers[1].advertised, "set") == given
+    done = copy(STORE, f"lmdb:{tmp_path / 'back'}", "set", *flags)
+    assert done.returncode == 0, done.stderr
+    with ServerProcess(f"--data-dir={tmp_path / 'back'}") as server:
+        assert digests(server.address, "set") == given
+    done = copy(f"lmdb:{tmp_path / 'missing'}", STORE, "set", *flags)
+    assert done.returncode == 1 and "no data folder" in done.stderr
+    done = copy(f"lmdb:{folder}", STORE, "set")
+    assert done.returncode == 1 and "--ledger" in done.stderr
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A server that must not start."""
+    return subprocess.run(
+        [os.environ["PACKHOUSED"], "--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0", *arguments],
+        capture_output=True, text=True, timeout=120, check=False,
+    )
+
+
+def test_stores_that_do_not_belong_together_are_refused(
+    world: World, tmp_path: pathlib.Path
+) -> None:
+    """To a server with another etcd, all objects would be orphans."""
+    objects = world.s3.objects()
+    arguments = (
+        *(f"--store={STORE}", f"--cache-dir={tmp_path / 'cache'}", "--advertise=127.0.0.1:1"),
+        f"--signing-key={tmp_path / 'key'}",
+    )
+    done = started(*arguments, *shared_arguments(world.etcd, world.s3, "another"))
+    assert done.returncode == 1
+    assert "do not belong together" in done.stderr
+    assert world.s3.objects() == objects
+    # One process has a cache.
+    arguments = (*arguments, f"--cache-dir={world.servers[0].cache}")
+    done = started(*arguments, *shared_arguments(world.etcd, world.s3))
+    assert done.returncode == 1
+    assert "is open in another process" in done.stderr
+    # It was a member for a moment; nobody is sent there any more.
+    assert world.etcd.count("test/member/") == len(world.servers)
+
+
+@pytest.mark.parametrize(
+    "arguments, wanted",
+    [
+        (("--store=s3://b", "--cache-dir=c"), "--store s3://: needs --ledger"),
+        (("--store=ftp://b",), "neither lmdb:DIR nor s3://"),
+        (("--store=s3://key:secret@b",), "has an '@'"),
+        (("--cache-dir=c",), "--cache-dir: needs --store s3://"),
+        (("--s3-endpoint=e",), "--s3-endpoint: needs --store s3://"),
+        (("--store=lmdb:one", "--data-dir=two"), "--data-dir is two"),
+        (("--store=s3://b", "--ledger=etcd://e"), "needs --cache-dir"),
+        (
+            ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--data-dir=d"),
+            "--data-dir: not with --store s3://",
+        ),
+        (
+            ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--dataset-retention=1h"),
+            "--dataset-retention: not with --store s3://",
+        ),
+        (
+            ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--s3-endpoint=http://far"),
+            "needs https://, or --insecure",
+        ),
+    ],
+)
+def test_flags_are_refused_by_name(arguments: tuple[str, ...], wanted: str) -> None:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    done = started(*arguments)
+    assert done.returncode == 2
+    assert wanted in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_what_is_not_shared_is_refused(world: World) -> None:
+    """By name."""
+    with Client(world.servers[0].advertised) as client:
+        with pytest.raises(PackhouseError, match="--ledger"):
+            client.observe("sizes", TABLES[0].sizes)
+
+
+def test_a_server_that_is_killed_in_an_append_loses_nothing(world: World) -> None:
+    """Last, since it ends a server. What was answered is there, and the rest is sent elsewhere."""
+    first, second = world.servers
+    with Client(first.advertised) as client:
+        client.create_dataset("killed", _SCHEMA)
+        client.append("killed", [TABLES[0]], producer="p", first_sequence=1)
+    first.kill()
+    with Client(second.advertised) as client:
+        client.append("killed", TABLES[:3], producer="p", first_sequence=1)
+        assert client.get_dataset("killed").num_graphs == 300
+        assert client.verify_dataset("killed").is_sound

@@ -1,0 +1,278 @@
+"""Three servers share jobs over etcd: owners are killed, stopped and drained while workers load.
+
+Each server has a copy of the sealed data set. What workers receive and acknowledge is written down
+as it happens, and checked at the end.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import os
+import pathlib
+import signal
+import threading
+import time
+import zlib
+from typing import Final, Iterator
+
+import grpc
+import pytest
+
+from etcd_process import EtcdProcess
+from replica_process import (
+    DATASET,
+    Replica,
+    addresses,
+    cluster,
+    copied_folders,
+    owner_of,
+    sizes_only,
+)
+from server_process import ServerProcess
+
+from packhouse import Client, Evaluation, Loader, PackhouseError
+from packhouse.v1 import loader_pb2, loader_pb2_grpc, receipts_pb2, receipts_pb2_grpc
+
+_NUM_GRAPHS: Final = 600
+_LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
+_LEASE_SECONDS: Final = 3
+
+
+@pytest.fixture(name="folders", scope="module")
+def _folders(tmp_path_factory: pytest.TempPathFactory) -> list[pathlib.Path]:
+    if "PACKHOUSED" not in os.environ:
+        pytest.skip("PACKHOUSED does not name a server program")
+    return copied_folders(tmp_path_factory.mktemp("data"), 4, _NUM_GRAPHS)
+
+
+@pytest.fixture(name="replicas", scope="module")
+def _replicas(
+    tmp_path_factory: pytest.TempPathFactory, folders: list[pathlib.Path]
+) -> Iterator[list[Replica]]:
+    folder = tmp_path_factory.mktemp("cluster")
+    with EtcdProcess(folder / "etcd") as etcd:
+        with cluster(etcd, folders[:3], folder / "key", _LEASE_SECONDS) as replicas:
+            yield replicas
+
+
+def _loader(address: str, job: str, rank: int = 0, num_ranks: int = 1) -> Loader:
+    return Loader(
+        address,
+        dataset=DATASET,
+        job=job,
+        seed=3,
+        limits=_LIMITS,
+        rank=rank,
+        num_ranks=num_ranks,
+        max_in_flight=2,
+        retry_timeout=120,
+    )
+
+
+class Books:
+    """What all workers received, in the order in which they did."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        # Generation, batch, checksum, the owner's revision, when.
+        self.received: list[tuple[int, int, int, int, float]] = []
+        self.failures: list[BaseException] = []
+
+    def add(self, generation: int, number: int, content: int, session: int) -> None:
+        with self.lock:
+            self.received.append((generation, number, content, session >> 20, time.monotonic()))
+            self.lock.notify_all()
+
+    def await_count(self, count: int) -> None:
+        with self.lock:
+            assert self.lock.wait_for(lambda: len(self.received) >= count or self.failures, 120)
+
+
+def _work(loader: Loader, books: Books, may_go_on: threading.Event | None = None) -> None:
+    try:
+        with loader:
+            for batch in loader:
+                content = zlib.crc32(batch.graph_ids.tobytes())
+                books.add(batch.generation, batch.number, content, batch.session)
+                # Else the epoch would be over before its owner is gone.
+                if may_go_on is not None and len(books.received) > 20:
+                    may_go_on.wait()
+    except BaseException as error:  # noqa: BLE001  # pylint: disable=broad-exception-caught
+        with books.lock:
+            books.failures.append(error)
+            books.lock.notify_all()
+
+
+@pytest.mark.parametrize("fault", ["killed", "stopped", "drained"])
+def test_an_epoch_outlives_its_owner(fault: str, replicas: list[Replica]) -> None:
+    """Every batch is received, with the same bytes each time, in one generation; all are done."""
+    job = f"job-{fault}"
+    books = Books()
+    may_go_on = threading.Event()
+    workers = [
+        threading.Thread(
+            target=_work, args=(_loader(addresses(replicas), job, rank, 2), books, may_go_on)
+        )
+        for rank in range(2)
+    ]
+    for worker in workers:
+        worker.start()
+    books.await_count(10)
+    owner = owner_of(replicas, job)
+    left = [replica for replica in replicas if replica is not owner]
+    fault_at = time.monotonic()
+    if fault == "killed":
+        owner.kill()
+    else:
+        owner.send(signal.SIGSTOP if fault == "stopped" else signal.SIGTERM)
+    may_go_on.set()
+    for worker in workers:
+        worker.join()
+    assert not books.failures, books.failures
+    with Client(owner_of(left, job).advertised) as client:
+        (epoch,) = client.get_job(job).epochs
+    assert epoch.num_done == epoch.num_batches
+    if fault == "stopped":
+        _a_stopped_owner_changes_nothing(owner, left, job, books)
+    else:
+        owner.stop()
+        owner.start()
+    assert len({generation for generation, *_ in books.received}) == 1
+    contents = collections.defaultdict(set)
+    for _, number, content, _, _ in books.received:
+        contents[number].add(content)
+    assert all(len(each) == 1 for each in contents.values()), "other bytes"
+    assert set(range(epoch.num_batches)) <= contents.keys()
+    first_owner = min(revision for _, _, _, revision, _ in books.received)
+    takeover = min(at for *_, revision, at in books.received if revision > first_owner)
+    print(f"takeover of a {fault} owner's job: {takeover - fault_at:.2f} s")
+
+
+def _a_stopped_owner_changes_nothing(
+    owner: Replica, left: list[Replica], job: str, books: Books
+) -> None:
+    """It goes on after its lease, and is refused what it wanted to write then."""
+    owner.send(signal.SIGCONT)
+    old = min((revision for _, _, _, revision, _ in books.received))
+    generation = books.received[0][0]
+    request = loader_pb2.AcknowledgeRequest(
+        job=job, epoch=0, generation=generation, session=old << 20, batches=[0]
+    )
+    with grpc.insecure_channel(owner.advertised) as channel:
+        stub = loader_pb2_grpc.LoaderServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Acknowledge(request, wait_for_ready=True, timeout=60)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE, refused.value.details()
+    named = dict(refused.value.trailing_metadata()).get("packhouse-owner")
+    assert named in [None, *(replica.advertised for replica in left)]
+
+
+def test_cursors_are_good_at_every_server(replicas: list[Replica]) -> None:
+    """What one owner has said is done is done for the next one."""
+    job = "job-cursor"
+    done = set()
+    with _loader(addresses(replicas), job) as loader:
+        for batch in loader:
+            done.add(batch.number)
+            if len(done) == 7:
+                break
+        state = loader.state_dict()
+    owner = owner_of(replicas, job)
+    owner.send(signal.SIGTERM)
+    with _loader(addresses(replicas), job) as loader:
+        loader.load_state_dict(state)
+        rest = [batch.number for batch in loader]
+        total = loader.epoch_info().num_batches
+    assert sorted(rest) == sorted(set(range(total)) - done)
+    owner.stop()
+    owner.start()
+
+
+def test_acknowledgements_need_nobody_who_loads(replicas: list[Replica]) -> None:
+    """All workers may be saving their state when the owner goes: whoever is asked takes the job."""
+    job = "job-saved"
+    with _loader(addresses(replicas), job) as loader:
+        batch = next(iter(loader))
+    request = loader_pb2.AcknowledgeRequest(
+        job=job, epoch=0, generation=batch.generation, batches=[batch.number + 5]
+    )
+    owner = owner_of(replicas, job)
+    owner.kill()
+    left = [replica for replica in replicas if replica is not owner]
+    until = time.monotonic() + 20 * _LEASE_SECONDS
+    refusals = set()
+    for replica in itertools.cycle(left):
+        assert time.monotonic() < until, refusals
+        with grpc.insecure_channel(replica.advertised) as channel:
+            try:
+                answer = loader_pb2_grpc.LoaderServiceStub(channel).Acknowledge(request, timeout=10)
+            except grpc.RpcError as refused:
+                assert refused.code() is grpc.StatusCode.UNAVAILABLE, refused
+                refusals.add(refused.details())
+            else:
+                assert answer.num_new == 1
+                break
+    owner.start()
+
+
+def test_every_server_makes_the_same_plan_and_bytes(replicas: list[Replica]) -> None:
+    """Of an epoch that belongs to no job, so that each server makes its own."""
+    receipts = set()
+    contents = set()
+    for replica in replicas:
+        spec = _loader(replica.advertised, "any").settings.request.of_epoch(0)
+        spec.job = ""
+        with grpc.insecure_channel(replica.advertised) as channel:
+            stub = loader_pb2_grpc.LoaderServiceStub(channel)
+            request = loader_pb2.GetEpochRequest(epoch=spec)
+            receipts.add(stub.GetEpoch(request, wait_for_ready=True, timeout=60).receipt)
+        evaluation = Evaluation(replica.advertised, dataset=DATASET, seed=3, limits=_LIMITS)
+        contents.add(tuple(tuple(batch.graph_ids) for batch in evaluation))
+    assert len(receipts) == 1
+    assert len(contents) == 1
+
+
+def test_the_same_bytes_as_alone(folders: list[pathlib.Path], replicas: list[Replica]) -> None:
+    """A server of a cluster gives what a server alone gives."""
+    alone, shared = Books(), Books()
+    with ServerProcess(f"--data-dir={folders[3]}") as server:
+        _work(_loader(server.address, "job"), alone)
+    _work(_loader(addresses(replicas), "job"), shared)
+    assert not alone.failures and not shared.failures
+    assert [each[1:3] for each in alone.received] == [each[1:3] for each in shared.received]
+
+
+def test_calls_about_a_job_name_its_owner(replicas: list[Replica]) -> None:
+    """Batches are made again by the owner of their job; the others say who that is."""
+    job = "job-rebuilt"
+    books = Books()
+    _work(_loader(addresses(replicas), job), books)
+    owner = owner_of(replicas, job)
+    request = receipts_pb2.RebuildBatchesRequest(job=job, epoch=0, numbers=[1])
+    for replica in replicas:
+        with grpc.insecure_channel(replica.advertised) as channel:
+            stub = receipts_pb2_grpc.ReceiptServiceStub(channel)
+            call = stub.RebuildBatches(request, wait_for_ready=True, timeout=60)
+            if replica is owner:
+                assert len(list(call)) == 2  # `opened`, and the batch.
+                continue
+            with pytest.raises(grpc.RpcError) as refused:
+                list(call)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+            named = dict(refused.value.trailing_metadata())["packhouse-owner"]
+            assert named == owner.advertised
+
+
+def test_what_is_not_shared_is_refused(replicas: list[Replica]) -> None:
+    """By name: changes of data sets, lists of all jobs, histograms, source graphs."""
+    table = sizes_only(1)
+    with Client(replicas[0].advertised) as client:
+        with pytest.raises(PackhouseError, match="copy of the data sets"):
+            client.create_dataset("another", table.schema)
+        with pytest.raises(PackhouseError, match="no list of all jobs"):
+            list(client.list_jobs())
+        with pytest.raises(PackhouseError, match="--ledger"):
+            client.observe("sizes", table.sizes)
+        with pytest.raises(PackhouseError, match="--ledger"):
+            list(client.source_graphs.list())

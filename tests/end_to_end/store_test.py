@@ -1,0 +1,309 @@
+"""`packhouse store`: snapshots and repair of a server's data folder, as an operator uses them."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import pathlib
+import re
+import runpy
+import shutil
+import subprocess
+import threading
+
+import grpc
+import numpy as np
+import pytest
+from data_folder_test import refused
+from server_process import ServerProcess
+
+from packhouse import (
+    Client,
+    DType,
+    GraphSchema,
+    GraphTable,
+    Loader,
+    PackhouseError,
+    PartitionState,
+    SourceGraphState,
+    TensorSpec,
+)
+from packhouse.administration import Snapshot
+
+CLI = os.environ.get("PACKHOUSE_CLI", "")
+NUM_GRAPHS = 600
+LIMITS = {"nodes": 64, "edges": 64, "graphs": 8}
+
+pytestmark = pytest.mark.skipif(not CLI, reason="PACKHOUSE_CLI names the program to test")
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CLI, "store", *map(str, arguments)], capture_output=True, text=True, timeout=120,
+        check=False,
+    )
+
+
+def succeed(*arguments: object) -> str:
+    done = run(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def graphs(first_id: int, count: int = NUM_GRAPHS) -> GraphTable:
+    schema = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (64,)),))
+    rng = np.random.default_rng(first_id)
+    sizes = np.stack([rng.integers(1, 12, count), np.zeros(count, np.int64)], axis=1)
+    rows = rng.random((int(sizes[:, 0].sum()), 64), np.float32)
+    return GraphTable(schema, sizes.astype(np.uint32), {"x": rows},
+                      graph_ids=np.arange(first_id, first_id + count, dtype=np.uint64))
+
+
+def store(client: Client, name: str, table: GraphTable) -> None:
+    client.create_dataset(name, table.schema)
+    client.append(name, [table])
+    client.seal_dataset(name)
+
+
+def take(address: str, job: str, count: int) -> collections.Counter[int]:
+    """Ids of the graphs in the next batches, all of them acknowledged."""
+    seen: collections.Counter[int] = collections.Counter()
+    with Loader(address, dataset="d", job=job, limits=LIMITS, worker="w",
+                acknowledge="manual") as batches:
+        for number, batch in enumerate(batches, 1):
+            seen.update(map(int, batch.graph_ids))
+            batches.acknowledge(batch)
+            if number == count:
+                break
+    return seen
+
+
+def rest(address: str, job: str) -> collections.Counter[int]:
+    return take(address, job, 1 << 30)
+
+
+def test_a_restored_folder_goes_on_where_the_snapshot_was_taken(tmp_path: pathlib.Path) -> None:
+    data, snapshot, restored = tmp_path / "data", tmp_path / "snapshot", tmp_path / "restored"
+    with ServerProcess("--data-dir", str(data)) as server:
+        with Client(server.address) as client:
+            store(client, "d", graphs(0))
+            client.create_dataset("open", graphs(0).schema)
+            client.append("open", [graphs(5000, 50)], producer="p")
+        before = take(server.address, "train", 20)
+        assert "in use by process" in run("snapshot", data, snapshot).stderr
+        server.kill()
+    assert "sound" in succeed("check", data)
+    assert "files" in succeed("snapshot", data, snapshot)
+    # The manifest is one that coreutils read, too.
+    subprocess.run(["sha256sum", "--quiet", "-c", "manifest"], cwd=snapshot, check=True,
+                   stderr=subprocess.DEVNULL)
+    assert "sound" in succeed("check", snapshot)
+    succeed("restore", snapshot, restored)
+    assert json.loads(succeed("check", "--json", restored))["damages"] == []
+    with ServerProcess("--data-dir", str(restored)) as server, Client(server.address) as client:
+        assert client.verify_dataset("d").is_sound
+        assert client.get_dataset("open").num_graphs == 50
+        # Known as a repetition.
+        assert client.append("open", [graphs(5000, 50)], producer="p").num_graphs == 50
+        both = before + rest(server.address, "train")
+        assert both == collections.Counter(range(NUM_GRAPHS))
+    assert "not empty" in run("restore", snapshot, restored).stderr
+    manifest = snapshot / "delivery" / "records"
+    manifest.write_bytes(manifest.read_bytes()[:-1])
+    result = run("restore", snapshot, tmp_path / "other")
+    assert result.returncode == 1
+    assert "delivery/records" in result.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def files_below(folder: pathlib.Path) -> int:
+    return sum(len(files) for _, _, files in os.walk(folder))
+
+
+def test_a_snapshot_and_a_restore_that_are_killed_anywhere_go_on(tmp_path: pathlib.Path) -> None:
+    data, snapshot, restored = tmp_path / "data", tmp_path / "snapshot", tmp_path / "restored"
+    with ServerProcess("--data-dir", str(data)) as server, Client(server.address) as client:
+        for each in range(30):
+            store(client, f"d{each}", graphs(each, 300))
+    for most in (1, 3, 10, 25):
+        # Killed when so many files are there, or when it has ended.
+        with subprocess.Popen([CLI, "store", "snapshot", data, snapshot],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and files_below(snapshot) < most:
+                pass
+            process.kill()
+        assert not (snapshot / "manifest").exists() or process.returncode == 0
+    if not (snapshot / "manifest").exists():
+        succeed("snapshot", data, snapshot)
+    for most in (1, 2, 3):
+        with subprocess.Popen([CLI, "store", "restore", snapshot, restored],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and files_below(restored) < most:
+                pass
+            process.kill()
+        if (restored / "RESTORING").exists():
+            status, words = refused("--data-dir", str(restored))
+            assert status == 1
+            assert "packhouse store restore" in words
+    if not restored.exists() or (restored / "RESTORING").exists():
+        succeed("restore", snapshot, restored)
+    assert "30 data sets" in succeed("check", restored)
+    with ServerProcess("--data-dir", str(restored)) as server, Client(server.address) as client:
+        assert all(client.verify_dataset(f"d{each}").is_sound for each in range(30))
+
+
+def test_a_damaged_ledger_costs_its_job_and_not_the_start(tmp_path: pathlib.Path) -> None:
+    data = tmp_path / "data"
+    with ServerProcess("--data-dir", str(data)) as server:
+        with Client(server.address) as client:
+            store(client, "d", graphs(0))
+        before = take(server.address, "sound-job", 20)
+        take(server.address, "damaged-job", 5)
+    file = data / "delivery" / "data.mdb"
+    content = file.read_bytes()
+    # Two bits behind the name in one record of the job; on a free page they would not matter.
+    for found in re.finditer(b"damaged-job", content):
+        place = found.end() + 3
+        file.write_bytes(content[:place] + bytes([content[place] ^ 0x41]) + content[place + 1 :])
+        checked = run("check", data)
+        if checked.returncode == 1:
+            break
+    assert "delivery/data.mdb, record" in checked.stdout
+    assert "job 'damaged-job'" in checked.stdout
+    assert "sound-job" not in checked.stdout
+    status, words = refused("--data-dir", str(data))
+    assert status == 1
+    assert f"packhouse store repair '{data}'" in words
+    assert "lost: job 'damaged-job'" in succeed("repair", data)
+    with ServerProcess("--data-dir", str(data)) as server:
+        assert before + rest(server.address, "sound-job") == collections.Counter(range(NUM_GRAPHS))
+        assert rest(server.address, "damaged-job") == collections.Counter(range(NUM_GRAPHS))
+
+
+def test_space_of_deleted_data_goes_back_to_the_disk(tmp_path: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path)) as server, Client(server.address) as client:
+        store(client, "kept", graphs(0, 100))
+        store(client, "large", graphs(1, 5000))
+        client.delete_dataset("large")
+    before = (tmp_path / "datasets" / "data.mdb").stat().st_size
+    assert "datasets" in succeed("compact", tmp_path)
+    assert (tmp_path / "datasets" / "data.mdb").stat().st_size < before / 4
+    with ServerProcess("--data-dir", str(tmp_path)) as server, Client(server.address) as client:
+        assert client.verify_dataset("kept").is_sound
+
+
+def test_errors_name_what_is_wrong(tmp_path: pathlib.Path) -> None:
+    for action in ("check", "repair", "compact", "upgrade"):
+        result = run(action, tmp_path / "missing")
+        assert result.returncode == 1
+        assert f"there is no data folder '{tmp_path}/missing'" in result.stderr
+    assert "is no snapshot" in run("restore", tmp_path, tmp_path / "new").stderr
+
+
+FORMAT_2 = pathlib.Path(__file__).parents[1] / "support" / "format_2_store"
+
+
+@pytest.mark.parametrize("kept", ["data", "snapshot"])
+def test_what_0_1_0_wrote_stays_readable(tmp_path: pathlib.Path, kept: str) -> None:
+    data = tmp_path / "data"
+    if kept == "snapshot":
+        succeed("restore", FORMAT_2 / kept, data)
+    else:
+        shutil.copytree(FORMAT_2 / kept, data)
+        succeed("upgrade", data)
+    assert json.loads(succeed("check", "--json", data)) == {
+        "datasets": 2, "ledger_records": 22, "source_graphs": 2, "histograms": 0, "damages": []
+    }
+    made = runpy.run_path(str(FORMAT_2 / "make.py"))
+    acknowledged = json.loads((FORMAT_2 / "acknowledged.json").read_text())
+    with ServerProcess("--data-dir", str(data), "--epoch-retention", "0s") as server:
+        with Client(server.address) as client:
+            assert client.verify_dataset("molecules").is_sound
+            assert client.get_dataset("open/more").num_graphs == 5
+            assert client.source_graphs.verify("g").num_damaged == 0
+            assert client.source_graphs.get("open").state is SourceGraphState.OPEN
+            assert client.get_partition("g", "parts").state is PartitionState.DONE
+        for job, (arguments, _) in made["JOBS"].items():
+            seen = collections.Counter(acknowledged[job])
+            try:
+                with Loader(server.address, job=job, **arguments) as batches:
+                    for batch in batches:
+                        seen.update(map(int, batch.graph_ids))
+            except PackhouseError as error:
+                # Windows of sub-graphs that another planner would pack otherwise cannot go on.
+                assert "samples" in arguments, error
+                assert error.code is grpc.StatusCode.FAILED_PRECONDITION
+                continue
+            everything = made["NUM_NODES"] if "samples" in arguments else made["NUM_GRAPHS"]
+            assert seen == collections.Counter(range(everything)), job
+
+
+def test_a_snapshot_of_a_running_server_goes_on_through_kills(tmp_path: pathlib.Path) -> None:
+    data, snapshots = tmp_path / "data", tmp_path / "snapshots"
+    with ServerProcess("--data-dir", str(data), "--snapshot-dir", str(snapshots)) as server:
+        with Client(server.address) as client:
+            store(client, "d", graphs(0))
+            store(client, "large", graphs(1, 30_000))
+            client.create_dataset("open", graphs(0).schema)
+
+            def kill(now: Snapshot) -> None:
+                if now.num_bytes > 4 << 20:
+                    server.kill()
+
+            # A server that is quicker than its killer has to do it again.
+            for name in map("s{}".format, range(20)):
+                with contextlib.suppress(PackhouseError):
+                    client.administration.snapshot(name, on_progress=kill)
+                server.kill()
+                if not (snapshots / name / "manifest").exists():
+                    break
+                server.start()
+            else:
+                pytest.skip("the server was always quicker")
+        server.start()
+        before = take(server.address, "train", 10)
+        during: collections.Counter[int] = collections.Counter()
+        appended: list[int] = []
+        with Client(server.address) as client, Client(server.address) as appender:
+            stop = threading.Event()
+
+            def append() -> None:
+                for sequence in range(1, 1000):
+                    if stop.is_set():
+                        return
+                    appender.append("open", [graphs(sequence, 20)], producer="p",
+                                    first_sequence=sequence)
+                    appended.append(sequence)
+
+            def load() -> None:
+                during.update(take(server.address, "train", 20))
+
+            threads = [threading.Thread(target=append), threading.Thread(target=load)]
+            for thread in threads:
+                thread.start()
+            while not appended:
+                pass
+            known = len(appended)
+            done = client.administration.snapshot(name)
+            stop.set()
+            for thread in threads:
+                thread.join()
+            # What the killed one had copied is not written again.
+            assert done.num_kept_bytes > 1 << 20
+            client.delete_dataset("large")
+    restored = tmp_path / "restored"
+    succeed("restore", snapshots / name, restored)
+    assert json.loads(succeed("check", "--json", restored))["damages"] == []
+    with ServerProcess("--data-dir", str(restored)) as server, Client(server.address) as client:
+        assert client.verify_dataset("d").is_sound
+        assert client.verify_dataset("large").is_sound
+        assert 20 * known <= client.get_dataset("open").num_graphs <= 20 * len(appended)
+        after = rest(server.address, "train")
+    # What was acknowledged before does not come again, and all else does, once; what was
+    # acknowledged meanwhile may.
+    assert not before & after
+    assert set(after.values()) == {1}
+    assert set(before) | set(during) | set(after) == set(range(NUM_GRAPHS))
+    assert set(after) >= set(range(NUM_GRAPHS)) - set(before) - set(during)

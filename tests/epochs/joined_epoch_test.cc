@@ -1,0 +1,337 @@
+#include "service/epochs/joined_epoch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/seeded_random.h"
+#include "service/epochs/epoch_catalog.h"
+#include "service/epochs/part_graphs.h"
+#include "tests/datasets/memory_dataset_store.h"
+#include "tests/partitioning/random_source_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uint32_t kParts = 9;
+// Its graph has node sets and edge sets that are not empty.
+constexpr uint64_t kSeedWithEdges = 5;
+
+// A random source graph in random parts, as a data set.
+class PartsWorld {
+ public:
+  explicit PartsWorld(uint64_t seed, bool halo = false) {
+    std::shared_ptr<const SourceGraph> source = RandomSourceGraph(seed);
+    graph_ = source;
+    const HomogeneousGraph homogeneous = HomogeneousGraph::Create(source.get()).value();
+    SeededRandom random(seed);
+    part_.resize(homogeneous.num_nodes());
+    for (uint32_t& p : part_) p = static_cast<uint32_t>(random.Below(kParts));
+    PartGraphsOptions options;
+    options.halo = halo;
+    auto parts = PartGraphs::Create(source, part_, kParts, options, Making());
+    EXPECT_THAT(parts.status(), IsOk());
+    parts_ = *std::move(parts);
+    EXPECT_THAT(
+        MakePartDataset(*parts_, {"parts", 0, "parts"}, store_, Making(), [](uint64_t) {}).status(),
+        IsOk());
+    homogeneous_ = std::make_unique<HomogeneousGraph>(homogeneous);
+  }
+
+  bool has_edge_sets() const { return !homogeneous_->edge_types().empty(); }
+  const HomogeneousGraph& graph() const { return *homogeneous_; }
+  const std::vector<uint32_t>& part() const { return part_; }
+  MemoryDatasetStore& store() { return store_; }
+  PartGraphs& parts() { return *parts_; }
+
+  EpochRequest Request(std::vector<uint64_t> capacities, uint64_t epoch = 0) const {
+    EpochRequest request;
+    request.dataset = "parts";
+    request.key = {"job", epoch};
+    request.seed = 5;
+    request.join_parts = true;
+    request.rank_groups.resize(1);
+    request.rank_groups[0].shapes = {std::move(capacities)};
+    return request;
+  }
+  absl::StatusOr<std::shared_ptr<const JoinedEpoch>> Prepare(const EpochRequest& request) {
+    return Prepare(request, EpochBounds());
+  }
+  absl::StatusOr<std::shared_ptr<const JoinedEpoch>> Prepare(const EpochRequest& request,
+                                                             const EpochBounds& bounds) {
+    const std::shared_ptr<const DatasetReader> reader = store_.OpenReader("parts").value();
+    return JoinedEpoch::Prepare(
+        reader, request, bounds, Making(),
+        [&](const PartsSchema& schema) -> absl::StatusOr<std::shared_ptr<const PartLinks>> {
+          PH_ASSIGN_OR_RETURN(PartLinks links, PartLinks::Read(*reader, schema, Making()));
+          return std::make_shared<const PartLinks>(std::move(links));
+        });
+  }
+  // Room for half of everything, and for the largest part.
+  std::vector<uint64_t> HalfOfAll() const {
+    std::vector<uint64_t> capacities;
+    for (const HomogeneousNodeType& type : graph().node_types()) {
+      capacities.push_back(type.size / 2 + 30);
+    }
+    std::vector<std::pair<std::string, uint64_t>> edges;
+    for (const HomogeneousEdgeType& type : graph().edge_types()) {
+      edges.emplace_back(graph_->schema().edge_sets()[type.edge_set].name, type.size / 4 + 60);
+    }
+    std::sort(edges.begin(), edges.end());
+    for (const auto& [name, room] : edges) capacities.push_back(room);
+    capacities.push_back(kUnlimited);
+    return capacities;
+  }
+
+ private:
+  std::shared_ptr<const SourceGraph> graph_;
+  std::unique_ptr<HomogeneousGraph> homogeneous_;
+  std::vector<uint32_t> part_;
+  std::unique_ptr<PartGraphs> parts_;
+  MemoryDatasetStore store_{uint64_t{1} << 30};
+};
+
+template <typename T>
+uint64_t BytesOf(const std::vector<T>& values) {
+  return values.capacity() * sizeof(T);
+}
+
+template <typename T>
+std::vector<T> Values(const Batch& batch, const std::string& name) {
+  for (const BatchTensor& tensor : batch.tensors) {
+    if (tensor.name != name) continue;
+    std::vector<T> values(tensor.data.size() / sizeof(T));
+    std::memcpy(values.data(), tensor.data.data(), tensor.data.size());
+    return values;
+  }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+// Every part is in one batch, no batch exceeds the limits, and a batch's edges are all those of the
+// graph that have both ends in it.
+TEST(JoinedEpochTest, BatchesAreInducedSubGraphs) {
+  uint64_t restored = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    PartsWorld world(seed);
+    if (!world.has_edge_sets()) continue;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(world.Request(world.HalfOfAll())));
+    const std::vector<uint64_t> capacities = world.HalfOfAll();
+    std::multiset<uint64_t> parts;
+    uint64_t edges_of_batches = 0;
+    for (uint64_t number = 0; number < epoch->identity().num_batches(); ++number) {
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(number));
+      PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch again, epoch->Build(number));
+      const Batch& batch = built.batch;
+      parts.insert(batch.graph_ids.begin(), batch.graph_ids.end());
+      for (size_t k = 0; k + 1 < capacities.size(); ++k) {
+        EXPECT_LE(batch.real_rows[k], capacities[k]);
+      }
+      for (size_t t = 0; t < batch.tensors.size(); ++t) {
+        EXPECT_EQ(batch.tensors[t].data, again.batch.tensors[t].data);
+      }
+      const auto inside = [&](uint32_t node) {
+        return std::count(batch.graph_ids.begin(), batch.graph_ids.end(), world.part()[node]) > 0;
+      };
+      for (const HomogeneousEdgeType& type : world.graph().edge_types()) {
+        const auto& source = world.graph().node_types()[type.source];
+        const auto& target = world.graph().node_types()[type.target];
+        const std::string name = world.graph().source().schema().edge_sets()[type.edge_set].name;
+        const auto numbers = Values<int64_t>(batch, name + ".#number");
+        const auto from = Values<int32_t>(batch, name + ".source");
+        const auto to = Values<int32_t>(batch, name + ".target");
+        const auto source_numbers = Values<int64_t>(batch, source.name + ".#number");
+        const auto target_numbers = Values<int64_t>(batch, target.name + ".#number");
+        std::map<int64_t, std::pair<int64_t, int64_t>> made;
+        for (size_t i = 0; i < numbers.size(); ++i) {
+          ASSERT_LT(static_cast<uint32_t>(from[i]), source_numbers.size());
+          ASSERT_LT(static_cast<uint32_t>(to[i]), target_numbers.size());
+          EXPECT_TRUE(
+              made.emplace(numbers[i], std::pair(source_numbers[from[i]], target_numbers[to[i]]))
+                  .second);
+        }
+        std::map<int64_t, std::pair<int64_t, int64_t>> expected;
+        for (uint32_t row = 0; row < type.by_target.num_rows(); ++row) {
+          for (uint64_t at = type.by_target.offsets[row]; at < type.by_target.offsets[row + 1];
+               ++at) {
+            const uint32_t other = type.by_target.neighbours[at];
+            if (!inside(source.start + other) || !inside(target.start + row)) continue;
+            expected[static_cast<int64_t>(type.by_target.edge(at))] = {other, row};
+          }
+        }
+        EXPECT_EQ(made, expected);
+        edges_of_batches += made.size();
+      }
+    }
+    EXPECT_EQ(parts.size() + epoch->oversize().num_graphs, kParts);
+    EXPECT_EQ(std::set<uint64_t>(parts.begin(), parts.end()).size(), parts.size());
+    EXPECT_EQ(edges_of_batches, epoch->edges().inner + epoch->edges().restored);
+    EXPECT_LE(epoch->edges().restored, epoch->edges().cut);
+    restored += epoch->edges().restored;
+  }
+  EXPECT_GT(restored, 100);
+}
+
+// Another epoch joins other parts; the same one the same, whoever makes it.
+TEST(JoinedEpochTest, DependsOnSeedAndEpochAlone) {
+  PartsWorld world(kSeedWithEdges);
+  const auto parts_of = [&](uint64_t epoch) {
+    const auto prepared = world.Prepare(world.Request(world.HalfOfAll(), epoch)).value();
+    std::vector<std::vector<uint32_t>> batches;
+    for (uint64_t number = 0; number < prepared->identity().num_batches(); ++number) {
+      const auto parts = prepared->PartsOf(number);
+      batches.emplace_back(parts.begin(), parts.end());
+    }
+    return batches;
+  };
+  EXPECT_EQ(parts_of(0), parts_of(0));
+  EXPECT_NE(parts_of(0), parts_of(1));
+}
+
+TEST(JoinedEpochTest, RefusesWhatItCannotJoin) {
+  PartsWorld with_halo(kSeedWithEdges, /*halo=*/true);
+  EXPECT_THAT(with_halo.Prepare(with_halo.Request(with_halo.HalfOfAll())).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("cut edges")));
+  PartsWorld world(kSeedWithEdges);
+  EpochRequest request = world.Request(world.HalfOfAll());
+  request.cuts_oversize = true;
+  EXPECT_THAT(world.Prepare(request).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("finer")));
+  request = world.Request(std::vector<uint64_t>(world.HalfOfAll().size(), 1));
+  request.oversize_is_error = true;
+  EXPECT_THAT(
+      world.Prepare(request).status(),
+      StatusIs(absl::StatusCode::kOutOfRange, AllOf(HasSubstr("part "), HasSubstr("at most"))));
+  request.oversize_is_error = false;
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(request));
+  EXPECT_EQ(epoch->num_parts() + epoch->oversize().num_graphs, kParts);
+}
+
+// Epochs of a data set read the links of its parts once.
+TEST(JoinedEpochTest, EpochsShareLinks) {
+  PartsWorld world(kSeedWithEdges);
+  MemoryBudget budget(uint64_t{64} << 20);
+  EpochCatalog catalog(&world.store(), EpochBounds(), &budget);
+  PH_ASSERT_OK_AND_ASSIGN(const auto first,
+                          catalog.PrepareJoined(world.Request(world.HalfOfAll())));
+  PH_ASSERT_OK_AND_ASSIGN(const auto second,
+                          catalog.PrepareJoined(world.Request(world.HalfOfAll(), 1)));
+  EXPECT_NE(first, second);
+  EXPECT_EQ(&first->links(), &second->links());
+}
+
+// Rows may fit, and tensors have too many bytes: such a part is left out, too.
+TEST(JoinedEpochTest, PartsOfTooManyBytesAreLeftOut) {
+  PartsWorld world(kSeedWithEdges);
+  EpochRequest request =
+      world.Request(std::vector<uint64_t>(world.HalfOfAll().size(), uint64_t{1} << 20));
+  bool has_left_some_out = false;
+  for (uint64_t bytes = 8; bytes < uint64_t{1} << 12; bytes += bytes / 8) {
+    EpochBounds bounds;
+    bounds.max_batch_bytes = bytes;
+    request.oversize_is_error = false;
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, world.Prepare(request, bounds));
+    const Oversize& oversize = epoch->oversize();
+    EXPECT_EQ(epoch->num_parts() + oversize.num_graphs, kParts);
+    for (const OversizeItem& item : oversize.items) {
+      EXPECT_EQ(item.component, OversizeItem::kBytes);
+      EXPECT_GT(item.value, bytes);
+      EXPECT_EQ(item.bound, bytes);
+    }
+    has_left_some_out |= oversize.num_graphs > 0 && epoch->num_parts() > 0;
+    if (oversize.num_graphs == 0) continue;
+    request.oversize_is_error = true;
+    EXPECT_THAT(world.Prepare(request, bounds).status(),
+                StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("bytes of tensors, at most")));
+  }
+  EXPECT_TRUE(has_left_some_out);
+}
+
+// With a halo every edge that ends at an inner node is there, and every node is inner once.
+TEST(PartGraphsTest, HalosHaveAllInEdges) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    PartsWorld world(seed, /*halo=*/true);
+    std::vector<uint64_t> edges(world.graph().edge_types().size());
+    std::vector<uint64_t> inner(world.graph().node_types().size());
+    SampledGraph part;
+    for (uint32_t p = 0; p < kParts; ++p) {
+      world.parts().Gather(p, part);
+      for (size_t e = 0; e < edges.size(); ++e) edges[e] += part.edge_sets[e].sources.size();
+      for (size_t t = 0; t < inner.size(); ++t) inner[t] += part.node_sets[t].num_inner;
+    }
+    for (size_t e = 0; e < edges.size(); ++e) {
+      EXPECT_EQ(edges[e], world.graph().edge_types()[e].size);
+    }
+    for (size_t t = 0; t < inner.size(); ++t) {
+      EXPECT_EQ(inner[t], world.graph().node_types()[t].size);
+    }
+  }
+}
+
+// What a part takes is reserved before it is gathered.
+TEST(PartGraphsTest, PartsAreGatheredInReservedMemory) {
+  for (const bool halo : {false, true}) {
+    PartsWorld world(kSeedWithEdges, halo);
+    PartGraphs& parts = world.parts();
+    uint64_t need = 0;
+    uint64_t columns = 0;
+    for (uint32_t p = 0; p < kParts; ++p) {
+      SampledGraph part;
+      parts.Gather(p, part);
+      uint64_t bytes = 0;
+      for (const SampledNodes& nodes : part.node_sets) bytes += BytesOf(nodes.numbers);
+      for (const SampledEdges& edges : part.edge_sets) {
+        bytes += BytesOf(edges.sources) + BytesOf(edges.targets) + BytesOf(edges.numbers);
+      }
+      EXPECT_LE(bytes, parts.GatherBytes(p));
+      std::vector<uint32_t> tuple;
+      ASSERT_THAT(parts.sampled_schema().Sizes(part, tuple), IsOk());
+      columns += 2 * parts.sampled_schema().Bytes(tuple);
+      need = std::max(need, columns + parts.GatherBytes(p));
+    }
+    const auto make = [&](uint64_t bound) {
+      MemoryBudget budget(bound);
+      MemoryDatasetStore store(uint64_t{1} << 30);
+      return MakePartDataset(parts, {"parts", 0, "parts"}, store, Making(&budget, nullptr),
+                             [](uint64_t) {})
+          .status();
+    };
+    EXPECT_THAT(make(need), IsOk());
+    EXPECT_THAT(make(need - 1),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("parts of a graph")));
+  }
+}
+
+// A call that is stopped goes on: the data set is as if it had never been.
+TEST(PartGraphsTest, TheDataSetGoesOn) {
+  PartsWorld world(kSeedWithEdges);
+  const MadeDatasetRequest request = {"parts", 0, "parts"};
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo made, world.store().Get("parts"));
+  EXPECT_EQ(made.num_graphs, kParts);
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo again,
+                          MakePartDataset(world.parts(), request, world.store(), Making(),
+                                          [](uint64_t) { FAIL() << "nothing is left to do"; }));
+  EXPECT_EQ(again.version, made.version);
+  PartsWorld other(kSeedWithEdges + 1);
+  EXPECT_THAT(
+      MakePartDataset(other.parts(), request, world.store(), Making(), [](uint64_t) {}).status(),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("parts")));
+}
+
+}  // namespace
+}  // namespace packhouse

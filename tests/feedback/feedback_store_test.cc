@@ -1,0 +1,190 @@
+#include "service/feedback/feedback_store.h"
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/feedback/stored_feedback.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+const std::vector<std::string> kComponents = {"edges", "nodes", "graphs"};
+const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+
+BatchObservation Batch(uint64_t edges, double seconds) {
+  BatchObservation batch;
+  batch.capacities = {edges, edges / 2, 10};
+  batch.seconds = seconds;
+  batch.peak_bytes = 1000 * edges;
+  return batch;
+}
+
+FeedbackStore::Options InFolder(const TemporaryFolder& folder) {
+  return {folder.path(), "measured", 3};
+}
+
+TEST(FeedbackStoreTest, KeepsEverythingAcrossARestart) {
+  const TemporaryFolder folder;
+  KeptFeedback kept;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    BatchObservation too_large;
+    too_large.capacities = {90'000, 45'000, 10};
+    too_large.out_of_memory = true;
+    ASSERT_THAT(store->Report({"gin", "h100"}, kComponents, {Batch(100, 0.1), too_large}, kNow),
+                IsOk());
+    ASSERT_THAT(store->Report({"gin", "h100"}, kComponents, {Batch(200, 0.15)}, kNow), IsOk());
+    ASSERT_THAT(store->Report({"team/gin", "a100"}, kComponents, {Batch(7, 0.1)}, kNow), IsOk());
+    ASSERT_THAT(store->Delete({"team/gin", "a100"}), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(kept, store->Get({"gin", "h100"}));
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  EXPECT_EQ(store->Keys(), (std::vector<FeedbackKey>{{"gin", "h100"}}));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback again, store->Get({"gin", "h100"}));
+  EXPECT_EQ(again, kept);
+  EXPECT_EQ(again.shapes.num_reports(), 3);
+  EXPECT_EQ(again.last_report_seconds, 1'700'000'000);
+  const auto model = store->Find("gin/h100");
+  ASSERT_NE(model, nullptr);
+  EXPECT_FALSE(model->seconds.per_row.empty());
+  EXPECT_EQ(model->bounds.too_large.size(), 1);
+  EXPECT_EQ(store->Find("gin"), nullptr);
+}
+
+TEST(FeedbackStoreTest, NamesWhatItRefuses) {
+  const auto store = FeedbackStore::InMemory();
+  EXPECT_EQ(store->Report({"gi n", "h100"}, kComponents, {}, kNow).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store->Report({"gin", "h/100"}, kComponents, {}, kNow).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ASSERT_THAT(store->Report({"gin", "h100"}, kComponents, {Batch(100, 0.1)}, kNow), IsOk());
+  EXPECT_EQ(store->Report({"gin", "h100"}, {"nodes", "graphs"}, {}, kNow).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(store->Delete({"gin", "a100"}).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(store->Get({"gin", "a100"}).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ParseMeasuredAs("gin").status().code(), absl::StatusCode::kInvalidArgument);
+  PH_ASSERT_OK_AND_ASSIGN(const FeedbackKey key, ParseMeasuredAs("team/gin/h100"));
+  EXPECT_EQ(key, (FeedbackKey{"team/gin", "h100"}));
+}
+
+// A deletion that the disk refused is written by the next try.
+TEST(FeedbackStoreTest, ADeletionIsTriedAgain) {
+  const TemporaryFolder folder;
+  // Nothing can be written while a folder is in the way.
+  const std::string obstacle = folder.path() + "/measured.unfinished";
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    ASSERT_THAT(store->Report({"gin", "h100"}, kComponents, {Batch(100, 0.1)}, kNow), IsOk());
+    std::filesystem::create_directory(obstacle);
+    EXPECT_EQ(store->Delete({"gin", "h100"}).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(store->Delete({"gin", "h100"}).code(), absl::StatusCode::kUnavailable);
+    std::filesystem::remove(obstacle);
+    EXPECT_EQ(store->Delete({"gin", "h100"}).code(), absl::StatusCode::kNotFound);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  EXPECT_TRUE(store->Keys().empty());
+}
+
+TEST(FeedbackStoreTest, IsBoundedInNumber) {
+  const TemporaryFolder folder;
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  for (const char* const model : {"a", "b", "c"}) {
+    ASSERT_THAT(store->Report({model, "d"}, kComponents, {Batch(1, 1)}, kNow), IsOk());
+  }
+  EXPECT_EQ(store->Report({"e", "d"}, kComponents, {Batch(1, 1)}, kNow).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  ASSERT_THAT(store->Report({"a", "d"}, kComponents, {Batch(1, 1)}, kNow), IsOk());
+  ASSERT_THAT(store->Delete({"a", "d"}), IsOk());
+  ASSERT_THAT(store->Report({"e", "d"}, kComponents, {Batch(1, 1)}, kNow), IsOk());
+}
+
+// Readings fit nothing: their law is as old as the last fit, their counts are those of now.
+TEST(FeedbackStoreTest, ReadingsShowTheLawThatWasFittedLast) {
+  const TemporaryFolder folder;
+  const auto report = [](FeedbackStore& store, uint64_t edges, absl::Duration after) {
+    EXPECT_THAT(
+        store.Report({"gin", "h100"}, kComponents, {Batch(edges, 1e-3 * edges)}, kNow + after),
+        IsOk());
+  };
+  const auto reading = [](const FeedbackStore& store) {
+    const std::vector<FeedbackReading> readings = store.Readings();
+    EXPECT_EQ(readings.size(), 1);
+    return readings.at(0);
+  };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    EXPECT_TRUE(store->Readings().empty());
+    report(*store, 100, absl::ZeroDuration());
+    const FeedbackReading first = reading(*store);
+    EXPECT_EQ(first.num_reports, 1);
+    EXPECT_EQ(first.components.size(), kComponents.size());
+    report(*store, 1000, FeedbackStore::kBetweenFits - absl::Seconds(1));
+    EXPECT_EQ(reading(*store).num_reports, 2);
+    EXPECT_EQ(reading(*store).fixed_seconds, first.fixed_seconds);
+    report(*store, 3000, FeedbackStore::kBetweenFits);
+    EXPECT_EQ(reading(*store).num_reports, 3);
+    EXPECT_NE(reading(*store).fixed_seconds, first.fixed_seconds);
+    // Who asks for the law gets that of all reports, and readings have it from then on.
+    const double before = reading(*store).fixed_bytes;
+    BatchObservation slow = Batch(2000, 4);
+    slow.peak_bytes = 9'000'000;
+    EXPECT_THAT(store->Report({"gin", "h100"}, kComponents, {slow}, kNow + absl::Seconds(11)),
+                IsOk());
+    EXPECT_EQ(reading(*store).fixed_bytes, before);
+    EXPECT_NE(store->Find("gin/h100")->bytes.fixed, before);
+    EXPECT_EQ(reading(*store).fixed_bytes, store->Find("gin/h100")->bytes.fixed);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto again, FeedbackStore::Open(InFolder(folder)));
+  EXPECT_EQ(reading(*again).num_reports, 4);
+  EXPECT_EQ(reading(*again).fixed_bytes, again->Find("gin/h100")->bytes.fixed);
+}
+
+// Each single damaged byte is noticed.
+TEST(FeedbackStoreTest, DamageIsNoticed) {
+  MeasuredShapes shapes;
+  shapes.Add(Batch(100, 0.1));
+  const std::string bytes = EncodeFeedback({{{"gin", "h100"}, {kComponents, shapes, 5}}});
+  ASSERT_THAT(DecodeFeedback(bytes), IsOk());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] ^= 0x20;
+    EXPECT_EQ(DecodeFeedback(damaged).status().code(), absl::StatusCode::kDataLoss) << i;
+    EXPECT_EQ(DecodeFeedback(bytes.substr(0, i)).status().code(), absl::StatusCode::kDataLoss);
+  }
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() + "/measured") << "nonsense";
+  EXPECT_EQ(FeedbackStore::Open(InFolder(folder)).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(FeedbackStoreTest, ReportsOfManyThreadsAreAllKept) {
+  const TemporaryFolder folder;
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&store, thread] {
+        for (uint64_t i = 1; i <= 20; ++i) {
+          EXPECT_THAT(store
+                          ->Report({"gin", "h100"}, kComponents,
+                                   {Batch(10 * i + static_cast<uint64_t>(thread), 0.1)}, kNow)
+                          .status(),
+                      IsOk());
+          EXPECT_NE(store->Find("gin/h100"), nullptr);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, store->Get({"gin", "h100"}));
+  EXPECT_EQ(kept.shapes.num_reports(), 80);
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,166 @@
+// Replicas that share jobs: who gets which, for how long, and when another does.
+#include "service/ledger/etcd/etcd_job_logs.h"
+
+#include <map>
+#include <memory>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/cluster/replica_lease.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLeaseLength = absl::Seconds(10);
+
+struct Server {
+  Server(FakeKeyValueServers& servers, SimulatedClock& clock, int number)
+      : connection(&servers),
+        lease(&connection,
+              {absl::StrCat("r", number), absl::StrCat("server-", number, ":1"), kLeaseLength,
+               absl::Seconds(1)},
+              [&clock] { return clock.Now(); }),
+        logs(&connection, &lease, absl::StrCat("r", number), uint64_t{1} << 20) {}
+
+  FakeConnection connection;
+  ReplicaLease lease;
+  EtcdJobLogs logs;
+};
+
+class EtcdJobLogsTest : public ::testing::Test {
+ protected:
+  Server& Start() {
+    all_.push_back(std::make_unique<Server>(servers_, clock_, static_cast<int>(all_.size())));
+    EXPECT_THAT(all_.back()->lease.Tick(), IsOk());
+    return *all_.back();
+  }
+  void TickAll() {
+    for (const auto& server : all_) EXPECT_THAT(server->lease.Tick(), IsOk());
+  }
+
+  SimulatedClock clock_;
+  FakeKeyValueServers servers_{&clock_};
+  std::vector<std::unique_ptr<Server>> all_;
+};
+
+// Whoever is asked, one and the same server becomes the owner, and all name it.
+TEST_F(EtcdJobLogsTest, AllNameTheSameOwner) {
+  for (int i = 0; i < 4; ++i) Start();
+  TickAll();
+  std::map<std::string, int> num_owned;
+  for (int j = 0; j < 40; ++j) {
+    const std::string job = absl::StrCat("job", j);
+    std::set<std::string> named;
+    std::unique_ptr<OwnedLog> log;
+    for (const auto& server : all_) {
+      PH_ASSERT_OK_AND_ASSIGN(JobPlace place, server->logs.Open(job));
+      named.insert(place.log == nullptr ? place.owner.address : server->lease.address());
+      if (place.log != nullptr) log = std::move(place.log);
+    }
+    ASSERT_NE(log, nullptr);
+    ASSERT_EQ(named.size(), 1U) << job;
+    EXPECT_THAT(log->ownership(), IsOk());
+    ++num_owned[*named.begin()];
+    PH_ASSERT_OK_AND_ASSIGN(const JobOwner owner, all_[0]->logs.OwnerOf(job));
+    EXPECT_EQ(owner.revision, log->owner_revision());
+  }
+  // Jobs are spread.
+  EXPECT_EQ(num_owned.size(), 4U);
+  EXPECT_THAT(all_[0]->logs.OwnerOf("none"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("'none'")));
+}
+
+// Only jobs of a member that is gone, or that comes, change their place.
+TEST(RendezvousOwnerTest, OthersStayWhereTheyAre) {
+  std::vector<ClusterMember> members;
+  EXPECT_EQ(RendezvousOwner("job", members), nullptr);
+  for (int i = 0; i < 5; ++i)
+    members.push_back({absl::StrCat(i), absl::StrCat("server-", i, ":1")});
+  std::vector<ClusterMember> fewer(members.begin(), members.end() - 1);
+  size_t num_moved = 0;
+  for (int j = 0; j < 500; ++j) {
+    const std::string job = absl::StrCat("job", j);
+    const ClusterMember& before = *RendezvousOwner(job, members);
+    if (before == members.back()) {
+      ++num_moved;
+    } else {
+      EXPECT_EQ(*RendezvousOwner(job, fewer), before);
+    }
+  }
+  EXPECT_GT(num_moved, 60U);
+  EXPECT_LT(num_moved, 140U);
+}
+
+// The lease ends where the owner's clock says so before it ends in the store.
+TEST_F(EtcdJobLogsTest, APausedOwnerStopsBeforeAnotherMayBegin) {
+  Server& first = Start();
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace owned, first.logs.Open("job"));
+  ASSERT_NE(owned.log, nullptr);
+  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+  Server& second = Start();
+  clock_.Advance(kLeaseLength - absl::Seconds(1));
+  EXPECT_THAT(owned.log->ownership(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lease")));
+  EXPECT_FALSE(owned.log->is_lost());
+  ASSERT_THAT(second.lease.Tick(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace asked, second.logs.Open("job"));
+  EXPECT_EQ(asked.owner.address, first.lease.address());
+  // It comes back in time.
+  ASSERT_THAT(first.lease.Tick(), IsOk());
+  EXPECT_THAT(owned.log->ownership(), IsOk());
+  EXPECT_THAT(owned.log->Append({"b"}), IsOk());
+
+  clock_.Advance(kLeaseLength);
+  ASSERT_THAT(second.lease.Tick(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace taken, second.logs.Open("job"));
+  ASSERT_NE(taken.log, nullptr);
+  EXPECT_GT(taken.log->owner_revision(), owned.log->owner_revision());
+  EXPECT_THAT(taken.log->ReadAll(), IsOkAndHolds(std::vector<std::string>{"a", "b"}));
+  EXPECT_THAT(owned.log->Append({"late"}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr(second.lease.address())));
+  EXPECT_TRUE(owned.log->is_lost());
+  // It is a member again, with another lease; the job stays where it is.
+  ASSERT_THAT(first.lease.Tick(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace again, first.logs.Open("job"));
+  EXPECT_EQ(again.owner.address, second.lease.address());
+}
+
+TEST_F(EtcdJobLogsTest, WhoLeavesIsReplacedAtOnce) {
+  Server& first = Start();
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace owned, first.logs.Open("job"));
+  Server& second = Start();
+  EXPECT_THAT(first.lease.Leave(), IsOk());
+  EXPECT_TRUE(owned.log->is_lost());
+  ASSERT_THAT(second.lease.Tick(), IsOk());
+  EXPECT_EQ(second.lease.members().size(), 1U);
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace taken, second.logs.Open("job"));
+  EXPECT_NE(taken.log, nullptr);
+  ASSERT_THAT(first.lease.Tick(), IsOk());
+  EXPECT_THAT(first.logs.Open("other"),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("no lease")));
+}
+
+// A log that has failed does not keep its server from opening the job again.
+TEST_F(EtcdJobLogsTest, AJobIsOpenedAgainAfterAnUnknownOutcome) {
+  Server& server = Start();
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace owned, server.logs.Open("job"));
+  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+  server.connection.SetFaults([] { return StoreFault::kRequestLost; });
+  EXPECT_THAT(owned.log->Append({"b"}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not known")));
+  EXPECT_TRUE(owned.log->is_lost());
+  server.connection.SetFaults(nullptr);
+  PH_ASSERT_OK_AND_ASSIGN(const JobPlace again, server.logs.Open("job"));
+  ASSERT_NE(again.log, nullptr);
+  EXPECT_GT(again.log->owner_revision(), owned.log->owner_revision());
+  EXPECT_THAT(again.log->ReadAll(), IsOkAndHolds(std::vector<std::string>{"a"}));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,439 @@
+#include "service/ledger/etcd/etcd_record_log.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/ledger/etcd/log_entries.h"
+#include "tests/ledger/record_log_laws.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLease = absl::Seconds(10);
+#if defined(__SANITIZE_THREAD__)
+constexpr uint64_t kFaultySeeds = 100;
+#else
+constexpr uint64_t kFaultySeeds = 1000;
+#endif
+
+std::vector<StoreFault> AllFaults() {
+  return {StoreFault::kUnreachable, StoreFault::kRequestLost, StoreFault::kReplyLost,
+          StoreFault::kDoneLater,   StoreFault::kCrashBefore, StoreFault::kCrashAfter};
+}
+
+// A cluster in one process: processes come and go, each with a lease, and open logs of a job.
+class Cluster {
+ public:
+  explicit Cluster(uint64_t seed = 0, uint64_t fault_percent = 0)
+      : servers_(&clock_, seed), random_(seed), fault_percent_(fault_percent) {}
+
+  // A process that nothing goes wrong for, unless there are faults.
+  FakeConnection& StartProcess() {
+    connections_.push_back(std::make_unique<FakeConnection>(
+        &servers_, RandomFaults(random_.Next(), fault_percent_, AllFaults())));
+    return *connections_.back();
+  }
+
+  absl::StatusOr<EtcdRecordLog::Acquired> Acquire(KeyValueStore& process, LeaseId lease,
+                                                  const std::string& address) {
+    EtcdRecordLog::Options options;
+    options.job = "a/job";
+    options.address = address;
+    options.attempt = absl::StrCat(++num_attempts_);
+    options.lease = lease;
+    return EtcdRecordLog::Acquire(&process, options);
+  }
+
+  // For one process at a time: the one before has ended, and so has its lease; or the same process
+  // opens its log again.
+  absl::StatusOr<std::unique_ptr<RecordLog>> OpenAgain() {
+    if (current_ == nullptr || current_->crashed() || lease_ == 0 || random_.Below(2) == 0) {
+      clock_.Advance(kLease + absl::Seconds(1));
+      current_ = &StartProcess();
+      lease_ = 0;
+    }
+    if (lease_ == 0) {
+      auto lease = current_->GrantLease(kLease);
+      if (!lease.ok()) return lease.status();
+      lease_ = lease->id;
+    }
+    auto acquired = Acquire(*current_, lease_, "here:1");
+    if (!acquired.ok()) return acquired.status();
+    if (acquired->log == nullptr) return absl::InternalError("somebody else owns it");
+    return std::move(acquired->log);
+  }
+
+  SimulatedClock& clock() { return clock_; }
+  FakeKeyValueServers& servers() { return servers_; }
+
+ private:
+  SimulatedClock clock_;
+  FakeKeyValueServers servers_;
+  Random random_;
+  const uint64_t fault_percent_;
+  std::vector<std::unique_ptr<FakeConnection>> connections_;
+  FakeConnection* current_ = nullptr;
+  LeaseId lease_ = 0;
+  uint64_t num_attempts_ = 0;
+};
+
+TEST(EtcdRecordLogTest, IsAListThatLasts) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Cluster cluster(seed);
+    ASSERT_NO_FATAL_FAILURE(TestIsAListThatLasts([&] { return cluster.OpenAgain(); }, seed));
+  }
+}
+
+TEST(EtcdRecordLogTest, ManyThreadsAppend) {
+  Cluster cluster;
+  TestManyThreadsAppend([&] { return cluster.OpenAgain(); }, 8, 40);
+}
+
+// Requests and replies are lost, requests are done late, and processes crash at each point.
+TEST(EtcdRecordLogTest, LosesNothingAcknowledged) {
+  for (uint64_t seed = 0; seed < kFaultySeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Cluster cluster(seed, /*fault_percent=*/seed % 4 * 15 + 5);
+    ASSERT_NO_FATAL_FAILURE(
+        TestLosesNothingAcknowledged([&] { return cluster.OpenAgain(); }, seed, 25));
+  }
+}
+
+// Three replicas, of which any may believe that it owns the job: leases end, keep-alives are late,
+// what is sent arrives late. What any of them was told is stored, is in the log exactly once, in
+// the order in which they were told so; and a new owner reads all of it.
+TEST(EtcdRecordLogTest, ReplacedOwnersStoreNothing) {
+  uint64_t num_owners = 0;
+  uint64_t num_fenced = 0;
+  for (uint64_t seed = 0; seed < kFaultySeeds; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    Cluster cluster(seed, /*fault_percent=*/seed % 3 * 15);
+    struct Replica {
+      FakeConnection* process = nullptr;
+      LeaseId lease = 0;
+      std::unique_ptr<EtcdRecordLog> log;
+    };
+    std::vector<Replica> replicas(3);
+    LogRecords acknowledged;
+    std::set<std::string> refused;
+    Revision last_owner = 0;
+    for (int step = 0; step < 60; ++step) {
+      Replica& replica = replicas[random.Below(replicas.size())];
+      if (replica.process == nullptr || replica.process->crashed()) {
+        replica = {&cluster.StartProcess(), 0, nullptr};
+      }
+      if (random.Below(6) == 0) cluster.clock().Advance(kLease / 3);
+      if (replica.lease != 0 && random.Below(3) == 0) {
+        if (absl::IsNotFound(replica.process->KeepAlive(replica.lease).status())) {
+          replica.lease = 0;
+          // It may go on with its log until it is told: that is what must not matter.
+          if (random.Below(2) == 0) replica.log = nullptr;
+        }
+      }
+      if (replica.lease == 0) {
+        const auto lease = replica.process->GrantLease(kLease);
+        if (!lease.ok()) continue;
+        replica.lease = lease->id;
+      }
+      if (replica.log == nullptr) {
+        auto acquired = cluster.Acquire(*replica.process, replica.lease,
+                                        absl::StrCat("replica:", &replica - replicas.data() + 1));
+        if (absl::IsNotFound(acquired.status())) replica.lease = 0;
+        if (!acquired.ok() || acquired->log == nullptr) continue;
+        replica.log = std::move(acquired->log);
+        EXPECT_GT(replica.log->owner_revision(), last_owner);
+        last_owner = replica.log->owner_revision();
+        ++num_owners;
+        const auto records = replica.log->ReadAll();
+        if (records.ok()) {
+          for (const std::string& record : acknowledged) {
+            ASSERT_THAT(*records, testing::Contains(record)) << step;
+          }
+        }
+        continue;
+      }
+      const std::string record = absl::StrCat(step);
+      const absl::Status status = replica.log->Append({record});
+      if (status.ok()) {
+        acknowledged.push_back(record);
+      } else if (replica.log->failure().ok()) {
+        refused.insert(record);
+      } else {
+        num_fenced += absl::StrContains(status.message(), "owns it since") ? 1 : 0;
+        replica.log = nullptr;
+      }
+    }
+    for (Replica& replica : replicas) replica.log = nullptr;
+    cluster.servers().DoLateRequests();
+    cluster.clock().Advance(kLease);
+    FakeConnection last(&cluster.servers());
+    PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, last.GrantLease(kLease));
+    PH_ASSERT_OK_AND_ASSIGN(const auto acquired, cluster.Acquire(last, lease.id, "last:1"));
+    ASSERT_NE(acquired.log, nullptr);
+    PH_ASSERT_OK_AND_ASSIGN(const LogRecords records, acquired.log->ReadAll());
+    ASSERT_EQ(std::set<std::string>(records.begin(), records.end()).size(), records.size());
+    auto at = records.begin();
+    for (const std::string& record : acknowledged) {
+      at = std::find(at, records.end(), record);
+      ASSERT_NE(at, records.end()) << "lost, or in another order: " << record;
+    }
+    for (const std::string& record : records) ASSERT_FALSE(refused.contains(record)) << record;
+  }
+  EXPECT_GT(num_owners, 2 * kFaultySeeds);
+  EXPECT_GT(num_fenced, kFaultySeeds / 10);
+}
+
+TEST(EtcdRecordLogTest, AReplacedOwnerIsToldByWhom) {
+  Cluster cluster;
+  FakeConnection& first = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease first_lease, first.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(first, first_lease.id, "first:1"));
+  ASSERT_THAT(owned.log->Append({"a", "b"}), IsOk());
+
+  FakeConnection& second = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease second_lease, second.GrantLease(2 * kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto asked, cluster.Acquire(second, second_lease.id, "second:1"));
+  ASSERT_TRUE(asked.owner.has_value());
+  EXPECT_EQ(asked.owner->address, "first:1");
+  EXPECT_EQ(asked.owner->revision, owned.log->owner_revision());
+
+  cluster.clock().Advance(kLease);
+  PH_ASSERT_OK_AND_ASSIGN(const auto taken, cluster.Acquire(second, second_lease.id, "second:1"));
+  ASSERT_NE(taken.log, nullptr);
+  EXPECT_THAT(taken.log->ReadAll(), IsOkAndHolds(LogRecords{"a", "b"}));
+  EXPECT_THAT(owned.log->Append({"late"}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("second:1 owns it since")));
+  EXPECT_THAT(owned.log->ReadAll(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("second")));
+  EXPECT_THAT(owned.log->failure(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("second")));
+  EXPECT_THAT(taken.log->Append({"c"}), IsOk());
+  EXPECT_THAT(taken.log->ReadAll(), IsOkAndHolds(LogRecords{"a", "b", "c"}));
+}
+
+// Also a change that changes nothing writes a head of its own.
+TEST(EtcdRecordLogTest, NoHeadIsWrittenTwice) {
+  Cluster cluster;
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
+  std::set<std::string> heads;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(owned.log->Replace({}), IsOk());
+    PH_ASSERT_OK_AND_ASSIGN(const auto head, process.Get(JobKeys("a/job").head()));
+    EXPECT_TRUE(heads.insert(head->value).second) << head->value;
+  }
+}
+
+// What a crashed change has left is deleted. If that request may come late, it might delete what is
+// written next.
+TEST(EtcdRecordLogTest, AnUncertainCleaningEndsTheLog) {
+  Cluster cluster;
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
+  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+  Transaction leave;
+  leave.then = {Operation::Put(JobKeys("a/job").Entry(1), "left over")};
+  ASSERT_THAT(process.Commit(leave), IsOk());
+  // It reads the head and the entries, and deletes.
+  process.SetFaults(
+      [calls = 0]() mutable { return ++calls == 3 ? StoreFault::kDoneLater : StoreFault::kNone; });
+  EXPECT_THAT(owned.log->ReadAll(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("known")));
+  EXPECT_THAT(owned.log->Append({"b"}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("known")));
+  PH_ASSERT_OK_AND_ASSIGN(const auto again, cluster.Acquire(process, lease.id, "here:1"));
+  EXPECT_THAT(again.log->ReadAll(), IsOkAndHolds(LogRecords{"a"}));
+}
+
+TEST(EtcdRecordLogTest, WhatIsGivenBackCanBeTakenAtOnce) {
+  Cluster cluster;
+  FakeConnection& first = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, first.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(first, lease.id, "first:1"));
+  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+  EXPECT_THAT(owned.log->Release(), IsOk());
+  EXPECT_THAT(owned.log->Append({"b"}),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("ended")));
+  FakeConnection& second = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease other, second.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto taken, cluster.Acquire(second, other.id, "second:1"));
+  ASSERT_NE(taken.log, nullptr);
+  EXPECT_THAT(taken.log->ReadAll(), IsOkAndHolds(LogRecords{"a"}));
+}
+
+// Jobs whose names begin alike, or look like keys, have logs of their own.
+TEST(EtcdRecordLogTest, NamesOfJobsDoNotMeet) {
+  SimulatedClock clock;
+  FakeKeyValueServers servers(&clock);
+  FakeConnection process(&servers);
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  for (int turn = 0; turn < 2; ++turn) {
+    for (const std::string job : {"a", "a/log", "a/log/0000000000000000", "a/head", "a%2Fhead"}) {
+      EtcdRecordLog::Options options;
+      options.job = job;
+      options.address = "here:1";
+      options.attempt = absl::StrCat(job.size(), turn);
+      options.lease = lease.id;
+      PH_ASSERT_OK_AND_ASSIGN(const auto acquired, EtcdRecordLog::Acquire(&process, options));
+      ASSERT_NE(acquired.log, nullptr);
+      if (turn == 0) {
+        ASSERT_THAT(acquired.log->Append({job}), IsOk());
+      }
+      EXPECT_THAT(acquired.log->ReadAll(), IsOkAndHolds(LogRecords{job}));
+    }
+  }
+}
+
+// A record, and a replacement, that no transaction takes.
+TEST(EtcdRecordLogTest, LargeRecordsAreCut) {
+  Cluster cluster;
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
+  const std::string large(3 * kMaxEntryBytes + 5, 'l');
+  ASSERT_THAT(owned.log->Append({"before", large, "after"}), IsOk());
+  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{"before", large, "after"}));
+  // Each part is a transaction of its own.
+  EXPECT_EQ(owned.log->num_sent(), 4U);
+  ASSERT_THAT(owned.log->Replace({large, "b"}), IsOk());
+  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{large, "b"}));
+  ASSERT_THAT(owned.log->Replace({}), IsOk());
+  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords()));
+  // Nothing is left of what was replaced.
+  PH_ASSERT_OK_AND_ASSIGN(const RangeResult left, process.Range(KeyRange::Prefix("job/"), 0, 0));
+  EXPECT_EQ(left.values.size(), 2U);
+}
+
+TEST(EtcdRecordLogTest, AFullStoreRefusesAndGoesOn) {
+  Cluster cluster;
+  FakeConnection& process = cluster.StartProcess();
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(process, lease.id, "here:1"));
+  ASSERT_THAT(owned.log->Append({"a"}), IsOk());
+  cluster.servers().SetFull(true);
+  EXPECT_THAT(owned.log->Append({"b"}),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("full")));
+  cluster.servers().SetFull(false);
+  EXPECT_THAT(owned.log->Append({"c"}), IsOk());
+  EXPECT_THAT(owned.log->ReadAll(), IsOkAndHolds(LogRecords{"a", "c"}));
+}
+
+// Damage is found and named, at every byte of an entry and of the head.
+TEST(EtcdRecordLogTest, DamageIsNamed) {
+  SimulatedClock clock;
+  FakeKeyValueServers servers(&clock);
+  FakeConnection process(&servers);
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, process.GrantLease(kLease));
+  EtcdRecordLog::Options options;
+  options.job = "job";
+  options.address = "here:1";
+  options.lease = lease.id;
+  const JobKeys keys("job");
+  int attempt = 0;
+  const auto acquire = [&] {
+    options.attempt = absl::StrCat(++attempt);
+    return EtcdRecordLog::Acquire(&process, options);
+  };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto owned, acquire());
+    ASSERT_THAT(owned.log->Append({"some"}), IsOk());
+    ASSERT_THAT(owned.log->Append({"more"}), IsOk());
+  }
+  const auto put = [&](const std::string& key, const std::string& value) {
+    Transaction change;
+    change.then = {Operation::Put(key, value)};
+    ASSERT_THAT(process.Commit(change), IsOk());
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto entry, process.Get(keys.Entry(1)));
+  for (size_t i = 0; i < entry->value.size(); ++i) {
+    std::string damaged = entry->value;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    put(keys.Entry(1), damaged);
+    PH_ASSERT_OK_AND_ASSIGN(const auto owned, acquire());
+    EXPECT_THAT(owned.log->ReadAll(),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'job', entry 1")));
+  }
+  put(keys.Entry(1), entry->value);
+  Transaction remove;
+  remove.then = {Operation::Delete(KeyRange::Of(keys.Entry(0)))};
+  ASSERT_THAT(process.Commit(remove), IsOk());
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto owned, acquire());
+    EXPECT_THAT(owned.log->ReadAll(), StatusIs(absl::StatusCode::kDataLoss,
+                                               HasSubstr("entry 0 of its log: it is missing")));
+  }
+  put(keys.head(), "1 2 x");
+  EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("head is damaged")));
+  put(keys.head(), "2 anything else");
+  EXPECT_THAT(acquire(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("format '2'")));
+}
+
+// A store that answers when it is told to.
+class HeldStore final : public KeyValueStore {
+ public:
+  explicit HeldStore(KeyValueStore* store) : store_(store) {}
+
+  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
+                                    Revision revision) override {
+    return store_->Range(range, limit, revision);
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    if (holds && !has_come.HasBeenNotified()) {
+      has_come.Notify();
+      may_go.WaitForNotification();
+    }
+    return store_->Commit(transaction);
+  }
+  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
+    return store_->GrantLease(length);
+  }
+  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override {
+    return store_->KeepAlive(lease);
+  }
+  absl::Status RevokeLease(LeaseId lease) override { return store_->RevokeLease(lease); }
+
+  bool holds = false;
+  absl::Notification has_come;
+  absl::Notification may_go;
+
+ private:
+  KeyValueStore* const store_;
+};
+
+TEST(EtcdRecordLogTest, ThoseThatWaitShareATransaction) {
+  constexpr size_t kWaiting = 9;
+  Cluster cluster;
+  HeldStore store(&cluster.StartProcess());
+  PH_ASSERT_OK_AND_ASSIGN(const StoreLease lease, store.GrantLease(kLease));
+  PH_ASSERT_OK_AND_ASSIGN(const auto owned, cluster.Acquire(store, lease.id, "here:1"));
+  store.holds = true;
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] { EXPECT_THAT(owned.log->Append({"first"}), IsOk()); });
+  store.has_come.WaitForNotification();
+  for (size_t i = 0; i < kWaiting; ++i) {
+    threads.emplace_back([&] { EXPECT_THAT(owned.log->Append({"later"}), IsOk()); });
+  }
+  while (owned.log->num_waiting() != kWaiting) std::this_thread::yield();
+  store.may_go.Notify();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(owned.log->num_sent(), 2U);
+  PH_ASSERT_OK_AND_ASSIGN(const LogRecords records, owned.log->ReadAll());
+  EXPECT_EQ(records.size(), kWaiting + 1);
+  EXPECT_EQ(records.front(), "first");
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,87 @@
+// What an S3 store's texts say, and what is said to it.
+#include "service/objects/s3/s3_listing.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/objects/s3/s3_credentials.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+constexpr absl::string_view kListing =
+    "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://x/\"><Name>b</Name>"
+    "<IsTruncated>true</IsTruncated><Contents><Key>p/a&amp;b</Key>"
+    "<LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>17</Size></Contents>"
+    "<Contents><Key>p/c</Key><LastModified>2026-01-02T03:04:06Z</LastModified><Size>0</Size>"
+    "</Contents></ListBucketResult>";
+
+TEST(S3ListingTest, AListingIsRead) {
+  PH_ASSERT_OK_AND_ASSIGN(const ObjectList list, ParseListing(kListing));
+  EXPECT_TRUE(list.has_more);
+  ASSERT_EQ(list.objects.size(), 2U);
+  EXPECT_EQ(list.objects[0].key, "p/a&b");
+  EXPECT_EQ(list.objects[0].num_bytes, 17U);
+  EXPECT_EQ(list.objects[1].modified - list.objects[0].modified, absl::Seconds(1));
+}
+
+// Who asks for the rest of it would ask for ever.
+TEST(S3ListingTest, AListingThatGoesOnHasObjects) {
+  const auto listing = [](absl::string_view truncated) {
+    return ParseListing(absl::StrCat("<ListBucketResult><IsTruncated>", truncated,
+                                     "</IsTruncated></ListBucketResult>"));
+  };
+  EXPECT_THAT(listing("true"), StatusIs(absl::StatusCode::kInternal, HasSubstr("goes on")));
+  EXPECT_THAT(listing("false"), IsOk());
+}
+
+// Any text is read: it is a listing, or refused.
+TEST(S3ListingTest, AnyTextMayBeRead) {
+  EXPECT_THAT(ParseListing(""), StatusIs(absl::StatusCode::kInternal, _));
+  EXPECT_THAT(ParseListing("<html>busy</html>"), StatusIs(absl::StatusCode::kInternal, _));
+  Random random(1);
+  for (int i = 0; i < 2000; ++i) {
+    std::string text(kListing.substr(0, random.Below(kListing.size() + 1)));
+    for (int change = 0; change < 3 && !text.empty(); ++change) {
+      text[random.Below(text.size())] = static_cast<char>(random.Next());
+    }
+    ParseListing(text).IgnoreError();
+    EXPECT_LE(ParseS3Error(text).size(), 1200U);
+  }
+}
+
+TEST(S3ListingTest, AnErrorIsNamed) {
+  EXPECT_EQ(ParseS3Error("<Error><Code>NoSuchKey</Code><Message>It is not.</Message></Error>"),
+            "NoSuchKey: It is not.");
+  EXPECT_EQ(ParseS3Error("gateway"), "");
+}
+
+TEST(S3ListingTest, AQueryIsSortedAndEncoded) {
+  EXPECT_EQ(SortedQuery({{"prefix", "a/b c"}, {"list-type", "2"}}), "list-type=2&prefix=a%2Fb%20c");
+  EXPECT_EQ(UriEncoded("a/b~c+d", true), "a/b~c%2Bd");
+}
+
+TEST(S3CredentialsTest, TheFileOfTheTools) {
+  PH_ASSERT_OK_AND_ASSIGN(
+      const S3Credentials credentials,
+      ParseS3Credentials("# mine\n[other]\naws_access_key_id = no\n[default]\n"
+                         "aws_access_key_id = AK\r\naws_secret_access_key=s/k+=\n"));
+  EXPECT_EQ(credentials.access_key, "AK");
+  EXPECT_EQ(credentials.secret_key, "s/k+=");
+  EXPECT_EQ(credentials.session_token, "");
+  EXPECT_THAT(ParseS3Credentials("[default]\naws_secret_access_key = hidden\n"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       testing::AllOf(HasSubstr("no access key"), Not(HasSubstr("hidden")))));
+  EXPECT_THAT(ReadS3Credentials("/nowhere/credentials"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nowhere/credentials")));
+}
+
+}  // namespace
+}  // namespace packhouse

@@ -1,0 +1,123 @@
+// Questions that take longer: one at a time of each view, and none that nobody waits for.
+#include "service/page/page_jobs.h"
+
+#include <optional>
+#include <string>
+
+#include "absl/synchronization/notification.h"
+#include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "tests/support/simulated_clock.h"
+
+namespace packhouse::page {
+namespace {
+
+// Asks until the answer is there.
+PageAnswer Await(PageJobs& jobs, const PageJobs::Asker& asker, const std::string& question,
+                 const PageJobs::Work& work) {
+  while (true) {
+    if (auto answer = jobs.Ask(asker, question, work)) return *answer;
+  }
+}
+
+PageJobs::Work Says(const std::string& body) {
+  return [body](StopSwitch&) { return PageAnswer{200, body}; };
+}
+
+// Work that ends when it is stopped.
+struct Endless {
+  absl::Notification begun;
+  absl::Notification stopped;
+
+  PageJobs::Work work() {
+    return [this](StopSwitch& stop) {
+      absl::Notification over;
+      stop.OnStop([&over] {
+        if (!over.HasBeenNotified()) over.Notify();
+      });
+      begun.Notify();
+      over.WaitForNotification();
+      stop.OnStop(nullptr);
+      stopped.Notify();
+      return PageAnswer{200, "stopped"};
+    };
+  }
+};
+
+TEST(PageJobsTest, AnAnswerIsGivenOnce) {
+  SimulatedClock clock;
+  PageJobs jobs({}, &clock, nullptr);
+  EXPECT_EQ(Await(jobs, {"me", "v"}, "q", Says("a")).body, "a");
+  EXPECT_EQ(jobs.num_jobs(), 0);
+  EXPECT_EQ(Await(jobs, {"me", "v"}, "q", Says("b")).body, "b");
+}
+
+TEST(PageJobsTest, AnotherQuestionOfTheViewStopsTheLast) {
+  SimulatedClock clock;
+  Endless endless;
+  Endless mine;
+  PageJobs jobs({}, &clock, nullptr);
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "first", endless.work()), std::nullopt);
+  endless.begun.WaitForNotification();
+  EXPECT_EQ(Await(jobs, {"me", "v"}, "second", Says("b")).body, "b");
+  endless.stopped.WaitForNotification();
+  // Other views, and other viewers, go on.
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", mine.work()), std::nullopt);
+  mine.begun.WaitForNotification();
+  EXPECT_EQ(Await(jobs, {"you", "v"}, "q", Says("yours")).body, "yours");
+  EXPECT_EQ(Await(jobs, {"me", "w"}, "q", Says("other")).body, "other");
+  EXPECT_FALSE(mine.stopped.HasBeenNotified());
+}
+
+TEST(PageJobsTest, WhatNobodyAsksForAnyMoreIsStopped) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  Endless endless;
+  PageJobs jobs(bounds, &clock, nullptr);
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", endless.work()), std::nullopt);
+  endless.begun.WaitForNotification();
+  clock.Advance(bounds.patience / 2);
+  // Asking again keeps it.
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", nullptr), std::nullopt);
+  clock.Advance(bounds.patience / 2);
+  EXPECT_EQ(jobs.Ask({"me", "v"}, "q", nullptr), std::nullopt);
+  // A little later the clock itself stops it: also if no thread is free, and nobody asks anything.
+  clock.Advance(bounds.patience - bounds.patience / 10);
+  EXPECT_EQ(jobs.num_jobs(), 1);
+  clock.Advance(bounds.patience / 5);
+  endless.stopped.WaitForNotification();
+  EXPECT_EQ(jobs.num_jobs(), 0);
+}
+
+TEST(PageJobsTest, QuestionsOfAllAndOfOneViewerAreBounded) {
+  SimulatedClock clock;
+  PageJobs::Bounds bounds;
+  bounds.num_threads = 1;
+  bounds.most = 3;
+  bounds.most_of_viewer = 2;
+  Endless endless;
+  PageJobs jobs(bounds, &clock, nullptr);
+  EXPECT_EQ(jobs.Ask({"me", "1"}, "q", endless.work()), std::nullopt);
+  endless.begun.WaitForNotification();
+  EXPECT_EQ(jobs.Ask({"me", "2"}, "q", Says("")), std::nullopt);
+  EXPECT_EQ(jobs.Ask({"me", "3"}, "q", Says(""))->status, 503);
+  EXPECT_EQ(jobs.Ask({"you", "1"}, "q", Says("")), std::nullopt);
+  EXPECT_EQ(jobs.Ask({"you", "2"}, "q", Says(""))->status, 503);
+}
+
+TEST(PageJobsTest, WithoutMemoryTheAnswerSaysSo) {
+  SimulatedClock clock;
+  const PageJobs::Bounds bounds;
+  MemoryBudget budget(bounds.bytes_at_work);
+  PageJobs jobs(bounds, &clock, &budget);
+  {
+    const auto hold = budget.Hold("a trainer", 1);
+    EXPECT_EQ(Await(jobs, {"me", "v"}, "q", Says("a")).status, 503);
+  }
+  EXPECT_EQ(Await(jobs, {"me", "v"}, "q", Says("a")).body, "a");
+  EXPECT_EQ(budget.held(), 0);
+}
+
+}  // namespace
+}  // namespace packhouse::page

@@ -1,0 +1,390 @@
+// What the page is told: laws of its pure functions.
+#include <algorithm>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "packhouse/v1/dataset.pb.h"
+#include "packhouse/v1/feedback.pb.h"
+#include "packhouse/v1/planning.pb.h"
+#include "service/page/data_json.h"
+#include "service/page/epoch_json.h"
+#include "service/page/heat_map.h"
+#include "service/page/history.h"
+#include "service/page/next_fit.h"
+#include "service/page/page_answers.h"
+#include "service/page/page_query.h"
+#include "service/page/plan_json.h"
+#include "service/page/server_reading.h"
+#include "service/planning/limits.h"
+#include "service/wire/wire_sizes.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse::page {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+SizeHistogram HistogramOf(const std::vector<std::pair<std::vector<uint32_t>, uint64_t>>& sizes) {
+  SizeHistogram histogram(sizes.front().first.size());
+  for (const auto& [size, count] : sizes) EXPECT_THAT(histogram.Add(size, count), IsOk());
+  return histogram;
+}
+
+// A server with data sets without end, of large schemas, and many models.
+class EndlessDatasets final : public PageCalls {
+ public:
+  absl::Status Call(const std::string& method, const Viewer& /*viewer*/,
+                    const google::protobuf::Message& request, google::protobuf::Message& response,
+                    StopSwitch& /*stop*/) override {
+    if (method == "/packhouse.v1.DatasetService/GetDataset") {
+      ++num_drifts;
+      if (num_drifts % 2 == 0) return absl::NotFoundError("it was deleted");
+      static_cast<v1::GetDatasetResponse&>(response).mutable_drift()->set_first_graph(num_drifts);
+      return absl::OkStatus();
+    }
+    if (method == "/packhouse.v1.FeedbackService/ListModels") {
+      for (int i = 0; i < 1000; ++i) {
+        static_cast<v1::ListModelsResponse&>(response).add_models()->set_model(
+            std::string(num_tensors == 0 ? 1 : 4000, 'm'));
+      }
+      return absl::OkStatus();
+    }
+    if (method != "/packhouse.v1.DatasetService/ListDatasets") {
+      return absl::FailedPreconditionError("there are none");
+    }
+    ++num_calls;
+    auto& listed = static_cast<v1::ListDatasetsResponse&>(response);
+    const auto& asked = static_cast<const v1::ListDatasetsRequest&>(request);
+    for (uint32_t i = 0; i < asked.page_size(); ++i) {
+      v1::Dataset& dataset = *listed.add_datasets();
+      dataset.set_name(std::string(120, 'd'));
+      for (int t = 0; t < num_tensors; ++t) {
+        dataset.mutable_schema()->add_tensors()->set_name(std::string(120, 't'));
+      }
+    }
+    listed.set_next_page_token("more");
+    return absl::OkStatus();
+  }
+  absl::Status CallStreaming(const std::string&, const Viewer&, const google::protobuf::Message&,
+                             absl::FunctionRef<absl::Status(const std::string&)>,
+                             StopSwitch&) override {
+    return absl::UnimplementedError("");
+  }
+
+  int num_tensors = 0;
+  int num_calls = 0;
+  uint64_t num_drifts = 0;
+};
+
+// Whatever there is, a list fits into the memory that a question has.
+TEST(PageAnswersTest, ListsAreBounded) {
+  EndlessDatasets server;
+  StopSwitch stop;
+  const PageAnswers answers(&server, nullptr, {}, &stop);
+  for (const int num_tensors : {0, 256}) {
+    server.num_tensors = num_tensors;
+    server.num_calls = 0;
+    server.num_drifts = 0;
+    const auto data = answers.Data({});
+    ASSERT_THAT(data, IsOk());
+    EXPECT_TRUE((*data)["more"].get<bool>());
+    const size_t listed = (*data)["datasets"].size();
+    EXPECT_GT(listed, 0U);
+    EXPECT_LE(listed, PageAnswers::kMostListed);
+    EXPECT_LE(JsonText(*data).size(), uint64_t{2} << 20);
+    EXPECT_EQ((*data)["datasets"][0]["drift"]["first_graph"], 1U);
+    EXPECT_FALSE((*data)["datasets"][1].contains("drift"));
+    EXPECT_EQ(server.num_drifts, std::min(listed, PageAnswers::kMostDrifts));
+    const size_t models = (*data)["models"].size();
+    if (num_tensors == 0) {
+      EXPECT_EQ(listed, PageAnswers::kMostListed);
+      EXPECT_EQ(models, PageAnswers::kMostListed);
+    } else {
+      EXPECT_GT(models, 0U);
+      EXPECT_LE(models * 4000, PageAnswers::kMostListedBytes);
+      EXPECT_LE(server.num_calls, 2);
+    }
+  }
+  const auto sources = answers.Sources(std::vector<std::string>(1000, "sizes"));
+  ASSERT_THAT(sources, IsOk());
+  EXPECT_LE((*sources)["datasets"].size(), PageAnswers::kMostListed);
+  EXPECT_EQ((*sources)["histograms"].size(), PageAnswers::kMostListed);
+}
+
+TEST(QuotasJsonTest, ShowsAllQuotasOfWhatMayBeSeen) {
+  const std::vector<QuotaReading> readings = {
+      {"other", "epochs", 1, 2}, {"team", "disk_bytes", 5, 10}, {"team", "planning", 0.25, 0.5}};
+  const Json all = QuotasJson(readings, [](const std::string& where) { return where == "team"; });
+  EXPECT_EQ(all, Json::parse(R"([{"namespace": "team", "quotas": [
+      {"quota": "disk_bytes", "used": 5.0, "most": 10.0},
+      {"quota": "planning", "used": 0.25, "most": 0.5}]}])"));
+}
+
+TEST(DriftJsonTest, HasWhatTheServerTells) {
+  v1::DatasetDrift drift;
+  drift.set_first_graph(2100);
+  drift.set_found_graph(2300);
+  drift.set_num_changes(2);
+  v1::DatasetDrift::Component& component = *drift.add_components();
+  component.set_component("nodes");
+  component.set_reference_mean(12.5);
+  component.set_mean(30);
+  EXPECT_EQ(DriftJson(drift), Json::parse(R"({"first_graph": 2100, "found_graph": 2300,
+      "changes": 2, "components": [{"component": "nodes", "before": 12.5, "after": 30.0}]})"));
+}
+
+TEST(MeasuredModelJsonTest, HasWhatTheServerTells) {
+  v1::DeviceModel model;
+  model.set_model("gin");
+  model.set_device("h100");
+  model.set_num_reports(7);
+  model.set_num_out_of_memory(1);
+  model.set_fixed_seconds(0.5);
+  model.set_least_seconds(0.25);
+  model.set_spread(0.125);
+  model.set_fixed_bytes(1024);
+  v1::DeviceModel::Component& component = *model.add_components();
+  component.set_component("nodes");
+  component.set_seconds_per_row(2);
+  component.set_bytes_per_row(3);
+  Json expected = Json::parse(R"({"model": "gin", "device": "h100", "reports": 7,
+      "out_of_memory": 1, "fixed_seconds": 0.5, "least_seconds": 0.25, "spread": 0.125,
+      "fixed_bytes": 1024.0, "most_bytes": null,
+      "components": [{"component": "nodes", "seconds": 2.0, "bytes": 3.0}]})");
+  EXPECT_EQ(MeasuredModelJson(model), expected);
+  model.set_most_bytes(4096);
+  expected["most_bytes"] = 4096;
+  EXPECT_EQ(MeasuredModelJson(model), expected);
+}
+
+TEST(PageQueryTest, DecodesValues) {
+  const auto query = PageQuery::Parse("source=dataset%2Fa%20b&limit=n:3&limit=e:x:40&flag&x=1+2");
+  ASSERT_THAT(query, IsOk());
+  EXPECT_EQ(query->Text("source"), "dataset/a b");
+  EXPECT_EQ(query->Text("x"), "1 2");
+  EXPECT_FALSE(query->Has("flag"));
+  using Pair = std::pair<std::string, uint64_t>;
+  EXPECT_THAT(query->Named("limit").value(), ElementsAre(Pair("n", 3), Pair("e:x", 40)));
+  EXPECT_EQ(query->Number("absent", 7, 0, 9).value(), 7);
+}
+
+TEST(PageQueryTest, RefusesWhatIsMalformed) {
+  EXPECT_THAT(PageQuery::Parse("a=%4"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("%4")));
+  EXPECT_THAT(PageQuery::Parse("a=%zz"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("%zz")));
+  EXPECT_THAT(PageQuery::Parse(std::string(PageQuery::kMostBytes + 1, 'a')),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("4097")));
+  const auto query = PageQuery::Parse("bins=65&limit=nodes&limit=:3");
+  EXPECT_THAT(query->Number("bins", 1, 1, 64),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bins: '65'")));
+  EXPECT_THAT(query->Named("limit"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'nodes'")));
+}
+
+TEST(BinEdgesTest, BinsCoverEveryValueAndAreFewEnough) {
+  for (const bool is_log : {false, true}) {
+    for (const size_t most : {1, 2, 7, 64}) {
+      for (uint64_t maximum : {0, 1, 2, 6, 63, 64, 65, 1000, 189054}) {
+        const std::vector<uint64_t> edges = BinEdges(maximum, most, is_log);
+        SCOPED_TRACE(testing::Message() << is_log << " " << most << " " << maximum);
+        EXPECT_EQ(edges.front(), 0);
+        EXPECT_GT(edges.back(), maximum);
+        EXPECT_LE(edges.size(), most + 1);
+        for (size_t i = 1; i < edges.size(); ++i) EXPECT_LT(edges[i - 1], edges[i]);
+      }
+    }
+  }
+}
+
+TEST(HeatMapTest, CellsAddUpToTheMarginals) {
+  const SizeHistogram histogram =
+      HistogramOf({{{3, 7, 1}, 5}, {{3, 8, 2}, 2}, {{200, 0, 9}, 1}, {{64, 500, 0}, 4}});
+  const SizeSchema schema = SizeSchema::Create({"a", "b", "c"}).value();
+  for (const bool is_log : {false, true}) {
+    HeatMapOptions options;
+    options.x = 1;
+    options.y = 0;
+    options.num_bins = 16;
+    options.is_log = is_log;
+    const Json map = HeatMapJson(histogram, schema, options);
+    std::vector<uint64_t> of_x(map["x"]["counts"].size(), 0);
+    std::vector<uint64_t> of_y(map["y"]["counts"].size(), 0);
+    for (const Json& cell : map["cells"]) {
+      of_x[cell[0]] += cell[2].get<uint64_t>();
+      of_y[cell[1]] += cell[2].get<uint64_t>();
+    }
+    EXPECT_EQ(map["x"]["counts"].get<std::vector<uint64_t>>(), of_x);
+    EXPECT_EQ(map["y"]["counts"].get<std::vector<uint64_t>>(), of_y);
+    EXPECT_EQ(std::accumulate(of_x.begin(), of_x.end(), uint64_t{0}), 12);
+    EXPECT_EQ(map["x"]["component"], "b");
+    EXPECT_EQ(map["maxima"].get<std::vector<uint64_t>>(), (std::vector<uint64_t>{200, 500, 9}));
+  }
+}
+
+TEST(NextFitTest, PacksWholeGraphsInOrder) {
+  // Two of these never fit together, four ones do.
+  EXPECT_EQ(NextFitPacks(HistogramOf({{{6}, 9}}), std::vector<uint64_t>{10, kUnlimited}, 1).packs,
+            9);
+  EXPECT_EQ(NextFitPacks(HistogramOf({{{1}, 8}}), std::vector<uint64_t>{10, 4}, 1).packs, 2);
+  const SizeHistogram mixed = HistogramOf({{{6, 1}, 500}, {{4, 2}, 500}, {{1, 9}, 100}});
+  const std::vector<uint64_t> capacities = {10, 10, kUnlimited};
+  const NextFitEstimate once = NextFitPacks(mixed, capacities, 1);
+  EXPECT_TRUE(once.is_exact);
+  EXPECT_EQ(once.packs, NextFitPacks(mixed, capacities, 1).packs);
+  // No packer does better than the volume, and next-fit never needs more than twice that.
+  EXPECT_GE(once.packs, (6 * 500 + 4 * 500 + 100) / 10);
+  EXPECT_LE(once.packs, mixed.num_graphs());
+}
+
+TEST(NextFitTest, ASampleIsScaledUp) {
+  const SizeHistogram many = HistogramOf({{{5}, 3'000'000}});
+  const NextFitEstimate estimate = NextFitPacks(many, std::vector<uint64_t>{10, kUnlimited}, 1);
+  EXPECT_FALSE(estimate.is_exact);
+  EXPECT_NEAR(static_cast<double>(estimate.packs), 1.5e6, 10);
+}
+
+v1::PlanResponse PlanOfTwoPatterns() {
+  v1::PlanResponse response;
+  response.mutable_plan()->set_tuples(Uint32sToWire({2, 3, 4, 5}));
+  v1::Pattern& rare = *response.mutable_plan()->add_patterns();
+  rare.set_repeats(1);
+  rare.add_entries()->set_tuple(1);
+  rare.mutable_entries(0)->set_copies(1);
+  v1::Pattern& common = *response.mutable_plan()->add_patterns();
+  common.set_repeats(6);
+  common.add_entries()->set_tuple(0);
+  common.mutable_entries(0)->set_copies(2);
+  common.add_entries()->set_tuple(1);
+  common.mutable_entries(1)->set_copies(1);
+  for (const auto& [name, capacity] :
+       std::vector<std::pair<std::string, uint64_t>>{{"nodes", 8}, {"edges", 20}, {"graphs", 0}}) {
+    v1::ComponentEfficiency& component = *response.mutable_best()->add_components();
+    component.set_component(name);
+    component.set_capacity(capacity);
+  }
+  return response;
+}
+
+TEST(PatternsJsonTest, SaysHowFullPacksAreAndWhatBinds) {
+  const Json json = PatternsJson(PlanOfTwoPatterns(), 10);
+  EXPECT_EQ(json["num_patterns"], 2);
+  const Json& first = json["patterns"][0];
+  EXPECT_EQ(first["repeats"], 6);
+  EXPECT_EQ(first["rows"].get<std::vector<int>>(), (std::vector<int>{8, 11, 3}));
+  EXPECT_EQ(first["binds"], "nodes");
+  EXPECT_EQ(first["fill"][0], 1.0);
+  EXPECT_TRUE(first["fill"][2].is_null());
+  EXPECT_EQ(json["binds"]["nodes"], 7);
+  EXPECT_EQ(json["binds"]["edges"], 0);
+  // The last bin has what is exactly full; the other pack is half full.
+  EXPECT_EQ(json["fill"]["nodes"][20], 6);
+  EXPECT_EQ(json["fill"]["nodes"][10], 1);
+  EXPECT_FALSE(json["fill"].contains("graphs"));
+  EXPECT_EQ(PatternsJson(PlanOfTwoPatterns(), 1)["patterns"].size(), 1);
+}
+
+TEST(HistoryTest, RatesAndEfficiencyAreDifferencesOfTotals) {
+  History history;
+  const absl::Time start = absl::UnixEpoch() + absl::Hours(1);
+  for (int i = 0; i <= 10; ++i) {
+    const auto n = static_cast<uint64_t>(i);
+    history.Add(start + i * History::kInterval,
+                {10 * n, 100 * n, 1000 * n, {{"nodes", 90 * n, 10 * n}, {"edges", 0, 0}}}, {});
+  }
+  const Json json = history.ToJson(start + 10 * History::kInterval, {});
+  EXPECT_DOUBLE_EQ(json["rates"]["batches"], 2.0);
+  EXPECT_DOUBLE_EQ(json["rates"]["graphs"], 20.0);
+  EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_now"], 0.9);
+  EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_hour"], 0.9);
+  EXPECT_TRUE(json["components"][1]["efficiency_now"].is_null());
+  EXPECT_EQ(json["series"]["graphs"].size(), 10);
+  EXPECT_DOUBLE_EQ(json["series"]["seconds"][9], 0.0);
+  EXPECT_DOUBLE_EQ(json["span_seconds"], 50.0);
+}
+
+TEST(HistoryTest, WhatCameAfterTheLastSampleCounts) {
+  History history;
+  const absl::Time start = absl::UnixEpoch();
+  history.Add(start, {}, {});
+  const Json json = history.ToJson(start + absl::Seconds(2), {4, 40, 400, {{"nodes", 3, 1}}});
+  EXPECT_DOUBLE_EQ(json["rates"]["graphs"], 20.0);
+  EXPECT_DOUBLE_EQ(json["components"][0]["efficiency_now"], 0.75);
+}
+
+TEST(HistoryTest, KeepsAnHourInFewPoints) {
+  History history;
+  const absl::Time start = absl::UnixEpoch();
+  for (int i = 0; i < 2000; ++i) {
+    history.Add(start + i * History::kInterval, {static_cast<uint64_t>(i), 0, 0, {}}, {});
+  }
+  const Json json = history.ToJson(start + 1999 * History::kInterval, {});
+  EXPECT_DOUBLE_EQ(json["span_seconds"], 3600.0);
+  EXPECT_LE(json["series"]["batches"].size(), History::kMostPoints);
+  EXPECT_DOUBLE_EQ(json["series"]["batches"].back(), 0.2);
+}
+
+TEST(HistoryTest, AnEpochsPaceBeginsAnewWhenItGoesBack) {
+  History history;
+  const EpochKey key = {"run", 3};
+  const absl::Time start = absl::UnixEpoch();
+  EXPECT_EQ(history.BatchesPerSecond(key), std::nullopt);
+  history.Add(start, {}, {{key, 1, 10, 100, ""}});
+  history.Add(start + absl::Seconds(5), {}, {{key, 1, 30, 100, ""}});
+  EXPECT_DOUBLE_EQ(history.BatchesPerSecond(key).value(), 4.0);
+  history.Add(start + absl::Seconds(10), {}, {{key, 2, 5, 100, ""}});
+  EXPECT_EQ(history.BatchesPerSecond(key), std::nullopt);
+  history.Add(start + absl::Seconds(15), {}, {});
+  EXPECT_EQ(history.BatchesPerSecond(key), std::nullopt);
+}
+
+TEST(StragglersTest, ARankFarBehindTheMedianStraggles) {
+  EpochWatch epoch;
+  epoch.is_ranked = true;
+  for (const uint64_t done : {50, 49, 48, 20}) {
+    epoch.workers.emplace_back().num_steps = 100;
+    epoch.workers.back().num_done = done;
+  }
+  EXPECT_THAT(Stragglers(epoch, absl::UnixEpoch()), ElementsAre(false, false, false, true));
+  epoch.workers.resize(1);
+  EXPECT_THAT(Stragglers(epoch, absl::UnixEpoch()), ElementsAre(false));
+}
+
+TEST(StragglersTest, ASilentWorkerStragglesWhileAnotherIsHeard) {
+  const absl::Time now = absl::UnixEpoch() + absl::Hours(1);
+  EpochWatch epoch;
+  for (const int seconds : {1, 31, 31}) {
+    epoch.workers.emplace_back().last_heard = now - absl::Seconds(seconds);
+    epoch.workers.back().num_in_flight = 2;
+  }
+  epoch.workers[2].num_in_flight = 0;
+  EXPECT_THAT(Stragglers(epoch, now), ElementsAre(false, true, false));
+  // If nobody is heard, nobody is slower than others.
+  EXPECT_THAT(Stragglers(epoch, now + absl::Minutes(1)), ElementsAre(false, false, false));
+}
+
+TEST(WaitingTest, TheServerWaitsForStreamsThatHaveWhatTheyMay) {
+  EXPECT_EQ(WaitingOf(ServerReading::Streams{"Pack", 2, 4}).awaited, 2);
+  EXPECT_EQ(WaitingOf(ServerReading::Streams{"Pack", 4, 1}).awaited, 0);
+  // Small responses may be more than two.
+  EXPECT_EQ(WaitingOf(ServerReading::Streams{"Pack", 1, 9}).awaited, 1);
+  DeliverySnapshot delivery;
+  delivery.num_sessions = 4;
+  delivery.num_awaited = 1;
+  delivery.num_starved = 2;
+  EXPECT_EQ(WaitingOf(delivery).starved, 2);
+}
+
+TEST(JsonTextTest, NamesThatAreNoTextAreReplaced) {
+  EXPECT_THAT(JsonText({{"name", "a\xff"}}), HasSubstr("a\xef\xbf\xbd"));
+}
+
+}  // namespace
+}  // namespace packhouse::page

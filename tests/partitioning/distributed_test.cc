@@ -1,0 +1,301 @@
+// Graphs that lie on several ranks, held against the same graphs in one place.
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/seeded_random.h"
+#include "service/partitioning/distributed/part_gatherer.h"
+#include "service/partitioning/distributed/share_assignment.h"
+#include "service/partitioning/distributed/share_refiner.h"
+#include "service/partitioning/part_cutter.h"
+#include "tests/partitioning/random_source_graphs.h"
+#include "tests/partitioning/thread_ranks.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+SharedTypes TypesOf(const HomogeneousGraph& graph) {
+  SharedTypes types;
+  for (const HomogeneousNodeType& type : graph.node_types()) {
+    types.node_types.push_back({type.name, type.start, type.size});
+  }
+  for (const HomogeneousEdgeType& type : graph.edge_types()) {
+    types.edge_types.push_back({type.name, type.source, type.target, type.start, type.size});
+  }
+  types.num_nodes = graph.num_nodes();
+  types.num_edges = graph.num_edges();
+  return types;
+}
+
+// Every edge is read by the rank that its number says, a few at a time, from the last to the first.
+class StridedReader : public EdgeReader {
+ public:
+  StridedReader(const HomogeneousGraph& graph, const Ranks& ranks) {
+    for (const HomogeneousEdgeType& type : graph.edge_types()) {
+      for (uint32_t row = 0; row < type.by_target.num_rows(); ++row) {
+        for (uint64_t at = type.by_target.offsets[row]; at < type.by_target.offsets[row + 1];
+             ++at) {
+          const uint64_t edge = type.start + type.by_target.edge(at);
+          if (edge % ranks.size() != ranks.rank()) continue;
+          edges_.push_back({graph.node_types()[type.target].start + row,
+                            graph.node_types()[type.source].start + type.by_target.neighbours[at],
+                            edge});
+        }
+      }
+    }
+    std::reverse(edges_.begin(), edges_.end());
+  }
+  void Rewind() override { next_ = 0; }
+  absl::StatusOr<bool> Next(std::vector<SharedEdge>& edges) override {
+    edges.clear();
+    while (next_ < edges_.size() && edges.size() < 7) edges.push_back(edges_[next_++]);
+    return !edges.empty();
+  }
+
+ private:
+  std::vector<SharedEdge> edges_;
+  size_t next_ = 0;
+};
+
+GraphShare ShareOf(Ranks& ranks, const HomogeneousGraph& graph, const SharedTypes& types) {
+  StridedReader reader(graph, ranks);
+  return *GraphShare::Create(ranks, &types, reader);
+}
+
+std::vector<uint32_t> RandomNumbers(uint64_t count, uint32_t below, uint64_t seed) {
+  SeededRandom random(seed);
+  std::vector<uint32_t> numbers(count);
+  for (uint32_t& number : numbers) number = static_cast<uint32_t>(random.Below(below));
+  return numbers;
+}
+
+std::vector<uint32_t> OwnOf(const GraphShare& share, const std::vector<uint32_t>& all) {
+  return {all.begin() + static_cast<ptrdiff_t>(share.first_node()),
+          all.begin() + static_cast<ptrdiff_t>(share.first_node() + share.num_own())};
+}
+
+// Gives each node a part by its number alone.
+class ScatteringEngine : public ShareEngine {
+ public:
+  ScatteringEngine(uint64_t first_node) : first_node_(first_node) {}
+  absl::StatusOr<std::vector<uint32_t>> Assign(SymmetricShare& graph, std::vector<int64_t>& weights,
+                                               uint32_t num_parts, double, uint64_t) override {
+    EXPECT_EQ(weights.size(), graph.num_own());
+    std::vector<uint32_t> part(graph.num_own());
+    for (uint64_t own = 0; own < part.size(); ++own) {
+      // The last parts get few nodes, so that there is something to mend.
+      const uint64_t draw = SeededRandom(first_node_ + own).Below(num_parts * uint64_t{num_parts});
+      part[own] = static_cast<uint32_t>(draw / num_parts * (draw % num_parts) / num_parts);
+    }
+    return part;
+  }
+
+ private:
+  const uint64_t first_node_;
+};
+
+TEST(BlocksTest, RunsTileAllIdsAndOwnersAreTheirInverse) {
+  for (const uint64_t total : {0, 1, 5, 6, 7, 100}) {
+    for (const uint32_t ranks : {1, 2, 3, 7, 9}) {
+      const Blocks blocks(total, ranks);
+      EXPECT_EQ(blocks.begin(0), 0);
+      EXPECT_EQ(blocks.end(ranks - 1), total);
+      for (uint32_t r = 0; r < ranks; ++r) {
+        EXPECT_EQ(blocks.end(r) - blocks.begin(r), blocks.size(r));
+        for (uint64_t id = blocks.begin(r); id < blocks.end(r); ++id)
+          EXPECT_EQ(blocks.owner(id), r);
+      }
+    }
+  }
+}
+
+TEST(RanksTest, TheLowestErrorIsEverybodys) {
+  RunOnRanks(3, [](Ranks& ranks) {
+    EXPECT_THAT(Agree(ranks, absl::OkStatus()), IsOk());
+    const absl::Status own =
+        ranks.rank() == 0
+            ? absl::OkStatus()
+            : absl::NotFoundError(absl::StrCat("file ", ranks.rank(), " is not there"));
+    EXPECT_EQ(Agree(ranks, own), absl::NotFoundError("rank 1: file 1 is not there"));
+  });
+}
+
+// Conservation: whoever reads what, and however many ranks there are, each part is the one that is
+// cut out of the whole graph.
+TEST(PartGathererTest, GathersWhatIsCutOutOfTheWholeGraph) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    const std::unique_ptr<const SourceGraph> source = RandomSourceGraph(seed);
+    const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+    const SharedTypes types = TypesOf(graph);
+    const uint32_t num_parts = 1 + seed % 5;
+    const uint32_t num_ranks = 1 + seed % 4;
+    const HaloKind halo = seed % 7 == 0 ? HaloKind::kInEdges : HaloKind::kPartitionGraph;
+    const uint32_t hops = halo == HaloKind::kInEdges ? 1 : 1 + seed % 3;
+    const std::vector<uint32_t> part = RandomNumbers(graph.num_nodes(), num_parts, seed);
+    const NewIds ids = *NewIds::Create(&graph, part, num_parts);
+    PartCutter cutter(&ids, hops, halo);
+    std::vector<Part> expected;
+    for (uint32_t p = 0; p < num_parts; ++p) expected.push_back(*cutter.Cut(p));
+
+    std::mutex mutex;
+    uint32_t gathered = 0;
+    RunOnRanks(num_ranks, [&](Ranks& ranks) {
+      GraphShare share = ShareOf(ranks, graph, types);
+      const std::vector<uint32_t> own = OwnOf(share, part);
+      const SharedIds shared(ranks, &share, own, num_parts);
+      PartGatherer gatherer(&ranks, &shared, own, own, hops, halo);
+      for (uint32_t first = 0; first < num_parts; first += ranks.size()) {
+        const uint32_t number = first + ranks.rank();
+        const std::optional<GatheredPart> got =
+            gatherer.Gather(number < num_parts ? std::optional(number) : std::nullopt);
+        const std::lock_guard<std::mutex> lock(mutex);
+        EXPECT_EQ(shared.node_map(), ids.node_map());
+        EXPECT_EQ(shared.edge_map(), ids.edge_map());
+        ASSERT_EQ(got.has_value(), number < num_parts);
+        if (!got) continue;
+        ++gathered;
+        const Part& want = expected[number];
+        EXPECT_EQ(got->number, number);
+        EXPECT_EQ(got->num_inner_nodes, want.num_inner_nodes);
+        EXPECT_EQ(got->num_inner_edges, want.num_inner_edges);
+        EXPECT_THAT(got->nodes, ElementsAreArray(want.nodes));
+        EXPECT_THAT(got->original_nodes, ElementsAreArray(want.original_nodes));
+        EXPECT_THAT(got->edges, ElementsAreArray(want.edges));
+        EXPECT_THAT(got->original_edges, ElementsAreArray(want.original_edges));
+        EXPECT_THAT(got->sources, ElementsAreArray(want.sources));
+        EXPECT_THAT(got->targets, ElementsAreArray(want.targets));
+        EXPECT_EQ(got->trainers, std::vector<uint32_t>(want.num_inner_nodes, number));
+      }
+    });
+    EXPECT_EQ(gathered, num_parts);
+  }
+}
+
+// What ranks count together is what one counts alone, of the same parts.
+TEST(ShareAssignmentTest, FiguresAreThoseOfTheWholeGraph) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    const std::unique_ptr<const SourceGraph> source = RandomSourceGraph(seed);
+    const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+    const SharedTypes types = TypesOf(graph);
+    PartitionOptions options;
+    options.num_parts = 2 + seed % 3;
+    options.balance_edges = seed % 2 == 0;
+    const std::vector<uint32_t> part = RandomNumbers(graph.num_nodes(), options.num_parts, seed);
+    const Assignment want = *DescribeParts(graph, options, part);
+    RunOnRanks(1 + seed % 4, [&](Ranks& ranks) {
+      const GraphShare share = ShareOf(ranks, graph, types);
+      const ShareAssignment got = DescribeShare(ranks, share, {}, options, OwnOf(share, part));
+      EXPECT_EQ(got.finest, OwnOf(share, part));
+      const Assignment& description = got.description;
+      EXPECT_EQ(description.cut_edges, want.cut_edges);
+      EXPECT_EQ(description.volume, want.volume);
+      EXPECT_EQ(description.nodes_of_part, want.nodes_of_part);
+      EXPECT_EQ(description.edges_of_part, want.edges_of_part);
+      EXPECT_EQ(description.notes, want.notes);
+      ASSERT_EQ(description.balance.size(), want.balance.size());
+      for (size_t c = 0; c < want.balance.size(); ++c) {
+        EXPECT_EQ(description.balance[c].name, want.balance[c].name);
+        EXPECT_EQ(description.balance[c].largest, want.balance[c].largest);
+        EXPECT_EQ(description.balance[c].achieved, want.balance[c].achieved);
+        EXPECT_EQ(description.balance[c].met, want.balance[c].met);
+      }
+    });
+  }
+}
+
+// Own moves alone bring scattered parts within every limit of classes, with numbers of nodes so
+// tight that only pairs can change places, and lower the cut; on any number of ranks, of which the
+// same number gives the same parts.
+TEST(ShareAssignmentTest, OwnMovesMeetConstraintsThatTheEngineDoesNotKnow) {
+  const std::unique_ptr<const SourceGraph> source = OneSetGraph(600, RingOfCliques(60, 10));
+  const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+  const SharedTypes types = TypesOf(graph);
+  PartitionOptions options;
+  options.num_parts = 6;
+  options.imbalance = 1.02;
+  options.balance_edges = true;
+  for (const uint32_t num_ranks : {1U, 2U, 4U}) {
+    std::vector<uint32_t> all[2];
+    for (std::vector<uint32_t>& run : all) {
+      run.resize(600);
+      RunOnRanks(num_ranks, [&](Ranks& ranks) {
+        const GraphShare share = ShareOf(ranks, graph, types);
+        OwnClasses classes;
+        classes.num_classes = 3;
+        for (uint64_t own = 0; own < share.num_own(); ++own) {
+          classes.class_of.push_back(static_cast<uint16_t>((share.first_node() + own) % 10 / 4));
+        }
+        ScatteringEngine engine(share.first_node());
+        const absl::StatusOr<ShareAssignment> made =
+            AssignShare(ranks, share, {&classes, 1}, options, engine);
+        ASSERT_THAT(made, IsOk());
+        std::copy(made->finest.begin(), made->finest.end(),
+                  run.begin() + static_cast<ptrdiff_t>(share.first_node()));
+        if (ranks.rank() != 0) return;
+        EXPECT_EQ(made->description.balance.size(), 6);
+        for (const BalanceReport& balance : made->description.balance) {
+          EXPECT_TRUE(balance.met) << balance.name << " " << balance.achieved;
+        }
+        EXPECT_THAT(made->description.notes, testing::Contains(testing::HasSubstr("6 of 6")));
+        // Scattered parts cut five of six edges.
+        EXPECT_LT(made->description.cut_edges, 2400);
+      });
+    }
+    EXPECT_EQ(all[0], all[1]);
+  }
+}
+
+TEST(ShareAssignmentTest, NoPartIsLeftWithoutNodes) {
+  const std::unique_ptr<const SourceGraph> source = OneSetGraph(40, RingOfCliques(4, 10));
+  const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+  const SharedTypes types = TypesOf(graph);
+  for (const uint32_t num_parts : {1U, 3U, 20U, 39U, 40U, 50U}) {
+    SCOPED_TRACE(num_parts);
+    PartitionOptions options;
+    options.num_parts = num_parts;
+    RunOnRanks(3, [&](Ranks& ranks) {
+      const GraphShare share = ShareOf(ranks, graph, types);
+      ScatteringEngine engine(share.first_node());
+      const absl::StatusOr<ShareAssignment> made = AssignShare(ranks, share, {}, options, engine);
+      ASSERT_THAT(made, IsOk());
+      const std::vector<uint64_t>& nodes = made->description.nodes_of_part;
+      EXPECT_EQ(std::count(nodes.begin(), nodes.end(), uint64_t{0}),
+                std::max<int64_t>(int64_t{num_parts} - 40, 0));
+    });
+  }
+}
+
+// A constraint that no partition can meet is named and not asked for; a graph without edges needs
+// no engine.
+TEST(ShareAssignmentTest, HopelessConstraintsAreNamed) {
+  const std::unique_ptr<const SourceGraph> source = OneSetGraph(12, {});
+  const HomogeneousGraph graph = *HomogeneousGraph::Create(source.get());
+  const SharedTypes types = TypesOf(graph);
+  PartitionOptions options;
+  options.num_parts = 4;
+  options.balance_edges = true;
+  RunOnRanks(5, [&](Ranks& ranks) {
+    const GraphShare share = ShareOf(ranks, graph, types);
+    ScatteringEngine engine(share.first_node());
+    const absl::StatusOr<ShareAssignment> made = AssignShare(ranks, share, {}, options, engine);
+    ASSERT_THAT(made, IsOk());
+    EXPECT_EQ(made->description.nodes_of_part, std::vector<uint64_t>(4, 3));
+    ASSERT_EQ(made->description.balance.size(), 1);
+    EXPECT_EQ(made->description.balance[0].dropped, "there are none");
+  });
+}
+
+}  // namespace
+}  // namespace packhouse

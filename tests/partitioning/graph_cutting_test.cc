@@ -1,0 +1,290 @@
+#include "service/partitioning/graph_cutting.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/seeded_random.h"
+#include "service/graphs/graph_schema.h"
+#include "service/partitioning/graph_pieces.h"
+#include "service/partitioning/piece_schema.h"
+#include "tests/partitioning/rich_graphs.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+template <typename T>
+T ValueOf(absl::string_view rows, size_t i) {
+  T value;
+  std::memcpy(&value, rows.data() + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+// Puts the pieces of a graph of RichSchema() together again, by the tensors of pieces alone.
+Built PutTogether(const PieceSchema& schema, const GraphChunk& pieces) {
+  Built whole;
+  whole.columns.resize(schema.whole().tensors().size());
+  const size_t l = schema.whole().num_components();
+  whole.counts.assign(l, 0);
+  // The owner of each row: piece and place.
+  std::vector<std::vector<std::pair<size_t, size_t>>> owner(l);
+  for (size_t k = 0; k < l; ++k) {
+    const PieceSchema::Component& component = schema.components()[k];
+    if (component.lengths) continue;
+    for (size_t p = 0; p < pieces.num_graphs(); ++p) {
+      const absl::string_view inner = pieces.rows(p, component.inner);
+      for (size_t i = 0; i < inner.size(); ++i) {
+        if (inner[i] == 0) continue;
+        const auto row = ValueOf<uint32_t>(pieces.rows(p, component.row), i);
+        if (owner[k].size() <= row) owner[k].resize(row + 1, {SIZE_MAX, 0});
+        EXPECT_EQ(owner[k][row].first, SIZE_MAX) << "row " << row << " is owned twice";
+        owner[k][row] = {p, i};
+      }
+    }
+    whole.counts[k] = static_cast<uint32_t>(owner[k].size());
+    for (const auto& [p, i] : owner[k]) EXPECT_NE(p, SIZE_MAX) << "a row of nobody";
+  }
+  const auto fixed = [&](size_t t) {
+    const TensorSpec& spec = schema.whole().tensors()[t];
+    for (size_t plane = 0; plane < schema.whole().num_planes(t); ++plane) {
+      for (const auto& [p, i] : owner[spec.component]) {
+        const absl::string_view rows = pieces.rows(p, t, plane);
+        const size_t bytes = schema.whole().plane_row_bytes(t);
+        std::string row(rows.substr(i * bytes, bytes));
+        for (size_t at = 0; spec.index_into && at < bytes; at += ElementBytes(spec.dtype)) {
+          const size_t target = *spec.index_into;
+          const absl::string_view numbers = pieces.rows(p, schema.components()[target].row);
+          if (spec.dtype == DType::kInt64) {
+            const int64_t number = ValueOf<uint32_t>(numbers, ValueOf<int64_t>(row.substr(at), 0));
+            std::memcpy(row.data() + at, &number, sizeof(number));
+          } else {
+            const auto number = static_cast<int32_t>(
+                ValueOf<uint32_t>(numbers, ValueOf<int32_t>(row.substr(at), 0)));
+            std::memcpy(row.data() + at, &number, sizeof(number));
+          }
+        }
+        whole.columns[t] += row;
+      }
+    }
+  };
+  for (size_t t = 0; t < 8; ++t) fixed(t);
+  // The words of the nodes, and their bytes.
+  for (const auto& [p, i] : owner[0]) {
+    size_t word = 0;
+    for (size_t before = 0; before < i; ++before) {
+      word += ValueOf<int32_t>(pieces.rows(p, 7), before);
+    }
+    size_t byte = 0;
+    for (size_t before = 0; before < word; ++before) {
+      byte += ValueOf<int32_t>(pieces.rows(p, 8), before);
+    }
+    for (int32_t w = 0; w < ValueOf<int32_t>(pieces.rows(p, 7), i); ++w, ++word) {
+      const auto length = ValueOf<int32_t>(pieces.rows(p, 8), word);
+      Put(whole.columns[8], length);
+      whole.columns[9] += std::string(pieces.rows(p, 9).substr(byte, length));
+      byte += length;
+      ++whole.counts[6];
+      whole.counts[5] += length;
+    }
+  }
+  whole.columns[10] = std::string(pieces.rows(0, 10));
+  return whole;
+}
+
+TEST(GraphCuttingTest, PiecesFitAndAreTheWholeTogether) {
+  const GraphSchema whole = RichSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  size_t cut = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const Built built = RandomRich(seed);
+    const GraphChunk chunk = ChunkOf(whole, built, 7);
+    SeededRandom random(seed + 1000);
+    const std::vector<uint64_t> limits = {
+        8 + random.Below(20), 6 + random.Below(10),   8 + random.Below(40), 8 + random.Below(20),
+        6 + random.Below(20), 60 + random.Below(100), 20 + random.Below(20)};
+    const auto pieces = CutGraph(schema, chunk, 0, limits);
+    ASSERT_THAT(pieces.status(), IsOk());
+    cut += pieces->size() > 1 ? 1 : 0;
+    GraphPieces gathered(&schema);
+    uint32_t crossing = 0;
+    for (size_t p = 0; p < pieces->size(); ++p) {
+      for (size_t k = 0; k < limits.size(); ++k) EXPECT_LE((*pieces)[p].tuple[k], limits[k]);
+      crossing += (*pieces)[p].num_cut_edges;
+      gathered.AddPiece(chunk, 0, (*pieces)[p], static_cast<uint32_t>(p),
+                        static_cast<uint32_t>(pieces->size()));
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const GraphChunk made, gathered.Finish());
+    // Lengths, sums and indices are right: a check that trusts nothing.
+    std::vector<absl::string_view> columns;
+    for (size_t t = 0; t < made.num_columns(); ++t) columns.push_back(made.column(t));
+    std::vector<uint32_t> counts(made.sizes().counts().begin(), made.sizes().counts().end());
+    PH_ASSERT_OK_AND_ASSIGN(
+        SizeTable sizes,
+        SizeTable::WithConsecutiveIds(made.num_graphs(), limits.size(), std::move(counts), 0));
+    EXPECT_THAT(
+        GraphChunk::Create(&schema.with_pieces(), std::move(sizes), columns, nullptr).status(),
+        IsOk());
+    const Built again = PutTogether(schema, made);
+    EXPECT_EQ(again.counts, built.counts);
+    EXPECT_EQ(again.columns, built.columns);
+    if (pieces->size() == 1) {
+      EXPECT_EQ(crossing, 0);
+    }
+    // The same again.
+    const auto same = CutGraph(schema, chunk, 0, limits);
+    ASSERT_THAT(same.status(), IsOk());
+    ASSERT_EQ(same->size(), pieces->size());
+    for (size_t p = 0; p < pieces->size(); ++p) {
+      EXPECT_EQ((*same)[p].tuple, (*pieces)[p].tuple);
+      EXPECT_EQ((*same)[p].components[0].numbers, (*pieces)[p].components[0].numbers);
+    }
+  }
+  EXPECT_GT(cut, 100);
+}
+
+// Nodes, and edges with a source and a target.
+GraphSchema PlainSchema() {
+  return GraphSchema::Create(
+             SizeSchema::Create({"nodes", "edges"}).value(),
+             {Tensor("source", DType::kInt32, 1, 0), Tensor("target", DType::kInt32, 1, 0)})
+      .value();
+}
+
+Built PlainGraph(uint32_t nodes, const std::vector<std::pair<int32_t, int32_t>>& edges) {
+  Built built;
+  built.columns.resize(2);
+  for (const auto& [source, target] : edges) {
+    Put(built.columns[0], source);
+    Put(built.columns[1], target);
+  }
+  built.counts = {nodes, static_cast<uint32_t>(edges.size())};
+  return built;
+}
+
+// Cliques are found: each piece is made of whole ones, and nothing is cut but what joins them.
+TEST(GraphCuttingTest, CutsFewEdgesIntoFewPieces) {
+  constexpr int32_t kCliques = 40;
+  constexpr int32_t kSize = 10;
+  std::vector<std::pair<int32_t, int32_t>> edges;
+  for (int32_t c = 0; c < kCliques; ++c) {
+    // Neighbouring rows are of different cliques.
+    const auto node = [c](int32_t i) { return i * kCliques + c; };
+    for (int32_t i = 0; i < kSize; ++i) {
+      for (int32_t j = 0; j < kSize; ++j) {
+        if (i != j) edges.emplace_back(node(i), node(j));
+      }
+    }
+    edges.emplace_back(node(0), (c + 1) % kCliques);
+  }
+  const GraphSchema whole = PlainSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  const GraphChunk chunk = ChunkOf(whole, PlainGraph(kCliques * kSize, edges), 0);
+  // Four cliques and what leads to them.
+  PH_ASSERT_OK_AND_ASSIGN(const auto pieces, CutGraph(schema, chunk, 0, {44, 400}));
+  EXPECT_LE(pieces.size(), 13);
+  uint32_t crossing = 0;
+  for (const GraphPiece& piece : pieces) crossing += piece.num_cut_edges;
+  EXPECT_LE(crossing, 200);
+}
+
+// A node with more edges than a piece takes is owned once, and copied to where its edges are.
+TEST(GraphCuttingTest, SpreadsTheEdgesOfAHub) {
+  std::vector<std::pair<int32_t, int32_t>> edges;
+  for (int32_t i = 1; i <= 1000; ++i) edges.emplace_back(i, 0);
+  const GraphSchema whole = PlainSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  const GraphChunk chunk = ChunkOf(whole, PlainGraph(1001, edges), 0);
+  PH_ASSERT_OK_AND_ASSIGN(const auto pieces, CutGraph(schema, chunk, 0, {101, 100}));
+  EXPECT_LE(pieces.size(), 22);
+  size_t edges_owned = 0;
+  size_t hubs = 0;
+  for (const GraphPiece& piece : pieces) {
+    EXPECT_LE(piece.tuple[0], 101);
+    EXPECT_LE(piece.tuple[1], 100);
+    edges_owned += piece.components[1].num_inner;
+    const GraphPiece::Rows& nodes = piece.components[0];
+    hubs += std::count(nodes.numbers.begin(), nodes.numbers.begin() + nodes.num_inner, 0U);
+  }
+  EXPECT_EQ(edges_owned, 1000);
+  EXPECT_EQ(hubs, 1);
+}
+
+// Pieces that repeat rows too often, and hubs that are tried again and again, are given up.
+TEST(GraphCuttingTest, AHostileGraphIsGivenUpWithinItsBounds) {
+  const GraphSchema whole = PlainSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  // Each edge is a piece with two nodes: twice as many copies as there are edges.
+  std::vector<std::pair<int32_t, int32_t>> star;
+  for (int32_t i = 1; i < 60'000; ++i) star.emplace_back(i, 0);
+  const GraphChunk chunk = ChunkOf(whole, PlainGraph(60'000, star), 5);
+  EXPECT_THAT(CutGraph(schema, chunk, 0, {2, 1}).status(),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("too many steps")));
+}
+
+// What pieces take beyond the chunk is asked for before it is taken.
+TEST(GraphCuttingTest, PiecesAreHeldBeforeTheyAreMade) {
+  const GraphSchema whole = PlainSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  const GraphChunk chunk = ChunkOf(whole, PlainGraph(3, {{0, 1}, {1, 2}}), 5);
+  uint64_t asked = 0;
+  const auto refuse = [&asked](uint64_t bytes) {
+    asked += bytes;
+    return absl::ResourceExhaustedError("no room");
+  };
+  EXPECT_THAT(CutOversizeGraphs(schema, chunk, {2, 1}, refuse).status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room")));
+  EXPECT_GT(asked, 0);
+}
+
+TEST(GraphCuttingTest, NamesWhatDoesNotFit) {
+  const GraphSchema whole = PlainSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  const GraphChunk chunk = ChunkOf(whole, PlainGraph(3, {{0, 1}, {1, 2}}), 5);
+  // An edge needs both of its ends.
+  EXPECT_THAT(CutGraph(schema, chunk, 0, {1, 1}).status(),
+              StatusIs(absl::StatusCode::kOutOfRange,
+                       AllOf(HasSubstr("of 'edges'"), HasSubstr("2 of 'nodes', at most 1"))));
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphChunk left,
+      CutOversizeGraphs(schema, chunk, {1, 1}, [](uint64_t) { return absl::OkStatus(); }));
+  EXPECT_EQ(left.num_graphs(), 1);
+  EXPECT_EQ(left.count(0, 0), 3);
+}
+
+TEST(PieceSchemaTest, IsFoundAgainAndRefusesWhatCannotBeCut) {
+  const GraphSchema whole = RichSchema();
+  PH_ASSERT_OK_AND_ASSIGN(const PieceSchema schema, PieceSchema::Create(whole));
+  const auto found = PieceSchema::Of(schema.with_pieces());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->whole().tensors().size(), whole.tensors().size());
+  EXPECT_FALSE(PieceSchema::Of(whole).has_value());
+  EXPECT_THAT(PieceSchema::Create(schema.with_pieces()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("#piece")));
+  const auto of = [](std::vector<std::string> components, std::vector<TensorSpec> tensors) {
+    return PieceSchema::Create(
+               GraphSchema::Create(SizeSchema::Create(std::move(components)).value(),
+                                   std::move(tensors))
+                   .value())
+        .status();
+  };
+  EXPECT_THAT(of({"a", "b"}, {Tensor("x", DType::kInt32, 0, 1), Tensor("y", DType::kInt32, 1, 0)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("circle")));
+  EXPECT_THAT(of({"a"}, {Tensor("x", DType::kInt32, 1, 0)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x'")));
+  EXPECT_THAT(of({"a", "f"}, {Tensor("f", DType::kUint8, 1)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no lengths")));
+}
+
+}  // namespace
+}  // namespace packhouse

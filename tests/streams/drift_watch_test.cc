@@ -1,0 +1,193 @@
+#include "service/streams/drift_watch.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "service/streams/drift_judgement.h"
+#include "tests/streams/profile_worlds.h"
+
+namespace packhouse {
+namespace {
+
+// Graphs of `low` to `high` nodes and `ratio` times as many edges.
+std::vector<uint32_t> DrawnSizes(Random& random, size_t graphs, uint32_t low, uint32_t high,
+                                 uint32_t ratio) {
+  std::vector<uint32_t> counts;
+  for (size_t i = 0; i < graphs; ++i) {
+    const auto nodes = static_cast<uint32_t>(random.Between(low, high));
+    counts.insert(counts.end(), {nodes, ratio * nodes});
+  }
+  return counts;
+}
+
+SizeHistogram CountedSizes(const std::vector<uint32_t>& counts) {
+  SizeHistogram histogram(2);
+  EXPECT_THAT(histogram.AddTable(SizesView::Create(counts.size() / 2, 2, counts).value()), IsOk());
+  return histogram;
+}
+
+// The changes that a watch finds if the sizes come in chunks of `at_once`.
+std::vector<SizeChange> ChangesIn(const std::vector<uint32_t>& counts, size_t at_once) {
+  DriftWatch watch(2, 500, std::nullopt);
+  std::vector<SizeChange> changes;
+  const size_t graphs = counts.size() / 2;
+  for (size_t begin = 0; begin < graphs; begin += at_once) {
+    const size_t n = std::min(at_once, graphs - begin);
+    const auto chunk = absl::MakeConstSpan(counts).subspan(2 * begin, 2 * n);
+    EXPECT_THAT(watch.Observe(SizesView::Create(n, 2, chunk).value()), IsOk());
+    while (watch.has_change()) changes.push_back(watch.TakeChange());
+  }
+  return changes;
+}
+
+TEST(DriftWatchTest, WhatIsFoundDoesNotDependOnTheChunks) {
+  Random random(1);
+  std::vector<uint32_t> counts = DrawnSizes(random, 3000, 10, 30, 2);
+  for (const uint32_t low : {20U, 5U}) {
+    const std::vector<uint32_t> more = DrawnSizes(random, 6000, low, low + 20, 2);
+    counts.insert(counts.end(), more.begin(), more.end());
+  }
+  const std::vector<SizeChange> whole = ChangesIn(counts, counts.size());
+  ASSERT_EQ(whole.size(), 2U);
+  EXPECT_EQ(whole[0].graphs.num_graphs(), 500U);
+  EXPECT_GE(whole[0].found_graph, 3000U);
+  EXPECT_LE(whole[0].found_graph, 3500U);
+  EXPECT_LE(whole[0].first_graph, whole[0].found_graph);
+  EXPECT_EQ(whole[0].end_graph, whole[0].found_graph + 501);
+  EXPECT_GE(whole[1].found_graph, 9000U);
+  for (const size_t at_once : {size_t{1}, size_t{997}}) {
+    const std::vector<SizeChange> parts = ChangesIn(counts, at_once);
+    ASSERT_EQ(parts.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) {
+      EXPECT_EQ(parts[i].first_graph, whole[i].first_graph);
+      EXPECT_EQ(parts[i].found_graph, whole[i].found_graph);
+      EXPECT_EQ(parts[i].end_graph, whole[i].end_graph);
+      EXPECT_EQ(parts[i].graphs, whole[i].graphs);
+    }
+  }
+}
+
+// Kinds that take turns are judged a few times, and not at every turn.
+TEST(DriftWatchTest, SizesInSomeOrderAreJudgedRarely) {
+  Random random(2);
+  std::vector<uint32_t> counts;
+  for (int turn = 0; turn < 100; ++turn) {
+    const uint32_t low = turn % 2 == 0 ? 10 : 100;
+    const std::vector<uint32_t> more = DrawnSizes(random, 2000, low, 2 * low, 2);
+    counts.insert(counts.end(), more.begin(), more.end());
+  }
+  EXPECT_LE(ChangesIn(counts, 1000).size(), 5U);
+}
+
+TEST(DriftWatchTest, GraphsThatNoLimitsTakeCountInNothing) {
+  DeviceProfile profile;
+  profile.components = {{.max_rows = 50}, {.max_rows = 500}, {.max_rows = 0, .relative_cost = 0}};
+  DriftWatch watch(2, 500, profile);
+  Random random(3);
+  const SizeHistogram reference = CountedSizes(DrawnSizes(random, 1000, 10, 60, 2));
+  PH_ASSERT_OK_AND_ASSIGN(DriftReference known, DriftReferenceOf(reference, &profile));
+  EXPECT_EQ(known.sample.maximum(0), 50U);
+  EXPECT_LT(known.means[0], 31);
+  watch.SetReference(std::move(known), 0);
+  // Most are too large for the profile; the others are as before.
+  std::vector<uint32_t> counts;
+  for (int i = 0; i < 3000; ++i) {
+    const auto nodes = static_cast<uint32_t>(random.Between(10, 500));
+    counts.insert(counts.end(), {nodes, 2 * nodes});
+  }
+  ASSERT_THAT(watch.Observe(SizesView::Create(3000, 2, counts).value()), IsOk());
+  EXPECT_FALSE(watch.has_change());
+}
+
+TEST(ThinnedOutTest, KeepsTheSharesOfSizes) {
+  SizeHistogram histogram(1);
+  for (const auto& [size, count] : {std::pair{1U, 3000U}, {2U, 6000U}, {3U, 1000U}}) {
+    ASSERT_THAT(histogram.Add({size}, count), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram thinned, ThinnedOut(histogram, 100));
+  EXPECT_EQ(thinned.CountOf({1}), 30U);
+  EXPECT_EQ(thinned.CountOf({2}), 60U);
+  EXPECT_EQ(thinned.CountOf({3}), 10U);
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram all, ThinnedOut(histogram, 20'000));
+  EXPECT_EQ(all, histogram);
+  EXPECT_EQ(MeanRows(histogram)[0], 1.8);
+}
+
+TEST(ProfileWithinTest, LeavesAChoiceBelowEachLimit) {
+  const GraphSchema schema = GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value();
+  BatchShapeOptions batches;
+  batches.whole_graphs = false;
+  PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile profile,
+                          ProfileWithin({64, 4096, kUnlimited}, schema, batches));
+  EXPECT_EQ(profile.components[0].max_rows, 64U);
+  EXPECT_EQ(profile.components[0].multiple_of, 4U);
+  EXPECT_EQ(profile.components[1].multiple_of, 128U);
+  PH_ASSERT_OK_AND_ASSIGN(const DeviceProfile odd, ProfileWithin({7, 1000, 9}, schema, batches));
+  EXPECT_EQ(odd.components[0].multiple_of, 1U);
+  EXPECT_EQ(odd.components[1].multiple_of, 8U);
+  EXPECT_EQ(odd.components[2].max_rows, 9U);
+}
+
+class DriftJudgementTest : public ::testing::Test {
+ protected:
+  DriftJudgementTest() {
+    search_.shapes.batches.whole_graphs = false;
+    search_.shapes.batches.padding = Padding::kMasked;
+    search_.min_loss = 0.02;
+    const std::vector<uint64_t> limits = {1024, 2048, 128};
+    search_.present.push_back(
+        {BatchShape::Resolve(*schema_, limits, search_.shapes.batches).value(), limits});
+    search_.profile = ProfileWithin(limits, *schema_, search_.shapes.batches).value();
+  }
+
+  absl::StatusOr<DriftJudgement> Judge(const std::vector<uint32_t>& reference,
+                                       const std::vector<uint32_t>& recent) {
+    return JudgeDrift(CountedSizes(reference), CountedSizes(recent), *schema_, search_);
+  }
+
+  Random random_{4};
+  const std::shared_ptr<const GraphSchema> schema_ = std::make_shared<const GraphSchema>(
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {}).value());
+  DriftSearch search_;
+};
+
+TEST_F(DriftJudgementTest, TheSameSizesLoseNothing) {
+  PH_ASSERT_OK_AND_ASSIGN(
+      const DriftJudgement judgement,
+      Judge(DrawnSizes(random_, 2000, 10, 30, 2), DrawnSizes(random_, 2000, 10, 30, 2)));
+  EXPECT_LT(judgement.LossByChange(), 0.01);
+  EXPECT_EQ(judgement.look_ahead, search_.shapes.packing.look_ahead);
+}
+
+// Half as many edges a node: half of the edges' capacity is empty, a quarter of all rows and more.
+TEST_F(DriftJudgementTest, ALossIsMeasuredAndOtherLimitsAreOffered) {
+  PH_ASSERT_OK_AND_ASSIGN(
+      const DriftJudgement judgement,
+      Judge(DrawnSizes(random_, 2000, 10, 30, 2), DrawnSizes(random_, 2000, 10, 30, 1)));
+  EXPECT_GT(judgement.loss, 0.25);
+  EXPECT_LT(judgement.loss, 0.4);
+  EXPECT_GT(judgement.LossByChange(), 0.25);
+  ASSERT_TRUE(judgement.offered);
+  const std::vector<uint64_t>& offered = judgement.offered->shapes[0].requested;
+  EXPECT_LE(offered[0], 1024U);
+  EXPECT_LT(offered[1], 1200U);
+  EXPECT_EQ(offered[1] % 128, 0U);
+  EXPECT_GT(judgement.reference_efficiencies[1], 0.95);
+  EXPECT_LT(judgement.present_efficiencies[1], 0.55);
+  EXPECT_GT(judgement.offered_efficiencies[1], 0.9);
+}
+
+// The limits were bad from the beginning: this is no drift.
+TEST_F(DriftJudgementTest, WhatTheLimitsLostBeforeDoesNotCount) {
+  PH_ASSERT_OK_AND_ASSIGN(
+      const DriftJudgement judgement,
+      Judge(DrawnSizes(random_, 2000, 10, 30, 1), DrawnSizes(random_, 2000, 12, 32, 1)));
+  EXPECT_GT(judgement.loss, 0.25);
+  EXPECT_LT(judgement.LossByChange(), 0.02);
+}
+
+}  // namespace
+}  // namespace packhouse
