@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import grpc
 import numpy as np
@@ -30,6 +30,7 @@ from packhouse import (
     TfgnnSchema,
 )
 from packhouse.batch import Batch
+from packhouse.dialects import example_decoding, examples_at_once
 from packhouse.dialects.layout import Joined
 
 KINDS = ("molecules", "mag", "ragged", "readout", "dtypes")
@@ -353,6 +354,59 @@ def test_odd_examples_are_taken_or_refused_as_by_the_server(client: Client) -> N
             assert str(raised.value) in str(error), case["name"]
         else:
             assert batch.unbatch().equals(GraphTable.from_examples(schema, examples)), case["name"]
+
+
+class NeverAtOnce(examples_at_once.Records):
+    """As if all records were unusual."""
+
+    def __init__(self, examples: Sequence[bytes], keys: Sequence[str]) -> None:
+        raise examples_at_once.Unusual
+
+
+def table_or_error(schema: GraphSchema, examples: list[bytes]) -> GraphTable | str:
+    try:
+        return GraphTable.from_examples(schema, examples)
+    except ValueError as error:
+        return str(error)
+
+
+def damaged(example: bytes, random: np.random.Generator) -> bytes:
+    """With another byte, one more, or some fewer."""
+    place = int(random.integers(len(example)))
+    byte = bytes([int(random.choice([0, 1, 127, 128, 255, random.integers(256)]))])
+    if random.random() < 0.6:
+        return example[:place] + byte + example[place + 1 :]
+    if random.random() < 0.5:
+        return example[:place] + byte + example[place:]
+    return example[:place] + example[place + int(random.integers(1, 4)) :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_at_once_are_what_they_are_one_by_one(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same tables, and the same errors."""
+    random = np.random.default_rng(3)
+    schema, whole = schema_of(kind).graph_schema(), records(f"examples/{kind}.tfrecord")
+    lists = [whole, whole * 3]
+    for _ in range(50):
+        chosen = [whole[i] for i in random.integers(len(whole), size=random.integers(1, 4))]
+        for _ in range(random.integers(3)):
+            i = int(random.integers(len(chosen)))
+            chosen[i] = damaged(chosen[i], random)
+        lists.append(chosen)
+    at_once = [table_or_error(schema, examples) for examples in lists]
+    with monkeypatch.context() as context:
+        # What the library wrote is not unusual.
+        context.delattr(example_decoding, "_Record")
+        table_or_error(schema, whole)
+    monkeypatch.setattr(example_decoding, "Records", NeverAtOnce)
+    for examples, taken in zip(lists, at_once):
+        expected = table_or_error(schema, examples)
+        if isinstance(expected, GraphTable):
+            assert isinstance(taken, GraphTable) and taken.equals(expected)
+        else:
+            assert taken == expected
 
 
 def test_schemas_are_read_as_by_the_server(client: Client) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any, Callable, Final, Iterable
+from typing import Any, Callable, Final, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from packhouse.dialects.example_values import (
+    MAX_COUNT,
+    MAX_GRAPH_BYTES,
+    MAX_LENGTH,
+    converted,
+    is_float,
+    range_of,
+)
+from packhouse.dialects.examples_at_once import Records, Unusual
 from packhouse.dialects.layout import Layout, RowSet
 from packhouse.dialects.ragged import Ragged, check_all_told, ragged_of
 from packhouse.dialects.tfgnn_messages import ExampleMessage
@@ -15,10 +25,10 @@ from packhouse.graphs import Array, GraphTable
 from packhouse.schema import GRAPHS, DType, GraphSchema, TensorSpec
 
 _KINDS: Final = {"bytes_list": "bytes", "float_list": "floats", "int64_list": "int64s"}
-_MAX_COUNT: Final = (1 << 32) - 1
-_MAX_LENGTH: Final = (1 << 31) - 1
-# The most bytes of rows of one graph: a record of 20 bytes can declare four billion empty rows.
-_MAX_GRAPH_BYTES: Final = 1 << 30
+# Records are read at once, so many at first, and then about so many bytes.
+_FIRST_RECORDS: Final = 64
+_MOST_RECORDS: Final = 8192
+_BYTES_AT_ONCE: Final = 16 << 20
 _NO_NUMBERS: Final = np.zeros(0, np.int64)
 
 
@@ -30,8 +40,12 @@ def decode(
 ) -> GraphTable:
     """See `GraphTable.from_examples`."""
     decoder = _Decoder(schema)
-    for number, example in enumerate(examples):
-        decoder.add(number, example)
+    rest = iter(examples)
+    number, count = 0, _FIRST_RECORDS
+    while part := list(itertools.islice(rest, count)):
+        nbytes = decoder.add(number, part)
+        number += len(part)
+        count = min(max(_BYTES_AT_ONCE * len(part) // max(nbytes, 1), 1), _MOST_RECORDS)
     return decoder.table(graph_ids, first_id)
 
 
@@ -45,14 +59,16 @@ class _Decoder:
         self._schema = schema
         self._layout = layout
         self._columns: dict[str, list[Array]] = {spec.name: [] for spec in schema.tensors}
-        self._tuples: list[list[int]] = []
-        # What reads a part of a record, in the order of the service's.
-        self._readers: list[Callable[[_Record], None]] = []
+        self._tuples: list[Array] = []
+        # What reads a part of a record, or of many, in the order of the service's.
+        self._readers: list[Callable[[_Record | Records], None]] = []
+        self._keys: list[str] = []
         sets = [(rows, "node") for rows in layout.node_sets.values()]
         sets += [(rows, "edge") for rows in layout.edge_sets.values()]
         self._size_keys = [
             (rows.component, f"{kind}s/{rows.component}.#size") for rows, kind in sets
         ]
+        self._keys += [key for _, key in self._size_keys]
         for edges in layout.edge_sets.values():
             for end, spec in (("source", edges.ends.source), ("target", edges.ends.target)):
                 self._add_end(f"edges/{edges.component}.#{end}", spec)
@@ -62,14 +78,28 @@ class _Decoder:
                 rows, f"{kind}s/{rows.component}.", f"{kind} set {rows.component!r}"
             )
 
-    def add(self, number: int, example: bytes) -> None:
-        """One graph; raises ValueError, after which the table is of no use."""
-        record = _Record(number, example, self._columns)
+    def add(self, first: int, examples: Sequence[bytes]) -> int:
+        """Graphs; returns their bytes. Raises ValueError, after which the table is of no use."""
+        try:
+            many = Records(examples, self._keys)
+            self._read(many)
+        except Unusual:
+            for number, example in enumerate(examples, first):
+                record = _Record(number, example, self._columns)
+                self._read(record)
+                counts = [record.counts.get(name, 0) for name in self._schema.components]
+                self._tuples.append(np.array([counts], np.int64))
+        else:
+            for name, rows in many.columns.items():
+                self._columns[name].append(rows)
+            self._tuples.append(many.tuples(self._schema.components))
+        return sum(map(len, examples))
+
+    def _read(self, record: _Record | Records) -> None:
         for component, key in self._size_keys:
             record.counts[component] = record.size(key)
         for read in self._readers:
             read(record)
-        self._tuples.append([record.counts.get(name, 0) for name in self._schema.components])
 
     def table(self, graph_ids: npt.ArrayLike | None, first_id: int) -> GraphTable:
         """All graphs."""
@@ -79,31 +109,13 @@ class _Decoder:
             )
             for spec in self._schema.tensors
         }
-        sizes = np.array(self._tuples, "<u4").reshape(
-            len(self._tuples), len(self._schema.components)
-        )
+        none = np.zeros((0, len(self._schema.components)), np.int64)
+        sizes = np.concatenate([none, *self._tuples]).astype("<u4")
         return GraphTable(self._schema, sizes, columns, graph_ids, first_id)
 
     def _add_end(self, key: str, spec: TensorSpec) -> None:
-        edges, nodes = spec.component, str(spec.index_into)
-
-        def read(record: _Record) -> None:
-            ends = record.numbers(key)
-            count, bound = record.counts[edges], min(record.counts[nodes], _MAX_LENGTH + 1)
-            if len(ends) != count:
-                raise record.wrong(
-                    key, f"{len(ends)} values; the size of edge set {edges!r} is {count}"
-                )
-            bad = np.flatnonzero((ends < 0) | (ends >= bound))
-            if len(bad):
-                raise record.wrong(
-                    key,
-                    f"value {ends[bad[0]]} at position {bad[0]} is not in [0, {bound}), the rows "
-                    f"of node set {nodes!r}",
-                )
-            record.append(key, spec, ends.astype(np.int32))
-
-        self._readers.append(read)
+        self._keys.append(key)
+        self._readers.append(lambda record: record.append_ends(key, spec))
 
     def _add_features(self, rows: RowSet, prefix: str, text: str) -> None:
         ragged = {each.name: each for each in ragged_of(self._layout, rows)}
@@ -116,9 +128,10 @@ class _Decoder:
                 self._add_values(prefix + name, plain[name], text)
 
     def _add_values(self, key: str, spec: TensorSpec, text: str) -> None:
-        def read(record: _Record) -> None:
+        def read(record: _Record | Records) -> None:
             record.append_values(key, spec, record.rows(spec.component), f"the size of {text}")
 
+        self._keys.append(key)
         self._readers.append(read)
 
     def _add_ragged(self, key: str, component: str, ragged: Ragged) -> None:
@@ -129,11 +142,12 @@ class _Decoder:
         places = [place for place, dim in enumerate(ragged.dims, 1) if dim is None]
         keys = [f"{key}.d{place}" for place in places]
         inner = [spec.component for spec in ragged.lengths[1:]] + [values.component]
+        self._keys += [key, *keys]
 
-        def read(record: _Record) -> None:
+        def read(record: _Record | Records) -> None:
             rows = record.rows(component)
             # A ragged feature of which nothing is there has empty rows.
-            nothing = bool(keys) and not any(record.has_values(each) for each in (key, *keys))
+            nothing = bool(keys) and record.has_nothing([key, *keys])
             for each, spec, counted in zip(keys, lengths, inner):
                 rows = record.append_lengths(each, spec, rows, nothing)
                 record.counts[counted] = rows
@@ -149,7 +163,7 @@ class _Record:
     """One tf.Example while it is read."""
 
     def __init__(self, number: int, example: bytes, columns: dict[str, list[Array]]) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, Any] = {}
         self._number = number
         self._columns = columns
         self._bytes = 0
@@ -168,10 +182,13 @@ class _Record:
 
     def rows(self, component: str) -> int:
         """Rows of a set; 1 of the context."""
-        return 1 if component == GRAPHS else self.counts[component]
+        return 1 if component == GRAPHS else int(self.counts[component])
 
-    def has_values(self, key: str) -> bool:
-        """Whether there is a list that is not empty."""
+    def has_nothing(self, keys: Sequence[str]) -> bool:
+        """Whether none of the keys has a value."""
+        return not any(self._has_values(key) for key in keys)
+
+    def _has_values(self, key: str) -> bool:
         feature = self._features[key] if key in self._features else None
         kind = None if feature is None else feature.WhichOneof("kind")
         return kind is not None and len(getattr(feature, kind).value) != 0
@@ -185,14 +202,30 @@ class _Record:
             raise self.wrong(
                 key, f"{len(values)} values; a record has one graph, so a size has one value"
             )
-        if not 0 <= values[0] <= _MAX_COUNT:
-            raise self.wrong(key, f"value {values[0]} is not in [0, {_MAX_COUNT}]")
+        if not 0 <= values[0] <= MAX_COUNT:
+            raise self.wrong(key, f"value {values[0]} is not in [0, {MAX_COUNT}]")
         return int(values[0])
 
     def numbers(self, key: str) -> npt.NDArray[np.int64]:
         """A list of int64s."""
         values = self._list(key, "int64_list")
         return _NO_NUMBERS if values is None else np.array(values, np.int64)
+
+    def append_ends(self, key: str, spec: TensorSpec) -> None:
+        """The rows in which edges end."""
+        edges, nodes = spec.component, str(spec.index_into)
+        ends = self.numbers(key)
+        count, bound = self.counts[edges], min(self.counts[nodes], MAX_LENGTH + 1)
+        if len(ends) != count:
+            raise self.wrong(key, f"{len(ends)} values; the size of edge set {edges!r} is {count}")
+        bad = np.flatnonzero((ends < 0) | (ends >= bound))
+        if len(bad):
+            raise self.wrong(
+                key,
+                f"value {ends[bad[0]]} at position {bad[0]} is not in [0, {bound}), the rows "
+                f"of node set {nodes!r}",
+            )
+        self.append(key, spec, ends.astype(np.int32))
 
     def append(self, key: str, spec: TensorSpec, rows: Array) -> None:
         """More rows of a tensor."""
@@ -209,14 +242,14 @@ class _Record:
         lengths = self.numbers(key)
         if len(lengths) != needed:
             raise self.wrong(key, f"{len(lengths)} lengths; {needed} are needed")
-        bad = np.flatnonzero((lengths < 0) | (lengths > _MAX_LENGTH))
+        bad = np.flatnonzero((lengths < 0) | (lengths > MAX_LENGTH))
         if len(bad):
             raise self.wrong(
-                key, f"value {lengths[bad[0]]} at position {bad[0]} is not in [0, {_MAX_LENGTH}]"
+                key, f"value {lengths[bad[0]]} at position {bad[0]} is not in [0, {MAX_LENGTH}]"
             )
         total = int(lengths.sum())
-        if total > _MAX_COUNT:
-            raise self.wrong(key, f"the sum {total} is above {_MAX_COUNT}")
+        if total > MAX_COUNT:
+            raise self.wrong(key, f"the sum {total} is above {MAX_COUNT}")
         self.append(key, spec, lengths.astype(np.int32).reshape(spec.array_shape(rows)))
         return total
 
@@ -234,8 +267,7 @@ class _Record:
 
     def append_values(self, key: str, spec: TensorSpec, rows: int, because: str) -> None:
         """The numbers of a feature."""
-        is_float = spec.dtype.numpy.kind == "f" or spec.dtype is DType.BFLOAT16
-        values = self._floats(key) if is_float else self.numbers(key)
+        values = self._floats(key) if is_float(spec.dtype) else self.numbers(key)
         needed = rows * math.prod(spec.row_shape)
         if len(values) != needed:
             raise self.wrong(
@@ -243,20 +275,20 @@ class _Record:
                 f"{len(values)} values; {needed} are needed: {rows} rows of "
                 f"{list(spec.row_shape)}, {because}",
             )
-        if not is_float:
+        if not is_float(spec.dtype):
             self._check_range(key, spec, values)
-        self.append(key, spec, _converted(values, spec.dtype).reshape(spec.array_shape(rows)))
+        self.append(key, spec, converted(values, spec.dtype).reshape(spec.array_shape(rows)))
 
     def _check_range(self, key: str, spec: TensorSpec, values: Array) -> None:
-        if spec.dtype is DType.BOOL or spec.dtype.numpy.itemsize == 8:
+        bounds = range_of(spec.dtype)
+        if bounds is None:
             return
-        bounds = np.iinfo(spec.dtype.numpy)
-        bad = np.flatnonzero((values < bounds.min) | (values > bounds.max))
+        bad = np.flatnonzero((values < bounds[0]) | (values > bounds[1]))
         if len(bad):
             raise self.wrong(
                 key,
-                f"value {values[bad[0]]} at position {bad[0]} is not in [{bounds.min}, "
-                f"{bounds.max}], the range of {spec.dtype.name.lower()}",
+                f"value {values[bad[0]]} at position {bad[0]} is not in [{bounds[0]}, "
+                f"{bounds[1]}], the range of {spec.dtype.name.lower()}",
             )
 
     def _floats(self, key: str) -> Array:
@@ -284,22 +316,8 @@ class _Record:
 
     def _grow(self, key: str, nbytes: int) -> None:
         self._bytes += nbytes
-        if self._bytes > _MAX_GRAPH_BYTES:
-            raise self.wrong(key, f"the graph's rows would take more than {_MAX_GRAPH_BYTES} bytes")
-
-
-def _converted(values: Array, dtype: DType) -> Array:
-    if dtype is DType.BOOL:
-        flags: Array = values != 0
-        return flags
-    if dtype is not DType.BFLOAT16:
-        with np.errstate(over="ignore"):  # Beyond float16: infinity, as the service has it.
-            return values.astype(dtype.numpy)
-    # To the nearest, and among two to the even one; NaN stays NaN.
-    bits = values.view("<u4")
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    halves: Array = np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype("<u2")
-    return halves
+        if self._bytes > MAX_GRAPH_BYTES:
+            raise self.wrong(key, f"the graph's rows would take more than {MAX_GRAPH_BYTES} bytes")
 
 
 def _check_indices(layout: Layout) -> None:
