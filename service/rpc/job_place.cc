@@ -13,6 +13,9 @@ namespace {
 
 constexpr char kOwnerMetadata[] = "packhouse-owner";
 
+// gRPC's own: its clients would ask this server some times more before they look at the owner.
+constexpr char kNoRetryHere[] = "grpc-retry-pushback-ms";
+
 }  // namespace
 
 absl::StatusOr<UsedLoader> OpenLoader(Loader* loader, OwnedJobs* owned, const std::string& job,
@@ -23,6 +26,7 @@ absl::StatusOr<UsedLoader> OpenLoader(Loader* loader, OwnedJobs* owned, const st
   PH_ASSIGN_OR_RETURN(OwnedJobs::Place place, owned->Open(job));
   if (place.job == nullptr) {
     call->AddTrailingMetadata(kOwnerMetadata, place.owner.address);
+    call->AddTrailingMetadata(kNoRetryHere, "-1");
     return absl::UnavailableError(
         absl::StrCat("job ", Quoted(job), " is with the server at ", place.owner.address));
   }

@@ -7,6 +7,7 @@ as it happens, and checked at the end.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import os
 import pathlib
@@ -262,6 +263,28 @@ def test_calls_about_a_job_name_its_owner(replicas: list[Replica]) -> None:
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             named = dict(refused.value.trailing_metadata())["packhouse-owner"]
             assert named == owner.advertised
+
+
+def test_a_client_of_any_server_asks_the_owner(replicas: list[Replica]) -> None:
+    """The same answers about a job at every server, which are those of its owner."""
+    job = "job-asked"
+    books = Books()
+    _work(_loader(addresses(replicas), job), books)
+    assert not books.failures, books.failures
+    owner = owner_of(replicas, job)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(replica.advertised)) for replica in replicas]
+        for client in clients:
+            (epoch,) = client.get_job(job).epochs
+            assert epoch.num_done == epoch.num_batches == len(books.received)
+            (batch,) = client.receipts.batches(job, 0, [books.received[0][1]])
+            assert zlib.crc32(batch.graph_ids.tobytes()) == books.received[0][2]
+        stranger = clients[(replicas.index(owner) + 1) % len(replicas)]
+        stranger.delete_job(job)
+        for client in clients:
+            with pytest.raises(PackhouseError) as refused:
+                client.get_job(job)
+            assert refused.value.code is grpc.StatusCode.NOT_FOUND
 
 
 def test_what_is_not_shared_is_refused(replicas: list[Replica]) -> None:

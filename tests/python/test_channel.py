@@ -31,6 +31,8 @@ class FailingServer(grpc.GenericRpcHandler):  # type: ignore[misc]
         self.failures: list[grpc.StatusCode] = []
         self.calls: Counter[str] = Counter()
         self.answers: dict[str, Any] = {}
+        # Of all jobs; None: this server.
+        self.owner: str | None = None
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(4))
         self._server.add_generic_rpc_handlers((self,))
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
@@ -44,6 +46,12 @@ class FailingServer(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         def count(context: Any) -> None:
             self.calls[method] += 1
+            if self.owner is not None:
+                # As service/rpc/job_place.cc.
+                context.set_trailing_metadata(
+                    (("packhouse-owner", self.owner), ("grpc-retry-pushback-ms", "-1"))
+                )
+                context.abort(Code.UNAVAILABLE, f"the job is with {self.owner}")
             if self.failures:
                 context.abort(self.failures.pop(0), "as it was told to")
 
@@ -129,6 +137,30 @@ def test_what_is_safe_is_tried_again(failing: FailingServer, code: grpc.StatusCo
                 fail()
             assert failing.failures == []
     assert failing.calls["CreateDataset"] == failing.calls["MergeHistogram"] == 1
+
+
+def test_a_call_about_a_job_goes_on_to_its_owner(failing: FailingServer) -> None:
+    """Once, whichever server the client was given; the others say who that is at the first try."""
+    failing.answers["GetJob"] = loader_pb2.Job(job="any")
+    asked = FailingServer()
+    try:
+        with Client(asked.address) as client:
+            asked.owner = failing.address
+            assert client.get_job("any").name == "any"
+            client.delete_job("any")
+            assert asked.calls["GetJob"] == failing.calls["GetJob"] == 1
+            assert asked.calls["DeleteJob"] == failing.calls["DeleteJob"] == 1
+            # It has changed hands.
+            asked.owner = None
+            client.get_job("any")
+            assert asked.calls["GetJob"] == 2 and failing.calls["GetJob"] == 1
+            # Each says that it is with the other.
+            asked.owner, failing.owner = failing.address, asked.address
+            with pytest.raises(PackhouseError, match="UNAVAILABLE: the job is with"):
+                client.get_job("any")
+            assert asked.calls["GetJob"] + failing.calls["GetJob"] == 3 + 3
+    finally:
+        asked.stop()
 
 
 def batch(step: int) -> Any:

@@ -35,6 +35,7 @@ from packhouse.feedback import Feedback
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.histogram import Histogram
 from packhouse.job import Job
+from packhouse.job_owner import JobCalls
 from packhouse.observing import DEFAULT_GATHER_BYTES, Sizes, observe_requests, tables_of_sizes
 from packhouse.packing import (
     ExampleRequests,
@@ -111,8 +112,9 @@ class Client:
     are safe to retry have been retried for some seconds by then (see `packhouse.channel`). All
     methods may be called from any thread; for several streams at full speed give each its own
     Client. At most 64 calls and streams are open at a time (`--max-streams-per-connection` of the
-    server); further ones wait until others are over. gRPC does not survive a fork: fork before one
-    is made, or spawn processes.
+    server); further ones wait until others are over. Where several servers share jobs, calls about
+    one job go on to the server that has it. gRPC does not survive a fork: fork before one is made,
+    or spawn processes.
     """
 
     def __init__(
@@ -132,12 +134,16 @@ class Client:
         PackhouseError with UNAVAILABLE after `connect_timeout` seconds.
         """
         self._timeout = timeout
-        self._channel = make_channel(
-            address,
-            max_message_bytes=max_message_bytes,
-            options=options,
-            credentials=credentials,
-        )
+
+        def connect(to: str) -> grpc.Channel:
+            return make_channel(
+                to,
+                max_message_bytes=max_message_bytes,
+                options=options,
+                credentials=credentials,
+            )
+
+        self._channel = connect(address)
         try:
             await_server(self._channel, address, connect_timeout)
         except PackhouseError:
@@ -158,11 +164,15 @@ class Client:
         self._source_graphs = SourceGraphs(self._channel, self._unary)
         self._partitions = Partitions(self._channel, self._unary)
         self._administration = Administration(self._channel, self._unary)
-        self._receipts = Receipts(self._channel, self._unary)
+        self._jobs = JobCalls(self._channel, connect)
+        self._get_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "GetJob")
+        self._delete_job = self._jobs.unary(loader_pb2_grpc.LoaderServiceStub, "DeleteJob")
+        self._receipts = Receipts(self._channel, self._unary, self._jobs)
         self._feedback = Feedback(self._channel, self._unary)
 
     def close(self) -> None:
         """Cancels what still runs and disconnects. Idempotent."""
+        self._jobs.close()
         self._channel.close()
 
     @property
@@ -786,13 +796,11 @@ class Client:
 
     def get_job(self, job: str) -> Job:
         """What the server keeps of a job. Errors: NOT_FOUND."""
-        return Job.from_proto(
-            self._unary(self._loader.GetJob, loader_pb2.GetJobRequest(job=job))
-        )
+        return Job.from_proto(self._unary(self._get_job, loader_pb2.GetJobRequest(job=job)))
 
     def delete_job(self, job: str) -> None:
         """Forgets a job's epochs and acknowledgements (see `Loader`). Errors: NOT_FOUND."""
-        self._delete(self._loader.DeleteJob, loader_pb2.DeleteJobRequest(job=job))
+        self._delete(self._delete_job, loader_pb2.DeleteJobRequest(job=job))
 
     def partition(
         self,

@@ -15,15 +15,13 @@ from packhouse.batch_reader import parse_response
 from packhouse.channel import make_channel
 from packhouse.connecting import Connecting
 from packhouse.errors import PackhouseError
+from packhouse.job_owner import owner_named_by
 from packhouse.readers import new_reader
 from packhouse.received_batch import received_by_protobuf
 from packhouse.replicas import Replicas
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 _LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
-
-# Names the owner of a job, where another server refuses a call.
-_OWNER: Final = "packhouse-owner"
 
 # The server's, for max_in_flight 0.
 _DEFAULT_IN_FLIGHT: Final = 16
@@ -237,10 +235,9 @@ class LoadConnection:
             failure = PackhouseError.of(error)
             is_away = failure.code is grpc.StatusCode.UNAVAILABLE
             if is_away:
-                metadata = error.trailing_metadata() or ()
-                owners = [value for name, value in metadata if name == _OWNER]
-                if owners:
-                    self._replicas.redirected(owners[0])
+                owner = owner_named_by(error)
+                if owner is not None:
+                    self._replicas.redirected(owner)
                 else:
                     self._replicas.lost(calls.address)
         finally:

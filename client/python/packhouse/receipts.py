@@ -6,6 +6,7 @@ that batch with the bytes that the trainer got, in any state of the epoch.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Callable, Iterable, Iterator
 
 import grpc
@@ -13,6 +14,7 @@ import grpc
 from packhouse.epoch_request import EpochArguments, EpochRequest
 from packhouse.errors import PackhouseError
 from packhouse.histogram import Histogram
+from packhouse.job_owner import JobCalls
 from packhouse.loaded_batch import LoadedBatch
 from packhouse.planning import Plan
 from packhouse.schema import GraphSchema
@@ -23,10 +25,13 @@ from packhouse.whole_numbers import UINT64_MAX, whole_number
 class Receipts:
     """Get it from `Client.receipts`. May be used from any thread."""
 
-    def __init__(self, channel: grpc.Channel, unary: Callable[[Any, Any], Any]) -> None:
-        """`unary(method, request)` makes a unary call."""
+    def __init__(
+        self, channel: grpc.Channel, unary: Callable[[Any, Any], Any], jobs: JobCalls
+    ) -> None:
+        """`unary(method, request)` makes a unary call; `jobs` those about one job."""
         self._stub = receipts_pb2_grpc.ReceiptServiceStub(channel)
         self._unary = unary
+        self._jobs = jobs
 
     def plan(
         self,
@@ -86,8 +91,15 @@ class Receipts:
         if words is not None:
             request.words.CopyFrom(EpochRequest(words, job="").of_epoch(0))
         schema = GraphSchema()
+
+        def begin(channel: grpc.Channel) -> Iterator[Any]:
+            responses = receipts_pb2_grpc.ReceiptServiceStub(channel).RebuildBatches(request)
+            # Only the owner of the job gives a first one.
+            first = list(itertools.islice(responses, 1))
+            return itertools.chain(first, responses)
+
         try:
-            for response in self._stub.RebuildBatches(request):
+            for response in self._jobs.call(begin):
                 if response.HasField("opened"):
                     schema = GraphSchema.from_proto(response.opened.schema)
                 else:
