@@ -126,13 +126,13 @@ bench-rows: packages  ## Rows of tensors in memory, beside an index loop and tor
 	PYTHONPATH=build/release/python $(call page,make bench-rows) $(PYTHON) -B tests/benchmarks/tensor_loader.py \
 	  --packhoused build/release/service/packhoused $(ROWS_FLAGS)
 
-bench-sampling: packages  ## Draws alone; a graph of OGBN-MAG's shape imported, and its epoch delivered, beside goals; loaders of PyG and DGL (15 min); SAMPLING_FLAGS=--help, PAGE=...
+bench-sampling: packages  ## Draws alone; a graph of OGBN-MAG's shape imported, and its epoch delivered, beside goals; samplers of TF-GNN, DGL and PyG (15 min); SAMPLING_FLAGS=--help, PAGE=...
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse packhouse_python packhouse_sampling_benchmarks
 	build/release/tests/benchmarks/packhouse_sampling_benchmarks
 	PYTHONPATH=build/release/python $(call page,make bench-sampling) $(PYTHON) -B tests/benchmarks/sampling_epoch.py \
 	  --packhoused build/release/service/packhoused --cli build/release/client/cli/packhouse $(SAMPLING_FLAGS)
-	for framework in dgl pyg; do \
+	for framework in tfgnn dgl pyg; do \
 	  PYTHONPATH=build/release/python $(PYTHON) -B tests/conformance/environments.py \
 	    --program tests/benchmarks/sampling_peers.py $$framework -- \
 	    --packhoused build/release/service/packhoused || exit; \

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
+import os
+import pathlib
 from typing import Any
 
 import grpc
@@ -106,6 +109,61 @@ def test_payload_ids_leave_features_with_the_client(client: Client) -> None:
     for table in client.sample_graphs(sub_graphs, [3, 5]):
         assert "n.x" not in table.tensors
         assert (table.tensors["n.#number"] == table.tensors["n.#id"]).all()
+
+
+def test_debians_dependencies_around_packages(client: Client) -> None:
+    """A real graph: hubs, packages that nothing needs, several edges between the same two."""
+    path = pathlib.Path(os.environ.get("PACKHOUSE_SHARED_DATA", "../shared/data"))
+    path = path / "partition" / "bench" / "debian_depends.npz"
+    if not path.exists():
+        pytest.skip("PACKHOUSE_SHARED_DATA has no partition/bench/debian_depends.npz")
+    arrays = np.load(path)
+    packages, sources, targets = (arrays[name] for name in ("num_nodes", "src", "dst"))
+    graphs = client.source_graphs
+    depends = SourceEdgeSet("depends", "package", "package")
+    graphs.create("sampling/debian", SourceGraphSchema((SourceNodeSet("package"),), (depends,)))
+    nodes = NodeRows("package", np.arange(int(packages)), {})
+    graphs.append("sampling/debian", [nodes, EdgeRows("depends", sources, targets)])
+    assert graphs.seal("sampling/debian").num_edges == {"depends": len(sources)}
+    order = np.argsort(sources, kind="stable")
+    starts = np.searchsorted(sources[order], np.arange(int(packages) + 1))
+    # Those that need most, and any.
+    seeds = np.union1d(
+        np.argsort(np.diff(starts))[-5:], np.random.default_rng(1).permutation(int(packages))[:200]
+    )
+
+    def needs(package: int) -> list[int]:
+        return targets[order[starts[package] : starts[package + 1]]].tolist()
+
+    schema = graphs.get("sampling/debian").schema
+    for hops, most in (((1 << 30,) * 2, None), ((5, 3), 5)):
+        step = SamplingSpecBuilder(schema, "random_uniform").seed("package", op_name="seed")
+        step = step.sample(hops[0], "depends", op_name="a")
+        spec = step.sample(hops[1], "depends", op_name="b").build()
+        sub_graphs = SubGraphs("sampling/debian", spec, payload="ids")
+        drawn = 0
+        for table in client.sample_graphs(sub_graphs, seeds):
+            for i in range(len(table)):
+                graph = table.graph(i)
+                numbers = graph["package.#number"].reshape(-1).tolist()
+                assert numbers[0] == seeds[table.graph_ids[i]]
+                assert len(set(numbers)) == len(numbers)
+                edges = [
+                    (numbers[source], numbers[target])
+                    for source, target in zip(graph["depends.source"], graph["depends.target"])
+                ]
+                first = set(needs(numbers[0]))
+                whole = {(a, b) for a in {numbers[0], *first} for b in needs(a)}
+                assert len(set(edges)) == len(edges) and set(edges) <= whole
+                assert set(numbers) == {numbers[0], *(end for edge in edges for end in edge)}
+                if most is None:
+                    assert set(edges) == whole
+                else:
+                    # A package may be both, the seed and needed by one that it needs.
+                    leaving = collections.Counter(source for source, _ in edges)
+                    assert all(count <= most + 3 for count in leaving.values())
+                drawn += 1
+        assert drawn == len(seeds)
 
 
 def test_specs_and_seeds_may_be_what_users_have(client: Client) -> None:
