@@ -29,7 +29,8 @@ void RunWake(const std::function<void()>& wake) {
 Job::Job(std::string name, JobLedger ledger, const JobEnvironment* environment)
     : name_(std::move(name)),
       environment_(*environment),
-      state_(name_, std::move(ledger), environment) {}
+      state_(name_, std::move(ledger), environment),
+      burst_(kLongestGathering * environment->gather_joins) {}
 
 void Job::RunAll(const Wakes& wakes) const {
   for (const auto& wake : wakes.each) RunWake(wake);
@@ -77,17 +78,28 @@ void Job::CallCommitter() {
 void Job::CommitIfNobodyDoes() {
   {
     absl::MutexLock lock(&mutex_);
-    if (std::exchange(is_gathering_, false)) {
-      // A thread that awaits an operation commits these, too.
-      const auto is_done = [this]()
-                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return queue_.empty(); };
-      mutex_.AwaitWithTimeout(absl::Condition(&is_done), environment_.gather_joins);
+    if (environment_.gather_joins > absl::ZeroDuration() && burst_.ExpectsMore() &&
+        environment_.writer->BeginGathering()) {
+      GatherJoins();
+      environment_.writer->EndGathering();
     }
     committer_called_ = false;
     if (committing_ || queue_.empty()) return;
     committing_ = true;
   }
   CommitQueued();
+}
+
+void Job::GatherJoins() {
+  // A thread that awaits an operation commits these, too.
+  const auto is_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return queue_.empty() || !burst_.ExpectsMore();
+  };
+  for (int waits = 0; waits < kLongestGathering; ++waits) {
+    const uint64_t before = burst_.num();
+    if (mutex_.AwaitWithTimeout(absl::Condition(&is_over), environment_.gather_joins)) return;
+    if (!burst_.knows_group() && burst_.num() == before) return;
+  }
 }
 
 absl::Status Job::Perform(const std::shared_ptr<JobOperation>& operation) {
@@ -183,12 +195,14 @@ std::shared_ptr<Job::Session> Job::StartJoin(const EpochIdentity& identity, Join
                                              std::shared_ptr<const void> pin) {
   auto session = std::make_shared<JobSession>(identity.key, id, request, max_in_flight,
                                               std::move(wake), std::move(pin));
+  const absl::Time now = request.now;
+  const uint64_t group = uint64_t{request.sharing.rank_group_of_rank.size()} * request.reader.count;
   auto operation = std::make_shared<JoinOperation>(identity, std::move(request), session);
   bool needs_committer = false;
   {
     absl::MutexLock lock(&mutex_);
-    is_gathering_ = operation->now() - state_.last_join() < environment_.gather_joins;
     queue_.push_back(std::move(operation));
+    burst_.Came(now, group);
     needs_committer = NeedsCommitter();
   }
   if (needs_committer) CallCommitter();

@@ -36,6 +36,7 @@
 #include "service/delivery/job_operation.h"
 #include "service/delivery/job_session.h"
 #include "service/delivery/job_state.h"
+#include "service/delivery/join_burst.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/lease_table.h"
 #include "service/epochs/epoch_identity.h"
@@ -183,6 +184,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // Commits the queued operations. The caller has set `committing_`; this unsets it.
   void CommitQueued();
   void CommitIfNobodyDoes();
+  // Waits for joins that are expected to follow, as JobEnvironment::gather_joins says.
+  void GatherJoins() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PlanAll(const std::vector<std::shared_ptr<JobOperation>>& operations,
                PendingChanges& pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Makes CommitIfNobodyDoes() run soon on another thread, or here if there is no memory for that.
@@ -216,7 +219,7 @@ class Job : public std::enable_shared_from_this<Job> {
   // meanwhile.
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;
   bool committer_called_ ABSL_GUARDED_BY(mutex_) = false;
-  bool is_gathering_ ABSL_GUARDED_BY(mutex_) = false;  // The called committer may wait.
+  JoinBurst burst_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace packhouse

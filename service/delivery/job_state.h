@@ -39,6 +39,9 @@ namespace packhouse {
 // Runs work soon, on another thread or at once.
 using Executor = std::function<void(std::function<void()>)>;
 
+// As JobEnvironment::gather_joins.
+inline constexpr int kLongestGathering = 5;
+
 // What all jobs of a server share. The pointees outlive the jobs.
 struct JobEnvironment {
   LedgerWriter* writer = nullptr;
@@ -51,9 +54,10 @@ struct JobEnvironment {
   absl::Duration lease_duration = absl::Minutes(5);
   // The number of finished epochs that are remembered, for late acknowledgements.
   size_t kept_finished_epochs = 8;
-  // A join that comes within this time of a committed one waits about as long for others to share
-  // its commit: workers of a job come together, and a fast disk would commit each alone. A join
-  // that comes alone does not wait, and acknowledgements do not wait either.
+  // Joins that come soon after another one (join_burst.h) wait for others to share their commit: as
+  // long as others keep coming within this time, or, if it is known how many workers come together,
+  // until all of them are there; at most kLongestGathering times as long. A join that comes alone
+  // does not wait, and acknowledgements do not wait either.
   absl::Duration gather_joins = absl::ZeroDuration();
   // Epochs that nobody has used for this long are forgotten.
   absl::Duration epoch_retention = absl::InfiniteDuration();
@@ -117,10 +121,6 @@ class JobState {
   // unknown state, and are dropped. Nothing durable is lost: their sessions end with UNAVAILABLE,
   // and an epoch that is loaded again is made from the ledger.
   bool HasMemoryOrLoses(Wakes& wakes, absl::FunctionRef<void()> change);
-
-  // When the last join was committed.
-  absl::Time last_join() const { return last_join_; }
-  void NoteJoin(absl::Time now) { last_join_ = std::max(last_join_, now); }
 
   // Reserves memory for a new dealing. The dealing keeps it, since streams may use the dealing for
   // longer than the table lives.
@@ -189,7 +189,6 @@ class JobState {
   std::map<uint64_t, RestingEpoch> resting_;
   LeaseCounters closed_;  // Of epochs that are not open any more.
   uint64_t num_generations_ = 0;
-  absl::Time last_join_ = absl::InfinitePast();
 
   MemoryHold memory_;
   uint64_t open_bytes_ = 0;  // Of the tables of epochs_.

@@ -118,7 +118,6 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
     job.Close(rolled_back_[num_rolled_back_].first, wakes);
     job.environment().quota->GiveBack({rolled_back_[num_rolled_back_].second, job.name()});
   }
-  job.NoteJoin(request_.now);
   OpenEpoch& epoch = job.At(identity_.key.epoch);
   epoch.used_seconds = std::max(epoch.used_seconds, SecondsOf(request_.now));
   LeaseTable& table = *epoch.table;

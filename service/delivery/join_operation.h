@@ -39,9 +39,6 @@ class JoinOperation final : public JobOperation {
     return wakes_session_ ? &session_->wake : nullptr;
   }
 
-  // The time at which the worker came.
-  absl::Time now() const { return request_.now; }
-
  private:
   // Takes the quota; finished epochs beyond those that are kept make room.
   absl::Status TakeQuota(JobState& job, const PendingChanges& pending);

@@ -47,6 +47,11 @@ class LedgerWriter {
   // of the log; then `apply` is not called.
   absl::Status Write(absl::Span<const std::string> records, absl::FunctionRef<void()> apply);
 
+  // Whether a committer may wait for more operations before it writes; then EndGathering() must
+  // follow. Committers that wait hold threads that others need for the disk, so only a few may.
+  bool BeginGathering();
+  void EndGathering() { num_gathering_.fetch_sub(1, std::memory_order_relaxed); }
+
   // Whether the log is so long that Compact() should be called. True once, until Compact() is
   // called.
   bool TakeDue();
@@ -75,6 +80,7 @@ class LedgerWriter {
   size_t num_records_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> last_generation_;
+  std::atomic<int> num_gathering_ = 0;
 };
 
 }  // namespace packhouse

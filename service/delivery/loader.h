@@ -70,7 +70,7 @@ struct JobList {
 struct LoaderOptions {
   // Dynamic workers that are silent for this long lose their batches.
   absl::Duration lease_duration = absl::Minutes(5);
-  // How long workers that come together wait for each other (job_state.h); zero: not at all.
+  // How long workers that come together wait for the next one (job_state.h); zero: not at all.
   absl::Duration gather_joins = absl::ZeroDuration();
   // The most remembered epochs: begun and not finished, or among a job's latest.
   size_t max_epochs = 4096;

@@ -632,8 +632,50 @@ TEST_F(JobTest, JoinsThatComeTogetherShareACommit) {
 
   // Who comes later is alone again.
   JoinRequest late = Worker("late");
-  late.now = kStart + absl::Hours(2);
+  late.now = kStart + absl::Hours(6);
   EXPECT_THAT(Join(late).status(), IsOk());
+}
+
+// Ranks know how many they are, so their commit waits for the last one, however slowly they come.
+TEST_F(JobTest, RanksThatComeOneByOneTakeTwoCommits) {
+  constexpr uint32_t kRanks = 64;
+  epoch_ = IdentityOf({2 * kRanks});
+  world_->GatherJoins(absl::Hours(1));
+  std::vector<std::shared_ptr<Job::Session>> sessions;
+  const auto come = [&](uint32_t rank) {
+    JoinRequest request = Rank(rank, kRanks);
+    request.now = kStart + rank * absl::Minutes(10);
+    sessions.push_back(world_->StartJoin(epoch_, request));
+  };
+  come(0);
+  EXPECT_EQ(log_.num_appends(), 1U);
+  world_->is_deferring = true;
+  for (uint32_t rank = 1; rank < kRanks - 1; ++rank) come(rank);
+  ASSERT_EQ(world_->deferred.size(), 1U);
+  std::thread committer([this] { world_->RunDeferred(); });
+  come(kRanks - 1);
+  committer.join();
+  for (const auto& session : sessions) EXPECT_FALSE(job().WouldWait(*session));
+  EXPECT_EQ(log_.num_appends(), 2U);
+
+  // The group is complete: the first that comes again is not held up.
+  world_->is_deferring = false;
+  JoinRequest again = Rank(0, kRanks);
+  again.now = kStart + absl::Hours(11);
+  EXPECT_THAT(Join(again).status(), IsOk());
+}
+
+// Committers that wait hold threads, so others do not wait while there are enough of them.
+TEST_F(JobTest, FewCommittersWaitForJoinsAtTheSameTime) {
+  world_->GatherJoins(absl::Hours(1));
+  EXPECT_TRUE(world_->writer().BeginGathering());
+  EXPECT_TRUE(world_->writer().BeginGathering());
+  EXPECT_FALSE(world_->writer().BeginGathering());
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    JoinRequest request = Rank(rank, 4);
+    request.now = kStart;
+    EXPECT_THAT(Join(request).status(), IsOk());
+  }
 }
 
 }  // namespace

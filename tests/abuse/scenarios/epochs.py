@@ -190,8 +190,7 @@ def workers_that_join_at_once(abuse: Abuse) -> Iterator[Row]:
             "0",
             not failed,
         )
-        # A disk that is faster than 64 calls can come in is asked more often; the benchmark
-        # WorkersJoinAtOnce has a slow one.
+        # However fast the disk is: workers that come one by one wait for each other.
         yield figure(
             f"commits of {_WORKERS} joins, at most", str(most_commits), "3", most_commits <= 3
         )
