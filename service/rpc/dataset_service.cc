@@ -9,6 +9,7 @@
 
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "service/base/status_macros.h"
+#include "service/epochs/making.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
@@ -16,6 +17,7 @@
 #include "service/wire/export_source.h"
 #include "service/wire/wire_cursor.h"
 #include "service/wire/wire_datasets.h"
+#include "service/wire/wire_memory.h"
 #include "service/wire/wire_sizes.h"
 
 namespace packhouse::rpc {
@@ -45,16 +47,37 @@ absl::StatusOr<v1::Dataset> Seal(const v1::SealDatasetRequest& request, DatasetS
   return response;
 }
 
+// Reserves the memory of the histogram before it is read, and of the answer, as `answer`, before it
+// is made: both may be large.
+absl::Status AddHistogram(const DatasetInfo& info, const DatasetStore& datasets,
+                          const Making& making, MemoryHold& answer,
+                          v1::GetDatasetResponse& response) {
+  constexpr absl::string_view kWhat = "the histogram of the data set";
+  PH_ASSIGN_OR_RETURN(MemoryHold memory, making.Hold(kWhat, 0));
+  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram,
+                      datasets.GetReservedHistogram(info.name, [&](uint64_t bytes) {
+                        return making.Grow(kWhat, bytes, memory);
+                      }));
+  memory.ShrinkTo(histogram.bytes());
+  response.clear_histogram();
+  answer.Reset();
+  PH_ASSIGN_OR_RETURN(
+      answer, making.Hold("the histogram as it is sent",
+                          BytesToWire(histogram.num_distinct(), histogram.num_components())));
+  HistogramToWire(histogram, info.schema->sizes(), *response.mutable_histogram());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::GetDatasetResponse> Get(const v1::GetDatasetRequest& request,
                                            const DatasetStore& datasets,
-                                           const DatasetDrifts& drifts) {
+                                           const DatasetDrifts& drifts, const Making& making,
+                                           MemoryHold& answer) {
   PH_ASSIGN_OR_RETURN(DatasetInfo info, datasets.Get(request.name()));
   v1::GetDatasetResponse response;
   // Tries again if the data set was sealed, or deleted and created anew, meanwhile.
   for (uint64_t version = 0; request.include_histogram() && info.version != version;) {
     version = info.version;
-    PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, datasets.GetHistogram(request.name()));
-    HistogramToWire(histogram, info.schema->sizes(), *response.mutable_histogram());
+    PH_RETURN_IF_ERROR(AddHistogram(info, datasets, making, answer, response));
     PH_ASSIGN_OR_RETURN(info, datasets.Get(request.name()));
   }
   DatasetToWire(info, *response.mutable_dataset());
@@ -190,11 +213,14 @@ CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
 }
 
 CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
+  // Until the answer is written.
+  auto answer = std::make_shared<MemoryHold>();
   return RunUnary<v1::GetDatasetRequest>(
       context_, Method::kGetDataset, call,
-      [this](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
+      [this,
+       answer](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();
-        return Get(parsed, *datasets_, drifts_);
+        return Get(parsed, *datasets_, drifts_, Making(context_.working, nullptr), *answer);
       });
 }
 

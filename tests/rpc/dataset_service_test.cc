@@ -3,6 +3,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -245,6 +246,36 @@ class DatasetServiceTest : public ServerTest {
 };
 INSTANTIATE_TEST_SUITE_P(Transports, DatasetServiceTest,
                          ::testing::Values(Transport::kInProcess, Transport::kTcp), TransportName);
+
+// Anybody may ask for one, and a data set may have millions of sizes.
+TEST_P(DatasetServiceTest, AHistogramIsReservedBeforeItIsRead) {
+  constexpr uint32_t kSizes = 150'000;
+  ServerOptions options;
+  options.memory_budget = uint64_t{32} << 20;
+  options.max_message_bytes = uint64_t{4} << 20;
+  StartWithDatasets(options);
+  ASSERT_THAT(Create(R"pb(name: "many"
+                          schema { components: "nodes" })pb")
+                  .status(),
+              IsOk());
+  for (uint32_t first : {0U, kSizes / 2}) {
+    std::vector<uint32_t> sizes(kSizes / 2);
+    std::iota(sizes.begin(), sizes.end(), first);
+    v1::GraphChunk chunk;
+    chunk.mutable_sizes()->set_num_graphs(sizes.size());
+    chunk.mutable_sizes()->set_counts(Uint32sToWire(sizes));
+    ASSERT_THAT(Append("many", chunk).status(), IsOk());
+    const auto with_histogram = Get("many", /*include_histogram=*/true);
+    if (first == 0) {
+      ASSERT_THAT(with_histogram.status(), IsOk());
+      EXPECT_EQ(with_histogram->histogram().counts().size(), sizes.size() * sizeof(uint64_t));
+    } else {
+      EXPECT_THAT(with_histogram, StatusIs(absl::StatusCode::kResourceExhausted,
+                                           HasSubstr("the histogram of the data set")));
+    }
+    EXPECT_THAT(Get("many").status(), IsOk());
+  }
+}
 
 TEST_P(DatasetServiceTest, WhatIsAppendedIsWhatIsStored) {
   StartWithDatasets();

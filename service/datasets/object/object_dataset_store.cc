@@ -175,8 +175,13 @@ absl::Status ObjectDatasetStore::Explained(const DatasetHead& head,
 }
 
 absl::StatusOr<SizeHistogram> ObjectDatasetStore::GetHistogram(absl::string_view name) const {
+  return GetReservedHistogram(name, [](uint64_t /*bytes*/) { return absl::OkStatus(); });
+}
+
+absl::StatusOr<SizeHistogram> ObjectDatasetStore::GetReservedHistogram(
+    absl::string_view name, absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const {
   PH_ASSIGN_OR_RETURN(const Opened opened, Open(name, /*with_pages=*/false));
-  auto histogram = ReadRuns(engines_, opened.head, opened.manifest);
+  auto histogram = ReadRuns(engines_, opened.head, opened.manifest, reserve);
   if (!histogram.ok()) return Explained(opened.head, histogram.status());
   return histogram;
 }

@@ -64,6 +64,9 @@ class ObjectDatasetStore final : public DatasetStore {
   absl::StatusOr<DatasetInfo> Seal(absl::string_view name) override;
   absl::StatusOr<DatasetInfo> Get(absl::string_view name) const override;
   absl::StatusOr<SizeHistogram> GetHistogram(absl::string_view name) const override;
+  absl::StatusOr<SizeHistogram> GetReservedHistogram(
+      absl::string_view name,
+      absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const override;
   absl::StatusOr<DatasetList> List(size_t page_size, absl::string_view page_token) const override;
   absl::Status Delete(absl::string_view name) override;
   absl::StatusOr<VerifyReport> Verify(

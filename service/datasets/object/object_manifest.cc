@@ -1,5 +1,6 @@
 #include "service/datasets/object/object_manifest.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -125,27 +126,52 @@ absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const 
 }
 
 absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
-                                       const ObjectManifest& manifest) {
-  SizeHistogram histogram(head.state.totals.size());
+                                       const ObjectManifest& manifest,
+                                       absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) {
+  const size_t l = head.state.totals.size();
+  SizeHistogram histogram(l);
+  uint64_t reserved = 0;
+  absl::Status refused;
+  // A size may be in several runs, so it is asked for what the next run needs at most. A run exists
+  // as it was read, parsed, and as lists of numbers.
+  const auto reserve_for = [&](uint64_t run_bytes) -> absl::Status {
+    const uint64_t rows = run_bytes / (l * sizeof(uint32_t) + sizeof(uint64_t));
+    const uint64_t needed =
+        SizeHistogram::BytesFor(histogram.num_distinct() + rows, l) + 3 * run_bytes;
+    if (needed <= reserved) return absl::OkStatus();
+    refused = reserve(needed - reserved);
+    if (refused.ok()) reserved = needed;
+    return refused;
+  };
   const auto read = [&]() -> absl::Status {
+    PH_RETURN_IF_ERROR(reserve_for(0));
     for (const ObjectPage& page : manifest.pages) {
+      PH_RETURN_IF_ERROR(reserve_for(page.run_bytes));
       PH_ASSIGN_OR_RETURN(const std::string run,
                           ReadWholeObject(engines, RunObject(head.id(), page.object),
                                           page.run_bytes, page.run_crc));
       PH_RETURN_IF_ERROR(AddRun(run, histogram));
     }
     for (const ObjectChunk& chunk : manifest.chunks) {
+      PH_RETURN_IF_ERROR(reserve_for(std::max<uint64_t>(chunk.run_bytes, chunk.run.size())));
       PH_RETURN_IF_ERROR(AddRunOf(engines, head, chunk, histogram));
     }
     return absl::OkStatus();
   };
-  if (const absl::Status status = read(); !status.ok()) return OfDataset(head.name, status);
+  if (const absl::Status status = read(); !status.ok()) {
+    return refused.ok() ? OfDataset(head.name, status) : refused;
+  }
   if (histogram.num_graphs() != head.state.num_graphs) {
     return absl::DataLossError(absl::StrCat("data set '", head.name, "': its histogram counts ",
                                             histogram.num_graphs(), " graphs, there are ",
                                             head.state.num_graphs));
   }
   return histogram;
+}
+
+absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
+                                       const ObjectManifest& manifest) {
+  return ReadRuns(engines, head, manifest, [](uint64_t /*bytes*/) { return absl::OkStatus(); });
 }
 
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,

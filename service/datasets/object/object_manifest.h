@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -48,7 +49,12 @@ absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const 
                                             bool with_pages);
 
 // The sizes of all graphs. DATA_LOSS if the runs do not count as many as the state says.
-// `manifest` without the chunks of pages.
+// `manifest` without the chunks of pages. reserve(bytes) is called before as many bytes more are
+// allocated; its errors are returned.
+absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
+                                       const ObjectManifest& manifest,
+                                       absl::FunctionRef<absl::Status(uint64_t bytes)> reserve);
+// The same without a bound of the memory.
 absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
                                        const ObjectManifest& manifest);
 

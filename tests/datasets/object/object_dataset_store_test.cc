@@ -136,6 +136,29 @@ TEST_F(ObjectDatasetStoreTest, ReplicasShareEverything) {
   EXPECT_THAT(b->store().Get("set"), StatusIs(absl::StatusCode::kNotFound, _));
 }
 
+// Pages have one that is read for it.
+TEST_F(ObjectDatasetStoreTest, AHistogramIsReservedBeforeItIsRead) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  for (uint64_t i = 1; i <= 11; ++i) {
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  const uint64_t before = fake_.num_gets();
+  EXPECT_THAT(replica->store().GetReservedHistogram(
+                  "set", [](uint64_t) { return absl::ResourceExhaustedError("no room"); }),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("no room")));
+  EXPECT_EQ(fake_.num_gets(), before);
+  uint64_t reserved = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram histogram,
+                          replica->store().GetReservedHistogram("set", [&](uint64_t bytes) {
+                            reserved += bytes;
+                            return absl::OkStatus();
+                          }));
+  EXPECT_GT(fake_.num_gets(), before);
+  EXPECT_GE(reserved, histogram.bytes());
+  EXPECT_EQ(histogram.num_graphs(), 33U);
+}
+
 // A failure that no status tells of ends its call, and neither the calls after it nor the program.
 TEST_F(ObjectDatasetStoreTest, ExceptionsHoldNobodyUp) {
   auto replica = Replica();
