@@ -866,11 +866,14 @@ TEST(LoaderTest, TheLogStaysShort) {
     EXPECT_LE(world.log().num_records(), 64);
   }
   EXPECT_GT(world.log().history().size(), 100);
-  const auto before = world.loader().Describe(DatasetWorld::Request({24, 30, 6}, 7));
+  const auto progress = [&world] {
+    return world.loader().Describe(DatasetWorld::Request({24, 30, 6}, 7))->progress;
+  };
+  const EpochProgress before = progress();
   world.Restart();
-  const auto after = world.loader().Describe(DatasetWorld::Request({24, 30, 6}, 7));
-  EXPECT_EQ(after->progress.num_done, before->progress.num_done);
-  EXPECT_EQ(after->progress.generation, before->progress.generation);
+  const EpochProgress after = progress();
+  EXPECT_EQ(after.num_done, before.num_done);
+  EXPECT_EQ(after.generation, before.generation);
 }
 
 TEST(LoaderTest, NothingIsDoneThatTheLogRefused) {
