@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "service/base/checked_arithmetic.h"
@@ -134,6 +133,12 @@ OrderedJson JsonOfFeatures(const std::vector<ChunkedTable>& tables) {
 }
 
 }  // namespace
+
+absl::Status ParquetIsNotRead() {
+  return absl::UnimplementedError(
+      "Parquet is not read here: `python3 -m packhouse convert-chunked FOLDER --output DIR` makes "
+      "numpy files of it");
+}
 
 absl::StatusOr<ChunkedGraph> ReadChunkedMetadata(absl::string_view text) {
   PH_ASSIGN_OR_RETURN(const ReadJson json, ParseJsonObject(text));

@@ -7,12 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace packhouse {
 
 enum class ChunkFormat { kCsv, kNumpy, kParquet };
+
+// UNIMPLEMENTED, which says what makes numpy files of Parquet files.
+absl::Status ParquetIsNotRead();
 
 // A table in chunks: files that follow one another.
 struct ChunkedTable {

@@ -74,10 +74,7 @@ absl::Status TakePairs(absl::string_view bytes, uint64_t num_sources, uint64_t n
 
 absl::Status TakeEdgeFile(const ChunkedTable& table, absl::string_view bytes, uint64_t num_sources,
                           uint64_t num_targets, MemoryEdgeSet& set) {
-  if (table.format == ChunkFormat::kParquet) {
-    return absl::UnimplementedError(
-        "parquet is not read here; import the graph into a server instead");
-  }
+  if (table.format == ChunkFormat::kParquet) return ParquetIsNotRead();
   if (table.format == ChunkFormat::kCsv) {
     return TakeCsvEdges(bytes, table.delimiter, num_sources, num_targets, set);
   }
@@ -107,9 +104,10 @@ absl::StatusOr<MemoryColumn> ReadColumn(const std::string& folder, const Chunked
   uint64_t found = 0;
   for (size_t i = 0; i < table.files.size(); ++i) {
     const std::string path = PathIn(folder, table.files[i]);
+    if (table.format == ChunkFormat::kParquet) return OfFile(path, ParquetIsNotRead());
     if (table.format != ChunkFormat::kNumpy) {
-      return absl::UnimplementedError(absl::StrCat(
-          path, ": features are read from numpy only; import the graph into a server instead"));
+      return absl::UnimplementedError(
+          absl::StrCat(path, ": features are read from numpy files, not from csv"));
     }
     PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const absl::StatusOr<ArrayView> array = ReadNpyFile(file.bytes());

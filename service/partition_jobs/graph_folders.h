@@ -19,8 +19,7 @@ namespace packhouse {
 // same version.
 
 // The graph of FOLDER/metadata.json. Edges are read from csv and numpy, features from numpy;
-// parquet is UNIMPLEMENTED (import such a graph into a server). Edge sets are called
-// source:relation:target. All of it is in memory.
+// ParquetIsNotRead(). Edge sets are called source:relation:target. All of it is in memory.
 absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadChunkedFolder(const std::string& folder);
 
 // A METIS graph: node set "_N", edge set "_E" with both directions of each edge. Weights are

@@ -72,10 +72,8 @@ class ChunkFolder {
  private:
   absl::StatusOr<std::vector<std::string>> Paths(const ChunkedTable& files) {
     if (files.format == ChunkFormat::kParquet) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(metadata_.string(),
-                       ": the Python client reads Parquet (python3 -m packhouse "
-                       "import-graph); this program does not"));
+      const absl::Status status = ParquetIsNotRead();
+      return absl::Status(status.code(), absl::StrCat(metadata_.string(), ": ", status.message()));
     }
     std::vector<std::string> paths;
     for (const std::string& path : files.files) {

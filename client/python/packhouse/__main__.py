@@ -9,12 +9,13 @@ from typing import Final, NoReturn, Sequence
 
 from packhouse.client import Client
 from packhouse.credentials import Credentials
-from packhouse.datasets import files, graph_tables
+from packhouse.datasets import chunked_parquet, files, graph_tables
 from packhouse.datasets.graph_import import import_graph
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
 
 
+_COMMANDS: Final = ("ingest", "import-graph", "convert-chunked")
 _SECURITY: Final = ("tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name", "token_file")
 
 
@@ -57,6 +58,12 @@ def _import_graph(options: argparse.Namespace) -> int:
     return 0
 
 
+def _convert_chunked(options: argparse.Namespace) -> int:
+    converted = chunked_parquet.convert(options.folder, options.output)
+    print(f"{options.output}: {converted:,} Parquet files converted")
+    return 0
+
+
 def _credentials(options: argparse.Namespace) -> Credentials:
     """The options, and what they leave open as the environment has it."""
     used = Credentials.from_environment()
@@ -93,7 +100,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message:
             wrong = message.split("'")[1]
-            near = difflib.get_close_matches(wrong, ["ingest", "import-graph"], n=1)
+            near = difflib.get_close_matches(wrong, _COMMANDS, n=1)
             message = f"no command {wrong!r}" + (f": did you mean {near[0]!r}?" if near else "")
         super().error(message)
 
@@ -144,6 +151,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     _add_server(graph)
     graph.add_argument("--graph", required=True, metavar="NAME")
     graph.add_argument("--seal", action="store_true", help="no row can be added afterwards")
+    chunked = commands.add_parser(
+        "convert-chunked",
+        help="make numpy files of the Parquet files of a graph in DGL's chunked layout",
+        description="Makes numpy files of the Parquet files of a graph in DGL's chunked layout, for "
+        "`packhouse partition`, `packhouse-partition` and `packhouse graph import`. Other files stay "
+        "where they are.",
+    )
+    chunked.set_defaults(run=_convert_chunked)
+    chunked.add_argument("folder", help="has metadata.json")
+    chunked.add_argument("--output", required=True, metavar="DIR", help="the new folder")
     return parser.parse_args(arguments)
 
 

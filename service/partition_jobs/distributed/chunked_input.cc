@@ -43,8 +43,11 @@ absl::Status AddFeatures(const std::string& folder, const std::vector<ChunkedTab
                          Digest& digest) {
   for (const ChunkedTable& table : tables) {
     if (table.format != ChunkFormat::kNumpy) {
-      return absl::UnimplementedError(
-          absl::StrCat("feature ", Quoted(table.name), ": features are read from numpy only"));
+      const std::string where = absl::StrCat("feature ", Quoted(table.name));
+      return table.format == ChunkFormat::kParquet
+                 ? InFile(where, ParquetIsNotRead())
+                 : absl::UnimplementedError(
+                       absl::StrCat(where, ": features are read from numpy files, not from csv"));
     }
     PH_RETURN_IF_ERROR(AddFiles(folder, table, digest));
   }
@@ -117,8 +120,7 @@ absl::StatusOr<ChunkedInput> ReadChunkedInput(const std::string& folder) {
         {type.name, index_of(ends[0]), index_of(ends[2]), types.num_edges, type.num_edges});
     PH_RETURN_IF_ERROR(AddSize(path, type.num_edges, types.num_edges));
     if (type.edges.format == ChunkFormat::kParquet) {
-      return absl::UnimplementedError(
-          absl::StrCat(path, ": edges of ", Quoted(type.name), ": parquet is not read here"));
+      return InFile(absl::StrCat(path, ": edges of ", Quoted(type.name)), ParquetIsNotRead());
     }
     PH_RETURN_IF_ERROR(AddFiles(folder, type.edges, digest));
     PH_RETURN_IF_ERROR(AddFeatures(folder, type.features, digest));
