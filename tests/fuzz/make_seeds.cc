@@ -22,6 +22,7 @@
 #include "service/datasets/chunk_record.h"
 #include "service/delivery/cursor.h"
 #include "service/ledger/event_codec.h"
+#include "service/partition_files/chunked_layout.h"
 #include "service/partition_files/dgl_format.h"
 #include "service/partition_files/dgl_writer.h"
 #include "service/partition_files/npy_file.h"
@@ -176,6 +177,31 @@ void WritePartitionSeeds(const std::string& folder) {
         R"({"nid": {"a": [0, 2], "b": [2, 3]}, "eid": {"ba": [0, 1], "ab": [1, 4]}})" +
             zero + "0 1 1 0 7\n" + zero + "1 0 1 0\n2 0 1 1\n" + zero + "2 0 1 2 0 1\n" + zero +
             "0 2 2 1 0 0\n" + zero + "0 2 1 1\n1 2 2 1\n");
+}
+
+// metadata.json, partition_meta.json, the parts of two types, and the files that the metadata
+// names.
+void WriteChunkedSeeds(const std::string& folder) {
+  packhouse::StringSink pairs, rows;
+  auto ends = packhouse::MadeArray<int32_t>("", packhouse::DType::kInt32, 4,
+                                            [](uint64_t i) { return i / 2; });
+  ends.header.shape = {2, 2};
+  const auto feature =
+      packhouse::MadeArray<uint8_t>("", packhouse::DType::kUint8, 3, [](uint64_t i) { return i; });
+  if (!packhouse::WriteNpyFile(ends, pairs).ok() || !packhouse::WriteNpyFile(feature, rows).ok()) {
+    std::abort();
+  }
+  packhouse::ChunkedGraph graph;
+  using packhouse::ChunkFormat;
+  graph.node_types = {{"a", 3, {}, {{"x", ChunkFormat::kNumpy, ' ', {"2"}}}}, {"b", 2, {}, {}}};
+  graph.edge_types = {{"a:r:b", 3, {}, {"", ChunkFormat::kCsv, ',', {"0"}}, {}},
+                      {"b:r:a", 2, {}, {"", ChunkFormat::kNumpy, ' ', {"1"}}, {}}};
+  const std::string between = "\n%%\n";
+  const std::string text = packhouse::WriteChunkedMetadata(graph).value() + between +
+                           R"({"num_parts": 2, "algo_name": "metis"})" + between + "0\n1\n1" +
+                           between + "1\n0\n" + between + "0,1\n2,0\n1,1\n" + between +
+                           pairs.bytes() + between + rows.bytes();
+  Write(folder + "chunked_folder_fuzz-corpus/folder", text);
 }
 
 // A byte of options, one of seeds, one of limits; then a spec, or four bytes an op.
@@ -376,6 +402,7 @@ int main(int argc, char** argv) {
   }
   Write(folder + "tfrecord_fuzz-corpus/seed", file);
   WritePartitionSeeds(folder);
+  WriteChunkedSeeds(folder);
   Write(folder + "csv_reader_fuzz-corpus/seed", "id,\"a \"\"b\"\"\"\r\nx,\"two\nlines\"\n,\n");
   Write(folder + "table_rows_fuzz-corpus/seed_csv", "\1-1,s,text,t,0.5");
   Write(folder + "unigraph_fuzz-corpus/seed",
