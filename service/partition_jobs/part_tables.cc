@@ -48,23 +48,6 @@ ArraySource GatheredRows(std::string name, const SourceColumnSpec& spec, const S
   return array;
 }
 
-// By type: where its rows in the part were in their set. `originals` are the part's, of which the
-// first has the new id `first`.
-template <typename Type, typename Id>
-std::vector<ArraySource> OriginalRows(absl::Span<const Type> types,
-                                      const std::vector<std::vector<IdRange>>& map, size_t part,
-                                      absl::Span<const Id> originals, uint64_t first) {
-  std::vector<ArraySource> arrays;
-  for (size_t t = 0; t < types.size(); ++t) {
-    const IdRange range = map[t][part];
-    arrays.push_back(MadeArray<int64_t>(
-        types[t].name, DType::kInt64, range.size(),
-        [of_type = originals.subspan(range.begin - first, range.size()),
-         start = types[t].start](uint64_t row) { return of_type[row] - start; }));
-  }
-  return arrays;
-}
-
 void AddLeftOut(absl::string_view set, absl::Span<const SourceColumnSpec> columns,
                 std::vector<std::string>& notes) {
   for (const SourceColumnSpec& column : columns) {
@@ -76,62 +59,6 @@ void AddLeftOut(absl::string_view set, absl::Span<const SourceColumnSpec> column
 }
 
 }  // namespace
-
-PartTables::PartTables(const NewIds* ids, const Part* part, absl::Span<const uint32_t> trainers,
-                       const GraphForms& forms)
-    : ids_(ids), part_(part), trainers_(trainers), forms_(forms) {
-  if (forms.csr) by_source_ = {part->nodes.size(), part->sources, part->targets};
-  if (forms.csc) by_target_ = {part->nodes.size(), part->targets, part->sources};
-}
-
-DglGraphSource PartTables::Graph() const {
-  const Part* const part = part_;
-  const NewIds* const ids = ids_;
-  const HomogeneousGraph* const graph = &ids_->graph();
-  const uint64_t nodes = part->nodes.size();
-  const uint64_t edges = part->edges.size();
-  DglGraphSource source;
-  source.num_nodes = nodes;
-  if (forms_.coo) {
-    source.coo = DglCooSource{Int64Array("sources", absl::MakeConstSpan(part->sources)),
-                              Int64Array("targets", absl::MakeConstSpan(part->targets))};
-  }
-  if (forms_.csr) source.csr = by_source_.Source();
-  if (forms_.csc) source.csc = by_target_.Source();
-  source.node_data.push_back(Int64Array("_ID", absl::MakeConstSpan(part->nodes)));
-  source.node_data.push_back(
-      MadeArray<uint8_t>("inner_node", DType::kUint8, nodes,
-                         [part](uint64_t i) { return i < part->num_inner_nodes ? 1 : 0; }));
-  if (ids->num_parts() > 1) {
-    source.node_data.push_back(
-        MadeArray<int64_t>("part_id", DType::kInt64, nodes, [part, ids](uint64_t i) {
-          return i < part->num_inner_nodes ? part->number : ids->OwnerOfNode(part->nodes[i]);
-        }));
-  }
-  source.node_data.push_back(
-      MadeArray<int64_t>("orig_id", DType::kInt64, nodes, [part, graph](uint64_t i) {
-        const uint32_t node = part->original_nodes[i];
-        return node - graph->node_types()[graph->NodeTypeOf(node)].start;
-      }));
-  source.edge_data.push_back(Int64Array("_ID", absl::MakeConstSpan(part->edges)));
-  source.edge_data.push_back(
-      MadeArray<uint8_t>("inner_edge", DType::kUint8, edges,
-                         [part](uint64_t i) { return i < part->num_inner_edges ? 1 : 0; }));
-  source.edge_data.push_back(
-      MadeArray<int64_t>("orig_id", DType::kInt64, edges, [part, graph](uint64_t i) {
-        const uint64_t edge = part->original_edges[i];
-        return edge - graph->edge_types()[graph->EdgeTypeOf(edge)].start;
-      }));
-  if (graph->node_types().size() + graph->edge_types().size() > 2) {
-    source.node_data.push_back(MadeArray<int32_t>(
-        "_TYPE", DType::kInt32, nodes,
-        [part, graph](uint64_t i) { return graph->NodeTypeOf(part->original_nodes[i]); }));
-    source.edge_data.push_back(MadeArray<int32_t>(
-        "_TYPE", DType::kInt32, edges,
-        [part, graph](uint64_t i) { return graph->EdgeTypeOf(part->original_edges[i]); }));
-  }
-  return source;
-}
 
 std::vector<ArraySource> PartTables::NodeFeatures() const {
   const HomogeneousGraph& graph = ids_->graph();
@@ -191,26 +118,6 @@ std::vector<ArraySource> PartTables::EdgeFeatures() const {
                            }));
   }
   return arrays;
-}
-
-std::vector<ArraySource> PartTables::OriginalNodes() const {
-  return OriginalRows(absl::MakeConstSpan(ids_->graph().node_types()), ids_->node_map(),
-                      part_->number, absl::MakeConstSpan(part_->original_nodes),
-                      ids_->NodesOfPart(part_->number).begin);
-}
-
-std::vector<ArraySource> PartTables::OriginalEdges() const {
-  return OriginalRows(absl::MakeConstSpan(ids_->graph().edge_types()), ids_->edge_map(),
-                      part_->number, absl::MakeConstSpan(part_->original_edges),
-                      ids_->EdgesOfPart(part_->number).begin);
-}
-
-uint64_t PartTables::CutEdges() const {
-  uint64_t cut = 0;
-  for (uint64_t edge = 0; edge < part_->num_inner_edges; ++edge) {
-    cut += part_->sources[edge] >= part_->num_inner_nodes ? 1 : 0;
-  }
-  return cut;
 }
 
 bool IsLeftOutOfFiles(const SourceColumnSpec& column) {

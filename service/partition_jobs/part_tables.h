@@ -7,54 +7,37 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "service/partition_files/dgl_writer.h"
-#include "service/partition_jobs/rows_by_end.h"
+#include "service/partition_files/array.h"
+#include "service/partition_jobs/part_arrays.h"
+#include "service/partitioning/homogeneous_graph.h"
 #include "service/partitioning/new_ids.h"
 #include "service/partitioning/part_cutter.h"
 
 namespace packhouse {
 
-// Forms of the edges in graph.dgl.
-struct GraphForms {
-  bool coo = true;
-  bool csr = false;
-  bool csc = false;
-};
+inline absl::Span<const HomogeneousNodeType> NodeTypesOf(const HomogeneousGraph& graph) {
+  return graph.node_types();
+}
+inline absl::Span<const HomogeneousEdgeType> EdgeTypesOf(const HomogeneousGraph& graph) {
+  return graph.edge_types();
+}
 
-// Views of one part, which are gathered while they are written. The arguments must outlive it and
-// the sources that it gives.
-class PartTables {
+// A part of a graph in memory, with its features. The arguments must outlive it and the sources
+// that it gives.
+class PartTables : public PartArrays<Part, NewIds, HomogeneousGraph> {
  public:
   // `trainers` has the trainer of each homogeneous original node, or is empty.
   PartTables(const NewIds* ids, const Part* part, absl::Span<const uint32_t> trainers,
-             const GraphForms& forms);
-  PartTables(const PartTables&) = delete;
-  PartTables& operator=(const PartTables&) = delete;
+             const GraphForms& forms)
+      : PartArrays(ids, &ids->graph(), part, forms), trainers_(trainers) {}
 
-  // _ID, inner_node and inner_edge, part_id unless there is one part, orig_id, and _TYPE if there
-  // are several types. orig_id is the number within the set of the source graph.
-  DglGraphSource Graph() const;
   // SET/COLUMN of inner nodes, in the order of new ids, and SET/trainer_id if there are trainers.
   std::vector<ArraySource> NodeFeatures() const;
   // SOURCE:SET:TARGET/COLUMN of inner edges, likewise.
   std::vector<ArraySource> EdgeFeatures() const;
 
-  // By type, under its name: the number in the source graph of each inner node, or inner edge, in
-  // the order of new ids.
-  std::vector<ArraySource> OriginalNodes() const;
-  std::vector<ArraySource> OriginalEdges() const;
-
-  // In-edges of inner nodes that come from other parts.
-  uint64_t CutEdges() const;
-
  private:
-  const NewIds* const ids_;
-  const Part* const part_;
   const absl::Span<const uint32_t> trainers_;
-  const GraphForms forms_;
-  // Empty unless the form is asked for.
-  RowsByEnd<uint32_t> by_source_;
-  RowsByEnd<uint32_t> by_target_;
 };
 
 // Whether no file has the column: its rows have different lengths, or its name has a slash.

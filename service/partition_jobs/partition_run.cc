@@ -208,9 +208,8 @@ class Run {
                                      tables.OriginalNodes(), tables.OriginalEdges()};
         const PartFormats formats = {plan_.npy, plan_.safetensors, plan_.original_ids};
         PH_ASSIGN_OR_RETURN(const uint64_t bytes, WritePart(sources, formats, partial_, number));
-        report.parts.push_back({part.num_inner_nodes, part.nodes.size() - part.num_inner_nodes,
-                                part.num_inner_edges, part.edges.size() - part.num_inner_edges,
-                                tables.CutEdges(), bytes});
+        report.parts.push_back(tables.Report());
+        report.parts.back().num_bytes = bytes;
       }
       PH_RETURN_IF_ERROR(Wrote(report.parts.back().num_bytes));
       done += report.parts.back().num_inner_edges + report.parts.back().num_inner_nodes;

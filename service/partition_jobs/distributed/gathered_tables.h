@@ -1,42 +1,34 @@
-// The arrays of a gathered part, as its files have them: those of PartTables.
+// The arrays of a gathered part, as its files have them: those of PartArrays.
 #ifndef PACKHOUSE_SERVICE_PARTITION_JOBS_DISTRIBUTED_GATHERED_TABLES_H_
 #define PACKHOUSE_SERVICE_PARTITION_JOBS_DISTRIBUTED_GATHERED_TABLES_H_
 
-#include <cstdint>
-#include <vector>
+#include <cstddef>
 
-#include "service/partition_files/dgl_writer.h"
-#include "service/partition_jobs/part_tables.h"
-#include "service/partition_jobs/partition_report.h"
-#include "service/partition_jobs/rows_by_end.h"
+#include "absl/types/span.h"
+#include "service/partition_files/array.h"
+#include "service/partition_jobs/part_arrays.h"
+#include "service/partitioning/distributed/graph_share.h"
 #include "service/partitioning/distributed/part_gatherer.h"
+#include "service/partitioning/distributed/shared_ids.h"
 
 namespace packhouse {
 
-// Views of one part. The arguments must outlive it and the sources that it gives.
-class GatheredTables {
- public:
-  GatheredTables(const SharedIds* ids, const GatheredPart* part, const GraphForms& forms);
-  GatheredTables(const GatheredTables&) = delete;
-  GatheredTables& operator=(const GatheredTables&) = delete;
+inline absl::Span<const SharedNodeType> NodeTypesOf(const SharedTypes& types) {
+  return types.node_types;
+}
+inline absl::Span<const SharedEdgeType> EdgeTypesOf(const SharedTypes& types) {
+  return types.edge_types;
+}
 
-  DglGraphSource Graph() const;
+// The arguments must outlive it and the sources that it gives.
+class GatheredTables : public PartArrays<GatheredPart, SharedIds, SharedTypes> {
+ public:
+  GatheredTables(const SharedIds* ids, const GatheredPart* part, const GraphForms& forms)
+      : PartArrays(ids, &ids->graph().types(), part, forms) {}
+
   // TYPE/trainer_id of inner nodes and edges of a type. Requires that the part has trainers.
   ArraySource NodeTrainers(size_t type) const;
   ArraySource EdgeTrainers(size_t type) const;
-  // As PartTables has them.
-  std::vector<ArraySource> OriginalNodes() const;
-  std::vector<ArraySource> OriginalEdges() const;
-  // Its bytes are left to the caller.
-  ReportedPart Report() const;
-
- private:
-  const SharedIds* const ids_;
-  const GatheredPart* const part_;
-  const GraphForms forms_;
-  // Empty unless the form is asked for.
-  RowsByEnd<uint64_t> by_source_;
-  RowsByEnd<uint64_t> by_target_;
 };
 
 }  // namespace packhouse
