@@ -134,8 +134,9 @@ absl::StatusOr<v1::Dataset> PartitionClient::MakeDataset(
   return last.dataset();
 }
 
-absl::Status PartitionClient::Download(const v1::PartitionJob& job,
-                                       const std::string& folder) const {
+absl::Status PartitionClient::Download(
+    const v1::PartitionJob& job, const std::string& folder,
+    const std::function<absl::Status(const std::string& partial)>& finish) const {
   std::error_code error;
   if (std::filesystem::exists(folder, error)) {
     return absl::AlreadyExistsError(absl::StrCat(folder, " is there already"));
@@ -152,6 +153,10 @@ absl::Status PartitionClient::Download(const v1::PartitionJob& job,
     if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
     absl::Status written = DownloadFile(job, file, path);
     if (!written.ok()) return written;
+  }
+  if (finish) {
+    absl::Status finished = finish(partial);
+    if (!finished.ok()) return finished;
   }
   std::filesystem::rename(partial, folder, error);
   if (error) return absl::UnavailableError(absl::StrCat(folder, ": ", error.message()));

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_CLIENT_CPP_PARTITION_CLIENT_H_
 #define PACKHOUSE_CLIENT_CPP_PARTITION_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,8 +56,12 @@ class PartitionClient {
 
   // Writes the files of a partition that is done into a new folder, for any time. The folder
   // appears when it has all files; until then there is `folder`.partial. ALREADY_EXISTS if it is
-  // there; UNAVAILABLE naming a file that cannot be written.
-  absl::Status Download(const v1::PartitionJob& job, const std::string& folder) const;
+  // there; UNAVAILABLE naming a file that cannot be written. `finish`, unless it is empty, may add
+  // files to `folder`.partial, which it is called with when all files are there; its error is
+  // Download's.
+  absl::Status Download(
+      const v1::PartitionJob& job, const std::string& folder,
+      const std::function<absl::Status(const std::string& partial)>& finish = nullptr) const;
 
  private:
   absl::Status DownloadFile(const v1::PartitionJob& job, const v1::PartitionFile& file,

@@ -310,11 +310,13 @@ def test_partitions_are_cancelled_waited_for_and_downloaded(
         assert done.returncode == 0, done.stderr
         assert len(json.loads(done.stdout)["parts"]) == 12
 
-        table = partition("--parts", 2, "--method", "random", "--output", tmp_path / "out")
+        table = partition("--parts", 2, "--method", "random", "--orig-ids", "--output",
+                          tmp_path / "out")
         assert table.returncode == 0, table.stderr
         assert "####" in table.stdout
         assert (tmp_path / "out" / "graph.json").exists()
         assert (tmp_path / "out" / "part1" / "graph.dgl").exists()
+        assert (tmp_path / "out" / "part1" / "orig_nids.dgl").exists()
         made = partition("--parts", 40, "--method", "streaming", "--name", "fine",
                          "--without-files", "--dataset", "clusters")
         assert made.returncode == 0, made.stderr
@@ -322,7 +324,10 @@ def test_partitions_are_cancelled_waited_for_and_downloaded(
             assert client.get_dataset("clusters").num_graphs == 40
         for arguments, words in (
             (("--parts", 4, "--name", "fine"), "'fine'"),
-            (("--parts", 4, "--assignment", "x"), "--assignment"),
+            (("--parts", 4, "--assignment", "x"), "--assignment: not with --server"),
+            (("--parts", 4, "--memory", "1GiB"), "--memory-budget"),
+            (("--parts", 4, "--time-limit", "1s"), "--time-limit: not with --server"),
+            (("--parts", 4, "--orig-ids"), "--output"),
             ((), "--parts"),
         ):
             refused = partition(*arguments)

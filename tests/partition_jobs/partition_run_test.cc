@@ -15,6 +15,7 @@
 #include "service/partition_jobs/chunked_folder.h"
 #include "service/partition_jobs/durable_files.h"
 #include "service/partition_jobs/graph_folders.h"
+#include "service/partition_jobs/original_ids.h"
 #include "service/partitioning/homogeneous_graph.h"
 #include "service/source_graphs/memory_source_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
@@ -149,6 +150,28 @@ TEST(PartitionRunTest, GoesOnWhereItWasStopped) {
     ASSERT_THAT(RemoveFolder(output), IsOk());
   }
   EXPECT_GT(stopped, 5);
+}
+
+// A partition that a server has made has no original ids of its own.
+TEST(PartitionRunTest, OriginalIdsThatAreAddedAreThoseOfTheRun) {
+  const auto graph = FeaturedGraph(1);
+  const TemporaryFolder folder(TemporaryFolder::InMemory());
+  PartitionPlan plan = PlanFor(5);
+  const std::string without = folder.path() + "/without";
+  ASSERT_THAT(RunPartition(*graph, plan, without, nullptr, {}).status(), IsOk());
+  plan.original_ids = true;
+  const std::string with = folder.path() + "/with";
+  ASSERT_THAT(RunPartition(*graph, plan, with, nullptr, {}).status(), IsOk());
+  ASSERT_THAT(AddOriginalIds(without, plan.name), IsOk());
+  auto want = FilesIn(with);
+  auto got = FilesIn(without);
+  EXPECT_EQ(got.count("/part4/orig_eids.dgl"), 1U);
+  // The report has the bytes of all files.
+  want.erase("/report.json");
+  got.erase("/report.json");
+  EXPECT_EQ(got, want);
+  EXPECT_THAT(AddOriginalIds(without, "other"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("other.json")));
 }
 
 TEST(PartitionRunTest, WorkOfOtherWordsOrAnotherGraphIsNotTaken) {

@@ -89,17 +89,12 @@ void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command) {
       command.get_option("--server")
           ->description(
               "GRAPH is a source graph of this server, which cuts it and keeps the result");
-  command
-      .add_option(
-          "--memory", arguments.memory,
-          "Most memory for the assignment, as in 8GiB: bounds METIS's process, and automatic "
-          "streams where METIS would need more; default: no bound")
-      ->excludes(server);
-  command
-      .add_option("--time-limit", arguments.time_limit,
-                  "For each call of METIS, as in 90s or 2h; default: none")
-      ->excludes(server);
-  command.get_option("--orig-ids")->excludes(server);
+  command.add_option(
+      "--memory", arguments.memory,
+      "Most memory for the assignment, as in 8GiB: bounds METIS's process, and automatic streams "
+      "where METIS would need more; default: no bound. Not with --server");
+  command.add_option("--time-limit", arguments.time_limit,
+                     "For each call of METIS, as in 90s or 2h; default: none. Not with --server");
   command
       .add_option("--dataset", arguments.dataset,
                   "Make the parts a data set of the server, for epochs that join parts")

@@ -14,6 +14,7 @@
 #include "client/cli/partition/partition_table.h"
 #include "client/cpp/channel.h"
 #include "client/cpp/partition_client.h"
+#include "service/partition_jobs/original_ids.h"
 
 namespace packhouse::client {
 namespace {
@@ -174,7 +175,22 @@ ExitCode RunServerPartition(const PartitionArguments& arguments) {
   }
   if (arguments.parts == 0) return Misuse(absl::InvalidArgumentError("--parts N is required"));
   if (!arguments.assignment.empty()) {
-    return Misuse(absl::InvalidArgumentError("--assignment: not with --server"));
+    return Misuse(absl::InvalidArgumentError(
+        "--assignment: not with --server, which takes no files; `packhouse partition` without it "
+        "partitions graphs in files"));
+  }
+  if (!arguments.memory.empty()) {
+    return Misuse(absl::InvalidArgumentError(
+        "--memory: not with --server, whose --memory-budget bounds what its partitions take"));
+  }
+  if (!arguments.time_limit.empty()) {
+    return Misuse(
+        absl::InvalidArgumentError("--time-limit: not with --server, where METIS works as long as "
+                                   "it needs; Ctrl-C cancels the partition"));
+  }
+  if (arguments.original_ids && arguments.output.empty()) {
+    return Misuse(absl::InvalidArgumentError(
+        "--orig-ids: with --server they are made of the files that --output DIR downloads"));
   }
   if (arguments.without_files && !arguments.output.empty()) {
     return Misuse(absl::InvalidArgumentError("--output: not with --without-files"));
@@ -205,7 +221,11 @@ ExitCode RunServerPartition(const PartitionArguments& arguments) {
   interrupts.reset();
   if (!job.ok()) return Fail(job.status());
   if (!arguments.output.empty()) {
-    const absl::Status downloaded = client.Download(*job, arguments.output);
+    const absl::Status downloaded =
+        client.Download(*job, arguments.output, [&](const std::string& partial) {
+          return arguments.original_ids ? AddOriginalIds(partial, arguments.name)
+                                        : absl::OkStatus();
+        });
     if (!downloaded.ok()) return Fail(downloaded);
   }
   if (!arguments.dataset.empty()) {
