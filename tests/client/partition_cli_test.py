@@ -146,6 +146,42 @@ def test_parmetis_is_converted_whole(tmp_path: pathlib.Path) -> None:
     laws.check("mini", meta, arrays, graph)
 
 
+def test_text_files_are_cut_and_converted(tmp_path: pathlib.Path) -> None:
+    folder = GOLDEN / "parmetis"
+    cut = ("dglpart", "--input-dir", folder, "--graph-name", "mini", "--parts", 3)
+    for name in ("a", "b"):
+        assert "3 parts by metis" in succeed(*cut, "--output", tmp_path / name)
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    stats = [(tmp_path / f"a/p00{p}-mini_stats.txt").read_text().split() for p in range(3)]
+    whole = (folder / "mini_stats.txt").read_text(encoding="utf-8").split()
+    assert [str(sum(int(line[i]) for line in stats)) for i in (0, 1)] == whole[:2]
+    assert len((tmp_path / "a/mini_part.3").read_text().splitlines()) == int(whole[0])
+    succeed(
+        "convert", "--schema", folder / "mini.json", "--input-dir", tmp_path / "a",
+        "--graph-name", "mini", "--num-parts", 3, "--num-node-weights", 3,
+        "--removed-edges", folder / "mini_removed_edges.txt", "--output", tmp_path / "out",
+    )
+    graph = laws.Graph("hetero")
+    graph.nfeat, graph.efeat = {}, {}
+    meta, arrays = laws.from_files(str(tmp_path / "out" / "mini.json"))
+    assert meta["num_edges"] == 1321
+    laws.check("mini", meta, arrays, graph)
+
+    refused = run(*cut, "--output", tmp_path / "a")
+    assert refused.returncode == 1 and "is there already" in refused.stderr
+    for what, line, words in (
+        ("stats", "2 1 1\n", "g_nodes.txt: has 1 nodes"),
+        ("nodes", "0 2 0\n", "g_nodes.txt: line 1: a weight is above 1"),
+        ("edges", "0 9 0 0\n", "g_edges.txt: line 1: joins 0 and 9"),
+    ):
+        text = {"stats": "1 1 1\n", "nodes": "0 1 0\n", "edges": "0 0 0 0\n", what: line}
+        for name, lines in text.items():
+            (tmp_path / f"g_{name}.txt").write_text(lines, encoding="utf-8")
+        refused = run("dglpart", "--input-dir", tmp_path, "--graph-name", "g", "--parts", 2,
+                      "--output", tmp_path / "none")
+        assert refused.returncode == 1 and words in refused.stderr, refused.stderr
+
+
 def test_exports_are_what_the_readers_read(tmp_path: pathlib.Path) -> None:
     graph = laws.Graph("hetero")
     chunked = write_chunked(graph, tmp_path / "chunked")

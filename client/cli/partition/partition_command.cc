@@ -36,16 +36,6 @@ RunWatch ShowProgress() {
   return watch;
 }
 
-// packhouse-metis is beside this program where both are installed, and in service/ where they are
-// built.
-absl::StatusOr<std::unique_ptr<AssignmentEngine>> FindMetis() {
-  const std::string here = MetisProgramHere();
-  absl::StatusOr<std::unique_ptr<AssignmentEngine>> engine = MakeMetisEngine(here);
-  if (engine.ok()) return engine;
-  const std::filesystem::path folder = std::filesystem::path(here).parent_path();
-  return MakeMetisEngine((folder / "../../service/packhouse-metis").lexically_normal().string());
-}
-
 ExitCode RunLocalPartition(const PartitionArguments& arguments) {
   if (arguments.graph.empty() || arguments.output.empty()) {
     return Misuse(absl::InvalidArgumentError("GRAPH and --output DIR are required"));
@@ -84,6 +74,14 @@ ExitCode RunLocalPartition(const PartitionArguments& arguments) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<AssignmentEngine>> FindMetis() {
+  const std::string here = MetisProgramHere();
+  absl::StatusOr<std::unique_ptr<AssignmentEngine>> engine = MakeMetisEngine(here);
+  if (engine.ok()) return engine;
+  const std::filesystem::path folder = std::filesystem::path(here).parent_path();
+  return MakeMetisEngine((folder / "../../service/packhouse-metis").lexically_normal().string());
+}
+
 void AddPartitionCommand(CLI::App& app, ExitCode& code) {
   CLI::App* const command =
       app.add_subcommand("partition", "Cut a large graph into parts for DGL's trainers");
@@ -92,6 +90,7 @@ void AddPartitionCommand(CLI::App& app, ExitCode& code) {
   AddPartitionRestore(*command, code);
   AddPartitionConvert(*command, code);
   AddPartitionExport(*command, code);
+  AddPartitionDglpart(*command, code);
   command->callback([arguments, command, &code] {
     if (!command->get_subcommands().empty()) return;
     code =

@@ -2,8 +2,12 @@
 #ifndef PACKHOUSE_CLIENT_CLI_PARTITION_PARTITION_COMMANDS_H_
 #define PACKHOUSE_CLIENT_CLI_PARTITION_PARTITION_COMMANDS_H_
 
+#include <memory>
+
 #include "CLI/App.hpp"
+#include "absl/status/statusor.h"
 #include "client/cli/arguments.h"
+#include "service/partitioning/assignment_engine.h"
 
 namespace packhouse::client {
 
@@ -11,10 +15,15 @@ namespace packhouse::client {
 // parsing.
 void AddPartitionCommand(CLI::App& app, ExitCode& code);
 
+// The program packhouse-metis as an engine. It is beside this program where both are installed, and
+// in service/ where they are built.
+absl::StatusOr<std::unique_ptr<AssignmentEngine>> FindMetis();
+
 // Its parts, each a subcommand of `partition`; none needs a server.
 void AddPartitionRestore(CLI::App& partition, ExitCode& code);
 void AddPartitionConvert(CLI::App& partition, ExitCode& code);
 void AddPartitionExport(CLI::App& partition, ExitCode& code);
+void AddPartitionDglpart(CLI::App& partition, ExitCode& code);
 
 }  // namespace packhouse::client
 
