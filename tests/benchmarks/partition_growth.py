@@ -2,13 +2,16 @@
 
     PACKHOUSE_CLI=build/release/client/cli/packhouse tests/benchmarks/partition_growth.py
     PACKHOUSE_CLI=... tests/benchmarks/partition_growth.py --edges 1e5 1e6 1e7 --method streaming
+    PACKHOUSE_PARTITION=build/release/service/packhouse-partition \
+      tests/benchmarks/partition_growth.py --edges 1e5 1e6 1e7 --method 1-rank 2-ranks 4-ranks
 
 The graphs have 25 edges a node, four of five within neighbourhoods of 500 nodes, and one feature of 16
 floats. For each method and size: seconds of wall clock and of all processors, the largest memory of
 the command and of METIS's process, bytes for each end of an edge beside the graph's own arrays, the
 share of edges that is cut; and between sizes the slope, the exponent of the time in the number of
 edges: 1 is linear. A table in Markdown, for docs/partitioning.md. METIS is left out above
---metis-edges.
+--metis-edges. N-ranks is packhouse-partition under mpirun, all ranks on this machine; "bytes an end" are
+then of all ranks together, if each takes what the largest one does.
 """
 
 from __future__ import annotations
@@ -86,9 +89,23 @@ print(json.dumps([time.perf_counter() - began, cpu, usage.ru_maxrss << 10]))
 """
 
 
-def run(cli: str, graph: pathlib.Path, out: pathlib.Path, method: str, edges: int) -> Figures:
+def ranks_of(method: str) -> int:
+    """0 if the command runs alone."""
+    number, _, ranks = method.partition("-")
+    return int(number) if ranks in ("rank", "ranks") else 0
+
+
+def program_of(method: str) -> list[str]:
+    ranks = ranks_of(method)
+    if ranks == 0:
+        return [os.environ["PACKHOUSE_CLI"], "partition", "--method", method]
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
+    return [*mpirun, "-np", str(ranks), os.environ["PACKHOUSE_PARTITION"]]
+
+
+def run(graph: pathlib.Path, out: pathlib.Path, method: str, edges: int) -> Figures:
     """One partition; its largest memory is that of the largest process."""
-    command = [cli, "partition", str(graph), "--parts", str(PARTS), "--method", method]
+    command = [*program_of(method), str(graph), "--parts", str(PARTS)]
     printed = subprocess.run(
         [sys.executable, "-S", "-c", STARTER, *command, "--output", str(out)],
         check=True,
@@ -115,7 +132,9 @@ def table(name: str, runs: list[Figures], arrays: list[int]) -> str:
         if i > 0:
             before = runs[i - 1]
             slope = f"{math.log(each.cpu / before.cpu) / math.log(each.edges / before.edges):.2f}"
-        beside = max(0, each.bytes - own) / (2 * each.edges)
+        # What ranks have of the graph is not beside it: no rank maps all of its files.
+        ranks = ranks_of(name)
+        beside = (ranks * each.bytes if ranks else max(0, each.bytes - own)) / (2 * each.edges)
         lines.append(
             f"| {each.edges:,} | {each.wall:.1f} s | {each.cpu:.1f} s | {slope} | "
             f"{each.bytes / 2**20:,.0f} MiB | {beside:.0f} | {each.cut:.1%} |"
@@ -130,7 +149,6 @@ def main() -> None:
     parser.add_argument("--metis-edges", type=float, default=3e7, help="the most for METIS")
     parser.add_argument("--folder", help="for graphs and partitions; about 60 bytes an edge")
     options = parser.parse_args()
-    cli = os.environ["PACKHOUSE_CLI"]
     runs: dict[str, list[Figures]] = {method: [] for method in options.method}
     arrays: dict[str, list[int]] = {method: [] for method in options.method}
     for edges in map(int, options.edges):
@@ -142,7 +160,7 @@ def main() -> None:
                 if method == "metis" and edges > options.metis_edges:
                     continue
                 out = pathlib.Path(folder) / method
-                runs[method].append(run(cli, graph, out, method, edges))
+                runs[method].append(run(graph, out, method, edges))
                 arrays[method].append(own)
                 print(re.sub(r"\w+=", " ", str(runs[method][-1])), method, flush=True)
                 subprocess.run(["rm", "-r", out], check=True)
