@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/collation/fake_indices.h"
+#include "service/collation/gathered_graph.h"
 #include "service/collation/row_kernels.h"
 #include "service/graphs/index_values.h"
 
@@ -58,21 +58,24 @@ constexpr size_t kPiecesAhead = 32;  // Rows of a tensor.
 // follow.
 constexpr size_t kMaxBytesAhead = 1024;
 constexpr size_t kCacheLine = 64;
+// The same for graphs whose rows lie together.
+constexpr size_t kGatheredAhead = 8;
 
 // A plane of a tensor of the schema.
 struct Plane {
+  Plane() = default;
   Plane(const GraphSchema& schema, size_t of_tensor, size_t plane)
       : tensor(of_tensor),
         number(plane),
         component(schema.tensors()[of_tensor].component),
         row_bytes(schema.plane_row_bytes(of_tensor)) {}
 
-  size_t tensor;
-  size_t number;
+  size_t tensor = 0;
+  size_t number = 0;
   // The tensor grows along it.
-  size_t component;
+  size_t component = 0;
   // In this plane.
-  size_t row_bytes;
+  size_t row_bytes = 0;
 };
 
 // The places of the rows of a batch's graphs.
@@ -115,15 +118,16 @@ class RowPrefetch {
  public:
   RowPrefetch(const BatchLayout& layout, const RowExtents& extents)
       : schema_(layout.schema()), extents_(extents) {
-    if (extents.num_graphs() != 0 && !schema_.tensors().empty()) plane_.emplace(schema_, 0, 0);
+    is_over_ = extents.num_graphs() == 0 || schema_.tensors().empty();
+    if (!is_over_) plane_ = Plane(schema_, 0, 0);
     for (size_t i = 0; i < kPiecesAhead; ++i) Next();
   }
 
   void Next() {
-    if (!plane_) return;
-    const char* const from = extents_.begin(g_, *plane_);
+    if (is_over_) return;
+    const char* const from = extents_.begin(g_, plane_);
     const size_t bytes =
-        std::min<size_t>(extents_.count(g_, plane_->component) * plane_->row_bytes, kMaxBytesAhead);
+        std::min<size_t>(extents_.count(g_, plane_.component) * plane_.row_bytes, kMaxBytesAhead);
     // Into the second cache: the first can wait for few lines at a time, and then the prefetch
     // itself waits.
     for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at, 0, 1);
@@ -133,23 +137,20 @@ class RowPrefetch {
  private:
   void NextPlane() {
     g_ = 0;
-    size_t t = plane_->tensor;
-    size_t number = plane_->number + 1;
+    size_t t = plane_.tensor;
+    size_t number = plane_.number + 1;
     if (number == schema_.num_planes(t)) {
       ++t;
       number = 0;
     }
-    if (t == schema_.tensors().size()) {
-      plane_.reset();
-    } else {
-      plane_.emplace(schema_, t, number);
-    }
+    is_over_ = t == schema_.tensors().size();
+    if (!is_over_) plane_ = Plane(schema_, t, number);
   }
 
   const GraphSchema& schema_;
   const RowExtents& extents_;
-  // nullopt once everything has been prefetched.
-  std::optional<Plane> plane_;
+  bool is_over_ = false;  // Everything has been prefetched.
+  Plane plane_;
   size_t g_ = 0;
 };
 
@@ -164,52 +165,103 @@ void ForEachGraph(const RowExtents& extents, RowPrefetch& prefetch, const Plane&
   }
 }
 
-// Writes a plane of a tensor of the schema: real rows, then padding. Every Write... function fills
-// its whole range, which may begin at any address.
-void WritePlane(const BatchLayout& layout, const Plane& plane, const RowExtents& extents,
-                const Batch& batch, RowPrefetch& prefetch, char* data) {
-  const TensorSpec& spec = layout.schema().tensors()[plane.tensor];
-  char* next = data;
-  if (spec.index_into) {
-    const RowKernels::CopyShifted copy = Kernels().CopyShiftedOf(ElementBytes(spec.dtype));
-    uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
-    size_t counted = 0;
-    ForEachGraph(extents, prefetch, plane, [&](size_t g, const char* from, size_t bytes) {
-      for (; counted < g; ++counted) target_rows += extents.count(counted, *spec.index_into);
-      copy(next, from, bytes, target_rows);
-      next += bytes;
-    });
-  } else {
+// Writes the real rows of a plane of a tensor of the schema. Every Write... function fills its
+// whole range, which may begin at any address.
+void WritePlane(const GraphSchema& schema, const Plane& plane, const RowExtents& extents,
+                RowPrefetch& prefetch, char* next) {
+  const TensorSpec& spec = schema.tensors()[plane.tensor];
+  if (!spec.index_into) {
     ForEachGraph(extents, prefetch, plane, [&](size_t /*g*/, const char* from, size_t bytes) {
       std::memcpy(next, from, bytes);
       next += bytes;
     });
-  }
-  const auto padding_bytes =
-      batch.rows[plane.component] * plane.row_bytes - static_cast<uint64_t>(next - data);
-  if (padding_bytes == 0) return;
-  if (!spec.index_into) {
-    Fill(next, padding_bytes, layout.fill(plane.tensor));
     return;
   }
-  if (layout.padding() == Padding::kTfgnn) {
-    const uint64_t first = batch.real_rows[*spec.index_into];
-    return WriteFakeIndices(spec.dtype, first, batch.rows[*spec.index_into] - first,
-                            plane.row_bytes / ElementBytes(spec.dtype),
-                            batch.rows[plane.component] - batch.real_rows[plane.component], next);
-  }
-  const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
-  Fill(next, padding_bytes,
-       IndexElement(spec.dtype, std::min(batch.real_rows[*spec.index_into], last_row)));
+  const RowKernels::CopyShifted copy = Kernels().CopyShiftedOf(ElementBytes(spec.dtype));
+  uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
+  size_t counted = 0;
+  ForEachGraph(extents, prefetch, plane, [&](size_t g, const char* from, size_t bytes) {
+    for (; counted < g; ++counted) target_rows += extents.count(counted, *spec.index_into);
+    copy(next, from, bytes, target_rows);
+    next += bytes;
+  });
 }
 
-void WriteRows(const BatchLayout& layout, size_t t, const RowExtents& extents, const Batch& batch,
-               RowPrefetch& prefetch, char* data) {
-  for (size_t number = 0; number < layout.schema().num_planes(t); ++number) {
-    const Plane plane(layout.schema(), t, number);
-    WritePlane(layout, plane, extents, batch, prefetch, data);
-    data += batch.rows[plane.component] * plane.row_bytes;
+// Calls write(plane, data) for each plane of the schema's tensors, which begin at base + `begins`.
+template <typename Write>
+void ForEachPlane(const GraphSchema& schema, const Batch& batch, char* base,
+                  const std::vector<uint64_t>& begins, Write write) {
+  for (size_t t = 0; t < schema.tensors().size(); ++t) {
+    char* data = base + begins[t];
+    for (size_t number = 0; number < schema.num_planes(t); ++number) {
+      const Plane plane(schema, t, number);
+      write(plane, data);
+      data += batch.rows[plane.component] * plane.row_bytes;
+    }
   }
+}
+
+// Where the next rows of a plane go, while graphs are copied one after the other.
+struct PlaneEnd {
+  char* next;
+  size_t component;
+  size_t row_bytes;
+  // For an index tensor; otherwise null.
+  RowKernels::CopyShifted copy_shifted;
+  size_t target;
+};
+
+// Writes the real rows of all tensors, graph by graph: what lies together is read at once.
+void WriteGathered(const GraphSchema& schema, absl::Span<const absl::string_view> graphs,
+                   const Batch& batch, char* base, const std::vector<uint64_t>& begins) {
+  const size_t l = schema.num_components();
+  std::vector<PlaneEnd> ends;
+  ForEachPlane(schema, batch, base, begins, [&](const Plane& plane, char* data) {
+    const TensorSpec& spec = schema.tensors()[plane.tensor];
+    ends.push_back({data, plane.component, plane.row_bytes,
+                    spec.index_into ? Kernels().CopyShiftedOf(ElementBytes(spec.dtype)) : nullptr,
+                    spec.index_into.value_or(0)});
+  });
+  // Rows of each component in the graphs before; and those of this graph.
+  std::vector<uint64_t> before(l + 1, 0);
+  std::vector<uint64_t> counts(l + 1, 1);
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    if (g + kGatheredAhead < graphs.size()) GatheredGraph(graphs[g + kGatheredAhead]).Prefetch();
+    for (size_t k = 0; k < l; ++k) counts[k] = batch.sizes[g * l + k];
+    const char* from = GatheredGraph(graphs[g]).rows(l);
+    for (PlaneEnd& end : ends) {
+      const size_t bytes = counts[end.component] * end.row_bytes;
+      if (end.copy_shifted != nullptr) {
+        end.copy_shifted(end.next, from, bytes, before[end.target]);
+      } else {
+        std::memcpy(end.next, from, bytes);
+      }
+      end.next += bytes;
+      from += bytes;
+    }
+    for (size_t k = 0; k <= l; ++k) before[k] += counts[k];
+  }
+}
+
+// Writes what follows the real rows of a plane that begins at `data`.
+void WritePadding(const BatchLayout& layout, const Plane& plane, const Batch& batch, char* data) {
+  const uint64_t real_rows = batch.real_rows[plane.component];
+  const uint64_t padding_rows = batch.rows[plane.component] - real_rows;
+  const uint64_t padding_bytes = padding_rows * plane.row_bytes;
+  if (padding_bytes == 0) return;
+  char* const begin = data + real_rows * plane.row_bytes;
+  const TensorSpec& spec = layout.schema().tensors()[plane.tensor];
+  if (!spec.index_into) {
+    Fill(begin, padding_bytes, layout.fill(plane.tensor));
+    return;
+  }
+  const uint64_t first = batch.real_rows[*spec.index_into];
+  if (layout.padding() == Padding::kTfgnn) {
+    return WriteFakeIndices(spec.dtype, first, batch.rows[*spec.index_into] - first,
+                            plane.row_bytes / ElementBytes(spec.dtype), padding_rows, begin);
+  }
+  const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
+  Fill(begin, padding_bytes, IndexElement(spec.dtype, std::min(first, last_row)));
 }
 
 // Writes values of an int32 tensor, one after the other.
@@ -304,14 +356,15 @@ void WriteMask(uint64_t real_rows, uint64_t rows, char* data) {
   std::memset(data + real_rows, 0, rows - real_rows);
 }
 
-void WriteColumn(const BatchLayout& layout, const BatchColumn& column, const RowExtents& extents,
-                 const Batch& batch, RowPrefetch& prefetch, char* begin, uint64_t bytes) {
+// Writes a tensor that is computed from the sizes.
+void WriteDerived(const BatchLayout& layout, const BatchColumn& column, const Batch& batch,
+                  char* begin, uint64_t bytes) {
   const size_t k = column.index;
   const auto counts = [&] { return PaddedCounts(layout, batch, k); };
   const Int32Writer out(begin, begin + bytes);
   switch (column.source) {
     case BatchColumn::Source::kRows:
-      return WriteRows(layout, column.index, extents, batch, prefetch, begin);
+      return;
     case BatchColumn::Source::kRowCounts:
       return WriteRowCounts(counts(), out);
     case BatchColumn::Source::kGraphIndex:
@@ -416,25 +469,22 @@ absl::Status CheckPaddable(const BatchLayout& layout, const Batch& batch) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const GraphRef> graphs) {
-  const size_t l = layout.schema().num_components();
+// Without graphs.
+Batch BatchOf(const BatchLayout& layout, size_t num_graphs) {
   Batch batch;
-  batch.graph_ids.reserve(graphs.size());
-  batch.sizes.reserve(graphs.size() * l);
+  batch.graph_ids.reserve(num_graphs);
+  batch.sizes.reserve(num_graphs * layout.schema().num_components());
+  return batch;
+}
+
+// From the sizes to the rows. INTERNAL if they exceed the layout.
+absl::Status CountRows(const BatchLayout& layout, Batch& batch) {
+  const size_t l = layout.schema().num_components();
   batch.real_rows.assign(l + 1, 0);
-  for (size_t g = 0; g < graphs.size(); ++g) {
-    if (const size_t ahead = g + kGraphsAhead; ahead < graphs.size()) {
-      graphs[ahead].chunk->Prefetch(graphs[ahead].index);
-    }
-    const GraphRef& graph = graphs[g];
-    const auto tuple = graph.chunk->sizes().tuple(graph.index);
-    batch.graph_ids.push_back(graph.chunk->sizes().graph_id(graph.index));
-    batch.sizes.insert(batch.sizes.end(), tuple.begin(), tuple.end());
-    for (size_t k = 0; k < l; ++k) batch.real_rows[k] += tuple[k];
+  for (size_t g = 0; g < batch.graph_ids.size(); ++g) {
+    for (size_t k = 0; k < l; ++k) batch.real_rows[k] += batch.sizes[g * l + k];
   }
-  batch.real_rows[l] = graphs.size();
+  batch.real_rows[l] = batch.graph_ids.size();
   batch.rows = layout.RowsFor(batch.real_rows);
   for (size_t k = 0; k <= l; ++k) {
     if (batch.real_rows[k] > batch.rows[k]) {
@@ -443,12 +493,10 @@ absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const G
                                               batch.rows[k]));
     }
   }
-  return batch;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
-                              uint64_t max_bytes, const TensorFraming* framing) {
-  PH_ASSIGN_OR_RETURN(Batch batch, CollateSizes(layout, graphs));
+absl::Status CheckTensors(const BatchLayout& layout, const Batch& batch, uint64_t max_bytes) {
   PH_RETURN_IF_ERROR(CheckNumberable(layout, batch));
   const auto bytes = layout.BatchBytes(batch.rows);
   if (!bytes || *bytes > max_bytes) {
@@ -456,20 +504,76 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
                                                      bytes.value_or(UINT64_MAX), " bytes, at most ",
                                                      max_bytes, " are allowed"));
   }
-  PH_RETURN_IF_ERROR(CheckPaddable(layout, batch));
+  return CheckPaddable(layout, batch);
+}
+
+// Writes what is not in the graphs' rows, and says where each tensor is.
+void FinishTensors(const BatchLayout& layout, char* base, const std::vector<uint64_t>& begins,
+                   Batch& batch) {
+  ForEachPlane(layout.schema(), batch, base, begins,
+               [&](const Plane& plane, char* data) { WritePadding(layout, plane, batch, data); });
+  for (size_t i = 0; i < layout.columns().size(); ++i) {
+    const BatchColumn& column = layout.columns()[i];
+    char* const begin = base + begins[i];
+    const uint64_t data_bytes = column.RowsOf(batch.rows) * column.row_bytes;
+    if (data_bytes != 0) WriteDerived(layout, column, batch, begin, data_bytes);
+    batch.tensors[i].data = absl::string_view(begin, data_bytes);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const GraphRef> graphs) {
+  Batch batch = BatchOf(layout, graphs.size());
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    if (const size_t ahead = g + kGraphsAhead; ahead < graphs.size()) {
+      graphs[ahead].chunk->Prefetch(graphs[ahead].index);
+    }
+    const GraphRef& graph = graphs[g];
+    const auto tuple = graph.chunk->sizes().tuple(graph.index);
+    batch.graph_ids.push_back(graph.chunk->sizes().graph_id(graph.index));
+    batch.sizes.insert(batch.sizes.end(), tuple.begin(), tuple.end());
+  }
+  PH_RETURN_IF_ERROR(CountRows(layout, batch));
+  return batch;
+}
+
+absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
+                              uint64_t max_bytes, const TensorFraming* framing) {
+  PH_ASSIGN_OR_RETURN(Batch batch, CollateSizes(layout, graphs));
+  PH_RETURN_IF_ERROR(CheckTensors(layout, batch, max_bytes));
   const RowExtents extents(graphs, batch);
   RowPrefetch prefetch(layout, extents);
   std::vector<uint64_t> begins;
   const std::shared_ptr<char[]> buffer = LayOut(layout, framing, batch, begins);
-  for (size_t i = 0; i < layout.columns().size(); ++i) {
-    const BatchColumn& column = layout.columns()[i];
-    char* const begin = buffer.get() + begins[i];
-    const uint64_t data_bytes = column.RowsOf(batch.rows) * column.row_bytes;
-    if (data_bytes != 0) {
-      WriteColumn(layout, column, extents, batch, prefetch, begin, data_bytes);
-    }
-    batch.tensors[i].data = absl::string_view(begin, data_bytes);
+  ForEachPlane(layout.schema(), batch, buffer.get(), begins, [&](const Plane& plane, char* data) {
+    WritePlane(layout.schema(), plane, extents, prefetch, data);
+  });
+  FinishTensors(layout, buffer.get(), begins, batch);
+  return batch;
+}
+
+absl::StatusOr<Batch> CollateGathered(const BatchLayout& layout,
+                                      absl::Span<const absl::string_view> graphs,
+                                      uint64_t max_bytes, const TensorFraming* framing) {
+  const size_t l = layout.schema().num_components();
+  Batch batch = BatchOf(layout, graphs.size());
+  batch.sizes.resize(graphs.size() * l);
+  for (size_t g = 0; g < std::min(kGatheredAhead, graphs.size()); ++g) {
+    GatheredGraph(graphs[g]).Prefetch();
   }
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    if (g + kGatheredAhead < graphs.size()) GatheredGraph(graphs[g + kGatheredAhead]).Prefetch();
+    const GatheredGraph graph(graphs[g]);
+    batch.graph_ids.push_back(graph.id());
+    if (l != 0) std::memcpy(&batch.sizes[g * l], graph.counts(), l * sizeof(uint32_t));
+  }
+  PH_RETURN_IF_ERROR(CountRows(layout, batch));
+  PH_RETURN_IF_ERROR(CheckTensors(layout, batch, max_bytes));
+  std::vector<uint64_t> begins;
+  const std::shared_ptr<char[]> buffer = LayOut(layout, framing, batch, begins);
+  WriteGathered(layout.schema(), graphs, batch, buffer.get(), begins);
+  FinishTensors(layout, buffer.get(), begins, batch);
   return batch;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
@@ -37,7 +38,13 @@ struct GraphRef {
 absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphRef> graphs,
                               uint64_t max_bytes, const TensorFraming* framing = nullptr);
 
-// The same without tensors: ids, sizes and row counts.
+// The same for graphs that lie together, each in its bytes as GatheredGraph says; they have the
+// layout's schema. The result is that of Collate(), byte for byte.
+absl::StatusOr<Batch> CollateGathered(const BatchLayout& layout,
+                                      absl::Span<const absl::string_view> graphs,
+                                      uint64_t max_bytes, const TensorFraming* framing = nullptr);
+
+// The same as Collate() without tensors: ids, sizes and row counts.
 absl::StatusOr<Batch> CollateSizes(const BatchLayout& layout, absl::Span<const GraphRef> graphs);
 
 }  // namespace packhouse

@@ -19,6 +19,8 @@ std::string PrefixOf(absl::string_view dataset) {
 constexpr uint64_t kDefaultKeptBytes = uint64_t{64} << 20;
 constexpr uint64_t kNumCaches = 6;
 constexpr uint64_t kKeptShare = 8;
+// A copy of graphs that no batch was made from while so many epochs of others began is dropped.
+constexpr uint32_t kEpochsUnused = 8;
 
 uint64_t KeptBytes(const MemoryBudget* memory) {
   return memory == nullptr ? kDefaultKeptBytes : memory->bound() / (kKeptShare * kNumCaches);
@@ -79,6 +81,11 @@ EpochCatalog::~EpochCatalog() {
 void EpochCatalog::Reclaim(uint64_t bytes) {
   const uint64_t held = memory_->held();
   const auto done = [&] { return memory_->held() + bytes <= held; };
+  // Everything else takes longer to make again.
+  for (const auto& rows : AllGathered()) {
+    if (done()) return;
+    rows->Drop();
+  }
   while (!done() && sampled_.ForgetOldest()) {
   }
   // Values that are made from others are dropped before them.
@@ -104,12 +111,59 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
                                                  " graphs of data set '", info.name, "'"),
                                     opened->bytes));
     PH_ASSIGN_OR_RETURN(opened->reader, store_->OpenReader(info.name));
+    opened->gathered = std::make_shared<GatheredRows>(memory_);
     if (opened->reader->info().version == info.version) return opened;
     return absl::UnavailableError(
         absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
   };
   return readers_.Get(
       ReaderKey(info), [&] { return given_up.WhileWaiting(); }, open);
+}
+
+std::vector<std::shared_ptr<GatheredRows>> EpochCatalog::AllGathered() {
+  std::vector<std::shared_ptr<GatheredRows>> all;
+  absl::MutexLock lock(&gathered_mutex_);
+  for (const Gathered& gathered : gathered_) {
+    if (auto rows = gathered.rows.lock()) all.push_back(std::move(rows));
+  }
+  return all;
+}
+
+std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
+                                                        const EpochPlan& plan) {
+  // A copy has all graphs.
+  if (plan.num_graphs() < info.num_graphs / 2) return nullptr;
+  const auto opened = readers_.Find(ReaderKey(info));
+  // Null if the data set was deleted meanwhile.
+  if (opened == nullptr || opened->reader.get() != &plan.reader()) return nullptr;
+  // A data set that is loaded once is not worth a copy.
+  if (opened->num_epochs.fetch_add(1) == 0) return nullptr;
+  std::shared_ptr<GatheredRows> rows = opened->gathered;
+  std::vector<std::shared_ptr<GatheredRows>> others;  // Destroyed without the lock.
+  std::vector<std::shared_ptr<GatheredRows>> unused;
+  {
+    absl::MutexLock lock(&gathered_mutex_);
+    bool is_listed = false;
+    size_t kept = 0;
+    for (Gathered& gathered : gathered_) {
+      auto other = gathered.rows.lock();
+      if (other == nullptr) continue;
+      if (other == rows) {
+        is_listed = true;
+        gathered.num_unused = 0;
+      } else if (other->WasUsed()) {
+        gathered.num_unused = 0;
+      } else if (++gathered.num_unused == kEpochsUnused) {
+        unused.push_back(other);
+      }
+      others.push_back(std::move(other));
+      std::swap(gathered_[kept++], gathered);
+    }
+    gathered_.resize(kept);
+    if (!is_listed) gathered_.push_back({rows, 0});
+  }
+  for (const auto& other : unused) other->Drop();
+  return rows;
 }
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
@@ -147,7 +201,8 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> EpochCatalog::Prepare(
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const PreparedEpoch>> {
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_ASSIGN_OR_RETURN(auto plan, plans_.Get(plan_key, gone, make_plan));
-    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making);
+    std::shared_ptr<GatheredRows> gathered = GatheredFor(info, *plan);
+    return PreparedEpoch::Prepare(std::move(plan), request, bounds_, making, std::move(gathered));
   };
   return epochs_.Get(epoch_key, gone, prepare);
 }

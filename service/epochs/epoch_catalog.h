@@ -2,19 +2,24 @@
 #ifndef PACKHOUSE_SERVICE_EPOCHS_EPOCH_CATALOG_H_
 #define PACKHOUSE_SERVICE_EPOCHS_EPOCH_CATALOG_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/admission/memory_budget.h"
 #include "service/datasets/dataset_store.h"
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
+#include "service/epochs/gathered_rows.h"
 #include "service/epochs/given_up.h"
 #include "service/epochs/joined_epoch.h"
 #include "service/epochs/making.h"
@@ -30,8 +35,9 @@ namespace packhouse {
 // same words share a plan, and the workers of a job share a prepared epoch. The bytes of all are
 // reserved from the memory budget before they are allocated, and as long as they exist. The last
 // used ones stay when nobody uses them, up to an eighth of the budget; they are dropped when others
-// need their room. Thread-safe; the store and the memory must outlive it and everything that it
-// gave.
+// need their room. Of a data set that is loaded again and again the catalog also keeps the graphs,
+// as long as less than half of the budget is held (gathered_rows.h). Thread-safe; the store and the
+// memory must outlive it and everything that it gave.
 class EpochCatalog {
  public:
   // If `memory` is null, memory is not bounded. Otherwise `memory` asks the catalog for room.
@@ -83,6 +89,14 @@ class EpochCatalog {
     MemoryHold memory;
     uint64_t bytes = 0;
     std::shared_ptr<const DatasetReader> reader;
+    std::shared_ptr<GatheredRows> gathered;
+    // Epochs that were prepared of all its graphs, or of most.
+    mutable std::atomic<uint64_t> num_epochs = 0;
+  };
+  // A copy that exists or may be made, and for how many epochs of others it has not been used.
+  struct Gathered {
+    std::weak_ptr<GatheredRows> rows;
+    uint32_t num_unused = 0;
   };
 
   // The reader of a sealed data set as it is now; shared.
@@ -91,7 +105,11 @@ class EpochCatalog {
                                                                  const Making& making);
   // Whether the catalog has made the same plan itself.
   bool HasMade(const std::string& plan_key, const KeptPlannerResult& kept);
-  // Lets go of what nobody uses.
+  // What an epoch that is prepared now makes its batches from; null: from the store.
+  std::shared_ptr<GatheredRows> GatheredFor(const DatasetInfo& info, const EpochPlan& plan);
+  // The rows of all data sets that may be copied, which still exist.
+  std::vector<std::shared_ptr<GatheredRows>> AllGathered();
+  // Lets go of what nobody uses, and of copies.
   void Reclaim(uint64_t bytes);
 
   const DatasetStore* const store_;
@@ -104,6 +122,9 @@ class EpochCatalog {
   SharedCache<PartLinks> links_;
   SharedCache<JoinedEpoch> joined_;
   SamplingObserver* sampling_observer_ = nullptr;
+
+  absl::Mutex gathered_mutex_;
+  std::vector<Gathered> gathered_ ABSL_GUARDED_BY(gathered_mutex_);
 };
 
 }  // namespace packhouse

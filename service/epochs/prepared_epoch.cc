@@ -16,7 +16,7 @@ std::string EpochOptions(const EpochRequest& request, absl::string_view receipt)
 
 absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
     std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-    const Making& making) {
+    const Making& making, std::shared_ptr<GatheredRows> gathered) {
   PH_ASSIGN_OR_RETURN(std::shared_ptr<const EpochBatches> batches,
                       plan->BatchesOf({request.seed, request.key.epoch}, making));
   EpochIdentity identity = {
@@ -28,8 +28,11 @@ absl::StatusOr<std::shared_ptr<const PreparedEpoch>> PreparedEpoch::Prepare(
   }
   identity.options = EpochOptions(request, plan->receipt());
   PH_RETURN_IF_ERROR(CheckBatchCounts(identity));
-  return std::shared_ptr<const PreparedEpoch>(new PreparedEpoch(
-      std::move(plan), std::move(batches), std::move(identity), bounds, request.whole_graphs));
+  // Pieces of graphs are no graphs of the data set.
+  if (!request.whole_graphs || plan->pieces() != nullptr) gathered = nullptr;
+  return std::shared_ptr<const PreparedEpoch>(
+      new PreparedEpoch(std::move(plan), std::move(batches), std::move(identity), bounds,
+                        request.whole_graphs, std::move(gathered)));
 }
 
 uint64_t PreparedEpoch::bytes() const { return plan_->bytes() + batches_->bytes(); }
@@ -93,26 +96,42 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t rank_group) const 
 
 absl::StatusOr<Batch> PreparedEpoch::CollateGraphs(const BatchShape& shape,
                                                    absl::Span<const uint32_t> graphs) const {
-  std::vector<GraphRef> refs;
-  refs.reserve(graphs.size());
   if (plan_->pieces() != nullptr) {
     PH_ASSIGN_OR_RETURN(const EpochPieces::Gathered gathered,
                         plan_->pieces()->Gather(plan_->reader(), graphs));
+    std::vector<GraphRef> refs;
+    refs.reserve(graphs.size());
     for (size_t i = 0; i < graphs.size(); ++i) refs.push_back({&gathered.graphs, i});
     auto batch = Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
     PH_RETURN_IF_ERROR(plan_->reader().CheckIntact());
     return batch;
   }
+  absl::StatusOr<Batch> batch = CollateStored(shape, graphs);
+  // The rows were copied from the store's file, which may have been lost meanwhile.
+  PH_RETURN_IF_ERROR(plan_->reader().CheckIntact());
+  return batch;
+}
+
+absl::StatusOr<Batch> PreparedEpoch::CollateStored(const BatchShape& shape,
+                                                   absl::Span<const uint32_t> graphs) const {
+  if (gathered_ != nullptr) {
+    if (const auto copy = gathered_->Ready()) {
+      std::vector<absl::string_view> refs;
+      refs.reserve(graphs.size());
+      for (const uint32_t graph : graphs) refs.push_back(copy->graph(graph));
+      return CollateGathered(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
+    }
+    // So that half of an epoch copies all.
+    gathered_->CopySome(plan_->reader(), 2 * graphs.size());
+  }
+  std::vector<GraphRef> refs;
+  refs.reserve(graphs.size());
   for (const uint32_t graph : graphs) {
     PH_ASSIGN_OR_RETURN(const StoredGraph stored, plan_->reader().Graph(graph));
     refs.push_back({stored.chunk, stored.index});
   }
-  absl::StatusOr<Batch> batch =
-      whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
-                    : CollateSizes(shape.layout, refs);
-  // The rows were copied from the store's file, which may have been lost meanwhile.
-  PH_RETURN_IF_ERROR(plan_->reader().CheckIntact());
-  return batch;
+  return whole_graphs_ ? Collate(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing)
+                       : CollateSizes(shape.layout, refs);
 }
 
 }  // namespace packhouse

@@ -18,6 +18,7 @@
 #include "service/epochs/epoch_identity.h"
 #include "service/epochs/epoch_plan.h"
 #include "service/epochs/epoch_request.h"
+#include "service/epochs/gathered_rows.h"
 #include "service/epochs/loadable_epoch.h"
 #include "service/epochs/making.h"
 
@@ -33,9 +34,12 @@ class PreparedEpoch final : public LoadableEpoch {
  public:
   // The plan must have been made for `request`. Same request, same batches. RESOURCE_EXHAUSTED and
   // CANCELLED as `making`. O(graphs).
+  //
+  // `gathered`, unless null, is for the plan's reader. Batches are then made from its copy, and as
+  // long as there is none, each goes on with the copying.
   static absl::StatusOr<std::shared_ptr<const PreparedEpoch>> Prepare(
       std::shared_ptr<const EpochPlan> plan, const EpochRequest& request, const EpochBounds& bounds,
-      const Making& making = {});
+      const Making& making = {}, std::shared_ptr<GatheredRows> gathered = nullptr);
 
   // Its bytes, with those of its plan.
   uint64_t bytes() const;
@@ -61,15 +65,19 @@ class PreparedEpoch final : public LoadableEpoch {
 
  private:
   PreparedEpoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const EpochBatches> batches,
-                EpochIdentity identity, const EpochBounds& bounds, bool whole_graphs)
+                EpochIdentity identity, const EpochBounds& bounds, bool whole_graphs,
+                std::shared_ptr<GatheredRows> gathered)
       : plan_(std::move(plan)),
         batches_(std::move(batches)),
         identity_(std::move(identity)),
         bounds_(bounds),
-        whole_graphs_(whole_graphs) {}
+        whole_graphs_(whole_graphs),
+        gathered_(std::move(gathered)) {}
 
   size_t RankGroupOf(uint64_t number) const;
   absl::StatusOr<Batch> CollateGraphs(const BatchShape& shape,
+                                      absl::Span<const uint32_t> graphs) const;
+  absl::StatusOr<Batch> CollateStored(const BatchShape& shape,
                                       absl::Span<const uint32_t> graphs) const;
 
   const std::shared_ptr<const EpochPlan> plan_;
@@ -77,6 +85,7 @@ class PreparedEpoch final : public LoadableEpoch {
   const EpochIdentity identity_;
   const EpochBounds bounds_;
   const bool whole_graphs_;
+  const std::shared_ptr<GatheredRows> gathered_;
 };
 
 }  // namespace packhouse

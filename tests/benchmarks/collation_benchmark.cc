@@ -1,8 +1,10 @@
 #include <malloc.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -12,6 +14,7 @@
 #include "benchmark/benchmark.h"
 #include "service/collation/batch_layout.h"
 #include "service/collation/collate.h"
+#include "service/collation/gathered_graph.h"
 #include "service/graphs/graph_chunk.h"
 #include "tests/packing/molecule_sizes.h"
 #include "tests/support/random.h"
@@ -159,6 +162,53 @@ void BM_CollateShuffled(benchmark::State& state) {
       static_cast<double>(copying.count()) / static_cast<double>(collating.count());
 }
 BENCHMARK(BM_CollateShuffled)->Arg(16)->Arg(64)->Arg(256)->Arg(1024)->UseManualTime();
+
+// The same graphs and batches, each graph in one run of bytes.
+void BM_CollateGathered(benchmark::State& state) {
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  constexpr size_t kGraphs = 400'000;
+  const size_t per_batch = state.range(0);
+  const absl::StatusOr<GraphSchema> schema = MoleculeSchema(DType::kInt16, DType::kInt8);
+  if (!schema.ok()) return state.SkipWithError("bad schema");
+  const absl::StatusOr<GraphChunk> chunk = MoleculeChunk(*schema, kGraphs);
+  if (!chunk.ok()) return state.SkipWithError("bad chunk");
+  const auto bytes_of = [&](size_t i) {
+    return GatheredGraph::BytesOf(*schema, chunk->sizes().tuple(i));
+  };
+  uint64_t all_bytes = 0;
+  for (size_t i = 0; i < kGraphs; ++i) all_bytes += bytes_of(i);
+  // In large pages, as the server's copy.
+  constexpr uint64_t kLargePage = uint64_t{2} << 20;
+  const uint64_t mapped = (all_bytes / kLargePage + 1) * kLargePage;
+  const std::unique_ptr<char, decltype(&std::free)> copy(
+      static_cast<char*>(std::aligned_alloc(kLargePage, mapped)), &std::free);
+  (void)madvise(copy.get(), mapped, MADV_HUGEPAGE);
+  std::vector<absl::string_view> graphs;
+  char* next = copy.get();
+  for (size_t i = 0; i < kGraphs; ++i) {
+    GatherGraph(*chunk, i, next);
+    graphs.emplace_back(next, bytes_of(i));
+    next += bytes_of(i);
+  }
+  Random random(7);
+  for (size_t i = kGraphs - 1; i > 0; --i) std::swap(graphs[i], graphs[random.Below(i + 1)]);
+  const absl::StatusOr<BatchLayout> layout =
+      BatchLayout::Create(&*schema, {400 + per_batch * 40, 900 + per_batch * 90, per_batch + 1},
+                          Padding::kGraph, {.row_counts = true, .graph_index = true});
+  if (!layout.ok()) return state.SkipWithError("bad layout");
+  size_t first = 0;
+  for (auto unused : state) {
+    absl::StatusOr<Batch> batch =
+        CollateGathered(*layout, absl::MakeConstSpan(graphs).subspan(first, per_batch), UINT64_MAX);
+    if (!batch.ok()) return state.SkipWithError("no batch");
+    benchmark::DoNotOptimize(*batch);
+    first = (first + per_batch) % (kGraphs - per_batch);
+  }
+  state.SetBytesProcessed(
+      static_cast<int64_t>(state.iterations() * layout->FixedBatchBytes().value_or(0)));
+}
+BENCHMARK(BM_CollateGathered)->Arg(16)->Arg(64)->Arg(256)->Arg(1024);
 
 // Molecules whose edges are one tensor [edges, 2], or with its rows last [2, edges].
 absl::StatusOr<GraphSchema> JoinedEndsSchema(Layout layout) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/collation/gathered_graph.h"
 #include "service/collation/uncollate.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
@@ -40,6 +41,32 @@ const BatchTensor& Named(const Batch& batch, const std::string& name) {
   ADD_FAILURE() << "no tensor " << name;
   return batch.tensors.front();
 }
+
+// Each of the graphs in one run of bytes.
+class Gathered {
+ public:
+  explicit Gathered(const std::vector<GraphRef>& graphs) {
+    uint64_t words = 0;
+    for (const GraphRef& graph : graphs) words += BytesOf(graph) / sizeof(uint64_t);
+    words_.resize(words);
+    char* next = reinterpret_cast<char*>(words_.data());
+    for (const GraphRef& graph : graphs) {
+      GatherGraph(*graph.chunk, graph.index, next);
+      views_.emplace_back(next, BytesOf(graph));
+      next += BytesOf(graph);
+    }
+  }
+
+  const std::vector<absl::string_view>& graphs() const { return views_; }
+
+ private:
+  static uint64_t BytesOf(const GraphRef& graph) {
+    return GatheredGraph::BytesOf(graph.chunk->schema(), graph.chunk->sizes().tuple(graph.index));
+  }
+
+  std::vector<uint64_t> words_;
+  std::vector<absl::string_view> views_;
+};
 
 std::vector<GraphRef> AllGraphs(const GraphChunk& chunk) {
   std::vector<GraphRef> graphs;
@@ -131,6 +158,13 @@ TEST_F(JraphExampleTest, RefusesWhatExceedsTheLayoutOrTheBytes) {
       Collate(ragged, AllGraphs(*chunk_), 41),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would take 42 bytes, at most 41")));
   EXPECT_THAT(Collate(ragged, AllGraphs(*chunk_), 42), IsOk());
+  const Gathered gathered(AllGraphs(*chunk_));
+  EXPECT_THAT(
+      CollateGathered(layout, gathered.graphs(), kNoBound),
+      StatusIs(absl::StatusCode::kInternal, HasSubstr("5 rows of component 'nodes', capacity 4")));
+  EXPECT_THAT(
+      CollateGathered(ragged, gathered.graphs(), 41),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("would take 42 bytes, at most 41")));
 }
 
 // The law of the room: un-batching gives back what was batched, whatever the schema, the padding
@@ -193,6 +227,18 @@ TEST(CollateTest, UncollateIsTheInverse) {
                     static_cast<int64_t>(batch.real_rows[*spec.index_into]));
         }
       }
+    }
+
+    // The same of graphs that lie together.
+    const Gathered gathered(graphs);
+    PH_ASSERT_OK_AND_ASSIGN(const Batch same, CollateGathered(layout, gathered.graphs(), kNoBound));
+    EXPECT_EQ(same.graph_ids, batch.graph_ids);
+    EXPECT_EQ(same.sizes, batch.sizes);
+    EXPECT_EQ(same.rows, batch.rows);
+    EXPECT_EQ(same.real_rows, batch.real_rows);
+    ASSERT_EQ(same.tensors.size(), batch.tensors.size());
+    for (size_t i = 0; i < batch.tensors.size(); ++i) {
+      EXPECT_EQ(same.tensors[i].data, batch.tensors[i].data) << batch.tensors[i].name;
     }
 
     PH_ASSERT_OK_AND_ASSIGN(const GraphChunk back, Uncollate(&schema, batch));
@@ -272,6 +318,9 @@ TEST(CollateTest, FramesStandBeforeTheSameData) {
     const Batch plain = Collate(layout, AllGraphs(chunk), kNoBound).value();
     const NameFraming framing;
     const Batch framed = Collate(layout, AllGraphs(chunk), kNoBound, &framing).value();
+    const Gathered gathered(AllGraphs(chunk));
+    EXPECT_EQ(CollateGathered(layout, gathered.graphs(), kNoBound, &framing).value().framed,
+              framed.framed);
     EXPECT_TRUE(plain.framed.empty());
     std::string expected;
     for (const BatchTensor& tensor : plain.tensors) {

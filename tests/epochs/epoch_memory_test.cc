@@ -284,6 +284,101 @@ TEST(EpochCatalogMemoryTest, WhatIsUsedStaysAndIsTheBound) {
   EXPECT_EQ(budget.held(), 0);
 }
 
+// All tensors of an epoch's batches.
+std::string ContentsOf(const PreparedEpoch& epoch) {
+  std::string contents;
+  for (uint64_t number = 0; number < epoch.identity().num_batches(); ++number) {
+    const auto built = epoch.Build(number);
+    EXPECT_THAT(built, IsOk());
+    if (!built.ok()) return contents;
+    absl::StrAppend(&contents, "batch ", number);
+    for (const uint64_t id : built->batch.graph_ids) absl::StrAppend(&contents, " ", id);
+    for (const BatchTensor& tensor : built->batch.tensors) {
+      absl::StrAppend(&contents, tensor.name, tensor.data);
+    }
+  }
+  return contents;
+}
+
+// A data set whose graphs are copied while epochs are loaded, and epochs that are not made from the
+// copy.
+class GatheredEpochsTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kBound = 64 * kMebibyte;
+  // Of all graphs, in large pages.
+  static constexpr uint64_t kLeastBytes = 2 * kMebibyte;
+
+  GatheredEpochsTest() { world_.Seal(); }
+
+  std::string Loaded(uint64_t epoch) {
+    const auto prepared = catalog_->Prepare(DatasetWorld::Request({24, 30, 6}, epoch));
+    EXPECT_THAT(prepared, IsOk());
+    return prepared.ok() ? ContentsOf(**prepared) : "";
+  }
+  std::string Expected(uint64_t epoch) {
+    // Each reader makes one epoch, and the first has no copy.
+    EpochCatalog alone(&world_.store(), EpochBounds());
+    const auto prepared = alone.Prepare(DatasetWorld::Request({24, 30, 6}, epoch));
+    EXPECT_THAT(prepared, IsOk());
+    return prepared.ok() ? ContentsOf(**prepared) : "";
+  }
+
+  DatasetWorld world_{300};
+  MemoryBudget budget_{kBound};
+  std::unique_ptr<EpochCatalog> catalog_ =
+      std::make_unique<EpochCatalog>(&world_.store(), EpochBounds(), &budget_);
+};
+
+TEST_F(GatheredEpochsTest, BatchesAreTheSameAndTheCopyIsHeld) {
+  EXPECT_EQ(Loaded(0), Expected(0));
+  // What is loaded once is not copied.
+  EXPECT_LT(budget_.held(), kLeastBytes);
+  for (uint64_t epoch = 1; epoch < 4; ++epoch) {
+    EXPECT_EQ(Loaded(epoch), Expected(epoch)) << epoch;
+    EXPECT_GE(budget_.held(), kLeastBytes);
+    EXPECT_LT(budget_.held(), kLeastBytes + kMebibyte);
+  }
+  catalog_->Forget("graphs");
+  EXPECT_EQ(budget_.held(), 0);
+}
+
+TEST_F(GatheredEpochsTest, TheCopyGoesWhereOthersNeedItsRoom) {
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) Loaded(epoch);
+  const std::string expected = Expected(3);
+  PH_ASSERT_OK_AND_ASSIGN(const auto used,
+                          catalog_->Prepare(DatasetWorld::Request({24, 30, 6}, 3)));
+  EXPECT_EQ(ContentsOf(*used), expected);
+  EXPECT_GE(budget_.held(), kLeastBytes);
+  // Although the epoch is used.
+  PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others, budget_.Hold("the rest", kBound - kMebibyte));
+  EXPECT_EQ(ContentsOf(*used), expected);
+  EXPECT_LE(budget_.held(), kBound);
+}
+
+TEST_F(GatheredEpochsTest, NothingIsCopiedWhereHalfOfTheMemoryIsHeld) {
+  PH_ASSERT_OK_AND_ASSIGN(const MemoryHold others, budget_.Hold("others", kBound / 2));
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_EQ(Loaded(epoch), Expected(epoch)) << epoch;
+    EXPECT_LT(budget_.held(), kBound / 2 + kMebibyte);
+  }
+}
+
+TEST_F(GatheredEpochsTest, ACopyThatNobodyUsesMakesRoom) {
+  for (uint64_t epoch = 0; epoch < 3; ++epoch) Loaded(epoch);
+  PH_ASSERT_OK_AND_ASSIGN(const auto idle,
+                          catalog_->Prepare(DatasetWorld::Request({24, 30, 6}, 3)));
+  EXPECT_THAT(world_.store().Create("others", world_.schema(), DatasetOptions()), IsOk());
+  EXPECT_THAT(world_.store().Seal("others"), IsOk());
+  EXPECT_GE(budget_.held(), kLeastBytes);
+  for (uint64_t epoch = 0; epoch < 12; ++epoch) {
+    EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
+    request.dataset = "others";
+    EXPECT_THAT(catalog_->Prepare(request), IsOk());
+  }
+  EXPECT_LT(budget_.held(), kLeastBytes);
+  EXPECT_EQ(ContentsOf(*idle), Expected(3));
+}
+
 SizeHistogram HistogramOf(size_t num_graphs, uint32_t most, size_t num_components, uint64_t seed) {
   Random random(seed);
   SizeHistogram histogram(num_components);

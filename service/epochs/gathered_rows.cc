@@ -1,0 +1,127 @@
+#include "service/epochs/gathered_rows.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
+#include "service/collation/gathered_graph.h"
+
+namespace packhouse {
+namespace {
+
+// Graphs at random places need a place of the processor's page table each; large pages need fewer.
+constexpr uint64_t kLargePage = uint64_t{2} << 20;
+
+}  // namespace
+
+GatheredRows::Copy::~Copy() {
+  if (data_ != nullptr) munmap(data_, mapped_bytes_);
+}
+
+std::shared_ptr<const GatheredRows::Copy> GatheredRows::Ready() const {
+  was_used_.store(true, std::memory_order_relaxed);
+  absl::MutexLock lock(&mutex_);
+  return is_ready_ ? copy_ : nullptr;
+}
+
+void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
+  if (is_over_.load(std::memory_order_relaxed)) return;
+  if (is_copying_.exchange(true, std::memory_order_acquire)) return;
+  std::shared_ptr<Copy> copy;
+  bool may_begin = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    copy = copy_;
+    may_begin = copy == nullptr && calls_to_skip_ == 0;
+    if (calls_to_skip_ != 0) --calls_to_skip_;
+  }
+  if (may_begin) {
+    // Without the lock: who makes room for it may call Drop().
+    copy = Begin(reader);
+    num_copied_ = 0;
+    absl::MutexLock lock(&mutex_);
+    copy_ = copy;
+  }
+  if (copy != nullptr) {
+    const size_t n = reader.num_graphs();
+    const size_t end = num_copied_ + std::min(num_graphs, n - num_copied_);
+    const bool failed = !CopyGraphs(reader, end, *copy).ok();
+    absl::MutexLock lock(&mutex_);
+    // Otherwise it was dropped meanwhile.
+    if (copy_ == copy) {
+      if (failed) copy_ = nullptr;
+      is_ready_ = !failed && num_copied_ == n;
+      is_over_ = failed || is_ready_;
+    }
+  }
+  is_copying_.store(false, std::memory_order_release);
+}
+
+absl::Status GatheredRows::CopyGraphs(const DatasetReader& reader, size_t end, Copy& copy) {
+  for (; num_copied_ < end; ++num_copied_) {
+    PH_ASSIGN_OR_RETURN(const StoredGraph stored, reader.Graph(num_copied_));
+    GatherGraph(*stored.chunk, stored.index, copy.data_ + copy.places_[num_copied_] * Copy::kUnit);
+  }
+  // The rows were copied from the store's file, which may have been lost meanwhile.
+  return reader.CheckIntact();
+}
+
+std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin(const DatasetReader& reader) {
+  const GraphSchema& schema = *reader.info().schema;
+  const size_t n = reader.num_graphs();
+  const size_t l = schema.num_components();
+  const auto units_of = [&](size_t i) {
+    return GatheredGraph::BytesOf(schema, reader.counts().subspan(i * l, l)) / Copy::kUnit;
+  };
+  if (num_units_ == 0) {
+    for (size_t i = 0; i < n; ++i) num_units_ += units_of(i);
+  }
+  if (num_units_ > std::numeric_limits<uint32_t>::max()) {
+    is_over_ = true;
+    return nullptr;
+  }
+  const uint64_t mapped = (num_units_ * Copy::kUnit / kLargePage + 1) * kLargePage;
+  const uint64_t bytes = mapped + (n + 1) * sizeof(uint32_t);
+  auto copy = std::shared_ptr<Copy>(new Copy());
+  if (memory_ != nullptr) {
+    // It must not push out what others have made.
+    if (memory_->held() + bytes > memory_->bound() / 2) return nullptr;
+    auto memory = memory_->Hold(
+        absl::StrCat("a copy of the graphs of data set '", reader.info().name, "'"), bytes);
+    if (!memory.ok()) return nullptr;
+    copy->memory_ = *std::move(memory);
+  }
+  void* const data =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+           /*fd=*/-1, /*offset=*/0);
+  if (data == MAP_FAILED) return nullptr;
+  copy->data_ = static_cast<char*>(data);
+  copy->mapped_bytes_ = mapped;
+  // Only faster with it.
+  (void)madvise(data, mapped, MADV_HUGEPAGE);
+  copy->places_.reserve(n + 1);
+  uint32_t place = 0;
+  for (size_t i = 0; i < n; ++i) {
+    copy->places_.push_back(place);
+    place += static_cast<uint32_t>(units_of(i));
+  }
+  copy->places_.push_back(place);
+  return copy;
+}
+
+void GatheredRows::Drop() {
+  std::shared_ptr<Copy> dropped;  // Destroyed without the lock.
+  absl::MutexLock lock(&mutex_);
+  if (copy_ == nullptr) return;
+  dropped = std::move(copy_);
+  copy_ = nullptr;
+  is_ready_ = false;
+  calls_to_skip_ = kCallsAfterDrop;
+  is_over_ = false;
+}
+
+}  // namespace packhouse

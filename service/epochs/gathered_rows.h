@@ -1,0 +1,101 @@
+// A copy of a data set's graphs in memory, each graph in one run of bytes.
+//
+// A shuffled epoch visits graphs at random. In the store a graph lies in as many places as there
+// are tensors, and each costs the latency of memory; here it lies in one, and in large pages. The
+// copy is never needed: batches are the same without it. So it is made only where there is room to
+// spare, a little with each batch, and dropped as soon as others need its room.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_GATHERED_ROWS_H_
+#define PACKHOUSE_SERVICE_EPOCHS_GATHERED_ROWS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "service/admission/memory_budget.h"
+#include "service/datasets/dataset_store.h"
+
+namespace packhouse {
+
+// Thread-safe. The memory must outlive it and all copies that it gave.
+class GatheredRows {
+ public:
+  // All graphs. Immutable.
+  class Copy {
+   public:
+    ~Copy();
+    Copy(const Copy&) = delete;
+    Copy& operator=(const Copy&) = delete;
+
+    // The bytes of graph i of the data set, as GatheredGraph says.
+    absl::string_view graph(size_t i) const {
+      const uint64_t begin = places_[i] * kUnit;
+      return absl::string_view(data_ + begin, places_[i + 1] * kUnit - begin);
+    }
+
+   private:
+    friend class GatheredRows;
+    static constexpr uint64_t kUnit = 8;
+
+    Copy() = default;
+
+    MemoryHold memory_;
+    char* data_ = nullptr;
+    uint64_t mapped_bytes_ = 0;
+    // Where graphs begin, in units, and the end of the last.
+    std::vector<uint32_t> places_;
+  };
+
+  // If `memory` is null, memory is not bounded. Allocates nothing yet.
+  explicit GatheredRows(MemoryBudget* memory) : memory_(memory) {}
+  GatheredRows(const GatheredRows&) = delete;
+  GatheredRows& operator=(const GatheredRows&) = delete;
+
+  // The copy, once it has all graphs; until then null. O(1).
+  std::shared_ptr<const Copy> Ready() const;
+
+  // Copies this many graphs more, unless another thread is doing it, or nothing is left to do. It
+  // begins only if no more than half of the memory is held then. After an error of the reader there
+  // will be no copy: who needs the graph learns of the error itself. Every call must have the same
+  // reader. O(bytes of the graphs); the first call O(n).
+  void CopySome(const DatasetReader& reader, size_t num_graphs);
+
+  // Lets go of the copy. Its memory is free once the batches that use it are made. It is made again
+  // much later only.
+  void Drop();
+
+  // Whether Ready() was asked for since the last call.
+  bool WasUsed() { return was_used_.exchange(false, std::memory_order_relaxed); }
+
+ private:
+  // After it was dropped, so many calls of CopySome() do nothing.
+  static constexpr uint32_t kCallsAfterDrop = 4096;
+
+  // Null if there is no room now, or if it can never be.
+  std::shared_ptr<Copy> Begin(const DatasetReader& reader);
+  absl::Status CopyGraphs(const DatasetReader& reader, size_t end, Copy& copy);
+
+  MemoryBudget* const memory_;
+  mutable std::atomic<bool> was_used_ = false;
+  std::atomic<bool> is_over_ = false;  // It is ready, or never will be.
+  std::atomic<bool> is_copying_ = false;
+
+  // Used only by the thread that is copying.
+  uint64_t num_units_ = 0;  // Of all graphs; 0: not counted yet.
+  size_t num_copied_ = 0;
+
+  mutable absl::Mutex mutex_;
+  std::shared_ptr<Copy> copy_ ABSL_GUARDED_BY(mutex_);
+  bool is_ready_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t calls_to_skip_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_GATHERED_ROWS_H_
