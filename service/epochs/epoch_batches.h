@@ -29,7 +29,7 @@ namespace packhouse {
 // another release never goes on with other batches.
 inline constexpr absl::string_view kRulesVersion = "v1";
 // The same of the rules by which graphs are packed in order (OnlinePacker).
-inline constexpr absl::string_view kInOrderVersion = "v2";
+inline constexpr absl::string_view kInOrderVersion = "v3";
 
 // Batches are numbered from 0 in the order in which they come. If an epoch has batches for several
 // rank groups (round_plan.h), those of one rank group are consecutive. Immutable; thread-safe. 4

@@ -26,6 +26,8 @@ constexpr uint64_t kEnoughInverse = 1024;
 constexpr double kExchangeThreshold = 3;
 // A pack is finished when room for fewer than this many mean graphs is left.
 constexpr uint64_t kFinishGraphs = 2;
+// Beyond this look-ahead the graphs that are left at the end of a stream are a good part of it.
+constexpr size_t kLargeLookAhead = 1024;
 // Weights are renewed after this many graphs, or a quarter of the look-ahead: often enough to
 // follow the pool, and rarely enough that rescoring it costs little.
 constexpr uint64_t kLessonPeriod = 32;
@@ -256,12 +258,23 @@ void OnlinePacker::Take(const Choice& choice) {
 void OnlinePacker::TakeSeed(bool by_age) {
   size_t slot = head_;
   // Without a choice, a look-ahead of 1, it is next-fit.
-  if (num_lopsided_ != 0 && options_.look_ahead > 1 && !by_age && !OldestIsAged()) {
+  const bool has_choice = options_.look_ahead > 1 && !by_age && !OldestIsAged();
+  if (has_choice && is_ending_ && options_.look_ahead > kLargeLookAhead) {
+    slot = LargestWaiting();
+  } else if (has_choice && num_lopsided_ != 0) {
     while (scores()[slot] == 0 || !waiting_[slot].is_lopsided) ++slot;
   }
   Take(slot);
   is_directed_ = waiting_[slot].is_lopsided != 0;
   if (is_directed_) companions_.Start(room_);
+}
+
+size_t OnlinePacker::LargestWaiting() const {
+  size_t largest = head_;
+  for (size_t slot = head_; slot < tail_; ++slot) {
+    if (scores()[slot] != 0 && sizes(heaviest_)[slot] > sizes(heaviest_)[largest]) largest = slot;
+  }
+  return largest;
 }
 
 void OnlinePacker::TakeAllThatFit() {
@@ -434,7 +447,12 @@ bool OnlinePacker::CompletePending(bool by_age) {
   return true;
 }
 
-bool OnlinePacker::PackPending() { return CompletePending(false); }
+bool OnlinePacker::PackPending() {
+  is_ending_ = true;
+  const bool has_packed = CompletePending(false);
+  is_ending_ = false;
+  return has_packed;
+}
 
 bool OnlinePacker::PackOverdue(absl::Time now) {
   if (NextDeadline() > now) return false;

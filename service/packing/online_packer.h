@@ -12,6 +12,8 @@
 // A lopsided graph (companions.h) does not wait for its turn: it starts a pack as soon as one is
 // made, and that pack takes the graphs that go with it, out of the whole pool, instead of the
 // oldest. So these are not spent on packs that any graphs would fill.
+// When no more graphs come (PackPending()) and the look-ahead is large, each pack starts with the
+// largest graph, so that small ones are left to fill up the last packs.
 // The search ends as soon as a pack is full enough. So the work depends on the stream. For
 // molecules the first few pairs suffice. If the components of a size have little to do with each
 // other, exchanges fill the packs.
@@ -143,8 +145,10 @@ class OnlinePacker {
   void Take(const Choice& choice);
   void TakeAllThatFit();
   // Starts a pack: with the oldest graph if it is aged or `by_age`, else with the oldest lopsided
-  // graph, if there is one.
+  // graph, if there is one. At the end, with a large look-ahead, with the largest graph.
   void TakeSeed(bool by_age);
+  // Of the pool, in the stream's heaviest component; the oldest of equal ones.
+  size_t LargestWaiting() const;
   // Undoes the Take() of retractable_[place].
   void PutBack(size_t place);
   void Close();
@@ -189,6 +193,7 @@ class OnlinePacker {
   Pack open_;
   std::vector<size_t> retractable_;  // Slots of its last graphs, which are still holes.
   absl::Time open_since_ = absl::InfiniteFuture();  // Arrival of its longest waiting graph.
+  bool is_ending_ = false;                          // Within PackPending().
   bool is_directed_ = false;                        // It started with a lopsided graph.
   std::vector<int32_t> room_;
   std::vector<int32_t> trial_;  // Room of a pack that is considered.
