@@ -67,10 +67,12 @@ def to_batch(
         for component in layout.edge_sets:
             writer.store_of(component).edge_mask = of_array(joined.mask(component))
         out.graph_mask = of_array(joined.mask(GRAPHS))
-    out._num_graphs = joined.num_graphs
     notes = Notes(joined, plan.is_plain, plan.keys, plan.items)
-    out._slice_dict = notes.slices()
-    out._inc_dict = notes.incs()
+    # Where `out._num_graphs = ...` would put them, after it has looked for properties.
+    own = out._store if plan.is_plain else out._global_store
+    own.__dict__.update(
+        _num_graphs=joined.num_graphs, _slice_dict=notes.slices(), _inc_dict=notes.incs()
+    )
     if isinstance(batch, LoadedBatch):
         # Kept beside the data: PyG would hand a field of the data to transforms and count it.
         out.__dict__["lease"] = batch.lease
