@@ -26,6 +26,13 @@ bool IsRefusal(absl::StatusCode code) {
   return code == absl::StatusCode::kUnauthenticated || code == absl::StatusCode::kPermissionDenied;
 }
 
+absl::StatusOr<std::unique_ptr<AppendedFile>> OpenOf(const char* flag, const std::string& path) {
+  if (path.empty()) return nullptr;
+  auto file = AppendedFile::Open(path);
+  if (file.ok()) return file;
+  return absl::Status(file.status().code(), absl::StrCat(flag, ": ", file.status().message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AppendedFile>> AppendedFile::Open(std::string path) {
@@ -72,6 +79,21 @@ absl::StatusOr<bool> AppendedFile::Reload() {
     return absl::UnavailableError(absl::StrCat("'", path_, "': ", num_lost_, " lines are lost"));
   }
   return !is_same;
+}
+
+absl::StatusOr<std::unique_ptr<JournalFiles>> JournalFiles::Open(const std::string& audit_path,
+                                                                 const std::string& access_path,
+                                                                 uint64_t access_every, Now now) {
+  if (audit_path.empty() && access_path.empty()) return nullptr;
+  PH_ASSIGN_OR_RETURN(auto audit, OpenOf("--audit-log", audit_path));
+  PH_ASSIGN_OR_RETURN(auto access, OpenOf("--access-log", access_path));
+  return std::unique_ptr<JournalFiles>(
+      new JournalFiles(std::move(audit), std::move(access), access_every, std::move(now)));
+}
+
+void JournalFiles::AddTo(security::SecurityFiles& files) {
+  if (audit_ != nullptr) files.Add("audit log", audit_.get());
+  if (access_ != nullptr) files.Add("access log", access_.get());
 }
 
 void JournalFiles::OnEnded(const EndedCall& call) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -14,6 +15,7 @@
 #include "absl/time/time.h"
 #include "service/admission/call_journal.h"
 #include "service/security/reloader.h"
+#include "service/security/security_files.h"
 
 namespace packhouse {
 
@@ -53,18 +55,28 @@ class JournalFiles final : public CallJournal {
  public:
   using Now = std::function<absl::Time()>;
 
-  // Either file may be null; they must outlive this.
-  JournalFiles(AppendedFile* audit, AppendedFile* access, uint64_t access_every, Now now)
-      : audit_(audit), access_(access), access_every_(access_every), now_(std::move(now)) {}
+  // Of the flags --audit-log and --access-log, which errors name; null if neither has a path.
+  static absl::StatusOr<std::unique_ptr<JournalFiles>> Open(const std::string& audit_path,
+                                                            const std::string& access_path,
+                                                            uint64_t access_every, Now now);
+
+  // From now on `files` opens them anew when they were renamed. This must outlive it.
+  void AddTo(security::SecurityFiles& files);
 
   void OnEnded(const EndedCall& call) override;
 
  private:
+  JournalFiles(std::unique_ptr<AppendedFile> audit, std::unique_ptr<AppendedFile> access,
+               uint64_t access_every, Now now)
+      : audit_(std::move(audit)),
+        access_(std::move(access)),
+        access_every_(access_every),
+        now_(std::move(now)) {}
   // Whether there is room for the refusal of somebody unknown, and how many were left out before.
   bool TakeRoom(absl::Time now, uint64_t& left_out);
 
-  AppendedFile* const audit_;
-  AppendedFile* const access_;
+  const std::unique_ptr<AppendedFile> audit_;
+  const std::unique_ptr<AppendedFile> access_;
   const uint64_t access_every_;
   const Now now_;
   absl::Mutex mutex_;

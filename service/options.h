@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "service/admission/retention.h"
 #include "service/membership.h"
-#include "service/rpc/server.h"
+#include "service/rpc/server_options.h"
 #include "service/security/security_files.h"
 #include "service/store_options.h"
 

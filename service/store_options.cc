@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "service/base/status_macros.h"
 #include "service/shared_datasets/s3_address.h"
 

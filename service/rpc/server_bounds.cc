@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
-#include "service/rpc/server.h"
+#include "service/rpc/server_options.h"
 
 namespace packhouse::rpc {
 namespace {

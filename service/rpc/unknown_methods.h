@@ -17,7 +17,6 @@ namespace packhouse::rpc {
 // would not be counted (admission/connection_calls.h). Constant after construction.
 class UnknownMethods final : public grpc::CallbackGenericService {
  public:
-  // `context` must outlive this.
   explicit UnknownMethods(const CallContext& context) : context_(context) {}
 
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* call) override {
@@ -38,7 +37,7 @@ class UnknownMethods final : public grpc::CallbackGenericService {
     const CallContext context_;
   };
 
-  const CallContext& context_;
+  const CallContext context_;
 };
 
 }  // namespace packhouse::rpc

@@ -1,0 +1,116 @@
+#include "service/background_work.h"
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "service/base/out_of_memory.h"
+#include "service/datasets/object/object_engines.h"
+
+namespace packhouse {
+namespace {
+
+// `kind`: "dataset".
+void StartSweeping(const char* kind, absl::Duration period,
+                   std::function<absl::Status(std::vector<Expired>& expired)> sweep,
+                   EventLog& log) {
+  std::thread([kind, period, sweep = std::move(sweep), &log] {
+    for (;;) {
+      absl::SleepFor(period);
+      HasMemoryFor([&] {
+        std::vector<Expired> expired;
+        const absl::Status swept = sweep(expired);
+        for (const Expired& each : expired) {
+          log.Log(LogLevel::kInfo, "expired",
+                  {{kind, each.name}, {"unused_ms", each.unused}, {"bytes", each.num_bytes}});
+        }
+        if (!swept.ok()) {
+          log.Log(LogLevel::kWarning, "cannot expire",
+                  {{"kind", kind}, LogField::Message(swept.message())});
+        }
+      });
+    }
+  }).detach();
+}
+
+// Every server does; at random times, so that they seldom do it together.
+void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
+  std::thread([&shared, &log] {
+    constexpr absl::Duration kPeriod = absl::Minutes(10);
+    absl::SleepFor(kPeriod * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
+    for (;;) {
+      HasMemoryFor([&] {
+        const auto step = shared.Sweep();
+        if (!step.ok()) {
+          log.Log(LogLevel::kWarning, "cannot sweep objects",
+                  {LogField::Message(step.status().message())});
+        } else if (step->num_deleted != 0) {
+          log.Log(LogLevel::kInfo, "swept objects",
+                  {{"count", step->num_deleted}, {"bytes", step->num_bytes}});
+        }
+      });
+      absl::SleepFor(kPeriod);
+    }
+  }).detach();
+}
+
+// Each minute, or if that takes long, less than a twentieth of the time.
+void StartSavingHistograms(rpc::Server& server, LimitedLog& log) {
+  std::thread([&server, &log] {
+    for (absl::Duration pause = absl::Minutes(1);;) {
+      absl::SleepFor(pause);
+      const absl::Time start = absl::Now();
+      SaveHistograms(server, log);
+      pause = std::max(absl::Minutes(1), 20 * (absl::Now() - start));
+    }
+  }).detach();
+}
+
+}  // namespace
+
+void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
+                         EventLog& log, LimitedLog& limited_log) {
+  if (stores.shared() != nullptr) StartSweepingObjects(*stores.shared(), log);
+  if (RetainedDatasets* const retained = stores.retained_datasets(); retained != nullptr) {
+    StartSweeping(
+        "dataset", options.dataset_retention.Period(),
+        [retained](std::vector<Expired>& expired) { return retained->Sweep(expired); }, log);
+  }
+  if (RetainedSourceGraphs* const retained = stores.retained_source_graphs(); retained != nullptr) {
+    StartSweeping(
+        "source_graph", options.source_graph_retention.Period(),
+        [retained, &server](std::vector<Expired>& expired) {
+          const absl::Status swept = retained->Sweep(expired);
+          for (const Expired& each : expired) server.ForgetSourceGraph(each.name);
+          return swept;
+        },
+        log);
+  }
+  if (!options.histogram_retention.is_for_ever()) {
+    StartSweeping(
+        "histogram", options.histogram_retention.Period(),
+        [&server, &options](std::vector<Expired>& expired) {
+          expired = server.DeleteUnusedHistograms(options.histogram_retention);
+          return absl::OkStatus();
+        },
+        log);
+  }
+  if (stores.may_save()) StartSavingHistograms(server, limited_log);
+}
+
+void SaveHistograms(rpc::Server& server, LimitedLog& log) {
+  HasMemoryFor([&] {
+    const absl::Status saved = server.SaveHistograms();
+    if (!saved.ok()) {
+      log.Log("histograms", LogLevel::kWarning, "cannot save named histograms",
+              {LogField::Message(saved.message())});
+    }
+  });
+}
+
+}  // namespace packhouse

@@ -1,0 +1,25 @@
+// What the server does now and then for itself, each on a thread of its own until the process ends.
+#ifndef PACKHOUSE_SERVICE_BACKGROUND_WORK_H_
+#define PACKHOUSE_SERVICE_BACKGROUND_WORK_H_
+
+#include "service/admission/event_log.h"
+#include "service/admission/limited_log.h"
+#include "service/options.h"
+#include "service/rpc/server.h"
+#include "service/served_stores.h"
+
+namespace packhouse {
+
+// Deletes what nobody uses any more: data sets, source graphs and named histograms, as the options
+// say. Sweeps objects in S3 that no data set has. Saves named histograms that have changed. The
+// references must be valid until the process ends.
+void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
+                         EventLog& log, LimitedLog& limited_log);
+
+// Writes named histograms. If memory or the disk refuse, the log says so: the next time may be
+// better.
+void SaveHistograms(rpc::Server& server, LimitedLog& log);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_BACKGROUND_WORK_H_

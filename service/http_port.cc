@@ -1,0 +1,42 @@
+#include "service/http_port.h"
+
+#include <utility>
+#include <vector>
+
+#include "service/base/status_macros.h"
+#include "service/http/watching_pages.h"
+#include "service/page_routes.h"
+#include "service/server_security.h"
+
+namespace packhouse {
+
+absl::StatusOr<HttpPort> HttpPort::Open(const Options& options, rpc::Server& server,
+                                        const FolderStores& folder,
+                                        const security::SecurityFiles& files,
+                                        ServerReadings& readings, metrics::Metrics& metrics,
+                                        Clock& clock) {
+  HttpPort port;
+  if (options.http_address.empty()) return port;
+  port.page = std::make_unique<page::PageApi>(page::PageSources{
+      .clock = &clock,
+      .calls = server.MakePageCalls(),
+      .memory = server.working(),
+      .authorizer = files.authorizer(),
+      .reading = [&readings, &metrics] { return readings.ReadForPage(metrics); },
+      .histogram_names = [&server] { return server.histogram_names(); },
+      .quotas = [&server] { return server.recent_quotas(); },
+      .watch_job = [&server](const std::string& job) { return server.WatchJob(job); }});
+  http::Watched watched;
+  watched.exposition = [&metrics] { return metrics.Exposition(); };
+  watched.open_metrics = [&metrics] { return metrics.OpenMetrics(); };
+  watched.why_not_healthy = [&folder] { return folder.why_not_healthy(); };
+  watched.why_not_ready = [&readings] { return readings.why_not_ready(); };
+  std::vector<http::Route> routes = http::WatchingPages(std::move(watched));
+  for (http::Route& route : PageRoutes(port.page.get())) routes.push_back(std::move(route));
+  PH_ASSIGN_OR_RETURN(port.server,
+                      http::HttpServer::Start(options.http_address, std::move(routes),
+                                              http::HttpBounds(), HttpSecurityOf(files, options)));
+  return port;
+}
+
+}  // namespace packhouse
