@@ -1,5 +1,6 @@
 #include "service/partition_mpi/scotch_engine.h"
 
+#include <malloc.h>
 #include <mpi.h>
 #include <ptscotch.h>
 
@@ -59,6 +60,8 @@ class ScotchEngine : public ShareEngine {
     }
     std::vector<int64_t> part(std::max<size_t>(graph.num_own(), 1));
     PH_RETURN_IF_ERROR(Agree(ranks_, Run(graph, node_weights, num_parts, imbalance, seed, part)));
+    // What PT-Scotch has freed goes back to the system: nothing after it needs as much.
+    ::malloc_trim(0);
     std::vector<uint32_t> result(graph.num_own());
     bool wrong = false;
     for (uint64_t own = 0; own < result.size(); ++own) {
