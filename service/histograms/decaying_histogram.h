@@ -52,6 +52,17 @@ class DecayingHistogram {
   // Decayed number of graphs, rounded.
   uint64_t num_graphs(absl::Time now) const;
 
+  // As of SizeHistogram.
+  void Expect(size_t num_distinct) {
+    index_.Expect(num_distinct);
+    weights_.reserve(num_distinct);
+  }
+  static uint64_t BytesWhenExpected(uint64_t num_distinct, size_t num_components) {
+    return TupleIndex::BytesWhenExpected(num_distinct, num_components) +
+           sizeof(double) * num_distinct;
+  }
+  static uint64_t BytesToAdd(uint64_t /*num_tuples*/, size_t /*num_components*/) { return 0; }
+
   // What is stored of it: with these values, rows in the same order, it goes on as it would have.
   absl::Time landmark() const { return landmark_; }
   absl::Time latest() const { return latest_; }

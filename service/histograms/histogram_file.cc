@@ -17,6 +17,9 @@ namespace {
 
 constexpr absl::string_view kTitleOfHistograms = "packhouse histograms 1\n";
 constexpr uint64_t kRowsInSection = 1 << 14;
+// Rows for which memory is reserved at a time while they are read. A reservation is more than most
+// rows need, so a few at a time let a file be read within the memory that its histograms had.
+constexpr uint64_t kRowsAtATime = 256;
 // A histogram's names and producers, or its rows, are less.
 constexpr uint64_t kMaxSectionBytes = uint64_t{64} << 20;
 // The first byte of a section.
@@ -217,13 +220,20 @@ class HistogramReader {
     }
     const uint64_t rows = head.Number(8);
     if (!head.is_read()) return Damaged("is no description of a histogram");
+    if (rows > (size_ - at_) / (4 * l + 8)) return Damaged("has more rows than the file has");
+    const std::string room = absl::StrCat("histogram '", kept.name, "': room");
     if (memory_ != nullptr) {
-      const uint64_t bytes =
-          std::visit([&](const auto& any) { return any.BytesFor(rows, l); }, kept.histogram);
-      PH_ASSIGN_OR_RETURN(kept.memory,
-                          memory_->Hold(absl::StrCat("histogram '", kept.name, "': room"), bytes));
+      const uint64_t bytes = std::visit(
+          [&](const auto& any) { return any.BytesWhenExpected(rows, l); }, kept.histogram);
+      PH_ASSIGN_OR_RETURN(kept.memory, memory_->Hold(room, bytes));
     }
-    PH_RETURN_IF_ERROR(std::visit([&](auto& any) { return ReadRows(rows, any); }, kept.histogram));
+    const auto hold = [&](uint64_t bytes, uint64_t more) -> absl::Status {
+      if (memory_ == nullptr) return absl::OkStatus();
+      kept.memory.ShrinkTo(bytes);
+      return kept.memory.Grow(room, more);
+    };
+    PH_RETURN_IF_ERROR(
+        std::visit([&](auto& any) { return ReadRows(rows, any, hold); }, kept.histogram));
     if (auto* decaying = std::get_if<DecayingHistogram>(&kept.histogram)) {
       const absl::Status restored = decaying->RestoreTotal(latest, total_weight);
       if (!restored.ok()) return Damaged(restored.message());
@@ -231,13 +241,20 @@ class HistogramReader {
     return kept;
   }
 
-  template <typename Histogram>
-  absl::Status ReadRows(uint64_t rows, Histogram& histogram) {
-    std::vector<uint32_t> tuple(histogram.num_components());
+  // hold(bytes, more) keeps the memory that the histogram has, and reserves what it may need more.
+  template <typename Histogram, typename Hold>
+  absl::Status ReadRows(uint64_t rows, Histogram& histogram, Hold hold) {
+    const size_t l = histogram.num_components();
+    std::vector<uint32_t> tuple(l);
+    histogram.Expect(rows);
     for (uint64_t row = 0; row < rows;) {
       PH_ASSIGN_OR_RETURN(const std::string section, NextSection());
       SectionReader reader(absl::string_view(section).substr(1));
       for (const uint64_t end = std::min(rows, row + kRowsInSection); row < end; ++row) {
+        if (row % kRowsAtATime == 0) {
+          const uint64_t next = std::min(kRowsAtATime, end - row);
+          PH_RETURN_IF_ERROR(hold(histogram.bytes(), Histogram::BytesToAdd(next, l)));
+        }
         for (uint32_t& count : tuple) count = static_cast<uint32_t>(reader.Number(4));
         const uint64_t bits = reader.Number(8);
         if (section[0] != kOfRows || !reader.is_whole()) return Damaged("has other rows");

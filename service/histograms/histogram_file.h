@@ -32,6 +32,8 @@ absl::Status SaveHistogramFile(const HistogramStore& store, const std::string& f
 
 // Calls `take` with each histogram of a file, and gives their number. Memory is reserved from
 // `memory`, which may be null, before a histogram is read, and is the histogram's own afterwards.
+// What all of them take, and some 6 KiB for each component of the one that is read, is enough: the
+// server that wrote the file could start with its own budget.
 // NOT_FOUND without a file; DATA_LOSS, naming the file and the place, if it is damaged;
 // RESOURCE_EXHAUSTED; the error of `take`.
 absl::StatusOr<uint64_t> ReadHistogramFile(

@@ -194,6 +194,11 @@ uint64_t SizeHistogram::BytesFor(uint64_t num_distinct, size_t num_components) {
          kBytesOfValue * num_components * num_distinct + of_components + kLeastIndexBytes;
 }
 
+uint64_t SizeHistogram::BytesWhenExpected(uint64_t num_distinct, size_t num_components) {
+  return TupleIndex::BytesWhenExpected(num_distinct, num_components) +
+         sizeof(uint64_t) * num_distinct + BytesFor(0, num_components) - kLeastIndexBytes;
+}
+
 uint64_t SizeHistogram::CountOf(absl::Span<const uint32_t> tuple) const {
   const std::optional<uint32_t> row = index_.Find(tuple);
   return row ? counts_[*row] : 0;

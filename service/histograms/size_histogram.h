@@ -63,6 +63,17 @@ class SizeHistogram {
   // tuples.
   uint64_t bytes() const;
   static uint64_t BytesFor(uint64_t num_distinct, size_t num_components);
+  // For who knows beforehand how many distinct tuples come, before the first. The histogram then
+  // has the memory of BytesWhenExpected(), which is at most that of one that has grown to as many,
+  // and takes at most BytesToAdd() more for some of them; bytes() tells how much that was.
+  void Expect(size_t num_distinct) {
+    index_.Expect(num_distinct);
+    counts_.reserve(num_distinct);
+  }
+  static uint64_t BytesWhenExpected(uint64_t num_distinct, size_t num_components);
+  static uint64_t BytesToAdd(uint64_t num_tuples, size_t num_components) {
+    return kBytesOfValue * num_components * num_tuples;
+  }
   // Sum of component k over all graphs.
   uint64_t total(size_t k) const { return totals_[k]; }
   // Largest count in component k; 0 if the histogram is empty.

@@ -1,6 +1,7 @@
 #include "service/histograms/tuple_index.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
@@ -58,11 +59,14 @@ bool TupleIndex::Equals(uint32_t row, const uint32_t* tuple) const {
   return std::equal(own, own + num_components_, tuple);
 }
 
+size_t TupleIndex::SlotsFor(size_t num_tuples) {
+  return num_tuples == 0 ? 0 : std::max(kMinSlots, std::bit_ceil(2 * num_tuples));
+}
+
 void TupleIndex::Reserve(size_t added) {
   const size_t needed = 2 * (num_rows_ + added);
   if (needed <= slots_.size()) return;
-  size_t num_slots = std::max(kMinSlots, 2 * slots_.size());
-  while (num_slots < needed) num_slots *= 2;
+  const size_t num_slots = std::max(2 * slots_.size(), SlotsFor(num_rows_ + added));
   slots_.assign(num_slots, 0);
   // Abseil's hash is seeded by where the process was loaded.
   key_ = absl::HashOf(num_slots, key_) | 1;
@@ -73,6 +77,11 @@ void TupleIndex::Reserve(size_t added) {
       slots_[slot] = row + 1;
     }
   });
+}
+
+void TupleIndex::Expect(size_t num_tuples) {
+  Reserve(num_tuples);
+  tuples_.reserve(num_tuples * num_components_);
 }
 
 std::optional<uint32_t> TupleIndex::Find(absl::Span<const uint32_t> tuple) const {

@@ -30,6 +30,13 @@ class TupleIndex {
   static uint64_t BytesFor(uint64_t num_tuples, size_t num_components) {
     return sizeof(uint32_t) * (3 * num_tuples * num_components + 6 * (num_tuples + kBlock));
   }
+  // Room for this many tuples in all, of an index that has none: it takes no more than an index
+  // that has grown to them, and does not grow until it has them.
+  void Expect(size_t num_tuples);
+  static uint64_t BytesWhenExpected(uint64_t num_tuples, size_t num_components) {
+    return sizeof(uint32_t) * (num_tuples * num_components + SlotsFor(num_tuples));
+  }
+
   absl::Span<const uint32_t> tuple(size_t row) const {
     return absl::MakeConstSpan(tuples_).subspan(row * num_components_, num_components_);
   }
@@ -79,6 +86,8 @@ class TupleIndex {
   // The slot where a row's tuple belongs, and the slot where it is.
   size_t HomeOf(uint32_t row) const;
   size_t SlotHolding(uint32_t row) const;
+  // The slots of an index that has had at most this many tuples.
+  static size_t SlotsFor(size_t num_tuples);
   // Makes room for `added` tuples: afterwards at most half of the slots are taken.
   void Reserve(size_t added);
 

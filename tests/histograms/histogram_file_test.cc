@@ -184,6 +184,37 @@ TEST_F(HistogramFileTest, MemoryIsReservedFirst) {
   EXPECT_EQ(empty.num_histograms(), 0U);
 }
 
+// Otherwise a server that had used all of its memory could not start again.
+TEST_F(HistogramFileTest, TheMemoryThatTheyHadIsEnoughToReadThem) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    MemoryBudget wide(uint64_t{1} << 30);
+    HistogramStore store({}, &wide);
+    const uint64_t number = random.Between(1, 6);
+    for (uint64_t which = 0; which < number; ++which) {
+      HistogramKey key = {absl::StrCat("of", which), SizeSchema::Create({"a", "b", "c"}).value()};
+      if (random.Below(3) == 0) key.half_life = absl::Hours(1);
+      const uint64_t kinds = random.Between(1, 100'000);
+      for (uint64_t calls = random.Between(1, 4); calls > 0; --calls) {
+        std::vector<uint32_t> sizes;
+        for (uint64_t i = 3 * random.Between(1, 4000); i > 0; --i) {
+          sizes.push_back(static_cast<uint32_t>(random.Below(kinds)));
+        }
+        const auto table = SizeTable::WithConsecutiveIds(sizes.size() / 3, 3, sizes, 0).value();
+        const ProducerSequence producer = {absl::StrCat("p", calls), 1};
+        ASSERT_THAT(store.Observe(key, table, producer, kBegin).status(), IsOk());
+      }
+    }
+    ASSERT_THAT(SaveHistogramFile(store, folder_.path(), kBegin), IsOk());
+    MemoryBudget same(wide.held() + uint64_t{3} * 6 * 1024);
+    HistogramStore loaded({}, &same);
+    EXPECT_THAT(LoadHistogramFile(folder_.path(), kBegin, &same, loaded), IsOk());
+    EXPECT_LE(same.held(), wide.held());
+    EXPECT_TRUE(BytesOfHistograms(loaded, kBegin) == ReadAll());
+  }
+}
+
 // Time without a server is no time in which nobody used it, and to be saved is no use.
 TEST_F(HistogramFileTest, RetentionGoesOn) {
   HistogramStore store({});
