@@ -171,6 +171,7 @@ void WritePartitionSeeds(const std::string& folder) {
   const std::string text = folder + "partition_text_fuzz-corpus/";
   Write(text + "metis", std::string(1, '\0') + "3 2 011 2\n1 0 2 5\n0 1 1 5 3 1\n1 1 2 1\n");
   Write(text + "parts", "\0010 1\n1 0\n");
+  Write(text + "rows", "\0033 1 2\n0 1 0 0\n0 2 0 1\n");
   const std::string zero(1, '\0');
   Write(text + "conversion",
         "\2"

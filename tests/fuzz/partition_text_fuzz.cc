@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,38 @@ void TryParts(absl::string_view text) {
   Require(packhouse::WriteParmetisParts(*parts, again).ok(), "parts: not written");
   const auto got = packhouse::ReadParmetisParts(again.bytes(), parts->size(), 4);
   Require(got.ok() && *got == *parts, "parts: not read again");
+}
+
+// The pipeline's input: a row that was read is written, and read as the same.
+void TryRows(absl::string_view text) {
+  const auto stats = packhouse::ReadParmetisStats(text);
+  const uint64_t num_weights = stats.ok() ? stats->num_weights : 2;
+  constexpr auto kSide = packhouse::ParmetisSide::kInput;
+  packhouse::TextLines lines(text);
+  packhouse::ParmetisNode node;
+  packhouse::ParmetisEdge edge;
+  while (const std::optional<absl::string_view> line = lines.Next()) {
+    packhouse::StringSink again;
+    packhouse::TextWriter writer(again);
+    const bool is_node = packhouse::ParseParmetisNode(*line, kSide, num_weights, &node).ok();
+    const bool is_edge = packhouse::ParseParmetisEdge(*line, kSide, &edge).ok();
+    if (is_node) Require(WriteParmetisNode(node, kSide, writer).ok(), "rows: no node written");
+    if (is_edge) Require(WriteParmetisEdge(edge, kSide, writer).ok(), "rows: no edge written");
+    Require(writer.Finish().ok(), "rows: not written");
+    packhouse::TextLines written(again.bytes());
+    packhouse::ParmetisNode same_node;
+    packhouse::ParmetisEdge same_edge;
+    if (is_node) {
+      Require(ParseParmetisNode(*written.Next(), kSide, num_weights, &same_node).ok() &&
+                  same_node.original == node.original && same_node.weights == node.weights,
+              "rows: not the same node");
+    }
+    if (is_edge) {
+      Require(ParseParmetisEdge(*written.Next(), kSide, &same_edge).ok() &&
+                  same_edge.target == edge.target && same_edge.attributes == edge.attributes,
+              "rows: not the same edge");
+    }
+  }
 }
 
 void TryConversion(absl::string_view text) {
@@ -73,15 +106,18 @@ void TryConversion(absl::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const std::string text(reinterpret_cast<const char*>(data + 1), size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       TryMetis(text);
       break;
     case 1:
       TryParts(text);
       break;
-    default:
+    case 2:
       TryConversion(text);
+      break;
+    default:
+      TryRows(text);
   }
   return 0;
 }
