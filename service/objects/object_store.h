@@ -50,6 +50,7 @@ struct ObjectList {
 // `deadline` is the wall time at which a call gives up. Errors of all calls:
 // - UNAVAILABLE if the store did not answer, or answered that it cannot now; DEADLINE_EXCEEDED at
 //   the deadline. A Put or Delete may have happened all the same. Both may be done again.
+// - CANCELLED if the call that this thread works for (base/caller.h) is gone, of stores that look.
 // - PERMISSION_DENIED if the store refuses the credentials.
 // - INTERNAL for an answer that makes no sense; names the store's own code.
 class ObjectStore {

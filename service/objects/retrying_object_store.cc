@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 
@@ -28,6 +30,7 @@ absl::Status RetryingObjectStore::Try(uint64_t num_bytes, absl::Time deadline,
   const absl::Duration longest =
       options_.attempt + absl::Seconds(static_cast<int64_t>(num_bytes / options_.slowest));
   for (int failures = 1;; ++failures) {
+    PH_RETURN_IF_ERROR(BeginWait());
     const absl::Time now = clock_->Now();
     if (now >= deadline) {
       return absl::DeadlineExceededError("object store: the time is over");

@@ -21,7 +21,8 @@ namespace packhouse {
 // What ends UNAVAILABLE or DEADLINE_EXCEEDED is tried again, after a time that doubles, half of
 // which is random, until the call's deadline or the last attempt; then the last error is the
 // answer. Each attempt has a deadline of its own, so that a store that hangs is noticed. A Get goes
-// on behind the bytes that its sink already has. Thread-safe.
+// on behind the bytes that its sink already has. CANCELLED if the caller (base/caller.h) is gone;
+// this is noticed between two attempts, and by a store that looks out for it. Thread-safe.
 class RetryingObjectStore final : public ObjectStore {
  public:
   struct Options {

@@ -10,6 +10,7 @@
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
+#include "service/rpc/planning_call.h"
 #include "service/rpc/server_streaming_call.h"
 #include "service/rpc/stream_reactor.h"
 #include "service/rpc/unary_call.h"
@@ -170,10 +171,12 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::VerifyDatasetResponse>>> Verif
 }  // namespace
 
 DatasetService::DatasetService(const CallContext& context, DatasetStore* datasets,
-                               EpochCatalog* catalog)
+                               EpochCatalog* catalog, bool is_remote)
     : EarlyService(v1::DatasetService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
+      change_context_(is_remote ? context : append_context_),
+      is_remote_(is_remote),
       datasets_(datasets),
       catalog_(catalog),
       drifts_(append_context_.working) {
@@ -189,7 +192,7 @@ DatasetService::DatasetService(const CallContext& context, DatasetStore* dataset
 
 CallReactor* DatasetService::CreateDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::CreateDatasetRequest>(
-      append_context_, Method::kCreateDataset, call,
+      change_context_, Method::kCreateDataset, call,
       [this](const v1::CreateDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
         if (datasets_ == nullptr) return NoDataFolder();
         return Create(parsed, *datasets_);
@@ -205,7 +208,7 @@ CallReactor* DatasetService::Append(grpc::CallbackServerContext* call) {
 
 CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::SealDatasetRequest>(
-      append_context_, Method::kSealDataset, call,
+      change_context_, Method::kSealDataset, call,
       [this](const v1::SealDatasetRequest& parsed) -> absl::StatusOr<v1::Dataset> {
         if (datasets_ == nullptr) return NoDataFolder();
         return Seal(parsed, *datasets_, drifts_);
@@ -215,12 +218,22 @@ CallReactor* DatasetService::SealDataset(grpc::CallbackServerContext* call) {
 CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
   // Until the answer is written.
   auto answer = std::make_shared<MemoryHold>();
-  return RunUnary<v1::GetDatasetRequest>(
-      context_, Method::kGetDataset, call,
+  const auto get =
       [this,
        answer](const v1::GetDatasetRequest& parsed) -> absl::StatusOr<v1::GetDatasetResponse> {
-        if (datasets_ == nullptr) return NoDataFolder();
-        return Get(parsed, *datasets_, drifts_, Making(context_.working, nullptr), *answer);
+    if (datasets_ == nullptr) return NoDataFolder();
+    return Get(parsed, *datasets_, drifts_, Making(context_.working, nullptr), *answer);
+  };
+  if (!is_remote_) {
+    return RunUnary<v1::GetDatasetRequest>(context_, Method::kGetDataset, call, get);
+  }
+  return PlanningCall<v1::GetDatasetRequest, v1::GetDatasetResponse>::Start(
+      context_, *call, Method::kGetDataset,
+      [get](const v1::GetDatasetRequest& parsed, PlanningTurn& /*turn*/) { return get(parsed); },
+      [get](const v1::GetDatasetRequest& parsed)
+          -> absl::StatusOr<std::optional<v1::GetDatasetResponse>> {
+        if (parsed.include_histogram()) return std::nullopt;
+        return get(parsed);
       });
 }
 
@@ -236,7 +249,7 @@ CallReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call) {
 
 CallReactor* DatasetService::DeleteDataset(grpc::CallbackServerContext* call) {
   return RunUnary<v1::DeleteDatasetRequest>(
-      append_context_, Method::kDeleteDataset, call,
+      change_context_, Method::kDeleteDataset, call,
       [this](const v1::DeleteDatasetRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::DeleteDatasetResponse> {
         if (datasets_ == nullptr) return NoDataFolder();

@@ -11,12 +11,18 @@
 namespace packhouse::rpc {
 
 // Calls that write wait for the disk on the append pool; calls that read run on the call pool.
-// Thread-safe.
+//
+// Data sets of several servers are elsewhere: appends wait for S3 on the append pool; all other
+// calls that change something wait for etcd only, and so run on the call pool; histograms come from
+// S3, and are read on the planning pool, where a call that waits has no turn. So nothing that waits
+// for S3 holds up calls that do not need it. Thread-safe.
 class DatasetService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without data sets every call is answered with
-  // NoDataFolder(). The catalog, which may be null, is told of deletions.
-  DatasetService(const CallContext& context, DatasetStore* datasets, EpochCatalog* catalog);
+  // NoDataFolder(). The catalog, which may be null, is told of deletions. `is_remote`: the data
+  // sets are those of several servers.
+  DatasetService(const CallContext& context, DatasetStore* datasets, EpochCatalog* catalog,
+                 bool is_remote);
 
  private:
   CallReactor* CreateDataset(grpc::CallbackServerContext* call);
@@ -30,6 +36,8 @@ class DatasetService final : public EarlyService {
 
   const CallContext context_;
   const CallContext append_context_;
+  const CallContext change_context_;
+  const bool is_remote_;
   DatasetStore* const datasets_;
   EpochCatalog* const catalog_;
   DatasetDrifts drifts_;

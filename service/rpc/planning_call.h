@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/server_context.h"
 #include "service/admission/call_context.h"
+#include "service/admission/planning_caller.h"
 #include "service/admission/planning_pool.h"
 #include "service/base/status_macros.h"
 #include "service/rpc/one_answer_call.h"
@@ -54,13 +55,18 @@ class PlanningCall final : public OneAnswerCall {
 
   void SubmitPlanning() {
     context_.planning_pool->Submit(turn_, [this, self = shared_from_this()] {
+      PlanningCaller caller(turn_.get());
+      const CallerScope scope(&caller);
       Answer(EndOnAllocationFailure([this] { return Plan(); }));
     });
   }
 
   void TryAtOnce() {
-    const absl::StatusOr<bool> answered =
-        EndOnAllocationFailure([this] { return AnsweredAtOnce(); });
+    const absl::StatusOr<bool> answered = EndOnAllocationFailure([this] {
+      PlanningCaller caller(turn_.get());
+      const CallerScope scope(&caller);
+      return AnsweredAtOnce();
+    });
     if (answered.ok() && !*answered) {
       SubmitPlanning();
       return;

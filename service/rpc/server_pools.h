@@ -24,6 +24,9 @@ struct ServerPools {
         appends(clock, options.append_threads),
         distant(options.job_logs == nullptr
                     ? nullptr
+                    : std::make_unique<WorkerPool>(clock, options.append_threads)),
+        lookups(options.job_logs == nullptr
+                    ? nullptr
                     : std::make_unique<WorkerPool>(clock, options.append_threads)) {}
 
   // Runs nobody's job where it may wait for the disk.
@@ -37,17 +40,17 @@ struct ServerPools {
   // minutes.
   WorkerPool windows;
   WorkerPool appends;
-  // Where data sets are beyond this machine, those who wait for them must not hold up joins and
-  // acknowledgements. Null otherwise.
+  // Where data sets are beyond this machine, appends, which wait for S3, must hold up neither joins
+  // and acknowledgements nor calls about data sets that wait for etcd only. Null otherwise.
   const std::unique_ptr<WorkerPool> distant;
+  const std::unique_ptr<WorkerPool> lookups;
 };
 
-// A context of which all that waits, and begins, is on `pool`; the same one without a pool.
-inline CallContext WaitingOn(WorkerPool* pool, CallContext context) {
-  if (pool != nullptr) {
-    context.call_pool = pool;
-    context.append_pool = pool;
-  }
+// A context of which all that begins is on one pool, and what waits for long on the other; as it is
+// without them.
+inline CallContext WaitingOn(WorkerPool* begins, WorkerPool* waits, CallContext context) {
+  if (begins != nullptr) context.call_pool = begins;
+  if (waits != nullptr) context.append_pool = waits;
   return context;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "grpcpp/server_context.h"
 #include "service/admission/call_context.h"
+#include "service/base/caller.h"
 #include "service/base/status_macros.h"
 #include "service/rpc/one_answer_call.h"
 #include "service/wire/allocation_failure.h"
@@ -20,7 +21,7 @@ namespace packhouse::rpc {
 // Answers with respond(const Request&) -> absl::StatusOr<Response>, or with
 // respond(const Request&, const CallContext&) if what it does depends on whose call it is.
 template <typename Request, typename Respond>
-class UnaryCall final : public OneAnswerCall {
+class UnaryCall final : public OneAnswerCall, private Caller {
   // There are no more of these at a time than the pool has threads.
   static constexpr uint64_t kUncountedBytes = 16 << 10;
 
@@ -39,6 +40,7 @@ class UnaryCall final : public OneAnswerCall {
   void Work() override {
     context_.call_pool->Submit(context_.client, [this, self = shared_from_this()] {
       Answer(EndOnAllocationFailure([this]() -> absl::Status {
+        const CallerScope scope(this);
         // The client no longer waits for it.
         if (IsCancelled()) return absl::CancelledError("the client cancelled or is gone");
         Request request;
@@ -48,6 +50,8 @@ class UnaryCall final : public OneAnswerCall {
       }));
     });
   }
+
+  bool IsGone() const override { return IsCancelled(); }
 
   auto RespondTo(const Request& request) const {
     if constexpr (std::is_invocable_v<const Respond&, const Request&, const CallContext&>) {

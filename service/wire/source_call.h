@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "service/admission/call_context.h"
 #include "service/admission/memory_budget.h"
+#include "service/admission/planning_caller.h"
 #include "service/admission/planning_pool.h"
 #include "service/base/status_macros.h"
 #include "service/wire/allocation_failure.h"
@@ -111,6 +112,8 @@ class SourceCall final : public ProgressSink<Response>,
     PH_ASSIGN_OR_RETURN(const MemoryHold hold,
                         ParseRequest(*request_, call_->context().working, &request));
     PH_RETURN_IF_ERROR(Authorize(call_->context(), request, RequestKind::kBeginsStream));
+    PlanningCaller caller(turn_.get());
+    const CallerScope scope(&caller);
     if (is_planning_ && turn_->GivenUpIn(call_->context().ResourceNamespace())) {
       return absl::CancelledError("given up before it was begun");
     }

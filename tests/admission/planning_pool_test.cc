@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "service/admission/planning_caller.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 
@@ -198,6 +199,30 @@ TEST_F(PlanningPoolTest, WaitingForAnotherTakesNoTurn) {
   Submit(pool, "makes", [&](PlanningTurn& turn) {
     Plan(3, [] {})(turn);
     made.count_down();
+    done.count_down();
+  });
+  done.wait();
+}
+
+// Nor do those who wait for another machine, however deep below they do.
+TEST_F(PlanningPoolTest, WaitingForAStoreTakesNoTurn) {
+  std::latch answered(1);
+  std::latch done(2);
+  PlanningPool pool(&clock_, 1);
+  Submit(pool, "waits", [&](PlanningTurn& turn) {
+    PlanningCaller caller(&turn);
+    const CallerScope scope(&caller);
+    EXPECT_TRUE(BeginWait().ok());
+    answered.wait();
+    EXPECT_FALSE(turn.GivenUp());
+    turn.Cancel();
+    EXPECT_TRUE(absl::IsCancelled(CheckCaller()));
+    done.count_down();
+  });
+  Submit(pool, "plans", [&](PlanningTurn& turn) {
+    EXPECT_TRUE(CheckCaller().ok());
+    Plan(3, [] {})(turn);
+    answered.count_down();
     done.count_down();
   });
   done.wait();

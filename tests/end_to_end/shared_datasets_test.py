@@ -261,6 +261,37 @@ def test_acknowledgements_do_not_wait_for_s3(world: World) -> None:
         client.delete_dataset("silent")
 
 
+def test_plans_do_not_wait_for_s3(world: World) -> None:
+    """Nor do calls about data sets, while more loads than may plan at once wait for their objects."""
+    first, second = world.servers
+    names = [f"cold-{i}" for i in range(4)]
+    for name in names:
+        fill(first.advertised, name)
+    misses = "packhouse_object_cache_misses_total"
+    before = second.metric(misses)
+    given: list[int] = []
+    loads = [
+        threading.Thread(target=lambda name=name: given.append(len(digests(second.advertised, name))))
+        for name in names
+    ]
+    with Client(second.advertised, timeout=30) as client:
+        sizes = client.get_dataset("cold-0", include_histogram=True).histogram
+        assert sizes is not None
+        with world.s3.silent():
+            for thread in loads:
+                thread.start()
+            while second.metric(misses) < before + 4:
+                pass
+            assert client.plan(sizes, limits=_LIMITS).best.packs > 0
+            assert len(list(client.list_datasets())) >= len(names)
+            assert client.get_dataset(names[1]).num_graphs == 600
+        for thread in loads:
+            thread.join()
+        assert len(given) == len(names) and len(set(given)) == 1
+        for name in names:
+            client.delete_dataset(name)
+
+
 def copy(*arguments: str) -> subprocess.CompletedProcess[str]:
     """`packhouse store copy`."""
     return subprocess.run(

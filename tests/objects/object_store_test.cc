@@ -14,6 +14,7 @@
 #include "service/objects/retrying_object_store.h"
 #include "tests/objects/fake_object_store.h"
 #include "tests/objects/s3_server.h"
+#include "tests/support/leaving_caller.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -260,6 +261,31 @@ TEST_F(RetryingTest, AnAttemptHasItsOwnDeadline) {
     EXPECT_THAT(store.Put(absl::StrCat(i), "v", clock_.Now() + absl::Hours(1)), IsOk());
   }
   EXPECT_GT(store.num_retries(), 10U);
+}
+
+// Who is gone is told of no further attempt; the call knows before each that it may wait.
+TEST_F(RetryingTest, NobodyTriesForWhoIsGone) {
+  fake_.SetFaults({1, 0, 0, 0}, 1);
+  LeavingCaller caller;
+  RetryingObjectStore::Options options;
+  options.max_attempts = 100;
+  int attempts = 1;
+  RetryingObjectStore store(
+      &fake_, &clock_,
+      [&](absl::Duration) {
+        if (++attempts == 3) caller.Leave();
+      },
+      options);
+  const CallerScope scope(&caller);
+  EXPECT_THAT(store.Delete("k", clock_.Now() + absl::Hours(1)),
+              StatusIs(absl::StatusCode::kCancelled, _));
+  EXPECT_EQ(attempts, 3);
+  EXPECT_EQ(caller.num_waits(), 3);
+  {
+    const CallerScope nobody(nullptr);
+    EXPECT_THAT(store.Delete("k", clock_.Now() + absl::Hours(1)),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr("tried 100 times")));
+  }
 }
 
 TEST_F(RetryingTest, WhatNoTryChangesIsToldAtOnce) {

@@ -20,6 +20,7 @@
 #include "service/base/clock.h"
 #include "service/objects/retrying_object_store.h"
 #include "tests/objects/s3_server.h"
+#include "tests/support/leaving_caller.h"
 #include "tests/support/openssl_command.h"
 #include "tests/support/status_matchers.h"
 
@@ -177,6 +178,17 @@ TEST_F(S3ObjectStoreTest, AServerThatHangsIsGivenUp) {
   const auto store = Store(server.endpoint());
   EXPECT_THAT(ReadObject(*store, "key", {}, 10, clock_.Now() + absl::Milliseconds(100)),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("key")));
+}
+
+// Nobody waits for the answer any more.
+TEST_F(S3ObjectStoreTest, ARequestOfWhoIsGoneEnds) {
+  ScriptedServer server({""});
+  const auto store = Store(server.endpoint());
+  LeavingCaller caller;
+  caller.Leave();
+  const CallerScope scope(&caller);
+  EXPECT_THAT(ReadObject(*store, "key", {}, 10, clock_.Now() + absl::Hours(1)),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("key")));
 }
 
 // A part is not the whole, and a listing is not any text.

@@ -20,6 +20,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/base/caller.h"
 #include "service/base/checksum.h"
 #include "service/base/disk_file.h"
 #include "service/base/status_macros.h"
@@ -54,6 +56,8 @@ namespace {
 constexpr absl::string_view kFetched = ".chunk";
 constexpr absl::string_view kHalfFetched = ".chunk.part";
 constexpr absl::string_view kLockFile = "lock";
+// Time between two questions whether somebody still waits for the object that another call fetches.
+constexpr absl::Duration kAskEvery = absl::Milliseconds(100);
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MapFile(
     const DiskFile& file, uint64_t num_bytes, const std::shared_ptr<std::atomic<size_t>>& maps) {
@@ -144,7 +148,9 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
         const auto found = files_.find(object.name);
         return found == files_.end() || !found->second.is_filling;
       };
-      mutex_.Await(absl::Condition(&is_ready));
+      while (!mutex_.AwaitWithTimeout(absl::Condition(&is_ready), kAskEvery)) {
+        PH_RETURN_IF_ERROR(CheckCaller());
+      }
       if (const auto found = files_.find(object.name); found != files_.end()) {
         file = &found->second;
       }

@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
 #include "service/base/checksum.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
@@ -83,6 +84,8 @@ absl::StatusOr<AppendResult> ObjectAppender::Append(const PreparedAppend& append
   };
   if (!commits) return std::move(self.result);
   bool is_tail_long = false;
+  // For others too, whose callers may have more patience.
+  const CallerScope for_all(nullptr);
   {
     // From here on the others go, and must not be touched again.
     const absl::Cleanup tell = [&] {

@@ -11,6 +11,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/object/chunk_builder.h"
@@ -309,9 +310,14 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenRea
     const absl::Cleanup join = [&threads] {
       for (std::thread& thread : threads) thread.join();
     };
+    const auto help = [&work, caller = CurrentCaller()] {
+      HelpedCaller helped(caller);
+      const CallerScope scope(&helped);
+      work();
+    };
     try {
       for (size_t i = 1; i < std::min(options_.fetches_at_once, chunks.size()); ++i) {
-        threads.emplace_back(work);
+        threads.emplace_back(help);
       }
     } catch (const std::system_error&) {
       // Fewer do it.

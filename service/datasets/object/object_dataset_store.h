@@ -30,6 +30,9 @@ namespace packhouse {
 // mean that it is not known whether a change happened. An append with a producer is sent again
 // safely; Create(), Seal() and Delete() too, but may then find what they have done.
 //
+// A call whose caller (base/caller.h) is gone ends CANCELLED, and leaves what it has fetched in the
+// cache. An append that has begun goes on: others may be in the same object.
+//
 // Opening a reader fetches all objects of the data set that are not in the cache, and keeps them
 // there until the reader is destroyed: RESOURCE_EXHAUSTED naming the cache's max_bytes if the
 // data sets that are in use do not fit. Graphs are then read without waiting for anything but the

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
 #include "service/base/checksum.h"
 #include "service/base/status_macros.h"
 
@@ -50,6 +51,7 @@ absl::StatusOr<std::vector<RangeResult>> ReadRanges(const ObjectEngines& engines
   Transaction transaction;
   for (const KeyRange& range : ranges) transaction.then.push_back(Operation::Read(range, 128));
   for (int failures = 0;; ++failures) {
+    PH_RETURN_IF_ERROR(BeginWait());
     auto result = engines.keys->Commit(transaction);
     if (result.ok()) return std::move(result->reads);
     if (!MayBeTriedAgain(result.status()) || failures >= engines.max_attempts) {
@@ -65,6 +67,7 @@ absl::StatusOr<std::vector<KeyValue>> ReadWholeRange(const ObjectEngines& engine
   KeyRange rest = range;
   int failures = 0;
   while (true) {
+    PH_RETURN_IF_ERROR(BeginWait());
     auto page = engines.keys->Range(rest, kValuesOfPage, revision);
     if (!page.ok()) {
       if (!MayBeTriedAgain(page.status()) || failures >= engines.max_attempts) {

@@ -49,7 +49,7 @@ uint64_t DrawUniqueNumber();
 absl::Status AsUnavailable(const absl::Status& status);
 
 // Several ranges at one revision, each of at most 128 keys. Tries again while the store is
-// UNAVAILABLE.
+// UNAVAILABLE and the caller (base/caller.h) is not gone: CANCELLED then.
 absl::StatusOr<std::vector<RangeResult>> ReadRanges(const ObjectEngines& engines,
                                                     const std::vector<KeyRange>& ranges);
 // All of a range at `revision`, page by page. OUT_OF_RANGE if the revision is gone.

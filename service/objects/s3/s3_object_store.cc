@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "service/base/caller.h"
 #include "service/base/digest.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
@@ -127,6 +128,12 @@ struct S3ObjectStore::Response {
     if (bytes != 0) std::memcpy(into, unsent.data(), bytes);
     unsent.remove_prefix(bytes);
     return bytes;
+  }
+
+  // libcurl asks now and then, also while nothing comes: at least once a second.
+  static int IsToEnd(void* caller, curl_off_t /*to_get*/, curl_off_t /*got*/, curl_off_t /*to_put*/,
+                     curl_off_t /*put*/) {
+    return static_cast<const Caller*>(caller)->IsGone() ? 1 : 0;
   }
 
   // libcurl sends a body again, for example on a connection that the store had closed.
@@ -271,6 +278,11 @@ absl::Status S3ObjectStore::Send(const Request& request, Response& response, abs
   } else if (method == "DELETE") {
     curl_easy_setopt(handle, CURLOPT_CUSTOMREQUEST, "DELETE");
   }
+  if (Caller* const caller = CurrentCaller(); caller != nullptr) {
+    curl_easy_setopt(handle, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(handle, CURLOPT_XFERINFOFUNCTION, &Response::IsToEnd);
+    curl_easy_setopt(handle, CURLOPT_XFERINFODATA, caller);
+  }
   if (!request.range.empty()) curl_easy_setopt(handle, CURLOPT_RANGE, request.range.c_str());
 
   const CURLcode result = curl_easy_perform(handle);
@@ -278,6 +290,9 @@ absl::Status S3ObjectStore::Send(const Request& request, Response& response, abs
   curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &code);
   GiveBack(handle);
   if (!response.refused.ok()) return response.refused;
+  if (result == CURLE_ABORTED_BY_CALLBACK) {
+    return absl::CancelledError(absl::StrCat(what, ": the client cancelled or is gone"));
+  }
   if (result == CURLE_OPERATION_TIMEDOUT) {
     return absl::DeadlineExceededError(absl::StrCat(what, ": ", curl_easy_strerror(result)));
   }

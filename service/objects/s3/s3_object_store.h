@@ -22,7 +22,8 @@ namespace packhouse {
 
 // Each call is one request and one attempt (RetryingObjectStore tries again). Requests are signed
 // (Signature Version 4), bodies included; addresses are of path style: ENDPOINT/BUCKET/KEY.
-// Connections are kept and used again. Thread-safe: as many requests go on as there are callers.
+// Connections are kept and used again. A request whose caller (base/caller.h) is gone ends
+// CANCELLED about a second later. Thread-safe: as many requests go on as there are callers.
 class S3ObjectStore final : public ObjectStore {
  public:
   struct Options {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <map>
 #include <memory>
 #include <new>
@@ -15,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/base/checksum.h"
+#include "tests/support/leaving_caller.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_folder.h"
@@ -166,6 +168,34 @@ TEST_F(ChunkCacheTest, AnExceptionLeavesNothingToWaitFor) {
   PH_ASSERT_OK_AND_ASSIGN(const auto map, Pin("a", 100));
   EXPECT_EQ(map->bytes(), Content("a", 100));
   EXPECT_EQ(cache_->counts().num_bytes, 100U);
+}
+
+// Who waits for the fetch of another call leaves when nobody waits for it; the other one goes on.
+TEST_F(ChunkCacheTest, WhoIsGoneDoesNotWaitForAnothersFetch) {
+  std::latch begun(1);
+  std::latch end(1);
+  const std::string content = Content("a", 100);
+  const ChunkCache::Object object = {"a", 100, Crc32c(content)};
+  std::thread other([&] {
+    EXPECT_THAT(cache_->Pin(object,
+                            [&](ObjectSink sink) {
+                              begun.count_down();
+                              end.wait();
+                              return sink(content);
+                            }),
+                IsOk());
+  });
+  begun.wait();
+  {
+    LeavingCaller caller;
+    caller.Leave();
+    const CallerScope scope(&caller);
+    EXPECT_THAT(Pin("a", 100), StatusIs(absl::StatusCode::kCancelled, _));
+  }
+  end.count_down();
+  other.join();
+  EXPECT_THAT(Pin("a", 100), IsOk());
+  EXPECT_EQ(num_fetches_, 0);
 }
 
 // An object that was damaged on the way is fetched once more; what is damaged twice is not kept.
