@@ -31,6 +31,8 @@ inline constexpr absl::string_view kStoreIdentityKey = "ds/store";
 
 // Names of objects.
 inline constexpr absl::string_view kStoreIdentityObject = "store";
+// Behind it the number of a cluster that is about to put that object, '-', and another number.
+inline constexpr absl::string_view kStoreClaims = "claims/";
 inline constexpr absl::string_view kAllDatasetObjects = "d/";
 std::string DatasetObjects(uint64_t id);
 std::string ChunkObject(uint64_t id, uint64_t object);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "service/base/status_macros.h"
@@ -25,6 +26,15 @@ struct Identities {
   std::string of_objects;  // Empty: none.
 };
 
+// Empty: there is none.
+absl::StatusOr<std::string> ReadObjectIdentity(const ObjectEngines& engines) {
+  auto object =
+      ReadObject(*engines.objects, kStoreIdentityObject, {}, kMaxIdentityBytes, engines.Deadline());
+  if (absl::IsNotFound(object.status())) return "";
+  if (!object.ok()) return AsUnavailable(object.status());
+  return object;
+}
+
 absl::StatusOr<Identities> ReadIdentities(const ObjectEngines& engines) {
   Identities read;
   PH_ASSIGN_OR_RETURN(const auto keys, ReadRanges(engines, {KeyRange::Of(kStoreIdentityKey)}));
@@ -34,14 +44,43 @@ absl::StatusOr<Identities> ReadIdentities(const ObjectEngines& engines) {
     read.of_keys = std::string(value);
     read.revision = keys[0].values[0].mod_revision;
   }
-  auto object =
-      ReadObject(*engines.objects, kStoreIdentityObject, {}, kMaxIdentityBytes, engines.Deadline());
-  if (object.ok()) {
-    read.of_objects = *std::move(object);
-  } else if (!absl::IsNotFound(object.status())) {
-    return AsUnavailable(object.status());
-  }
+  PH_ASSIGN_OR_RETURN(read.of_objects, ReadObjectIdentity(engines));
   return read;
+}
+
+// Puts the number into the object store, which had none. ABORTED naming the object if another
+// cluster is about to do so too.
+//
+// Of two PUTs of one object the later one wins, whatever the first was answered. So who is about to
+// put it first puts an object that nobody else does, its claim, and then lists the claims. Of two
+// clusters, at least the one that put its claim last sees the other's, and takes its own away. Who
+// has seen no other's reads the object once more: a claim is gone only after the object was put, or
+// if its cluster has not tried to.
+absl::Status PutIdentity(const ObjectEngines& engines, const std::string& number) {
+  const std::string of_number = absl::StrCat(kStoreClaims, number, "-");
+  const std::string own = absl::StrCat(of_number, absl::Hex(engines.draw(), absl::kZeroPad16));
+  PH_RETURN_IF_ERROR(engines.objects->Put(own, "", engines.Deadline()));
+  PH_ASSIGN_OR_RETURN(const ObjectList claims,
+                      engines.objects->List(kStoreClaims, "", 0, engines.Deadline()));
+  for (const ObjectInfo& claim : claims.objects) {
+    if (absl::StartsWith(claim.key, of_number)) continue;
+    PH_RETURN_IF_ERROR(engines.objects->Delete(own, engines.Deadline()));
+    return absl::AbortedError(absl::StrCat(
+        "a server with another key-value store binds the object store, as the object '", claim.key,
+        "' says; if it never will, delete that object"));
+  }
+  PH_ASSIGN_OR_RETURN(const std::string now, ReadObjectIdentity(engines));
+  if (now.empty()) {
+    // After an error it may still be done, so the claim stays, until a server of this cluster has
+    // put the object.
+    PH_RETURN_IF_ERROR(engines.objects->Put(kStoreIdentityObject, number, engines.Deadline()));
+  }
+  PH_RETURN_IF_ERROR(engines.objects->Delete(own, engines.Deadline()));
+  // Of servers that have ended meanwhile. Those that go on read the object once more.
+  for (const ObjectInfo& claim : claims.objects) {
+    PH_RETURN_IF_ERROR(engines.objects->Delete(claim.key, engines.Deadline()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status AreOthers(const Identities& read) {
@@ -70,9 +109,9 @@ absl::Status BindStores(const ObjectEngines& engines) {
     if (read.of_keys.empty()) {
       value = absl::StrCat(absl::Hex(engines.draw(), absl::kZeroPad16), kNotBound);
     } else if (read.of_objects.empty()) {
-      PH_RETURN_IF_ERROR(AsUnavailable(
-          engines.objects->Put(kStoreIdentityObject, read.of_keys, engines.Deadline())));
-      continue;  // Reads it: servers with another key-value store may do the same now.
+      last = PutIdentity(engines, read.of_keys);
+      if (!last.ok() && !absl::IsAborted(last)) return AsUnavailable(last);
+      continue;  // Reads it.
     }
     Transaction transaction;
     transaction.compares.push_back(Compare::ModRevision(kStoreIdentityKey, read.revision));

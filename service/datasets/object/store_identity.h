@@ -12,8 +12,10 @@ namespace packhouse {
 // and all data sets of the key-value store lost.
 
 // Binds two stores of which neither has a number; of several servers that do so at once, all bind
-// to the same. Checks them otherwise. To be called before a server uses them. FAILED_PRECONDITION
-// saying which of the two is another one; UNAVAILABLE if one of them does not answer.
+// to the same, and of several key-value stores at most one is bound to an object store. Checks them
+// otherwise. To be called before a server uses them. FAILED_PRECONDITION saying which of the two is
+// another one; UNAVAILABLE if one of them does not answer, or naming the object if a server with
+// another key-value store has begun to bind the object store, and has not ended.
 absl::Status BindStores(const ObjectEngines& engines);
 
 // FAILED_PRECONDITION unless the two are bound to each other. UNAVAILABLE.

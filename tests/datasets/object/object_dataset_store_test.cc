@@ -383,6 +383,89 @@ TEST_F(ObjectDatasetStoreTest, StoresAreBoundWhateverFails) {
   }
 }
 
+// Tells of each call before it is made.
+class ToldStore final : public ObjectStore {
+ public:
+  ToldStore(ObjectStore* store, std::function<void()> tell)
+      : store_(store), tell_(std::move(tell)) {}
+
+  absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
+    tell_();
+    return store_->Put(key, bytes, deadline);
+  }
+  absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
+                   absl::Time deadline) override {
+    tell_();
+    return store_->Get(key, range, sink, deadline);
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
+                                  absl::Time deadline) override {
+    tell_();
+    return store_->List(prefix, after, limit, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
+    tell_();
+    return store_->Delete(key, deadline);
+  }
+
+ private:
+  ObjectStore* const store_;
+  const std::function<void()> tell_;
+};
+
+// Two clusters that bind the same objects at the same time: whenever the second one comes, one of
+// them is bound, and the other one is not, and never will be.
+TEST_F(ObjectDatasetStoreTest, OfTwoClustersOneIsBound) {
+  int num_calls = 1000;
+  for (int at = 0; at <= num_calls; ++at) {
+    SCOPED_TRACE(at);
+    FakeObjectStore objects;
+    ObjectCluster clusters[2];
+    clusters[1].drawn = 1000;
+    ObjectReplica second(&clusters[1], &objects, absl::StrCat(folder_.path(), "/second", at));
+    absl::Status bound;
+    int calls = 0;
+    ToldStore told(&objects, [&] {
+      if (calls++ == at) bound = BindStores(second.engines());
+    });
+    ObjectReplica first(&clusters[0], &told, absl::StrCat(folder_.path(), "/first", at));
+    const bool is_first = BindStores(first.engines()).ok();
+    if (calls <= at) bound = BindStores(second.engines());
+    num_calls = calls;
+    EXPECT_NE(is_first, bound.ok()) << bound;
+    EXPECT_EQ(CheckStoresAreBound(first.engines()).ok(), is_first);
+    EXPECT_EQ(CheckStoresAreBound(second.engines()).ok(), bound.ok());
+    EXPECT_THAT(BindStores((is_first ? second : first).engines()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("do not belong")));
+    // No claim is left.
+    EXPECT_EQ(objects.num_objects(), 1U);
+  }
+  EXPECT_GE(num_calls, 5);
+}
+
+// A claim of a cluster that has ended in the midst is named, and goes with its next start.
+TEST_F(ObjectDatasetStoreTest, AClaimIsKeptForWhoMadeIt) {
+  int calls_left = 4;  // The last one lists the claims.
+  ObjectCluster other;
+  other.drawn = 1000;
+  FakeObjectStore objects;
+  ToldStore told(&objects, [&] {
+    if (--calls_left == 0) throw std::bad_alloc();
+  });
+  {
+    ObjectReplica ended(&cluster_, &told, folder_.path() + "/ended");
+    EXPECT_THROW((void)BindStores(ended.engines()), std::bad_alloc);
+  }
+  ASSERT_EQ(objects.num_objects(), 1U);
+  ObjectReplica elsewhere(&other, &objects, folder_.path() + "/elsewhere");
+  EXPECT_THAT(BindStores(elsewhere.engines()),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("claims/")));
+  EXPECT_EQ(objects.num_objects(), 1U);
+  ObjectReplica again(&cluster_, &objects, folder_.path() + "/again");
+  EXPECT_THAT(BindStores(again.engines()), IsOk());
+  EXPECT_EQ(objects.num_objects(), 1U);
+}
+
 // The page of a long tail is committed although others append all the time.
 TEST_F(ObjectDatasetStoreTest, ATailBecomesAPageHoweverBusyOthersAre) {
   auto replica = Replica();
