@@ -78,6 +78,21 @@ EpochCatalog::~EpochCatalog() {
   if (memory_ != nullptr) memory_->SetReclaim(nullptr);
 }
 
+bool EpochCatalog::ForgetUnused() {
+  bool has_forgotten = false;
+  const auto forget = [&](auto& cache) {
+    while (cache.ForgetOldest()) has_forgotten = true;
+  };
+  // As below: values that are made from others go before them.
+  forget(sampled_);
+  forget(joined_);
+  forget(links_);
+  forget(epochs_);
+  forget(plans_);
+  forget(readers_);
+  return has_forgotten;
+}
+
 void EpochCatalog::Reclaim(uint64_t bytes) {
   const uint64_t held = memory_->held();
   const auto done = [&] { return memory_->held() + bytes <= held; };
@@ -110,7 +125,12 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
                         making.Hold(absl::StrCat("a reader of ", info.num_graphs,
                                                  " graphs of data set '", info.name, "'"),
                                     opened->bytes));
-    PH_ASSIGN_OR_RETURN(opened->reader, store_->OpenReader(info.name));
+    auto reader = store_->OpenReader(info.name);
+    // Readers that nobody uses may have what a store has little of: the files of a cache.
+    if (absl::IsResourceExhausted(reader.status()) && ForgetUnused()) {
+      reader = store_->OpenReader(info.name);
+    }
+    PH_ASSIGN_OR_RETURN(opened->reader, std::move(reader));
     opened->gathered = std::make_shared<GatheredRows>(memory_);
     if (opened->reader->info().version == info.version) return opened;
     return absl::UnavailableError(

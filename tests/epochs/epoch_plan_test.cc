@@ -499,10 +499,13 @@ class InterruptedStore final : public DatasetStore {
   std::function<void()> after_open = [] {};
   // The latest that was opened.
   mutable std::weak_ptr<const DatasetReader> opened;
+  // Whether it has room for one reader at a time.
+  bool has_room_for_one = false;
 
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override {
     before_open();
+    if (has_room_for_one && !opened.expired()) return absl::ResourceExhaustedError("one reader");
     PH_ASSIGN_OR_RETURN(auto reader, store_->OpenReader(name));
     opened = reader;
     after_open();
@@ -563,6 +566,31 @@ TEST(EpochCatalogTest, WhatIsDeletedWhileItIsPlannedIsNotKept) {
     }
     EXPECT_TRUE(store.opened.expired());
   }
+}
+
+// A reader that is kept though nobody uses it makes room for another one; one that is used does
+// not.
+TEST(EpochCatalogTest, ReadersThatNobodyUsesMakeRoomInTheStore) {
+  DatasetWorld world(40);
+  world.Seal();
+  InterruptedStore store(&world.store());
+  store.has_room_for_one = true;
+  EpochCatalog catalog(&store, EpochBounds());
+  const auto make_anew = [&] {
+    ASSERT_THAT(store.Delete("graphs"), IsOk());
+    ASSERT_THAT(store.Create("graphs", world.schema(), DatasetOptions()), IsOk());
+    ASSERT_THAT(store.Seal("graphs"), IsOk());
+  };
+  ASSERT_THAT(catalog.Prepare(DatasetWorld::Request()), IsOk());
+  EXPECT_FALSE(store.opened.expired());
+  make_anew();
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto used, catalog.Prepare(DatasetWorld::Request()));
+    make_anew();
+    EXPECT_THAT(catalog.Prepare(DatasetWorld::Request()),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("one reader")));
+  }
+  EXPECT_THAT(catalog.Prepare(DatasetWorld::Request()), IsOk());
 }
 
 KeptPlannerResult Kept(const PreparedEpoch& epoch) {
