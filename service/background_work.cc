@@ -41,8 +41,8 @@ void StartSweeping(const char* kind, absl::Duration period,
 // Every server does; at random times, so that they seldom do it together.
 void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
   std::thread([&shared, &log] {
-    constexpr absl::Duration kPeriod = absl::Minutes(10);
-    absl::SleepFor(kPeriod * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
+    const absl::Duration period = shared.sweep_period();
+    absl::SleepFor(period * (static_cast<double>(DrawUniqueNumber() >> 11) * 0x1p-53));
     for (;;) {
       HasMemoryFor([&] {
         const auto step = shared.Sweep();
@@ -54,7 +54,7 @@ void StartSweepingObjects(SharedDatasets& shared, EventLog& log) {
                   {{"count", step->num_deleted}, {"bytes", step->num_bytes}});
         }
       });
-      absl::SleepFor(kPeriod);
+      absl::SleepFor(period);
     }
   }).detach();
 }

@@ -49,7 +49,9 @@ std::optional<metrics::SharedDatasetsReading> ReadSharedDatasets(const SharedDat
                                         .evictions = counts.cache.evictions,
                                         .num_retries = counts.num_retries,
                                         .swept_objects = counts.swept_objects,
-                                        .swept_bytes = counts.swept_bytes};
+                                        .swept_bytes = counts.swept_bytes,
+                                        .orphaned_objects = counts.orphaned_objects,
+                                        .failed_sweeps = counts.failed_sweeps};
 }
 
 std::optional<metrics::SourceGraphReading> ReadSourceGraphs(const FileSourceGraphStore* graphs) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "service/base/status_macros.h"
 #include "service/shared_datasets/s3_address.h"
 
@@ -41,6 +42,8 @@ void AddStoreOptions(StoreOptions& options, CLI::App& app) {
   app.add_option("--cache-bytes", shared.cache_bytes,
                  "most bytes of that folder; the data sets that are in use at once must fit")
       ->check(CLI::Range(kBytesOfMiB, uint64_t{1} << 50));
+  app.add_option("--sweep-period", options.sweep_period,
+                 "time between two looks for objects in s3:// that no data set has");
 }
 
 absl::Status ResolveStore(StoreOptions& options, const StoreContext& context) {
@@ -82,6 +85,11 @@ absl::Status ResolveStore(StoreOptions& options, const StoreContext& context) {
   }
   if (context.has_retention) {
     return NotOfS3("--dataset-retention", "no server knows when the others used a data set");
+  }
+  if (!absl::ParseDuration(options.sweep_period, &shared.sweep_period) ||
+      shared.sweep_period < absl::Seconds(1) || shared.sweep_period > absl::Hours(24)) {
+    return absl::InvalidArgumentError(absl::StrCat("--sweep-period: '", options.sweep_period,
+                                                   "' is not a duration from 1s to 24h"));
   }
   shared.region = S3RegionOr(shared.region);
   shared.endpoint = S3EndpointOr(shared.endpoint, shared.region);

@@ -17,6 +17,8 @@ namespace packhouse {
 struct StoreOptions {
   // --store as it was given.
   std::string uri;
+  // --sweep-period as it was given.
+  std::string sweep_period = "10m";
   // In S3, if its `uri` is set.
   SharedDatasetsOptions shared;
 

@@ -108,6 +108,11 @@ void AddSharedDatasets(const std::optional<SharedDatasetsReading>& shared,
   add("packhouse_swept_objects_total", "Objects in S3 that no data set had, and that were deleted.",
       MetricType::Counter, shared->swept_objects);
   add("packhouse_swept_bytes_total", "Bytes of these.", MetricType::Counter, shared->swept_bytes);
+  add("packhouse_orphaned_objects_total",
+      "Those of them that were not of a deleted data set: left by appends that did not end.",
+      MetricType::Counter, shared->orphaned_objects);
+  add("packhouse_sweep_failures_total", "Times that looking for such objects failed.",
+      MetricType::Counter, shared->failed_sweeps);
 }
 
 // Without quotas, no family.

@@ -58,6 +58,8 @@ struct SharedDatasetsReading {
   uint64_t num_retries = 0;
   uint64_t swept_objects = 0;
   uint64_t swept_bytes = 0;
+  uint64_t orphaned_objects = 0;
+  uint64_t failed_sweeps = 0;
 };
 
 // What a namespace uses of a quota.

@@ -68,13 +68,16 @@ absl::StatusOr<ObjectSweeper::Step> SharedDatasets::Sweep() {
   if (step.ok()) {
     swept_objects_ += step->num_deleted;
     swept_bytes_ += step->num_bytes;
+    orphaned_objects_ += step->num_orphans;
+  } else {
+    ++failed_sweeps_;
   }
   return step;
 }
 
 SharedDatasets::Counts SharedDatasets::counts() const {
-  return {cache_->counts(), max_cache_bytes_, objects_->num_retries(), swept_objects_,
-          swept_bytes_};
+  return {cache_->counts(), max_cache_bytes_,  objects_->num_retries(), swept_objects_,
+          swept_bytes_,     orphaned_objects_, failed_sweeps_};
 }
 
 }  // namespace packhouse

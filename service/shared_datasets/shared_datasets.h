@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "service/admission/memory_budget.h"
 #include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
@@ -36,6 +37,8 @@ struct SharedDatasetsOptions {
   uint64_t cache_bytes = uint64_t{64} << 30;
   // Of all data sets together; 0: no bound. The same for all servers, always.
   uint64_t max_bytes = 0;
+  // Time between two steps of the sweep, for who calls Sweep().
+  absl::Duration sweep_period = absl::Minutes(10);
   // For objects that are being made of appended graphs.
   uint64_t memory_bytes = uint64_t{512} << 20;
 };
@@ -57,6 +60,9 @@ class SharedDatasets {
   // To be reloaded now and then.
   security::Reloadable* credentials() { return &credentials_; }
 
+  // Of the options: time between two calls of Sweep().
+  absl::Duration sweep_period() const { return sweep_period_; }
+
   // One step through the objects, of which it deletes those that nobody has. One thread at a time.
   absl::StatusOr<ObjectSweeper::Step> Sweep();
 
@@ -66,17 +72,21 @@ class SharedDatasets {
     uint64_t num_retries = 0;  // Of requests to S3.
     uint64_t swept_objects = 0;
     uint64_t swept_bytes = 0;
+    uint64_t orphaned_objects = 0;  // Of the swept ones (ObjectSweeper::Step).
+    uint64_t failed_sweeps = 0;
   };
   Counts counts() const;
 
  private:
   SharedDatasets(const SharedDatasetsOptions& options, const Clock* clock)
       : max_cache_bytes_(options.cache_bytes),
+        sweep_period_(options.sweep_period),
         credentials_(options.credentials_file),
         memory_(options.memory_bytes),
         later_(clock, 1) {}
 
   const uint64_t max_cache_bytes_;
+  const absl::Duration sweep_period_;
   S3CredentialsFile credentials_;
   MemoryBudget memory_;
   std::unique_ptr<S3ObjectStore> s3_;
@@ -86,6 +96,8 @@ class SharedDatasets {
   std::unique_ptr<ObjectDatasetStore> store_;
   std::atomic<uint64_t> swept_objects_ = 0;
   std::atomic<uint64_t> swept_bytes_ = 0;
+  std::atomic<uint64_t> orphaned_objects_ = 0;
+  std::atomic<uint64_t> failed_sweeps_ = 0;
   // Uses the store: ends first.
   WorkerPool later_;
 };

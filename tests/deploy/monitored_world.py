@@ -3,11 +3,13 @@
     monitored_world.py --write    writes docs/metrics.md anew from what the servers say
 
 Server `a` has a small disk, small bounds and a policy with quotas; server `b` has a certificate that
-expires soon, and a disk that can be made slow; a third target does not exist.
+expires soon, and a disk that can be made slow; a third target does not exist. Servers `c` and `d` share
+jobs and data sets (monitored_cluster.py), where there are etcd and an S3 server.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import math
@@ -27,6 +29,7 @@ import numpy as np
 import pytest
 import yaml
 from deployed import METRICS_PAGE, documented
+from monitored_cluster import monitored_cluster, why_no_cluster
 from prometheus_process import PrometheusProcess
 
 from packhouse import (
@@ -132,6 +135,8 @@ class World:
     when_healthy: set[str] = dataclasses.field(default_factory=set)
     # What the servers' pages of metrics said at some time; one of them as OpenMetrics right after.
     pages: list[str] = dataclasses.field(default_factory=list)
+    # Why there are no servers that share anything; empty: there are.
+    why_no_cluster: str = ""
     open_metrics: str = ""
 
     def ever(self, selector: str) -> list[dict[str, Any]]:
@@ -365,6 +370,12 @@ def monitored_world(folder: pathlib.Path) -> Iterator[World]:
         [compiler, "-shared", "-fPIC", "-o", str(shim), str(HERE / "slow_disk.c")], check=True
     )
     with contextlib.ExitStack() as stack:
+        why_not = why_no_cluster()
+        cluster = None
+        if not why_not:
+            caches = stack.enter_context(small_disk(folder / "caches"))
+            cluster = stack.enter_context(monitored_cluster(folder / "cluster", caches))
+        sharing = [] if cluster is None else cluster.servers
         disk = stack.enter_context(small_disk(folder / "disk"))
         # Of its own too: what others do to the machine's disk is no alert here.
         other_disk = stack.enter_context(small_disk(folder / "other_disk"))
@@ -397,16 +408,18 @@ def monitored_world(folder: pathlib.Path) -> Iterator[World]:
             config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
             config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "200ms"}
             config["rule_files"] = ["rules.yml"]
-            targets = [a.http_address, b.http_address, down]
+            targets = [each.http_address for each in (a, b, *sharing)] + [down]
             config["scrape_configs"][0]["static_configs"] = [{"targets": targets}]
             (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
             rules = hurried(yaml.safe_load((PROMETHEUS / "rules.yml").read_text()))
             (folder / "rules.yml").write_text(yaml.safe_dump(rules))
             prometheus = stack.enter_context(PrometheusProcess(folder))
-            world = World(prometheus, begin=time.time())
+            world = World(prometheus, begin=time.time(), why_no_cluster=why_not)
             scenes = Scenes(world, a, b, folder)
-            try:
+            # They wait most of the time: the others' scenes go on meanwhile.
+            with concurrent.futures.ThreadPoolExecutor(1) as beside, contextlib.closing(scenes):
                 scenes.all_is_well()
+                shared = None if cluster is None else beside.submit(cluster.live, world)
                 scenes.graphs_that_do_not_fit()
                 scenes.sizes_change()
                 scenes.a_quota_is_used_up()
@@ -415,9 +428,9 @@ def monitored_world(folder: pathlib.Path) -> Iterator[World]:
                 scenes.a_disk_is_slow()
                 scenes.a_record_is_damaged()
                 scenes.a_disk_fills()
-            finally:
-                scenes.close()
-            world.pages += [metrics_page(a), metrics_page(b)]
+                if shared is not None:
+                    shared.result()
+            world.pages += [metrics_page(each) for each in (a, b, *sharing)]
             world.end = time.time()
             yield world
 

@@ -95,6 +95,14 @@ absl::StatusOr<bool> ObjectSweeper::SweepDataset(uint64_t id, const std::vector<
   return Delete(unknown(*own), step);
 }
 
+absl::StatusOr<bool> ObjectSweeper::SweepOrphans(uint64_t id, const std::vector<Found>& objects,
+                                                 Step& step) {
+  const uint64_t before = step.num_deleted;
+  auto may_go_on = SweepDataset(id, objects, step);
+  step.num_orphans += step.num_deleted - before;
+  return may_go_on;
+}
+
 absl::Status ObjectSweeper::SweepGone(Step& step) {
   PH_ASSIGN_OR_RETURN(const auto gone, ReadRanges(engines_, {KeyRange::Prefix(kGoneDatasets)}));
   for (const KeyValue& value : gone[0].values) {
@@ -138,7 +146,7 @@ absl::StatusOr<ObjectSweeper::Step> ObjectSweeper::Run() {
       Found found = {info.key, 0, info.num_bytes};
       if (!ParseDatasetObject(info.key, id, found.object)) continue;
       if (id != of && !objects.empty()) {
-        PH_ASSIGN_OR_RETURN(const bool may_go_on, SweepDataset(of, objects, step));
+        PH_ASSIGN_OR_RETURN(const bool may_go_on, SweepOrphans(of, objects, step));
         if (!may_go_on) return step;
         after_ = objects.back().name;
         objects.clear();
@@ -153,7 +161,7 @@ absl::StatusOr<ObjectSweeper::Step> ObjectSweeper::Run() {
     }
   }
   if (!objects.empty()) {
-    PH_ASSIGN_OR_RETURN(const bool may_go_on, SweepDataset(of, objects, step));
+    PH_ASSIGN_OR_RETURN(const bool may_go_on, SweepOrphans(of, objects, step));
     if (!may_go_on) {
       step.is_round_over = false;
       return step;

@@ -31,6 +31,9 @@ class ObjectSweeper {
     uint64_t num_listed = 0;
     uint64_t num_deleted = 0;
     uint64_t num_bytes = 0;  // Of the deleted objects.
+    // Of the deleted objects, those that were not of a data set that somebody had deleted: a server
+    // has ended between its PUT and its transaction.
+    uint64_t num_orphans = 0;
     // The step came to the end of all objects; the next one begins anew.
     bool is_round_over = false;
   };
@@ -49,6 +52,8 @@ class ObjectSweeper {
   absl::Status SweepGone(Step& step);
   // `objects` are those of one data set. False if the step's bound is reached.
   absl::StatusOr<bool> SweepDataset(uint64_t id, const std::vector<Found>& objects, Step& step);
+  // The same, counted.
+  absl::StatusOr<bool> SweepOrphans(uint64_t id, const std::vector<Found>& objects, Step& step);
   absl::StatusOr<bool> Delete(const std::vector<Found>& objects, Step& step);
 
   const ObjectEngines engines_;
