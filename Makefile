@@ -213,7 +213,9 @@ soak: packages  ## Epochs while workers and the server are killed: SOAK_FLAGS='-
 soak-cluster: packages  ## Servers that share jobs over etcd while they, their workers and etcd are killed and stopped: SOAK_FLAGS='--faults 300', see cluster_soak.py
 	cmake --preset release -DPACKHOUSE_TESTS=ON
 	cmake --build --preset release --target packhoused packhouse_python
-	PYTHONPATH=build/release/python $(PYTHON) -B tests/end_to_end/cluster_soak.py \
+	$(if $(findstring --s3,$(SOAK_FLAGS)),tests/objects/install_s3_server.sh build/environments/s3_server)
+	PYTHONPATH=build/release/python PACKHOUSE_S3_SERVER=build/environments/s3_server/versitygw \
+	  $(PYTHON) -B tests/end_to_end/cluster_soak.py \
 	  --packhoused build/release/service/packhoused --judge-takeover $(SOAK_FLAGS)
 
 soak-drain: packages  ## Rolling restarts under load: SOAK_FLAGS='--seconds 20', see drain_soak.py

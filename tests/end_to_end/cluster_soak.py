@@ -3,6 +3,7 @@
     python3 cluster_soak.py --packhoused BINARY [--faults 300] [--replicas 4] [--workers 64]
                             [--jobs 8] [--etcd 3] [--interval 1] [--lease 10] [--quiet 6]
                             [--seed 0] [--history FILE] [--check FILE] [--judge-takeover]
+                            [--s3] [--partitions] [--other BINARY]
 
 On loopback: nodes of etcd, servers that share jobs over it, each with a copy of one sealed data set,
 and workers, each a process of its own. Every other job is dynamic, the rest are ranked; they load
@@ -13,6 +14,17 @@ epoch after epoch, until all faults have been made. A fault is one of
 - a worker is killed and started again, or stopped for a while;
 - the leader of etcd is killed and started again, or stopped for a while.
 
+With --s3, servers share their data sets too, and a process appends to another one all the time. Then a
+fault may be one of S3, for some seconds: it is killed and started again; answers 500 and 503; hangs; or
+breaks off its answers. Once more a law: each append is there once, and all of them are sound.
+
+With --partitions, which needs root, each server and each node of etcd is a machine in a network of its
+own (namespaces.py). Then a fault may be that a server, or the leader of etcd, is cut off from all
+others; or a server from etcd alone, so that its workers and S3 still reach it.
+
+With --other, a server of another version, servers that are drained come back as the other version, and
+back: a rolling upgrade that never ends.
+
 At most one server and one node of etcd are away at a time. Workers write down what happens before
 and after it does; the history is checked when all is over (cluster_history.py), and can be checked
 again with --check. The laws: every batch is received, with the same bytes each time; an epoch has one
@@ -21,7 +33,7 @@ is in every later cursor; every graph is in one batch.
 
 Said at the end: how long jobs of servers were without an owner. With --judge-takeover it is a fault
 if this was more than the lease and two seconds, where nothing else was broken at that time (of servers
-that are stopped more than ten seconds, if the lease is shorter than eight). For this
+that are stopped or cut off more than ten seconds, if the lease is shorter than eight). For this
 the first --quiet faults are of servers, with time between them. Later a takeover may last longer:
 whoever leads etcd anew grants all leases their whole length again, and who takes a job may be killed.
 """
@@ -31,6 +43,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import itertools
 import os
 import pathlib
 import random
@@ -43,13 +56,25 @@ import tempfile
 import threading
 import time
 import zlib
-from typing import Any, Callable, Final
+from typing import Any, Callable, Final, Sequence
 
 from cluster_history import History
 from etcd_process import EtcdProcess
-from replica_process import DATASET, Replica, addresses, cluster, copied_folders
+from namespaces import Machine, network, why_no_network
+from replica_process import (
+    DATASET,
+    Replica,
+    addresses,
+    cluster,
+    copied_folders,
+    fill,
+    sizes_only,
+)
+from s3_front import S3Fault, S3Front
+from s3_process import BUCKET, S3Process
 
-from packhouse import Loader
+from packhouse import Client, Loader, PackhouseError
+from packhouse.local_server import find_server
 from packhouse.load_connection import LoadConnection
 from packhouse.v1 import loader_pb2
 
@@ -66,6 +91,17 @@ _FAULTS: Final = {
     "etcd-killed": 2,
     "etcd-stopped": 1,
 }
+_S3_FAULTS: Final = {"s3-killed": 1, "s3-refuses": 2, "s3-hangs": 2, "s3-breaks": 2}
+_PARTITIONS: Final = {"cut": 2, "cut-from-etcd": 3, "etcd-cut": 2}
+# Longer than a request to S3 may stall.
+_S3_SECONDS: Final = 12.0
+_GROWING: Final = "growing"
+_GRAPHS_OF_APPEND: Final = 100
+
+
+def _group_of(kind: str) -> str:
+    """Faults of one group come one at a time."""
+    return next((each for each in ("worker", "etcd", "s3") if kind.startswith(each)), "server")
 
 
 def _say(*words: object) -> None:
@@ -134,6 +170,41 @@ def work(options: argparse.Namespace) -> int:
             epoch += 1
 
 
+def append(options: argparse.Namespace) -> int:
+    """Appends until the workers have their last epoch; then holds the data set against the law."""
+    table = sizes_only(_GRAPHS_OF_APPEND)
+    last = pathlib.Path(options.last)
+    servers = itertools.cycle(options.address.split(","))
+
+    def call(ask: Callable[[Client], Any]) -> Any:
+        while True:
+            try:
+                with Client(next(servers)) as client:
+                    return ask(client)
+            except PackhouseError as error:
+                if error.code.name not in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"):
+                    raise
+
+    call(lambda client: client.create_dataset(_GROWING, table.schema))
+    sequence = tries = 0
+
+    def append_next(client: Client) -> None:
+        nonlocal tries
+        tries += 1
+        client.append(
+            _GROWING, [table], producer="soak", first_sequence=sequence, retry_timeout=5
+        )
+
+    while not last.exists():
+        sequence += 1
+        call(append_next)
+        time.sleep(_STEP_SECONDS)
+    found = call(lambda client: client.get_dataset(_GROWING)).num_graphs
+    is_sound = call(lambda client: client.verify_dataset(_GROWING)).is_sound
+    _say(f"{sequence} appends in {tries} tries, {found} graphs, {'' if is_sound else 'not '}sound")
+    return 0 if is_sound and found == sequence * _GRAPHS_OF_APPEND else 1
+
+
 def _address_of(loader: Loader) -> str:
     """Where its batches come from."""
     connection = loader._connection  # pylint: disable=protected-access
@@ -151,7 +222,7 @@ class Workers:
         names = [f"{'ranked' if i % 2 else 'dynamic'}-{i}" for i in range(options.jobs)]
         self._keys = [(job, worker) for job in names for worker in range(per_job)]
         self._command = [
-            *(sys.executable, "-B", os.path.abspath(__file__), "--work", "--address", address),
+            *(sys.executable, "-B", os.path.abspath(__file__), "--address", address),
             *("--workers", str(per_job), "--last", str(self.last)),
         ]
         self._selector = selectors.DefaultSelector()
@@ -172,7 +243,7 @@ class Workers:
             process = subprocess.Popen(
                 [
                     *self._command,
-                    *("--job", job, "--worker", str(worker)),
+                    *("--work", "--job", job, "--worker", str(worker)),
                     *("--epoch", str(self.epochs.get(key, 0))),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -182,6 +253,11 @@ class Workers:
         assert process.stdout is not None
         self.running[key] = process
         self._selector.register(process.stdout, selectors.EVENT_READ, key)
+
+    def start_appends(self) -> subprocess.Popen[bytes]:
+        """What appends to a data set; its exit status is 0 if no law was broken."""
+        with self.log.open("ab") as log:
+            return subprocess.Popen([*self._command, "--append"], stdin=subprocess.DEVNULL, stderr=log)
 
     def read_until(self, deadline: float) -> None:
         """Hears what they say, and starts those that were killed again."""
@@ -232,17 +308,33 @@ class Fire:
         etcd: EtcdProcess,
         replicas: list[Replica],
         workers: Workers,
+        s3: S3Process | None = None,
+        front: S3Front | None = None,
+        machines: Sequence[Machine] = (),
     ) -> None:
+        """`machines`: those of the replicas, then those of etcd's nodes."""
+        self._s3 = s3
+        self._front = front
+        self._machines = machines
         self._etcd = etcd
         self._replicas = replicas
         self._workers = workers
         self._random = random.Random(options.seed)
+        self._versions = (
+            [find_server(options.packhoused), options.other] if options.other else []
+        )
+        self._version_of = [0] * len(replicas)
         self._lease = float(options.lease)
-        kinds = [kind for kind in _FAULTS if options.etcd >= 3 or not kind.startswith("etcd")]
+        weights = {
+            **_FAULTS,
+            **(_S3_FAULTS if s3 is not None else {}),
+            **(_PARTITIONS if machines else {}),
+        }
+        kinds = [kind for kind in weights if options.etcd >= 3 or not kind.startswith("etcd")]
         # Each kind comes at its turn, so that a short run has all of them.
         self._kinds: list[str] = []
         while len(self._kinds) < options.faults:
-            some = [kind for kind in kinds for _ in range(_FAULTS[kind])]
+            some = [kind for kind in kinds for _ in range(weights[kind])]
             self._random.shuffle(some)
             self._kinds += some
         self._kinds = self._kinds[: options.faults]
@@ -258,7 +350,8 @@ class Fire:
 
     def make_quiet(self, number: int) -> None:
         """A fault of a server that has a job, while nothing else is broken."""
-        kind = ("killed", "stopped", "drained")[number % 3]
+        kinds = ("killed", "stopped", "drained", *("cut", "cut-from-etcd")[: 2 * len(self._machines)])
+        kind = kinds[number % len(kinds)]
         events = (line.split() for line in reversed(self._workers.history))
         owner = next(words[8] for words in events if words[1] == "batch")
         self._hurt_server(kind, next(each for each in self._replicas if each.advertised == owner))
@@ -267,7 +360,7 @@ class Fire:
     def make_one(self) -> None:
         """The next fault that can be made now."""
         for i, kind in enumerate(self._kinds):
-            group = kind.partition("-")[0] if "-" in kind else "server"
+            group = _group_of(kind)
             if group != "worker" and group in self._away:
                 continue
             if self._make(kind, group):
@@ -287,23 +380,51 @@ class Fire:
             if kind == "etcd-killed":
                 self._etcd.kill(leader)
                 self._later(group, 1.0, lambda: self._etcd.start(leader))
+            elif kind == "etcd-cut":
+                machine = self._machines[len(self._replicas) + leader]
+                machine.cut()
+                self._later(group, 5.0, lambda: machine.cut(False))
             else:
                 self._etcd.pause(leader)
                 self._later(group, 3.0, lambda: self._etcd.resume(leader))
             return True
+        if group == "s3":
+            self._hurt_s3(kind)
+            return True
         self._hurt_server(kind, self._random.choice(self._replicas))
         return True
+
+    def _hurt_s3(self, kind: str) -> None:
+        s3, front = self._s3, self._front
+        assert s3 is not None and front is not None
+        self._write_down(kind, s3.address)
+        self._away.add("s3")
+        if kind == "s3-killed":
+            s3.kill()
+            self._later("s3", 3.0, s3.start)
+            return
+        front.set(S3Fault(kind.removeprefix("s3-")))
+        self._later("s3", _S3_SECONDS, lambda: front.set(S3Fault.NONE))
 
     def _hurt_server(self, kind: str, replica: Replica) -> None:
         group = "server"
         self._write_down(kind, replica.advertised)
         self._away.add(group)
-        if kind == "stopped":
+        if kind == "cut":
+            machine = self._machines[self._replicas.index(replica)]
+            machine.cut()
+            self._later(group, 1.5 * self._lease, lambda: machine.cut(False))
+        elif kind == "cut-from-etcd":
+            machine = self._machines[self._replicas.index(replica)]
+            others = self._machines[len(self._replicas) :]
+            machine.cut_from(others)
+            self._later(group, 1.5 * self._lease, lambda: machine.cut_from(others, False))
+        elif kind == "stopped":
             replica.send(signal.SIGSTOP)
             self._later(group, 1.5 * self._lease, lambda: replica.send(signal.SIGCONT))
         elif kind == "drained":
             replica.send(signal.SIGTERM)
-            self._later(group, 0.0, lambda: (replica.stop(), self._start(replica)))
+            self._later(group, 0.0, lambda: self._start_again(replica))
         else:
             replica.kill()
             self._later(group, 0.0, lambda: self._start(replica))
@@ -334,6 +455,14 @@ class Fire:
         self._threads.append(threading.Thread(target=run))
         self._threads[-1].start()
 
+    def _start_again(self, replica: Replica) -> None:
+        replica.stop()
+        if self._versions:
+            number = self._replicas.index(replica)
+            self._version_of[number] = 1 - self._version_of[number]
+            replica.become(self._versions[self._version_of[number]])
+        self._start(replica)
+
     @staticmethod
     def _start(replica: Replica) -> None:
         """As whoever runs servers does: again, where etcd does not answer at once."""
@@ -353,15 +482,46 @@ class Fire:
 
 def run(options: argparse.Namespace, folder: pathlib.Path) -> int:
     """The soak; exit status 0 if no law was broken."""
-    folders = copied_folders(folder, options.replicas, options.graphs, options.packhoused)
     with contextlib.ExitStack() as stack:
-        etcd = stack.enter_context(EtcdProcess(folder / "etcd", options.etcd))
+        machines: list[Machine] = []
+        host = "127.0.0.1"
+        if options.partitions:
+            net = stack.enter_context(network(folder))
+            machines = [net.machine() for _ in range(options.replicas + options.etcd)]
+            host = net.host
+        s3 = stack.enter_context(S3Process(folder / "s3")) if options.s3 else None
+        front = stack.enter_context(S3Front(s3.address, host)) if s3 is not None else None
+        shared_store: tuple[str, ...] = ()
+        if s3 is not None and front is not None:
+            shared_store = (
+                f"--store=s3://{BUCKET}/soak",
+                f"--s3-endpoint=http://{front.address}",
+                f"--s3-credentials={s3.credentials}",
+                # Older versions have other flags.
+                *(() if options.other else ("--sweep-period=5s",)),
+            )
+            folders = [folder / f"cache{i}" for i in range(options.replicas)]
+        else:
+            folders = copied_folders(folder, options.replicas, options.graphs, options.packhoused)
+        etcd = stack.enter_context(
+            EtcdProcess(folder / "etcd", options.etcd, machines[options.replicas :])
+        )
         replicas = stack.enter_context(
-            cluster(etcd, folders, folder / "key", options.lease, options.packhoused)
+            cluster(
+                *(etcd, folders, folder / "key", options.lease, options.packhoused),
+                machines=machines[: options.replicas],
+                shared_store=shared_store,
+            )
         )
         workers = Workers(options, addresses(replicas), folder)
         stack.callback(workers.end)
-        fire = Fire(options, etcd, replicas, workers)
+        appends: subprocess.Popen[bytes] | None = None
+        if s3 is not None:
+            with Client(replicas[0].advertised) as client:
+                fill(client, options.graphs)
+            appends = workers.start_appends()
+            stack.callback(appends.kill)
+        fire = Fire(options, etcd, replicas, workers, s3, front, machines)
         stack.callback(fire.end)
         workers.start_all()
         # All have begun, and there are batches.
@@ -382,6 +542,8 @@ def run(options: argparse.Namespace, folder: pathlib.Path) -> int:
             workers.read_until(time.monotonic() + 1)
         if workers.running:
             workers.broken.append(f"not at the end of epoch {last}: {sorted(workers.running)}")
+        if appends is not None and appends.wait(options.patience) != 0:
+            workers.broken.append("an append is not there once, or not sound")
         fire.end()
         broken = workers.broken + fire.broken
         if broken:
@@ -409,8 +571,9 @@ def check(history: list[str], options: argparse.Namespace, broken: list[str]) ->
             f"takeovers of jobs of {kind} servers{'' if is_alone else ', other faults meanwhile'}: "
             f"{len(seconds)}, median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s"
         )
-        # By their pings, clients notice that a server is stopped after 8 s.
-        bound = (max(options.lease, 8.0) if kind == "stopped" else options.lease) + 2.0
+        # By their pings, clients notice that a server is stopped, or cut off, after 8 s.
+        is_silent = kind in ("stopped", "cut")
+        bound = (max(options.lease, 8.0) if is_silent else options.lease) + 2.0
         if options.judge_takeover and is_alone and max(seconds) > bound:
             broken.append(f"{kind}: a takeover of {max(seconds):.2f} s, at most {bound} s")
     for law in broken[:10]:
@@ -441,13 +604,22 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.add_argument(name, help=argparse.SUPPRESS)
     for name in ("--worker", "--epoch"):
         parser.add_argument(name, type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--s3", action="store_true", help="share data sets too, and hurt S3")
+    parser.add_argument("--partitions", action="store_true", help="cut servers and etcd off; needs root")
+    parser.add_argument("--other", help="a server of another version")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--append", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main(options: argparse.Namespace) -> int:
     if options.work:
         return work(options)
+    if options.append:
+        return append(options)
+    if options.partitions and (why_not := why_no_network()):
+        print(f"cluster_soak: skipped: {why_not}", file=sys.stderr)
+        return 77
     if options.check:
         lines = pathlib.Path(options.check).read_text(encoding="utf-8").splitlines()
         return check(lines, options, [])

@@ -12,9 +12,10 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from typing import Any
+from typing import Any, Sequence
 
 import pytest
+from namespaces import Machine
 
 _START_SECONDS = 60.0
 
@@ -30,9 +31,9 @@ def free_port() -> int:
 class _Node:
     """One process, with its ports and folder for good."""
 
-    def __init__(self, program: str, name: str, folder: pathlib.Path) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
-        self.peer = f"http://127.0.0.1:{free_port()}"
+    def __init__(self, program: str, name: str, folder: pathlib.Path, host: str) -> None:
+        self.address = f"{host}:{free_port()}"
+        self.peer = f"http://{host}:{free_port()}"
         self.name = name
         self._folder = folder
         self._program = program
@@ -84,7 +85,10 @@ class EtcdProcess:
     Skips the test where there is no etcd.
     """
 
-    def __init__(self, folder: pathlib.Path, num_nodes: int = 1) -> None:
+    def __init__(
+        self, folder: pathlib.Path, num_nodes: int = 1, machines: Sequence[Machine] = ()
+    ) -> None:
+        """With `machines`, each node is on one of them."""
         program = shutil.which("etcd")
         if program is None:
             pytest.skip("there is no etcd: Debian's etcd-server")
@@ -92,7 +96,13 @@ class EtcdProcess:
         # Another process may take a port that was free.
         for attempt in range(5):
             self._nodes = [
-                _Node(program, f"n{i}", folder / f"{attempt}-{i}") for i in range(num_nodes)
+                _Node(
+                    machines[i].command(program) if machines else program,
+                    f"n{i}",
+                    folder / f"{attempt}-{i}",
+                    machines[i].host if machines else "127.0.0.1",
+                )
+                for i in range(num_nodes)
             ]
             for i in range(num_nodes):
                 self.start(i)

@@ -7,14 +7,16 @@ import pathlib
 import shutil
 import signal
 import subprocess
-from typing import Final, Iterator
+from typing import Final, Iterator, Sequence
 
 import grpc
 import numpy as np
 
 from etcd_process import EtcdProcess, free_port
+from namespaces import Machine
 
 from packhouse import Client, GraphSchema, GraphTable, LocalServer
+from packhouse.local_server import find_server
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 DATASET: Final = "shared"
@@ -32,16 +34,21 @@ def copied_folders(
 ) -> list[pathlib.Path]:
     """Data folders that all have the same sealed data set, DATASET."""
     first = parent / "copy0"
-    table = sizes_only(num_graphs)
     with LocalServer(packhoused, data_dir=first, log=subprocess.DEVNULL) as server:
         with Client(server.address) as client:
-            client.create_dataset(DATASET, table.schema)
-            client.append(DATASET, [table])
-            client.seal_dataset(DATASET)
+            fill(client, num_graphs)
     copies = [first, *(parent / f"copy{i}" for i in range(1, count))]
     for copy in copies[1:]:
         shutil.copytree(first, copy)
     return copies
+
+
+def fill(client: Client, num_graphs: int) -> None:
+    """Makes DATASET, and seals it."""
+    table = sizes_only(num_graphs)
+    client.create_dataset(DATASET, table.schema)
+    client.append(DATASET, [table])
+    client.seal_dataset(DATASET)
 
 
 class Replica(LocalServer):
@@ -54,13 +61,21 @@ class Replica(LocalServer):
         key: pathlib.Path,
         lease_seconds: int,
         packhoused: str | None = None,
+        *,
+        machine: Machine | None = None,
+        shared_store: Sequence[str] = (),
     ) -> None:
-        address = f"127.0.0.1:{free_port()}"
+        """`folder`: of its copy of the data sets, or, with the flags of a shared store, its cache."""
+        self._machine = machine
+        host = "127.0.0.1" if machine is None else machine.host
+        address = f"{host}:{free_port()}"
         super().__init__(
-            packhoused,
+            self._program(packhoused),
             listen=address,
-            data_dir=folder,
+            data_dir=None if shared_store else folder,
             arguments=(
+                *(*shared_store, f"--cache-dir={folder}") * bool(shared_store),
+                *("--insecure",) * (machine is not None),
                 f"--ledger=etcd://{etcd.address}/test",
                 f"--advertise={address}",
                 f"--ledger-lease={lease_seconds}s",
@@ -71,6 +86,14 @@ class Replica(LocalServer):
             start_timeout=60.0,
         )
         self.advertised = address
+
+    def _program(self, packhoused: str | None) -> str:
+        program = str(find_server(packhoused))
+        return program if self._machine is None else self._machine.command(program)
+
+    def become(self, packhoused: str) -> None:
+        """Another program, from the next start on."""
+        self._binary = self._program(packhoused)
 
     def __exit__(self, *exc_info: object) -> None:
         self.kill()
@@ -88,12 +111,21 @@ def cluster(
     key: pathlib.Path,
     lease_seconds: int,
     packhoused: str | None = None,
+    *,
+    machines: Sequence[Machine] = (),
+    shared_store: Sequence[str] = (),
 ) -> Iterator[list[Replica]]:
-    """A replica on each folder."""
+    """A replica on each folder, and on each machine if there are any."""
     with contextlib.ExitStack() as stack:
         yield [
-            stack.enter_context(Replica(etcd, folder, key, lease_seconds, packhoused))
-            for folder in folders
+            stack.enter_context(
+                Replica(
+                    *(etcd, folder, key, lease_seconds, packhoused),
+                    machine=machines[i] if machines else None,
+                    shared_store=shared_store,
+                )
+            )
+            for i, folder in enumerate(folders)
         ]
 
 

@@ -57,6 +57,11 @@ class S3Process:
         self.kill()
 
     @property
+    def address(self) -> str:
+        """HOST:PORT of the endpoint."""
+        return f"127.0.0.1:{self._port}"
+
+    @property
     def endpoint(self) -> str:
         """The same after it was killed and started."""
         return f"http://127.0.0.1:{self._port}"
