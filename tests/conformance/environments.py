@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -54,7 +55,10 @@ def environment(name: str, folder: pathlib.Path) -> pathlib.Path:
         if stamp.exists() and stamp.read_text() == wanted:
             return python
         shutil.rmtree(place, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", place], check=True)
+        # Where the system's pip is seen through the environment, it need not have another one.
+        without_pip = ["--without-pip"] if importlib.util.find_spec("pip") else []
+        make = [sys.executable, "-m", "venv", "--system-site-packages", *without_pip, place]
+        subprocess.run(make, check=True)
         subprocess.run(
             [python, "-m", "pip", "install", "--quiet", "--no-deps", *packages],
             check=True,
