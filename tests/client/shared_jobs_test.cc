@@ -208,7 +208,7 @@ TEST_F(SharedJobsTest, AServerThatIsCutOffFromTheStoreGivesItsWorkersUp) {
   second().connection.SetFaults([] { return StoreFault::kUnreachable; });
   clock_.Advance(kReplicaLease);
   EXPECT_THAT(first().lease.Tick(), IsOk());
-  EXPECT_FALSE(second().lease.Tick().ok());
+  EXPECT_THAT(second().lease.Tick(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   second().server->SweepJobs();
   ReadSome(*loader, kNumSharedGraphs, counts);
   ExpectAllOnce(counts);

@@ -137,11 +137,11 @@ TEST_F(OwnedJobsTest, AJobOfAServerThatIsCutOffIsTaken) {
 
   owner_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   clock_.Advance(kServerLease);
-  EXPECT_FALSE(owner_->lease.Tick().ok());
+  EXPECT_THAT(owner_->lease.Tick(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   owner_->jobs.Sweep();
   EXPECT_THAT(first.job->early_end().status(),
               StatusIs(absl::StatusCode::kUnavailable, testing::_));
-  EXPECT_FALSE(owner_->jobs.Open(job_).ok());
+  EXPECT_THAT(owner_->jobs.Open(job_), StatusIs(absl::StatusCode::kUnavailable, testing::_));
 
   ASSERT_THAT(other_->lease.Tick(), IsOk());
   PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place second, other_->jobs.Open(job_));
@@ -194,7 +194,8 @@ TEST_F(OwnedJobsTest, AJobThatCannotBeOpenedIsTriedAgain) {
   // A failed commit of unknown outcome loses the log, not the job.
   auto session = Load(*place.job);
   owner_->connection.SetFaults([] { return StoreFault::kRequestLost; });
-  EXPECT_FALSE(Acknowledge(*place.job, *session, 0).ok());
+  EXPECT_THAT(Acknowledge(*place.job, *session, 0),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
   owner_->connection.SetFaults(nullptr);
   PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place anew, owner_->jobs.Open(job_));
   ASSERT_NE(anew.job, nullptr);

@@ -110,7 +110,7 @@ TEST(PartitionPlanTest, TextIsThePlan) {
   plan.name = "has 1";
   EXPECT_THAT(CheckPartitionPlan(plan),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'has 1'")));
-  EXPECT_FALSE(PlanOfText("{}").ok());
+  EXPECT_THAT(PlanOfText("{}"), StatusIs(absl::StatusCode::kInvalidArgument, testing::_));
 }
 
 // Wherever it is cancelled, nothing has the folder's name; going on gives the bytes of a run that

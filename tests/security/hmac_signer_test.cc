@@ -29,9 +29,11 @@ TEST(HmacSignerTest, TakesWhatItHasSignedAndNothingElse) {
       EXPECT_EQ(signer.Verify("cursor", changed).status().code(),
                 absl::StatusCode::kInvalidArgument)
           << changed;
-      EXPECT_FALSE(signer.Verify("cursor", good.substr(0, i)).ok());
+      EXPECT_EQ(signer.Verify("cursor", good.substr(0, i)).status().code(),
+                absl::StatusCode::kInvalidArgument);
     }
-    EXPECT_FALSE(signer.Verify("cursor", good + "A").ok());
+    EXPECT_EQ(signer.Verify("cursor", good + "A").status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
   EXPECT_THAT(std::string(signer.Verify("cursor", "abc").status().message()),
               HasSubstr("cursor: is not signed"));

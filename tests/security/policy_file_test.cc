@@ -102,7 +102,7 @@ TEST(PolicyFileTest, ABrokenFileKeepsThePolicyInUse) {
   EXPECT_THAT(std::string(broken.message()), HasSubstr("policy.yaml': line 2: 'roles' is no list"));
   EXPECT_TRUE(allowed());
   std::filesystem::remove(path);
-  EXPECT_FALSE(file->Reload().ok());
+  EXPECT_EQ(file->Reload().status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(allowed());
   WriteText(path, "version: 1\n");
   EXPECT_TRUE(*file->Reload());

@@ -85,7 +85,7 @@ TEST_F(TlsFilesTest, WhatIsOfferedIsTheLastGoodMaterial) {
   EXPECT_FALSE(*files->Reload());
 
   Use("b", "a");  // Between the two steps of a renewal.
-  EXPECT_FALSE(files->Reload().ok());
+  EXPECT_EQ(files->Reload().status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(*ReadSmallFile(identity), first);
   EXPECT_EQ(files->material().certificate, ReadText(At("a.crt")));
 

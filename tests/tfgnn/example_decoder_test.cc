@@ -141,7 +141,8 @@ TEST_F(ExampleDecoderTest, NamesRecordKeyValueAndBound) {
 TEST_F(ExampleDecoderTest, ARefusedRecordLeavesNothing) {
   ASSERT_THAT(Append(Record()), IsOk());
   const std::string before(Column("a.x"));
-  EXPECT_FALSE(Append(Record(Change("edges/e.m", "int64_list { value: 7 }"))).ok());
+  EXPECT_THAT(Append(Record(Change("edges/e.m", "int64_list { value: 7 }"))),
+              StatusIs(absl::StatusCode::kInvalidArgument, testing::_));
   EXPECT_EQ(Column("a.x"), before);
   EXPECT_EQ(rows_.num_graphs(), 1U);
   ASSERT_THAT(Append(Record()), IsOk());
