@@ -44,6 +44,28 @@ def test_forks_share_nothing_to_poll() -> None:
     assert experiments_after(program.format("packhouse"), **mine).splitlines()[0] == "epoll1"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/fd is Linux's")
+def test_grpc_heeds_it_in_every_version() -> None:
+    """Newer ones look at it when they are imported."""
+    program = """
+import os, packhouse, grpc
+channel = grpc.insecure_channel("localhost:1")
+try:
+    channel.unary_unary("/any")(b"", timeout=5)
+except grpc.RpcError:
+    pass
+links = []
+for number in os.listdir("/proc/self/fd"):
+    try:
+        links.append(os.readlink(f"/proc/self/fd/{number}"))
+    except FileNotFoundError:
+        pass
+assert not any("eventpoll" in link for link in links), links
+"""
+    environment = {name: word for name, word in os.environ.items() if name != "GRPC_POLL_STRATEGY"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
 def test_memory_that_was_freed_is_not_given_back_once_that_was_asked_for() -> None:
     program = """

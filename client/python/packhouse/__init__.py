@@ -5,6 +5,11 @@ graphs that are stored and loaded epoch by epoch: `Client.create_dataset`, `appe
 or `EpochReaders` where worker processes read, and `Evaluation` for validation.
 """
 
+from packhouse.fork_polling import keep_forks_apart
+
+# Before gRPC is imported by any of the others.
+keep_forks_apart()
+
 from packhouse._version import __version__
 from packhouse.batch import Batch, DerivedTensor, Padding
 from packhouse.client import Client, ObserveTotals
@@ -79,11 +84,7 @@ from packhouse.planning import (
     PriorityKind,
 )
 from packhouse.prefetching import prefetch
-from packhouse.process_tuning import (
-    keep_forks_apart,
-    read_messages_whole,
-    tune_process_for_batches,
-)
+from packhouse.process_tuning import read_messages_whole, tune_process_for_batches
 from packhouse.schema import GRAPHS, DType, GraphSchema, Layout, TensorSpec
 from packhouse.source_graph import (
     DuplicateNodes,
@@ -248,4 +249,3 @@ __all__ = [
 ]
 
 read_messages_whole()
-keep_forks_apart()

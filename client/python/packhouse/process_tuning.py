@@ -1,6 +1,4 @@
-"""Settings with which a process reads batches faster, and may fork. Importing packhouse makes all
-but the last.
-"""
+"""Settings with which a process reads batches faster. Importing packhouse makes the first."""
 
 from __future__ import annotations
 
@@ -28,17 +26,6 @@ def read_messages_whole() -> None:
     """
     if grpc.__version__.startswith(_VERSIONS_WITH_READ_CHUNKS):
         os.environ.setdefault("GRPC_EXPERIMENTS", "-tcp_read_chunks")
-
-
-def keep_forks_apart() -> None:
-    """Sets GRPC_POLL_STRATEGY=poll, unless the variable is set.
-
-    gRPC's own choice, epoll, leaves its file descriptor open when all channels are closed. A forked
-    process would share it with its parent, and each would get the other's events, up to a crash.
-    For the few connections of a client poll is as fast. gRPC looks at the variable when the process
-    makes its first channel. Importing packhouse calls this.
-    """
-    os.environ.setdefault("GRPC_POLL_STRATEGY", "poll")
 
 
 def tune_process_for_batches() -> bool:
