@@ -2,6 +2,7 @@
 #include "service/planning/plan.h"
 
 #include "google/protobuf/text_format.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
 #include "service/wire/wire_planning.h"
 #include "tests/rpc/server_fixture.h"
 #include "tests/support/random.h"
@@ -158,6 +159,32 @@ TEST_P(PlanTest, AWarmStartKeepsWhatWasReached) {
   const v1::PlanResponse tight = PlanOf(warm);
   PH_ASSERT_OK_AND_ASSIGN(const PackingPlan plan, PlanFromWire(tight.plan(), 2, "plan"));
   EXPECT_THAT(VerifyPlan(plan, histogram_, Limits::Create({61, 240, 32}).value()), IsOk());
+}
+
+// A receipt's plan takes the memory of a plan, and gives it back.
+TEST_P(PlanTest, AReceiptsPlanWithoutRoomIsRefused) {
+  ServerOptions options;
+  options.max_message_bytes = 4 << 20;
+  options.memory_budget = 32 << 20;  // A quarter is for plans.
+  StartServer(options);
+  v1::ReplanRequest request;
+  const v1::PlanResponse made = PlanOf(request_);
+  request.set_receipt(made.best().receipt());
+  const auto replan = [&](v1::ReplanResponse& response) {
+    grpc::ClientContext context;
+    return ToAbsl(v1::ReceiptService::NewStub(channel_)->Replan(&context, request, &response));
+  };
+  SizeHistogram large(2);
+  for (uint32_t i = 0; i < 120'000; ++i) {
+    EXPECT_THAT(large.Add({i % 130, i / 130 % 390}, 1 + i / 50'700), IsOk());
+  }
+  HistogramToWire(large, SizeSchema::NodesAndEdges(), *request.mutable_histogram());
+  v1::ReplanResponse response;
+  EXPECT_THAT(replan(response),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--memory-budget")));
+  *request.mutable_histogram() = request_.histogram();
+  EXPECT_THAT(replan(response), IsOk());
+  EXPECT_EQ(response.plan().plan().SerializeAsString(), made.plan().SerializeAsString());
 }
 
 TEST_P(PlanTest, WhatIsMalformedIsNamed) {

@@ -16,12 +16,15 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "packhouse/v1/dataset.grpc.pb.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "packhouse/v1/receipts.grpc.pb.h"
 #include "service/admission/authorizer.h"
 #include "service/admission/policy.h"
 #include "service/admission/principal.h"
 #include "service/rpc/in_process_calls.h"
 #include "service/wire/request_rights.h"
 #include "tests/rpc/server_fixture.h"
+#include "tests/support/random.h"
+#include "tests/support/random_graphs.h"
 
 namespace packhouse::rpc {
 namespace {
@@ -261,6 +264,102 @@ TEST_P(RightsTest, ListsShowWhatTheCallerMaySee) {
       request.set_page_token(response.next_page_token());
     } while (!request.page_token().empty());
     EXPECT_THAT(listed, ElementsAre("own/a", "own/b", "own/c"));
+  }
+}
+
+// A request that names a receipt, or a job whose words the ledger keeps, does not name the data set
+// behind it.
+TEST_P(RightsTest, ReceiptsOpenNoOtherDoor) {
+  authorizer_.Set(std::make_shared<const Policy>(
+      *Policy::Create({{{"operator"}, Role::kAdmin, {"*"}},
+                       {{"viewer"}, Role::kViewer, {"jobs", "data"}},
+                       {{"half"}, Role::kTrainer, {"jobs"}},
+                       {{"trainer"}, Role::kTrainer, {"jobs", "data"}},
+                       {{"stranger"}, Role::kTrainer, {"foreign"}}},
+                      {})));
+  StartServer(options_);
+  PH_ASSERT_OK_AND_ASSIGN(
+      const GraphSchema schema,
+      GraphSchema::Create(*SizeSchema::Create({"nodes"}), {{"x", DType::kUint8, {}, 0, {}, {}}}));
+  Random random(1);
+  ASSERT_THAT(datasets_->Create("data/graphs", schema, {}), IsOk());
+  const GraphChunk chunk = RandomChunk(random, &schema, 20, 9, 0);
+  ASSERT_THAT(datasets_->Append("data/graphs", chunk, {}, std::nullopt), IsOk());
+  ASSERT_THAT(datasets_->Seal("data/graphs"), IsOk());
+
+  v1::LoadRequest load;
+  v1::EpochSpec& spec = *load.mutable_epoch();
+  spec.set_dataset("data/graphs");
+  spec.set_job("jobs/job");
+  spec.set_padding(v1::PADDING_MASKED);
+  v1::Limits& limits = *spec.add_rank_groups()->add_shapes();
+  for (const auto& [component, rows] : {std::pair("nodes", 24), std::pair("graphs", 6)}) {
+    v1::Capacity& capacity = *limits.add_capacities();
+    capacity.set_component(component);
+    capacity.set_rows(rows);
+  }
+  load.mutable_dynamic()->set_worker("worker");
+  load.set_max_in_flight(1);
+  grpc::ClientContext loading;
+  loading.AddMetadata("authorization", "operator");
+  const auto stream = v1::LoaderService::NewStub(channel_)->Load(&loading, load);
+  v1::LoadResponse opened;
+  ASSERT_TRUE(stream->Read(&opened));
+  ASSERT_TRUE(opened.has_opened());
+  loading.TryCancel();
+  while (stream->Read(&opened)) {
+  }
+  stream->Finish();
+
+  v1::GetEpochRequest get;
+  *get.mutable_epoch() = spec;
+  v1::Epoch epoch;
+  grpc::ClientContext getting;
+  getting.AddMetadata("authorization", "trainer");
+  ASSERT_THAT(ToAbsl(v1::LoaderService::NewStub(channel_)->GetEpoch(&getting, get, &epoch)),
+              IsOk());
+  const auto stub = v1::ReceiptService::NewStub(channel_);
+  const auto replan = [&](const std::string& principal) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", principal);
+    v1::ReplanRequest request;
+    request.set_receipt(epoch.receipt());
+    v1::ReplanResponse response;
+    const absl::Status status = ToAbsl(stub->Replan(&context, request, &response));
+    EXPECT_EQ(response.job(), status.ok() ? "jobs/job" : "");
+    return status;
+  };
+  for (const char* const principal : {"operator", "trainer", "viewer"}) {
+    EXPECT_THAT(replan(principal), IsOk()) << principal;
+  }
+  // As if there were none.
+  for (const char* const principal : {"half", "stranger"}) {
+    EXPECT_THAT(replan(principal), StatusIs(absl::StatusCode::kNotFound, HasSubstr("receipt")))
+        << principal;
+  }
+
+  const auto rebuild = [&](const std::string& principal) {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", principal);
+    v1::RebuildBatchesRequest request;
+    request.set_job("jobs/job");
+    request.add_numbers(0);
+    const auto rebuilt = stub->RebuildBatches(&context, request);
+    v1::RebuildBatchesResponse response;
+    bool has_batch = false;
+    while (rebuilt->Read(&response)) has_batch |= response.has_batch();
+    const absl::Status status = ToAbsl(rebuilt->Finish());
+    EXPECT_EQ(has_batch, status.ok());
+    return status;
+  };
+  EXPECT_THAT(rebuild("operator"), IsOk());
+  EXPECT_THAT(rebuild("trainer"), IsOk());
+  EXPECT_THAT(rebuild("half"), StatusIs(absl::StatusCode::kPermissionDenied,
+                                        HasSubstr("no right 'train' on data set 'data/graphs'")));
+  for (const char* const principal : {"viewer", "stranger"}) {
+    EXPECT_THAT(rebuild(principal),
+                StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("on job 'jobs/job'")))
+        << principal;
   }
 }
 
