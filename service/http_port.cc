@@ -25,7 +25,8 @@ absl::StatusOr<HttpPort> HttpPort::Open(const Options& options, rpc::Server& ser
       .reading = [&readings, &metrics] { return readings.ReadForPage(metrics); },
       .histogram_names = [&server] { return server.histogram_names(); },
       .quotas = [&server] { return server.recent_quotas(); },
-      .watch_job = [&server](const std::string& job) { return server.WatchJob(job); }});
+      .watch_job = [&server](const std::string& job) { return server.WatchJob(job); },
+      .streams = &server.live_streams()});
   http::Watched watched;
   watched.exposition = [&metrics] { return metrics.Exposition(); };
   watched.open_metrics = [&metrics] { return metrics.OpenMetrics(); };

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -65,7 +66,29 @@ absl::Status ForEachNamed(const PageQuery& query, absl::string_view key, const A
 struct PageAnswers::Source {
   v1::Histogram histogram;
   std::optional<v1::Dataset> dataset;
+  // Of a stream: the graphs that have come.
+  std::optional<uint64_t> sample_of;
 };
+
+bool PageAnswers::MaySee(const LiveStreams::Stream& stream) const {
+  if (authorizer_ == nullptr) return true;
+  if (!stream.principal.empty() && stream.principal == viewer_.principal) return true;
+  if (!stream.name.empty() && authorizer_->MaySee(viewer_.principal, stream.name)) return true;
+  return authorizer_->Check(viewer_.principal, {Right::kAdminister, Demand::Where::kServer, "", ""})
+      .ok();
+}
+
+absl::StatusOr<LiveStreams::Sizes> PageAnswers::FindStream(absl::string_view text) const {
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("source: the number of a stream is none: ", Quoted(text)));
+  }
+  if (streams_ == nullptr) return LiveStreams::NoSuchStream(number);
+  PH_ASSIGN_OR_RETURN(LiveStreams::Sizes sizes, streams_->Find(number));
+  if (!MaySee(sizes.stream)) return LiveStreams::NoSuchStream(number);
+  return sizes;
+}
 
 absl::Status PageAnswers::Call(const char* method, const google::protobuf::Message& request,
                                google::protobuf::Message& response) const {
@@ -117,8 +140,14 @@ absl::StatusOr<PageAnswers::Source> PageAnswers::Find(const PageQuery& query) co
     source.histogram = std::move(*response.mutable_histogram());
     return source;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("source: ", Quoted(text), " is neither dataset/NAME nor histogram/NAME"));
+  if (absl::ConsumePrefix(&name, "stream/")) {
+    PH_ASSIGN_OR_RETURN(const LiveStreams::Sizes sizes, FindStream(name));
+    HistogramToWire(sizes.sample, sizes.schema, source.histogram);
+    source.sample_of = sizes.stream.num_graphs;
+    return source;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "source: ", Quoted(text), " is none of dataset/NAME, histogram/NAME, stream/NUMBER"));
 }
 
 absl::StatusOr<Json> PageAnswers::Sources(const std::vector<std::string>& histograms) const {
@@ -140,7 +169,20 @@ absl::StatusOr<Json> PageAnswers::Sources(const std::vector<std::string>& histog
       named.push_back({{"name", name}});
     }
   }
-  return Json{{"datasets", std::move(datasets)}, {"histograms", std::move(named)}};
+  Json open = Json::array();
+  if (streams_ != nullptr) {
+    for (const LiveStreams::Stream& stream : streams_->List()) {
+      if (open.size() == kMostListed) break;
+      if (!MaySee(stream)) continue;
+      open.push_back({{"number", std::to_string(stream.number)},
+                      {"client", stream.client},
+                      {"name", stream.name},
+                      {"graphs", stream.num_graphs}});
+    }
+  }
+  return Json{{"datasets", std::move(datasets)},
+              {"histograms", std::move(named)},
+              {"streams", std::move(open)}};
 }
 
 absl::StatusOr<Json> PageAnswers::Sizes(const PageQuery& query) const {
@@ -166,6 +208,9 @@ absl::StatusOr<Json> PageAnswers::Sizes(const PageQuery& query) const {
   }
   Json json = HeatMapJson(named.histogram, named.schema, options);
   if (source.dataset) json["bytes_per_row"] = BytesPerRowJson(source.dataset->schema());
+  if (source.sample_of.value_or(0) > named.histogram.num_graphs()) {
+    json["sample_of"] = *source.sample_of;
+  }
   return json;
 }
 

@@ -15,6 +15,7 @@
 #include "service/page/json.h"
 #include "service/page/page_calls.h"
 #include "service/page/page_query.h"
+#include "service/streams/live_streams.h"
 
 namespace packhouse::page {
 
@@ -30,8 +31,13 @@ class PageAnswers {
   // call.
   static constexpr size_t kMostDrifts = 100;
 
-  PageAnswers(PageCalls* calls, const Authorizer* authorizer, Viewer viewer, StopSwitch* stop)
-      : calls_(calls), authorizer_(authorizer), viewer_(std::move(viewer)), stop_(stop) {}
+  PageAnswers(PageCalls* calls, const Authorizer* authorizer, Viewer viewer, StopSwitch* stop,
+              const LiveStreams* streams = nullptr)
+      : calls_(calls),
+        authorizer_(authorizer),
+        viewer_(std::move(viewer)),
+        stop_(stop),
+        streams_(streams) {}
 
   absl::StatusOr<Json> Sources(const std::vector<std::string>& histograms) const;
   absl::StatusOr<Json> Sizes(const PageQuery& query) const;
@@ -48,8 +54,10 @@ class PageAnswers {
  private:
   struct Source;
 
-  // The histogram that "dataset/NAME" or "histogram/NAME" names, and for a data set its schema.
+  // The histogram that `source` names (page_api.h), and for a data set its schema.
   absl::StatusOr<Source> Find(const PageQuery& query) const;
+  bool MaySee(const LiveStreams::Stream& stream) const;
+  absl::StatusOr<LiveStreams::Sizes> FindStream(absl::string_view number) const;
   absl::Status Call(const char* method, const google::protobuf::Message& request,
                     google::protobuf::Message& response) const;
   template <typename Request, typename Response, typename Items, typename Take>
@@ -63,6 +71,7 @@ class PageAnswers {
   const Authorizer* const authorizer_;
   const Viewer viewer_;
   StopSwitch* const stop_;
+  const LiveStreams* const streams_;  // Null: there are none.
 };
 
 }  // namespace packhouse::page

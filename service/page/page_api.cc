@@ -100,7 +100,7 @@ PageAnswer PageApi::Answer(absl::string_view path, absl::string_view query, cons
   if (!parsed.ok()) return ErrorAnswer(parsed.status());
   auto work = [this, path = std::string(path), query = *parsed,
                viewer](StopSwitch& stop) -> PageAnswer {
-    const PageAnswers answers(sources_.calls, sources_.authorizer, viewer, &stop);
+    const PageAnswers answers(sources_.calls, sources_.authorizer, viewer, &stop, sources_.streams);
     if (path == "/api/sources") return AnswerOf(answers.Sources(sources_.histogram_names()));
     if (path == "/api/sizes") return AnswerOf(answers.Sizes(query));
     if (path == "/api/plan") return AnswerOf(answers.Plan(query));

@@ -1,30 +1,30 @@
 // What the page asks, by address: /api/... on the HTTP port.
 //
-// | address | answers |
-// |---|---|
-// | overview | rates, efficiency, memory, disks, who waits for whom; at once |
-// | sources | what has sizes: data sets, named histograms |
-// | sizes?source=S&x=C&y=C&bins=N&scale=linear|log | heat_map.h; of a data set also "bytes_per_row"
-// | | plan?source=S&limit=C:N&...&steps=N&seed=N&compare=1&patterns=N | a plan for limits: "best" |
-// | tune?source=S&max=C:N&multiple=C:N&bytes=C:N&memory=N&steps=N | limits for a device: "shape",
-//   "frontier", "reasons", "exact" |
-// | jobs?page=TOKEN | jobs that have epochs |
-// | job?name=N | one of them, with who works on it |
-// | data | data sets (with "drift" if their sizes have changed), source graphs, measured models,
-// quotas |
+// - overview: rates, efficiency, memory, disks, who waits for whom; at once.
+// - sources: what has sizes: data sets, named histograms, open streams.
+// - sizes?source=S&x=C&y=C&bins=N&scale=linear|log: heat_map.h; of a data set also "bytes_per_row";
+//   of a stream "sample_of", the graphs that have come, if those that are kept are fewer.
+// - plan?source=S&limit=C:N&...&steps=N&seed=N&compare=1&patterns=N: a plan for limits: "best".
+// - tune?source=S&max=C:N&multiple=C:N&bytes=C:N&memory=N&steps=N: limits for a device: "shape",
+//   "frontier", "reasons", "exact".
+// - jobs?page=TOKEN: jobs that have epochs.
+// - job?name=N: one of them, with who works on it.
+// - data: data sets (with "drift" if their sizes have changed), source graphs, measured models,
+//   quotas.
 //
 // A plan also has "others" and "next_fit" if `compare` is 1, and that of plan_json.h if `patterns`
 // is not 0. Lists are bounded (page_answers.h); that of data says in "more" if there are more.
 //
-// S is dataset/NAME or histogram/NAME. All but the overview are asked with `view=V`, a name that
-// the browser has made up for the view: while there is work on them, the status is 202, and the
-// browser asks again (page_jobs.h). An error is {"code", "error"}. Its HTTP status is 401 or 403 if
-// the viewer may not ask, and 503 if the page has too much to do. Other errors are answers, such as
-// that a graph exceeds the limits, and have status 200.
+// S is dataset/NAME, histogram/NAME or stream/NUMBER. All but the overview are asked with `view=V`,
+// a name that the browser has made up for the view: while there is work on them, the status is 202,
+// and the browser asks again (page_jobs.h). An error is {"code", "error"}. Its HTTP status is 401
+// or 403 if the viewer may not ask, and 503 if the page has too much to do. Other errors are
+// answers, such as that a graph exceeds the limits, and have status 200.
 //
 // Lists, plans and searches are calls to the server itself (PageCalls), with the viewer's own
 // rights, shares and bounds. What is read without a call is shown to those who may view something,
-// and names only to those who may see them.
+// and names only to those who may see them. A stream is seen by its own principal, by those who
+// may view what it names, and by those who may administer the server.
 #ifndef PACKHOUSE_SERVICE_PAGE_PAGE_API_H_
 #define PACKHOUSE_SERVICE_PAGE_PAGE_API_H_
 
@@ -47,6 +47,7 @@
 #include "service/page/page_jobs.h"
 #include "service/page/page_query.h"
 #include "service/page/server_reading.h"
+#include "service/streams/live_streams.h"
 
 namespace packhouse::page {
 
@@ -62,6 +63,7 @@ struct PageSources {
   // Of all namespaces that the policy gives any.
   std::function<std::vector<QuotaReading>()> quotas;
   std::function<std::vector<EpochWatch>(const std::string& job)> watch_job;
+  const LiveStreams* streams = nullptr;  // Null: none are shown.
 };
 
 // Thread-safe.

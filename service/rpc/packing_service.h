@@ -5,6 +5,7 @@
 #include "service/admission/call_context.h"
 #include "service/histograms/histogram_store.h"
 #include "service/rpc/early_service.h"
+#include "service/streams/live_streams.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 
@@ -14,7 +15,7 @@ namespace packhouse::rpc {
 class PackingService final : public EarlyService {
  public:
   PackingService(const CallContext& context, const StreamBounds& bounds, HistogramStore* histograms,
-                 PackObserverFactory* observers);
+                 PackObserverFactory* observers, LiveStreams* live);
 
  private:
   CallReactor* Pack(grpc::CallbackServerContext* call);
@@ -23,6 +24,7 @@ class PackingService final : public EarlyService {
   const StreamBounds bounds_;
   HistogramStore* const histograms_;
   PackObserverFactory* const observers_;
+  LiveStreams* const live_;
 };
 
 }  // namespace packhouse::rpc

@@ -132,13 +132,14 @@ absl::StatusOr<std::unique_ptr<ResponseSource<v1::SampleDatasetResponse>>> Make(
 
 SamplingService::SamplingService(const CallContext& context, const StreamBounds& bounds,
                                  HistogramStore* histograms, PackObserverFactory* observers,
-                                 const SourceGraphStore* graphs, DatasetStore* datasets,
-                                 SamplingObserver* sampled)
+                                 LiveStreams* live, const SourceGraphStore* graphs,
+                                 DatasetStore* datasets, SamplingObserver* sampled)
     : EarlyService(v1::SamplingService::service_full_name()),
       context_(context),
       bounds_(bounds),
       histograms_(histograms),
       observers_(observers),
+      live_(live),
       graphs_(graphs),
       datasets_(datasets),
       sampled_(sampled) {
@@ -149,12 +150,14 @@ SamplingService::SamplingService(const CallContext& context, const StreamBounds&
 
 CallReactor* SamplingService::Sample(grpc::CallbackServerContext* call) {
   return StreamReactor<v1::SampleRequest, SampleReply>::StartPlanning(
-      context_, *call, Method::kSample, [this](std::shared_ptr<StreamPlanning> planning) {
-        return std::make_unique<SampleHandler>(
-            graphs_,
+      context_, *call, Method::kSample,
+      [this](const CallContext& call_context, std::shared_ptr<StreamPlanning> planning) {
+        auto packer =
             std::make_unique<PackHandler>(context_.clock, bounds_, histograms_, observers_,
-                                          context_.working, std::move(planning)),
-            context_.working, sampled_);
+                                          context_.working, std::move(planning));
+        packer->ListAmong(live_, {call_context.client, call_context.principal()});
+        return std::make_unique<SampleHandler>(graphs_, std::move(packer), context_.working,
+                                               sampled_);
       });
 }
 

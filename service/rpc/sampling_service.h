@@ -8,6 +8,7 @@
 #include "service/histograms/histogram_store.h"
 #include "service/rpc/early_service.h"
 #include "service/source_graphs/source_graph_store.h"
+#include "service/streams/live_streams.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 
@@ -19,7 +20,7 @@ class SamplingService final : public EarlyService {
   // The pointees must outlive the service. `graphs` and `datasets` may be null: then calls that
   // need them are answered with FAILED_PRECONDITION. `sampled` may be null.
   SamplingService(const CallContext& context, const StreamBounds& bounds,
-                  HistogramStore* histograms, PackObserverFactory* observers,
+                  HistogramStore* histograms, PackObserverFactory* observers, LiveStreams* live,
                   const SourceGraphStore* graphs, DatasetStore* datasets,
                   SamplingObserver* sampled);
 
@@ -32,6 +33,7 @@ class SamplingService final : public EarlyService {
   const StreamBounds bounds_;
   HistogramStore* const histograms_;
   PackObserverFactory* const observers_;
+  LiveStreams* const live_;
   const SourceGraphStore* const graphs_;
   DatasetStore* const datasets_;
   SamplingObserver* const sampled_;

@@ -50,6 +50,7 @@
 #include "service/source_graphs/quota_source_graph_store.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/streams/byte_quota.h"
+#include "service/streams/live_streams.h"
 #include "service/streams/namespace_bytes.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
@@ -135,6 +136,7 @@ class Server {
   // For the page, which shows them to those who may see them. Names of histograms ascend; an epoch
   // is shown as long as somebody loads it.
   std::vector<std::string> histogram_names() const { return histograms_.Names(); }
+  const LiveStreams& live_streams() const { return live_streams_; }
   std::vector<EpochWatch> WatchJob(const std::string& job) const { return jobs_->Watch(job); }
   std::vector<FeedbackReading> feedback() const { return feedback_->Readings(); }
   // Of a source graph that was deleted without a call: PartitionJobs::ForgetGraph().
@@ -187,6 +189,7 @@ class Server {
   ServerPools pools_;
   ByteQuota quota_;
   NamespaceBytes namespace_bytes_;
+  LiveStreams live_streams_;
   const std::unique_ptr<ServedJobs> jobs_;
   const std::function<void()> leave_cluster_;
   RecentValue<DeliverySnapshot> recent_delivery_;

@@ -55,7 +55,8 @@ absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_so
 
 Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
                    const ServerBounds& bounds)
-    : packing_(sources.context, sources.streams, sources.histograms, sources.pack_observers),
+    : packing_(sources.context, sources.streams, sources.histograms, sources.pack_observers,
+               sources.live),
       histograms_(sources.context, sources.histograms),
       feedback_(sources.context, sources.feedback),
       planning_(sources.context, sources.histograms, sources.quota,
@@ -70,7 +71,8 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
              sources.datasets, sources.source_graphs, sources.jobs->loader(), sources.jobs->owned(),
              sources.pack_observers, sources.feedback),
       sampling_(sources.context, sources.streams, sources.histograms, sources.pack_observers,
-                sources.source_graphs, sources.bounded_datasets, options.sampling_observer),
+                sources.live, sources.source_graphs, sources.bounded_datasets,
+                options.sampling_observer),
       receipts_(sources.context, sources.histograms, sources.datasets, sources.source_graphs,
                 sources.jobs->loader(), sources.jobs->owned()),
       admin_(sources.context, options.admin, sources.admin_view),

@@ -30,6 +30,7 @@
 #include "service/rpc/unknown_methods.h"
 #include "service/source_graphs/source_graph_store.h"
 #include "service/streams/byte_quota.h"
+#include "service/streams/live_streams.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 
@@ -42,6 +43,7 @@ struct ServiceSources {
   StreamBounds streams;
   ByteQuota* quota = nullptr;
   PackObserverFactory* pack_observers = nullptr;
+  LiveStreams* live = nullptr;
   HistogramStore* histograms = nullptr;
   FeedbackStore* feedback = nullptr;
   // What is stored; null where it is not.

@@ -81,7 +81,9 @@ class StreamReactor {
   }
 
   // The same for a handler that plans. When the call is stopped its planning is given up.
-  using MakeHandler = std::function<std::unique_ptr<Handler>(std::shared_ptr<StreamPlanning>)>;
+  // It gets the context of the call.
+  using MakeHandler = std::function<std::unique_ptr<Handler>(const CallContext& context,
+                                                             std::shared_ptr<StreamPlanning>)>;
   static CallReactor* StartPlanning(const CallContext& server, grpc::CallbackServerContext& peer,
                                     Method method, const MakeHandler& make_handler) {
     const CallContext context = ContextOf(server, peer);
@@ -92,7 +94,8 @@ class StreamReactor {
     planning->set_waker(call->Waker());
     reactor->set_call(call);
     if (call->Enter()) {
-      call->Begin(std::make_unique<StreamWork<Request, Response>>(context, make_handler(planning)));
+      call->Begin(std::make_unique<StreamWork<Request, Response>>(context,
+                                                                  make_handler(context, planning)));
     }
     return reactor;
   }

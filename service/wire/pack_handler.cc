@@ -150,6 +150,10 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
   whole_graphs_ = options.whole_graphs;
   drift_ = std::move(watch);
   if (drift_ != nullptr && !tuning_request_) PH_RETURN_IF_ERROR(BeginWatch(std::nullopt));
+  if (live_streams_ != nullptr) {
+    live_ = live_streams_->Enter(std::move(caller_), named.empty() ? open.histogram() : named,
+                                 schema_->sizes(), clock_->Now());
+  }
   opened_ = OpenedToWire(*packer_, options);
   return absl::OkStatus();
 }
@@ -296,6 +300,7 @@ absl::Status PackHandler::AcceptChunk(GraphChunk given, uint64_t owner_bytes) {
     PH_ASSIGN_OR_RETURN(chunk, CutToFit(chunk));
     owner_bytes = 0;
   }
+  if (live_ != nullptr) live_->Observe(chunk.sizes());
   const std::optional<SizeTable> to_count =
       histogram_ || drift_ != nullptr ? std::optional(chunk.sizes()) : std::nullopt;
   const bool is_choosing = packer_->shapes().empty();

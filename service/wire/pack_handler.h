@@ -12,6 +12,7 @@
 #include "service/base/clock.h"
 #include "service/histograms/histogram_store.h"
 #include "service/partitioning/piece_schema.h"
+#include "service/streams/live_streams.h"
 #include "service/streams/pack_observer.h"
 #include "service/streams/stream_packer.h"
 #include "service/wire/batch_reply.h"
@@ -42,6 +43,13 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
         planning_(std::move(planning)),
         rpcs_(rpcs) {
     bounds_.framing = &WireFraming();
+  }
+
+  // Lists the stream from when it opens. To be called before that; `streams` must outlive the
+  // handler.
+  void ListAmong(LiveStreams* streams, LiveStreams::Caller caller) {
+    live_streams_ = streams;
+    caller_ = std::move(caller);
   }
 
   // Opens the stream for graphs of `schema`, whatever schema `open` has, without a request. What
@@ -87,11 +95,14 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   PackObserverFactory* const observers_;
   MemoryBudget* const working_;
   const std::shared_ptr<StreamPlanning> planning_;
+  LiveStreams* live_streams_ = nullptr;  // Null: nobody lists streams.
+  LiveStreams::Caller caller_;
   RpcObserver* const rpcs_;
 
   std::shared_ptr<ByteQuota> namespace_quota_;  // What the packer holds; null: `bounds_` has it.
   std::unique_ptr<StreamPacker> packer_;        // Null until `open`.
   std::shared_ptr<const GraphSchema> schema_;
+  std::unique_ptr<LiveStreams::Place> live_;  // Null: the stream is not listed.
   // Set if graphs beyond the limits are cut. Then `schema_` has the tensors of pieces.
   std::shared_ptr<const PieceSchema> pieces_;
   // Graphs that came and were accepted or rejected; a graph that was cut counts once.

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import queue
 import re
 import shutil
 import subprocess
@@ -39,7 +40,7 @@ from packhouse import (
     SourceNodeSet,
 )
 from packhouse.datasets import npz
-from packhouse.v1 import histogram_pb2, histogram_pb2_grpc
+from packhouse.v1 import histogram_pb2, histogram_pb2_grpc, packing_pb2, packing_pb2_grpc
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="python3-selenium is not installed")
 
@@ -155,6 +156,27 @@ def loading(address: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def streaming(address: str) -> Iterator[None]:
+    """A stream that names no histogram, and has had more graphs than the server keeps of it."""
+    requests: queue.Queue[packing_pb2.PackRequest | None] = queue.Queue()
+    requests.put(packing_pb2.PackRequest(open={"limits": {"capacities": [
+        {"component": "nodes", "rows": 100}, {"component": "edges", "rows": 400},
+    ]}}))
+    nodes = np.random.default_rng(3).integers(2, 50, 20_000)
+    sizes = np.stack([nodes, 3 * nodes], axis=1).astype("<u4")
+    requests.put(packing_pb2.PackRequest(
+        sizes={"num_graphs": len(sizes), "counts": sizes.tobytes()}
+    ))
+    requests.put(packing_pb2.PackRequest(flush={"token": 1}))
+    with grpc.insecure_channel(address) as channel:
+        call = packing_pb2_grpc.PackingServiceStub(channel).Pack(iter(requests.get, None))
+        while next(call).WhichOneof("message") != "flushed":
+            pass
+        yield
+        requests.put(None)
+
+
 class Page:
     """The browser, at the page of a server."""
 
@@ -256,7 +278,7 @@ def server_fixture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSe
             make_source_graph(client)
             make_drift(client)
             report_costs(client)
-        with loading(server.address):
+        with loading(server.address), streaming(server.address):
             yield server
 
 
@@ -413,6 +435,28 @@ def test_dragged_limits_have_the_plan_of_the_command_line(
               re.findall(r"(nodes|edges) ([\d,]+)", label)}
     page.until(lambda: limits_of(page) == chosen, f"{chosen} in the address")
     check()
+    assert page.complaints() == []
+
+
+def test_an_open_streams_sizes_are_shown_and_planned_for(page: Page, server: LocalServer) -> None:
+    page.complaints()
+    page.open(server, "sizes?source=stream/1&limit=nodes:100&limit=edges:400")
+    for text in ("A sample of the 20,000 graphs that have come: 8,192 graphs of 48 sizes",
+                 "the largest has 49 nodes, 147 edges", "proved optimal", "next-fit"):
+        page.see(text)
+    names = page.one("#source").text
+    assert re.search(r"stream 1 of \S+ \(20,000 graphs\)", names), names
+    # No command line has these sizes.
+    assert not page.browser.find_elements(By.CSS_SELECTOR, ".command")
+    page.one("#again").send_keys(Keys.ENTER)
+    page.see("proved optimal")
+    page.settle()
+    page.shoot("sizes-stream")
+    assert page.findings() == []
+    page.open(server, "plan?source=stream/1&limit=nodes:100&limit=edges:400")
+    page.see("What binds")
+    page.open(server, "sizes?source=stream/77")
+    page.see("no open stream has this number")
     assert page.complaints() == []
 
 

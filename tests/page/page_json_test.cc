@@ -1,6 +1,7 @@
 // What the page is told: laws of its pure functions.
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -12,6 +13,7 @@
 #include "packhouse/v1/dataset.pb.h"
 #include "packhouse/v1/feedback.pb.h"
 #include "packhouse/v1/planning.pb.h"
+#include "service/admission/authorizer.h"
 #include "service/page/data_json.h"
 #include "service/page/epoch_json.h"
 #include "service/page/heat_map.h"
@@ -22,6 +24,7 @@
 #include "service/page/plan_json.h"
 #include "service/page/server_reading.h"
 #include "service/planning/limits.h"
+#include "service/streams/live_streams.h"
 #include "service/wire/wire_sizes.h"
 #include "tests/support/status_matchers.h"
 
@@ -116,6 +119,60 @@ TEST(PageAnswersTest, ListsAreBounded) {
   ASSERT_THAT(sources, IsOk());
   EXPECT_LE((*sources)["datasets"].size(), PageAnswers::kMostListed);
   EXPECT_EQ((*sources)["histograms"].size(), PageAnswers::kMostListed);
+}
+
+// With a policy, streams show themselves to their own principal, to who may view what they name,
+// and to administrators; to others there are none.
+TEST(PageAnswersTest, StreamsAreShownToWhoMaySeeThem) {
+  LiveStreams streams(nullptr);
+  const SizeSchema schema = SizeSchema::NodesAndEdges();
+  const auto named = streams.Enter({"maker", "maker"}, "team/sizes", schema, absl::UnixEpoch());
+  const auto plain = streams.Enter({"maker", "maker"}, "", schema, absl::UnixEpoch());
+  const auto nobodys = streams.Enter({"10.0.0.1", ""}, "", schema, absl::UnixEpoch());
+  const std::vector<uint32_t> counts(2 * 10'000, 7);
+  named->Observe(SizesView::Create(10'000, 2, counts).value());
+  const Authorizer authorizer(std::make_shared<const Policy>(
+      *Policy::Create({{{"maker"}, Role::kTrainer, {"default"}},
+                       {{"friend"}, Role::kViewer, {"team", "default"}},
+                       {{"stranger", "anonymous"}, Role::kViewer, {"default", "other"}},
+                       {{"root"}, Role::kAdmin, {"*"}}},
+                      {})));
+  EndlessDatasets server;
+  StopSwitch stop;
+  const auto seen = [&](const Authorizer* rights, const std::string& viewer) {
+    const PageAnswers answers(&server, rights, {viewer}, &stop, &streams);
+    const auto sources = answers.Sources({});
+    EXPECT_THAT(sources, IsOk());
+    std::vector<std::string> numbers;
+    for (const Json& each : (*sources)["streams"]) numbers.push_back(each["number"]);
+    // Whoever sees it in the list sees its sizes, and nobody else does.
+    for (const char digit : {'1', '2', '3', '4'}) {
+      const std::string number(1, digit);
+      const auto sizes = answers.Sizes(*PageQuery::Parse("source=stream/" + number));
+      const bool listed = std::find(numbers.begin(), numbers.end(), number) != numbers.end();
+      if (!listed) {
+        EXPECT_THAT(sizes, StatusIs(absl::StatusCode::kNotFound,
+                                    HasSubstr("stream " + number + ": no open stream")));
+      } else {
+        EXPECT_THAT(sizes, IsOk());
+      }
+    }
+    return numbers;
+  };
+  EXPECT_THAT(seen(nullptr, ""), ElementsAre("1", "2", "3"));
+  EXPECT_THAT(seen(&authorizer, "maker"), ElementsAre("1", "2"));
+  EXPECT_THAT(seen(&authorizer, "friend"), ElementsAre("1"));
+  EXPECT_THAT(seen(&authorizer, "stranger"), ElementsAre());
+  EXPECT_THAT(seen(&authorizer, ""), ElementsAre());
+  EXPECT_THAT(seen(&authorizer, "root"), ElementsAre("1", "2", "3"));
+
+  const PageAnswers answers(&server, nullptr, {}, &stop, &streams);
+  const auto sizes = answers.Sizes(*PageQuery::Parse("source=stream/1"));
+  ASSERT_THAT(sizes, IsOk());
+  EXPECT_EQ((*sizes)["num_graphs"], SizeSample::MostGraphs(2));
+  EXPECT_EQ((*sizes)["sample_of"], 10'000U);
+  EXPECT_THAT(answers.Sizes(*PageQuery::Parse("source=stream/x")),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'x'")));
 }
 
 TEST(QuotasJsonTest, ShowsAllQuotasOfWhatMayBeSeen) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { planCommand, quote, sizesCommand, tuneCommand } from "../../service/page/web/commands";
+import { hasCommand, planCommand, quote, sizesCommand, tuneCommand } from "../../service/page/web/commands";
 import { bytes, duration, percent, rate, shortTime, some } from "../../service/page/web/format";
 import { batchBytes, limitsOf, searchSpace, tooSmall } from "../../service/page/web/limits";
 import { formatRoute, namedNumbers, parseRoute, setNamedNumbers } from "../../service/page/web/route";
@@ -36,6 +36,7 @@ test("commands name the source and the limits", () => {
   assert.equal(planCommand("h:1", "histogram/m", new Map([["nodes", 5]]), 12),
     "packhouse histogram --server h:1 --name m --csv m.csv &&\n" +
     "packhouse plan --server h:1 --sizes m.csv --limit nodes=5 --patterns 12");
+  assert.ok(hasCommand("dataset/stream/1") && !hasCommand("stream/1"));
   // A row that takes nothing need not be said.
   assert.match(tuneCommand("h:1", "histogram/m", new Map([["n", 8]]), new Map([["n", 1]]),
     new Map([["n", 0], ["e", 4]]), 9), /--max n=8 --multiple-of n=1 --bytes-per e=4 --budget-steps 9$/);

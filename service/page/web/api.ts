@@ -80,11 +80,14 @@ export interface Sizes {
   y: Axis | null;
   cells: [number, number, number][];
   bytes_per_row?: Record<string, number>;
+  // Of a stream that has had more graphs than are kept of it.
+  sample_of?: number;
 }
 
 export interface Sources {
   datasets: { name: string; graphs: number; components: string[] }[];
   histograms: { name: string }[];
+  streams: { number: string; client: string; name: string; graphs: number }[];
 }
 
 export interface Overview {

@@ -11,6 +11,11 @@ function line(...words: string[]): string {
   return words.map(quote).join(" ");
 }
 
+// Only the server knows the sizes of a stream that names no histogram.
+export function hasCommand(source: string): boolean {
+  return !source.startsWith("stream/");
+}
+
 // The file that the sizes of "dataset/NAME" go to.
 function fileOf(source: string): string {
   const name = source.slice(source.indexOf("/") + 1).replace(/[^A-Za-z0-9_.-]/g, "_");

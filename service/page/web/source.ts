@@ -23,8 +23,9 @@ export function sourceChoice(values: URLSearchParams, onChoose: (source: string)
       all.length === 0 ? null : h("optgroup", { label }, ...all.map((each) => h("option", { value: each.value }, each.text)));
     replace(choice,
       group("Data sets", sources.datasets.map((each) => ({ value: `dataset/${each.name}`, text: `${each.name} (${some(each.graphs, "graph")})` }))),
-      group("Named histograms", sources.histograms.map((each) => ({ value: `histogram/${each.name}`, text: each.name }))));
-    options = sources.datasets.length + sources.histograms.length;
+      group("Named histograms", sources.histograms.map((each) => ({ value: `histogram/${each.name}`, text: each.name }))),
+      group("Open streams", sources.streams.map((each) => ({ value: `stream/${each.number}`, text: `stream ${each.number} of ${each.client}${each.name === "" ? "" : `, ${each.name}`} (${some(each.graphs, "graph")})` }))));
+    options = sources.datasets.length + sources.histograms.length + sources.streams.length;
     const wanted = values.get("source") ?? "";
     if (wanted !== "" && ![...choice.options].some((option) => option.value === wanted)) {
       choice.prepend(h("option", { value: wanted }, wanted));

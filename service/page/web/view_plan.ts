@@ -2,7 +2,7 @@
 
 import { Refused, type Plan, type Sizes } from "./api";
 import { fillChart } from "./charts";
-import { planCommand } from "./commands";
+import { hasCommand, planCommand } from "./commands";
 import { bar, card, command, empty, h, replace, s } from "./dom";
 import { bytes, count, percent, some } from "./format";
 import { formatRoute } from "./route";
@@ -61,13 +61,13 @@ export const planView: MakeView = ({ asker, values, server, keep }) => {
         h("h2", {}, `Patterns: ${count(packs.num_patterns)}`),
         h("p", { class: "note" }, `Sizes that share a pack, as (${sizes.components.join(", ")}); those of the most packs first.`),
         list, more,
-        command(planCommand(server(), source, limits, shown), "these patterns")));
+        hasCommand(source) ? command(planCommand(server(), source, limits, shown), "these patterns") : null));
   };
 
   const load = async (): Promise<void> => {
     const source = await choice.load(asker);
     if (source === "" && choice.isEmpty()) {
-      replace(body, h("div", { class: "wide" }, empty("There is nothing to plan for: no data set, and no named histogram.")));
+      replace(body, h("div", { class: "wide" }, empty("There is nothing to plan for: no data set, no named histogram, and no open stream.")));
       return;
     }
     if (body.childElementCount === 0) {

@@ -2,7 +2,7 @@
 
 import { Refused, type Plan, type Shape, type Sizes, type Tuned } from "./api";
 import { frontierChart, heatMap, type HeatMap } from "./charts";
-import { planCommand, tuneCommand } from "./commands";
+import { hasCommand, planCommand, tuneCommand } from "./commands";
 import { bar, card, command, empty, h, replace, table } from "./dom";
 import { bytes, count, percent } from "./format";
 import { batchBytes, GRAPHS, limitsOf, searchSpace, tooSmall } from "./limits";
@@ -57,7 +57,7 @@ export const sizesView: MakeView = ({ asker, values, server, keep }) => {
 
   const showCommands = (): void => {
     if (sizes === null) return;
-    replace(commands, command(planCommand(server(), source, limits), "this plan"));
+    replace(commands, hasCommand(source) ? command(planCommand(server(), source, limits), "this plan") : null);
   };
 
   // Plans for the limits: quickly while they move, then as thoroughly as the command line does.
@@ -155,7 +155,7 @@ export const sizesView: MakeView = ({ asker, values, server, keep }) => {
         changed(true);
       }),
       h("p", { class: "note" }, `Limits up to four times the largest graph${[...multiple.values()].some((step) => step > 1) ? ", in steps of 8" : ""}; each point is fuller than all smaller ones. ${found.reasons[0] ?? ""}`.trim()),
-      command(tuneCommand(server(), source, most, multiple, perRow, SEARCH_STEPS), "this search"));
+      hasCommand(source) ? command(tuneCommand(server(), source, most, multiple, perRow, SEARCH_STEPS), "this search") : null);
   };
 
   const search = async (): Promise<void> => {
@@ -212,7 +212,7 @@ export const sizesView: MakeView = ({ asker, values, server, keep }) => {
     source = await choice.load(asker);
     if (source === "" && choice.isEmpty()) {
       replace(axes);
-      replace(body, h("div", { class: "wide" }, empty("There are no sizes yet: no data set, and no named histogram. Streams fill the histogram that they name.",
+      replace(body, h("div", { class: "wide" }, empty("There are no sizes yet: no data set, no named histogram, and no open stream.",
         command(`packhouse histogram --sizes sizes.csv --server ${server() || "HOST:PORT"}`, "how to sum up sizes"))));
       return;
     }
@@ -239,7 +239,10 @@ export const sizesView: MakeView = ({ asker, values, server, keep }) => {
     perRow = new Map(Object.entries(sizes.bytes_per_row ?? {}));
     for (const name of sizes.components) if (!perRow.has(name)) perRow.set(name, 0);
     for (const [name, each] of namedNumbers(values, "bytes")) perRow.set(name, each);
-    summary.textContent = `${count(sizes.num_graphs)} graphs of ${count(sizes.num_sizes)} sizes; the largest has ${sizes.components.map((name, i) => `${count(sizes?.maxima[i] ?? 0)} ${name}`).join(", ")}. Drag the limits, or move them with the arrow keys.`;
+    const whole = sizes.sample_of === undefined ? "" : `A sample of the ${count(sizes.sample_of)} graphs that have come: `;
+    const again = source.startsWith("stream/")
+      ? h("button", { type: "button", id: "again", click: () => void load() }, "Look again") : null;
+    replace(summary, `${whole}${count(sizes.num_graphs)} graphs of ${count(sizes.num_sizes)} sizes; the largest has ${sizes.components.map((name, i) => `${count(sizes?.maxima[i] ?? 0)} ${name}`).join(", ")}. Drag the limits, or move them with the arrow keys. `, again);
     const go = (key: string, value: string): void => {
       values.set(key, value);
       isLog = values.get("scale") !== "linear";
