@@ -100,6 +100,12 @@ void StartBackgroundWork(const Options& options, rpc::Server& server, const Serv
         },
         log);
   }
+  if (server.models_expire()) {
+    StartSweeping(
+        "model", options.model_retention.Period(),
+        [&server](std::vector<Expired>& expired) { return server.DeleteUnusedModels(expired); },
+        log);
+  }
   if (stores.may_save()) StartSavingHistograms(server, limited_log);
 }
 

@@ -10,9 +10,8 @@
 
 namespace packhouse {
 
-// Deletes what nobody uses any more: data sets, source graphs and named histograms, as the options
-// say. Sweeps objects in S3 that no data set has. Saves named histograms that have changed. The
-// references must be valid until the process ends.
+// Deletes what nobody uses any more, as the options say. Sweeps objects in S3 that no data set has.
+// Saves named histograms that have changed. The references must be valid until the process ends.
 void StartBackgroundWork(const Options& options, rpc::Server& server, const ServedStores& stores,
                          EventLog& log, LimitedLog& limited_log);
 

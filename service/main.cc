@@ -15,6 +15,7 @@
 #include "service/admission/limited_log.h"
 #include "service/background_work.h"
 #include "service/base/clock.h"
+#include "service/base/disk_file.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/commit.h"
@@ -91,10 +92,24 @@ rpc::AdminActions AdminActionsWithSnapshots(const Options& options, const Folder
 }
 
 // Servers that share jobs choose the same limits for a device: those of its profile.
-absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& options) {
+absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& options,
+                                                            const ServedStores& stores,
+                                                            Clock& clock) {
   const bool is_alone = options.membership.ledger.empty();
-  return FeedbackStore::Open({is_alone ? options.data_dir : "", kMeasuredModelsFile,
-                              is_alone ? options.max_measured_models : 0});
+  PH_ASSIGN_OR_RETURN(auto feedback,
+                      FeedbackStore::Open({is_alone ? options.data_dir : "", kMeasuredModelsFile,
+                                           is_alone ? options.max_measured_models : 0}));
+  const bool has_folder = is_alone && !options.data_dir.empty();
+  // A folder that is only read stays as it is.
+  if (!is_alone || (has_folder && !stores.may_save())) return feedback;
+  const std::string uses = has_folder ? MeasuredModelUsesFile(options.data_dir) : "";
+  if (!options.model_retention.is_for_ever()) {
+    feedback->NoteUses(uses, options.model_retention, [&clock] { return clock.Now(); });
+  } else if (has_folder) {
+    // What was noted before would be too old when uses are noted again.
+    PH_RETURN_IF_ERROR(RemoveAll(uses));
+  }
+  return feedback;
 }
 
 // Without the program, METIS is asked for in vain, and automatic streams: null.
@@ -163,7 +178,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   PH_ASSIGN_OR_RETURN(const auto journal, JournalFiles::Open(options.audit_log, options.access_log,
                                                              options.access_log_every,
                                                              [&clock] { return clock.Now(); }));
-  PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options));
+  PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options, *stores, clock));
   PH_ASSIGN_OR_RETURN(const security::HmacSigner signer, OpenSigner(options, logs.all));
   const auto metis = FindMetis(options, logs.all);
   if (stores->shared() != nullptr) files->Add("S3 credentials", stores->shared()->credentials());

@@ -211,6 +211,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   std::string dataset_retention = "0s";
   std::string source_graph_retention = "0s";
   std::string histogram_retention = "0s";
+  std::string model_retention = "0s";
   std::string http_names;
 
   CLI::App app("packhoused: packs graphs into full, padded batches, over gRPC");
@@ -334,6 +335,8 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   app.add_option("--source-graph-retention", source_graph_retention, "the same of source graphs")
       ->check(is_retention);
   app.add_option("--histogram-retention", histogram_retention, "the same of named histograms")
+      ->check(is_retention);
+  app.add_option("--model-retention", model_retention, "the same of measured models")
       ->check(is_retention);
   app.add_option("--max-message-bytes", server.max_message_bytes, "largest message, either way")
       ->check(CLI::Range(static_cast<int>(4 * kMiB), 1 << 30));
@@ -487,6 +490,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   options.dataset_retention = ParseRetention(dataset_retention).value_or(Retention());
   options.source_graph_retention = ParseRetention(source_graph_retention).value_or(Retention());
   options.histogram_retention = ParseRetention(histogram_retention).value_or(Retention());
+  options.model_retention = ParseRetention(model_retention).value_or(Retention());
   (void)absl::ParseDuration(epoch_retention, &server.loader.epoch_retention);
   if (server.loader.epoch_retention == absl::ZeroDuration()) {
     server.loader.epoch_retention = absl::InfiniteDuration();

@@ -24,9 +24,10 @@ struct Options {
   std::string data_dir;
   // Data sets that nobody has used for this long are deleted.
   Retention dataset_retention;
-  // The same of source graphs and of named histograms.
+  // The same of source graphs, of named histograms and of measured models.
   Retention source_graph_retention;
   Retention histogram_retention;
+  Retention model_retention;
   // Below which snapshots of it are written. Empty: clients can take none.
   std::string snapshot_dir;
   // Converts what an earlier release has stored there, and serves nothing.

@@ -132,6 +132,11 @@ metrics::ServerReading ServerReadings::ReadServer() const {
       .num_out_of_memory = NumOutOfMemory(),
       .num_expired_datasets =
           stores.retained_datasets() == nullptr ? 0 : stores.retained_datasets()->num_expired(),
+      .num_expired_source_graphs = stores.retained_source_graphs() == nullptr
+                                       ? 0
+                                       : stores.retained_source_graphs()->num_expired(),
+      .num_expired_histograms = server.num_expired_histograms(),
+      .num_expired_models = server.num_expired_models(),
       .files = ReadFiles(*sources_.files),
       .source_graphs = ReadSourceGraphs(sources_.folder->source_graphs.get()),
       .cluster = ReadCluster(server, sources_.membership),

@@ -78,6 +78,7 @@ LastUses::LastUses(std::string path, Retention retention, std::function<absl::Ti
 }
 
 void LastUses::Load() {
+  if (path_.empty()) return;
   const auto bytes = ReadWhole(path_);
   if (!bytes.ok()) return;
   absl::string_view rest = *bytes;
@@ -110,6 +111,7 @@ std::string LastUses::Encode(absl::Time now) const {
 }
 
 absl::Status LastUses::Save() {
+  if (path_.empty()) return absl::OkStatus();
   absl::MutexLock saving(&saving_);
   std::string text;
   std::vector<std::pair<std::string, absl::Time>> written;

@@ -60,7 +60,7 @@ class LastUses {
   // What is in use at the moment, or was used without Use(): it calls its argument with each name.
   using InUse = std::function<void(absl::FunctionRef<void(const std::string& name)>)>;
 
-  // `path`: the file. `in_use` is called under this object's lock.
+  // `path`: the file; empty: in memory alone. `in_use` is called under this object's lock.
   LastUses(std::string path, Retention retention, std::function<absl::Time()> now, InUse in_use);
 
   const Retention& retention() const { return retention_; }

@@ -33,6 +33,11 @@ inline std::string SourceGraphUsesFile(const std::string& data_dir) {
 // What batches cost on devices (feedback_store.h). Snapshots carry it, as all files of the folder.
 inline constexpr char kMeasuredModelsFile[] = "measured_models";
 
+// When these were last used, if they can expire.
+inline std::string MeasuredModelUsesFile(const std::string& data_dir) {
+  return absl::StrCat(data_dir, "/measured_model_uses");
+}
+
 // There as long as a restore is at work, and after one that was stopped.
 inline constexpr char kRestoringMark[] = "RESTORING";
 

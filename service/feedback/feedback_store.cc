@@ -16,6 +16,9 @@ namespace {
 constexpr size_t kMaxModelName = 128;
 constexpr size_t kMaxDeviceName = 64;
 
+// What the uses of a model are kept by: in the model's namespace, and unlike every other model's.
+std::string UseNameOf(const FeedbackKey& key) { return absl::StrCat(key.model, " ", key.device); }
+
 absl::Status NoSuchModel(const FeedbackKey& key) {
   return absl::NotFoundError(absl::StrCat("model ", Quoted(key.model), " on device ",
                                           Quoted(key.device), ": nothing was reported"));
@@ -81,6 +84,8 @@ absl::StatusOr<uint64_t> FeedbackStore::Report(const FeedbackKey& key,
                                                absl::Span<const BatchObservation> observations,
                                                absl::Time now) {
   PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  // First: then it is not deleted with what is added.
+  if (uses_ != nullptr) uses_->Use(UseNameOf(key));
   uint64_t num_reports = 0;
   {
     absl::MutexLock changing(&changing_);
@@ -120,6 +125,7 @@ absl::StatusOr<uint64_t> FeedbackStore::Report(const FeedbackKey& key,
     entry.last_change = ++num_changes_;
     if (entry.first_change == 0) entry.first_change = entry.last_change;
   }
+  if (uses_ != nullptr) uses_->Know(UseNameOf(key));
   const absl::Status written = Write();
   FitIfDue(key, now);
   PH_RETURN_IF_ERROR(written);
@@ -174,7 +180,41 @@ std::vector<FeedbackKey> FeedbackStore::Keys() const {
   return keys;
 }
 
+void FeedbackStore::NoteUses(std::string path, Retention retention,
+                             std::function<absl::Time()> now) {
+  uses_ =
+      std::make_unique<LastUses>(std::move(path), std::move(retention), std::move(now),
+                                 [this](absl::FunctionRef<void(const std::string& name)> in_use) {
+                                   absl::MutexLock lock(&mutex_);
+                                   for (const std::string& name : found_) in_use(name);
+                                   found_.clear();
+                                 });
+  for (const FeedbackKey& key : Keys()) uses_->Know(UseNameOf(key));
+}
+
+absl::Status FeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
+  absl::Status first_error;
+  for (const FeedbackKey& key : Keys()) {
+    const auto kept = Get(key);
+    if (!kept.ok()) continue;
+    const auto unused = uses_->RemoveIfUnused(UseNameOf(key), [&] { return Remove(key); });
+    if (!unused.ok() && first_error.ok()) first_error = unused.status();
+    if (unused.ok() && *unused) {
+      expired.push_back({absl::StrCat(key.model, "/", key.device), **unused,
+                         EncodeFeedback({{key, *kept}}).size()});
+    }
+  }
+  const absl::Status saved = uses_->Save();
+  return first_error.ok() ? saved : first_error;
+}
+
 absl::Status FeedbackStore::Delete(const FeedbackKey& key) {
+  const absl::Status removed = Remove(key);
+  if (uses_ != nullptr && removed.ok()) uses_->Forget(UseNameOf(key));
+  return removed;
+}
+
+absl::Status FeedbackStore::Remove(const FeedbackKey& key) {
   bool is_erased = false;
   {
     absl::MutexLock changing(&changing_);
@@ -189,7 +229,13 @@ absl::Status FeedbackStore::Delete(const FeedbackKey& key) {
 
 std::shared_ptr<const MeasuredModel> FeedbackStore::Find(absl::string_view measured_as) const {
   const auto key = ParseMeasuredAs(measured_as);
-  return key.ok() ? ModelOf(*key) : nullptr;
+  if (!key.ok()) return nullptr;
+  auto model = ModelOf(*key);
+  if (model != nullptr && uses_ != nullptr) {
+    absl::MutexLock lock(&mutex_);
+    found_.insert(UseNameOf(*key));
+  }
+  return model;
 }
 
 std::shared_ptr<const MeasuredModel> FeedbackStore::ModelOf(const FeedbackKey& key) const {

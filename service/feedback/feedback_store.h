@@ -5,8 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "service/admission/retention.h"
 #include "service/feedback/feedback_reading.h"
 #include "service/planning/feedback/batch_observation.h"
 #include "service/planning/feedback/measured_model.h"
@@ -66,6 +69,16 @@ class FeedbackStore final : public MeasuredModels {
   // Without a file.
   static std::unique_ptr<FeedbackStore> InMemory();
 
+  // From now on it is known when models were last used: reported, or asked for by Find(). To be
+  // called once, before other threads have the store. `path` and `now` as for LastUses.
+  void NoteUses(std::string path, Retention retention, std::function<absl::Time()> now);
+  bool notes_uses() const { return uses_ != nullptr; }
+  // That DeleteUnused() has deleted.
+  uint64_t num_expired() const { return uses_ == nullptr ? 0 : uses_->num_expired(); }
+  // Deletes each model that was not used for as long as the retention of its namespace says.
+  // Requires NoteUses(). An error is the first one; the others are deleted nevertheless.
+  absl::Status DeleteUnused(std::vector<Expired>& expired);
+
   // For Readings(), a model is fitted with a report unless that was done less than this ago.
   static constexpr absl::Duration kBetweenFits = absl::Seconds(10);
 
@@ -88,7 +101,7 @@ class FeedbackStore final : public MeasuredModels {
   absl::Status Delete(const FeedbackKey& key);
 
   std::shared_ptr<const MeasuredModel> Find(absl::string_view measured_as) const override;
-  // As Find().
+  // As Find(), but no use.
   std::shared_ptr<const MeasuredModel> ModelOf(const FeedbackKey& key) const;
 
   // For metrics: the counts of now, and the law that was fitted last, which may lack the reports of
@@ -111,6 +124,8 @@ class FeedbackStore final : public MeasuredModels {
 
   // Makes all changes up to now durable.
   absl::Status Write();
+  // As Delete(), but leaves what is known of its uses.
+  absl::Status Remove(const FeedbackKey& key);
   void FitIfDue(const FeedbackKey& key, absl::Time now) const;
 
   const Options options_;
@@ -119,9 +134,13 @@ class FeedbackStore final : public MeasuredModels {
   mutable absl::Mutex mutex_;
   mutable std::map<FeedbackKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   uint64_t num_changes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What Find() gave since the last sweep: it does not wait for the disk, as LastUses::Use() may.
+  mutable std::set<std::string> found_ ABSL_GUARDED_BY(mutex_);
   // Held while the file is written; taken before mutex_.
   absl::Mutex writing_;
   uint64_t num_written_ ABSL_GUARDED_BY(writing_) = 0;
+  // Null: nothing expires. Its lock is taken before mutex_.
+  std::unique_ptr<LastUses> uses_;
 };
 
 }  // namespace packhouse

@@ -253,6 +253,18 @@ std::vector<MetricFamily> ServerCollector::Collect() const {
       "Data sets that were deleted since nobody had used them for as long as --dataset-retention "
       "says.",
       MetricType::Counter, now.num_expired_datasets);
+  add("packhouse_source_graphs_expired_total",
+      "Source graphs that were deleted since nobody had used them for as long as "
+      "--source-graph-retention says.",
+      MetricType::Counter, now.num_expired_source_graphs);
+  add("packhouse_histograms_expired_total",
+      "Named histograms that were deleted since nobody had used them for as long as "
+      "--histogram-retention says.",
+      MetricType::Counter, now.num_expired_histograms);
+  add("packhouse_measured_models_expired_total",
+      "Measured models that were deleted since nobody had used them for as long as "
+      "--model-retention says.",
+      MetricType::Counter, now.num_expired_models);
   AddFiles(now.files, families);
   AddSourceGraphs(now.source_graphs, families);
   AddSharedDatasets(now.shared_datasets, families);

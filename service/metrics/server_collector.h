@@ -86,6 +86,10 @@ struct ServerReading {
   uint64_t num_out_of_memory = 0;
   // datasets/retained_datasets.h.
   uint64_t num_expired_datasets = 0;
+  // admission/retention.h.
+  uint64_t num_expired_source_graphs = 0;
+  uint64_t num_expired_histograms = 0;
+  uint64_t num_expired_models = 0;
   std::vector<FileReading> files;
   // Unset without a folder for data.
   std::optional<SourceGraphReading> source_graphs = std::nullopt;

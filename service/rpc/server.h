@@ -144,8 +144,17 @@ class Server {
     if (partitions_ != nullptr) partitions_->ForgetGraph(name);
   }
   std::vector<Expired> DeleteUnusedHistograms(const Retention& retention) {
-    return histograms_.DeleteUnused(retention, clock_->Now());
+    std::vector<Expired> expired = histograms_.DeleteUnused(retention, clock_->Now());
+    num_expired_histograms_ += expired.size();
+    return expired;
   }
+  uint64_t num_expired_histograms() const { return num_expired_histograms_; }
+  // FeedbackStore::DeleteUnused(), if the store notes uses.
+  bool models_expire() const { return feedback_->notes_uses(); }
+  absl::Status DeleteUnusedModels(std::vector<Expired>& expired) {
+    return feedback_->DeleteUnused(expired);
+  }
+  uint64_t num_expired_models() const { return feedback_->num_expired(); }
   // Writes the file of histograms, if they have changed since it was written. Blocks.
   absl::Status SaveHistograms();
   // The page's questions reserve from it; it lives as long as the server.
@@ -174,6 +183,7 @@ class Server {
   const std::unique_ptr<MemoryBudget> working_;
   Gate gate_;
   HistogramStore histograms_;
+  std::atomic<uint64_t> num_expired_histograms_ = 0;
   const std::string histograms_folder_;
   absl::Mutex saving_histograms_;
   uint64_t num_saved_changes_ ABSL_GUARDED_BY(saving_histograms_) = 0;

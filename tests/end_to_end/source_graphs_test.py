@@ -17,7 +17,7 @@ import grpc
 import numpy as np
 import pytest
 
-from packhouse import Client, LocalServer
+from packhouse import BatchFeedback, Client, LocalServer
 from packhouse.demo.sampling import guide_spec
 from packhouse.v1 import (
     histogram_pb2,
@@ -402,10 +402,16 @@ def histograms_on_the_page(server: LocalServer) -> list[str]:
                 return [each["name"] for each in json.load(answer)["histograms"]]
 
 
+def metrics_of(server: LocalServer) -> str:
+    with urllib.request.urlopen(f"http://{server.http_address}/metrics", timeout=20) as page:
+        text: str = page.read().decode()
+        return text
+
+
 def test_what_nobody_uses_expires(tmp_path: pathlib.Path) -> None:
-    retentions = ("--source-graph-retention", "1s,kept=0s", "--histogram-retention", "1s,kept=0s")
+    retentions = [f"--{kind}-retention=1s,kept=0s" for kind in ("source-graph", "histogram", "model")]
     with LocalServer(arguments=("--data-dir", str(tmp_path / "data"), *retentions)) as server:
-        with grpc.insecure_channel(server.address) as channel:
+        with grpc.insecure_channel(server.address) as channel, Client(server.address) as client:
             graphs = source_graph_pb2_grpc.SourceGraphServiceStub(channel)
             histograms = histogram_pb2_grpc.HistogramServiceStub(channel)
             schema = source_graph_pb2.SourceGraphSchema()
@@ -420,6 +426,12 @@ def test_what_nobody_uses_expires(tmp_path: pathlib.Path) -> None:
                 histograms.MergeHistogram(
                     histogram_pb2.MergeHistogramRequest(histogram=name, addend=addend)
                 )
-            while len(list_names(graphs)) == 2 or len(histograms_on_the_page(server)) == 2:
+                client.feedback.report(f"{name}/h100", [BatchFeedback({"nodes": 8, "graphs": 1}, 1e-3)])
+            expired = [
+                f"\npackhouse_{kind}_expired_total 1\n"
+                for kind in ("source_graphs", "histograms", "measured_models")
+            ]
+            while not all(line in metrics_of(server) for line in expired):
                 pass
             assert list_names(graphs) == histograms_on_the_page(server) == ["kept/mine"]
+            assert [model.model for model in client.feedback.list()] == ["kept/mine"]

@@ -14,6 +14,8 @@
 namespace packhouse {
 namespace {
 
+using ::testing::ElementsAre;
+
 const std::vector<std::string> kComponents = {"edges", "nodes", "graphs"};
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
 
@@ -88,6 +90,73 @@ TEST(FeedbackStoreTest, ADeletionIsTriedAgain) {
     EXPECT_EQ(store->Delete({"gin", "h100"}).code(), absl::StatusCode::kNotFound);
   }
   PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  EXPECT_TRUE(store->Keys().empty());
+}
+
+// The models that a sweep deletes, some time after kNow.
+std::vector<std::string> Expire(FeedbackStore& store) {
+  std::vector<Expired> expired;
+  EXPECT_THAT(store.DeleteUnused(expired), IsOk());
+  std::vector<std::string> names;
+  for (const Expired& one : expired) {
+    EXPECT_GT(one.num_bytes, 0U);
+    names.push_back(one.name);
+  }
+  return names;
+}
+
+// Reports, and plans that ask for a model, are uses; lists and readings are none. Each namespace
+// has its own retention.
+TEST(FeedbackStoreTest, WhatNobodyUsesExpires) {
+  const TemporaryFolder folder;
+  const std::string uses = folder.path() + "/uses";
+  PH_ASSERT_OK_AND_ASSIGN(const Retention retention, ParseRetention("8h,kept=0s,short=1h"));
+  absl::Time now = kNow;
+  const auto clock = [&now] { return now; };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+    store->NoteUses(uses, retention, clock);
+    for (const char* const model : {"found", "kept/gin", "reported", "short/gin", "unused"}) {
+      ASSERT_THAT(store->Report({model, "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
+    }
+    now += absl::Minutes(59);
+    EXPECT_THAT(Expire(*store), ElementsAre());
+    now += absl::Minutes(1);
+    EXPECT_THAT(Expire(*store), ElementsAre("short/gin/d"));
+    now += absl::Hours(6);
+    EXPECT_NE(store->Find("found/d"), nullptr);
+    ASSERT_THAT(store->Report({"reported", "d"}, kComponents, {Batch(2, 1)}, now), IsOk());
+    EXPECT_NE(store->ModelOf({"unused", "d"}), nullptr);
+    EXPECT_EQ(store->Readings().size(), 4U);
+    now += absl::Hours(1);
+    EXPECT_THAT(Expire(*store), ElementsAre("unused/d"));
+    // A model of the same name begins anew.
+    ASSERT_THAT(store->Report({"unused", "d"}, kComponents, {Batch(3, 1)}, now), IsOk());
+    ASSERT_THAT(store->Delete({"unused", "d"}), IsOk());
+    ASSERT_THAT(store->Report({"unused", "d"}, kComponents, {Batch(3, 1)}, now), IsOk());
+    EXPECT_THAT(Expire(*store), ElementsAre());
+  }
+  // While no server has the folder, no time passes; each start adds a period: 7.5 minutes.
+  now += absl::Hours(1000);
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+  store->NoteUses(uses, retention, clock);
+  EXPECT_THAT(Expire(*store), ElementsAre());
+  now += absl::Hours(7) + absl::Minutes(7);
+  EXPECT_THAT(Expire(*store), ElementsAre());
+  now += absl::Minutes(1);
+  EXPECT_THAT(Expire(*store), ElementsAre("found/d", "reported/d"));
+  now += absl::Hours(1000);
+  EXPECT_THAT(Expire(*store), ElementsAre("unused/d"));
+  EXPECT_EQ(store->Keys(), (std::vector<FeedbackKey>{{"kept/gin", "d"}}));
+}
+
+TEST(FeedbackStoreTest, ModelsThatAreInMemoryExpireToo) {
+  absl::Time now = kNow;
+  const auto store = FeedbackStore::InMemory();
+  store->NoteUses("", *ParseRetention("1h"), [&now] { return now; });
+  ASSERT_THAT(store->Report({"gin", "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
+  now += absl::Hours(2);
+  EXPECT_THAT(Expire(*store), ElementsAre("gin/d"));
   EXPECT_TRUE(store->Keys().empty());
 }
 
