@@ -2,6 +2,8 @@
 // meanwhile and wherever it was stopped; and nothing that is damaged is restored.
 #include "service/data_folder/snapshot.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -224,6 +226,72 @@ TEST_F(SnapshotTest, OtherFilesAreLeftAlone) {
   WriteFile(snapshot_ + "/thesis.tex", "x");
   EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("not empty")));
   EXPECT_EQ(ReadFile(snapshot_ + "/thesis.tex"), "x");
+}
+
+// Keys are among the data folder's own files: nobody else may read a copy. What is being written
+// there is no file yet.
+TEST_F(SnapshotTest, CopiedFilesArePrivateAndWhole) {
+  WriteFile(data_dir_ + "/signing.key", "secret");
+  WriteFile(data_dir_ + "/measured_models.unfinished", "half");
+  ASSERT_THAT(Take(), IsOk());
+  ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+  EXPECT_FALSE(std::filesystem::exists(restored_ + "/measured_models.unfinished"));
+  const auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+  const std::string files = snapshot_ + "/" + kSnapshotFiles;
+  for (const std::string& path : {files, files + "signing.key", restored_ + "/signing.key"}) {
+    EXPECT_EQ(std::filesystem::status(path).permissions() & others, std::filesystem::perms::none)
+        << path;
+  }
+  EXPECT_EQ(ReadFile(restored_ + "/signing.key"), "secret");
+}
+
+TEST_F(SnapshotTest, NamesStayBelowTheirFolder) {
+  OpenStores stores(data_dir_);
+  const std::string longest(63, 'n');
+  for (const std::string& name :
+       {std::string(), std::string("."), std::string(".."), std::string("../x"), std::string("a/b"),
+        std::string(".hidden"), std::string("a\nb"), longest + "n"}) {
+    EXPECT_THAT(TakeNamedSnapshot(stores.opened(), snapshot_, name, kTaken, kGoOn),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("must have 1 to 63")))
+        << name;
+  }
+  EXPECT_FALSE(std::filesystem::exists(snapshot_));
+  for (const std::string& name : {longest, std::string("a.b-c_D")}) {
+    EXPECT_THAT(TakeNamedSnapshot(stores.opened(), snapshot_, name, kTaken, kGoOn), IsOk());
+    EXPECT_THAT(ReadSnapshotManifest(snapshot_ + "/" + name), IsOk());
+  }
+}
+
+// A file that somebody holds a lock on, as another process would.
+class Locked {
+ public:
+  explicit Locked(const std::string& path) : file_(::open(path.c_str(), O_RDWR | O_CREAT, 0600)) {
+    EXPECT_EQ(::flock(file_, LOCK_EX | LOCK_NB), 0);
+  }
+  ~Locked() { ::close(file_); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  const int file_;
+};
+
+TEST_F(SnapshotTest, OneProcessWritesAtATime) {
+  std::filesystem::create_directory(snapshot_);
+  {
+    const Locked other(snapshot_ + "/unfinished");
+    EXPECT_THAT(Take(), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                 HasSubstr("another process is writing")));
+  }
+  ASSERT_THAT(Take(), IsOk());
+  std::filesystem::create_directory(restored_);
+  {
+    const Locked other(restored_ + "/" + kRestoringMark);
+    EXPECT_THAT(
+        RestoreSnapshot(snapshot_, restored_),
+        StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another process restores")));
+  }
+  EXPECT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
 }
 
 TEST_F(SnapshotTest, AFolderThatIsOpenIsRefusedWithItsProcess) {

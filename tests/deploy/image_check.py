@@ -83,7 +83,7 @@ def proc(root: pathlib.Path) -> Iterator[None]:
 
 
 def check_run(root: pathlib.Path, config: dict[str, Any]) -> None:
-    """It starts as its user, is healthy by its own check, says what it is, and ends when asked."""
+    """It starts as its user, is healthy by its own check, plans, and ends when asked."""
     uid, gid = (int(part) for part in config["User"].split(":"))
 
     def inside(*command: str, **how: Any) -> subprocess.Popen[str]:
@@ -131,6 +131,15 @@ def check_run(root: pathlib.Path, config: dict[str, Any]) -> None:
         for health in ("/healthz", "/readyz"):
             script = f"exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET {health} HTTP/1.0\\r\\n\\r\\n' >&3"
             said("bash", "-c", script + ' && read -r _ status _ <&3 && [ "$status" = 200 ]')
+        # A real call through it, by the command that is in the image.
+        address = ready[1]
+        (root / "tmp/sizes.csv").write_text("num_nodes,num_edges,count\n3,4,6\n7,2,5\n")
+        plan = json.loads(said(
+            *("packhouse", "plan", "--server", address, "--sizes", "/tmp/sizes.csv"),
+            *("--limit", "nodes=10", "--limit", "edges=30", "--compare", "none", "--json"),
+        ))
+        # Five pairs of a small and a large graph, and a small one that is left.
+        assert plan["best"]["packs"] == 6 and plan["best"]["optimal"], plan["best"]
         server.terminate()
         assert server.wait(20) == 0
     finally:
