@@ -331,13 +331,13 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsNotRestored) {
     });
     EXPECT_TRUE(!checked.ok() || num_found == 1);
     // A manifest of which one digit is another may be of a version that is not known.
-    EXPECT_THAT(RestoreSnapshot(snapshot_, restored_).status().code(),
+    EXPECT_THAT(RestoreSnapshot(snapshot_, restored_).code(),
                 testing::AnyOf(absl::StatusCode::kDataLoss, absl::StatusCode::kFailedPrecondition));
     EXPECT_FALSE(std::filesystem::exists(restored_));
     WriteFile(file, bytes);
   }
   std::filesystem::remove(files[0]);
-  EXPECT_EQ(RestoreSnapshot(snapshot_, restored_).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(RestoreSnapshot(snapshot_, restored_).code(), absl::StatusCode::kDataLoss);
 }
 
 // What changes after the check, while it is read again, is found too.
