@@ -198,6 +198,8 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   server_options.loader.log = &logs.limited;
   server_options.sampling_observer = &metrics;
   server_options.feedback = feedback.get();
+  // The page shows them, and nothing else.
+  server_options.keeps_stream_sizes = !options.http_address.empty();
   server_options.partition_engine = metis.get();
   server_options.partitions.unused_graphs = folder.source_graphs.get();
   server_options.credentials = CredentialsOf(*files, options);
@@ -216,10 +218,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
     }
   }
 
-  // What goes on beside it, and what shows it.
-  StartMemoryReturn(server.get(), &logs.all);
-  StartBackgroundWork(options, *server, *stores, logs.all, logs.limited);
-  files->Watch();
+  // What shows it.
   ServerReadings readings({.server = server.get(),
                            .folder = &folder,
                            .stores = stores.get(),
@@ -229,13 +228,18 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   readings.ShowIn(metrics);
   PH_ASSIGN_OR_RETURN(const HttpPort http,
                       HttpPort::Open(options, *server, folder, *files, readings, metrics, clock));
-  // Nothing below fails: the thread needs the server.
+
+  // What goes on beside it. Nothing below fails: these threads need what is above.
+  StartMemoryReturn(server.get(), &logs.all);
+  StartBackgroundWork(options, *server, *stores, logs.all, logs.limited);
+  files->Watch();
   if (membership != nullptr) membership->Start([&server] { server->SweepJobs(); });
   rpc::RouteLibraryLogs(&logs.limited);
   Announce(*server, http.address(), logs.all);
 
   ServeUntilSignal(options, *server, *files, logs);
   stores->SaveUses();
+  feedback->SaveUses().IgnoreError();
   if (stores->may_save()) SaveHistograms(*server, logs.limited);
   logs.Report();
   logs.all.Log(LogLevel::kInfo, "drained", {});

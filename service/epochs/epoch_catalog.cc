@@ -2,6 +2,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse {
@@ -21,6 +24,9 @@ constexpr uint64_t kNumCaches = 6;
 constexpr uint64_t kKeptShare = 8;
 // A copy of graphs that no batch was made from while so many epochs of others began is dropped.
 constexpr uint32_t kEpochsUnused = 8;
+
+// How long who needs memory waits for batches that are being made from a dropped copy.
+constexpr absl::Duration kLongestUseOfCopy = absl::Milliseconds(100);
 
 uint64_t KeptBytes(const MemoryBudget* memory) {
   return memory == nullptr ? kDefaultKeptBytes : memory->bound() / (kKeptShare * kNumCaches);
@@ -78,10 +84,10 @@ EpochCatalog::~EpochCatalog() {
   if (memory_ != nullptr) memory_->SetReclaim(nullptr);
 }
 
-bool EpochCatalog::ForgetUnused() {
-  bool has_forgotten = false;
-  const auto forget = [&](auto& cache) {
-    while (cache.ForgetOldest()) has_forgotten = true;
+void EpochCatalog::ForgetUnused() {
+  const auto forget = [](auto& cache) {
+    while (cache.ForgetOldest()) {
+    }
   };
   // As below: values that are made from others go before them.
   forget(sampled_);
@@ -90,16 +96,23 @@ bool EpochCatalog::ForgetUnused() {
   forget(epochs_);
   forget(plans_);
   forget(readers_);
-  return has_forgotten;
 }
 
 void EpochCatalog::Reclaim(uint64_t bytes) {
   const uint64_t held = memory_->held();
   const auto done = [&] { return memory_->held() + bytes <= held; };
   // Everything else takes longer to make again.
+  std::vector<std::shared_ptr<absl::Notification>> in_use;
   for (const auto& rows : AllGathered()) {
     if (done()) return;
-    rows->Drop();
+    if (auto gone = rows->Drop(); gone != nullptr) in_use.push_back(std::move(gone));
+  }
+  // A batch that is made from a copy keeps it a moment longer, and waits for no memory meanwhile.
+  // The bound is for a disk that does not answer.
+  const absl::Time latest = absl::Now() + kLongestUseOfCopy;
+  for (const auto& gone : in_use) {
+    if (done()) return;
+    gone->WaitForNotificationWithDeadline(latest);
   }
   while (!done() && sampled_.ForgetOldest()) {
   }
@@ -127,7 +140,9 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
                                     opened->bytes));
     auto reader = store_->OpenReader(info.name);
     // Readers that nobody uses may have what a store has little of: the files of a cache.
-    if (absl::IsResourceExhausted(reader.status()) && ForgetUnused()) {
+    // Another call may just have made room, so it is tried again whatever was found here.
+    if (absl::IsResourceExhausted(reader.status())) {
+      ForgetUnused();
       reader = store_->OpenReader(info.name);
     }
     PH_ASSIGN_OR_RETURN(opened->reader, std::move(reader));

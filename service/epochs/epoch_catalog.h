@@ -109,8 +109,8 @@ class EpochCatalog {
   std::shared_ptr<GatheredRows> GatheredFor(const DatasetInfo& info, const EpochPlan& plan);
   // The rows of all data sets that may be copied, which still exist.
   std::vector<std::shared_ptr<GatheredRows>> AllGathered();
-  // Lets go of all that nobody uses; false if there was nothing.
-  bool ForgetUnused();
+  // Lets go of all that nobody uses.
+  void ForgetUnused();
   // Lets go of what nobody uses, and of copies.
   void Reclaim(uint64_t bytes);
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/collation/gathered_graph.h"
@@ -31,6 +32,8 @@ std::shared_ptr<const GatheredRows::Copy> GatheredRows::Ready() const {
 void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
   if (is_over_.load(std::memory_order_relaxed)) return;
   if (is_copying_.exchange(true, std::memory_order_acquire)) return;
+  // Also if memory runs out below.
+  const absl::Cleanup end = [this] { is_copying_.store(false, std::memory_order_release); };
   std::shared_ptr<Copy> copy;
   bool may_begin = false;
   {
@@ -38,18 +41,20 @@ void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
     copy = copy_;
     may_begin = copy == nullptr && calls_to_skip_ == 0;
     if (calls_to_skip_ != 0) --calls_to_skip_;
+    is_unwanted_ = false;
   }
   if (may_begin) {
     // Without the lock: who makes room for it may call Drop().
     copy = Begin(reader);
     num_copied_ = 0;
     absl::MutexLock lock(&mutex_);
+    if (is_unwanted_) copy = nullptr;
     copy_ = copy;
   }
   if (copy != nullptr) {
     const size_t n = reader.num_graphs();
-    const size_t end = num_copied_ + std::min(num_graphs, n - num_copied_);
-    const bool failed = !CopyGraphs(reader, end, *copy).ok();
+    const size_t num_after = num_copied_ + std::min(num_graphs, n - num_copied_);
+    const bool failed = !CopyGraphs(reader, num_after, *copy).ok();
     absl::MutexLock lock(&mutex_);
     // Otherwise it was dropped meanwhile.
     if (copy_ == copy) {
@@ -58,7 +63,6 @@ void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
       is_over_ = failed || is_ready_;
     }
   }
-  is_copying_.store(false, std::memory_order_release);
 }
 
 absl::Status GatheredRows::CopyGraphs(const DatasetReader& reader, size_t end, Copy& copy) {
@@ -113,15 +117,17 @@ std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin(const DatasetReader& rea
   return copy;
 }
 
-void GatheredRows::Drop() {
+std::shared_ptr<absl::Notification> GatheredRows::Drop() {
   std::shared_ptr<Copy> dropped;  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);
-  if (copy_ == nullptr) return;
+  is_unwanted_ = true;
+  if (copy_ == nullptr) return nullptr;
   dropped = std::move(copy_);
   copy_ = nullptr;
   is_ready_ = false;
   calls_to_skip_ = kCallsAfterDrop;
   is_over_ = false;
+  return dropped->ending_.gone();
 }
 
 }  // namespace packhouse

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "service/admission/memory_budget.h"
 #include "service/datasets/dataset_store.h"
 
@@ -45,6 +46,17 @@ class GatheredRows {
 
     Copy() = default;
 
+    // Notifies as it is destroyed: declared before the memory, so after that was given back.
+    class Ending {
+     public:
+      ~Ending() { gone_->Notify(); }
+      std::shared_ptr<absl::Notification> gone() const { return gone_; }
+
+     private:
+      const std::shared_ptr<absl::Notification> gone_ = std::make_shared<absl::Notification>();
+    };
+
+    const Ending ending_;
     MemoryHold memory_;
     char* data_ = nullptr;
     uint64_t mapped_bytes_ = 0;
@@ -66,9 +78,9 @@ class GatheredRows {
   // reader. O(bytes of the graphs); the first call O(n).
   void CopySome(const DatasetReader& reader, size_t num_graphs);
 
-  // Lets go of the copy. Its memory is free once the batches that use it are made. It is made again
-  // much later only.
-  void Drop();
+  // Lets go of the copy. Its memory is free once the batches that use it are made: then the result
+  // is notified. Null if there was no copy. It is made again much later only.
+  std::shared_ptr<absl::Notification> Drop();
 
   // Whether Ready() was asked for since the last call.
   bool WasUsed() { return was_used_.exchange(false, std::memory_order_relaxed); }
@@ -94,6 +106,8 @@ class GatheredRows {
   std::shared_ptr<Copy> copy_ ABSL_GUARDED_BY(mutex_);
   bool is_ready_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t calls_to_skip_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Drop() was called while a copy was begun.
+  bool is_unwanted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace packhouse

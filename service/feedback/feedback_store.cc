@@ -204,8 +204,15 @@ absl::Status FeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
                          EncodeFeedback({{key, *kept}}).size()});
     }
   }
-  const absl::Status saved = uses_->Save();
-  return first_error.ok() ? saved : first_error;
+  // Also what an earlier sweep has removed, and the disk did not take.
+  const absl::Status written = Write();
+  const absl::Status saved = SaveUses();
+  if (!first_error.ok()) return first_error;
+  return written.ok() ? saved : written;
+}
+
+absl::Status FeedbackStore::SaveUses() {
+  return uses_ == nullptr ? absl::OkStatus() : uses_->Save();
 }
 
 absl::Status FeedbackStore::Delete(const FeedbackKey& key) {

@@ -78,6 +78,8 @@ class FeedbackStore final : public MeasuredModels {
   // Deletes each model that was not used for as long as the retention of its namespace says.
   // Requires NoteUses(). An error is the first one; the others are deleted nevertheless.
   absl::Status DeleteUnused(std::vector<Expired>& expired);
+  // Writes when models were last used, as DeleteUnused() does too; for the end of the server.
+  absl::Status SaveUses();
 
   // For Readings(), a model is fitted with a report unless that was done less than this ago.
   static constexpr absl::Duration kBetweenFits = absl::Seconds(10);

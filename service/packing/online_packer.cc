@@ -447,8 +447,8 @@ bool OnlinePacker::CompletePending(bool by_age) {
   return true;
 }
 
-bool OnlinePacker::PackPending() {
-  is_ending_ = true;
+bool OnlinePacker::PackPending(bool is_end) {
+  is_ending_ = is_end;
   const bool has_packed = CompletePending(false);
   is_ending_ = false;
   return has_packed;

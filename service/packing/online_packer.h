@@ -88,8 +88,8 @@ class OnlinePacker {
   absl::StatusOr<bool> Push(absl::Span<const uint32_t> tuple, uint64_t handle, absl::Time now);
 
   // Packs pending graphs without waiting for more. Each call completes one pack; returns false once
-  // no graph is pending.
-  bool PackPending();
+  // no graph is pending. `is_end`: no more graphs are known to come.
+  bool PackPending(bool is_end = true);
 
   // Like PackPending, but only while some graph has waited for max_delay at `now`.
   bool PackOverdue(absl::Time now);

@@ -234,7 +234,8 @@ CallReactor* DatasetService::GetDataset(grpc::CallbackServerContext* call) {
           -> absl::StatusOr<std::optional<v1::GetDatasetResponse>> {
         if (parsed.include_histogram()) return std::nullopt;
         return get(parsed);
-      });
+      },
+      Gate::CallKind::kQuick);
 }
 
 CallReactor* DatasetService::ListDatasets(grpc::CallbackServerContext* call) {

@@ -27,19 +27,21 @@ class PlanningCall final : public OneAnswerCall {
   using AnswerAtOnce = std::function<absl::StatusOr<std::optional<Response>>(const Request&)>;
 
   // Answers a call. First `at_once`, if given, runs on the call pool. If it has no answer,
-  // `respond` runs on the planning pool and asks its turn whether to go on. gRPC owns the result.
+  // `respond` runs on the planning pool and asks its turn whether to go on. The gate counts the
+  // call as `kind`. gRPC owns the result.
   static CallReactor* Start(const CallContext& server, grpc::CallbackServerContext& call,
-                            Method method, Respond respond, AnswerAtOnce at_once = nullptr) {
+                            Method method, Respond respond, AnswerAtOnce at_once = nullptr,
+                            Gate::CallKind kind = Gate::CallKind::kPlanning) {
     return Begin(std::shared_ptr<PlanningCall>(
-        new PlanningCall(server, call, method, std::move(respond), std::move(at_once))));
+        new PlanningCall(server, call, method, std::move(respond), std::move(at_once), kind)));
   }
 
   void OnCancel() override { turn_->Cancel(); }
 
  private:
   PlanningCall(const CallContext& server, grpc::CallbackServerContext& call, Method method,
-               Respond respond, AnswerAtOnce at_once)
-      : OneAnswerCall(server, call, method, Gate::CallKind::kPlanning),
+               Respond respond, AnswerAtOnce at_once, Gate::CallKind kind)
+      : OneAnswerCall(server, call, method, kind),
         turn_(std::make_shared<PlanningTurn>(context_.planning_pool, context_.client)),
         respond_(std::move(respond)),
         at_once_(std::move(at_once)) {}

@@ -86,7 +86,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       .streams = BoundsOfStreams(options),
       .quota = &quota_,
       .pack_observers = pack_observers,
-      .live = &live_streams_,
+      .live = options.keeps_stream_sizes ? &live_streams_ : nullptr,
       .histograms = &histograms_,
       .feedback = feedback_,
       .datasets = datasets,

@@ -31,6 +31,8 @@ namespace packhouse::rpc {
 struct ServerOptions {
   // "host:port" (port 0: any free one) or "unix:/path". Empty: in-process only.
   std::string address;
+  // Whether a sample of the sizes of each open stream is kept, for Server::live_streams().
+  bool keeps_stream_sizes = true;
   // The largest message in both directions. The tensors of a batch take at most 7/8 of it, less 1
   // MiB.
   int max_message_bytes = 64 << 20;

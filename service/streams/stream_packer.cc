@@ -358,7 +358,7 @@ absl::StatusOr<std::optional<Batch>> StreamPacker::Next(absl::Time now, size_t m
   }
   if (!complete && catches_up) complete = packer_->PackOverdue(now);
   if (!complete && (flushing_ || pending_bytes_ > bounds_.max_pending_bytes)) {
-    complete = packer_->PackPending();
+    complete = packer_->PackPending(/*is_end=*/flushing_);
   }
   if (!complete) {
     flushing_ = false;

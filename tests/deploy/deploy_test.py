@@ -26,7 +26,7 @@ FLAGS_OF_OTHER_PROGRAMS: Final = {
     *("--build-arg", "--detach", "--from", "--health-cmd", "--interval", "--mount", "--name"),
     *("--publish", "--read-only", "--rm", "--start-period", "--stop-timeout", "--tag", "--timeout"),
     *("--build", "--config.file", "--limit", "--preset", "--server", "--sizes"),
-    *("--auto-compaction-mode", "--auto-compaction-retention"),
+    *("--auto-compaction-mode", "--auto-compaction-retention", "--quota-backend-bytes"),
     *("--storage.tsdb.path", "--target", "--raw", "--from-file", "--list"),
     "--from-literal",
 }

@@ -115,7 +115,7 @@ def test_pages_need_credentials_and_rights(tmp_path: pathlib.Path) -> None:
         assert get(server, "/metrics", context(authority, grafana))[0] == 200
         # Its calls within the server are those of the certificate's principal, too.
         assert ask(server, "/api/sources", context(authority, grafana)) == (
-            200, {"datasets": [], "histograms": []}
+            200, {"datasets": [], "histograms": [], "streams": []}
         )
         stranger = Authority(tmp_path / "other").sign("x", "URI:spiffe://here/grafana")
         status, why = get(server, "/metrics", context(authority, stranger))

@@ -14,6 +14,7 @@
 #include "service/admission/memory_budget.h"
 #include "service/epochs/epoch_catalog.h"
 #include "service/epochs/epoch_plan.h"
+#include "service/epochs/gathered_rows.h"
 #include "service/epochs/planning_room.h"
 #include "service/epochs/prepared_epoch.h"
 #include "service/histograms/histogram_store.h"
@@ -377,6 +378,24 @@ TEST_F(GatheredEpochsTest, ACopyThatNobodyUsesMakesRoom) {
   }
   EXPECT_LT(budget_.held(), kLeastBytes);
   EXPECT_EQ(ContentsOf(*idle), Expected(3));
+}
+
+// Who needs the room can wait for the batches that still use it.
+TEST_F(GatheredEpochsTest, ADroppedCopyTellsWhenItsMemoryIsFree) {
+  PH_ASSERT_OK_AND_ASSIGN(const auto reader, world_.store().OpenReader("graphs"));
+  GatheredRows rows(&budget_);
+  EXPECT_EQ(rows.Drop(), nullptr);
+  rows.CopySome(*reader, reader->num_graphs());
+  auto used = rows.Ready();
+  ASSERT_NE(used, nullptr);
+  const auto gone = rows.Drop();
+  ASSERT_NE(gone, nullptr);
+  EXPECT_EQ(rows.Ready(), nullptr);
+  EXPECT_FALSE(gone->HasBeenNotified());
+  EXPECT_GE(budget_.held(), kLeastBytes);
+  used = nullptr;
+  EXPECT_TRUE(gone->HasBeenNotified());
+  EXPECT_EQ(budget_.held(), 0);
 }
 
 SizeHistogram HistogramOf(size_t num_graphs, uint32_t most, size_t num_components, uint64_t seed) {
