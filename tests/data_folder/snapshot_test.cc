@@ -6,12 +6,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 
 #include "service/base/status_macros.h"
 #include "service/data_folder/maintenance.h"
+#include "service/data_folder/snapshot_manifest.h"
 #include "service/data_folder/value_file.h"
 #include "tests/data_folder/folder_world.h"
 
@@ -336,8 +338,14 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsNotRestored) {
     EXPECT_FALSE(std::filesystem::exists(restored_));
     WriteFile(file, bytes);
   }
-  std::filesystem::remove(files[0]);
+  const std::string manifest = absl::StrCat(snapshot_, "/", kSnapshotManifest);
+  const auto other =
+      std::find_if(files.begin(), files.end(), [&](const auto& file) { return file != manifest; });
+  ASSERT_NE(other, files.end());
+  std::filesystem::remove(*other);
   EXPECT_EQ(RestoreSnapshot(snapshot_, restored_).code(), absl::StatusCode::kDataLoss);
+  std::filesystem::remove(manifest);
+  EXPECT_EQ(RestoreSnapshot(snapshot_, restored_).code(), absl::StatusCode::kNotFound);
 }
 
 // What changes after the check, while it is read again, is found too.
