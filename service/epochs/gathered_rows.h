@@ -56,7 +56,7 @@ class GatheredRows {
       const std::shared_ptr<absl::Notification> gone_ = std::make_shared<absl::Notification>();
     };
 
-    const Ending ending_;
+    Ending ending_;
     MemoryHold memory_;
     char* data_ = nullptr;
     uint64_t mapped_bytes_ = 0;
