@@ -1,14 +1,17 @@
 // Plans and epochs are bytes of a budget: reserved before they are allocated, given back when they
 // are gone, and given up when nobody waits.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/admission/memory_budget.h"
@@ -378,6 +381,31 @@ TEST_F(GatheredEpochsTest, ACopyThatNobodyUsesMakesRoom) {
   }
   EXPECT_LT(budget_.held(), kLeastBytes);
   EXPECT_EQ(ContentsOf(*idle), Expected(3));
+}
+
+// A batch that is being made from the copy keeps it for a moment: others wait for that, and are not
+// refused.
+TEST_F(GatheredEpochsTest, OthersGetTheRoomOfACopyThatIsInUse) {
+  for (int round = 0; round < 20; ++round) {
+    SCOPED_TRACE(round);
+    catalog_ = nullptr;
+    catalog_ = std::make_unique<EpochCatalog>(&world_.store(), EpochBounds(), &budget_);
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) Loaded(epoch);
+    PH_ASSERT_OK_AND_ASSIGN(const auto used,
+                            catalog_->Prepare(DatasetWorld::Request({24, 30, 6}, 3)));
+    ASSERT_GE(budget_.held(), kLeastBytes);
+    absl::Notification has_begun;
+    std::atomic<bool> is_over = false;
+    std::thread trainer([&] {
+      ContentsOf(*used);
+      has_begun.Notify();
+      while (!is_over) ContentsOf(*used);
+    });
+    has_begun.WaitForNotification();
+    EXPECT_THAT(budget_.Hold("the rest", kBound - kMebibyte).status(), IsOk());
+    is_over = true;
+    trainer.join();
+  }
 }
 
 // Who needs the room can wait for the batches that still use it.
