@@ -150,6 +150,30 @@ TEST(FeedbackStoreTest, WhatNobodyUsesExpires) {
   EXPECT_EQ(store->Keys(), (std::vector<FeedbackKey>{{"kept/gin", "d"}}));
 }
 
+// Find() waits for no disk, so what it has noted is saved when the server ends.
+TEST(FeedbackStoreTest, TheLastUsesBeforeAnEndAreKnownAfterIt) {
+  const TemporaryFolder folder;
+  const std::string uses = folder.path() + "/uses";
+  PH_ASSERT_OK_AND_ASSIGN(const Retention retention, ParseRetention("8h"));
+  absl::Time now = kNow;
+  const auto clock = [&now] { return now; };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+    store->NoteUses(uses, retention, clock);
+    ASSERT_THAT(store->Report({"gin", "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
+    now += absl::Hours(7);
+    EXPECT_THAT(Expire(*store), ElementsAre());
+    EXPECT_NE(store->Find("gin/d"), nullptr);
+    EXPECT_THAT(store->SaveUses(), IsOk());
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+  store->NoteUses(uses, retention, clock);
+  now += absl::Hours(7);
+  EXPECT_THAT(Expire(*store), ElementsAre());
+  now += absl::Hours(1);
+  EXPECT_THAT(Expire(*store), ElementsAre("gin/d"));
+}
+
 TEST(FeedbackStoreTest, ModelsThatAreInMemoryExpireToo) {
   absl::Time now = kNow;
   const auto store = FeedbackStore::InMemory();
