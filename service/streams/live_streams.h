@@ -58,7 +58,7 @@ class SizeSample {
   std::vector<uint32_t> counts_;  // Row-major.
 };
 
-// Thread-safe. A stream's thread waits for no more than a copy of its sample.
+// Thread-safe. A stream's thread waits at most until a histogram of its sample is made.
 class LiveStreams {
  public:
   struct Stream {
