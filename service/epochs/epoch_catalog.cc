@@ -3,7 +3,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "service/base/status_macros.h"
 
@@ -102,17 +101,12 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
   const uint64_t held = memory_->held();
   const auto done = [&] { return memory_->held() + bytes <= held; };
   // Everything else takes longer to make again.
-  std::vector<std::shared_ptr<absl::Notification>> in_use;
   for (const auto& rows : AllGathered()) {
     if (done()) return;
-    if (auto gone = rows->Drop(); gone != nullptr) in_use.push_back(std::move(gone));
-  }
-  // A batch that is made from a copy keeps it a moment longer, and waits for no memory meanwhile.
-  // The bound is for a disk that does not answer.
-  const absl::Time latest = absl::Now() + kLongestUseOfCopy;
-  for (const auto& gone : in_use) {
-    if (done()) return;
-    gone->WaitForNotificationWithDeadline(latest);
+    const auto gone = rows->Drop();
+    // A batch that is made from the copy keeps it a moment longer, and waits for no memory
+    // meanwhile. The bound is for a disk that does not answer.
+    if (gone != nullptr && !gone->WaitForNotificationWithTimeout(kLongestUseOfCopy)) break;
   }
   while (!done() && sampled_.ForgetOldest()) {
   }

@@ -47,8 +47,13 @@ void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
     // Without the lock: who makes room for it may call Drop().
     copy = Begin(reader);
     num_copied_ = 0;
+    std::shared_ptr<Copy> dropped;  // Destroyed without the lock.
     absl::MutexLock lock(&mutex_);
-    if (is_unwanted_) copy = nullptr;
+    if (is_unwanted_) {
+      dropped = std::move(copy);
+      copy = nullptr;
+      calls_to_skip_ = kCallsAfterDrop;
+    }
     copy_ = copy;
   }
   if (copy != nullptr) {

@@ -228,6 +228,7 @@ absl::Status FeedbackStore::Remove(const FeedbackKey& key) {
     absl::MutexLock lock(&mutex_);
     is_erased = entries_.erase(key) != 0;
     if (is_erased) ++num_changes_;
+    found_.erase(UseNameOf(key));
   }
   // Also if the first try has erased it, and the disk failed.
   PH_RETURN_IF_ERROR(Write());
