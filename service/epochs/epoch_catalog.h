@@ -35,10 +35,10 @@ namespace packhouse {
 // same words share a plan, and the workers of a job share a prepared epoch. The bytes of all are
 // reserved from the memory budget before they are allocated, and as long as they exist. The last
 // used ones stay when nobody uses them, up to an eighth of the budget; they are dropped when others
-// need their room. Of a data set that is loaded again and again the catalog also keeps a copy of the
-// graphs: begun if no more than half of the budget is held with it, and dropped first when others
-// need room (gathered_rows.h). Thread-safe; the store and the memory must outlive it and everything
-// that it gave.
+// need their room. Of a data set that is loaded again and again the catalog also keeps a copy of
+// the graphs: begun if no more than half of the budget is held with it, and dropped first when
+// others need room (gathered_rows.h). Thread-safe; the store and the memory must outlive it and
+// everything that it gave.
 class EpochCatalog {
  public:
   // If `memory` is null, memory is not bounded. Otherwise `memory` asks the catalog for room.
