@@ -197,14 +197,15 @@ absl::Status FeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
   for (const FeedbackKey& key : Keys()) {
     const auto kept = Get(key);
     if (!kept.ok()) continue;
-    const auto unused = uses_->RemoveIfUnused(UseNameOf(key), [&] { return Remove(key); });
+    const auto unused = uses_->RemoveIfUnused(
+        UseNameOf(key), [&] { return Erase(key) ? absl::OkStatus() : NoSuchModel(key); });
     if (!unused.ok() && first_error.ok()) first_error = unused.status();
     if (unused.ok() && *unused) {
       expired.push_back({absl::StrCat(key.model, "/", key.device), **unused,
                          EncodeFeedback({{key, *kept}}).size()});
     }
   }
-  // Also what an earlier sweep has removed, and the disk did not take.
+  // Once for all of them; also what an earlier sweep has erased, and the disk did not take.
   const absl::Status written = Write();
   const absl::Status saved = SaveUses();
   if (!first_error.ok()) return first_error;
@@ -216,23 +217,21 @@ absl::Status FeedbackStore::SaveUses() {
 }
 
 absl::Status FeedbackStore::Delete(const FeedbackKey& key) {
-  const absl::Status removed = Remove(key);
-  if (uses_ != nullptr && removed.ok()) uses_->Forget(UseNameOf(key));
-  return removed;
-}
-
-absl::Status FeedbackStore::Remove(const FeedbackKey& key) {
-  bool is_erased = false;
-  {
-    absl::MutexLock changing(&changing_);
-    absl::MutexLock lock(&mutex_);
-    is_erased = entries_.erase(key) != 0;
-    if (is_erased) ++num_changes_;
-    found_.erase(UseNameOf(key));
-  }
+  const bool is_erased = Erase(key);
   // Also if the first try has erased it, and the disk failed.
   PH_RETURN_IF_ERROR(Write());
-  return is_erased ? absl::OkStatus() : NoSuchModel(key);
+  if (!is_erased) return NoSuchModel(key);
+  if (uses_ != nullptr) uses_->Forget(UseNameOf(key));
+  return absl::OkStatus();
+}
+
+bool FeedbackStore::Erase(const FeedbackKey& key) {
+  absl::MutexLock changing(&changing_);
+  absl::MutexLock lock(&mutex_);
+  found_.erase(UseNameOf(key));
+  if (entries_.erase(key) == 0) return false;
+  ++num_changes_;
+  return true;
 }
 
 std::shared_ptr<const MeasuredModel> FeedbackStore::Find(absl::string_view measured_as) const {

@@ -126,8 +126,8 @@ class FeedbackStore final : public MeasuredModels {
 
   // Makes all changes up to now durable.
   absl::Status Write();
-  // As Delete(), but leaves what is known of its uses.
-  absl::Status Remove(const FeedbackKey& key);
+  // In memory alone, and what is known of its uses stays. Whether it was there.
+  bool Erase(const FeedbackKey& key);
   void FitIfDue(const FeedbackKey& key, absl::Time now) const;
 
   const Options options_;

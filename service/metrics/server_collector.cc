@@ -93,25 +93,30 @@ void AddSharedDatasets(const std::optional<SharedDatasetsReading>& shared,
   const auto add = NumbersTo(families);
   add("packhouse_object_cache_bytes", "Bytes of objects in --cache-dir.", MetricType::Gauge,
       shared->cached_bytes);
-  add("packhouse_object_cache_in_use_bytes", "Those of them that open data sets keep there.",
-      MetricType::Gauge, shared->in_use_bytes);
-  add("packhouse_object_cache_bound_bytes", "--cache-bytes.", MetricType::Gauge,
+  add("packhouse_object_cache_in_use_bytes",
+      "Bytes of objects in --cache-dir that open data sets keep there.", MetricType::Gauge,
+      shared->in_use_bytes);
+  add("packhouse_object_cache_bound_bytes",
+      "Bytes that objects in --cache-dir may take (--cache-bytes).", MetricType::Gauge,
       shared->max_cached_bytes);
   add("packhouse_object_cache_hits_total", "Times that an object was found in --cache-dir.",
       MetricType::Counter, shared->hits);
   add("packhouse_object_cache_misses_total", "Objects that were fetched into --cache-dir.",
       MetricType::Counter, shared->misses);
-  add("packhouse_object_cache_evictions_total", "Objects that made room for others there.",
-      MetricType::Counter, shared->evictions);
+  add("packhouse_object_cache_evictions_total",
+      "Objects that were removed from --cache-dir to make room for others.", MetricType::Counter,
+      shared->evictions);
   add("packhouse_s3_retries_total", "Requests to S3 that failed and were made again.",
       MetricType::Counter, shared->num_retries);
   add("packhouse_swept_objects_total", "Objects in S3 that no data set had, and that were deleted.",
       MetricType::Counter, shared->swept_objects);
-  add("packhouse_swept_bytes_total", "Bytes of these.", MetricType::Counter, shared->swept_bytes);
+  add("packhouse_swept_bytes_total",
+      "Bytes of objects in S3 that no data set had, and that were deleted.", MetricType::Counter,
+      shared->swept_bytes);
   add("packhouse_orphaned_objects_total",
-      "Those of them that were not of a deleted data set: left by appends that did not end.",
+      "Objects in S3 that appends which did not end had left, and that were deleted.",
       MetricType::Counter, shared->orphaned_objects);
-  add("packhouse_sweep_failures_total", "Times that looking for such objects failed.",
+  add("packhouse_sweep_failures_total", "Failed searches for objects in S3 that no data set has.",
       MetricType::Counter, shared->failed_sweeps);
 }
 
@@ -121,7 +126,8 @@ void AddQuotas(const std::vector<QuotaUseReading>& quotas, std::vector<MetricFam
   MetricFamily used =
       ServerFamilyOf("packhouse_namespace_quota_used",
                      "What a namespace that the policy names uses of a quota.", MetricType::Gauge);
-  MetricFamily limit = ServerFamilyOf("packhouse_namespace_quota_limit", "The bound of the quota.",
+  MetricFamily limit = ServerFamilyOf("packhouse_namespace_quota_limit",
+                                      "The bound of a quota of a namespace that the policy names.",
                                       MetricType::Gauge);
   for (const QuotaUseReading& each : quotas) {
     for (const auto& [family, value] :

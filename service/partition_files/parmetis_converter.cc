@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 
@@ -27,10 +28,6 @@ absl::Status TakeColumns(absl::string_view attributes, std::optional<uint64_t>& 
   if (*columns == count) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(count, " attributes, other rows of this type have ", *columns));
-}
-
-absl::Status InFile(absl::string_view file, const absl::Status& status) {
-  return absl::InvalidArgumentError(absl::StrCat(file, ": ", status.message()));
 }
 
 template <typename Element>

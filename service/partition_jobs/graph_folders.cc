@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "service/base/digest.h"
+#include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/chunked_layout.h"
@@ -21,10 +22,6 @@
 
 namespace packhouse {
 namespace {
-
-absl::Status OfFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
 
 std::string PathIn(const std::string& folder, const std::string& file) {
   return absl::StartsWith(file, "/") ? file : absl::StrCat(folder, "/", file);
@@ -104,14 +101,14 @@ absl::StatusOr<MemoryColumn> ReadColumn(const std::string& folder, const Chunked
   uint64_t found = 0;
   for (size_t i = 0; i < table.files.size(); ++i) {
     const std::string path = PathIn(folder, table.files[i]);
-    if (table.format == ChunkFormat::kParquet) return OfFile(path, ParquetIsNotRead());
+    if (table.format == ChunkFormat::kParquet) return InFile(path, ParquetIsNotRead());
     if (table.format != ChunkFormat::kNumpy) {
       return absl::UnimplementedError(
           absl::StrCat(path, ": features are read from numpy files, not from csv"));
     }
     PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const absl::StatusOr<ArrayView> array = ReadNpyFile(file.bytes());
-    if (!array.ok()) return OfFile(path, array.status());
+    if (!array.ok()) return InFile(path, array.status());
     const ArrayHeader& header = array->header;
     if (header.shape.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": must have rows"));
@@ -175,7 +172,7 @@ absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadChunkedFolder(const std::
   const std::string path = folder + "/metadata.json";
   PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   const absl::StatusOr<ChunkedGraph> chunked = ReadChunkedMetadata(file.bytes());
-  if (!chunked.ok()) return OfFile(path, chunked.status());
+  if (!chunked.ok()) return InFile(path, chunked.status());
   std::vector<SourceNodeSetSpec> node_specs;
   std::vector<MemoryNodeSet> nodes;
   absl::flat_hash_map<std::string, size_t> set_of;
@@ -212,7 +209,7 @@ absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadChunkedFolder(const std::
       const absl::Status status =
           TakeEdgeFile(type.edges, edge_file.bytes(), nodes[spec.source].num_nodes,
                        nodes[spec.target].num_nodes, set);
-      if (!status.ok()) return OfFile(edge_path, status);
+      if (!status.ok()) return InFile(edge_path, status);
     }
     if (set.sources.size() != type.num_edges) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": edge type ", Quoted(type.name),
@@ -234,7 +231,7 @@ absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadChunkedFolder(const std::
 absl::StatusOr<std::unique_ptr<const SourceGraph>> ReadMetisFile(const std::string& path) {
   PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
   absl::StatusOr<MetisGraph> graph = ReadMetisGraph(file.bytes());
-  if (!graph.ok()) return OfFile(path, graph.status());
+  if (!graph.ok()) return InFile(path, graph.status());
   SourceNodeSetSpec node_spec = {"_N", {}};
   MemoryNodeSet nodes;
   nodes.num_nodes = graph->num_vertices();
@@ -272,7 +269,7 @@ absl::StatusOr<FolderAssignment> ReadAssignmentFolder(const std::string& folder,
   const std::string meta_path = folder + "/partition_meta.json";
   PH_ASSIGN_OR_RETURN(const MappedFile meta_file, MappedFile::Open(meta_path));
   const absl::StatusOr<AssignmentMeta> meta = ReadAssignmentMeta(meta_file.bytes());
-  if (!meta.ok()) return OfFile(meta_path, meta.status());
+  if (!meta.ok()) return InFile(meta_path, meta.status());
   FolderAssignment assignment;
   assignment.num_parts = static_cast<uint32_t>(meta->num_parts);
   for (const HomogeneousNodeType& type : graph.node_types()) {
@@ -280,7 +277,7 @@ absl::StatusOr<FolderAssignment> ReadAssignmentFolder(const std::string& folder,
     PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const absl::StatusOr<std::vector<uint32_t>> parts =
         ReadPartLines(file.bytes(), type.size, assignment.num_parts);
-    if (!parts.ok()) return OfFile(path, parts.status());
+    if (!parts.ok()) return InFile(path, parts.status());
     assignment.part.insert(assignment.part.end(), parts->begin(), parts->end());
   }
   return assignment;

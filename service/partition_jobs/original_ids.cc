@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "service/base/in_file.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/dgl_reader.h"
 #include "service/partition_files/dgl_writer.h"
@@ -42,25 +43,22 @@ absl::Status WriteRowsOfTypes(const std::vector<TypeRanges>& map, uint64_t part,
 }  // namespace
 
 absl::Status AddOriginalIds(const std::string& folder, const std::string& name) {
-  const auto in_file = [](const std::string& path, const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-  };
   const std::string json_path = absl::StrCat(folder, "/", name, ".json");
   PH_ASSIGN_OR_RETURN(const MappedFile json_file, MappedFile::Open(json_path));
   const absl::StatusOr<PartitionJson> json = ReadPartitionJson(json_file.bytes());
-  if (!json.ok()) return in_file(json_path, json.status());
+  if (!json.ok()) return InFile(json_path, json.status());
   for (size_t part = 0; part < json->parts.size(); ++part) {
     const std::string path = absl::StrCat(folder, "/", json->parts[part].graph);
     const std::string beside = std::filesystem::path(path).parent_path().string();
     PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const absl::StatusOr<DglGraphView> graph = ReadDglGraphFile(file.bytes());
-    if (!graph.ok()) return in_file(path, graph.status());
+    if (!graph.ok()) return InFile(path, graph.status());
     absl::Status written =
         WriteRowsOfTypes(json->node_map, part, graph->node_data, beside + "/orig_nids.dgl");
     if (written.ok()) {
       written = WriteRowsOfTypes(json->edge_map, part, graph->edge_data, beside + "/orig_eids.dgl");
     }
-    if (!written.ok()) return in_file(path, written);
+    if (!written.ok()) return InFile(path, written);
     PH_RETURN_IF_ERROR(SyncFolder(beside));
   }
   return absl::OkStatus();

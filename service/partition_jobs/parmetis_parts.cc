@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "service/base/in_file.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/parmetis_rows.h"
 #include "service/partition_files/text_rows.h"
@@ -27,10 +28,6 @@ namespace {
 
 // Of nodes, and of edges with the types of their ends.
 constexpr uint64_t kMostTypes = SourceGraphSchema::kMaxSets;
-
-absl::Status InTextFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
 
 // The line that begins at `begin`, without its end.
 absl::string_view LineAt(absl::string_view text, uint64_t begin) {
@@ -48,16 +45,16 @@ class Pipeline {
     }
     PH_ASSIGN_OR_RETURN(const MappedFile stats_file, MappedFile::Open(Input("stats")));
     absl::StatusOr<ParmetisStats> stats = ReadParmetisStats(stats_file.bytes());
-    if (!stats.ok()) return InTextFile(Input("stats"), stats.status());
+    if (!stats.ok()) return InFile(Input("stats"), stats.status());
     stats_ = *stats;
     PH_ASSIGN_OR_RETURN(const MappedFile nodes, MappedFile::Open(Input("nodes")));
     PH_ASSIGN_OR_RETURN(const MappedFile edges, MappedFile::Open(Input("edges")));
     nodes_text_ = nodes.bytes();
     edges_text_ = edges.bytes();
     absl::Status read = ReadNodes();
-    if (!read.ok()) return InTextFile(Input("nodes"), read);
+    if (!read.ok()) return InFile(Input("nodes"), read);
     read = ReadEdges();
-    if (!read.ok()) return InTextFile(Input("edges"), read);
+    if (!read.ok()) return InFile(Input("edges"), read);
     PH_ASSIGN_OR_RETURN(const std::unique_ptr<const SourceGraph> source, MakeGraph());
     PH_ASSIGN_OR_RETURN(const HomogeneousGraph graph, HomogeneousGraph::Create(source.get()));
     PH_ASSIGN_OR_RETURN(Assignment assignment, AssignParts(graph, options_, engine_, {}));

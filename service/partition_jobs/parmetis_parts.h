@@ -27,10 +27,13 @@ struct ParmetisPartition {
 // then it is PartialFolder(output). The same files and options give the same bytes. `engine` may be
 // null.
 //
-// Errors: ALREADY_EXISTS for the output; NOT_FOUND; INVALID_ARGUMENT naming file and line: of rows
-// that cannot be, of other numbers of rows than the stats have, of nodes whose types do not ascend,
-// or with weights other than 0 and 1, of more than PartitionOptions::kMaxClasses classes; those of
-// AssignParts and of the disk. Memory: that of a graph in memory, 16 bytes a node and 8 an edge.
+// Errors: ALREADY_EXISTS for the output; NOT_FOUND naming a file that is not there;
+// INVALID_ARGUMENT naming the file of other numbers of rows than the stats have, and of the stats;
+// INVALID_ARGUMENT naming file and line: of rows that cannot be, of nodes whose types do not
+// ascend, or with weights other than 0 and 1, of edges that join no nodes, of more than
+// SourceGraphSchema::kMaxSets types of nodes, or of edges with the types of their ends, of more
+// than PartitionOptions::kMaxClasses classes; those of AssignParts and of the disk. Memory: that of
+// a graph in memory, 16 bytes a node and 8 an edge.
 absl::StatusOr<Assignment> PartitionParmetisFolder(const ParmetisPartition& partition,
                                                    AssignmentEngine* engine);
 

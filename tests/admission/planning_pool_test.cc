@@ -204,7 +204,7 @@ TEST_F(PlanningPoolTest, WaitingForAnotherTakesNoTurn) {
   done.wait();
 }
 
-// Nor do those who wait for another machine, however deep below they do.
+// Those who wait for another machine take no turn either, however deep below they wait.
 TEST_F(PlanningPoolTest, WaitingForAStoreTakesNoTurn) {
   std::latch answered(1);
   std::latch done(2);

@@ -93,27 +93,40 @@ void BM_Collate(benchmark::State& state) {
 }
 BENCHMARK(BM_Collate)->Arg(8)->Arg(64)->Arg(1024);
 
+constexpr size_t kManyGraphs = 400'000;
+
+// As the server does: batches are not given back to the kernel.
+void KeepFreedMemory() {
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+}
+
+template <typename Graph>
+void Shuffle(std::vector<Graph>& graphs) {
+  Random random(7);
+  for (size_t i = graphs.size() - 1; i > 0; --i) std::swap(graphs[i], graphs[random.Below(i + 1)]);
+}
+
+absl::StatusOr<BatchLayout> LayoutOfMolecules(const GraphSchema& schema, size_t per_batch) {
+  return BatchLayout::Create(&schema, {400 + per_batch * 40, 900 + per_batch * 90, per_batch + 1},
+                             Padding::kGraph, {.row_counts = true, .graph_index = true});
+}
+
 // Narrow rows of graphs that lie apart, as in a shuffled epoch: of 400,000 molecules (far more than
 // the caches hold), the given number a batch. Beside it, batch by batch, `memcpy_share` and
 // `gather_share`: the time of copying as many bytes from one place, and of copying the rows of as
 // many other graphs one by one, over that of the collation.
 void BM_CollateShuffled(benchmark::State& state) {
-  // As the server does: batches are not given back to the kernel.
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  constexpr size_t kGraphs = 400'000;
+  KeepFreedMemory();
   const size_t per_batch = state.range(0);
   const absl::StatusOr<GraphSchema> schema = MoleculeSchema(DType::kInt16, DType::kInt8);
   if (!schema.ok()) return state.SkipWithError("bad schema");
-  const absl::StatusOr<GraphChunk> chunk = MoleculeChunk(*schema, kGraphs);
+  const absl::StatusOr<GraphChunk> chunk = MoleculeChunk(*schema, kManyGraphs);
   if (!chunk.ok()) return state.SkipWithError("bad chunk");
   std::vector<GraphRef> graphs;
-  for (size_t i = 0; i < kGraphs; ++i) graphs.push_back({&*chunk, i});
-  Random random(7);
-  for (size_t i = kGraphs - 1; i > 0; --i) std::swap(graphs[i], graphs[random.Below(i + 1)]);
-  const absl::StatusOr<BatchLayout> layout =
-      BatchLayout::Create(&*schema, {400 + per_batch * 40, 900 + per_batch * 90, per_batch + 1},
-                          Padding::kGraph, {.row_counts = true, .graph_index = true});
+  for (size_t i = 0; i < kManyGraphs; ++i) graphs.push_back({&*chunk, i});
+  Shuffle(graphs);
+  const absl::StatusOr<BatchLayout> layout = LayoutOfMolecules(*schema, per_batch);
   if (!layout.ok()) return state.SkipWithError("bad layout");
   const uint64_t bytes = layout->FixedBatchBytes().value_or(0);
   const absl::string_view rows = chunk->column(0);
@@ -141,7 +154,7 @@ void BM_CollateShuffled(benchmark::State& state) {
     char* next = copied.data();
     for (size_t t = 0; t < schema->tensors().size(); ++t) {
       for (size_t i = 0; i < per_batch; ++i) {
-        const GraphRef& graph = graphs[(first + kGraphs / 2 + i) % kGraphs];
+        const GraphRef& graph = graphs[(first + kManyGraphs / 2 + i) % kManyGraphs];
         const absl::string_view own = graph.chunk->rows(graph.index, t);
         if (next + own.size() > copied.data() + bytes) break;
         std::memcpy(next, own.data(), own.size());
@@ -153,7 +166,7 @@ void BM_CollateShuffled(benchmark::State& state) {
     collating += middle - begin;
     copying += end - middle;
     state.SetIterationTime(std::chrono::duration<double>(middle - begin).count());
-    first = (first + per_batch) % (kGraphs - per_batch);
+    first = (first + per_batch) % (kManyGraphs - per_batch);
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * bytes));
   state.counters["gather_share"] =
@@ -165,19 +178,17 @@ BENCHMARK(BM_CollateShuffled)->Arg(16)->Arg(64)->Arg(256)->Arg(1024)->UseManualT
 
 // The same graphs and batches, each graph in one run of bytes.
 void BM_CollateGathered(benchmark::State& state) {
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  constexpr size_t kGraphs = 400'000;
+  KeepFreedMemory();
   const size_t per_batch = state.range(0);
   const absl::StatusOr<GraphSchema> schema = MoleculeSchema(DType::kInt16, DType::kInt8);
   if (!schema.ok()) return state.SkipWithError("bad schema");
-  const absl::StatusOr<GraphChunk> chunk = MoleculeChunk(*schema, kGraphs);
+  const absl::StatusOr<GraphChunk> chunk = MoleculeChunk(*schema, kManyGraphs);
   if (!chunk.ok()) return state.SkipWithError("bad chunk");
   const auto bytes_of = [&](size_t i) {
     return GatheredGraph::BytesOf(*schema, chunk->sizes().tuple(i));
   };
   uint64_t all_bytes = 0;
-  for (size_t i = 0; i < kGraphs; ++i) all_bytes += bytes_of(i);
+  for (size_t i = 0; i < kManyGraphs; ++i) all_bytes += bytes_of(i);
   // In large pages, as the server's copy.
   constexpr uint64_t kLargePage = uint64_t{2} << 20;
   const uint64_t mapped = (all_bytes / kLargePage + 1) * kLargePage;
@@ -186,16 +197,13 @@ void BM_CollateGathered(benchmark::State& state) {
   (void)madvise(copy.get(), mapped, MADV_HUGEPAGE);
   std::vector<absl::string_view> graphs;
   char* next = copy.get();
-  for (size_t i = 0; i < kGraphs; ++i) {
+  for (size_t i = 0; i < kManyGraphs; ++i) {
     GatherGraph(*chunk, i, next);
     graphs.emplace_back(next, bytes_of(i));
     next += bytes_of(i);
   }
-  Random random(7);
-  for (size_t i = kGraphs - 1; i > 0; --i) std::swap(graphs[i], graphs[random.Below(i + 1)]);
-  const absl::StatusOr<BatchLayout> layout =
-      BatchLayout::Create(&*schema, {400 + per_batch * 40, 900 + per_batch * 90, per_batch + 1},
-                          Padding::kGraph, {.row_counts = true, .graph_index = true});
+  Shuffle(graphs);
+  const absl::StatusOr<BatchLayout> layout = LayoutOfMolecules(*schema, per_batch);
   if (!layout.ok()) return state.SkipWithError("bad layout");
   size_t first = 0;
   for (auto unused : state) {
@@ -203,7 +211,7 @@ void BM_CollateGathered(benchmark::State& state) {
         CollateGathered(*layout, absl::MakeConstSpan(graphs).subspan(first, per_batch), UINT64_MAX);
     if (!batch.ok()) return state.SkipWithError("no batch");
     benchmark::DoNotOptimize(*batch);
-    first = (first + per_batch) % (kGraphs - per_batch);
+    first = (first + per_batch) % (kManyGraphs - per_batch);
   }
   state.SetBytesProcessed(
       static_cast<int64_t>(state.iterations() * layout->FixedBatchBytes().value_or(0)));

@@ -26,8 +26,8 @@ METRICS_HEAD: Final = """\
 # Metrics
 
 What `/metrics` says, in Prometheus' text format or, for those who ask, in that of OpenMetrics, with the traces
-of some calls ([exemplars](security.md)). Those of servers that share jobs or data sets are
-[explained](cluster.md#what-may-fail) elsewhere too. `make test` holds this page against real servers;
+of some calls ([exemplars](security.md)). [What may fail](cluster.md#what-may-fail) says which metrics to look
+at where servers share data sets. `make test` holds this page against real servers;
 `tests/deploy/monitored_world.py --write` writes it anew. [`deploy`](../deploy/README.md#prometheus-and-grafana)
 has alerts and dashboards.
 

@@ -225,7 +225,7 @@ def test_s3_may_go_and_come_back(
 
 
 def test_acknowledgements_do_not_wait_for_s3(world: World) -> None:
-    """Nor do joins: not even behind two appends for each thread that waits for a store."""
+    """Joins do not either, even behind two appends for each thread that waits for a store."""
     first = world.servers[0].advertised
     with Client(first) as client:
         client.create_dataset("silent", _SCHEMA)
@@ -262,7 +262,7 @@ def test_acknowledgements_do_not_wait_for_s3(world: World) -> None:
 
 
 def test_plans_do_not_wait_for_s3(world: World) -> None:
-    """Nor do calls about data sets, while more loads than may plan at once wait for their objects."""
+    """Calls about data sets do not either, while more loads than may plan at once wait for objects."""
     first, second = world.servers
     names = [f"cold-{i}" for i in range(4)]
     for name in names:

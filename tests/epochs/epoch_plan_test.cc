@@ -302,8 +302,6 @@ TEST(EpochPlanTest, PiecesAreItemsLikeGraphs) {
       const bool fits = reader->counts()[2 * i] <= 14 && reader->counts()[2 * i + 1] <= 12;
       EXPECT_EQ(pieces[1000 + i] == 1, fits);
     }
-    request.grouped = true;
-    EXPECT_THAT(PrepareFresh(world, request).status(), ::testing::Not(IsOk()));
   }
 }
 
@@ -456,6 +454,15 @@ TEST(EpochPlanTest, RefusesWhatExcludesItself) {
   request = DatasetWorld::Request();
   request.rank_groups[0].shapes[0].pop_back();
   refused(request, "limits: 2 capacities for 3");
+  DatasetWorld in_groups(20, 1, 9, 3);
+  in_groups.Seal();
+  request = DatasetWorld::Request();
+  request.grouped = true;
+  EXPECT_THAT(PrepareFresh(in_groups, request), IsOk());
+  request.cuts_oversize = true;
+  EXPECT_THAT(PrepareFresh(in_groups, request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("OVERSIZE_POLICY_PARTITION: not together with grouped")));
 }
 
 TEST(EpochCatalogTest, WorkersShareWhatIsMadeOnce) {

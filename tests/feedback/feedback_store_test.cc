@@ -1,8 +1,14 @@
 #include "service/feedback/feedback_store.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -148,6 +154,72 @@ TEST(FeedbackStoreTest, WhatNobodyUsesExpires) {
   now += absl::Hours(1000);
   EXPECT_THAT(Expire(*store), ElementsAre("unused/d"));
   EXPECT_EQ(store->Keys(), (std::vector<FeedbackKey>{{"kept/gin", "d"}}));
+}
+
+// How often a file of this name was put into the folder, since it was asked last.
+class Replacements {
+ public:
+  Replacements(const std::string& folder, std::string name)
+      : name_(std::move(name)), fd_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    // The kernel tells of equal events in a row once; between two moves a file is made.
+    EXPECT_GE(::inotify_add_watch(fd_, folder.c_str(), IN_MOVED_TO | IN_CREATE), 0);
+  }
+  Replacements(const Replacements&) = delete;
+  Replacements& operator=(const Replacements&) = delete;
+  ~Replacements() { ::close(fd_); }
+
+  int Count() {
+    int count = 0;
+    alignas(inotify_event) char events[4096];
+    for (ssize_t got; (got = ::read(fd_, events, sizeof(events))) > 0;) {
+      for (ssize_t at = 0; at < got;) {
+        const auto* const event = reinterpret_cast<const inotify_event*>(events + at);
+        count += (event->mask & IN_MOVED_TO) != 0 && name_ == event->name ? 1 : 0;
+        at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+      }
+    }
+    return count;
+  }
+
+ private:
+  const std::string name_;
+  const int fd_;
+};
+
+// However many expire, the file is written once; what the disk does not take, by the next sweep.
+TEST(FeedbackStoreTest, ASweepWritesOnce) {
+  const TemporaryFolder folder;
+  PH_ASSERT_OK_AND_ASSIGN(const Retention retention, ParseRetention("1h"));
+  absl::Time now = kNow;
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+  store->NoteUses(folder.path() + "/uses", retention, [&now] { return now; });
+  Replacements replacements(folder.path(), "measured");
+  const auto report = [&] {
+    for (const char* const model : {"a", "b", "c", "d", "e"}) {
+      ASSERT_THAT(store->Report({model, "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
+    }
+  };
+  report();
+  EXPECT_EQ(replacements.Count(), 5);
+  now += absl::Hours(1);
+  EXPECT_THAT(Expire(*store), ElementsAre("a/d", "b/d", "c/d", "d/d", "e/d"));
+  EXPECT_EQ(replacements.Count(), 1);
+  EXPECT_THAT(Expire(*store), ElementsAre());
+  EXPECT_EQ(replacements.Count(), 0);
+
+  report();
+  EXPECT_EQ(replacements.Count(), 5);
+  now += absl::Hours(1);
+  const std::string obstacle = folder.path() + "/measured.unfinished";
+  std::filesystem::create_directory(obstacle);
+  std::vector<Expired> expired;
+  EXPECT_EQ(store->DeleteUnused(expired).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(expired.size(), 5U);
+  std::filesystem::remove(obstacle);
+  EXPECT_THAT(Expire(*store), ElementsAre());
+  EXPECT_EQ(replacements.Count(), 1);
+  PH_ASSERT_OK_AND_ASSIGN(const auto after, FeedbackStore::Open(InFolder(folder)));
+  EXPECT_TRUE(after->Keys().empty());
 }
 
 // Find() waits for no disk, so what it has noted is saved when the server ends.

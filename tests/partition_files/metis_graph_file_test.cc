@@ -119,7 +119,7 @@ TEST(MetisGraphFileTest, FourFormsOfRealFiles) {
     EXPECT_EQ(graph.neighbours.size(), 22U);
     StringSink sink;
     ASSERT_THAT(WriteMetisGraph(graph, sink), IsOk());
-    // But for the comment.
+    // Except the comment.
     EXPECT_EQ(sink.bytes(), text.substr(text.find('\n') + 1)) << name;
   }
 }

@@ -216,7 +216,7 @@ TEST(DistributedRunTest, GoesOnWhereItWasStopped) {
       if (phase == "numbering") WriteText(in_the_way, "");
     };
     const auto report = RunDistributedPartition(ranks, request, engine, block);
-    EXPECT_FALSE(report.ok());
+    EXPECT_THAT(report, StatusIs(absl::StatusCode::kUnavailable, HasSubstr(in_the_way)));
     EXPECT_EQ(engine.calls, 1);
   });
   EXPECT_FALSE(PathExists(request.output));

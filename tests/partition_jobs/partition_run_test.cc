@@ -238,7 +238,7 @@ TEST(PartitionRunTest, ReportsAndNames) {
   EXPECT_EQ(ReportText(again), ReportText(report));
 }
 
-// What is written in chunks is read as the same graph, but for bfloat16 and columns left out.
+// What is written in chunks is read as the same graph, except bfloat16 and columns left out.
 TEST(ChunkedFolderTest, IsReadAsTheSameGraph) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

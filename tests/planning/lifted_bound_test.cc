@@ -121,7 +121,7 @@ TEST(LiftedBoundTest, RatiosAreNeverStrongerThanTables) {
       if (capacity != kUnlimited) capacity *= kScale;
     }
     const uint64_t by_ratios = Lifted(scaled, LimitsOf(std::move(capacities))).packs;
-    EXPECT_LE(by_ratios, Lifted(problem).packs + 1) << "but for the graph that is new";
+    EXPECT_LE(by_ratios, Lifted(problem).packs + 1) << "the new graph may add one";
     lifts_by_ratios += by_ratios > VolumeOf(problem) + 1;
     if (HasFailure()) return;
   }

@@ -201,7 +201,7 @@ TEST(GoldenSchemasTest, HaveTheLibrarysKeys) {
     }
     ASSERT_THAT(sets, IsOk());
     const size_t l = sets->schema().num_components();
-    // A graph without rows, but for the context's.
+    // A graph whose context alone has rows.
     std::vector<std::string> columns;
     std::vector<absl::string_view> views;
     for (size_t t = 0; t < sets->schema().tensors().size(); ++t) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "client/cli/partition/partition_arguments.h"
 #include "client/cli/partition/partition_commands.h"
 #include "client/cli/reports/table.h"
 #include "service/partition_jobs/parmetis_parts.h"
@@ -19,9 +20,7 @@ struct DglpartArguments {
 
 ExitCode RunDglpart(const DglpartArguments& arguments) {
   ParmetisPartition partition = arguments.partition;
-  if (arguments.method == "metis") partition.options.method = PartMethod::kMetis;
-  if (arguments.method == "random") partition.options.method = PartMethod::kRandom;
-  if (arguments.method == "streaming") partition.options.method = PartMethod::kStreaming;
+  partition.options.method = MethodOf(arguments.method);
   const absl::StatusOr<std::unique_ptr<AssignmentEngine>> engine = FindMetis();
   const absl::StatusOr<Assignment> made =
       PartitionParmetisFolder(partition, engine.ok() ? engine->get() : nullptr);
@@ -56,11 +55,7 @@ void AddPartitionDglpart(CLI::App& partition, ExitCode& code) {
   command->add_option("--parts", words.options.num_parts, "How many parts")
       ->check(CLI::Range(1, 65536))
       ->required();
-  command
-      ->add_option("--method", arguments->method,
-                   "metis, random, streaming, or automatic: METIS where it can take the graph")
-      ->check(CLI::IsMember({"automatic", "metis", "random", "streaming"}))
-      ->capture_default_str();
+  AddMethodOption(arguments->method, *command);
   command->add_option("--imbalance", words.options.imbalance, "The largest part over the mean")
       ->capture_default_str();
   command->add_option("--seed", words.options.seed, "Seed")->capture_default_str();

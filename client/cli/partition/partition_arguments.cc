@@ -21,6 +21,23 @@ constexpr std::pair<const char*, PartMethod> kMethods[] = {{"automatic", PartMet
 
 }  // namespace
 
+void AddMethodOption(std::string& method, CLI::App& command) {
+  std::vector<std::string> words;
+  for (const auto& [word, meaning] : kMethods) words.emplace_back(word);
+  command
+      .add_option("--method", method,
+                  "metis, random, streaming, or automatic: METIS where it can take the graph")
+      ->check(CLI::IsMember(words))
+      ->capture_default_str();
+}
+
+PartMethod MethodOf(const std::string& word) {
+  for (const auto& [known, method] : kMethods) {
+    if (word == known) return method;
+  }
+  return PartMethod::kAutomatic;
+}
+
 void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command) {
   command
       .add_option("GRAPH", arguments.graph,
@@ -32,11 +49,7 @@ void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command) {
   command.add_option("--parts", arguments.parts, "How many parts")->check(CLI::Range(1, 65536));
   command.add_option("--name", arguments.name, "The name in DIR/NAME.json: letters, underscores")
       ->capture_default_str();
-  command
-      .add_option("--method", arguments.method,
-                  "metis, random, streaming, or automatic: METIS where it can take the graph")
-      ->check(CLI::IsMember({"automatic", "metis", "random", "streaming"}))
-      ->capture_default_str();
+  AddMethodOption(arguments.method, command);
   command.add_option("--scheme", arguments.scheme, "METIS: k-way, or by halves")
       ->check(CLI::IsMember({"k-way", "recursive"}))
       ->capture_default_str();
@@ -118,9 +131,7 @@ absl::StatusOr<PartitionPlan> PlanOf(const PartitionArguments& arguments,
   plan.name = arguments.name;
   PartitionOptions& options = plan.options;
   options.num_parts = arguments.parts;
-  for (const auto& [name, method] : kMethods) {
-    if (arguments.method == name) options.method = method;
-  }
+  options.method = MethodOf(arguments.method);
   options.scheme = arguments.scheme == "recursive" ? PartScheme::kRecursive : PartScheme::kKWay;
   options.objective = arguments.objective == "vol" ? PartObjective::kVolume : PartObjective::kCut;
   options.quality = arguments.quality == "best" ? PartQuality::kBest : PartQuality::kDefault;

@@ -47,6 +47,10 @@ struct PartitionArguments {
   bool detach = false;
 };
 
+// --method with the words that MethodOf() knows.
+void AddMethodOption(std::string& method, CLI::App& command);
+PartMethod MethodOf(const std::string& word);
+
 void AddPartitionOptions(PartitionArguments& arguments, CLI::App& command);
 
 // What the words mean. `only_node_set` is the name of the graph's node set if it has one only, and

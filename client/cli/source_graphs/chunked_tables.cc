@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/source_graphs/text_columns.h"
+#include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/chunked_layout.h"
@@ -72,8 +73,7 @@ class ChunkFolder {
  private:
   absl::StatusOr<std::vector<std::string>> Paths(const ChunkedTable& files) {
     if (files.format == ChunkFormat::kParquet) {
-      const absl::Status status = ParquetIsNotRead();
-      return absl::Status(status.code(), absl::StrCat(metadata_.string(), ": ", status.message()));
+      return InFile(metadata_.string(), ParquetIsNotRead());
     }
     std::vector<std::string> paths;
     for (const std::string& path : files.files) {
@@ -103,10 +103,7 @@ absl::StatusOr<SourceTables> OpenChunkedTables(const std::string& path) {
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
   const absl::StatusOr<ChunkedGraph> metadata = ReadChunkedMetadata(bytes);
-  if (!metadata.ok()) {
-    return absl::Status(metadata.status().code(),
-                        absl::StrCat(path, ": ", metadata.status().message()));
-  }
+  if (!metadata.ok()) return InFile(path, metadata.status());
   ChunkFolder folder(path);
   std::vector<OpenTable> tables;
   std::vector<SourceNodeSetSpec> node_sets;

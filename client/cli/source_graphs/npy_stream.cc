@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/files/npz_numbers.h"
+#include "service/base/in_file.h"
 #include "service/base/status_macros.h"
 
 namespace packhouse::client {
@@ -19,9 +20,7 @@ DType NpyArray::dtype() const {
 }
 
 absl::StatusOr<NpyArray> OpenNpyFile(const std::string& path) {
-  const auto fail = [&path](const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-  };
+  const auto fail = [&path](const absl::Status& status) { return InFile(path, status); };
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   std::string header(kNpyPrefixBytes, '\0');

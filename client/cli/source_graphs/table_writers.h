@@ -25,7 +25,7 @@ struct UnigraphOptions {
 
 // Writes `graph_schema.pbtxt`, `nodes-SET.tfrecords` and `edges-SET.tfrecords` into `folder`, which
 // is made. The schema is written last: a folder without one was not finished. Requires columns that
-// are not ragged but for texts, or ragged along their first dimension.
+// are not ragged, except texts and columns that are ragged along their first dimension.
 //
 // UNAVAILABLE naming a file that cannot be written; errors of the tables. Memory: a few megabytes.
 absl::StatusOr<WrittenTables> WriteUnigraph(const SourceTables& tables, const std::string& folder,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/tfgnn/tfrecord_files.h"
+#include "service/base/in_file.h"
 #include "service/graphs/index_values.h"
 #include "service/tfgnn/example_decoder.h"
 #include "service/tfgnn/number_lists.h"
@@ -88,9 +89,7 @@ absl::Status ForEachExample(
     if (!record.ok()) return record.status();
     if (!*record) break;
     absl::Status status = decoder->Append(**record, reader.record_of_file(), rows);
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(reader.file(), ": ", status.message()));
-    }
+    if (!status.ok()) return InFile(reader.file(), status);
     const absl::StatusOr<GraphChunk> graph = rows.Build(number);
     if (!graph.ok()) return graph.status();
     status = take(*graph, **record);

@@ -11,15 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/cpp/little_endian.h"
+#include "service/base/in_file.h"
 
 namespace packhouse::client {
 namespace {
 
 constexpr std::size_t kMaxSkippedShown = 10;
-
-absl::Status InFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
 
 // The contract numbers types in the order of DType, from 1.
 v1::DataType WireDtype(DType dtype) {
@@ -149,7 +146,7 @@ absl::StatusOr<SourceChunk> ExamplesSource::Graphs(uint64_t count) {
     if (status.ok()) {
       ids.push_back(next_);
     } else if (!options_.skip_malformed) {
-      return absl::Status(status.code(), absl::StrCat(reader_.file(), ": ", status.message()));
+      return InFile(reader_.file(), status);
     } else {
       ++num_skipped_;
       if (skipped_.size() < kMaxSkippedShown) {

@@ -15,6 +15,7 @@
 #include "client/cli/tfgnn/examples_source.h"
 #include "client/cli/tfgnn/tfrecord_files.h"
 #include "google/protobuf/text_format.h"
+#include "service/base/in_file.h"
 #include "service/base/seeded_random.h"
 #include "service/tfgnn/example_encoder.h"
 #include "service/tfgnn/graph_schema_file.h"
@@ -30,9 +31,7 @@ ExitCode RunValidate(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return Fail(absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno))));
   const std::string bytes(std::istreambuf_iterator<char>(file), {});
-  const auto fail = [&path](const absl::Status& status) {
-    return Fail(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())));
-  };
+  const auto fail = [&path](const absl::Status& status) { return Fail(InFile(path, status)); };
   const absl::StatusOr<tensorflow_gnn::GraphSchema> schema = tfgnn::ParseGraphSchema(bytes);
   if (!schema.ok()) return fail(schema.status());
   const absl::StatusOr<std::vector<std::string>> warnings = tfgnn::ValidateGraphSchema(*schema);

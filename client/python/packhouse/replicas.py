@@ -24,9 +24,9 @@ CLUSTER_OPTIONS: Final[ChannelOptions] = (
 class Replicas:
     """The servers of one cluster: "HOST:PORT", or several of these with commas between them.
 
-    Calls go to the owner of the job, once one has been named; before that, and after it was lost,
-    to one of the given addresses, another one after each failure. With one address and no
-    redirects, that is always this address. Thread-safe.
+    Calls go to the owner of the job, once one has been named. Before that, and after it was lost,
+    they go to the given addresses in turn: each failure moves on to the next. With one address and
+    no redirects, that is always this address. Thread-safe.
     """
 
     def __init__(self, address: str) -> None:

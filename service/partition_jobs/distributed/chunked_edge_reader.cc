@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/npy_file.h"

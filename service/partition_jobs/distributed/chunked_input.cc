@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "service/base/digest.h"
+#include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/npy_file.h"
@@ -71,10 +72,6 @@ int64_t NumberAt(const char* data) {
 }
 
 }  // namespace
-
-absl::Status InFile(const std::string& path, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
 
 std::string ChunkPath(const std::string& folder, const std::string& file) {
   return absl::StartsWith(file, "/") ? file : absl::StrCat(folder, "/", file);

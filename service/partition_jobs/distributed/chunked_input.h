@@ -32,8 +32,6 @@ absl::StatusOr<ChunkedInput> ReadChunkedInput(const std::string& folder);
 
 // `file` as the metadata has it, relative to the folder unless it is absolute.
 std::string ChunkPath(const std::string& folder, const std::string& file);
-// The same status, with the path before its message.
-absl::Status InFile(const std::string& path, const absl::Status& status);
 
 // Rows [begin, end) of a feature, mapped: files that have none of them are only looked at.
 class FeatureRows {

@@ -26,7 +26,7 @@ struct DistributedRequest {
 using PhaseWatch = std::function<void(const std::string& phase)>;
 
 // All ranks call it together with the same request. Writes what RunPartition() writes, with the
-// same bytes for the same parts, but for report.json: there the method is `pt-scotch`. Of the plan,
+// same bytes for the same parts, except in report.json, whose method is `pt-scotch`. Of the plan,
 // method, scheme, objective and quality are not read: the engine has one way.
 //
 // The folder appears at once when everything is on the disk. Until then there is
