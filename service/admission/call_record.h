@@ -21,7 +21,7 @@ struct CallRecord {
   std::string resource;
   // Whether a request was received that may change something.
   bool may_change = false;
-  // Its places among the streams of namespaces, until the call is over.
+  // Its places among the streams of namespaces, until its status is sent.
   std::vector<std::shared_ptr<const void>> places = {};
   // Its entry among the open calls; null if it has none.
   std::shared_ptr<OpenCalls::Entry> entry = nullptr;

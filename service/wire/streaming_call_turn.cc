@@ -204,6 +204,8 @@ bool StreamingCall::IsStoppedLocked() {
 void StreamingCall::FinishLocked(const absl::Status& status) {
   finished_ = true;
   final_ = status;
+  // Before the client hears of the end: the stream that it opens next needs them.
+  if (context_.record != nullptr) context_.record->places.clear();
   link_->Finish(status);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "service/admission/call_record.h"
 #include "service/admission/gate.h"
 #include "service/admission/unsent_budget.h"
 #include "service/wire/streaming_call.h"
@@ -27,6 +28,7 @@ class Stage {
     context.observer = &observer;
     context.unsent_budget = &unsent_;
     context.client = "client";
+    context.record = record;
     call = std::make_shared<StreamingCall>(context, Method::kPack, &link, [this] { ++gave_up; });
   }
   ~Stage() {
@@ -75,6 +77,7 @@ class Stage {
   Script script;
   std::atomic<int> num_requests = 0;
   int gave_up = 0;
+  std::shared_ptr<CallRecord> record = std::make_shared<CallRecord>();
   std::shared_ptr<StreamingCall> call;
 
  private:

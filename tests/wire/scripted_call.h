@@ -126,6 +126,7 @@ class ScriptedLink final : public CallLink {
     while_sending();
   }
   void Finish(const absl::Status& status) override {
+    while_finishing();
     absl::MutexLock lock(&mutex_);
     EXPECT_FALSE(state_.status) << "it ends twice";
     EXPECT_FALSE(state_.is_writing) << "it ends while a write is on its way";
@@ -140,6 +141,8 @@ class ScriptedLink final : public CallLink {
   // Called in each StartWrite(), without any lock: a link may send before it returns. To be set
   // before the call begins.
   std::function<void()> while_sending = [] {};
+  // The same in Finish(), of which the call's lock is held.
+  std::function<void()> while_finishing = [] {};
 
   State state() const {
     absl::MutexLock lock(&mutex_);

@@ -39,6 +39,24 @@ TEST(StreamingCallTest, ACallWithoutWorkEndsWithItsStatus) {
   stage.Done();
 }
 
+// Who has heard of the end may open the next stream, whatever the quota.
+TEST(StreamingCallTest, PlacesInNamespacesAreFreeBeforeTheStatusIsSent) {
+  for (const bool cancelled : {false, true}) {
+    Stage stage;
+    auto place = std::make_shared<int>(1);
+    const std::weak_ptr<int> taken = place;
+    stage.record->places.push_back(std::move(place));
+    ASSERT_TRUE(stage.call->Enter());
+    if (cancelled) stage.call->OnCancel();
+    EXPECT_FALSE(taken.expired());
+    stage.link.while_finishing = [&] { EXPECT_TRUE(taken.expired()); };
+    stage.call->Begin(absl::NotFoundError("no such epoch"));
+    stage.RunAll();
+    ASSERT_TRUE(stage.link.state().status);
+    stage.Done();
+  }
+}
+
 // If the client is too slow, the latest progress is kept and the rest is dropped.
 TEST(StreamingCallTest, ProgressTakesThePlaceOfWhatWaits) {
   Stage stage;
