@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import pathlib
 import re
-import threading
+import subprocess
+import sys
 import time
 from typing import Final, Iterator
 
@@ -16,12 +19,10 @@ from packhouse.v1 import (
     dataset_pb2_grpc,
     loader_pb2,
     loader_pb2_grpc,
-    packing_pb2,
-    packing_pb2_grpc,
 )
 
 _WORKERS: Final = 64
-_DELAY_SECONDS: Final = 0.02
+_DELAYED_BATCHES: Final = pathlib.Path(__file__).parents[1] / "delayed_batches.py"
 
 
 def _seal_dataset(channel: grpc.Channel, graphs: int) -> None:
@@ -95,46 +96,33 @@ def epochs_that_nobody_finishes(abuse: Abuse) -> Iterator[Row]:
 
 
 class _Delays:
-    """Batches that leave because their time has come, one after the other: how late they are."""
+    """What delayed_batches.py sees, in a process of its own."""
 
-    def __init__(self, channel: grpc.Channel) -> None:
-        self._channel = channel
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.late_seconds: list[float] = []
+    def __init__(self, address: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-B", str(_DELAYED_BATCHES), address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def __enter__(self) -> _Delays:
-        self._thread.start()
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
 
-    def _run(self) -> None:
-        given = threading.Semaphore(0)
-        sent = 0.0
-
-        def requests() -> Iterator[packing_pb2.PackRequest]:
-            nonlocal sent
-            request = packing_pb2.PackRequest()
-            request.open.limits.capacities.add(component="nodes", rows=10)
-            request.open.max_delay.nanos = int(_DELAY_SECONDS * 1e9)
-            yield request
-            while not self._stop.is_set():
-                given.acquire()
-                request = packing_pb2.PackRequest()
-                request.sizes.num_graphs = 1
-                request.sizes.counts = bytes([1, 0, 0, 0, 0, 0, 0, 0])
-                sent = time.monotonic()
-                yield request
-
-        for response in packing_pb2_grpc.PackingServiceStub(self._channel).Pack(requests()):
-            if response.HasField("opened"):
-                given.release()
-            if response.HasField("batch"):
-                self.late_seconds.append(time.monotonic() - sent - _DELAY_SECONDS)
-                given.release()
+    def end(self) -> list[tuple[float, float]]:
+        """Of each batch: when it was asked for (time.monotonic()), how late it came, in seconds."""
+        said, _ = self._process.communicate(timeout=20)
+        batches: list[tuple[float, float]] = json.loads(said)
+        return batches
 
 
 def _commits(page: str) -> int:
@@ -151,16 +139,14 @@ def workers_that_join_at_once(abuse: Abuse) -> Iterator[Row]:
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(abuse.server(data=True))
         channel = stack.enter_context(own_channel(server.address))
-        other = stack.enter_context(own_channel(server.address))
         _seal_dataset(channel, 256)
         stub = loader_pb2_grpc.LoaderServiceStub(channel)
         most_commits = 0
         rounds = 0
         failed: list[str] = []
-        quiet = stack.enter_context(_Delays(other))
+        quiet = stack.enter_context(_Delays(server.address))
         time.sleep(0.2 if abuse.is_short else 2.0)
-        idle = max(quiet.late_seconds, default=0.0)
-        quiet.late_seconds.clear()
+        busy_from = time.monotonic()
         until = time.monotonic() + (0.5 if abuse.is_short else abuse.seconds / 2)
         while time.monotonic() < until or rounds == 0:
             rounds += 1
@@ -183,7 +169,10 @@ def workers_that_join_at_once(abuse: Abuse) -> Iterator[Row]:
             for stream in streams:
                 stream.cancel()
             stub.DeleteJob(loader_pb2.DeleteJobRequest(job="together"))
-        late = max(quiet.late_seconds, default=0.0)
+        busy_until = time.monotonic()
+        batches = quiet.end()
+        idle = max((late for sent, late in batches if sent < busy_from), default=0.0)
+        late = max((late for sent, late in batches if busy_from <= sent < busy_until), default=0.0)
         yield law(
             f"workers that could not join, of {rounds} times {_WORKERS}",
             f"{len(failed)} {failed[:1]}",
