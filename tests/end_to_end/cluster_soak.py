@@ -3,7 +3,8 @@
     python3 cluster_soak.py --packhoused BINARY [--faults 300] [--replicas 4] [--workers 64]
                             [--jobs 8] [--etcd 3] [--interval 1] [--lease 10] [--quiet 6]
                             [--seed 0] [--history FILE] [--check FILE] [--judge-takeover]
-                            [--s3] [--partitions] [--other BINARY]
+                            [--spares 2] [--s3] [--partitions] [--other BINARY]
+                            [--step 0.01] [--retry 180]
 
 On loopback: nodes of etcd, servers that share jobs over it, each with a copy of one sealed data set,
 and workers, each a process of its own. Every other job is dynamic, the rest are ranked; they load
@@ -11,6 +12,8 @@ epoch after epoch, until all faults have been made. A fault is one of
 
 - a server is killed (-9) and started again; stopped (SIGSTOP) for longer than its lease; or drained
   and started again, as a rolling restart does;
+- a server is added that no worker has heard of, up to --spares of them; or one is drained and does not
+  come back, as when the number of servers follows the load;
 - a worker is killed and started again, or stopped for a while;
 - the leader of etcd is killed and started again, or stopped for a while.
 
@@ -79,13 +82,13 @@ from packhouse.load_connection import LoadConnection
 from packhouse.v1 import loader_pb2
 
 _LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
-# What a worker does with a batch.
-_STEP_SECONDS: Final = 0.01
 # How often each fault is drawn.
 _FAULTS: Final = {
     "killed": 4,
     "stopped": 2,
     "drained": 2,
+    "added": 2,
+    "removed": 2,
     "worker-killed": 6,
     "worker-stopped": 3,
     "etcd-killed": 2,
@@ -148,7 +151,7 @@ def work(options: argparse.Namespace) -> int:
         seed=5,
         limits=_LIMITS,
         max_in_flight=4,
-        retry_timeout=180,
+        retry_timeout=options.retry,
         # Killed at the end of an epoch, it comes back to one that is over.
         finished="skip",
         **sharing,
@@ -163,7 +166,7 @@ def work(options: argparse.Namespace) -> int:
                     *(int(batch.is_padding), batch.session >> 20, _address_of(loader)),
                     *(zlib.crc32(batch.graph_ids.tobytes()), graphs),
                 )
-                time.sleep(_STEP_SECONDS)
+                time.sleep(options.step)
             with contextlib.suppress(FileNotFoundError):
                 if epoch >= int(pathlib.Path(options.last).read_text(encoding="ascii")):
                     return 0
@@ -198,7 +201,7 @@ def append(options: argparse.Namespace) -> int:
     while not last.exists():
         sequence += 1
         call(append_next)
-        time.sleep(_STEP_SECONDS)
+        time.sleep(options.step)
     found = call(lambda client: client.get_dataset(_GROWING)).num_graphs
     is_sound = call(lambda client: client.verify_dataset(_GROWING)).is_sound
     _say(f"{sequence} appends in {tries} tries, {found} graphs, {'' if is_sound else 'not '}sound")
@@ -224,6 +227,7 @@ class Workers:
         self._command = [
             *(sys.executable, "-B", os.path.abspath(__file__), "--address", address),
             *("--workers", str(per_job), "--last", str(self.last)),
+            *("--step", str(options.step), "--retry", str(options.retry)),
         ]
         self._selector = selectors.DefaultSelector()
         self._rest: dict[tuple[str, int], bytes] = collections.defaultdict(bytes)
@@ -312,7 +316,7 @@ class Fire:
         front: S3Front | None = None,
         machines: Sequence[Machine] = (),
     ) -> None:
-        """`machines`: those of the replicas, then those of etcd's nodes."""
+        """`replicas`: the first of them run. `machines`: theirs, then those of etcd's nodes."""
         self._s3 = s3
         self._front = front
         self._machines = machines
@@ -325,12 +329,17 @@ class Fire:
         )
         self._version_of = [0] * len(replicas)
         self._lease = float(options.lease)
+        self._num_first = options.replicas
+        # Servers that run, or will again by themselves. Guarded by the interpreter's lock.
+        self._running = set(range(options.replicas))
         weights = {
             **_FAULTS,
             **(_S3_FAULTS if s3 is not None else {}),
             **(_PARTITIONS if machines else {}),
         }
         kinds = [kind for kind in weights if options.etcd >= 3 or not kind.startswith("etcd")]
+        if options.spares == 0:
+            kinds = [kind for kind in kinds if kind not in ("added", "removed")]
         # Each kind comes at its turn, so that a short run has all of them.
         self._kinds: list[str] = []
         while len(self._kinds) < options.faults:
@@ -377,22 +386,40 @@ class Fire:
                 return False
             self._write_down(kind, str(leader))
             self._away.add(group)
+            # Whoever leads etcd anew grants all leases their whole length again: without a rest, no
+            # lease would ever end.
+            rest = 2.5 * self._lease
             if kind == "etcd-killed":
                 self._etcd.kill(leader)
-                self._later(group, 1.0, lambda: self._etcd.start(leader))
+                self._later(group, 1.0, lambda: self._etcd.start(leader), rest)
             elif kind == "etcd-cut":
                 machine = self._machines[len(self._replicas) + leader]
                 machine.cut()
-                self._later(group, 5.0, lambda: machine.cut(False))
+                self._later(group, 5.0, lambda: machine.cut(False), rest)
             else:
                 self._etcd.pause(leader)
-                self._later(group, 3.0, lambda: self._etcd.resume(leader))
+                self._later(group, 3.0, lambda: self._etcd.resume(leader), rest)
             return True
         if group == "s3":
             self._hurt_s3(kind)
             return True
-        self._hurt_server(kind, self._random.choice(self._replicas))
+        self._hurt_any_server(kind)
         return True
+
+    def _hurt_any_server(self, kind: str) -> None:
+        spares = [i for i in range(len(self._replicas)) if i not in self._running]
+        # Workers must find one that they know.
+        num_known = sum(i < self._num_first for i in self._running)
+        removable = [i for i in self._running if i >= self._num_first or num_known > 2]
+        if kind in ("added", "removed"):
+            kind = "added" if kind == "added" and spares or not removable else "removed"
+        chosen = {"added": spares, "removed": removable}.get(kind, [*self._running])
+        number = self._random.choice(sorted(chosen))
+        if kind == "added":
+            self._running.add(number)
+        elif kind == "removed":
+            self._running.remove(number)
+        self._hurt_server(kind, self._replicas[number])
 
     def _hurt_s3(self, kind: str) -> None:
         s3, front = self._s3, self._front
@@ -422,6 +449,11 @@ class Fire:
         elif kind == "stopped":
             replica.send(signal.SIGSTOP)
             self._later(group, 1.5 * self._lease, lambda: replica.send(signal.SIGCONT))
+        elif kind == "added":
+            self._later(group, 0.0, lambda: self._start(replica))
+        elif kind == "removed":
+            replica.send(signal.SIGTERM)
+            self._later(group, 0.0, replica.stop)
         elif kind == "drained":
             replica.send(signal.SIGTERM)
             self._later(group, 0.0, lambda: self._start_again(replica))
@@ -443,13 +475,17 @@ class Fire:
     def _write_down(self, kind: str, target: str) -> None:
         self._workers.history.append(f"- fault {time.monotonic()} {kind} {target}")
 
-    def _later(self, group: str, seconds: float, undo: Callable[[], object]) -> None:
+    def _later(
+        self, group: str, seconds: float, undo: Callable[[], object], rest: float = 0.0
+    ) -> None:
         def run() -> None:
             time.sleep(seconds)
             try:
                 undo()
             except Exception as error:  # pylint: disable=broad-exception-caught
                 self.broken.append(f"undoing a fault of {group}: {error!r}")
+            if not self.is_over:
+                time.sleep(rest)
             self._away.discard(group)
 
         self._threads.append(threading.Thread(target=run))
@@ -482,12 +518,13 @@ class Fire:
 
 def run(options: argparse.Namespace, folder: pathlib.Path) -> int:
     """The soak; exit status 0 if no law was broken."""
+    num_servers = options.replicas + options.spares
     with contextlib.ExitStack() as stack:
         machines: list[Machine] = []
         host = "127.0.0.1"
         if options.partitions:
             net = stack.enter_context(network(folder))
-            machines = [net.machine() for _ in range(options.replicas + options.etcd)]
+            machines = [net.machine() for _ in range(num_servers + options.etcd)]
             host = net.host
         s3 = stack.enter_context(S3Process(folder / "s3")) if options.s3 else None
         front = stack.enter_context(S3Front(s3.address, host)) if s3 is not None else None
@@ -500,20 +537,19 @@ def run(options: argparse.Namespace, folder: pathlib.Path) -> int:
                 # Older versions have other flags.
                 *(() if options.other else ("--sweep-period=5s",)),
             )
-            folders = [folder / f"cache{i}" for i in range(options.replicas)]
+            folders = [folder / f"cache{i}" for i in range(num_servers)]
         else:
-            folders = copied_folders(folder, options.replicas, options.graphs, options.packhoused)
-        etcd = stack.enter_context(
-            EtcdProcess(folder / "etcd", options.etcd, machines[options.replicas :])
-        )
+            folders = copied_folders(folder, num_servers, options.graphs, options.packhoused)
+        etcd = stack.enter_context(EtcdProcess(folder / "etcd", options.etcd, machines[num_servers:]))
         replicas = stack.enter_context(
             cluster(
                 *(etcd, folders, folder / "key", options.lease, options.packhoused),
-                machines=machines[: options.replicas],
+                machines=machines[:num_servers],
                 shared_store=shared_store,
+                num_started=options.replicas,
             )
         )
-        workers = Workers(options, addresses(replicas), folder)
+        workers = Workers(options, addresses(replicas[: options.replicas]), folder)
         stack.callback(workers.end)
         appends: subprocess.Popen[bytes] | None = None
         if s3 is not None:
@@ -590,12 +626,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--interval", type=float, default=1.0, help="seconds between two faults")
     parser.add_argument("--quiet", type=int, default=6, help="faults before, one at a time")
     parser.add_argument("--replicas", type=int, default=4)
+    parser.add_argument("--spares", type=int, default=2, help="servers that are added and removed")
     parser.add_argument("--workers", type=int, default=64, help="of all jobs together")
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--etcd", type=int, default=3, help="nodes; fewer than 3 are not hurt")
     parser.add_argument("--graphs", type=int, default=4000, help="of the data set")
     parser.add_argument("--lease", type=int, default=10, help="seconds")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds, for the last epoch")
+    parser.add_argument("--step", type=float, default=0.01, help="seconds of a worker for a batch")
+    parser.add_argument("--retry", type=float, default=180.0, help="seconds that a worker tries again")
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
     parser.add_argument("--history", help="a file to write the history to")
     parser.add_argument("--check", help="a history to check; nothing else happens")

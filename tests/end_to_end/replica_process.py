@@ -81,6 +81,9 @@ class Replica(LocalServer):
                 f"--ledger-lease={lease_seconds}s",
                 f"--signing-key={key}",
                 "--drain-timeout=5s",
+                # All workers have one address, and count as one client. Connections that were cut
+                # count until the server has noticed it.
+                "--max-streams-per-connection=16",
             ),
             log=subprocess.DEVNULL,
             start_timeout=60.0,
@@ -114,19 +117,23 @@ def cluster(
     *,
     machines: Sequence[Machine] = (),
     shared_store: Sequence[str] = (),
+    num_started: int | None = None,
 ) -> Iterator[list[Replica]]:
-    """A replica on each folder, and on each machine if there are any."""
+    """A replica on each folder, and on each machine if there are any; only the first so many run."""
     with contextlib.ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                Replica(
-                    *(etcd, folder, key, lease_seconds, packhoused),
-                    machine=machines[i] if machines else None,
-                    shared_store=shared_store,
-                )
+        replicas = [
+            Replica(
+                *(etcd, folder, key, lease_seconds, packhoused),
+                machine=machines[i] if machines else None,
+                shared_store=shared_store,
             )
             for i, folder in enumerate(folders)
         ]
+        for replica in replicas:
+            stack.callback(replica.kill)
+        for replica in replicas[:num_started]:
+            replica.start()
+        yield replicas
 
 
 def addresses(replicas: list[Replica]) -> str:
