@@ -81,19 +81,39 @@ struct Plane {
 // The places of the rows of a batch's graphs.
 class RowExtents {
  public:
+  // Graphs [begin, end) of the batch follow each other in their chunk, and so do their rows. Most
+  // graphs of a stream are packed in the order in which they came; drawn ones are runs of one.
+  struct Run {
+    size_t begin;
+    size_t end;
+  };
+
   RowExtents(absl::Span<const GraphRef> graphs, const Batch& batch)
       : graphs_(graphs), num_components_(batch.rows.size() - 1), sizes_(batch.sizes) {
     first_.reserve(graphs.size() * num_components_);
-    for (const GraphRef& graph : graphs) {
+    runs_.reserve(graphs.size());
+    for (size_t g = 0; g < graphs.size(); ++g) {
+      const GraphRef& graph = graphs[g];
       const uint64_t* const first = graph.chunk->first_rows(graph.index);
       first_.insert(first_.end(), first, first + num_components_);
+      if (g != 0 && graph.chunk == graphs[g - 1].chunk && graph.index == graphs[g - 1].index + 1) {
+        runs_.back().end = g + 1;
+      } else {
+        runs_.push_back({g, g + 1});
+      }
     }
   }
 
-  size_t num_graphs() const { return graphs_.size(); }
+  absl::Span<const Run> runs() const { return runs_; }
   // Rows of graph g in component k; k may be `graphs`.
   uint64_t count(size_t g, size_t k) const {
     return k == num_components_ ? 1 : sizes_[g * num_components_ + k];
+  }
+  // Rows of a run's graphs in component k.
+  uint64_t count(const Run& run, size_t k) const {
+    if (k == num_components_) return run.end - run.begin;
+    return first_[(run.end - 1) * num_components_ + k] + count(run.end - 1, k) -
+           first_[run.begin * num_components_ + k];
   }
   // Where its rows begin in a plane.
   const char* begin(size_t g, const Plane& plane) const {
@@ -110,33 +130,34 @@ class RowExtents {
   const size_t num_components_;
   const std::vector<uint32_t>& sizes_;
   std::vector<uint64_t> first_;
+  std::vector<Run> runs_;
 };
 
-// Prefetches the rows in the order in which they will be copied: plane by plane, and graph by
-// graph.
+// Prefetches the rows in the order in which they will be copied: plane by plane, and run by run.
 class RowPrefetch {
  public:
   RowPrefetch(const BatchLayout& layout, const RowExtents& extents)
       : schema_(layout.schema()), extents_(extents) {
-    is_over_ = extents.num_graphs() == 0 || schema_.tensors().empty();
+    is_over_ = extents.runs().empty() || schema_.tensors().empty();
     if (!is_over_) plane_ = Plane(schema_, 0, 0);
     for (size_t i = 0; i < kPiecesAhead; ++i) Next();
   }
 
   void Next() {
     if (is_over_) return;
-    const char* const from = extents_.begin(g_, plane_);
+    const RowExtents::Run& run = extents_.runs()[run_];
+    const char* const from = extents_.begin(run.begin, plane_);
     const size_t bytes =
-        std::min<size_t>(extents_.count(g_, plane_.component) * plane_.row_bytes, kMaxBytesAhead);
+        std::min<size_t>(extents_.count(run, plane_.component) * plane_.row_bytes, kMaxBytesAhead);
     // Into the second cache: the first can wait for few lines at a time, and then the prefetch
     // itself waits.
     for (size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(from + at, 0, 1);
-    if (++g_ == extents_.num_graphs()) NextPlane();
+    if (++run_ == extents_.runs().size()) NextPlane();
   }
 
  private:
   void NextPlane() {
-    g_ = 0;
+    run_ = 0;
     size_t t = plane_.tensor;
     size_t number = plane_.number + 1;
     if (number == schema_.num_planes(t)) {
@@ -151,19 +172,8 @@ class RowPrefetch {
   const RowExtents& extents_;
   bool is_over_ = false;  // Everything has been prefetched.
   Plane plane_;
-  size_t g_ = 0;
+  size_t run_ = 0;
 };
-
-// Calls write(g, from, bytes) for the rows of each graph in a plane.
-template <typename Write>
-void ForEachGraph(const RowExtents& extents, RowPrefetch& prefetch, const Plane& plane,
-                  Write write) {
-  for (size_t g = 0; g < extents.num_graphs(); ++g) {
-    prefetch.Next();
-    const size_t bytes = extents.count(g, plane.component) * plane.row_bytes;
-    if (bytes != 0) write(g, extents.begin(g, plane), bytes);
-  }
-}
 
 // Writes the real rows of a plane of a tensor of the schema. Every Write... function fills its
 // whole range, which may begin at any address.
@@ -171,20 +181,28 @@ void WritePlane(const GraphSchema& schema, const Plane& plane, const RowExtents&
                 RowPrefetch& prefetch, char* next) {
   const TensorSpec& spec = schema.tensors()[plane.tensor];
   if (!spec.index_into) {
-    ForEachGraph(extents, prefetch, plane, [&](size_t /*g*/, const char* from, size_t bytes) {
-      std::memcpy(next, from, bytes);
+    for (const RowExtents::Run& run : extents.runs()) {
+      prefetch.Next();
+      const size_t bytes = extents.count(run, plane.component) * plane.row_bytes;
+      if (bytes == 0) continue;
+      std::memcpy(next, extents.begin(run.begin, plane), bytes);
       next += bytes;
-    });
+    }
     return;
   }
   const RowKernels::CopyShifted copy = Kernels().CopyShiftedOf(ElementBytes(spec.dtype));
-  uint64_t target_rows = 0;  // Rows of the target component in the graphs before `counted`.
-  size_t counted = 0;
-  ForEachGraph(extents, prefetch, plane, [&](size_t g, const char* from, size_t bytes) {
-    for (; counted < g; ++counted) target_rows += extents.count(counted, *spec.index_into);
-    copy(next, from, bytes, target_rows);
-    next += bytes;
-  });
+  uint64_t target_rows = 0;  // Rows of the target component in the graphs before.
+  for (const RowExtents::Run& run : extents.runs()) {
+    prefetch.Next();
+    const char* from = extents.begin(run.begin, plane);
+    for (size_t g = run.begin; g < run.end; ++g) {
+      const size_t bytes = extents.count(g, plane.component) * plane.row_bytes;
+      copy(next, from, bytes, target_rows);
+      next += bytes;
+      from += bytes;
+      target_rows += extents.count(g, *spec.index_into);
+    }
+  }
 }
 
 // Calls write(plane, data) for each plane of the schema's tensors, which begin at base + `begins`.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/checked_arithmetic.h"
 #include "service/base/status_macros.h"
+#include "service/graphs/index_check.h"
 #include "service/graphs/index_values.h"
 
 namespace packhouse {
@@ -14,11 +15,12 @@ namespace {
 // Checks the values of index tensor t in one of its planes.
 absl::Status CheckIndices(const GraphChunk& chunk, size_t t, size_t plane) {
   const TensorSpec& tensor = chunk.schema().tensors()[t];
+  const IndexCheck check(tensor.dtype);
   for (size_t i = 0; i < chunk.num_graphs(); ++i) {
     const absl::string_view data = chunk.rows(i, t, plane);
     const uint64_t bound = chunk.count(i, *tensor.index_into);
+    if (check.AllInRange(data, bound)) continue;
     const size_t bad = FindIndexOutOfRange(tensor.dtype, data, bound);
-    if (bad == absl::string_view::npos) continue;
     // The position in the graph's own tensor.
     const size_t position = plane * chunk.count(i, tensor.component) + bad;
     return absl::InvalidArgumentError(

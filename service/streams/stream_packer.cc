@@ -100,18 +100,21 @@ StreamPacker::~StreamPacker() {
   observer_->OnPending(0, 0);
 }
 
-SizeTuple StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i) const {
+absl::Span<const uint32_t> StreamPacker::PackedTuple(const GraphChunk& chunk, size_t i,
+                                                     SizeTuple& made) const {
   const auto sizes = chunk.sizes().tuple(i);
-  SizeTuple tuple(sizes.begin(), sizes.end());
   const MinRows& min_rows = layout().min_rows();
+  const bool has_bytes = packing_limits_->num_components() > sizes.size();
+  if (min_rows.empty() && !has_bytes) return sizes;
+  made.assign(sizes.begin(), sizes.end());
   for (size_t k = 0; !min_rows.empty() && k < sizes.size(); ++k) {
-    tuple[k] = min_rows.PackedSize(k, sizes[k]);
+    made[k] = min_rows.PackedSize(k, sizes[k]);
   }
-  if (packing_limits_->num_components() > tuple.size()) {
-    tuple.push_back(static_cast<uint32_t>(
+  if (has_bytes) {
+    made.push_back(static_cast<uint32_t>(
         std::min<uint64_t>(BytesOf(layout(), chunk, i), std::numeric_limits<uint32_t>::max())));
   }
-  return tuple;
+  return made;
 }
 
 std::optional<Rejection> StreamPacker::ReasonToReject(const GraphChunk& chunk, size_t i) const {
@@ -126,7 +129,8 @@ std::optional<Rejection> StreamPacker::ReasonToReject(const GraphChunk& chunk, s
 }
 
 std::optional<Rejection> StreamPacker::ExcessOverLimits(const GraphChunk& chunk, size_t i) const {
-  const SizeTuple tuple = PackedTuple(chunk, i);
+  SizeTuple made;
+  const absl::Span<const uint32_t> tuple = PackedTuple(chunk, i, made);
   const auto exceeded = packing_limits_->FirstExceeded(tuple);
   if (!exceeded) return std::nullopt;
   const size_t component = *exceeded;
@@ -167,10 +171,11 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
         "chunk: ", bytes, " bytes with what is kept beside its graphs, at most ",
         bounds_.max_pending_bytes, " may be pending in a stream; send smaller chunks"));
   }
+  RememberIdsIfNeeded(sizes);
   std::vector<Rejection> rejections;
   for (size_t i = 0; i < sizes.num_graphs(); ++i) {
     const uint64_t id = sizes.graph_id(i);
-    if (pending_ids_.contains(id)) {
+    if (remembers_ids_ && pending_ids_.contains(id)) {
       return absl::InvalidArgumentError(
           absl::StrCat("chunk: graph id ", id, " occurs twice: it is still pending"));
     }
@@ -202,9 +207,15 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::Offer(GraphChunk chunk, uin
   num_rejected_ += rejections.size();
   if (!rejections.empty()) observer_->OnRejectedTooLarge(rejections.size());
   if (accepted == 0) return rejections;
-  for (size_t i = 0; i < sizes.num_graphs(); ++i) HoldOnTo(sizes.graph_id(i));
-  for (const Rejection& rejection : rejections) LetGoOf(rejection.graph_id);
-  held_.push_back({std::move(chunk), bytes, accepted});
+  if (remembers_ids_) {
+    for (size_t i = 0; i < sizes.num_graphs(); ++i) HoldOnTo(sizes.graph_id(i));
+    for (const Rejection& rejection : rejections) LetGoOf(rejection.graph_id);
+  } else {
+    for (size_t i = 0; i < sizes.num_graphs(); ++i) {
+      largest_id_ = std::max(largest_id_.value_or(0), sizes.graph_id(i));
+    }
+  }
+  held_.push_back({std::move(chunk), bytes, accepted, !rejections.empty()});
   if (!calibration_) {
     feeding_ = std::prev(held_.end());
     next_graph_ = 0;
@@ -223,6 +234,7 @@ void StreamPacker::RejectHeld(HeldChunk& held, std::vector<Rejection>& rejection
     rejections.push_back(*excess);
     LetGoOf(excess->graph_id);
     --held.pending;
+    held.has_rejected = true;
   }
 }
 
@@ -247,11 +259,39 @@ absl::StatusOr<std::vector<Rejection>> StreamPacker::SetShapes(std::vector<Strea
                    "; a larger min_rows of the profile would take it"));
 }
 
+void StreamPacker::RememberIdsIfNeeded(const SizeTable& sizes) {
+  if (remembers_ids_ || !largest_id_) return;
+  bool may_be_pending = false;
+  for (size_t i = 0; i < sizes.num_graphs(); ++i) {
+    may_be_pending |= sizes.graph_id(i) <= *largest_id_;
+  }
+  if (!may_be_pending) return;
+  remembers_ids_ = true;
+  if (calibration_) {
+    // Nothing was packed.
+    for (const HeldChunk& held : held_) {
+      for (size_t i = 0; i < held.chunk.num_graphs(); ++i) {
+        if (!ReasonToReject(held.chunk, i)) HoldOnTo(held.chunk.sizes().graph_id(i));
+      }
+    }
+    return;
+  }
+  // All that was held is in the packer.
+  std::vector<bool> is_free(pending_.size());
+  for (const uint64_t handle : free_handles_) is_free[handle] = true;
+  for (size_t handle = 0; handle < pending_.size(); ++handle) {
+    if (is_free[handle]) continue;
+    const PendingGraph& graph = pending_[handle];
+    HoldOnTo(graph.held->chunk.sizes().graph_id(graph.index));
+  }
+}
+
 void StreamPacker::HoldOnTo(uint64_t id) {
   if (!pending_ids_.insert(id).second) ++pending_again_[id];
 }
 
 void StreamPacker::LetGoOf(uint64_t id) {
+  if (!remembers_ids_) return;
   // Few streams cut graphs.
   if (pending_again_.empty()) {
     pending_ids_.erase(id);
@@ -277,6 +317,7 @@ void StreamPacker::Drop(HeldChunks::iterator held) {
 }
 
 absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
+  SizeTuple made;
   for (size_t fed = 0; is_feeding() && fed < max_graphs; ++fed) {
     const HeldChunks::iterator held = feeding_;
     const size_t index = next_graph_++;
@@ -284,8 +325,8 @@ absl::StatusOr<bool> StreamPacker::Feed(absl::Time now, size_t max_graphs) {
       feeding_ = std::next(held);
       next_graph_ = 0;
     }
-    const SizeTuple tuple = PackedTuple(held->chunk, index);
-    if (packing_limits_->FirstExceeded(tuple)) continue;  // Was rejected.
+    const absl::Span<const uint32_t> tuple = PackedTuple(held->chunk, index, made);
+    if (held->has_rejected && packing_limits_->FirstExceeded(tuple)) continue;  // Was rejected.
     uint64_t handle = pending_.size();
     if (free_handles_.empty()) {
       pending_.push_back({held, index});

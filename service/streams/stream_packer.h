@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "service/collation/batch.h"
 #include "service/collation/batch_layout.h"
 #include "service/collation/batch_shape.h"
@@ -190,6 +191,7 @@ class StreamPacker {
     GraphChunk chunk;
     uint64_t bytes;
     size_t pending;  // Its graphs that are in no batch yet and not rejected.
+    bool has_rejected;
     // Set if it came while there were no shapes, by the next Next().
     std::optional<absl::Time> came = std::nullopt;
   };
@@ -206,14 +208,16 @@ class StreamPacker {
   absl::Status Begin(std::vector<StreamShape> shapes);
 
   // The tuple that is packed: the packed sizes (min_rows.h), and the graph's bytes if these have a
-  // limit.
-  SizeTuple PackedTuple(const GraphChunk& chunk, size_t i) const;
+  // limit. A view of the chunk's own if that is all, otherwise of `made`.
+  absl::Span<const uint32_t> PackedTuple(const GraphChunk& chunk, size_t i, SizeTuple& made) const;
   // Why a graph will be in no batch; nullopt if it can be in one.
   std::optional<Rejection> ReasonToReject(const GraphChunk& chunk, size_t i) const;
   std::optional<Rejection> ExcessOverLimits(const GraphChunk& chunk, size_t i) const;
   std::string Describe(const Rejection& rejection) const;
   // The graphs of a held chunk that the profile allows and the chosen shapes do not take.
   void RejectHeld(HeldChunk& held, std::vector<Rejection>& rejections);
+  // Begins to remember which ids are pending, if one of these may be.
+  void RememberIdsIfNeeded(const SizeTable& sizes);
   // Counts a graph with this id as pending, and as pending no more.
   void HoldOnTo(uint64_t id);
   void LetGoOf(uint64_t id);
@@ -251,6 +255,10 @@ class StreamPacker {
   // The packer's handles are indexes into this.
   std::vector<PendingGraph> pending_;
   std::vector<uint64_t> free_handles_;
+  // As long as every chunk's ids are larger than those of all chunks before, as most streams' are,
+  // none can be pending, and none is remembered.
+  bool remembers_ids_ = false;
+  std::optional<uint64_t> largest_id_;
   absl::flat_hash_set<uint64_t> pending_ids_;
   // Of ids that several pending graphs have, as pieces of one graph do: how many besides the first.
   absl::flat_hash_map<uint64_t, uint32_t> pending_again_;

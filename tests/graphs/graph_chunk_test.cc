@@ -1,10 +1,14 @@
 #include "service/graphs/graph_chunk.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/graphs/index_check.h"
 #include "service/graphs/index_values.h"
+#include "tests/planning/vector_levels.h"
 #include "tests/support/random_graphs.h"
 #include "tests/support/status_matchers.h"
 
@@ -131,6 +135,37 @@ TEST(IndexValuesTest, EveryIntegerDTypeShiftsAndIsChecked) {
     ShiftIndices(dtype, data.data(), data.size(), -uint64_t{100});
     ShiftIndices(dtype, data.data(), bytes, 100);
     EXPECT_EQ(data, std::string(3 * bytes, '\0'));
+  }
+}
+
+// A whole graph is checked by vectors, and its first bad index found one by one.
+TEST(IndexCheckTest, AllLevelsFindWhatIsOutOfRange) {
+  for (const DType dtype : {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64,
+                            DType::kUint8, DType::kUint16, DType::kUint32, DType::kUint64}) {
+    const size_t width = ElementBytes(dtype);
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+      Random random(seed);
+      const size_t n = random.Below(200);
+      const uint64_t bound = seed % 8 == 0
+                                 ? random.Below(3)
+                                 : uint64_t{1} << random.Below(8 * std::min<size_t>(width, 5));
+      // At an odd place.
+      std::string data(1 + n * width, '\0');
+      for (size_t i = 0; i < n; ++i) {
+        const uint64_t value = bound == 0 ? 0 : random.Below(bound);
+        std::memcpy(&data[1 + i * width], &value, width);
+      }
+      if (n != 0 && seed % 2 == 0) {
+        const uint64_t value = seed % 4 == 0 ? bound : -uint64_t{1};
+        std::memcpy(&data[1 + random.Below(n) * width], &value, width);
+      }
+      const absl::string_view view = absl::string_view(data).substr(1);
+      const bool expected = FindIndexOutOfRange(dtype, view, bound) == absl::string_view::npos;
+      for (const VectorLevel level : VectorLevelsHere()) {
+        EXPECT_EQ(IndexCheck(dtype, level).AllInRange(view, bound), expected)
+            << DTypeName(dtype) << ", seed " << seed << ", " << VectorLevelName(level);
+      }
+    }
   }
 }
 

@@ -93,6 +93,8 @@ class SizesStreamTest : public ::testing::Test {
 TEST_F(SizesStreamTest, AnIdTakesFewBytes) {
   constexpr size_t kGraphs = (size_t{7} << 14) + 1;
   ASSERT_THAT(Open({kUnlimited, kUnlimited, 1000}), IsOk());
+  // Smaller ids than one before have to be kept.
+  ASSERT_THAT(Offer({1}, uint64_t{1} << 40), IsOk());
   SizeTable table =
       SizeTable::WithConsecutiveIds(kGraphs, 2, std::vector<uint32_t>(2 * kGraphs), 5).value();
   GraphChunk chunk = GraphChunk::OfSizes(schema_.get(), std::move(table));
@@ -188,6 +190,47 @@ TEST_F(SizesStreamTest, AnIdMayComeAgainOnlyOnceItsBatchIsOut) {
   packer_->Flush();
   EXPECT_EQ(TakeAll().size(), 1U);
   EXPECT_THAT(Offer({3}, 1), IsOk());
+}
+
+// Ids that ascend are not kept, so the rule is held against a list of the pending ones.
+TEST_F(SizesStreamTest, ExactlyPendingIdsAreRefused) {
+  int num_refused = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    StreamPackerOptions options;
+    options.packing.look_ahead = 1 + random.Below(8);
+    ASSERT_THAT(Open({10, kUnlimited, kUnlimited}, options), IsOk());
+    std::set<uint64_t> pending;
+    uint64_t next_id = random.Below(3);
+    for (int chunk = 0; chunk < 30; ++chunk) {
+      const bool ascends = chunk < static_cast<int>(seed % 30) || random.Below(2) == 0;
+      const uint64_t first_id = ascends ? next_id : random.Below(next_id + 1);
+      std::vector<uint32_t> sizes(random.Below(6));
+      bool is_pending = false;
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        sizes[i] = static_cast<uint32_t>(random.Below(13));  // Some are too large.
+        is_pending |= pending.contains(first_id + i);
+      }
+      const auto rejections = Offer(sizes, first_id);
+      if (is_pending) {
+        EXPECT_THAT(rejections,
+                    StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("occurs twice")));
+        ++num_refused;
+        continue;
+      }
+      ASSERT_THAT(rejections, IsOk());
+      for (size_t i = 0; i < sizes.size(); ++i) pending.insert(first_id + i);
+      for (const Rejection& rejection : *rejections) pending.erase(rejection.graph_id);
+      next_id = std::max(next_id, first_id + sizes.size());
+      if (random.Below(8) == 0) packer_->Flush();
+      for (const Batch& batch : TakeAll()) {
+        for (const uint64_t id : batch.graph_ids) EXPECT_EQ(pending.erase(id), 1U) << id;
+      }
+      EXPECT_EQ(packer_->num_pending(), pending.size());
+    }
+  }
+  EXPECT_GT(num_refused, 300);
 }
 
 TEST_F(SizesStreamTest, LimitsThatCannotWorkAreRefused) {
