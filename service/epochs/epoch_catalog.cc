@@ -83,18 +83,15 @@ EpochCatalog::~EpochCatalog() {
   if (memory_ != nullptr) memory_->SetReclaim(nullptr);
 }
 
-void EpochCatalog::ForgetUnused() {
-  const auto forget = [](auto& cache) {
-    while (cache.ForgetOldest()) {
-    }
+void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
+  const auto forget = [&](auto& cache) {
+    bool is_done = done();
+    while (!is_done && cache.ForgetOldest()) is_done = done();
+    return is_done;
   };
-  // As below: values that are made from others go before them.
-  forget(sampled_);
-  forget(joined_);
-  forget(links_);
-  forget(epochs_);
-  forget(plans_);
-  forget(readers_);
+  // Values that are made from others go before them.
+  (void)(forget(sampled_) || forget(joined_) || forget(links_) || forget(epochs_) ||
+         forget(plans_) || forget(readers_));
 }
 
 void EpochCatalog::Reclaim(uint64_t bytes) {
@@ -108,19 +105,7 @@ void EpochCatalog::Reclaim(uint64_t bytes) {
     // meanwhile. The bound is for a disk that does not answer.
     if (gone != nullptr && !gone->WaitForNotificationWithTimeout(kLongestUseOfCopy)) break;
   }
-  while (!done() && sampled_.ForgetOldest()) {
-  }
-  // Values that are made from others are dropped before them.
-  while (!done() && joined_.ForgetOldest()) {
-  }
-  while (!done() && links_.ForgetOldest()) {
-  }
-  while (!done() && epochs_.ForgetOldest()) {
-  }
-  while (!done() && plans_.ForgetOldest()) {
-  }
-  while (!done() && readers_.ForgetOldest()) {
-  }
+  ForgetUntil(done);
 }
 
 absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::OpenReader(
@@ -136,8 +121,10 @@ absl::StatusOr<std::shared_ptr<const EpochCatalog::OpenedReader>> EpochCatalog::
     // Readers that nobody uses may have what a store has little of: the files of a cache.
     // Another call may just have made room, so it is tried again whatever was found here.
     if (absl::IsResourceExhausted(reader.status())) {
-      ForgetUnused();
-      reader = store_->OpenReader(info.name);
+      ForgetUntil([&] {
+        reader = store_->OpenReader(info.name);
+        return !absl::IsResourceExhausted(reader.status());
+      });
     }
     PH_ASSIGN_OR_RETURN(opened->reader, std::move(reader));
     opened->gathered = std::make_shared<GatheredRows>(memory_);
@@ -192,6 +179,7 @@ std::shared_ptr<GatheredRows> EpochCatalog::GatheredFor(const DatasetInfo& info,
     if (!is_listed) gathered_.push_back({rows, 0});
   }
   for (const auto& other : unused) other->Drop();
+  rows->Count(plan.reader());
   return rows;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -110,8 +111,8 @@ class EpochCatalog {
   std::shared_ptr<GatheredRows> GatheredFor(const DatasetInfo& info, const EpochPlan& plan);
   // The rows of all data sets that may be copied, which still exist.
   std::vector<std::shared_ptr<GatheredRows>> AllGathered();
-  // Lets go of all that nobody uses.
-  void ForgetUnused();
+  // Lets go of what nobody uses, one after another, until `done` says so or nothing is left.
+  void ForgetUntil(absl::FunctionRef<bool()> done);
   // Lets go of what nobody uses, and of copies.
   void Reclaim(uint64_t bytes);
 

@@ -17,6 +17,12 @@ namespace {
 // Graphs at random places need a place of the processor's page table each; large pages need fewer.
 constexpr uint64_t kLargePage = uint64_t{2} << 20;
 
+uint64_t BytesOf(const DatasetReader& reader, size_t i) {
+  const GraphSchema& schema = *reader.info().schema;
+  const size_t l = schema.num_components();
+  return GatheredGraph::BytesOf(schema, reader.counts().subspan(i * l, l));
+}
+
 }  // namespace
 
 GatheredRows::Copy::~Copy() {
@@ -73,27 +79,31 @@ void GatheredRows::CopySome(const DatasetReader& reader, size_t num_graphs) {
 absl::Status GatheredRows::CopyGraphs(const DatasetReader& reader, size_t end, Copy& copy) {
   for (; num_copied_ < end; ++num_copied_) {
     PH_ASSIGN_OR_RETURN(const StoredGraph stored, reader.Graph(num_copied_));
-    GatherGraph(*stored.chunk, stored.index, copy.data_ + copy.places_[num_copied_] * Copy::kUnit);
+    const uint32_t place = copy.places_.back();
+    GatherGraph(*stored.chunk, stored.index, copy.data_ + place * Copy::kUnit);
+    copy.places_.push_back(place +
+                           static_cast<uint32_t>(BytesOf(reader, num_copied_) / Copy::kUnit));
   }
   // The rows were copied from the store's file, which may have been lost meanwhile.
   return reader.CheckIntact();
 }
 
+void GatheredRows::Count(const DatasetReader& reader) {
+  if (num_units_.load(std::memory_order_relaxed) != 0) return;
+  uint64_t units = 0;
+  for (size_t i = 0; i < reader.num_graphs(); ++i) units += BytesOf(reader, i) / Copy::kUnit;
+  num_units_.store(units, std::memory_order_relaxed);
+}
+
 std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin(const DatasetReader& reader) {
-  const GraphSchema& schema = *reader.info().schema;
+  Count(reader);
+  const uint64_t num_units = num_units_.load(std::memory_order_relaxed);
   const size_t n = reader.num_graphs();
-  const size_t l = schema.num_components();
-  const auto units_of = [&](size_t i) {
-    return GatheredGraph::BytesOf(schema, reader.counts().subspan(i * l, l)) / Copy::kUnit;
-  };
-  if (num_units_ == 0) {
-    for (size_t i = 0; i < n; ++i) num_units_ += units_of(i);
-  }
-  if (num_units_ > std::numeric_limits<uint32_t>::max()) {
+  if (num_units > std::numeric_limits<uint32_t>::max()) {
     is_over_ = true;
     return nullptr;
   }
-  const uint64_t mapped = (num_units_ * Copy::kUnit / kLargePage + 1) * kLargePage;
+  const uint64_t mapped = (num_units * Copy::kUnit / kLargePage + 1) * kLargePage;
   const uint64_t bytes = mapped + (n + 1) * sizeof(uint32_t);
   auto copy = std::shared_ptr<Copy>(new Copy());
   if (memory_ != nullptr) {
@@ -113,12 +123,7 @@ std::shared_ptr<GatheredRows::Copy> GatheredRows::Begin(const DatasetReader& rea
   // Only faster with it.
   (void)madvise(data, mapped, MADV_HUGEPAGE);
   copy->places_.reserve(n + 1);
-  uint32_t place = 0;
-  for (size_t i = 0; i < n; ++i) {
-    copy->places_.push_back(place);
-    place += static_cast<uint32_t>(units_of(i));
-  }
-  copy->places_.push_back(place);
+  copy->places_.push_back(0);
   return copy;
 }
 

@@ -60,7 +60,7 @@ class GatheredRows {
     MemoryHold memory_;
     char* data_ = nullptr;
     uint64_t mapped_bytes_ = 0;
-    // Where graphs begin, in units, and the end of the last.
+    // Where graphs begin, in units, and the end of the last. Grows while they are copied.
     std::vector<uint32_t> places_;
   };
 
@@ -72,10 +72,14 @@ class GatheredRows {
   // The copy, once it has all graphs; until then null. O(1).
   std::shared_ptr<const Copy> Ready() const;
 
+  // Counts the bytes of all graphs, for CopySome(), on whose thread others wait more. O(n); O(1) if
+  // it was done before.
+  void Count(const DatasetReader& reader);
+
   // Copies this many graphs more, unless another thread is doing it, or nothing is left to do. It
   // begins only if no more than half of the memory is held then. After an error of the reader there
   // will be no copy: who needs the graph learns of the error itself. Every call must have the same
-  // reader. O(bytes of the graphs); the first call O(n).
+  // reader. O(bytes of the graphs), and O(n) for the first call without Count().
   void CopySome(const DatasetReader& reader, size_t num_graphs);
 
   // Lets go of the copy. Its memory is free once the batches that use it are made: then the result
@@ -98,8 +102,9 @@ class GatheredRows {
   std::atomic<bool> is_over_ = false;  // It is ready, or never will be.
   std::atomic<bool> is_copying_ = false;
 
+  std::atomic<uint64_t> num_units_ = 0;  // Of all graphs; 0: not counted yet.
+
   // Used only by the thread that is copying.
-  uint64_t num_units_ = 0;  // Of all graphs; 0: not counted yet.
   size_t num_copied_ = 0;
 
   mutable absl::Mutex mutex_;

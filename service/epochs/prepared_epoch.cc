@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/collation/collate.h"
 #include "service/epochs/group_items.h"
@@ -121,8 +122,8 @@ absl::StatusOr<Batch> PreparedEpoch::CollateStored(const BatchShape& shape,
       for (const uint32_t graph : graphs) refs.push_back(copy->graph(graph));
       return CollateGathered(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
     }
-    // So that half of an epoch copies all.
-    gathered_->CopySome(plan_->reader(), 2 * graphs.size());
+    // So that half of an epoch copies all. The batch itself does not need it.
+    HasMemoryFor([&] { gathered_->CopySome(plan_->reader(), 2 * graphs.size()); });
   }
   std::vector<GraphRef> refs;
   refs.reserve(graphs.size());

@@ -29,6 +29,11 @@ void SizeSample::Grow() {
   const uint64_t more = (wanted - capacity_) * num_components_ * sizeof(uint32_t);
   if (memory_ != nullptr && more != 0) {
     absl::Status held;
+    // A sample is worth less than what others have made.
+    if (memory_->held() + more > memory_->bound()) {
+      most_ = num_kept_;
+      return;
+    }
     if (hold_.bytes() == 0) {
       absl::StatusOr<MemoryHold> hold = memory_->Hold("sizes of a stream", more);
       held = hold.status();
@@ -63,11 +68,11 @@ void SizeSample::Add(const SizesView& sizes) {
   }
 }
 
-SizeHistogram SizeSample::Histogram() const {
-  SizeHistogram histogram(num_components_);
-  for (size_t i = 0; i < num_kept_; ++i) {
+SizeHistogram SizeSample::Kept::Histogram() const {
+  SizeHistogram histogram(num_components);
+  for (size_t i = 0; i < num_graphs; ++i) {
     // So few graphs exceed no sum.
-    histogram.Add(absl::MakeConstSpan(counts_).subspan(i * num_components_, num_components_))
+    histogram.Add(absl::MakeConstSpan(counts).subspan(i * num_components, num_components))
         .IgnoreError();
   }
   return histogram;
@@ -146,9 +151,13 @@ absl::StatusOr<LiveStreams::Sizes> LiveStreams::Find(uint64_t number) const {
     entry = found->second;
   }
   Stream stream = entry->stream;
-  absl::MutexLock lock(&entry->mutex);
-  stream.num_graphs = entry->sample.num_seen();
-  return Sizes{std::move(stream), entry->schema, entry->sample.Histogram()};
+  SizeSample::Kept kept;
+  {
+    absl::MutexLock lock(&entry->mutex);
+    stream.num_graphs = entry->sample.num_seen();
+    kept = entry->sample.kept();
+  }
+  return Sizes{std::move(stream), entry->schema, kept.Histogram()};
 }
 
 }  // namespace packhouse

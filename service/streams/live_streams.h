@@ -32,15 +32,25 @@ class SizeSample {
   // Graphs that it keeps.
   static size_t MostGraphs(size_t num_components);
 
-  // `memory`, which must outlive it, is asked before the sample grows; if it refuses, the sample
-  // stays as small as it is. Null: there is room.
+  // `memory`, which must outlive it, is asked before the sample grows; if there is no room without
+  // that others give something up, the sample stays as small as it is. Null: there is room.
   SizeSample(size_t num_components, uint64_t seed, MemoryBudget* memory);
 
   // O(l) for each graph that is kept, else O(1).
   void Add(const SizesView& sizes);
 
   uint64_t num_seen() const { return num_seen_; }
-  SizeHistogram Histogram() const;
+
+  // The graphs that it keeps.
+  struct Kept {
+    size_t num_components = 0;
+    size_t num_graphs = 0;
+    std::vector<uint32_t> counts;  // Row-major.
+
+    SizeHistogram Histogram() const;
+  };
+  // O(kMostBytes).
+  Kept kept() const { return {num_components_, num_kept_, counts_}; }
 
  private:
   // Makes room for one more, if it may.
@@ -58,7 +68,7 @@ class SizeSample {
   std::vector<uint32_t> counts_;  // Row-major.
 };
 
-// Thread-safe. A stream's thread waits at most until a histogram of its sample is made.
+// Thread-safe. A stream's thread waits at most until its sample is copied.
 class LiveStreams {
  public:
   struct Stream {

@@ -26,7 +26,7 @@ TEST(SizeSampleTest, KeepsAllWhileTheyAreFew) {
   const auto most = static_cast<uint32_t>(SizeSample::MostGraphs(2));
   EXPECT_EQ(most, 8192U);
   for (uint32_t i = 0; i < most; i += 1024) AddRange(sample, i, i + 1024);
-  const SizeHistogram all = sample.Histogram();
+  const SizeHistogram all = sample.kept().Histogram();
   EXPECT_EQ(all.num_graphs(), most);
   for (uint32_t i = 0; i < most; ++i) ASSERT_EQ(all.CountOf({{i, 2 * i}}), 1U) << i;
 }
@@ -40,7 +40,7 @@ TEST(SizeSampleTest, IsEvenOverTheWholeStream) {
     constexpr uint32_t kGraphs = 80'000;
     for (uint32_t i = 0; i < kGraphs; i += 500) AddRange(sample, i, i + 500);
     EXPECT_EQ(sample.num_seen(), kGraphs);
-    const SizeHistogram kept = sample.Histogram();
+    const SizeHistogram kept = sample.kept().Histogram();
     EXPECT_EQ(kept.num_graphs(), SizeSample::MostGraphs(2));
     std::vector<double> parts(8);
     for (size_t row = 0; row < kept.num_distinct(); ++row) {
@@ -54,15 +54,16 @@ TEST(SizeSampleTest, IsEvenOverTheWholeStream) {
 
 TEST(SizeSampleTest, WithoutMemoryItStaysSmaller) {
   MemoryBudget memory(2 * 256 * sizeof(uint32_t));
+  memory.SetReclaim([](uint64_t) { ADD_FAILURE() << "others gave something up"; });
   {
     SizeSample sample(2, 1, &memory);
     AddRange(sample, 0, 10'000);
-    EXPECT_EQ(sample.Histogram().num_graphs(), 256U);
+    EXPECT_EQ(sample.kept().Histogram().num_graphs(), 256U);
     EXPECT_EQ(sample.num_seen(), 10'000U);
     EXPECT_EQ(memory.held(), memory.bound());
     SizeSample nothing(2, 1, &memory);
     AddRange(nothing, 0, 100);
-    EXPECT_EQ(nothing.Histogram().num_graphs(), 0U);
+    EXPECT_EQ(nothing.kept().Histogram().num_graphs(), 0U);
     EXPECT_EQ(nothing.num_seen(), 100U);
   }
   EXPECT_EQ(memory.held(), 0U);
@@ -74,8 +75,8 @@ TEST(SizeSampleTest, ManyComponentsTakeNoMoreBytes) {
     const size_t graphs = 2 * SizeSample::MostGraphs(components);
     const std::vector<uint32_t> counts(graphs * components, 3);
     sample.Add(SizesView::Create(graphs, components, counts).value());
-    EXPECT_EQ(sample.Histogram().num_graphs(), SizeSample::MostGraphs(components));
-    EXPECT_LE(sample.Histogram().num_graphs() * components * sizeof(uint32_t),
+    EXPECT_EQ(sample.kept().Histogram().num_graphs(), SizeSample::MostGraphs(components));
+    EXPECT_LE(sample.kept().Histogram().num_graphs() * components * sizeof(uint32_t),
               SizeSample::kMostBytes);
   }
 }
