@@ -19,6 +19,18 @@ bool SameTensor(const TensorSpec& a, const TensorSpec& b) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<const DatasetChunks>> DatasetStore::OpenChunks(
+    absl::string_view name) const {
+  return absl::UnimplementedError(
+      absl::StrCat("data set '", name, "': this store reads data sets only as a whole"));
+}
+
+absl::Status CheckSealed(const DatasetInfo& info) {
+  if (info.state == DatasetState::kSealed) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("data set '", info.name, "' is not sealed: seal it to load epochs from it"));
+}
+
 absl::Status CheckDatasetName(absl::string_view name) {
   if (IsValidName(name, DatasetStore::kMaxNameLength, "_./-")) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

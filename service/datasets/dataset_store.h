@@ -151,6 +151,26 @@ class DatasetReader {
   size_t num_graphs() const { return info().num_graphs; }
 };
 
+// A sealed data set in pieces, for who cannot have all of it in memory. Chunks are numbered in data
+// set order; each has graphs that were appended together, or one after the other. Immutable as seen
+// from outside; thread-safe. Keeps the data set's bytes in the store.
+class DatasetChunks {
+ public:
+  virtual ~DatasetChunks() = default;
+
+  virtual const DatasetInfo& info() const = 0;
+  // Graphs of each chunk.
+  virtual absl::Span<const uint32_t> num_graphs() const = 0;
+  // Some bytes for each chunk.
+  virtual uint64_t bytes() const = 0;
+  // Adds the sizes of a chunk's graphs, without reading the graphs. DATA_LOSS naming the record.
+  virtual absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const = 0;
+  // A reader of the data set as if it had these chunks only, whose numbers ascend. Its histogram is
+  // empty. Errors and cost as DatasetStore::OpenReader; it may wait for the network.
+  virtual absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+      absl::Span<const uint32_t> chunks) const = 0;
+};
+
 // Thread-safe. A change that is answered with OK is durable. A change that is answered with an
 // error has not happened (unless the disk itself failed). Errors besides those named at each
 // function:
@@ -237,10 +257,17 @@ class DatasetStore {
   // for each graph whose record has been used. NOT_FOUND.
   virtual absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const = 0;
+
+  // O(records) memory, some hundred bytes for each. NOT_FOUND; FAILED_PRECONDITION if the data set
+  // is not sealed; UNIMPLEMENTED by a store that reads data sets only as a whole.
+  virtual absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const;
 };
 
 // Checks that all implementations share. Error: INVALID_ARGUMENT.
 absl::Status CheckDatasetName(absl::string_view name);
+// FAILED_PRECONDITION unless it is.
+absl::Status CheckSealed(const DatasetInfo& info);
 // NOT_FOUND unless `id`, that of the data set of this name, equals `asked_for`; `asked_for` 0 means
 // any.
 absl::Status CheckDatasetId(absl::string_view name, uint64_t id, uint64_t asked_for);

@@ -55,6 +55,10 @@ class FixedDatasetStore final : public DatasetStore {
       absl::string_view name) const override {
     return store_->OpenReader(name);
   }
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    return store_->OpenChunks(name);
+  }
 
  private:
   const DatasetStore* const store_;

@@ -55,6 +55,10 @@ class QuotaDatasetStore final : public DatasetStore {
       absl::string_view name) const override {
     return store_->OpenReader(name);
   }
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    return store_->OpenChunks(name);
+  }
 
   struct Use {
     uint64_t datasets = 0;

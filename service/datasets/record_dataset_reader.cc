@@ -45,11 +45,33 @@ void StoredDataset::End() {
   }
 }
 
+StoredDataset StoredDataset::Part(absl::Span<const uint32_t> numbers) const {
+  StoredDataset part;
+  part.id = id;
+  part.info = info;
+  part.records.reserve(numbers.size());
+  uint64_t end = 0;
+  for (const uint32_t number : numbers) {
+    StoredRecord record = records[number];
+    record.tag = record.tag.value_or(record.first_graph);
+    record.first_of_all = record.first_graph;
+    const uint64_t first = end;
+    end += record.end_graph - record.first_graph;
+    record.first_graph = first;
+    record.end_graph = end;
+    part.records.push_back(record);
+  }
+  part.info.num_graphs = end;
+  part.info.num_records = numbers.size();
+  return part;
+}
+
 absl::Status StoredDataset::Named(const StoredRecord& record, const absl::Status& status) const {
-  return absl::Status(
-      status.code(),
-      absl::StrCat("data set '", info.name, "': record ", record.number, " (graphs [",
-                   record.first_graph, ", ", record.end_graph, ")): ", status.message()));
+  const uint64_t first = record.first_of_all.value_or(record.first_graph);
+  const uint64_t end = first + (record.end_graph - record.first_graph);
+  return absl::Status(status.code(),
+                      absl::StrCat("data set '", info.name, "': record ", record.number,
+                                   " (graphs [", first, ", ", end, ")): ", status.message()));
 }
 
 absl::StatusOr<ChunkRecordView> StoredDataset::View(const StoredRecord& record) const {
@@ -163,6 +185,43 @@ void RecordDatasetReader::Decode(const StoredRecord& record, DecodedRecord& deco
   if (!chunk.ok()) return;
   decoded.chunk.emplace(*std::move(chunk));
   decoded.ready.store(&*decoded.chunk, std::memory_order_release);
+}
+
+RecordDatasetChunks::RecordDatasetChunks(StoredDataset dataset,
+                                         std::function<absl::Status()> check_intact,
+                                         std::shared_ptr<const void> owner)
+    : owner_(std::move(owner)),
+      check_intact_(std::move(check_intact)),
+      dataset_(std::move(dataset)) {
+  num_graphs_.reserve(dataset_.records.size());
+  for (const StoredRecord& record : dataset_.records) {
+    num_graphs_.push_back(static_cast<uint32_t>(record.end_graph - record.first_graph));
+  }
+}
+
+uint64_t RecordDatasetChunks::bytes() const {
+  return sizeof(StoredRecord) * dataset_.records.capacity() +
+         sizeof(uint32_t) * num_graphs_.capacity();
+}
+
+absl::Status RecordDatasetChunks::AddSizes(uint32_t chunk, SizeHistogram& histogram) const {
+  PH_ASSIGN_OR_RETURN(const ChunkRecordView view, dataset_.View(dataset_.records[chunk]));
+  std::vector<uint32_t> counts;
+  view.AppendCounts(counts);
+  const size_t l = view.num_components();
+  for (size_t i = 0; i < view.num_graphs(); ++i) {
+    PH_RETURN_IF_ERROR(histogram.Add(absl::MakeConstSpan(counts).subspan(i * l, l)));
+  }
+  return check_intact_();
+}
+
+absl::StatusOr<std::shared_ptr<const DatasetReader>> RecordDatasetChunks::Open(
+    absl::Span<const uint32_t> chunks) const {
+  auto reader = std::make_shared<const RecordDatasetReader>(
+      dataset_.Part(chunks), SizeHistogram(dataset_.info.schema->num_components()), check_intact_,
+      owner_);
+  PH_RETURN_IF_ERROR(reader->CheckIntact());
+  return reader;
 }
 
 }  // namespace packhouse

@@ -32,6 +32,8 @@ struct StoredRecord {
   absl::string_view bytes = {};
   // The second number of the record's place (ChunkRecordPlace), where it is not its first graph.
   std::optional<uint64_t> tag = std::nullopt;
+  // In the whole data set, if `first_graph` is in a part of it: for messages.
+  std::optional<uint64_t> first_of_all = std::nullopt;
 };
 
 // What the store knows of a data set at one moment.
@@ -50,6 +52,9 @@ struct StoredDataset {
   // Adds the next record where it is known which graphs it has: from the end of the last one to
   // before `end_graph`. `bytes` is empty if the record is missing.
   void AddExact(uint64_t end_graph, uint64_t tag, absl::string_view bytes);
+
+  // As if the data set had no others than these of its records, which ascend.
+  StoredDataset Part(absl::Span<const uint32_t> numbers) const;
 
   // Header, place and sizes. DATA_LOSS or FAILED_PRECONDITION naming the data set, the record and
   // its graphs.
@@ -107,6 +112,27 @@ class RecordDatasetReader final : public DatasetReader {
 
   // One for each record; each is guarded by its flag.
   mutable std::vector<DecodedRecord> decoded_;
+};
+
+// A data set whose records are mapped all the time: each is a chunk.
+class RecordDatasetChunks final : public DatasetChunks {
+ public:
+  // As RecordDatasetReader. O(records).
+  RecordDatasetChunks(StoredDataset dataset, std::function<absl::Status()> check_intact,
+                      std::shared_ptr<const void> owner);
+
+  const DatasetInfo& info() const override { return dataset_.info; }
+  absl::Span<const uint32_t> num_graphs() const override { return num_graphs_; }
+  uint64_t bytes() const override;
+  absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override;
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+      absl::Span<const uint32_t> chunks) const override;
+
+ private:
+  const std::shared_ptr<const void> owner_;
+  const std::function<absl::Status()> check_intact_;
+  const StoredDataset dataset_;
+  std::vector<uint32_t> num_graphs_;
 };
 
 }  // namespace packhouse

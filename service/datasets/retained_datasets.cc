@@ -35,6 +35,29 @@ class RetainedDatasets::Reader final : public DatasetReader {
   mutable std::atomic<bool> was_read_ = false;
 };
 
+// The other store's, whose readers say whether graphs were read.
+class RetainedDatasets::Chunks final : public DatasetChunks {
+ public:
+  Chunks(const RetainedDatasets* datasets, std::shared_ptr<const DatasetChunks> chunks)
+      : datasets_(datasets), chunks_(std::move(chunks)) {}
+
+  const DatasetInfo& info() const override { return chunks_->info(); }
+  absl::Span<const uint32_t> num_graphs() const override { return chunks_->num_graphs(); }
+  uint64_t bytes() const override { return chunks_->bytes(); }
+  absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+    return chunks_->AddSizes(chunk, histogram);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+      absl::Span<const uint32_t> chunks) const override {
+    PH_ASSIGN_OR_RETURN(auto reader, chunks_->Open(chunks));
+    return datasets_->Retain(std::move(reader));
+  }
+
+ private:
+  const RetainedDatasets* const datasets_;
+  const std::shared_ptr<const DatasetChunks> chunks_;
+};
+
 RetainedDatasets::RetainedDatasets(DatasetStore* store, std::string path, Retention retention,
                                    std::function<absl::Time()> now)
     : store_(store),
@@ -91,8 +114,21 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> RetainedDatasets::OpenReade
     absl::string_view name) const {
   uses_.Use(name);
   PH_ASSIGN_OR_RETURN(auto reader, store_->OpenReader(name));
+  return Retain(std::move(reader));
+}
+
+absl::StatusOr<std::shared_ptr<const DatasetChunks>> RetainedDatasets::OpenChunks(
+    absl::string_view name) const {
+  uses_.Use(name);
+  PH_ASSIGN_OR_RETURN(auto chunks, store_->OpenChunks(name));
+  return std::make_shared<const Chunks>(this, std::move(chunks));
+}
+
+std::shared_ptr<const DatasetReader> RetainedDatasets::Retain(
+    std::shared_ptr<const DatasetReader> reader) const {
   auto retained = std::make_shared<const Reader>(std::move(reader));
   absl::MutexLock lock(&mutex_);
+  std::erase_if(readers_, [](const auto& weak) { return weak.expired(); });
   readers_.push_back(retained);
   return retained;
 }

@@ -72,9 +72,15 @@ class RetainedDatasets final : public DatasetStore {
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override;
 
  private:
+  class Chunks;
   class Reader;
+
+  // The reader, which says whether graphs were read of it.
+  std::shared_ptr<const DatasetReader> Retain(std::shared_ptr<const DatasetReader> reader) const;
 
   // Of readers that have read since the last time.
   void CountReads(absl::FunctionRef<void(const std::string&)> used) const;

@@ -637,6 +637,50 @@ TEST_P(DatasetStoreTest, AReaderServesManyThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// A part of a data set is a data set whose graphs are those of its chunks, in order.
+TEST_P(DatasetStoreTest, ChunksHaveTheGraphsOfTheWhole) {
+  ASSERT_THAT(store().Create("set", schema_, {}), IsOk());
+  EXPECT_THAT(store().OpenChunks("set"), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_THAT(store().OpenChunks("none"), StatusIs(absl::StatusCode::kNotFound, _));
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_THAT(store().Append("set", Chunk(i, 1 + i % 7), {}, std::nullopt), IsOk());
+  }
+  ASSERT_THAT(store().Seal("set"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto whole, store().OpenReader("set"));
+  PH_ASSERT_OK_AND_ASSIGN(const auto chunks, store().OpenChunks("set"));
+  EXPECT_EQ(chunks->info().version, whole->info().version);
+  const size_t l = schema_.num_components();
+  std::vector<size_t> starts;
+  SizeHistogram sizes(l);
+  for (uint32_t i = 0; i < chunks->num_graphs().size(); ++i) {
+    starts.push_back(i == 0 ? 0 : starts.back() + chunks->num_graphs()[i - 1]);
+    EXPECT_THAT(chunks->AddSizes(i, sizes), IsOk());
+  }
+  EXPECT_EQ(starts.back() + chunks->num_graphs().back(), whole->num_graphs());
+  EXPECT_TRUE(sizes == whole->histogram());
+  Random random(1);
+  for (int draw = 0; draw < 8; ++draw) {
+    std::vector<uint32_t> some;
+    for (uint32_t i = 0; i < starts.size(); ++i) {
+      if (draw == 0 || random.Below(2) == 0) some.push_back(i);
+    }
+    PH_ASSERT_OK_AND_ASSIGN(const auto part, chunks->Open(some));
+    size_t at = 0;
+    for (const uint32_t chunk : some) {
+      for (size_t i = starts[chunk]; i < starts[chunk] + chunks->num_graphs()[chunk]; ++i, ++at) {
+        ASSERT_LT(at, part->num_graphs());
+        EXPECT_EQ(part->graph_ids()[at], whole->graph_ids()[i]);
+        EXPECT_EQ(part->counts().subspan(at * l, l), whole->counts().subspan(i * l, l));
+        PH_ASSERT_OK_AND_ASSIGN(const StoredGraph ours, part->Graph(at));
+        PH_ASSERT_OK_AND_ASSIGN(const StoredGraph theirs, whole->Graph(i));
+        ASSERT_TRUE(SameGraph(*ours.chunk, ours.index, *theirs.chunk, theirs.index));
+      }
+    }
+    EXPECT_EQ(at, part->num_graphs());
+    EXPECT_TRUE(part->unreadable().empty());
+  }
+}
+
 // A long history against the reference: same calls, same codes, same contents.
 TEST_P(DatasetStoreTest, AgreesWithTheReference) {
   for (uint64_t seed = 0, end = world_->Seeds(20); seed < end; ++seed) {

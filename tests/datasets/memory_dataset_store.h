@@ -3,6 +3,7 @@
 #define PACKHOUSE_TESTS_DATASETS_MEMORY_DATASET_STORE_H_
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -165,6 +166,16 @@ class MemoryDatasetStore final : public DatasetStore {
     return std::make_shared<const Reader>(*dataset);
   }
 
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override {
+    absl::MutexLock lock(&mutex_);
+    PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
+    PH_RETURN_IF_ERROR(CheckSealed(dataset->info));
+    return std::make_shared<const Chunks>(*dataset, &num_counted_);
+  }
+  // How often the sizes of a chunk were read.
+  uint64_t num_counted() const { return num_counted_; }
+
  private:
   struct Dataset {
     explicit Dataset(size_t num_components) : histogram(num_components) {}
@@ -206,6 +217,40 @@ class MemoryDatasetStore final : public DatasetStore {
     std::vector<StoredGraph> graphs_;
   };
 
+  class Chunks final : public DatasetChunks {
+   public:
+    Chunks(Dataset dataset, std::atomic<uint64_t>* num_counted)
+        : dataset_(std::move(dataset)), num_counted_(num_counted) {
+      for (const auto& chunk : dataset_.chunks) {
+        num_graphs_.push_back(static_cast<uint32_t>(chunk->num_graphs()));
+      }
+    }
+    const DatasetInfo& info() const override { return dataset_.info; }
+    absl::Span<const uint32_t> num_graphs() const override { return num_graphs_; }
+    uint64_t bytes() const override { return sizeof(uint32_t) * num_graphs_.size(); }
+    absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+      ++*num_counted_;
+      return histogram.AddTable(dataset_.chunks[chunk]->sizes());
+    }
+    absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+        absl::Span<const uint32_t> chunks) const override {
+      Dataset part(dataset_.info.schema->num_components());
+      part.info = dataset_.info;
+      part.info.num_graphs = 0;
+      for (const uint32_t chunk : chunks) {
+        part.chunks.push_back(dataset_.chunks[chunk]);
+        part.info.num_graphs += num_graphs_[chunk];
+      }
+      part.info.num_records = chunks.size();
+      return std::make_shared<const Reader>(std::move(part));
+    }
+
+   private:
+    const Dataset dataset_;
+    std::atomic<uint64_t>* const num_counted_;
+    std::vector<uint32_t> num_graphs_;
+  };
+
   absl::StatusOr<std::shared_ptr<Dataset>> Find(absl::string_view name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const auto found = datasets_.find(std::string(name));
@@ -214,6 +259,7 @@ class MemoryDatasetStore final : public DatasetStore {
   }
 
   const uint64_t max_bytes_;
+  mutable std::atomic<uint64_t> num_counted_ = 0;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Dataset>> datasets_ ABSL_GUARDED_BY(mutex_);
   uint64_t num_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -210,6 +210,16 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> LmdbDatasetStore::OpenReade
   return reader;
 }
 
+absl::StatusOr<std::shared_ptr<const DatasetChunks>> LmdbDatasetStore::OpenChunks(
+    absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(OpenedDataset opened, LmdbSharedStore::OpenDataset(shared_, name));
+  PH_RETURN_IF_ERROR(CheckSealed(opened.dataset.info));
+  return std::make_shared<const RecordDatasetChunks>(
+      std::move(opened.dataset),
+      [environment = &shared_->environment()] { return environment->CheckFiles(); },
+      std::move(opened.owner));
+}
+
 absl::StatusOr<std::unique_ptr<DatasetsCut>> LmdbDatasetStore::TakeCut(
     StoredValueVisitor visit) const {
   return DatasetsCut::Take(shared_, visit);

@@ -79,6 +79,9 @@ class LmdbDatasetStore final : public DatasetStore {
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override;
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
+  // A chunk is a record.
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override;
 
   // All data sets at one moment, for a snapshot: DatasetsCut::Take().
   absl::StatusOr<std::unique_ptr<DatasetsCut>> TakeCut(StoredValueVisitor visit) const;

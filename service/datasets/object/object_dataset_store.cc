@@ -283,12 +283,16 @@ absl::StatusOr<std::shared_ptr<const MappedObject>> ObjectDatasetStore::Fetch(
   return map;
 }
 
-absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenReader(
-    absl::string_view name) const {
-  PH_ASSIGN_OR_RETURN(const Opened opened, Open(name, /*with_pages=*/true));
-  const DatasetHead& head = opened.head;
-  const std::vector<ObjectChunk>& chunks = opened.manifest.chunks;
+// The objects of some chunks, and what of the data set is in them.
+struct ObjectDatasetStore::Fetched {
   StoredDataset dataset;
+  std::shared_ptr<const void> owner;
+};
+
+absl::StatusOr<ObjectDatasetStore::Fetched> ObjectDatasetStore::FetchAll(
+    const DatasetHead& head, absl::Span<const ObjectChunk* const> chunks, bool is_part) const {
+  Fetched fetched;
+  StoredDataset& dataset = fetched.dataset;
   dataset.id = head.id();
   PH_ASSIGN_OR_RETURN(dataset.info, InfoOfHead(head));
   using Maps = std::vector<absl::StatusOr<std::shared_ptr<const MappedObject>>>;
@@ -298,7 +302,7 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenRea
   const auto work = [&] {
     for (size_t i = next++; i < chunks.size() && !has_failed; i = next++) {
       auto& map = (*maps)[i];
-      if (!HasMemoryFor([&] { map = Fetch(head, chunks[i], /*cached=*/true); })) {
+      if (!HasMemoryFor([&] { map = Fetch(head, *chunks[i], /*cached=*/true); })) {
         map = OutOfMemory();
       }
       const absl::Status& status = map.status();
@@ -334,7 +338,8 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenRea
   for (size_t i = 0; has_failed && i < chunks.size(); ++i) {
     const absl::Status& status = (*maps)[i].status();
     if (status.ok() || is_lost(status) || absl::IsUnknown(status)) continue;
-    return absl::Status(status.code(), absl::StrCat("data set '", name, "': ", status.message()));
+    return absl::Status(status.code(),
+                        absl::StrCat("data set '", head.name, "': ", status.message()));
   }
   for (size_t i = 0; i < chunks.size(); ++i) {
     const absl::Status& status = (*maps)[i].status();
@@ -343,17 +348,85 @@ absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenRea
       const absl::Status why = Explained(head, status);
       if (!absl::IsDataLoss(why)) return why;
     }
-    for (const ObjectChunk::Record& record : chunks[i].records) {
+    uint64_t first_of_all = chunks[i]->first_graph;
+    for (const ObjectChunk::Record& record : chunks[i]->records) {
       const absl::string_view bytes =
           status.ok() ? (*(*maps)[i])->bytes().substr(record.offset, record.num_bytes) : "";
       const uint64_t first = dataset.records.empty() ? 0 : dataset.records.back().end_graph;
-      dataset.AddExact(first + record.num_graphs, chunks[i].TagOf(record), bytes);
+      dataset.AddExact(first + record.num_graphs, chunks[i]->TagOf(record), bytes);
+      if (is_part) dataset.records.back().first_of_all = first_of_all;
+      first_of_all += record.num_graphs;
     }
   }
-  std::optional<SizeHistogram> histogram;
+  if (is_part) {
+    dataset.info.num_graphs = dataset.records.empty() ? 0 : dataset.records.back().end_graph;
+    dataset.info.num_records = dataset.records.size();
+  }
+  fetched.owner = std::move(maps);
+  return fetched;
+}
+
+absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenReader(
+    absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(const Opened opened, Open(name, /*with_pages=*/true));
+  std::vector<const ObjectChunk*> chunks;
+  for (const ObjectChunk& chunk : opened.manifest.chunks) chunks.push_back(&chunk);
+  PH_ASSIGN_OR_RETURN(Fetched fetched, FetchAll(opened.head, chunks, /*is_part=*/false));
   // A reader makes do with the sizes themselves.
   return std::make_shared<const RecordDatasetReader>(
-      std::move(dataset), std::move(histogram), [] { return absl::OkStatus(); }, std::move(maps));
+      std::move(fetched.dataset), std::nullopt, [] { return absl::OkStatus(); },
+      std::move(fetched.owner));
+}
+
+// A chunk is an object.
+class ObjectDatasetStore::Chunks final : public DatasetChunks {
+ public:
+  Chunks(const ObjectDatasetStore* store, Opened opened, DatasetInfo info)
+      : store_(store), opened_(std::move(opened)), info_(std::move(info)) {
+    for (const ObjectChunk& chunk : opened_.manifest.chunks) {
+      num_graphs_.push_back(static_cast<uint32_t>(chunk.num_graphs()));
+    }
+  }
+
+  const DatasetInfo& info() const override { return info_; }
+  absl::Span<const uint32_t> num_graphs() const override { return num_graphs_; }
+  uint64_t bytes() const override {
+    uint64_t bytes = sizeof(uint32_t) * num_graphs_.capacity() +
+                     sizeof(ObjectChunk) * opened_.manifest.chunks.capacity();
+    for (const ObjectChunk& chunk : opened_.manifest.chunks) {
+      bytes += sizeof(ObjectChunk::Record) * chunk.records.capacity() + chunk.run.capacity();
+    }
+    return bytes;
+  }
+  // Of the chunk's run, so the object itself is not fetched.
+  absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+    const absl::Status status =
+        ReadRun(store_->engines_, opened_.head, opened_.manifest.chunks[chunk], histogram);
+    return status.ok() ? status : store_->Explained(opened_.head, status);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+      absl::Span<const uint32_t> numbers) const override {
+    std::vector<const ObjectChunk*> chunks;
+    for (const uint32_t number : numbers) chunks.push_back(&opened_.manifest.chunks[number]);
+    PH_ASSIGN_OR_RETURN(Fetched fetched, store_->FetchAll(opened_.head, chunks, /*is_part=*/true));
+    return std::make_shared<const RecordDatasetReader>(
+        std::move(fetched.dataset), SizeHistogram(info_.schema->num_components()),
+        [] { return absl::OkStatus(); }, std::move(fetched.owner));
+  }
+
+ private:
+  const ObjectDatasetStore* const store_;
+  const Opened opened_;
+  const DatasetInfo info_;
+  std::vector<uint32_t> num_graphs_;
+};
+
+absl::StatusOr<std::shared_ptr<const DatasetChunks>> ObjectDatasetStore::OpenChunks(
+    absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(Opened opened, Open(name, /*with_pages=*/true));
+  PH_ASSIGN_OR_RETURN(DatasetInfo info, InfoOfHead(opened.head));
+  PH_RETURN_IF_ERROR(CheckSealed(info));
+  return std::make_shared<const Chunks>(this, std::move(opened), std::move(info));
 }
 
 absl::StatusOr<VerifyReport> ObjectDatasetStore::Verify(

@@ -77,9 +77,15 @@ class ObjectDatasetStore final : public DatasetStore {
       absl::FunctionRef<bool(const VerifyProgress&)> progress) const override;
   absl::StatusOr<std::shared_ptr<const DatasetReader>> OpenReader(
       absl::string_view name) const override;
+  // Opening reads the manifest alone; sizes are read from the objects' histograms, and objects are
+  // fetched by DatasetChunks::Open(), whose readers keep them in the cache.
+  absl::StatusOr<std::shared_ptr<const DatasetChunks>> OpenChunks(
+      absl::string_view name) const override;
 
  private:
+  class Chunks;
   struct Opened;
+  struct Fetched;
   using Change =
       absl::FunctionRef<absl::Status(const ObjectStoreTotals& before, ObjectStoreTotals& after)>;
 
@@ -92,6 +98,9 @@ class ObjectDatasetStore final : public DatasetStore {
   absl::StatusOr<std::shared_ptr<const MappedObject>> Fetch(const DatasetHead& head,
                                                             const ObjectChunk& chunk,
                                                             bool cached) const;
+  // Several chunks at once. `is_part`: they are to look like a data set of their own.
+  absl::StatusOr<Fetched> FetchAll(const DatasetHead& head,
+                                   absl::Span<const ObjectChunk* const> chunks, bool is_part) const;
 
   const ObjectEngines engines_;
   ChunkCache* const cache_;

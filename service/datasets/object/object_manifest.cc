@@ -174,6 +174,11 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
   return ReadRuns(engines, head, manifest, [](uint64_t /*bytes*/) { return absl::OkStatus(); });
 }
 
+absl::Status ReadRun(const ObjectEngines& engines, const DatasetHead& head,
+                     const ObjectChunk& chunk, SizeHistogram& histogram) {
+  return OfDataset(head.name, AddRunOf(engines, head, chunk, histogram));
+}
+
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,
                               uint64_t first_graph, uint64_t object) {
   PH_ASSIGN_OR_RETURN(const auto found,

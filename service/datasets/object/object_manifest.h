@@ -58,6 +58,10 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
 absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
                                        const ObjectManifest& manifest);
 
+// Adds the sizes of one chunk's graphs, without reading the chunk.
+absl::Status ReadRun(const ObjectEngines& engines, const DatasetHead& head,
+                     const ObjectChunk& chunk, SizeHistogram& histogram);
+
 // Whether the data set has the object as the chunk that begins at `first_graph`.
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,
                               uint64_t first_graph, uint64_t object);
