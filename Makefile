@@ -11,7 +11,7 @@ CONFORMANCE ?= pyg jraph torchdata arrow dgl tfgnn
 GRAPHS ?= ../shared/data/graphs/molhiv.npz
 
 .DEFAULT_GOAL := help
-.PHONY: help packages build test conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-training gallery image soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
+.PHONY: help packages build test conformance docs demo demo-sampling check asan tsan fuzz bench bench-rows bench-sampling bench-planning bench-partitioning bench-tfgnn bench-device bench-readers bench-frameworks bench-growth bench-larger bench-training gallery image soak soak-cluster soak-drain soak-update soak-memory abuse lint released-protos clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -252,6 +252,12 @@ bench-growth: packages  ## Time and memory for 10^4 to 10^7 graphs (a minute or 
 	PYTHONPATH=build/release/python $(call page,growth.py) $(PYTHON) -B tests/benchmarks/growth.py \
 	  --packhoused build/release/service/packhoused --plot build/release/growth.svg \
 	  $(patsubst %,--histogram '%',$(wildcard $(SHARED_DATA)/hist/molhiv_all.csv)) $(GROWTH_FLAGS)
+
+bench-larger: packages  ## 10^8 graphs in segments with a server of 1 GiB, some minutes and 2 GB of disk; LARGER_FLAGS='--s3'
+	cmake --preset release
+	cmake --build --preset release --target packhoused packhouse_python
+	PYTHONPATH=build/release/python $(PYTHON) -B tests/benchmarks/larger_than_memory.py \
+	  --packhoused build/release/service/packhoused --sizes '$(SHARED_DATA)/sizes/molpcba_train.csv.gz' $(LARGER_FLAGS)
 
 lint: packages  ## clang-format and clang-tidy, warnings as errors; SINCE=main: clang-tidy of files changed since
 	cmake --preset lint -DPACKHOUSE_TESTS=ON
