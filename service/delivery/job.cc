@@ -294,7 +294,7 @@ absl::StatusOr<bool> Job::AwaitWindow(const Session& session, uint64_t window) {
 
 void Job::WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
                         absl::Status status) {
-  if (status.ok()) {
+  if (status.ok() && !counts.empty()) {
     status = Perform(std::make_shared<WindowsOperation>(KeyOf(epoch), std::move(counts)));
   }
   Wakes wakes;

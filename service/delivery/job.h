@@ -105,7 +105,8 @@ class Job : public std::enable_shared_from_this<Job> {
   // failed.
   absl::StatusOr<bool> AwaitWindow(const Session& session, uint64_t window);
   // A window was planned, or could not be. `counts`: as EpochWindows::Counts(). Makes the numbers
-  // durable, deals the new batches, and wakes the epoch's sessions. Blocks.
+  // durable, deals the new batches, and wakes the epoch's sessions. Blocks. The same for segments
+  // (segmented_epoch.h), whose numbers of batches are known; `counts` is empty then.
   void WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
                      absl::Status status);
   // Whether Next(), or Started(), would tell it to wait.

@@ -7,6 +7,7 @@
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/delivery/held_plan.h"
+#include "service/epochs/segmented_epoch.h"
 #include "service/ledger/kept_plan.h"
 
 namespace packhouse {
@@ -42,6 +43,7 @@ absl::StatusOr<LoadEvent> LoadSession::Next(absl::Time now) {
     return event;
   }
   if (epoch_->windows() != nullptr) return NextOfWindows(now);
+  if (epoch_->segmented() != nullptr) return NextOfSegments(now);
   PH_ASSIGN_OR_RETURN(const Offer lease, job_->Next(*seat_, now));
   event.num_pending = lease.num_pending;
   if (lease.ends) return event;
@@ -89,6 +91,48 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfWindows(absl::Time now) {
   for (const uint64_t batch : lease.batches_of_step) {
     event.graphs_of_step += epoch_->NumGraphs(batch);
   }
+  PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
+  seat_->is_making = false;
+  return event;
+}
+
+absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
+  const SegmentedEpoch& epoch = *epoch_->segmented();
+  LoadEvent event;
+  if (!pending_) {
+    PH_ASSIGN_OR_RETURN(Offer lease, job_->Next(*seat_, now));
+    event.num_pending = lease.num_pending;
+    if (lease.ends) return event;
+    event.kind = LoadEvent::Kind::kWait;
+    if (lease.outcome != LeaseOutcome::kLeased) return event;
+    pending_ = std::move(lease);
+  }
+  const Dealing& dealing = *start_.dealing;
+  std::vector<uint64_t> needed;
+  const auto add = [&](uint64_t batch) {
+    if (!dealing.IsPadding(batch)) needed.push_back(batch);
+  };
+  add(dealing.BatchAt(pending_->place));
+  // All ranks' batches of the step, for its number of graphs.
+  for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
+    add(dealing.BatchAt({lane, pending_->place.position}));
+  }
+  if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
+    PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *missing));
+    if (is_ours) plan_(*missing, /*is_first=*/true);
+    event.kind = LoadEvent::Kind::kWait;
+    return event;
+  }
+  for (const uint64_t batch : needed) {
+    const std::optional<uint32_t> next = epoch.NextMissing(batch);
+    if (!next) continue;
+    PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *next));
+    if (is_ours) plan_(*next, /*is_first=*/false);
+  }
+  const Offer lease = *std::exchange(pending_, std::nullopt);
+  event = BatchEventAt(dealing, *epoch_, lease.place);
+  event.is_redelivered = lease.redelivered;
+  event.leased_until = lease.until;
   PH_RETURN_IF_ERROR(BuildContents(*epoch_, event));
   seat_->is_making = false;
   return event;
@@ -196,10 +240,16 @@ std::vector<std::shared_ptr<Job>> Loader::Jobs() const {
 std::optional<KeptPlannerResult> Loader::Adopt(const std::optional<Cursor>& cursor,
                                                EpochRequest& request) {
   std::optional<Job::Opened> opened;
-  if (const auto job = Find(request.key.job)) opened = job->OpenedAs(request.key.epoch);
+  const auto job = Find(request.key.job);
+  if (job != nullptr) opened = job->OpenedAs(request.key.epoch);
   if (!opened && cursor) opened = Job::Opened{cursor->identity, nullptr, "", {}};
+  // Epochs in segments have the same numbers of batches, which take long to count.
+  const bool is_other = request.segments && (!opened || opened->plan == nullptr);
+  if (is_other && job != nullptr) opened = job->OpenedNear(request.key.epoch);
   if (!opened) return std::nullopt;
-  return Adopt(*opened, request);
+  auto kept = Adopt(*opened, request);
+  if (kept) kept->is_of_other_epoch = is_other;
+  return kept;
 }
 
 std::optional<KeptPlannerResult> Loader::Adopt(const Job::Opened& opened,
@@ -249,6 +299,7 @@ absl::StatusOr<std::shared_ptr<const LoadableEpoch>> Loader::PrepareAny(
                                       return PlanFirstWindow(client, std::move(epoch), given_up);
                                     });
   }
+  if (request.segments) return catalog_->PrepareSegmented(request, given_up, kept);
   if (request.join_parts) return catalog_->PrepareJoined(request, given_up);
   return Prepare(request, given_up, kept);
 }
@@ -304,17 +355,27 @@ absl::Status Loader::PlanFirstWindow(const ClientId& client,
 void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
                         std::shared_ptr<const LoadableEpoch> epoch, uint64_t window,
                         WindowOrder order, const ClientId& client) {
-  PlanSoon(client, order,
-           [this, job = std::move(job), number = key.epoch, epoch = std::move(epoch),
-            window](const std::function<bool()>& given_up) mutable {
-             absl::Status status = NoMemoryForWindow();
-             HasMemoryFor([&] {
-               status = epoch->windows()->Plan(window, Making(catalog_->memory(), given_up));
-             });
-             job->WindowPlanned(number, window, epoch->windows()->Counts(), status);
-             epoch = nullptr;
-             job = nullptr;
-           });
+  PlanSoon(
+      client, order,
+      [this, job = std::move(job), number = key.epoch, epoch = std::move(epoch), window,
+       is_ahead = order == WindowOrder::kLater](const std::function<bool()>& given_up) mutable {
+        absl::Status status = NoMemoryForWindow();
+        const Making making(catalog_->memory(), given_up);
+        std::vector<uint32_t> counts;
+        if (const SegmentedEpoch* const segmented = epoch->segmented()) {
+          HasMemoryFor([&] {
+            status = segmented->MakeSegment(static_cast<uint32_t>(window), is_ahead, making);
+          });
+          // It is asked for again when it is needed.
+          if (is_ahead && absl::IsResourceExhausted(status)) status = absl::OkStatus();
+        } else {
+          HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
+          counts = epoch->windows()->Counts();
+        }
+        job->WindowPlanned(number, window, std::move(counts), status);
+        epoch = nullptr;
+        job = nullptr;
+      });
 }
 
 absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
@@ -341,6 +402,8 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::StartLoad(EpochRequest requ
   PH_ASSIGN_OR_RETURN(auto prepared, PrepareAny(request, join.client, given_up, kept));
   if (prepared->windows() != nullptr) {
     join.windows = prepared->windows()->Counts();
+  } else if (prepared->segmented() != nullptr) {
+    join.plan = KeepPlan(*prepared->segmented()->plan().planned());
   } else if (!kept && prepared->joined() == nullptr) {
     const auto& of_dataset = static_cast<const PreparedEpoch&>(*prepared);
     join.plan = KeepPlan(*of_dataset.plan().planned());
@@ -381,6 +444,7 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest&
         "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
   }
   if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
+  if (request.segments) return absl::InvalidArgumentError("segments: not for an evaluation");
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
   return Evaluation::Open(std::move(prepared), std::move(evaluation), environment_.memory);
 }

@@ -47,6 +47,7 @@
 #include "service/epochs/given_up.h"
 #include "service/epochs/loadable_epoch.h"
 #include "service/epochs/prepared_epoch.h"
+#include "service/epochs/segmented_epoch.h"
 #include "service/ledger/job_ledger.h"
 #include "service/ledger/record_log.h"
 
@@ -130,13 +131,16 @@ class LoadSession {
 
   // Next() of an epoch with windows, for a session that has joined.
   absl::StatusOr<LoadEvent> NextOfWindows(absl::Time now);
+  // The same of an epoch in segments.
+  absl::StatusOr<LoadEvent> NextOfSegments(absl::Time now);
 
   const std::shared_ptr<Job> job_;
   const std::shared_ptr<Job::Session> seat_;
   const std::shared_ptr<const LoadableEpoch> epoch_;
   const PlanWindow plan_;
-  // A leased batch whose window is being planned.
+  // A leased batch whose window, or segment, is being planned.
   std::optional<Offer> pending_;
+  SegmentedEpoch::Pins pins_;
   bool has_had_batch_ = false;  // Only known of epochs with windows.
   // As MeasuredLimits::Fix(), until the epoch is in the ledger.
   std::shared_ptr<const MeasuredLimits::Measured> measured_;
@@ -314,7 +318,7 @@ class Loader {
   // Plans the first window of a new epoch, and waits for it. CANCELLED if the call is given up.
   absl::Status PlanFirstWindow(const ClientId& client, std::shared_ptr<const SampledEpoch> epoch,
                                const GivenUp& given_up);
-  // Plans a window for an epoch of a job.
+  // Plans a window for an epoch of a job, or makes a segment of it.
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
                   std::shared_ptr<const LoadableEpoch> epoch, uint64_t window, WindowOrder order,
                   const ClientId& client);

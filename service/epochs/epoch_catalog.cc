@@ -5,6 +5,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "service/base/status_macros.h"
+#include "service/epochs/reader_bytes.h"
 
 namespace packhouse {
 namespace {
@@ -19,8 +20,11 @@ std::string PrefixOf(absl::string_view dataset) {
 // Bytes of unused values that each of the caches keeps: the default; and for a budget, an
 // eighth of it in all.
 constexpr uint64_t kDefaultKeptBytes = uint64_t{64} << 20;
-constexpr uint64_t kNumCaches = 6;
+constexpr uint64_t kNumCaches = 8;
 constexpr uint64_t kKeptShare = 8;
+// The place of a record, in a list that has up to twice the room that it needs and exists twice for
+// a moment.
+constexpr uint64_t kBytesOfChunk = 256;
 // A copy of graphs that no batch was made from while so many epochs of others began is dropped.
 constexpr uint32_t kEpochsUnused = 8;
 
@@ -31,28 +35,14 @@ uint64_t KeptBytes(const MemoryBudget* memory) {
   return memory == nullptr ? kDefaultKeptBytes : memory->bound() / (kKeptShare * kNumCaches);
 }
 
-// The bytes of a reader, with the chunks that it decodes when they are used
-// (record_dataset_reader.h).
-uint64_t BytesOfReader(const DatasetInfo& info) {
-  const uint64_t l = info.schema->num_components();
-  // Counts, an id, and in the chunk offsets, counts and an id again.
-  const uint64_t of_graph = sizeof(uint32_t) * 2 * l + sizeof(uint64_t) * (l + 3) +
-                            (info.options.grouped ? sizeof(uint64_t) : 0);
-  // The place of a record, in a list that has up to twice the room that it needs and exists twice
-  // for a moment; and its chunk.
-  constexpr uint64_t kBytesOfRecord = 512;
-  return of_graph * info.num_graphs + kBytesOfRecord * (info.num_records + 1);
-}
-
 std::string ReaderKey(const DatasetInfo& info) {
   return absl::StrCat(PrefixOf(info.name), info.version, std::string(1, kSeparator));
 }
 
 absl::StatusOr<DatasetInfo> SealedInfo(const DatasetStore& store, absl::string_view dataset) {
   PH_ASSIGN_OR_RETURN(DatasetInfo info, store.Get(dataset));
-  if (info.state == DatasetState::kSealed) return info;
-  return absl::FailedPreconditionError(
-      absl::StrCat("data set '", info.name, "' is not sealed: seal it to load epochs from it"));
+  PH_RETURN_IF_ERROR(CheckSealed(info));
+  return info;
 }
 
 }  // namespace
@@ -71,9 +61,12 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
               }),
       sampled_(KeptBytes(memory), [](const SampledEpoch& epoch) { return epoch.bytes(); }),
       links_(KeptBytes(memory), [](const PartLinks& links) { return links.bytes(); }),
-      joined_(KeptBytes(memory), [](const JoinedEpoch& epoch) {
-        return epoch.bytes() + BytesOfReader(epoch.dataset());
-      }) {
+      joined_(
+          KeptBytes(memory),
+          [](const JoinedEpoch& epoch) { return epoch.bytes() + BytesOfReader(epoch.dataset()); }),
+      segmented_plans_(KeptBytes(memory), [](const SegmentedPlan& plan) { return plan.bytes(); }),
+      segmented_(KeptBytes(memory),
+                 [](const SegmentedEpoch& epoch) { return epoch.bytes() + epoch.plan().bytes(); }) {
   if (memory_ != nullptr) {
     memory_->SetReclaim([this](uint64_t bytes) { Reclaim(bytes); });
   }
@@ -89,9 +82,18 @@ void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
     while (!is_done && cache.ForgetOldest()) is_done = done();
     return is_done;
   };
-  // Values that are made from others go before them.
-  (void)(forget(sampled_) || forget(joined_) || forget(links_) || forget(epochs_) ||
-         forget(plans_) || forget(readers_));
+  const auto forget_segments = [&] {
+    bool is_done = done();
+    for (const auto& epoch : AllSegmented()) {
+      while (!is_done && epoch->ForgetOldest()) is_done = done();
+    }
+    return is_done;
+  };
+  // Values that are made from others go before them. Segments are made again in seconds; those that
+  // are being delivered stay.
+  (void)(forget(sampled_) || forget(segmented_) || forget_segments() || forget(joined_) ||
+         forget(links_) || forget(epochs_) || forget(plans_) || forget(segmented_plans_) ||
+         forget(readers_));
 }
 
 void EpochCatalog::Reclaim(uint64_t bytes) {
@@ -278,6 +280,65 @@ absl::StatusOr<std::shared_ptr<const JoinedEpoch>> EpochCatalog::PrepareJoined(
       });
 }
 
+std::vector<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::AllSegmented() {
+  std::vector<std::shared_ptr<const SegmentedEpoch>> all;
+  absl::MutexLock lock(&segmented_mutex_);
+  std::erase_if(in_segments_, [&](const std::weak_ptr<const SegmentedEpoch>& weak) {
+    if (auto epoch = weak.lock()) {
+      all.push_back(std::move(epoch));
+      return false;
+    }
+    return true;
+  });
+  return all;
+}
+
+absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegmented(
+    const EpochRequest& request, const GivenUp& given_up,
+    const std::optional<KeptPlannerResult>& kept) {
+  PH_ASSIGN_OR_RETURN(const DatasetInfo info, SealedInfo(*store_, request.dataset));
+  std::string plan_key =
+      absl::StrCat(ReaderKey(info), request.Words(), request.oversize_is_error ? " or fail" : "",
+                   " seed ", request.seed);
+  const bool uses_kept = kept && kept->dataset_version == info.version;
+  if (uses_kept) {
+    const auto made = segmented_plans_.Find(plan_key);
+    // The last part of the key keeps plans of other releases apart.
+    if (made == nullptr || made->receipt() != kept->receipt) {
+      absl::StrAppend(&plan_key, kept->is_of_other_epoch ? " after " : " as ", kept->receipt);
+    }
+  }
+  const Making making(memory_, given_up.while_making());
+  const auto gone = [&] { return given_up.WhileWaiting(); };
+  const auto make_plan = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedPlan>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(MemoryHold opening,
+                        making.Hold(absl::StrCat("chunks of data set '", info.name, "'"),
+                                    kBytesOfChunk * info.num_records));
+    PH_ASSIGN_OR_RETURN(auto chunks, store_->OpenChunks(info.name));
+    // From here on the plan holds what they take.
+    opening.Reset();
+    if (chunks->info().version != info.version) {
+      return absl::UnavailableError(
+          absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
+    }
+    return SegmentedPlan::Make(std::move(chunks), request, bounds_, making,
+                               uses_kept ? kept : std::nullopt);
+  };
+  const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> {
+    PH_RETURN_IF_ERROR(making.StillWanted());
+    PH_ASSIGN_OR_RETURN(auto plan, segmented_plans_.Get(plan_key, gone, make_plan));
+    PH_ASSIGN_OR_RETURN(auto epoch,
+                        SegmentedEpoch::Prepare(std::move(plan), request, bounds_, making));
+    absl::MutexLock lock(&segmented_mutex_);
+    in_segments_.push_back(epoch);
+    return epoch;
+  };
+  return segmented_.Get(absl::StrCat(plan_key, " epoch ", request.key.epoch,
+                                     std::string(1, kSeparator), request.key.job),
+                        gone, prepare);
+}
+
 bool EpochCatalog::HasMade(const std::string& plan_key, const KeptPlannerResult& kept) {
   const std::shared_ptr<const EpochPlan> made = plans_.Find(plan_key);
   // A receipt identifies the sizes, the limits and the planner. Without it (in order, or with
@@ -293,6 +354,8 @@ void EpochCatalog::Forget(absl::string_view dataset) {
   epochs_.Drop(PrefixOf(dataset));
   links_.Drop(PrefixOf(dataset));
   joined_.Drop(PrefixOf(dataset));
+  segmented_plans_.Drop(PrefixOf(dataset));
+  segmented_.Drop(PrefixOf(dataset));
 }
 
 }  // namespace packhouse

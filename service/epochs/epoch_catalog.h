@@ -28,6 +28,8 @@
 #include "service/epochs/planner_result.h"
 #include "service/epochs/prepared_epoch.h"
 #include "service/epochs/sampled_epoch.h"
+#include "service/epochs/segmented_epoch.h"
+#include "service/epochs/segmented_plan.h"
 #include "service/epochs/shared_cache.h"
 
 namespace packhouse {
@@ -75,6 +77,13 @@ class EpochCatalog {
   absl::StatusOr<std::shared_ptr<const JoinedEpoch>> PrepareJoined(const EpochRequest& request,
                                                                    const GivenUp& given_up = {});
 
+  // The same for an epoch in segments (EpochRequest::segments). Errors as SegmentedPlan; NOT_FOUND
+  // for a missing data set. The first with its words counts the batches of all segments, which
+  // takes O(graphs) time; `kept` spares it that.
+  absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> PrepareSegmented(
+      const EpochRequest& request, const GivenUp& given_up = {},
+      const std::optional<KeptPlannerResult>& kept = std::nullopt);
+
   // Is told of draws; null: nobody is. To be called before anything is prepared.
   void SetSamplingObserver(SamplingObserver* observer) { sampling_observer_ = observer; }
 
@@ -111,6 +120,8 @@ class EpochCatalog {
   std::shared_ptr<GatheredRows> GatheredFor(const DatasetInfo& info, const EpochPlan& plan);
   // The rows of all data sets that may be copied, which still exist.
   std::vector<std::shared_ptr<GatheredRows>> AllGathered();
+  // The epochs in segments that still exist.
+  std::vector<std::shared_ptr<const SegmentedEpoch>> AllSegmented();
   // Lets go of what nobody uses, one after another, until `done` says so or nothing is left.
   void ForgetUntil(absl::FunctionRef<bool()> done);
   // Lets go of what nobody uses, and of copies.
@@ -125,10 +136,14 @@ class EpochCatalog {
   SharedCache<SampledEpoch> sampled_;
   SharedCache<PartLinks> links_;
   SharedCache<JoinedEpoch> joined_;
+  SharedCache<SegmentedPlan> segmented_plans_;
+  SharedCache<SegmentedEpoch> segmented_;
   SamplingObserver* sampling_observer_ = nullptr;
 
   absl::Mutex gathered_mutex_;
   std::vector<Gathered> gathered_ ABSL_GUARDED_BY(gathered_mutex_);
+  absl::Mutex segmented_mutex_;
+  std::vector<std::weak_ptr<const SegmentedEpoch>> in_segments_ ABSL_GUARDED_BY(segmented_mutex_);
 };
 
 }  // namespace packhouse

@@ -170,10 +170,10 @@ absl::Status EpochPlan::PlanItems(EpochItems taken, const EpochRequest& request,
 
 absl::Status EpochPlan::Summarize(std::optional<uint64_t> max_batch_bytes, const Making& making) {
   PH_ASSIGN_OR_RETURN(
-      figures_,
-      in_order_ != nullptr
-          ? FiguresOfBatches(shapes_, items(), *in_order_, max_batch_bytes, making)
-          : FiguresOfPatterns(shapes_, *classes_, planned_->patterns, max_batch_bytes, making));
+      figures_, in_order_ != nullptr
+                    ? FiguresOfBatches(shapes_, items(), *in_order_, max_batch_bytes, making)
+                    : FiguresOfPatterns(shapes_, classes_->tuples(), classes_->num_components(),
+                                        planned_->patterns, max_batch_bytes, making));
   return absl::OkStatus();
 }
 

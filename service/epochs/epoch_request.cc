@@ -120,6 +120,10 @@ std::string EpochRequest::Words() const {
   if (draw) words.push_back(DrawWords(*draw));
   if (samples) words.push_back(SamplesWords(*samples));
   if (join_parts) words.emplace_back("parts joined");
+  if (segments) {
+    words.push_back(
+        absl::StrCat("segments of ", segments->graphs, " graphs in ", segments->tracks, " tracks"));
+  }
   if (cuts_oversize) words.push_back(absl::StrCat("oversize graphs cut by ", kCuttingRules));
   if (!min_rows.empty()) {
     words.push_back(absl::StrCat("at least (", absl::StrJoin(min_rows.rows(), ", "), ") rows"));

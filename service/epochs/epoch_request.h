@@ -68,6 +68,16 @@ struct SamplesRequest {
   bool draws_smaller = true;
 };
 
+// An epoch that is planned in segments (segmented_plan.h).
+struct SegmentsRequest {
+  static constexpr uint64_t kDefaultGraphs = uint64_t{1} << 20;
+  static constexpr uint32_t kMaxTracks = 64;
+
+  // About how many a segment has; at least 1.
+  uint64_t graphs = kDefaultGraphs;
+  uint32_t tracks = 1;
+};
+
 struct EpochRequest {
   std::string dataset;
   EpochKey key;
@@ -91,6 +101,7 @@ struct EpochRequest {
   std::optional<SamplesRequest> samples;
   // The parts of a batch are joined (joined_epoch.h).
   bool join_parts = false;
+  std::optional<SegmentsRequest> segments;
   // Limits may move from epoch to epoch, by what is measured. Without it `present` shapes stay.
   bool adaptive = false;
 

@@ -33,6 +33,8 @@ enum class DrawPurpose : uint64_t {
   kEstimate = 5,
   kSeeds = 6,
   kParts = 7,
+  kSegments = 8,
+  kTracks = 9,
 };
 
 // Where the sequence of a purpose starts. For a fixed seed and purpose, other epochs have other

@@ -3,6 +3,7 @@
 // PreparedEpoch (prepared_epoch.h) is one of a data set, whose batches are all known beforehand.
 // SampledEpoch (sampled_epoch.h) is one of sub-graphs, whose batches become known window by window.
 // JoinedEpoch (joined_epoch.h) is one of a data set of parts, which are joined in batches.
+// SegmentedEpoch (segmented_epoch.h) is one of a data set that is larger than memory.
 #ifndef PACKHOUSE_SERVICE_EPOCHS_LOADABLE_EPOCH_H_
 #define PACKHOUSE_SERVICE_EPOCHS_LOADABLE_EPOCH_H_
 
@@ -24,6 +25,7 @@
 namespace packhouse {
 
 class JoinedEpoch;
+class SegmentedEpoch;
 
 // A batch as it is sent.
 struct BuiltBatch {
@@ -69,6 +71,7 @@ class LoadableEpoch {
   virtual const EpochWindows* windows() const { return nullptr; }
   // Null unless it is one.
   virtual const JoinedEpoch* joined() const { return nullptr; }
+  virtual const SegmentedEpoch* segmented() const { return nullptr; }
 
   // For a batch that is known.
   virtual uint64_t NumGraphs(uint64_t number) const = 0;

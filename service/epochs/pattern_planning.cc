@@ -58,16 +58,10 @@ absl::Status LossOf(const PlannerResult& given, absl::string_view why) {
   return absl::DataLossError(absl::StrCat("plan ", given.receipt, ": ", why));
 }
 
-}  // namespace
-
-absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeLimits& limits,
-                                        absl::Span<const uint32_t> num_ranks,
-                                        std::optional<uint64_t> steps, const Making& making,
-                                        PlannerResult& result) {
-  PlanningRoom room(making, classes.num_classes(), classes.num_components());
-  PH_RETURN_IF_ERROR(room.HoldHistogram());
-  PH_RETURN_IF_ERROR(room.HoldPlans(limits.size() + limits[0].size() - 1));
-  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
+// Plans in the room's memory; `result` gets receipt, bound and patterns.
+absl::Status PlanIn(PlanningRoom& room, const SizeHistogram& histogram, const ShapeLimits& limits,
+                    absl::Span<const uint32_t> num_ranks, std::optional<uint64_t> steps,
+                    const Making& making, PlannerResult& result) {
   OptimizerOptions options;
   options.given_up = making.given_up();
   options.memory = room.memory();
@@ -92,12 +86,43 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
   } else {
     status = PlanOneShape(histogram, limits[0][0], options, result);
   }
-  if (!status.ok()) return room.Reason(status);
+  return status.ok() ? status : room.Reason(status);
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeLimits& limits,
+                                        absl::Span<const uint32_t> num_ranks,
+                                        std::optional<uint64_t> steps, const Making& making,
+                                        PlannerResult& result) {
+  PlanningRoom room(making, classes.num_classes(), classes.num_components());
+  PH_RETURN_IF_ERROR(room.HoldHistogram());
+  PH_RETURN_IF_ERROR(room.HoldPlans(limits.size() + limits[0].size() - 1));
+  PH_ASSIGN_OR_RETURN(const SizeHistogram histogram, classes.Histogram(making));
+  PH_RETURN_IF_ERROR(PlanIn(room, histogram, limits, num_ranks, steps, making, result));
   const absl::Span<const uint32_t> tuples = classes.tuples();
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
                       room.Keep(result.Bytes() + sizeof(uint32_t) * tuples.size()));
   result.num_components = classes.num_components();
   result.tuples.assign(tuples.begin(), tuples.end());
+  return memory;
+}
+
+absl::StatusOr<MemoryHold> PlanHistogram(const SizeHistogram& histogram, const Limits& limits,
+                                         std::optional<uint64_t> steps, const Making& making,
+                                         PlannerResult& result) {
+  PlanningRoom room(making, histogram.num_distinct(), histogram.num_components());
+  PH_RETURN_IF_ERROR(room.HoldPlans());
+  PH_RETURN_IF_ERROR(PlanIn(room, histogram, {{limits}}, {}, steps, making, result));
+  const size_t l = histogram.num_components();
+  PH_ASSIGN_OR_RETURN(MemoryHold memory, room.Keep(result.Bytes() + sizeof(uint32_t) * (l + 1) *
+                                                                        histogram.num_distinct()));
+  result.num_components = l;
+  result.tuples.reserve(l * histogram.num_distinct());
+  for (const uint32_t row : histogram.SortedRows()) {
+    const absl::Span<const uint32_t> tuple = histogram.tuple(row);
+    result.tuples.insert(result.tuples.end(), tuple.begin(), tuple.end());
+  }
   return memory;
 }
 

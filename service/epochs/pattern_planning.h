@@ -13,6 +13,7 @@
 #include "service/epochs/making.h"
 #include "service/epochs/planner_result.h"
 #include "service/epochs/size_classes.h"
+#include "service/histograms/size_histogram.h"
 #include "service/planning/limits.h"
 
 namespace packhouse {
@@ -31,6 +32,12 @@ absl::StatusOr<MemoryHold> PlanPatterns(const SizeClasses& classes, const ShapeL
                                         absl::Span<const uint32_t> num_ranks,
                                         std::optional<uint64_t> steps, const Making& making,
                                         PlannerResult& result);
+
+// The same for one rank group with one shape, and sizes whose items are elsewhere. The histogram's
+// memory is the caller's.
+absl::StatusOr<MemoryHold> PlanHistogram(const SizeHistogram& histogram, const Limits& limits,
+                                         std::optional<uint64_t> steps, const Making& making,
+                                         PlannerResult& result);
 
 // Checks that an earlier result of a planner is a plan of these classes within these limits.
 //

@@ -15,6 +15,27 @@
 
 namespace packhouse {
 
+// What was found when each segment of an epoch (segmented_plan.h) was planned. A segment's patterns
+// are found again when they are needed.
+struct SegmentCounts {
+  // By segment; and what shows that a planner finds the same again.
+  std::vector<uint32_t> num_batches;
+  std::vector<uint64_t> digests;
+  // Graphs in all batches, and those that no batch can hold.
+  uint64_t num_graphs = 0;
+  uint64_t num_oversize = 0;
+  // By component, `graphs` last: real rows of all batches, and of the fullest.
+  std::vector<uint64_t> rows;
+  std::vector<uint64_t> fullest;
+
+  uint64_t Bytes() const {
+    return sizeof(uint32_t) * num_batches.capacity() +
+           sizeof(uint64_t) * (digests.capacity() + rows.capacity() + fullest.capacity());
+  }
+
+  friend bool operator==(const SegmentCounts&, const SegmentCounts&) = default;
+};
+
 // An epoch's batches depend only on this, the data set and the request. So the same batches can be
 // made again from it, without any planner (EpochPlan::Make()).
 struct PlannerResult {
@@ -33,10 +54,13 @@ struct PlannerResult {
   std::vector<uint32_t> tuples;
   // By rank group.
   std::vector<std::vector<Pattern>> patterns;
+  // Only of an epoch in segments; then there are neither tuples nor patterns.
+  SegmentCounts segments;
 
   // At most its bytes in memory.
   uint64_t Bytes() const {
-    uint64_t bytes = sizeof(PlannerResult) + receipt.size() + sizeof(uint32_t) * tuples.capacity();
+    uint64_t bytes = sizeof(PlannerResult) + receipt.size() + sizeof(uint32_t) * tuples.capacity() +
+                     segments.Bytes();
     for (const auto& shapes_of_group : shapes) {
       for (const auto& capacities : shapes_of_group) {
         bytes += sizeof(std::vector<uint64_t>) + sizeof(uint64_t) * capacities.size();
@@ -55,6 +79,9 @@ struct KeptPlannerResult {
   uint64_t dataset_version = 0;
   // The memory of the read result is reserved as long as it lives.
   std::function<absl::StatusOr<std::shared_ptr<const PlannerResult>>()> read;
+  // Of another epoch in the same segments: it is used only if this release's planner finds the
+  // same.
+  bool is_of_other_epoch = false;
 };
 
 }  // namespace packhouse

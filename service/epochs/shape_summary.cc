@@ -90,7 +90,7 @@ std::vector<uint64_t> NoRows(const EpochShapes& shapes) {
 }  // namespace
 
 absl::StatusOr<EpochFigures> FiguresOfPatterns(
-    const EpochShapes& shapes, const SizeClasses& classes,
+    const EpochShapes& shapes, absl::Span<const uint32_t> tuples, size_t num_components,
     absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
     std::optional<uint64_t> max_batch_bytes, const Making& making) {
   BatchTally tally(shapes, max_batch_bytes);
@@ -101,7 +101,8 @@ absl::StatusOr<EpochFigures> FiguresOfPatterns(
       std::fill(rows.begin(), rows.end(), 0);
       for (const auto& [tuple, copies] : pattern.entries) {
         PH_RETURN_IF_ERROR(making.StillWantedAt(num_entries++));
-        AddRows(classes.tuple(tuple), copies, absl::MakeSpan(rows));
+        AddRows(tuples.subspan(size_t{tuple} * num_components, num_components), copies,
+                absl::MakeSpan(rows));
       }
       PH_RETURN_IF_ERROR(tally.Add(rank_group, rows, pattern.repeats));
     }

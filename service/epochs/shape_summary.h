@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_
 #define PACKHOUSE_SERVICE_EPOCHS_SHAPE_SUMMARY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,7 +13,6 @@
 #include "service/epochs/epoch_shapes.h"
 #include "service/epochs/item_sizes.h"
 #include "service/epochs/making.h"
-#include "service/epochs/size_classes.h"
 #include "service/planning/plan.h"
 
 namespace packhouse {
@@ -32,11 +32,12 @@ struct EpochFigures {
 };
 
 // The figures of the batches of a plan's patterns, each in the smallest shape that takes it.
+// `tuples` are row-major, as SizeClasses::tuples().
 //
 // INVALID_ARGUMENT if a batch without padding would have more bytes than `max_batch_bytes`, if
 // given; without it, batches have sizes only. CANCELLED as `making`. O(entries).
 absl::StatusOr<EpochFigures> FiguresOfPatterns(
-    const EpochShapes& shapes, const SizeClasses& classes,
+    const EpochShapes& shapes, absl::Span<const uint32_t> tuples, size_t num_components,
     absl::Span<const std::vector<Pattern>> patterns_by_rank_group,
     std::optional<uint64_t> max_batch_bytes, const Making& making);
 

@@ -65,6 +65,15 @@ std::string Encode(const PlannerResult& planned) {
       }
     }
   }
+  if (const SegmentCounts& segments = planned.segments; !segments.num_batches.empty()) {
+    internal::SegmentedPlan& to = *stored.mutable_segments();
+    to.mutable_num_batches()->Add(segments.num_batches.begin(), segments.num_batches.end());
+    to.mutable_digests()->Add(segments.digests.begin(), segments.digests.end());
+    to.set_num_graphs(segments.num_graphs);
+    to.set_num_oversize(segments.num_oversize);
+    to.mutable_rows()->Add(segments.rows.begin(), segments.rows.end());
+    to.mutable_fullest()->Add(segments.fullest.begin(), segments.fullest.end());
+  }
   return stored.SerializeAsString();
 }
 
@@ -96,6 +105,19 @@ bool ReadTuples(const internal::Plan& stored, PlannerResult& planned) {
     planned.tuples[i] += planned.tuples[i - planned.num_components];
   }
   return true;
+}
+
+bool ReadSegments(const internal::Plan& stored, PlannerResult& planned) {
+  const internal::SegmentedPlan& from = stored.segments();
+  SegmentCounts& segments = planned.segments;
+  segments.num_batches.assign(from.num_batches().begin(), from.num_batches().end());
+  segments.digests.assign(from.digests().begin(), from.digests().end());
+  segments.num_graphs = from.num_graphs();
+  segments.num_oversize = from.num_oversize();
+  segments.rows.assign(from.rows().begin(), from.rows().end());
+  segments.fullest.assign(from.fullest().begin(), from.fullest().end());
+  return segments.digests.size() == segments.num_batches.size() &&
+         segments.rows.size() == segments.fullest.size();
 }
 
 bool ReadPatterns(const internal::Plan& stored, PlannerResult& planned) {
@@ -137,12 +159,15 @@ uint64_t BytesToRead(const internal::Plan& stored) {
          sizeof(PatternEntry) * static_cast<uint64_t>(stored.entry_tuples_size()) +
          3 * kBytesPerShape * static_cast<uint64_t>(stored.num_capacities_size()) +
          3 * sizeof(uint64_t) * static_cast<uint64_t>(stored.capacities_size()) +
-         6 * kBytesPerShape * static_cast<uint64_t>(stored.num_shapes_size());
+         6 * kBytesPerShape * static_cast<uint64_t>(stored.num_shapes_size()) +
+         (sizeof(uint32_t) + sizeof(uint64_t)) *
+             static_cast<uint64_t>(stored.segments().num_batches_size()) +
+         2 * sizeof(uint64_t) * static_cast<uint64_t>(stored.segments().rows_size());
 }
 
 // The least bytes of a plan, so that one that is too large is not encoded.
 uint64_t LeastBytes(const PlannerResult& planned) {
-  uint64_t bytes = planned.tuples.size();
+  uint64_t bytes = planned.tuples.size() + 9 * planned.segments.num_batches.size();
   for (const std::vector<Pattern>& patterns : planned.patterns) {
     for (const Pattern& pattern : patterns) bytes += 2 + 2 * pattern.entries.size();
   }
@@ -179,7 +204,8 @@ absl::StatusOr<PlannerResult> ReadPlan(const KeptPlan& plan,
       planned.lower_bound = stored.lower_bound();
       // The digest shows that the bytes are those that were written (DecodeEvent()).
       if (planned.receipt == plan.receipt && ReadShapes(stored, planned) &&
-          ReadTuples(stored, planned) && ReadPatterns(stored, planned)) {
+          ReadTuples(stored, planned) && ReadPatterns(stored, planned) &&
+          ReadSegments(stored, planned)) {
         return planned;
       }
     }

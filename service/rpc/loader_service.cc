@@ -41,6 +41,9 @@ absl::Status CheckExport(const v1::EpochSpec& epoch) {
   if (epoch.join_parts()) {
     return absl::InvalidArgumentError("epoch.join_parts: joined parts are not exported");
   }
+  if (epoch.has_segments()) {
+    return absl::InvalidArgumentError("epoch.segments: epochs in segments are not exported");
+  }
   return absl::OkStatus();
 }
 

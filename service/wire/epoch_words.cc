@@ -37,6 +37,9 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
                                               const SourceGraphStore* graphs, MemoryBudget* working,
                                               MemoryHold& memory, const MeasuredModels* models) {
   PH_RETURN_IF_ERROR(CheckAdaptive(spec));
+  if (spec.has_segments() && (spec.has_samples() || spec.join_parts())) {
+    return absl::InvalidArgumentError("epoch.segments: not together with samples or join_parts");
+  }
   if (spec.has_samples()) {
     if (spec.join_parts()) {
       return absl::InvalidArgumentError("epoch.join_parts: not together with samples");

@@ -16,6 +16,7 @@
 #include "service/epochs/prepared_epoch.h"
 #include "service/epochs/round_plan.h"
 #include "service/epochs/sampled_epoch.h"
+#include "service/epochs/segmented_epoch.h"
 #include "service/packing/online_packer.h"
 #include "service/wire/wire_graphs.h"
 #include "service/wire/wire_planning.h"
@@ -154,6 +155,12 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   }
   request.grouped = wire.grouped();
   request.adaptive = wire.adaptive();
+  if (wire.has_segments()) {
+    SegmentsRequest segments;
+    if (wire.segments().graphs() != 0) segments.graphs = wire.segments().graphs();
+    if (wire.segments().tracks() != 0) segments.tracks = wire.segments().tracks();
+    request.segments = segments;
+  }
   PH_ASSIGN_OR_RETURN(std::vector<uint32_t> min_rows,
                       CountsFromWire(wire.min_rows(), schema.sizes(), "min_rows"));
   request.min_rows = MinRows(std::move(min_rows));
@@ -333,6 +340,32 @@ void JoinedEpochToWire(const JoinedEpoch& epoch, const EpochProgress& progress, 
   wire.set_start_cursor(EncodeCursor({identity, progress.generation, {}, {}}));
 }
 
+void SegmentedEpochToWire(const SegmentedEpoch& epoch, const EpochProgress& progress,
+                          v1::Epoch& wire) {
+  const SizeSchema& schema = epoch.schema().sizes();
+  const SegmentedPlan& plan = epoch.plan();
+  wire.set_num_batches(plan.num_batches());
+  wire.set_num_graphs(plan.counts().num_graphs);
+  wire.set_num_rejected(plan.counts().num_oversize);
+  v1::EpochRankGroup& rank_group = *wire.add_rank_groups();
+  rank_group.set_num_batches(plan.num_batches());
+  const BatchShape& shape = plan.shapes()[0];
+  v1::EpochShape& out = *rank_group.add_shapes();
+  CapacitiesToWire(shape.capacities, schema, *out.mutable_limits());
+  CapacitiesToWire(shape.usable.capacities(), schema, *out.mutable_usable());
+  out.set_num_batches(plan.num_batches());
+  EfficienciesToWire(plan.summary().components, schema, *out.mutable_components());
+  out.set_batch_bytes(shape.layout.FixedBatchBytes().value_or(0));
+  v1::EpochSegments& segments = *wire.mutable_segments();
+  segments.set_num_segments(plan.layout().num_segments());
+  segments.set_num_tracks(plan.num_tracks());
+  segments.set_max_graphs(plan.layout().max_graphs());
+  segments.set_loss(plan.loss());
+  wire.set_lower_bound(plan.lower_bound());
+  wire.set_receipt(plan.receipt());
+  wire.set_start_cursor(EncodeCursor({epoch.identity(), progress.generation, {}, {}}));
+}
+
 }  // namespace
 
 void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Epoch& wire) {
@@ -348,6 +381,7 @@ void EpochToWire(const LoadableEpoch& any, const EpochProgress& progress, v1::Ep
     return;
   }
   if (any.joined() != nullptr) return JoinedEpochToWire(*any.joined(), progress, wire);
+  if (any.segmented() != nullptr) return SegmentedEpochToWire(*any.segmented(), progress, wire);
   const auto& epoch = static_cast<const PreparedEpoch&>(any);
   const EpochPlan& plan = epoch.plan();
   const SizeSchema& schema = plan.schema().sizes();

@@ -219,6 +219,113 @@ TEST(LoaderTest, RanksGetEveryGraphOnceInEqualSteps) {
   }
 }
 
+// Its segments are planned in the calling thread, so Next() may say to wait, and have more at once.
+std::vector<uint64_t> TakeFromSegments(LoaderWorld& world, LoadSession& session, size_t most) {
+  std::vector<uint64_t> ids;
+  int waits = 0;
+  for (size_t taken = 0; taken < most;) {
+    const auto event = session.Next(world.now);
+    EXPECT_THAT(event, IsOk());
+    if (!event.ok() || event->kind == LoadEvent::Kind::kEnd) return ids;
+    if (event->kind == LoadEvent::Kind::kWait) {
+      if (++waits > 4) return ids;
+      continue;
+    }
+    waits = 0;
+    ++taken;
+    ids.insert(ids.end(), event->built.batch.graph_ids.begin(), event->built.batch.graph_ids.end());
+    EXPECT_THAT(world.Acknowledge(session, {event->number}), IsOk());
+  }
+  return ids;
+}
+
+EpochRequest InSegments(uint32_t tracks) {
+  EpochRequest request = DatasetWorld::Request();
+  request.segments = SegmentsRequest{300, tracks};
+  return request;
+}
+
+EpochBounds QuickPlans() {
+  EpochBounds bounds;
+  bounds.planner_steps = 20'000;
+  return bounds;
+}
+
+TEST(LoaderTest, RanksOfAnEpochInSegmentsGetEveryGraphOnceInEqualSteps) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  for (const uint32_t tracks : {1, 3}) {
+    for (const size_t ranks : {1, 2, 3, 5}) {
+      EpochRequest request = InSegments(tracks);
+      request.key.job = absl::StrCat("job ", tracks, " ", ranks);
+      std::vector<uint64_t> all;
+      std::set<uint64_t> steps;
+      for (uint32_t rank = 0; rank < ranks; ++rank) {
+        PH_ASSERT_OK_AND_ASSIGN(const auto session,
+                                world.Load(request, LoaderWorld::Rank(rank, ranks)));
+        EXPECT_GE(session->epoch().segmented()->plan().layout().num_segments(), 4U);
+        steps.insert(session->start().num_steps);
+        const std::vector<uint64_t> own = TakeFromSegments(world, *session, SIZE_MAX);
+        all.insert(all.end(), own.begin(), own.end());
+        EXPECT_EQ(session->Next(world.now)->kind, LoadEvent::Kind::kEnd);
+      }
+      ExpectAllOnce(all, 1200);
+      EXPECT_EQ(steps.size(), 1);
+    }
+  }
+}
+
+TEST(LoaderTest, AnEpochInSegmentsGoesOnAtAnyBatchAfterARestart) {
+  for (const size_t before : {0, 1, 50, 150, 230}) {
+    LoaderWorld world(1200);
+    world.Restart(QuickPlans());
+    std::vector<uint64_t> all;
+    std::string options;
+    {
+      PH_ASSERT_OK_AND_ASSIGN(const auto session,
+                              world.Load(InSegments(2), LoaderWorld::Dynamic("a")));
+      all = TakeFromSegments(world, *session, before);
+      options = session->epoch().identity().options;
+    }
+    // Another planner would count other batches, and would be noticed: those of the epoch are kept.
+    world.Restart(QuickPlans());
+    PH_ASSERT_OK_AND_ASSIGN(const auto session,
+                            world.Load(InSegments(2), LoaderWorld::Dynamic("b")));
+    EXPECT_EQ(session->epoch().identity().options, options);
+    const std::vector<uint64_t> rest = TakeFromSegments(world, *session, SIZE_MAX);
+    all.insert(all.end(), rest.begin(), rest.end());
+    ExpectAllOnce(all, 1200);
+  }
+}
+
+// What the first epoch has counted is in the ledger, for the job's other epochs too; but not for
+// those of another planner.
+TEST(LoaderTest, LaterEpochsInSegmentsAreNotCountedAnewAfterARestart) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  EXPECT_THAT(world.Load(InSegments(1), LoaderWorld::Dynamic("a")), IsOk());
+  const auto counted = [&] { return world.dataset().store().num_counted(); };
+  const uint64_t once = counted();
+  EXPECT_GT(once, 0U);
+  EpochBounds other;
+  other.planner_steps = 0;
+  for (const uint64_t epoch : {1, 2}) {
+    world.Restart(epoch == 1 ? QuickPlans() : other);
+    EpochRequest request = InSegments(1);
+    request.key.epoch = epoch;
+    PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(request, LoaderWorld::Dynamic("a")));
+    EXPECT_EQ(counted(), epoch * once);
+    ExpectAllOnce(TakeFromSegments(world, *session, SIZE_MAX), 1200);
+  }
+  // An epoch that was opened goes on with its own plan, or not at all.
+  EXPECT_THAT(world.Load(InSegments(1), LoaderWorld::Dynamic("a")), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(InSegments(1), LoaderWorld::Dynamic("a")));
+  absl::Status status;
+  for (int i = 0; i < 4 && status.ok(); ++i) status = session->Next(world.now).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("this release plans it otherwise")));
+}
+
 // As the worker processes of one trainer, who reads them in turn and so waits for none of them.
 TEST(LoaderTest, AWorkerThatDoesNotWaitForOthersEndsAndKeepsItsLeases) {
   LoaderWorld world;

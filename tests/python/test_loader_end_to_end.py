@@ -45,6 +45,7 @@ from packhouse import (
     Padding,
     RankGroup,
     Rejection,
+    Segments,
 )
 from packhouse.v1 import batch_pb2
 
@@ -1263,3 +1264,45 @@ def test_an_evaluation_goes_on_from_any_step(server: LocalServer) -> None:
         assert [batch.step for batch in rest] == list(range(step, len(batches)))
     with expect(grpc.StatusCode.OUT_OF_RANGE, "first_step"):
         next(evaluation.from_step(len(batches) + 1))
+
+
+def test_an_epoch_in_segments_loses_nothing(client: Client, make: Make) -> None:
+    name = "loader/segments"
+    client.create_dataset(name, MOLECULES.schema)
+    parts = [molecules(np.random.default_rng(i), 3) for i in range(320)]
+    tables = [
+        GraphTable(part.schema, part.sizes, part.tensors, first_id=3 * number)
+        for number, part in enumerate(parts)
+    ]
+    client.append(name, tables)
+    client.seal_dataset(name)
+    arguments = {"dataset": name, "segments": Segments(graphs=200, tracks=2), "num_ranks": 2}
+    ids: list[int] = []
+    steps = set()
+    for rank in range(2):
+        loader = make(rank=rank, attempt="one", **arguments)
+        steps.add(len(loader))
+        batches = iter(loader)
+        ids += [graph for _ in range(20) for graph in next(batches).graph_ids]
+        state = loader.state_dict()
+    assert len(steps) == 1
+    segments = loader.epoch_info().segments
+    assert segments is not None
+    assert (segments.num_segments, segments.num_tracks) == (5, 2)
+    assert segments.max_graphs >= 192 and 0 <= segments.loss < 0.2
+    # Other ranks go on.
+    for rank in range(3):
+        loader = make(rank=rank, attempt="two", **{**arguments, "num_ranks": 3})
+        loader.load_state_dict(state)
+        ids += [graph for batch in loader for graph in batch.graph_ids]
+    assert sorted(ids) == list(range(960))
+    with pytest.raises(PackhouseError, match="segments: not together with in_order"):
+        next(iter(make(in_order=True, **{**arguments, "num_ranks": 1})))
+    with pytest.raises(TypeError, match="no Segments"):
+        make(**{**arguments, "segments": 200})
+
+
+def test_an_evaluation_has_no_segments(server: LocalServer) -> None:
+    evaluation = Evaluation(server.address, dataset=DATASET, limits=LIMITS, segments=Segments())
+    with pytest.raises(PackhouseError, match="segments: not for an evaluation"):
+        next(iter(evaluation))

@@ -24,8 +24,14 @@ from packhouse.dataset import (
     VerifyProgress,
 )
 from packhouse.drift import DriftedComponent, DriftWatch, PackDrifted, SizesDriftedWarning
-from packhouse.epoch_info import EpochInfo, EpochRankGroup, EpochShape, JoinedParts
-from packhouse.epoch_request import Draw, EpochArguments, RankGroup
+from packhouse.epoch_info import (
+    EpochInfo,
+    EpochRankGroup,
+    EpochSegments,
+    EpochShape,
+    JoinedParts,
+)
+from packhouse.epoch_request import Draw, EpochArguments, RankGroup, Segments
 from packhouse.epoch_readers import EpochReaders
 from packhouse.credentials import Credentials
 from packhouse.errors import EpochFinishedError, PackhouseError
@@ -152,6 +158,7 @@ __all__ = [
     "EpochInfo",
     "EpochRankGroup",
     "EpochReaders",
+    "EpochSegments",
     "EpochShape",
     "Evaluation",
     "EvaluationReaders",
@@ -216,6 +223,7 @@ __all__ = [
     "SampleStream",
     "Samples",
     "Seeds",
+    "Segments",
     "SizeEstimate",
     "SizesDriftedWarning",
     "SkippedExample",

@@ -81,6 +81,19 @@ class JoinedParts:
 
 
 @dataclasses.dataclass(frozen=True)
+class EpochSegments:
+    """The segments of an epoch that is planned in segments; `max_graphs` are of the largest.
+
+    Segmentation costs at most the part `loss` of the batches.
+    """
+
+    num_segments: int
+    num_tracks: int
+    max_graphs: int
+    loss: float
+
+
+@dataclasses.dataclass(frozen=True)
 class EpochInfo:
     """What an epoch is like, and how far it is.
 
@@ -107,6 +120,8 @@ class EpochInfo:
     """Only with `join_parts`; `num_graphs` then counts parts."""
     num_cut_graphs: int = 0
     num_pieces: int = 0
+    segments: EpochSegments | None = None
+    """Only with `segments`; graphs that are left out are then counted, but not listed."""
 
     @staticmethod
     def from_proto(message: Any) -> EpochInfo:
@@ -142,6 +157,16 @@ class EpochInfo:
             ),
             num_cut_graphs=message.num_cut_graphs,
             num_pieces=message.num_pieces,
+            segments=(
+                EpochSegments(
+                    message.segments.num_segments,
+                    message.segments.num_tracks,
+                    message.segments.max_graphs,
+                    message.segments.loss,
+                )
+                if message.HasField("segments")
+                else None
+            ),
         )
 
     def num_steps(self, rank_groups: Sequence[RankGroup], num_ranks: int, drop_last: bool) -> int:

@@ -63,6 +63,26 @@ class Draw:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """Plans epochs in segments, for data sets that are larger than the server's memory.
+
+    A segment is a draw of about `graphs` graphs (0: 2^20), with which batches are made while the
+    next one is planned. `tracks` (0: 1, at most 64): batch b is of track b % tracks, and each track
+    goes through segments of its own. The first epoch of a job opens when all segments are counted.
+    """
+
+    graphs: int = 0
+    tracks: int = 0
+
+    def to_proto(self) -> Any:
+        """The `packhouse.v1.Segments`."""
+        return loader_pb2.Segments(
+            graphs=whole_number(self.graphs, "graphs", UINT64_MAX),
+            tracks=whole_number(self.tracks, "tracks"),
+        )
+
+
 class EpochArguments(TypedDict, total=False):
     """Which graphs, in which batches. `dataset` or `samples` is needed, and one of the four ways to
     say limits (with `samples` only `limits`):
@@ -90,6 +110,9 @@ class EpochArguments(TypedDict, total=False):
       `min_nodes_per_component`); only with Padding.TFGNN and limits or shapes.
     - `adaptive`: limits may move from epoch to epoch by what batches cost (`Client.feedback`); needs
       a `device_profile` with `measured_as`, and a loader of a job.
+    - `segments`: see `Segments` (None: the epoch is planned as a whole). Needs `limits`; not with
+      `samples`, `in_order`, `grouped`, `subset`, `draw`, `join_parts` or `min_rows`, nor for an
+      evaluation.
     """
 
     dataset: str
@@ -111,6 +134,7 @@ class EpochArguments(TypedDict, total=False):
     join_parts: bool
     min_rows: Mapping[str, int] | None
     adaptive: bool
+    segments: Segments | None
 
 
 class EpochRequest:
@@ -138,6 +162,9 @@ class EpochRequest:
                 raise ValueError("samples: given beside dataset; an epoch is of one of them")
         elif not isinstance(given("dataset"), str):
             raise TypeError(f"dataset: {given('dataset')!r} is no name of a data set")
+        segments = given("segments")
+        if segments is not None and not isinstance(segments, Segments):
+            raise TypeError(f"segments: {segments!r} is no Segments")
         if draw is not None and not isinstance(draw, Draw):
             raise TypeError(f"draw: {draw!r} is no Draw")
         # Of epoch 0.
@@ -159,6 +186,7 @@ class EpochRequest:
             samples=None if samples is None else samples_to_proto(samples),
             join_parts=given("join_parts", False),
             adaptive=given("adaptive", False),
+            segments=None if segments is None else segments.to_proto(),
         )
 
     @property

@@ -1,0 +1,114 @@
+// The plan of epochs that are larger than memory: each segment is planned by itself.
+//
+// Make() plans each segment once, from the sizes of its graphs alone, and keeps the numbers of
+// batches. So an epoch's steps are known before it begins, and tracks are equal. A segment's graphs
+// are read, and its patterns found again, when an epoch comes to it (PlanOf()). Everything depends
+// on the data set's version, the seed and the words of the request: all epochs of a job share it,
+// and all replicas find the same.
+#ifndef PACKHOUSE_SERVICE_EPOCHS_SEGMENTED_PLAN_H_
+#define PACKHOUSE_SERVICE_EPOCHS_SEGMENTED_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/admission/memory_budget.h"
+#include "service/collation/batch_shape.h"
+#include "service/datasets/dataset_store.h"
+#include "service/epochs/epoch_plan.h"
+#include "service/epochs/epoch_request.h"
+#include "service/epochs/epoch_shapes.h"
+#include "service/epochs/making.h"
+#include "service/epochs/planner_result.h"
+#include "service/epochs/segment_layout.h"
+#include "service/epochs/shape_summary.h"
+#include "service/histograms/size_histogram.h"
+
+namespace packhouse {
+
+// Immutable; thread-safe. Some hundred bytes for each chunk, reserved as long as it lives.
+class SegmentedPlan {
+ public:
+  // `request` has `segments`.
+  //
+  // INVALID_ARGUMENT for options that do not go with it, and as BatchShape::Resolve; OUT_OF_RANGE
+  // naming a graph that exceeds the limits, if that is an error; DATA_LOSS if the sizes of a graph
+  // cannot be read; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs) time, and the planner's
+  // budget for each segment and once more for all graphs together.
+  //
+  // `given`, if set, is what was found before, possibly by another release. It takes O(chunks)
+  // then.
+  static absl::StatusOr<std::shared_ptr<const SegmentedPlan>> Make(
+      std::shared_ptr<const DatasetChunks> chunks, const EpochRequest& request,
+      const EpochBounds& bounds, const Making& making = {},
+      const std::optional<KeptPlannerResult>& given = std::nullopt);
+
+  uint64_t bytes() const;
+
+  const DatasetInfo& dataset() const { return chunks_->info(); }
+  const GraphSchema& schema() const { return *chunks_->info().schema; }
+  // Of the one rank group: one.
+  absl::Span<const BatchShape> shapes() const { return shapes_.rank_group(0); }
+  // Of that shape.
+  const ShapeSummary& summary() const { return summary_; }
+  const SegmentChunks& layout() const { return layout_; }
+  uint32_t num_tracks() const { return request_.segments->tracks; }
+
+  const SegmentCounts& counts() const { return planned_->segments; }
+  uint64_t num_batches() const { return summary_.num_batches; }
+  // No plan of all graphs together has fewer batches; 0 if that is not known.
+  uint64_t lower_bound() const { return planned_->lower_bound; }
+  // At most this part of the batches is lost to segmentation.
+  double loss() const;
+  const std::string& receipt() const { return planned_->receipt; }
+  // For making the same plan again. Never null.
+  const std::shared_ptr<const PlannerResult>& planned() const { return planned_; }
+
+  // Reads and plans a segment. FAILED_PRECONDITION naming it if this release's planner finds
+  // another plan than the one that was counted; other errors as DatasetChunks::Open and
+  // EpochPlan::Make. The plan may outlive this.
+  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(uint32_t segment,
+                                                          const Making& making) const;
+  // The request, as it is for a segment's epoch (PreparedEpoch::Prepare). With one segment, the
+  // epoch is the one of the whole data set.
+  EpochRequest RequestOf(uint32_t segment, const EpochKey& key) const;
+  // At most the bytes of a segment's plan and epoch.
+  uint64_t BytesOfSegment() const;
+
+ private:
+  SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochRequest request,
+                const EpochBounds& bounds, MemoryHold memory);
+
+  // Plans all segments for their numbers of batches.
+  absl::Status Count(const Making& making);
+  // One of them. Its sizes that fit are added to `all`.
+  absl::Status CountSegment(uint32_t segment, const Making& making, SizeHistogram& all,
+                            MemoryHold& memory, PlannerResult& found);
+  // The sizes of a segment's graphs that fit a batch.
+  absl::StatusOr<SizeHistogram> SizesOf(uint32_t segment, const Making& making, MemoryHold& memory,
+                                        uint64_t& num_oversize) const;
+  absl::StatusOr<uint64_t> BoundOf(const SizeHistogram& all, const Making& making) const;
+  absl::Status CheckGiven(const PlannerResult& given) const;
+  // The beginning of receipts: another for planners that may find other plans.
+  std::string PlannerWords() const;
+  void Summarize();
+
+  const std::shared_ptr<const DatasetChunks> chunks_;
+  const EpochRequest request_;
+  const EpochBounds bounds_;
+  const SegmentChunks layout_;
+  const MemoryHold memory_;
+  EpochShapes shapes_;
+  // Null until the plan is made.
+  std::shared_ptr<const PlannerResult> planned_;
+  ShapeSummary summary_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_EPOCHS_SEGMENTED_PLAN_H_

@@ -1,0 +1,383 @@
+#include "service/epochs/segmented_epoch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "service/epochs/epoch_catalog.h"
+#include "service/epochs/reader_bytes.h"
+#include "service/ledger/kept_plan.h"
+#include "tests/epochs/dataset_worlds.h"
+#include "tests/support/random.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<uint32_t> RandomCounts(Random& random, size_t count, uint64_t most) {
+  std::vector<uint32_t> counts;
+  for (size_t i = 0; i < count; ++i) counts.push_back(static_cast<uint32_t>(random.Below(most)));
+  return counts;
+}
+
+TEST(SegmentChunksTest, EveryChunkIsInOneSegmentAndSegmentsHaveAboutAsManyGraphs) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const std::vector<uint32_t> graphs = RandomCounts(random, random.Below(3000), 100);
+    const uint64_t wanted = random.Between(1, 20'000);
+    const SegmentChunks segments(graphs, wanted, seed, 7);
+    uint64_t all = 0;
+    for (const uint32_t of_chunk : graphs) all += of_chunk;
+    std::vector<uint32_t> seen;
+    uint64_t sum = 0;
+    for (size_t s = 0; s < segments.num_segments(); ++s) {
+      const auto chunks = segments.chunks(s);
+      EXPECT_TRUE(std::is_sorted(chunks.begin(), chunks.end()));
+      seen.insert(seen.end(), chunks.begin(), chunks.end());
+      uint64_t of_segment = 0;
+      for (const uint32_t chunk : chunks) of_segment += graphs[chunk];
+      EXPECT_EQ(segments.num_graphs(s), of_segment);
+      // To within a chunk at either end.
+      EXPECT_LE(of_segment, all / segments.num_segments() + 200);
+      EXPECT_GE(of_segment + 200, all / segments.num_segments());
+      sum += of_segment;
+    }
+    EXPECT_EQ(sum, all);
+    std::sort(seen.begin(), seen.end());
+    ASSERT_EQ(seen.size(), graphs.size());
+    for (uint32_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], i);
+    EXPECT_TRUE(segments.num_segments() == 1 ||
+                graphs.size() / segments.num_segments() >= SegmentChunks::kMinChunks);
+    EXPECT_LE(segments.num_segments(), std::max<uint64_t>(1, (all + wanted - 1) / wanted));
+  }
+}
+
+TEST(SegmentChunksTest, SegmentsDependOnSeedAndVersionAlone) {
+  const std::vector<uint32_t> graphs(1000, 10);
+  const auto drawn = [&](uint64_t seed, uint64_t version) {
+    const SegmentChunks segments(graphs, 1000, seed, version);
+    std::vector<std::vector<uint32_t>> all;
+    for (size_t s = 0; s < segments.num_segments(); ++s) {
+      all.emplace_back(segments.chunks(s).begin(), segments.chunks(s).end());
+    }
+    return all;
+  };
+  EXPECT_EQ(drawn(1, 2).size(), 10U);
+  EXPECT_EQ(drawn(1, 2), drawn(1, 2));
+  EXPECT_NE(drawn(1, 2), drawn(2, 2));
+  EXPECT_NE(drawn(1, 2), drawn(1, 3));
+}
+
+TEST(TrackOrderTest, EveryBatchComesOnceAndTracksAreEqual) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Random random(seed);
+    const std::vector<uint32_t> counts = RandomCounts(random, random.Between(1, 20), 50);
+    const auto num_tracks = static_cast<uint32_t>(random.Between(1, 9));
+    const TrackOrder order(counts, num_tracks, {seed, seed % 3});
+    std::set<std::pair<uint32_t, uint32_t>> seen;
+    std::vector<uint64_t> of_track(num_tracks);
+    for (uint64_t b = 0; b < order.num_batches(); ++b) {
+      const SegmentBatch at = order.At(b);
+      EXPECT_LT(at.batch, counts[at.segment]);
+      EXPECT_TRUE(seen.insert({at.segment, at.batch}).second);
+      ++of_track[b % num_tracks];
+    }
+    uint64_t all = 0;
+    for (const uint32_t count : counts) all += count;
+    EXPECT_EQ(seen.size(), all);
+    for (uint32_t t = 0; t < num_tracks; ++t) {
+      EXPECT_EQ(order.num_batches(t), of_track[t]);
+      EXPECT_LE(of_track[t], of_track[0]);
+      EXPECT_GE(of_track[t] + 1, of_track[0]);
+    }
+  }
+}
+
+// So a rank of as many as there are tracks reads one segment after the other.
+TEST(TrackOrderTest, ATrackGoesThroughItsPiecesOneAfterTheOther) {
+  const std::vector<uint32_t> counts = {40, 30, 0, 50, 20, 60};
+  const TrackOrder order(counts, 3, {5, 1});
+  for (uint64_t track = 0; track < 3; ++track) {
+    std::vector<uint32_t> segments;
+    for (uint64_t b = track; b < order.num_batches(); b += 3) {
+      const uint32_t segment = order.At(b).segment;
+      const std::vector<uint32_t> after = order.After(b, 99);
+      if (segments.empty() || segments.back() != segment) segments.push_back(segment);
+      EXPECT_EQ(segments.size() + after.size(), order.pieces(static_cast<uint32_t>(track)).size());
+    }
+    EXPECT_EQ(segments.size(), order.pieces(static_cast<uint32_t>(track)).size());
+  }
+}
+
+TEST(TrackOrderTest, EpochsOrderTheSamePieces) {
+  const std::vector<uint32_t> counts(30, 10);
+  std::set<std::vector<uint32_t>> orders;
+  for (uint64_t epoch = 0; epoch < 5; ++epoch) {
+    const TrackOrder order(counts, 2, {5, epoch});
+    for (uint32_t track = 0; track < 2; ++track) {
+      std::vector<uint32_t> segments;
+      for (const SegmentPiece& piece : order.pieces(track)) segments.push_back(piece.segment);
+      if (track == 0) orders.insert(segments);
+      std::sort(segments.begin(), segments.end());
+      for (uint32_t i = 0; i < 15; ++i) EXPECT_EQ(segments[i], 15 * track + i);
+    }
+  }
+  EXPECT_EQ(orders.size(), 5U);
+}
+
+// The directory of 10^10 graphs: chunks of 10^5 in segments of 2^20.
+TEST(TrackOrderTest, TenBillionGraphsTakeAFewMegabytes) {
+  const std::vector<uint32_t> graphs(100'000, 100'000);
+  const SegmentChunks segments(graphs, uint64_t{1} << 20, 1, 2);
+  EXPECT_EQ(segments.num_segments(), 1562U);  // Of 64 chunks.
+  std::vector<uint32_t> counts;
+  for (size_t s = 0; s < segments.num_segments(); ++s) {
+    counts.push_back(static_cast<uint32_t>(segments.num_graphs(s) / 20));
+  }
+  const TrackOrder order(counts, 64, {1, 2});
+  EXPECT_GT(order.num_batches(), 490'000'000U);
+  for (uint32_t t = 1; t < 64; ++t) EXPECT_LE(order.num_batches(0) - order.num_batches(t), 1U);
+  EXPECT_LT(segments.bytes() + order.bytes(), 2'000'000U);
+}
+
+// --- Epochs.
+
+EpochBounds QuickBounds() {
+  EpochBounds bounds;
+  bounds.planner_steps = 20'000;
+  return bounds;
+}
+
+EpochRequest InSegments(uint64_t graphs, uint32_t tracks = 1, uint64_t epoch = 0) {
+  EpochRequest request = DatasetWorld::Request({24, 30, 6}, epoch);
+  request.segments = SegmentsRequest{graphs, tracks};
+  return request;
+}
+
+// What a batch is sent as.
+std::string SentBytes(const BuiltBatch& built) {
+  std::string bytes;
+  const auto add = [&bytes](uint64_t number) { bytes += std::to_string(number) + " "; };
+  for (const uint64_t id : built.batch.graph_ids) add(id);
+  for (const uint32_t size : built.batch.sizes) add(size);
+  for (const BatchTensor& tensor : built.batch.tensors)
+    bytes.append(tensor.data.data(), tensor.data.size());
+  return bytes;
+}
+
+std::vector<std::string> AllSentBytes(const LoadableEpoch& epoch) {
+  std::vector<std::string> all;
+  for (uint64_t b = 0; b < epoch.identity().num_batches(); ++b) {
+    auto built = epoch.Build(b);
+    EXPECT_THAT(built, IsOk());
+    EXPECT_EQ(epoch.NumGraphs(b), built->batch.graph_ids.size());
+    all.push_back(SentBytes(*built));
+  }
+  return all;
+}
+
+std::vector<uint64_t> AllIds(const LoadableEpoch& epoch) {
+  std::vector<uint64_t> ids;
+  for (uint64_t b = 0; b < epoch.identity().num_batches(); ++b) {
+    const auto built = epoch.Build(b);
+    EXPECT_THAT(built, IsOk());
+    ids.insert(ids.end(), built->batch.graph_ids.begin(), built->batch.graph_ids.end());
+  }
+  return ids;
+}
+
+constexpr size_t kSegmentedGraphs = 3000;  // In some 750 chunks.
+
+DatasetWorld& SegmentsWorld() {
+  static DatasetWorld* const world = [] {
+    auto* made = new DatasetWorld(kSegmentedGraphs);
+    made->Seal();
+    return made;
+  }();
+  return *world;
+}
+
+TEST(SegmentedEpochTest, EveryGraphComesOnceInEveryEpoch) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  std::set<std::vector<uint64_t>> orders;
+  for (const uint32_t tracks : {1, 3}) {
+    for (const uint64_t epoch : {0, 1}) {
+      PH_ASSERT_OK_AND_ASSIGN(const auto segmented,
+                              catalog.PrepareSegmented(InSegments(300, tracks, epoch)));
+      EXPECT_EQ(segmented->plan().layout().num_segments(), 10U);
+      std::vector<uint64_t> ids = AllIds(*segmented);
+      EXPECT_TRUE(orders.insert(ids).second);
+      std::sort(ids.begin(), ids.end());
+      ASSERT_EQ(ids.size(), kSegmentedGraphs);
+      for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(ids[i], 1000 + i);
+    }
+  }
+}
+
+TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
+  for (const uint64_t epoch : {0, 5}) {
+    EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+    PH_ASSERT_OK_AND_ASSIGN(const auto segmented,
+                            catalog.PrepareSegmented(InSegments(kSegmentedGraphs, 1, epoch)));
+    PH_ASSERT_OK_AND_ASSIGN(const auto whole,
+                            catalog.Prepare(DatasetWorld::Request({24, 30, 6}, epoch)));
+    EXPECT_EQ(segmented->plan().layout().num_segments(), 1U);
+    EXPECT_EQ(AllSentBytes(*segmented), AllSentBytes(*whole));
+    EXPECT_EQ(segmented->plan().lower_bound(), whole->plan().lower_bound());
+    const auto& ours = segmented->plan().summary().components;
+    const auto& theirs = whole->plan().summaries(0)[0].components;
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (size_t k = 0; k < ours.size(); ++k) {
+      EXPECT_DOUBLE_EQ(ours[k].efficiency, theirs[k].efficiency);
+      EXPECT_EQ(ours[k].fullest_pack, theirs[k].fullest_pack);
+    }
+  }
+}
+
+TEST(SegmentedEpochTest, TwoServersGiveTheSameBytes) {
+  EpochCatalog one(&SegmentsWorld().store(), QuickBounds());
+  EpochCatalog other(&SegmentsWorld().store(), QuickBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto ours, one.PrepareSegmented(InSegments(300, 2)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto theirs, other.PrepareSegmented(InSegments(300, 2)));
+  EXPECT_EQ(ours->identity(), theirs->identity());
+  // In another order, so that segments are made anew.
+  const std::vector<std::string> all = AllSentBytes(*ours);
+  for (uint64_t b = all.size(); b-- != 0;) {
+    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, theirs->Build(b));
+    EXPECT_EQ(SentBytes(built), all[b]);
+  }
+}
+
+// A reader of all graphs alone would take more.
+TEST(SegmentedEpochTest, MemoryIsThatOfAFewSegments) {
+  constexpr size_t kMany = 120'000;
+  DatasetWorld world(kMany);
+  world.Seal();
+  PH_ASSERT_OK_AND_ASSIGN(const DatasetInfo info, world.store().Get("graphs"));
+  const uint64_t bound = BytesOfReader(info) / 2;
+  MemoryBudget memory(bound);
+  EpochCatalog catalog(&world.store(), QuickBounds(), &memory);
+  EXPECT_THAT(
+      catalog.Prepare(DatasetWorld::Request({100, 100, 30})),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("a reader of 120000 graphs")));
+  EpochRequest request = DatasetWorld::Request({100, 100, 30});
+  request.segments = SegmentsRequest{kMany / 20, 1};
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+  EXPECT_EQ(epoch->plan().layout().num_segments(), 20U);
+  const std::vector<uint64_t> ids = AllIds(*epoch);
+  EXPECT_EQ(ids.size(), kMany);
+  EXPECT_EQ(std::set<uint64_t>(ids.begin(), ids.end()).size(), kMany);
+  // Segments go when others need room.
+  EXPECT_GT(memory.held(), epoch->plan().BytesOfSegment());
+  EXPECT_THAT(memory.Hold("something", bound - epoch->plan().BytesOfSegment()), IsOk());
+  EXPECT_LT(memory.held(), epoch->plan().BytesOfSegment());
+}
+
+TEST(SegmentedEpochTest, PinnedSegmentsStay) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300)));
+  SegmentedEpoch::Pins pins;
+  const auto missing = epoch->Pin({0}, pins);
+  ASSERT_TRUE(missing.has_value());
+  EXPECT_THAT(epoch->MakeSegment(*missing, false, Making()), IsOk());
+  EXPECT_EQ(epoch->Pin({0}, pins), std::nullopt);
+  // The next one of the track is not there yet.
+  const auto next = epoch->NextMissing(0);
+  ASSERT_TRUE(next.has_value());
+  EXPECT_THAT(epoch->MakeSegment(*next, true, Making()), IsOk());
+  EXPECT_EQ(epoch->NextMissing(0), std::nullopt);
+  while (epoch->ForgetOldest()) {
+  }
+  // It is not made ahead again before there was room for another.
+  EXPECT_EQ(epoch->NextMissing(0), std::nullopt);
+  EXPECT_THAT(epoch->MakeSegment(*next, false, Making()), IsOk());
+  EXPECT_TRUE(epoch->ForgetOldest());
+  EXPECT_EQ(epoch->Pin({0}, pins), std::nullopt);
+  pins.clear();
+  EXPECT_EQ(epoch->Pin({0}, pins), missing);
+}
+
+TEST(SegmentedEpochTest, AKeptPlanGivesTheSameEpochWithoutCounting) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300, 2)));
+  const auto kept = KeepPlan(*epoch->plan().planned());
+  ASSERT_NE(kept, nullptr);
+  PH_ASSERT_OK_AND_ASSIGN(PlannerResult read,
+                          ReadPlan(*kept, [](uint64_t) { return absl::OkStatus(); }));
+  EXPECT_EQ(read, *epoch->plan().planned());
+  const auto made_of = [&](const PlannerResult& given) {
+    // Other steps would give other plans.
+    EpochCatalog later(&SegmentsWorld().store(), QuickBounds());
+    const KeptPlannerResult result = {
+        given.receipt, given.dataset_version,
+        [&given]() -> absl::StatusOr<std::shared_ptr<const PlannerResult>> {
+          return std::make_shared<const PlannerResult>(given);
+        }};
+    return later.PrepareSegmented(InSegments(300, 2), {}, result);
+  };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto again, made_of(read));
+    EXPECT_EQ(again->identity(), epoch->identity());
+    EXPECT_EQ(AllSentBytes(*again), AllSentBytes(*epoch));
+    EXPECT_EQ(again->plan().loss(), epoch->plan().loss());
+  }
+  // A planner that finds another plan is not gone on with.
+  for (uint64_t& digest : read.segments.digests) ++digest;
+  PH_ASSERT_OK_AND_ASSIGN(const auto other, made_of(read));
+  EXPECT_THAT(other->Build(0), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("this release plans it otherwise")));
+  read.segments.num_batches.pop_back();
+  read.segments.digests.pop_back();
+  EXPECT_THAT(made_of(read),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is for 9 segments, there are 10")));
+}
+
+TEST(SegmentedEpochTest, GraphsBeyondTheLimitsAreCountedOrNamed) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  EpochRequest request = InSegments(300);
+  request.rank_groups[0].shapes = {{6, 7, 4}};
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+  EXPECT_GT(epoch->plan().counts().num_oversize, 0U);
+  EXPECT_EQ(AllIds(*epoch).size(), epoch->plan().counts().num_graphs);
+  EXPECT_EQ(epoch->plan().counts().num_graphs + epoch->plan().counts().num_oversize,
+            kSegmentedGraphs);
+  request.oversize_is_error = true;
+  EXPECT_THAT(catalog.PrepareSegmented(request),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("graph 1")));
+}
+
+TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  const auto refused = [&](const char* what, auto change) {
+    EpochRequest request = InSegments(300);
+    change(request);
+    EXPECT_THAT(catalog.PrepareSegmented(request),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("segments"), HasSubstr(what))));
+  };
+  refused("in_order", [](EpochRequest& r) { r.in_order = true; });
+  refused("grouped", [](EpochRequest& r) { r.grouped = true; });
+  refused("subset", [](EpochRequest& r) { r.subset = SubsetRequest{{1000}, {}}; });
+  refused("draw", [](EpochRequest& r) { r.draw = WeightedDraw{}; });
+  refused("min_rows", [](EpochRequest& r) { r.min_rows = MinRows({1, 1}); });
+  refused("PARTITION", [](EpochRequest& r) { r.cuts_oversize = true; });
+  refused("one shape", [](EpochRequest& r) { r.rank_groups[0].shapes.push_back({9, 9, 3}); });
+  refused("one rank group", [](EpochRequest& r) { r.rank_groups.push_back(r.rank_groups[0]); });
+  refused("tracks: 65", [](EpochRequest& r) { r.segments->tracks = 65; });
+  refused("tracks: 0", [](EpochRequest& r) { r.segments->tracks = 0; });
+  refused("graphs: 0", [](EpochRequest& r) { r.segments->graphs = 0; });
+}
+
+}  // namespace
+}  // namespace packhouse
