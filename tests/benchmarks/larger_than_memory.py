@@ -1,7 +1,7 @@
 """Loads a data set that is larger than the server's memory, in segments.
 
-    larger_than_memory.py --sizes molpcba_train.csv.gz [--graphs 1e8] [--memory 1GiB] [--sorted]
-    larger_than_memory.py --sizes molpcba_train.csv.gz --s3 [--cache 2GiB]
+    larger_than_memory.py --sizes molpcba_train.csv.gz [--graphs 1e8] [--memory BYTES] [--sorted]
+    larger_than_memory.py --sizes molpcba_train.csv.gz --s3 [--cache BYTES]
     larger_than_memory.py --sizes molpcba_train.csv.gz --simulate 1e10
 
 Sizes are those of the file, in its order, again and again; the tensor of a graph is a byte. Every
@@ -205,10 +205,10 @@ def main() -> int:
     parser.add_argument("--tracks", type=int, default=1)
     parser.add_argument("--batch", type=int, default=1024, help="mean graphs of a batch")
     parser.add_argument("--sorted", action="store_true", help="the data set is sorted by size")
-    parser.add_argument("--memory", default="1GiB", help="the server's --memory-budget")
+    parser.add_argument("--memory", type=int, default=1 << 30, help="the server's --memory-budget")
     parser.add_argument("--server", action="append", default=[], help="more arguments of the server")
     parser.add_argument("--s3", action="store_true", help="the store is an S3 server")
-    parser.add_argument("--cache", default="2GiB", help="--cache-bytes, with --s3")
+    parser.add_argument("--cache", type=int, default=2 << 30, help="--cache-bytes, with --s3")
     parser.add_argument("--folder", default=os.environ.get("TMPDIR"), help="for the store")
     parser.add_argument("--simulate", type=float, default=0.0, help="graphs; only plans")
     parser.add_argument("--plans", type=int, default=16, help="segments that --simulate plans")
