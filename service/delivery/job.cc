@@ -95,11 +95,13 @@ void Job::GatherJoins() {
   const auto is_over = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return queue_.empty() || !burst_.ExpectsMore();
   };
+  const uint64_t at_first = burst_.num();
   for (int waits = 0; waits < kLongestGathering; ++waits) {
     const uint64_t before = burst_.num();
     if (mutex_.AwaitWithTimeout(absl::Condition(&is_over), environment_.gather_joins)) return;
-    if (!burst_.knows_group() && burst_.num() == before) return;
+    if (!burst_.knows_group() && burst_.num() == before) break;
   }
+  if (burst_.num() == at_first) burst_.WaitedInVain();
 }
 
 absl::Status Job::Perform(const std::shared_ptr<JobOperation>& operation) {
@@ -201,8 +203,11 @@ std::shared_ptr<Job::Session> Job::StartJoin(const EpochIdentity& identity, Join
   bool needs_committer = false;
   {
     absl::MutexLock lock(&mutex_);
+    // Acknowledgements are awaited, joins are not.
+    const bool meets = std::any_of(queue_.begin(), queue_.end(),
+                                   [](const auto& queued) { return !queued->is_awaited; });
+    burst_.Came(now, group, meets);
     queue_.push_back(std::move(operation));
-    burst_.Came(now, group);
     needs_committer = NeedsCommitter();
   }
   if (needs_committer) CallCommitter();

@@ -8,11 +8,6 @@
 #include "service/ledger/ledger_event.h"
 
 namespace packhouse {
-namespace {
-
-constexpr int kMaxGathering = 2;
-
-}  // namespace
 
 absl::Status LedgerWriter::Write(absl::Span<const std::string> records,
                                  absl::FunctionRef<void()> apply) {
@@ -29,12 +24,6 @@ absl::Status LedgerWriter::Write(absl::Span<const std::string> records,
   absl::Status status = log_->Append(records);
   if (status.ok()) apply();
   return status;
-}
-
-bool LedgerWriter::BeginGathering() {
-  if (num_gathering_.fetch_add(1, std::memory_order_relaxed) < kMaxGathering) return true;
-  EndGathering();
-  return false;
 }
 
 bool LedgerWriter::TakeDue() {

@@ -16,7 +16,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -24,6 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "service/delivery/gathering_places.h"
 #include "service/ledger/record_log.h"
 
 namespace packhouse {
@@ -36,10 +39,14 @@ class LedgerWriter {
   static constexpr uint64_t kMaxNamedGeneration = uint64_t{1} << 62;
 
   // `log` must outlive it. It must have `num_records` records, with generations up to
-  // `last_generation`.
-  LedgerWriter(RecordLog* log, size_t max_records, size_t num_records, uint64_t last_generation)
+  // `last_generation`. `gathering`: places that it shares with others; null: it has kOwnPlaces.
+  static constexpr size_t kOwnPlaces = 2;
+  LedgerWriter(RecordLog* log, size_t max_records, size_t num_records, uint64_t last_generation,
+               std::shared_ptr<GatheringPlaces> gathering = nullptr)
       : log_(log),
         max_records_(max_records),
+        gathering_(gathering != nullptr ? std::move(gathering)
+                                        : std::make_shared<GatheringPlaces>(kOwnPlaces)),
         num_records_(num_records),
         last_generation_(last_generation) {}
 
@@ -48,9 +55,9 @@ class LedgerWriter {
   absl::Status Write(absl::Span<const std::string> records, absl::FunctionRef<void()> apply);
 
   // Whether a committer may wait for more operations before it writes; then EndGathering() must
-  // follow. Committers that wait hold threads that others need for the disk, so only a few may.
-  bool BeginGathering();
-  void EndGathering() { num_gathering_.fetch_sub(1, std::memory_order_relaxed); }
+  // follow.
+  bool BeginGathering() { return gathering_->Take(); }
+  void EndGathering() { gathering_->GiveBack(); }
 
   // Whether the log is so long that Compact() should be called. True once, until Compact() is
   // called.
@@ -71,6 +78,7 @@ class LedgerWriter {
 
   RecordLog* const log_;
   const size_t max_records_;
+  const std::shared_ptr<GatheringPlaces> gathering_;
 
   absl::Mutex mutex_;
   size_t num_at_sea_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -80,7 +88,6 @@ class LedgerWriter {
   size_t num_records_ ABSL_GUARDED_BY(mutex_);
 
   std::atomic<uint64_t> last_generation_;
-  std::atomic<int> num_gathering_ = 0;
 };
 
 }  // namespace packhouse

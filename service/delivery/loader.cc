@@ -152,7 +152,8 @@ Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& optio
                JobLedger ledger, size_t num_records, SessionId first_session, MemoryBudget* memory)
     : catalog_(catalog),
       options_(options),
-      writer_(log, options.max_log_records, num_records, ledger.last_generation()),
+      writer_(log, options.max_log_records, num_records, ledger.last_generation(),
+              options.gathering),
       quota_(options.max_epochs, options.max_epochs_per_client, options.quotas_of),
       environment_({&writer_, &quota_, memory,
                     [this](std::function<void()> work) { InBackground(std::move(work)); },

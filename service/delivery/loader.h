@@ -37,6 +37,7 @@
 #include "service/delivery/epoch_quota.h"
 #include "service/delivery/epoch_watch.h"
 #include "service/delivery/evaluation.h"
+#include "service/delivery/gathering_places.h"
 #include "service/delivery/job.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/ledger_writer.h"
@@ -73,6 +74,9 @@ struct LoaderOptions {
   absl::Duration lease_duration = absl::Minutes(5);
   // How long workers that come together wait for the next one (job_state.h); zero: not at all.
   absl::Duration gather_joins = absl::ZeroDuration();
+  // How many threads may wait so at the same time, of all loaders that share it. Null: the loader
+  // has LedgerWriter::kOwnPlaces.
+  std::shared_ptr<GatheringPlaces> gathering = nullptr;
   // The most remembered epochs: begun and not finished, or among a job's latest.
   size_t max_epochs = 4096;
   // The most of these that one client has opened.

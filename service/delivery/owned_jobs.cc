@@ -14,11 +14,22 @@ absl::Status NoLog::Append(absl::Span<const std::string> /*records*/) {
   return absl::UnavailableError("no server owns this job here");
 }
 
+namespace {
+
+LoaderOptions WithSharedPlaces(LoaderOptions options) {
+  if (options.gathering == nullptr) {
+    options.gathering = std::make_shared<GatheringPlaces>(LedgerWriter::kOwnPlaces);
+  }
+  return options;
+}
+
+}  // namespace
+
 OwnedJobs::OwnedJobs(EpochCatalog* catalog, JobLogs* logs, const LoaderOptions& options,
                      MemoryBudget* memory, Accompany accompany)
     : catalog_(catalog),
       logs_(logs),
-      options_(options),
+      options_(WithSharedPlaces(options)),
       memory_(memory),
       accompany_(std::move(accompany)) {}
 

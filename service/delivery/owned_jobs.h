@@ -71,7 +71,7 @@ class OwnedJobs {
   using Accompany = std::function<std::unique_ptr<JobCompany>(Loader& loader)>;
 
   // The pointees must outlive it; `memory` may be null. `options` hold for each job by itself:
-  // bounds on epochs are bounds a job.
+  // bounds on epochs are bounds a job. But `gathering` is for all of them together.
   OwnedJobs(EpochCatalog* catalog, JobLogs* logs, const LoaderOptions& options,
             MemoryBudget* memory, Accompany accompany);
   // No stream of a job is left.

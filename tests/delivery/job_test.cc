@@ -678,5 +678,33 @@ TEST_F(JobTest, FewCommittersWaitForJoinsAtTheSameTime) {
   }
 }
 
+// Ranks that are opened one after the other wait for nobody, but for one time.
+TEST(JoinBurstTest, WhoComesAfterAnAnswerIsNotHeldUpAgainAndAgain) {
+  constexpr absl::Duration kLongest = absl::Milliseconds(50);
+  constexpr uint64_t kRanks = 64;
+  JoinBurst burst(kLongest);
+  absl::Time now = kStart;
+  int num_waits = 0;
+  const auto come_alone = [&] {
+    burst.Came(now, kRanks, /*meets=*/false);
+    if (!burst.ExpectsMore()) return;
+    ++num_waits;
+    now += kLongest;
+    burst.WaitedInVain();
+  };
+  for (uint64_t rank = 0; rank < kRanks; ++rank) come_alone();
+  EXPECT_EQ(num_waits, 1);
+  // Those who meet are waited for again, and so is everybody after a while.
+  now += JoinBurst::kQuiet / 2 * kLongest;
+  burst.Came(now, kRanks, /*meets=*/false);
+  burst.Came(now, kRanks, /*meets=*/true);
+  EXPECT_TRUE(burst.ExpectsMore());
+  burst.WaitedInVain();
+  now += 2 * JoinBurst::kQuiet * kLongest;
+  burst.Came(now, kRanks, /*meets=*/false);
+  burst.Came(now, kRanks, /*meets=*/false);
+  EXPECT_TRUE(burst.ExpectsMore());
+}
+
 }  // namespace
 }  // namespace packhouse

@@ -1,6 +1,7 @@
 // Jobs of servers that share them: where a loader of a job is, and for how long.
 #include "service/delivery/owned_jobs.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -108,6 +109,66 @@ TEST_F(OwnedJobsTest, AJobHasOneLoader) {
   PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place elsewhere, other_->jobs.Open(job_));
   EXPECT_EQ(elsewhere.job, nullptr);
   EXPECT_EQ(elsewhere.owner.address, owner_->lease.address());
+}
+
+// Joins of many jobs that wait for others of their job leave threads to those who acknowledge.
+TEST_F(OwnedJobsTest, JobsShareThePlacesWhereJoinsWait) {
+  LoaderOptions options;
+  options.gather_joins = absl::Hours(1);
+  options.gathering = std::make_shared<GatheringPlaces>(1);
+  // As appends' threads: work of each job on a thread of its own.
+  std::vector<std::thread> threads;
+  OwnedJobs jobs(&owner_->catalog, &owner_->logs, options, /*memory=*/nullptr, [&](Loader& loader) {
+    loader.RunInBackground(
+        [&threads](std::function<void()> work) { threads.emplace_back(std::move(work)); });
+    return std::make_unique<NoCompany>();
+  });
+  std::vector<std::string> names;
+  for (int i = 0; names.size() < 2; ++i) {
+    const std::string name = absl::StrCat("job", i);
+    const auto members = owner_->lease.ReadMembers().value();
+    if (RendezvousOwner(name, members)->address == owner_->lease.address()) names.push_back(name);
+  }
+  const auto start = [&](OwnedJob& job, const std::string& name, uint32_t rank) {
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = name;
+    JoinRequest join;
+    join.lane = rank;
+    join.sharing = Sharing::Ranked(4);
+    join.now = clock_.Now();
+    auto session = job.loader().StartLoad(request, std::move(join), 4, [] {});
+    EXPECT_THAT(session, IsOk());
+    return *std::move(session);
+  };
+  const auto await = [](LoadSession& session) {
+    while (!session.HasJoined().value()) std::this_thread::yield();
+  };
+  std::vector<OwnedJobs::Place> places;
+  std::vector<std::unique_ptr<LoadSession>> sessions;
+  for (const std::string& name : names) {
+    PH_ASSERT_OK_AND_ASSIGN(OwnedJobs::Place place, jobs.Open(name));
+    ASSERT_NE(place.job, nullptr);
+    sessions.push_back(start(*place.job, name, 0));
+    await(*sessions.back());
+    places.push_back(std::move(place));
+  }
+  // The second of the first job waits for the others, an hour long.
+  sessions.push_back(start(*places[0].job, names[0], 1));
+  while (options.gathering->Take()) {
+    options.gathering->GiveBack();
+    std::this_thread::yield();
+  }
+  // There is no place for another job's, which go on at once.
+  sessions.push_back(start(*places[1].job, names[1], 1));
+  await(*sessions.back());
+  for (uint32_t rank = 2; rank < 4; ++rank) {
+    sessions.push_back(start(*places[0].job, names[0], rank));
+  }
+  for (const auto& session : sessions) await(*session);
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+  sessions.clear();
+  for (std::thread& thread : threads) thread.join();
 }
 
 // All workers may be saving their state when the owner goes, so that nobody loads the job.

@@ -149,7 +149,7 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
         return found == files_.end() || !found->second.is_filling;
       };
       while (!mutex_.AwaitWithTimeout(absl::Condition(&is_ready), kAskEvery)) {
-        PH_RETURN_IF_ERROR(CheckCaller());
+        PH_RETURN_IF_ERROR(BeginWait());
       }
       if (const auto found = files_.find(object.name); found != files_.end()) {
         file = &found->second;

@@ -52,13 +52,20 @@ absl::StatusOr<JobPlace> EtcdJobLogs::Open(const std::string& job) {
     return absl::UnavailableError("this server has no lease in its cluster: ask another, or later");
   }
   JobPlace place;
-  PH_ASSIGN_OR_RETURN(const std::optional<EtcdRecordLog::Owner> owner,
+  PH_ASSIGN_OR_RETURN(std::optional<EtcdRecordLog::Owner> owner,
                       EtcdRecordLog::OwnerOf(*store_, job));
+  const bool was_here = owner && owner->address == lease_->address();
+  if (was_here && owner->lease != *lease) {
+    // This server serves there, so the owner is an earlier process, which was killed. Its lease may
+    // last for long: whoever leads etcd anew grants it its whole length again.
+    PH_RETURN_IF_ERROR(store_->RevokeLease(owner->lease));
+    owner = std::nullopt;
+  }
   if (owner && owner->lease != *lease) {
     place.owner = {owner->address, owner->revision};
     return place;
   }
-  if (!owner) {
+  if (!owner && !was_here) {
     // Those of the last turn may still have the owner that has just gone.
     PH_ASSIGN_OR_RETURN(const std::vector<ClusterMember> members, lease_->ReadMembers());
     const ClusterMember* const best = RendezvousOwner(job, members);

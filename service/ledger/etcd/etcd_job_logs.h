@@ -17,7 +17,8 @@ namespace packhouse {
 
 // A job without an owner becomes that of the member that RendezvousOwner() names, when that member
 // is asked for it; the others name this member. A job with an owner stays with it, as long as its
-// lease lasts. Thread-safe.
+// lease lasts. Another process at the owner's address is the owner, killed and started again: it
+// has the job as soon as it is asked for it. Thread-safe.
 class EtcdJobLogs final : public JobLogs {
  public:
   // The pointees must outlive it and its logs. `replica` as ReplicaLease::Options. `now` times
