@@ -28,6 +28,10 @@ constexpr double kExchangeThreshold = 3;
 constexpr uint64_t kFinishGraphs = 2;
 // Beyond this look-ahead the graphs that are left at the end of a stream are a good part of it.
 constexpr size_t kLargeLookAhead = 1024;
+// Packs start with lopsided graphs this many times as often as the pool has them; and as often as
+// they can, when there are this many times as many as usual.
+constexpr double kLopsidedPace = 2;
+constexpr double kUnusual = 1.25;
 // Weights are renewed after this many graphs, or a quarter of the look-ahead: often enough to
 // follow the pool, and rarely enough that rescoring it costs little.
 constexpr uint64_t kLessonPeriod = 32;
@@ -261,12 +265,29 @@ void OnlinePacker::TakeSeed(bool by_age) {
   const bool has_choice = options_.look_ahead > 1 && !by_age && !OldestIsAged();
   if (has_choice && is_ending_ && options_.look_ahead > kLargeLookAhead) {
     slot = LargestWaiting();
-  } else if (has_choice && num_lopsided_ != 0) {
+  } else if (has_choice && LopsidedIsDue()) {
     while (scores()[slot] == 0 || !waiting_[slot].is_lopsided) ++slot;
   }
   Take(slot);
   is_directed_ = waiting_[slot].is_lopsided != 0;
   if (is_directed_) companions_.Start(room_);
+}
+
+bool OnlinePacker::LopsidedIsDue() {
+  const auto lopsided = static_cast<double>(num_lopsided_);
+  if (usual_lopsided_ < 0) usual_lopsided_ = lopsided;
+  if (num_lopsided_ == 0 && usual_lopsided_ == 0) return false;
+  // Packs that the pool would make.
+  const double packs = std::max(
+      1.0, static_cast<double>(num_waiting_) * static_cast<double>(totals_[heaviest_]) /
+               static_cast<double>(totals_.back()) / static_cast<double>(capacity_[heaviest_]));
+  usual_lopsided_ += (lopsided - usual_lopsided_) / packs;
+  // With more than usual the stream has changed; none should wait for more.
+  const bool is_due = lopsided > kUnusual * usual_lopsided_ + 1;
+  lopsided_due_ = std::min(1.0, lopsided_due_ + kLopsidedPace * lopsided / packs);
+  if (num_lopsided_ == 0 || (!is_due && lopsided_due_ < 1)) return false;
+  if (!is_due) lopsided_due_ = 0;
+  return true;
 }
 
 size_t OnlinePacker::LargestWaiting() const {

@@ -9,9 +9,11 @@
 // 3. If it still wastes too much, graphs of the pack are exchanged, one after another, each for one
 //   or two others that together fill it better. An exchanged graph keeps its old place in the pool,
 //   for a later pack.
-// A lopsided graph (companions.h) does not wait for its turn: it starts a pack as soon as one is
-// made, and that pack takes the graphs that go with it, out of the whole pool, instead of the
-// oldest. So these are not spent on packs that any graphs would fill.
+// A lopsided graph (companions.h) does not wait for its turn: it starts a pack before, and that
+// pack takes the graphs that go with it, out of the whole pool, instead of the oldest. So these are
+// not spent on packs that any graphs would fill. Lopsided graphs start packs about twice as often
+// as the pool has them, not all at once: a new stream would use up what goes with them, and its end
+// would be left with what does not.
 // When no more graphs come (PackPending()) and the look-ahead is large, each pack starts with the
 // largest graph, so that small ones are left to fill up the last packs.
 // The search ends as soon as a pack is full enough. So the work depends on the stream. For
@@ -147,6 +149,8 @@ class OnlinePacker {
   // Starts a pack: with the oldest graph if it is aged or `by_age`, else with the oldest lopsided
   // graph, if there is one. At the end, with a large look-ahead, with the largest graph.
   void TakeSeed(bool by_age);
+  // Called for each new pack: whether it is time for a lopsided graph, and there is one.
+  bool LopsidedIsDue();
   // Of the pool, in the stream's heaviest component; the oldest of equal ones.
   size_t LargestWaiting() const;
   // Undoes the Take() of retractable_[place].
@@ -195,6 +199,8 @@ class OnlinePacker {
   absl::Time open_since_ = absl::InfiniteFuture();  // Arrival of its longest waiting graph.
   bool is_ending_ = false;                          // Within PackPending().
   bool is_directed_ = false;                        // It started with a lopsided graph.
+  double lopsided_due_ = 0;                         // From 1 on the next pack starts with one.
+  double usual_lopsided_ = -1;                      // Of late, in the pool; -1 before any pack.
   std::vector<int32_t> room_;
   std::vector<int32_t> trial_;  // Room of a pack that is considered.
   std::vector<int32_t> rest_;   // The same, with a choice taken out, and scratch for scans.
