@@ -139,8 +139,8 @@ inline SizeTuple DrawEgoNetwork(Random& random) {
 }
 
 inline SizeHistogram MakeHistogram(size_t num_components, uint64_t num_graphs,
-                                   const std::function<SizeTuple(Random&)>& draw) {
-  Random random(20220);
+                                   const std::function<SizeTuple(Random&)>& draw, uint64_t seed) {
+  Random random(seed);
   SizeHistogram histogram(num_components);
   for (uint64_t i = 0; i < num_graphs; ++i) histogram.Add(draw(random)).IgnoreError();
   return histogram;
@@ -158,11 +158,11 @@ inline PlanningSet RealSet(const std::string& name, uint64_t nodes, uint64_t edg
 
 inline PlanningSet MadeSet(const std::string& name, std::vector<std::string> components,
                            uint64_t num_graphs, std::vector<uint64_t> capacities,
-                           const std::function<SizeTuple(Random&)>& draw) {
+                           const std::function<SizeTuple(Random&)>& draw, uint64_t seed = 20220) {
   const size_t l = components.size();
   PlanningSet set = {.name = name,
                      .schema = SizeSchema::Create(std::move(components)).value(),
-                     .read = [=] { return MakeHistogram(l, num_graphs, draw); },
+                     .read = [=] { return MakeHistogram(l, num_graphs, draw, seed); },
                      .limits = Limits::Create(std::move(capacities)).value(),
                      .draw = draw};
   return set;
@@ -209,7 +209,7 @@ inline std::vector<PlanningSet> PlanningSets() {
   }
   add(RealSet("ppa_standin_ego", 1200, 36138), none, std::nullopt).replanned = true;
   add(RealSet("tu_PROTEINS", 620, 2098), none, std::nullopt);
-  add(RealSet("tu_NCI1", 111, 238), none, std::nullopt);
+  add(RealSet("tu_NCI1", 111, 238), optimal(1117), std::nullopt);
 
   add(MadeSet("made_molecules", {"nodes", "edges"}, 5'000, {208, 430, 256}, DrawMolecule),
       optimal(671), std::nullopt);
@@ -239,10 +239,15 @@ inline std::vector<PlanningSet> PlanningSets() {
       .replanned = true;
   add(MadeSet("made_independent", {"a", "b", "c", "d", "e", "f"}, 20'000,
               {606, 606, 606, 606, 606, 606, 256}, DrawIndependent),
-      none, std::nullopt);
+      within(1), std::nullopt);
   add(MadeSet("made_egos", {"nodes", "edges"}, 5'000, {1225, 80'000, kUnlimited}, DrawEgoNetwork),
       within(2), std::nullopt)
       .replanned = true;
+  for (const uint64_t seed : {1, 2, 3, 4}) {
+    add(MadeSet("made_egos_" + std::to_string(seed), {"nodes", "edges"}, 5'000,
+                {1225, 80'000, kUnlimited}, DrawEgoNetwork, seed),
+        within(2), std::nullopt);
+  }
   return sets;
 }
 

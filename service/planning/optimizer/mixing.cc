@@ -7,6 +7,7 @@
 #include "service/planning/optimizer/first_fit_decreasing.h"
 #include "service/planning/optimizer/fit_index.h"
 #include "service/planning/optimizer/item_urn.h"
+#include "service/planning/optimizer/lopsided_rooms.h"
 
 namespace packhouse {
 namespace {
@@ -47,6 +48,7 @@ class MixingPacker {
         used_(problem.num_items()),
         urn_(problem.counts()),
         hardest_first_(HardestFirst(problem)),
+        lopsided_(problem),
         position_(problem.num_items()),
         room_(m_),
         clipped_(m_),
@@ -117,6 +119,7 @@ class MixingPacker {
           1 - static_cast<double>(totals_[k]) / (capacity * static_cast<double>(packs));
       weights_[k] = 1 / (capacity * (std::max(share, 0.0) + kLeastSlack));
     }
+    lopsided_.Learn(left_, budget_);
     order_.clear();
     std::vector<double> score(problem_.num_items());
     for (uint32_t item = 0; item < problem_.num_items(); ++item) {
@@ -266,12 +269,23 @@ class MixingPacker {
     budget_.Spend(order_.size() + kFitSteps * dealt_.size());
   }
 
+  // For a pack that starts with a large item, while its room is lopsided.
+  void TakeCompanions() {
+    const auto is_left = [this](uint32_t item) { return used_[item] < left_[item]; };
+    while (MayTakeMore()) {
+      const std::optional<uint32_t> item = lopsided_.Companion(room_, is_left, budget_);
+      if (!item) return;
+      Take(*item);
+    }
+  }
+
   void Fill() {
     room_.assign(problem_.capacities().begin(), problem_.capacities().end());
     taken_.clear();
     dealt_.clear();
     while (left_[hardest_first_[hardest_]] == 0) ++hardest_;
     Take(hardest_first_[hardest_]);
+    if (lopsided_.IsLarge(taken_[0])) TakeCompanions();
     double missing = MeanItemsMissing();
     if (missing > kDealAbove && missing * kDealItems > static_cast<double>(order_.size())) {
       Deal(missing - kChooseBelow);
@@ -388,6 +402,7 @@ class MixingPacker {
   uint64_t packs_left_ = 0;
   std::vector<uint32_t> hardest_first_;
   size_t hardest_ = 0;
+  LopsidedRooms lopsided_;
 
   // Items by descending score.
   std::vector<uint32_t> order_;

@@ -2,11 +2,12 @@
 //
 // One pack is made at a time. It is seeded with the hardest item that is left. Then items are drawn
 // in proportion to what is left: only small items can fill a pack exactly, and in this way they
-// last as long as the large ones. Nearer to the end a few items are drawn, and the one is taken
-// that leaves room in the proportions of the demand. When little more than one item is missing,
-// three things are tried until the pack is as full as the packs must be on average: drawn items,
-// the best partner of each, and exchanges of one item. The pattern is used as often as the counts
-// allow.
+// last as long as the large ones. Beside an item that leaves a room of an unusual shape, items of
+// that shape come first (lopsided_rooms.h). Nearer to the end a few items are drawn, and the one is
+// taken that leaves room in the proportions of the demand. When little more than one item is
+// missing, three things are tried until the pack is as full as the packs must be on average: drawn
+// items, the best partner of each, and exchanges of one item. The pattern is used as often as the
+// counts allow.
 #ifndef PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_MIXING_H_
 #define PACKHOUSE_SERVICE_PLANNING_OPTIMIZER_MIXING_H_
 

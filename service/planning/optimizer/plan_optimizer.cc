@@ -15,6 +15,7 @@
 #include "service/planning/optimizer/mixing.h"
 #include "service/planning/optimizer/plan_improvement.h"
 #include "service/planning/packing_problem.h"
+#include "service/planning/supply_bound.h"
 #include "service/planning/work_budget.h"
 
 namespace packhouse {
@@ -162,6 +163,9 @@ class Optimizer {
   void RaiseBound() {
     const LowerBound lifted = ComputeLiftedVolumeBound(problem_, options_.vector_level, budget_);
     if (lifted.packs > bound_.packs) bound_ = lifted;
+    if (Done()) return;
+    const LowerBound by_supply = ComputeSupplyBound(problem_, budget_);
+    if (by_supply.packs > bound_.packs) bound_ = by_supply;
     if (Done()) return;
     const LowerBound by_function = ComputeDualFeasibleBound(problem_, budget_);
     if (by_function.packs > bound_.packs) bound_ = by_function;

@@ -9,9 +9,10 @@ uint64_t PlannerBytes(uint64_t num_distinct, size_t num_components) {
   // For each size, columns of 4 to 8 bytes: orders, scores, counts that are left and used, an urn,
   // and indexes of what fits. Several planners and a verification have some of them at the same
   // time.
-  constexpr uint64_t kBytesOfSize = 320;
-  // The original sizes, in units, in blocks for each index, and for verification.
-  constexpr uint64_t kCopiesOfSizes = 8;
+  constexpr uint64_t kBytesOfSize = 328;
+  // The original sizes, in units, in blocks for each index, and for verification; and orders by
+  // shape, one for each component.
+  constexpr uint64_t kCopiesOfSizes = 9;
   constexpr uint64_t kLeast = uint64_t{1} << 20;
   return kLeast +
          (kBytesOfSize + kCopiesOfSizes * sizeof(uint32_t) * (num_components + 1)) * num_distinct +

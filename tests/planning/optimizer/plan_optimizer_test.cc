@@ -362,26 +362,31 @@ TEST(PlanOptimizerEdgeTest, PacksMayHoldBillionsOfGraphs) {
 // only the sparsest graphs can fill. Of 5,000 such graphs, drawn one by one in proportion to what
 // is left, plans are 5 % above the bound.
 TEST(PlanOptimizerTest, DenseGraphsGetTheSparseOnesThatFillWhatTheyLeave) {
-  Random random(20220);
-  SizeHistogram histogram(2);
-  for (int i = 0; i < 5000; ++i) {
-    uint64_t nodes = random.Between(240, 490);
-    uint64_t edges = random.Between(57'000, 80'000);
-    if (random.Below(100) >= 6) {
-      nodes = 30 + std::min(random.Below(171), random.Below(171));
-      edges = nodes * (nodes - 1) * (20 + random.Below(40) * random.Below(16)) / 1000;
-      edges = std::clamp<uint64_t>(edges, 100, 10'000);
+  for (const uint64_t seed : {20220, 1, 2, 3}) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    SizeHistogram histogram(2);
+    for (int i = 0; i < 5000; ++i) {
+      uint64_t nodes = random.Between(240, 490);
+      uint64_t edges = random.Between(57'000, 80'000);
+      if (random.Below(100) >= 6) {
+        nodes = 30 + std::min(random.Below(171), random.Below(171));
+        edges = nodes * (nodes - 1) * (20 + random.Below(40) * random.Below(16)) / 1000;
+        edges = std::clamp<uint64_t>(edges, 100, 10'000);
+      }
+      edges = std::min(edges, nodes * (nodes - 1));
+      ASSERT_THAT(histogram.Add({static_cast<uint32_t>(nodes), static_cast<uint32_t>(edges)}),
+                  IsOk());
     }
-    edges = std::min(edges, nodes * (nodes - 1));
-    ASSERT_THAT(histogram.Add({static_cast<uint32_t>(nodes), static_cast<uint32_t>(edges)}),
-                IsOk());
+    const Limits limits = LimitsOf({1225, 80'000, kUnlimited});
+    OptimizerOptions options;
+    options.steps = OptimizerOptions::StepsFor(histogram, limits);
+    PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan certified,
+                            OptimizePlan(histogram, limits, options));
+    ExpectCertified(certified, histogram, limits, options);
+    // Measured: proved optimal.
+    EXPECT_LE(1000 * certified.packs, 1005 * certified.bound.packs);
   }
-  const Limits limits = LimitsOf({1225, 80'000, kUnlimited});
-  OptimizerOptions options;
-  options.steps = OptimizerOptions::StepsFor(histogram, limits);
-  PH_ASSERT_OK_AND_ASSIGN(const CertifiedPlan certified, OptimizePlan(histogram, limits, options));
-  ExpectCertified(certified, histogram, limits, options);
-  EXPECT_LE(100 * certified.packs, 102 * certified.bound.packs);
 }
 
 TEST(PlanOptimizerEdgeTest, ZeroSizeGraphsChangeNothing) {
@@ -694,7 +699,7 @@ TEST(PlanReceiptTest, OtherTextsAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("one plan")));
   EXPECT_THAT(ReadReceipt("v3-000102030405060708090a0b0c0d0e0f"),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       AllOf(HasSubstr("version 3"), HasSubstr("version 5"))));
+                       AllOf(HasSubstr("version 3"), HasSubstr("version 6"))));
 }
 
 TEST(PlanMethodNameTest, Names) {
