@@ -14,6 +14,7 @@
 #include "service/planning/optimizer/merged_items.h"
 #include "service/planning/optimizer/mixing.h"
 #include "service/planning/optimizer/plan_improvement.h"
+#include "service/planning/optimizer/warm_start.h"
 #include "service/planning/packing_problem.h"
 #include "service/planning/supply_bound.h"
 #include "service/planning/work_budget.h"
@@ -130,7 +131,12 @@ class Optimizer {
     const PackingPlan* const warm_start = options_.warm_start;
     const bool is_warm =
         warm_start != nullptr && warm_start->num_components == whole_.empty_plan().num_components;
-    if (is_warm) StartFrom(*warm_start);
+    if (is_warm) {
+      std::vector<Pattern> plan =
+          PlanFromWarmStart(problem_, whole_.empty_plan(), merged_, *warm_start,
+                            options_.vector_level, unbounded_, pool_);
+      if (!plan.empty()) Offer(std::move(plan), PlanMethod::kWarmStart);
+    }
     if (best_packs_ == bound_.packs || cancelled()) return;
     std::vector<Pattern> by_first_fit =
         PlanByFirstFitDecreasing(problem_, options_.vector_level, &unbounded_);
@@ -239,88 +245,6 @@ class Optimizer {
     budget_.Spend(share - part.remaining());
     Offer(std::move(patterns),
           method_ == PlanMethod::kWarmStart ? PlanMethod::kWarmStart : PlanMethod::kImprovement);
-  }
-
-  // Uses patterns of an earlier plan as far as the counts allow, and first-fit decreasing for the
-  // rest.
-  void StartFrom(const PackingPlan& earlier) {
-    std::vector<uint64_t> left(problem_.counts().begin(), problem_.counts().end());
-    std::vector<Pattern> kept;
-    uint64_t bytes = 0;
-    for (const Pattern& pattern : earlier.patterns) {
-      Pattern now;
-      now.repeats = pattern.repeats;
-      if (!Translate(earlier, pattern, now.entries) || now.entries.empty()) continue;
-      pool_.push_back({now.entries, 1});
-      for (const auto& [item, copies] : now.entries) {
-        now.repeats = std::min(now.repeats, left[item] / copies);
-      }
-      if (now.repeats == 0) continue;
-      for (const auto& [item, copies] : now.entries) left[item] -= copies * now.repeats;
-      bytes += BytesInList(now);
-      if (!unbounded_.HoldList(bytes)) return;
-      kept.push_back(std::move(now));
-    }
-    const PackingProblem rest(problem_, std::move(left));
-    std::vector<Pattern> plan = std::move(kept);
-    if (rest.num_graphs() != 0) {
-      const std::vector<Pattern> more =
-          PlanByFirstFitDecreasing(rest, options_.vector_level, &unbounded_);
-      plan.insert(plan.end(), more.begin(), more.end());
-    }
-    Offer(std::move(plan), PlanMethod::kWarmStart);
-  }
-
-  // The entries in this problem's numbers, without sizes that have no graphs; false if they do not
-  // fit together here.
-  bool Translate(const PackingPlan& earlier, const Pattern& pattern,
-                 std::vector<PatternEntry>& entries) const {
-    const PackingPlan& now = whole_.empty_plan();
-    std::vector<uint64_t> room(problem_.capacities().begin(), problem_.capacities().end());
-    for (const auto& [tuple, copies] : pattern.entries) {
-      if (tuple >= earlier.num_tuples() || copies == 0) return false;
-      const std::optional<uint32_t> found = FindTuple(now, earlier.tuple(tuple));
-      if (!found) continue;
-      const uint32_t item = merged_.merged(*found);
-      if (problem_.count(item) == 0) continue;
-      for (size_t k = 0; k < room.size(); ++k) {
-        const uint64_t rows = uint64_t{problem_.sizes(item)[k]} * copies;
-        if (rows > room[k]) return false;
-        room[k] -= rows;
-      }
-      entries.push_back({item, copies});
-    }
-    std::sort(entries.begin(), entries.end(),
-              [](const PatternEntry& a, const PatternEntry& b) { return a.tuple < b.tuple; });
-    // A tuple may have been listed twice, and several tuples may be one item.
-    size_t last = 0;
-    for (size_t i = 1; i < entries.size(); ++i) {
-      if (entries[i].tuple == entries[last].tuple) {
-        if (entries[i].copies > UINT32_MAX - entries[last].copies) return false;
-        entries[last].copies += entries[i].copies;
-      } else {
-        entries[++last] = entries[i];
-      }
-    }
-    if (!entries.empty()) entries.resize(last + 1);
-    return true;
-  }
-
-  // Tuples of a plan are ascending.
-  static std::optional<uint32_t> FindTuple(const PackingPlan& plan,
-                                           absl::Span<const uint32_t> tuple) {
-    size_t low = 0;
-    size_t high = plan.num_tuples();
-    while (low < high) {
-      const size_t middle = low + (high - low) / 2;
-      if (plan.tuple(middle) < tuple) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    if (low == plan.num_tuples() || plan.tuple(low) != tuple) return std::nullopt;
-    return static_cast<uint32_t>(low);
   }
 
   static constexpr uint32_t kWarmTries = 60;
