@@ -209,6 +209,13 @@ double ProcessorMilliseconds() {
   return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
 }
 
+// With the steps that the server takes unless told otherwise.
+OptimizerOptions DefaultOptions(const SizeHistogram& histogram, const Limits& limits) {
+  OptimizerOptions options;
+  options.steps = OptimizerOptions::StepsFor(histogram, limits);
+  return options;
+}
+
 // Plans, checks, and times what a caller waits for, `repetitions` times.
 TimedPlan TimePlan(const std::string& what, const SizeHistogram& histogram, const Limits& limits,
                    const OptimizerOptions& options, int repetitions, Findings& findings) {
@@ -351,7 +358,8 @@ void PrintPlans(absl::Span<LoadedSet> sets, const TableOptions& options, Finding
   for (LoadedSet& loaded : sets) {
     const std::string label = loaded.Label();
     TimedPlan timed =
-        TimePlan(label, loaded.histogram, loaded.limits(), {}, options.repetitions, findings);
+        TimePlan(label, loaded.histogram, loaded.limits(),
+                 DefaultOptions(loaded.histogram, loaded.limits()), options.repetitions, findings);
     loaded.plan = timed.plan;
     const CertifiedPlan& plan = loaded.plan;
     const uint64_t bound = plan.bound.packs;
@@ -401,7 +409,7 @@ void PrintLevels(absl::Span<const LoadedSet> sets, const TableOptions& options,
     std::optional<CertifiedPlan> first;
     bool same = true;
     for (const VectorLevel level : levels) {
-      OptimizerOptions at_level;
+      OptimizerOptions at_level = DefaultOptions(loaded.histogram, loaded.limits());
       at_level.vector_level = level;
       TimedPlan timed = TimePlan(loaded.Label(), loaded.histogram, loaded.limits(), at_level,
                                  options.repetitions, findings);
@@ -434,7 +442,7 @@ void PrintSeeds(absl::Span<const LoadedSet> sets, const TableOptions& options, F
     std::vector<uint64_t> missed;
     std::vector<double> milliseconds;
     for (uint64_t seed = 0; seed < options.seeds; ++seed) {
-      OptimizerOptions seeded;
+      OptimizerOptions seeded = DefaultOptions(loaded.histogram, loaded.limits());
       seeded.seed = seed;
       const TimedPlan timed = TimePlan(absl::StrCat(loaded.Label(), ", seed ", seed),
                                        loaded.histogram, loaded.limits(), seeded, 1, findings);
@@ -523,8 +531,10 @@ void PrintReplanning(absl::Span<const LoadedSet> sets, const TableOptions& optio
         const std::string what =
             absl::StrCat(loaded.Label(), ", ", per_mille, " per mille changed");
         const int repetitions = std::min(options.repetitions, 3);
-        const TimedPlan anew = TimePlan(what, changed, loaded.limits(), {}, repetitions, findings);
-        OptimizerOptions from_old;
+        const TimedPlan anew =
+            TimePlan(what, changed, loaded.limits(), DefaultOptions(changed, loaded.limits()),
+                     repetitions, findings);
+        OptimizerOptions from_old = DefaultOptions(changed, loaded.limits());
         from_old.warm_start = &loaded.plan.plan;
         const TimedPlan warm =
             TimePlan(what + ", warm", changed, loaded.limits(), from_old, repetitions, findings);
@@ -640,8 +650,9 @@ int Run(const TableOptions& options) {
     PrintPlans(absl::MakeSpan(loaded_sets), options, findings);
   } else {
     for (LoadedSet& loaded : loaded_sets) {
-      loaded.plan =
-          TimePlan(loaded.Label(), loaded.histogram, loaded.limits(), {}, 1, findings).plan;
+      loaded.plan = TimePlan(loaded.Label(), loaded.histogram, loaded.limits(),
+                             DefaultOptions(loaded.histogram, loaded.limits()), 1, findings)
+                        .plan;
     }
   }
   if (shown("levels")) PrintLevels(loaded_sets, options, findings);
