@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 #include <string>
 
 #include "service/base/status_macros.h"
@@ -23,6 +25,7 @@ namespace {
 using ::testing::_;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 
 constexpr auto kGoOn = [](const SnapshotReport&) { return true; };
 const absl::Time kTaken = absl::FromUnixSeconds(1'700'000'000);
@@ -33,6 +36,16 @@ std::vector<StoredDamage> DamagesOf(const std::string& data_dir) {
       data_dir, [&damages](StoredDamage damage) { damages.push_back(std::move(damage)); });
   if (!checked.ok()) damages.push_back({data_dir, "", std::string(checked.status().message()), ""});
   return damages;
+}
+
+// The folders of all source graphs, below the data folder.
+std::set<std::string> GraphFoldersOf(const std::string& data_dir) {
+  std::set<std::string> folders;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(SourceGraphsFolder(data_dir))) {
+    if (entry.is_directory()) folders.insert(entry.path().string().substr(data_dir.size()));
+  }
+  return folders;
 }
 
 class SnapshotTest : public FolderTest {
@@ -66,8 +79,11 @@ TEST_F(SnapshotTest, ARestoredFolderHasEverything) {
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
   EXPECT_EQ(manifest.files.size(), report.num_files);
   EXPECT_EQ(manifest.taken, "2023-11-14T22:13:20+00:00");
+  EXPECT_FALSE(std::filesystem::exists(snapshot_ + "/unfinished"));
   // Everything goes on in it: appends are known as repetitions, too.
   ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
+  // Empty ones, too, such as those for partitions that nobody has made.
+  EXPECT_THAT(GraphFoldersOf(restored_), IsSupersetOf(GraphFoldersOf(data_dir_)));
   {
     OpenStores stores(restored_);
     const GraphSchema schema = FolderSchema();
@@ -195,12 +211,21 @@ TEST_F(SnapshotTest, AStoppedOneGoesOn) {
 
 TEST_F(SnapshotTest, WhatIsThereAndWholeIsNotWrittenAgain) {
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport first, Take());
+  const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(24);
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest manifest, ReadSnapshotManifest(snapshot_));
+  for (const auto& [path, checksum] : manifest.files) {
+    std::filesystem::last_write_time(absl::StrCat(snapshot_, "/", path), long_ago);
+  }
   // As if it had been killed right before its manifest.
   std::filesystem::rename(snapshot_ + "/manifest", snapshot_ + "/unfinished");
   WriteFile(snapshot_ + "/unfinished", "");
   PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport again, Take());
   EXPECT_EQ(again.num_kept_files, first.num_files);
   EXPECT_EQ(again.num_kept_bytes, first.num_bytes);
+  for (const auto& [path, checksum] : manifest.files) {
+    EXPECT_EQ(std::filesystem::last_write_time(absl::StrCat(snapshot_, "/", path)), long_ago)
+        << path;
+  }
 }
 
 // What an earlier try has left that is damaged, longer or of another moment does not stay.
@@ -218,7 +243,8 @@ TEST_F(SnapshotTest, WhatIsThereAndWrongIsMended) {
     WriteFile(entry.path().string(), bytes);
   }
   WriteFile(snapshot_ + "/datasets/of another moment", "x");
-  ASSERT_THAT(Take(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotReport mended, Take());
+  EXPECT_EQ(mended.num_kept_files, 0U);
   EXPECT_FALSE(std::filesystem::exists(snapshot_ + "/datasets/of another moment"));
   ExpectRestores(contents);
 }
@@ -235,7 +261,11 @@ TEST_F(SnapshotTest, OtherFilesAreLeftAlone) {
 TEST_F(SnapshotTest, CopiedFilesArePrivateAndWhole) {
   WriteFile(data_dir_ + "/signing.key", "secret");
   WriteFile(data_dir_ + "/measured_models.unfinished", "half");
+  // What is large is no file of ours, such as a dump of a process that has died.
+  WriteFile(data_dir_ + "/core", "");
+  std::filesystem::resize_file(data_dir_ + "/core", (uint64_t{64} << 20) + 1);
   ASSERT_THAT(Take(), IsOk());
+  EXPECT_FALSE(std::filesystem::exists(absl::StrCat(snapshot_, "/", kSnapshotFiles, "core")));
   ASSERT_THAT(RestoreSnapshot(snapshot_, restored_), IsOk());
   EXPECT_FALSE(std::filesystem::exists(restored_ + "/measured_models.unfinished"));
   const auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
@@ -350,6 +380,20 @@ TEST_F(SnapshotTest, ADamagedSnapshotIsNotRestored) {
   EXPECT_EQ(RestoreSnapshot(snapshot_, restored_).code(), absl::StatusCode::kDataLoss);
   std::filesystem::remove(manifest);
   EXPECT_EQ(RestoreSnapshot(snapshot_, restored_).code(), absl::StatusCode::kNotFound);
+}
+
+// Whoever has written the manifest: nothing is begun without what every snapshot has.
+TEST_F(SnapshotTest, ASnapshotWithoutAStoreIsNotRestored) {
+  ASSERT_THAT(Take(), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SnapshotManifest whole, ReadSnapshotManifest(snapshot_));
+  for (const char* const missing : {kSnapshotValues, kSnapshotLedger}) {
+    SnapshotManifest manifest = whole;
+    ASSERT_EQ(manifest.files.erase(missing), 1U);
+    WriteFile(absl::StrCat(snapshot_, "/", kSnapshotManifest), EncodeSnapshotManifest(manifest));
+    EXPECT_THAT(RestoreSnapshot(snapshot_, restored_),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(missing)));
+    EXPECT_FALSE(std::filesystem::exists(restored_));
+  }
 }
 
 // What changes after the check, while it is read again, is found too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import pathlib
@@ -71,15 +72,24 @@ def test_changes_and_refusals_are_in_the_audit_log(
         assert call(address, "a", "CreateDataset", "team/x") is grpc.StatusCode.OK
         assert call(address, "b", "GetDataset", "team/x") is grpc.StatusCode.OK
         assert call(address, "b", "DeleteDataset", "team/x") is grpc.StatusCode.PERMISSION_DENIED
+        # A call that would change nothing, too, if it is refused.
+        assert call(address, "b", "GetDataset", "other/x") is grpc.StatusCode.PERMISSION_DENIED
         assert call(address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.OK
         assert call(address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.NOT_FOUND
         assert call(address, "c", "GetDataset", "team/x") is grpc.StatusCode.UNAUTHENTICATED
+        # Probes ask all the time: they are in no log.
+        with grpc.insecure_channel(address) as channel:
+            assert channel.unary_unary("/grpc.health.v1.Health/Check")(b"")
+    # A server that starts again goes on in the same files.
+    with ServerProcess(*arguments):
+        pass
     audit = lines_of(tmp_path / "audit")
     assert [
         (line["principal"], line["method"], line["resource"], line["outcome"]) for line in audit
     ] == [
         ("alice", "CreateDataset", "team/x", "OK"),
         ("bob", "DeleteDataset", "team/x", "PERMISSION_DENIED"),
+        ("bob", "GetDataset", "other/x", "PERMISSION_DENIED"),
         ("alice", "DeleteDataset", "team/x", "OK"),
         ("alice", "DeleteDataset", "team/x", "NOT_FOUND"),
         ("", "GetDataset", "", "UNAUTHENTICATED"),
@@ -89,14 +99,17 @@ def test_changes_and_refusals_are_in_the_audit_log(
     assert first["request_id"] == "of-CreateDataset"
     assert first["traceparent"] == "00-a-b-01"
     assert first["ms"] >= 0
-    assert first["time"].endswith("Z")
+    ago = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(
+        first["time"], "%Y-%m-%dT%H:%M:%S.%fZ"
+    ).replace(tzinfo=datetime.timezone.utc)
+    assert datetime.timedelta() <= ago < datetime.timedelta(minutes=10)
     assert "no right 'own' on data set 'team/x'" in audit[1]["message"]
     assert "message" not in first
     # Who may read the server's group may read it, and nobody else.
     assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) & 0o027 == 0
     # One of two calls, whatever it is.
     assert [line["method"] for line in lines_of(tmp_path / "access")] == [
-        *("CreateDataset", "DeleteDataset", "DeleteDataset")
+        *("CreateDataset", "DeleteDataset", "DeleteDataset", "GetDataset")
     ]
 
 
@@ -110,6 +123,19 @@ def test_a_renamed_log_is_opened_anew(tmp_path: pathlib.Path, arguments: tuple[s
         assert call(server.address, "a", "DeleteDataset", "team/x") is grpc.StatusCode.OK
     assert [line["method"] for line in lines_of(tmp_path / "audit.1")] == ["CreateDataset"]
     assert [line["method"] for line in lines_of(tmp_path / "audit")] == ["DeleteDataset"]
+
+
+def test_lines_that_cannot_be_written_are_told_of(
+    tmp_path: pathlib.Path, arguments: tuple[str, ...]
+) -> None:
+    full = [word if word != str(tmp_path / "audit") else "/dev/full" for word in arguments]
+    with ServerProcess(*full) as server:
+        assert 'packhouse_file_broken{file="audit log"} 0' in server.get("/metrics")[1]
+        # The call itself is served.
+        assert call(server.address, "a", "CreateDataset", "team/x") is grpc.StatusCode.OK
+        end = time.monotonic() + 30
+        while 'packhouse_file_broken{file="audit log"} 1' not in server.get("/metrics")[1]:
+            assert time.monotonic() < end
 
 
 def test_callers_without_credentials_cannot_fill_the_log(

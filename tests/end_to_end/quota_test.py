@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from server_process import ServerProcess
 
-from packhouse import Client, GraphSchema, GraphTable, PackhouseError, TensorSpec
+from packhouse import (
+    Client,
+    GraphSchema,
+    GraphTable,
+    NodeRows,
+    PackhouseError,
+    SourceColumn,
+    SourceGraphSchema,
+    SourceNodeSet,
+    TensorSpec,
+)
 from packhouse.v1 import dataset_pb2, dataset_pb2_grpc
 
 POLICY = """
@@ -20,6 +30,7 @@ roles:
 - {role: owner, principals: [anonymous], namespaces: ["*"]}
 namespaces:
   team: {quotas: {datasets: 2, disk_bytes: 100KiB, streams: 1}}
+  large: {quotas: {source_graphs: 1, disk_bytes: 200KiB}}
 """
 SCHEMA = GraphSchema(("nodes",), (TensorSpec("x", "float32", "nodes"),))
 
@@ -70,3 +81,40 @@ def test_each_quota_names_itself_its_bound_and_the_value(tmp_path: pathlib.Path)
         assert list(stub.Append(iter((dataset_pb2.AppendRequest(dataset="plain"),))))
         requests.put(None)
         assert not list(first)
+
+
+def test_a_source_graph_beyond_a_quota_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "policy").write_text(POLICY, encoding="ascii")
+    schema = SourceGraphSchema([SourceNodeSet("paper", [SourceColumn("x", "float32", (64,))])], [])
+    with ServerProcess(
+        *("--data-dir", str(tmp_path / "data"), "--policy", str(tmp_path / "policy"))
+    ) as server, Client(server.address) as client:
+        graphs = client.source_graphs
+        graphs.create("large/a", schema)
+        with pytest.raises(PackhouseError) as refused:
+            graphs.create("large/b", schema)
+        assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refused.value.message == (
+            "namespace 'large': the quota 'source_graphs' is 1, it would become 2"
+        )
+        # What is there is found there, not refused; other namespaces have their own quotas.
+        with pytest.raises(PackhouseError) as there:
+            graphs.create("large/a", schema)
+        assert there.value.code is grpc.StatusCode.ALREADY_EXISTS
+        graphs.create("larger/b", schema)
+        client.create_dataset("large/not-a-source-graph", SCHEMA)
+        graphs.delete("large/a")
+        graphs.create("large/b", schema)
+
+        rows = NodeRows("paper", range(100), {"x": np.zeros((100, 64), np.float32)})
+        with pytest.raises(PackhouseError) as full:
+            for number in itertools.count():
+                graphs.append("large/b", [rows], producer=f"p{number}")
+        assert full.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "namespace 'large': the quota 'disk_bytes' is 204800, it would" in str(full.value)
+        used = [
+            line
+            for line in server.get("/metrics")[1].splitlines()
+            if line.startswith("packhouse_namespace_quota_used") and '"large"' in line
+        ]
+        assert 'packhouse_namespace_quota_used{namespace="large",quota="source_graphs"} 1' in used
