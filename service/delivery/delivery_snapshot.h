@@ -3,6 +3,7 @@
 #define PACKHOUSE_SERVICE_DELIVERY_DELIVERY_SNAPSHOT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -36,19 +37,40 @@ struct EpochProgress {
   std::string dataset = {};
 };
 
-// Totals are since the loader was opened, and never fall.
-struct DeliverySnapshot {
-  LeaseCounters totals;
-  uint64_t num_generations = 0;  // Started.
-  uint64_t num_in_flight = 0;    // Batches that are leased now.
+// What goes on now.
+struct SessionCounts {
+  uint64_t num_in_flight = 0;  // Batches that are leased.
   uint64_t num_sessions = 0;
   // Who waits for whom (LeaseTable::WaitOf()): sessions whose worker waits for the server, and
   // sessions for which the server waits.
   uint64_t num_starved = 0;
   uint64_t num_awaited = 0;
+
+  SessionCounts& operator+=(const SessionCounts& other) {
+    num_in_flight += other.num_in_flight;
+    num_sessions += other.num_sessions;
+    num_starved += other.num_starved;
+    num_awaited += other.num_awaited;
+    return *this;
+  }
+};
+
+// Totals are since the loader was opened, and never fall.
+struct DeliverySnapshot {
+  LeaseCounters totals;
+  uint64_t num_generations = 0;  // Started.
   uint64_t num_epochs = 0;
+  // Of the jobs that have an epoch in memory, by name.
+  std::map<std::string, SessionCounts> jobs;
   // The epochs that somebody loads now.
   std::vector<EpochProgress> progress;
+
+  // Of all jobs.
+  SessionCounts sessions() const {
+    SessionCounts sum;
+    for (const auto& [job, counts] : jobs) sum += counts;
+    return sum;
+  }
 };
 
 }  // namespace packhouse

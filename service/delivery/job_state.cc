@@ -237,12 +237,13 @@ void JobState::AddTo(DeliverySnapshot& snapshot) const {
   snapshot.num_generations += num_generations_;
   for (const auto& [number, epoch] : epochs_) {
     snapshot.totals = snapshot.totals + epoch->earlier + epoch->table->counters();
-    snapshot.num_sessions += epoch->sessions.size();
-    snapshot.num_in_flight += epoch->table->num_leased();
+    SessionCounts& counts = snapshot.jobs[KeyOf(number).job];
+    counts.num_sessions += epoch->sessions.size();
+    counts.num_in_flight += epoch->table->num_leased();
     for (const auto& [id, session] : epoch->sessions) {
       const SessionWait wait = WaitOf(*epoch, *session);
-      snapshot.num_starved += wait == SessionWait::kWorker ? 1 : 0;
-      snapshot.num_awaited += wait == SessionWait::kServer ? 1 : 0;
+      counts.num_starved += wait == SessionWait::kWorker ? 1 : 0;
+      counts.num_awaited += wait == SessionWait::kServer ? 1 : 0;
     }
     if (epoch->sessions.empty()) continue;
     const EpochState& state = *ledger_.Find(KeyOf(number));

@@ -10,6 +10,7 @@
 #include "prometheus/metric_type.h"
 #include "service/admission/policy.h"
 #include "service/metrics/families.h"
+#include "service/metrics/store_collector.h"
 
 namespace packhouse::metrics {
 namespace {
@@ -67,11 +68,37 @@ std::map<Loading, Batches> ByJob(const std::vector<EpochProgress>& progress) {
   return jobs;
 }
 
+// Sessions by the namespace of their job. That of jobs without one is always there.
+using NamespaceSessions = std::map<std::string, SessionCounts>;
+
+NamespaceSessions ByNamespace(const std::map<std::string, SessionCounts>& jobs) {
+  NamespaceSessions sums = {{std::string(NamespaceOf("")), {}}};
+  for (const auto& [job, counts] : jobs) {
+    std::string where(NamespaceOf(job));
+    // One place is kept for "other".
+    if (!sums.contains(where) && sums.size() + 1 >= kMaxNamespaceLabels) where = kOthers;
+    sums[std::move(where)] += counts;
+  }
+  return sums;
+}
+
+MetricFamily OfSessions(const std::string& name, const std::string& help,
+                        const NamespaceSessions& sessions, uint64_t SessionCounts::*count) {
+  MetricFamily family = FamilyOf(name, help, MetricType::Gauge);
+  for (const auto& [where, counts] : sessions) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = {{"namespace", where}};
+    metric.gauge.value = static_cast<double>(counts.*count);
+  }
+  return family;
+}
+
 }  // namespace
 
 std::vector<MetricFamily> DeliveryCollector::Collect() const {
   const DeliverySnapshot now = snapshot_();
   const LeaseCounters& totals = now.totals;
+  const NamespaceSessions sessions = ByNamespace(now.jobs);
   std::vector<MetricFamily> families = {
       Counter("packhouse_batches_leased_total",
               "Batches of epochs sent to workers, those sent again among them.", totals.leased),
@@ -93,18 +120,21 @@ std::vector<MetricFamily> DeliveryCollector::Collect() const {
           "Times that an epoch was dealt: when it was begun, from a cursor, or to another number "
           "of workers.",
           now.num_generations),
-      Gauge("packhouse_batches_in_flight", "Batches of epochs sent and not yet acknowledged.",
-            now.num_in_flight),
-      Gauge("packhouse_load_sessions", "Workers that load an epoch now.", now.num_sessions),
-      Gauge(
+      OfSessions("packhouse_batches_in_flight",
+                 "Batches of epochs sent and not yet acknowledged, by the namespace of the job.",
+                 sessions, &SessionCounts::num_in_flight),
+      OfSessions("packhouse_load_sessions",
+                 "Workers that load an epoch now, by the namespace of the job.", sessions,
+                 &SessionCounts::num_sessions),
+      OfSessions(
           "packhouse_load_sessions_starved",
           "Workers that load an epoch and have no batch to work on, although there are more: they "
           "wait for the server.",
-          now.num_starved),
-      Gauge("packhouse_load_sessions_awaited",
-            "Workers that load an epoch and have batches, while nothing is made for them: the "
-            "server waits until they read or acknowledge.",
-            now.num_awaited),
+          sessions, &SessionCounts::num_starved),
+      OfSessions("packhouse_load_sessions_awaited",
+                 "Workers that load an epoch and have batches, while nothing is made for them: the "
+                 "server waits until they read or acknowledge.",
+                 sessions, &SessionCounts::num_awaited),
       Gauge("packhouse_epochs", "Epochs that are remembered, begun or finished.", now.num_epochs),
   };
   MetricFamily ratio = FamilyOf("packhouse_epoch_progress_ratio",

@@ -1,6 +1,5 @@
 #include "service/metrics/metrics.h"
 
-#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -8,15 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "prometheus/text_serializer.h"
 #include "service/metrics/open_metrics.h"
-#include "service/planning/limits.h"
 
 namespace packhouse::metrics {
 namespace {
 
 using prometheus::Histogram;
 
-const Histogram::BucketBoundaries kEfficiencyBuckets = {0.5,  0.7,  0.8,  0.9,   0.95,
-                                                        0.97, 0.98, 0.99, 0.995, 0.999};
 const Histogram::BucketBoundaries kUnarySeconds = {0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05,
                                                    0.1,    0.5,    1,     5,     10};
 const Histogram::BucketBoundaries kStreamSeconds = {0.01, 0.1, 1, 10, 60, 600, 3600, 36000};
@@ -69,14 +65,6 @@ Histogram& Distribution(prometheus::Registry& registry, const std::string& name,
   return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
 }
 
-EventMetrics::Counter AddDriftCounter(EventMetrics& events, const std::string& result) {
-  return events.AddCounter("packhouse_drift_changes_total",
-                           "Changes of sizes that were found in watched streams, by result: the "
-                           "limits lose by it as much as the stream wants to be told (loses), or "
-                           "not (harmless), or there was no memory to find out (not_judged).",
-                           {{"result", result}});
-}
-
 // The buckets of packhouse_rpc_duration_seconds, by method.
 absl::Span<const double> SecondsOf(size_t method) {
   return IsStream(method) ? kStreamSeconds : kUnarySeconds;
@@ -88,63 +76,6 @@ std::vector<absl::Span<const double>> SecondsOfMethods() {
 }
 
 }  // namespace
-
-// One stream's share of the metrics.
-class Metrics::StreamObserver final : public PackObserver {
- public:
-  StreamObserver(Metrics* metrics, std::vector<ComponentMetrics> components)
-      : metrics_(metrics), components_(std::move(components)) {}
-  ~StreamObserver() override { SetLoses(false); }
-
-  void OnBatch(const Batch& batch, absl::Span<const uint64_t> capacities) override {
-    metrics_->batches_.Increment();
-    metrics_->graphs_.Increment(batch.real_rows.back());
-    metrics_->batch_bytes_.Increment(
-        batch.framed.empty() ? batch.sizes.size() * sizeof(batch.sizes[0]) : batch.framed.size());
-    for (size_t k = 0; k < components_.size(); ++k) {
-      // The client lays out a batch of sizes or without padding, up to the capacity.
-      const uint64_t rows = capacities[k] == kUnlimited ? batch.rows[k] : capacities[k];
-      const uint64_t real = batch.real_rows[k];
-      components_[k].real_rows.Increment(real);
-      components_[k].padding_rows.Increment(rows - std::min(rows, real));
-      if (rows != 0) {
-        components_[k].efficiency.Observe(static_cast<double>(real) / static_cast<double>(rows));
-      }
-    }
-  }
-
-  void OnRejectedTooLarge(uint64_t graphs) override {
-    metrics_->rejected_too_large_.Increment(graphs);
-  }
-
-  void OnPending(uint64_t graphs, uint64_t bytes) override {
-    metrics_->pending_graphs_.Change(static_cast<int64_t>(graphs - last_graphs_));
-    metrics_->pending_bytes_.Change(static_cast<int64_t>(bytes - last_bytes_));
-    last_graphs_ = graphs;
-    last_bytes_ = bytes;
-  }
-
-  void OnSizeChange(double loss, bool loses) override {
-    if (loss == kNotJudged) {
-      metrics_->drift_not_judged_.Increment();
-      return;
-    }
-    (loses ? metrics_->drift_loses_ : metrics_->drift_harmless_).Increment();
-    SetLoses(loses);
-  }
-
- private:
-  void SetLoses(bool loses) {
-    metrics_->drift_streams_.Change(static_cast<int64_t>(loses) - static_cast<int64_t>(loses_));
-    loses_ = loses;
-  }
-
-  Metrics* const metrics_;
-  std::vector<ComponentMetrics> components_;  // `graphs` last.
-  uint64_t last_graphs_ = 0;
-  uint64_t last_bytes_ = 0;
-  bool loses_ = false;
-};
 
 // One store's commits, from one thread at a time.
 class Metrics::StoreObserver final : public CommitObserver {
@@ -204,14 +135,7 @@ class Metrics::StoreObserver final : public CommitObserver {
 
 Metrics::Metrics(const std::string& version, const std::string& commit)
     : exemplars_(SecondsOfMethods()),
-      batches_(events_.AddCounter("packhouse_batches_total", "Batches handed out.")),
-      graphs_(events_.AddCounter("packhouse_graphs_total", "Graphs in batches handed out.")),
-      batch_bytes_(events_.AddCounter(
-          "packhouse_batch_bytes_total",
-          "Bytes of the tensors of batches handed out; of batches of sizes, bytes of the sizes.")),
-      rejected_too_large_(events_.AddCounter("packhouse_rejected_graphs_total",
-                                             "Graphs that are in no batch, by reason.",
-                                             {{"reason", "too_large"}})),
+      packing_(&events_),
       sampled_seeds_(events_.AddCounter("packhouse_sampled_seeds_total",
                                         "Seeds around which sub-graphs were drawn.")),
       sampled_nodes_(
@@ -221,17 +145,6 @@ Metrics::Metrics(const std::string& version, const std::string& commit)
       drawn_smaller_(events_.AddCounter(
           "packhouse_sampled_smaller_total",
           "Sub-graphs drawn smaller than their spec says, since they exceeded the limits.")),
-      drift_loses_(AddDriftCounter(events_, "loses")),
-      drift_harmless_(AddDriftCounter(events_, "harmless")),
-      drift_not_judged_(AddDriftCounter(events_, "not_judged")),
-      drift_streams_(events_.AddGauge(
-          "packhouse_drift_streams",
-          "Watched streams that are open now and whose limits lose since the latest change of "
-          "sizes.")),
-      pending_graphs_(events_.AddGauge("packhouse_pending_graphs",
-                                       "Graphs accepted and not yet in a batch, all streams.")),
-      pending_bytes_(events_.AddGauge("packhouse_pending_bytes",
-                                      "Bytes held for pending graphs, all streams.")),
       plan_duration_(Distribution(registry_, "packhouse_plan_duration_seconds",
                                   "Time to plan a histogram, all heuristics.", kUnarySeconds)),
       plan_gap_(Distribution(registry_, "packhouse_plan_gap_ratio",
@@ -347,38 +260,6 @@ void Metrics::SetStores(StoreCollector::Read read) {
   auto stores = std::make_shared<const StoreCollector>(std::move(read));
   absl::MutexLock lock(&mutex_);
   collected_stores_ = std::move(stores);
-}
-
-Metrics::ComponentMetrics Metrics::ForComponent(absl::string_view name) {
-  absl::MutexLock lock(&mutex_);
-  auto found = components_.find(name);
-  if (found != components_.end()) return found->second;
-  // One place is kept for "other".
-  const std::string label =
-      components_.size() + 1 < kMaxComponentLabels ? std::string(name) : "other";
-  found = components_.find(label);
-  if (found != components_.end()) return found->second;
-  const prometheus::Labels labels = {{"component", label}};
-  const ComponentMetrics added = {
-      events_.AddCounter("packhouse_real_rows_total",
-                         "Rows of real data in batches handed out, by component.", labels),
-      events_.AddCounter("packhouse_padding_rows_total",
-                         "Rows that batches handed out have room for beyond the real ones, by "
-                         "component: padded here, or by the client.",
-                         labels),
-      events_.AddHistogram("packhouse_batch_efficiency_ratio",
-                           "Real rows over capacity of a batch, by component.", kEfficiencyBuckets,
-                           labels)};
-  components_.emplace(label, added);
-  return added;
-}
-
-std::unique_ptr<PackObserver> Metrics::ForStream(const SizeSchema& schema) {
-  std::vector<ComponentMetrics> components;
-  for (size_t k = 0; k <= schema.num_components(); ++k) {
-    components.push_back(ForComponent(schema.name(k)));
-  }
-  return std::make_unique<StreamObserver>(this, std::move(components));
 }
 
 void Metrics::OnStarted(Method method) {

@@ -1,7 +1,7 @@
 // Implements the rooms' observers with prometheus-cpp.
 //
 // Every family, and every label set that is known beforehand, is registered once; nothing is looked
-// up per batch or per call. The labels of a stream's components are looked up when it opens. Events
+// up per batch or per call. The labels of a stream are looked up when it opens. Events
 // of each call, message or batch are counted by each thread on its own (EventMetrics). Plans and
 // commits are rare, and prometheus-cpp counts them.
 #ifndef PACKHOUSE_SERVICE_METRICS_METRICS_H_
@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
@@ -29,6 +28,7 @@
 #include "service/metrics/delivery_collector.h"
 #include "service/metrics/event_metrics.h"
 #include "service/metrics/namespace_calls.h"
+#include "service/metrics/packing_metrics.h"
 #include "service/metrics/process_collector.h"
 #include "service/metrics/served_reading.h"
 #include "service/metrics/server_collector.h"
@@ -36,10 +36,6 @@
 #include "service/streams/pack_observer.h"
 
 namespace packhouse::metrics {
-
-// Component names come from clients. After this many different names, further ones share the label
-// "other".
-inline constexpr size_t kMaxComponentLabels = 64;
 
 // Thread-safe. Outlives the streams and the stores that it observes.
 class Metrics final : public PackObserverFactory, public RpcObserver, public SamplingObserver {
@@ -74,7 +70,10 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
     return calls_.get();
   }
 
-  std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) override;
+  std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema,
+                                          const PackedFor& packed_for) override {
+    return packing_.ForStream(schema, packed_for);
+  }
 
   void OnStarted(Method method) override;
   void OnFinished(Method method, absl::StatusCode code, absl::Duration elapsed) override;
@@ -85,11 +84,6 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   void OnDrawn(uint64_t seeds, uint64_t nodes, uint64_t edges, uint32_t level) override;
 
  private:
-  struct ComponentMetrics {
-    EventMetrics::Counter real_rows;
-    EventMetrics::Counter padding_rows;
-    EventMetrics::Histogram efficiency;
-  };
   // The metrics of a method whose calls are streams.
   struct StreamMetrics {
     EventMetrics::Gauge open;
@@ -101,13 +95,11 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
     EventMetrics::Counter skipped;
     EventMetrics::Counter refused;
   };
-  class StreamObserver;
   class StoreObserver;
 
   static constexpr size_t kNumMethods = kMethodNames.size();
   static constexpr size_t kNumCodes = 17;
 
-  ComponentMetrics ForComponent(absl::string_view name);
   std::vector<prometheus::MetricFamily> Collect() const;
 
   const ProcessCollector process_;
@@ -115,20 +107,11 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   CallExemplars exemplars_;
   std::unique_ptr<NamespaceCalls> calls_;
   prometheus::Registry registry_;
-  EventMetrics::Counter batches_;
-  EventMetrics::Counter graphs_;
-  EventMetrics::Counter batch_bytes_;
-  EventMetrics::Counter rejected_too_large_;
+  PackingMetrics packing_;
   EventMetrics::Counter sampled_seeds_;
   EventMetrics::Counter sampled_nodes_;
   EventMetrics::Counter sampled_edges_;
   EventMetrics::Counter drawn_smaller_;
-  EventMetrics::Counter drift_loses_;
-  EventMetrics::Counter drift_harmless_;
-  EventMetrics::Counter drift_not_judged_;
-  EventMetrics::Gauge drift_streams_;
-  EventMetrics::Gauge pending_graphs_;
-  EventMetrics::Gauge pending_bytes_;
   prometheus::Histogram& plan_duration_;
   prometheus::Histogram& plan_gap_;
   // Constant after construction; nullopt for unary methods.
@@ -139,7 +122,6 @@ class Metrics final : public PackObserverFactory, public RpcObserver, public Sam
   std::vector<EventMetrics::Histogram> rpc_duration_;     // By method.
 
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, ComponentMetrics> components_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<StoreObserver>> stores_ ABSL_GUARDED_BY(mutex_);
   // May be null.
   std::shared_ptr<const DeliveryCollector> delivery_ ABSL_GUARDED_BY(mutex_);

@@ -24,7 +24,8 @@ Waiting WaitingOf(const ServerReading::Streams& streams) {
 }
 
 Waiting WaitingOf(const DeliverySnapshot& delivery) {
-  return {delivery.num_sessions, delivery.num_awaited, delivery.num_starved};
+  const SessionCounts all = delivery.sessions();
+  return {all.num_sessions, all.num_awaited, all.num_starved};
 }
 
 Json OverviewJson(const ServerReading& now, Json history, absl::Time time) {
@@ -46,7 +47,7 @@ Json OverviewJson(const ServerReading& now, Json history, absl::Time time) {
     if (streams.open == 0 || streams.method == "Load") continue;
     waiting.push_back(WaitingJson(streams.method, WaitingOf(streams)));
   }
-  if (now.delivery.num_sessions != 0)
+  if (now.delivery.sessions().num_sessions != 0)
     waiting.push_back(WaitingJson("Load", WaitingOf(now.delivery)));
   const LeaseCounters& totals = now.delivery.totals;
   return {{"version", now.version},
@@ -65,8 +66,8 @@ Json OverviewJson(const ServerReading& now, Json history, absl::Time time) {
           {"connections", {{"open", now.num_connections}, {"most", now.max_connections}}},
           {"delivery",
            {{"epochs", now.delivery.num_epochs},
-            {"sessions", now.delivery.num_sessions},
-            {"in_flight", now.delivery.num_in_flight},
+            {"sessions", now.delivery.sessions().num_sessions},
+            {"in_flight", now.delivery.sessions().num_in_flight},
             {"leased", totals.leased},
             {"redelivered", totals.redelivered},
             {"acknowledged", totals.acknowledged},

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "packhouse/v1/loader.grpc.pb.h"
+#include "service/admission/policy.h"
 #include "service/base/status_macros.h"
 #include "service/epochs/making.h"
 #include "service/rpc/call_credentials.h"
@@ -189,13 +190,18 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
       PH_ASSIGN_OR_RETURN(place, owned_->Open(parsed.epoch().job()));
       if (place.job == nullptr) return std::make_unique<RedirectSource>(std::move(place.owner));
     }
+    const std::string& named = parsed.epoch().has_samples()
+                                   ? parsed.epoch().samples().sub_graphs().graph()
+                                   : parsed.epoch().dataset();
+    const PackedFor packed_for = {NamespaceOf(named), named};
     MemoryHold memory;
     PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(parsed.epoch(), *datasets_, graphs_,
                                                              context_.working, memory, measured_));
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
       PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), given_up));
-      auto observer = observers_->ForStream(evaluation->epoch().plan().schema().sizes());
+      auto observer =
+          observers_->ForStream(evaluation->epoch().plan().schema().sizes(), packed_for);
       return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
                                                 &early_end_, context_.signer);
     }
@@ -203,7 +209,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
     Loader& loader = place.job == nullptr ? *loader_ : place.job->loader();
     PH_ASSIGN_OR_RETURN(auto session, Join(parsed, cursor, std::move(epoch), client,
                                            context_.clock->Now(), loader, sink.Waker(), given_up));
-    auto observer = observers_->ForStream(session->epoch().schema().sizes());
+    auto observer = observers_->ForStream(session->epoch().schema().sizes(), packed_for);
     if (place.job == nullptr) {
       return std::make_unique<LoadSource>(
           context_.clock, std::move(session), std::move(observer),

@@ -116,11 +116,8 @@ DeliverySnapshot ServedJobs::Snapshot() const {
     DeliverySnapshot one = loader->Snapshot();
     sum.totals = sum.totals + one.totals;
     sum.num_generations += one.num_generations;
-    sum.num_in_flight += one.num_in_flight;
-    sum.num_sessions += one.num_sessions;
-    sum.num_starved += one.num_starved;
-    sum.num_awaited += one.num_awaited;
     sum.num_epochs += one.num_epochs;
+    for (const auto& [job, counts] : one.jobs) sum.jobs[job] += counts;
     std::move(one.progress.begin(), one.progress.end(), std::back_inserter(sum.progress));
   }
   return sum;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "service/collation/batch.h"
 #include "service/sizes/size_schema.h"
@@ -29,11 +30,18 @@ class PackObserver {
   virtual void OnSizeChange(double /*loss*/, bool /*loses*/) {}
 };
 
+// Whose graphs a stream packs.
+struct PackedFor {
+  absl::string_view where;    // The namespace; empty: unknown.
+  absl::string_view dataset;  // Or the source graph. Empty: the client sends the graphs itself.
+};
+
 // Makes an observer for each new stream. Thread-safe.
 class PackObserverFactory {
  public:
   virtual ~PackObserverFactory() = default;
-  virtual std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema) = 0;
+  virtual std::unique_ptr<PackObserver> ForStream(const SizeSchema& schema,
+                                                  const PackedFor& packed_for) = 0;
 };
 
 }  // namespace packhouse

@@ -97,8 +97,9 @@ absl::Status PackHandler::Open(const v1::PackOpen& open) {
 
 absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_value,
                                    absl::string_view named) {
+  const absl::string_view where = NamespaceOf(named.empty() ? open.histogram() : named);
   if (bounds_.quota_of) {
-    namespace_quota_ = bounds_.quota_of(NamespaceOf(named.empty() ? open.histogram() : named));
+    namespace_quota_ = bounds_.quota_of(where);
     if (namespace_quota_ != nullptr) bounds_.quota = namespace_quota_.get();
   }
   auto schema = std::make_shared<const GraphSchema>(std::move(schema_value));
@@ -126,9 +127,9 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
                         GraphsToHold(*tuning, schema->sizes(), *histograms_, clock_->Now()));
     options.calibration = CalibrationOptions{tuning->profile, num_graphs};
   }
-  PH_ASSIGN_OR_RETURN(
-      std::unique_ptr<StreamPacker> packer,
-      StreamPacker::Create(schema, options, observers_->ForStream(schema->sizes())));
+  PH_ASSIGN_OR_RETURN(std::unique_ptr<StreamPacker> packer,
+                      StreamPacker::Create(schema, options,
+                                           observers_->ForStream(schema->sizes(), {where, named})));
   std::unique_ptr<StreamDrift> watch;
   // Graphs without components are all alike.
   if (drift && schema->num_components() != 0) {

@@ -53,7 +53,8 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   }
 
   // Opens the stream for graphs of `schema`, whatever schema `open` has, without a request. What
-  // waits in it counts in the namespace of `named`; if that is empty in that of the histogram.
+  // waits in it counts in the namespace of `named`, a source graph; if that is empty in that of the
+  // histogram.
   absl::Status OpenWith(const v1::PackOpen& open, GraphSchema schema, absl::string_view named = "");
   // Takes graphs of this schema that came in no request, as a request of a stream would. May be
   // called when a request could be accepted. `owner_bytes` as StreamPacker::Offer.

@@ -90,7 +90,8 @@ StreamCost Stream(absl::Span<const uint32_t> sizes,
   options.padding = Padding::kMasked;
   options.calibration.emplace();
   auto packer =
-      StreamPacker::Create(schema, options, UnwatchedStreams().ForStream(schema->sizes())).value();
+      StreamPacker::Create(schema, options, UnwatchedStreams().ForStream(schema->sizes(), {}))
+          .value();
   (void)packer->SetShapes(std::move(shapes)).value();
   StreamCost cost;
   const auto take = [&] {

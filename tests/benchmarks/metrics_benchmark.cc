@@ -84,7 +84,7 @@ BENCHMARK(BM_OnUnsent)->Threads(1)->Threads(2);
 
 // A batch of nodes, edges and graphs.
 void BM_OnBatch(benchmark::State& state) {
-  const auto stream = AllMetrics().ForStream(SizeSchema::NodesAndEdges());
+  const auto stream = AllMetrics().ForStream(SizeSchema::NodesAndEdges(), {});
   Batch batch;
   batch.real_rows = {5000, 11000, 200};
   batch.rows = {5120, 11264, 256};

@@ -162,7 +162,7 @@ TEST(LoaderTest, NobodyWaitsForTheLogButWhoWritesToIt) {
     EXPECT_THAT(session->Next(world.now), IsOk());
     world.loader().Expire(world.now);
     EXPECT_GT(world.loader().NextExpiry(), world.now);
-    EXPECT_GE(world.loader().Snapshot().num_sessions, 1);
+    EXPECT_GE(world.loader().Snapshot().sessions().num_sessions, 1);
     EXPECT_THAT(world.loader().Describe(DatasetWorld::Request()), IsOk());
   });
   for (uint64_t epoch = 1; epoch < 6; ++epoch) {
@@ -649,7 +649,7 @@ TEST(LoaderTest, WaitsForAcknowledgementsAndIsWoken) {
   EXPECT_THAT(world.Acknowledge(*session, {first}), IsOk());
   EXPECT_EQ(woken, 1);
   EXPECT_EQ(session->Next(world.now)->kind, LoadEvent::Kind::kBatch);
-  EXPECT_EQ(world.loader().Snapshot().num_in_flight, 2);
+  EXPECT_EQ(world.loader().Snapshot().sessions().num_in_flight, 2);
 }
 
 TEST(LoaderTest, DynamicWorkersTakeOverWhatExpires) {
@@ -679,7 +679,7 @@ TEST(LoaderTest, DynamicWorkersTakeOverWhatExpires) {
   EXPECT_EQ(snapshot.totals.expired, leased.size());
   EXPECT_EQ(snapshot.totals.redelivered, leased.size());
   EXPECT_EQ(snapshot.totals.acknowledged, leased.size());
-  EXPECT_EQ(snapshot.num_sessions, 2);
+  EXPECT_EQ(snapshot.sessions().num_sessions, 2);
 }
 
 TEST(LoaderTest, AWorkerThatGoesGivesBackAndWakesOthers) {
@@ -1210,7 +1210,7 @@ TEST_P(LoaderThreadsTest, ManyThreadsLoadOneEpoch) {
   is_over = true;
   others.join();
   ExpectAllOnce(all, 400);
-  EXPECT_EQ(world.loader().Snapshot().num_in_flight, 0);
+  EXPECT_EQ(world.loader().Snapshot().sessions().num_in_flight, 0);
   // What the log has is what was told.
   world.Restart();
   EXPECT_EQ(world.loader().GetJob("job")->epochs[0].progress.num_done,

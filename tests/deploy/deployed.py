@@ -13,15 +13,8 @@ RULES: Final = DEPLOY / "prometheus" / "rules.yml"
 DASHBOARDS: Final = sorted((DEPLOY / "grafana").glob("*.json"))
 METRICS_PAGE: Final = ROOT / "docs" / "metrics.md"
 
-# What Grafana puts in place of its variables.
-GRAFANA_VALUES: Final = {
-    "$__rate_interval": "3s",
-    "$__range": "10s",
-    **{
-        f"${name}": ".+"
-        for name in ("job", "instance", "component", "namespace", "dataset", "training_job")
-    },
-}
+# What Grafana puts in place of its own variables, here.
+TIMES: Final = {"$__rate_interval": "3s", "$__range": "10s"}
 METRICS_HEAD: Final = """\
 # Metrics
 
@@ -38,9 +31,16 @@ are bounded: further values share the label `other`. A histogram `NAME` has the 
 """
 
 
-def in_grafana(query: str) -> str:
-    """A query as Grafana would send it."""
-    for name, value in GRAFANA_VALUES.items():
+def in_grafana(path: Path, query: str, **chosen: str) -> str:
+    """A query of a dashboard as Grafana would send it; all values of a variable that is not chosen."""
+    all_values = {
+        variable["name"]: variable["allValue"]
+        for variable in dashboard(path)["templating"]["list"]
+        if variable["type"] == "query"
+    }
+    for name, value in {**all_values, **chosen}.items():
+        query = query.replace(f"${name}", value)
+    for name, value in TIMES.items():
         query = query.replace(name, value)
     return query
 
@@ -51,10 +51,10 @@ def dashboard(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def queries(path: Path) -> list[str]:
+def queries(path: Path, **chosen: str) -> list[str]:
     """All PromQL of a dashboard's panels, as Grafana would send it."""
     return [
-        in_grafana(target["expr"])
+        in_grafana(path, target["expr"], **chosen)
         for panel in dashboard(path)["panels"]
         for target in panel.get("targets", [])
     ]

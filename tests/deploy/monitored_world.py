@@ -299,7 +299,7 @@ class Scenes:
         self._world.until("PackhouseCommitsSlow", "PackhouseLoaderStarved", act=step)
         slow.unlink()
         # Now the epoch goes on, and the time that is left can be told.
-        left = "packhouse_epoch_batches_left"
+        left = 'packhouse_epoch_batches_left{dataset="long"}'
         while not self._world.shows(f"{left} / -(deriv({left}[3s]) < 0)"):
             step()
         stream.cancel()

@@ -96,6 +96,19 @@ def test_every_query_of_a_dashboard_shows_something(world: World, path: Path) ->
     assert [query for query in queries(path) if not world.shows(query)] == []
 
 
+@pytest.mark.parametrize("stem", ["epochs", "packing-efficiency"])
+def test_data_sets_can_be_chosen(world: World, stem: str) -> None:
+    (path,) = (path for path in DASHBOARDS if path.stem == stem)
+    chosen = queries(path, namespace="default", dataset="(d|long)")
+    of_dataset = [query for query in chosen if 'dataset=~"(d|long)"' in query]
+    assert of_dataset
+    assert [query for query in of_dataset if not world.shows(query)] == []
+    for nobody in (queries(path, dataset="nobody"), queries(path, namespace="nobody")):
+        of_nobody = [query for query in nobody if '=~"nobody"' in query]
+        assert of_nobody
+        assert [query for query in of_nobody if world.shows(query)] == []
+
+
 @each_dashboard
 def test_every_variable_of_a_dashboard_has_values(world: World, path: Path) -> None:
     if path.stem == "cluster":
@@ -106,7 +119,7 @@ def test_every_variable_of_a_dashboard_has_values(world: World, path: Path) -> N
         values = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["definition"])
         assert values is not None and variable["query"]["query"] == variable["definition"]
         series = world.prometheus.query_range(
-            in_grafana(values[1]), world.begin, world.end, step=0.5
+            in_grafana(path, values[1]), world.begin, world.end, step=0.5
         )
         assert any(one["metric"].get(values[2]) for one in series), variable["name"]
 

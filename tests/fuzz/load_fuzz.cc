@@ -90,7 +90,7 @@ void Load(const v1::LoadRequest& request, const packhouse::DatasetInfo& info,
   packhouse::UnwatchedStreams observers;
   packhouse::EarlyEnd early_end;
   packhouse::LoadSource source(
-      &clock, *std::move(session), observers.ForStream(info.schema->sizes()), [](absl::Time) {},
+      &clock, *std::move(session), observers.ForStream(info.schema->sizes(), {}), [](absl::Time) {},
       &early_end, [] {});
   for (uint64_t steps = start.num_steps_done;;) {
     const auto reply = source.Next();

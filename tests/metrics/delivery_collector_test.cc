@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/metrics/metrics.h"
+#include "service/metrics/store_collector.h"
 
 namespace packhouse::metrics {
 namespace {
@@ -33,10 +34,7 @@ TEST(DeliveryCollectorTest, TellsEveryNumber) {
                      .expired = 45,
                      .given_back = 56};
   snapshot.num_generations = 7;
-  snapshot.num_in_flight = 8;
-  snapshot.num_sessions = 9;
-  snapshot.num_starved = 11;
-  snapshot.num_awaited = 12;
+  snapshot.jobs["train"] = {8, 9, 11, 12};
   snapshot.num_epochs = 10;
   const std::string page = PageOf(snapshot);
   EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_leased_total counter\n"
@@ -48,12 +46,34 @@ TEST(DeliveryCollectorTest, TellsEveryNumber) {
   EXPECT_THAT(page, HasSubstr("packhouse_batches_given_back_total 56\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_generations_total 7\n"));
   EXPECT_THAT(page, HasSubstr("# TYPE packhouse_batches_in_flight gauge\n"
-                              "packhouse_batches_in_flight 8\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions 9\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_starved 11\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_awaited 12\n"));
+                              "packhouse_batches_in_flight{namespace=\"default\"} 8\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions{namespace=\"default\"} 9\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_starved{namespace=\"default\"} 11\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions_awaited{namespace=\"default\"} 12\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_epochs 10\n"));
   EXPECT_THAT(page, Not(HasSubstr("training_job")));
+}
+
+TEST(DeliveryCollectorTest, SessionsAreToldByTheNamespaceOfTheirJobs) {
+  DeliverySnapshot snapshot;
+  snapshot.jobs = {{"team/a", {.num_sessions = 3}}, {"team/b", {.num_sessions = 4}}};
+  const std::string page = PageOf(snapshot);
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions{namespace=\"team\"} 7\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions{namespace=\"default\"} 0\n"));
+}
+
+// Clients choose the names; no session goes missing in the sums.
+TEST(DeliveryCollectorTest, NamespaceLabelsOfSessionsAreBounded) {
+  DeliverySnapshot snapshot;
+  for (int i = 0; i < 1000; ++i) snapshot.jobs[absl::StrCat("n", i, "/j")] = {.num_sessions = 1};
+  const DeliveryCollector collector([&] { return snapshot; });
+  for (const prometheus::MetricFamily& family : collector.Collect()) {
+    if (family.name != "packhouse_load_sessions") continue;
+    EXPECT_EQ(family.metric.size(), kMaxNamespaceLabels);
+    double sum = 0;
+    for (const prometheus::ClientMetric& metric : family.metric) sum += metric.gauge.value;
+    EXPECT_EQ(sum, 1000);
+  }
 }
 
 TEST(DeliveryCollectorTest, EpochsOfOneJobAndDataSetAreTakenTogether) {

@@ -2,10 +2,12 @@
 
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/metrics/store_collector.h"
 #include "service/planning/limits.h"
 
 namespace packhouse::metrics {
@@ -23,59 +25,81 @@ Batch BatchOf(std::vector<uint64_t> real_rows, std::vector<uint64_t> rows) {
 
 TEST(MetricsTest, BatchesAddUpPerComponent) {
   Metrics metrics("1.2.3", "abc");
-  const auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
-  const auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
+  const auto first = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
+  const auto second = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
   first->OnBatch(BatchOf({90, 150, 3}, {100, 200, 4}), {100, 200, 4});
   second->OnBatch(BatchOf({100, 200, 5}, {100, 200, 5}), {100, kUnlimited, kUnlimited});
   const std::string page = metrics.Exposition();
-  EXPECT_THAT(page, HasSubstr("packhouse_batches_total 2\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_graphs_total 8\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_real_rows_total{component=\"nodes\"} 190\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_padding_rows_total{component=\"nodes\"} 10\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_padding_rows_total{component=\"edges\"} 50\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_padding_rows_total{component=\"graphs\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_batches_total{namespace=\"default\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_graphs_total{namespace=\"default\"} 8\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_real_rows_total{component=\"nodes\",namespace=\"default\"} 190\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_padding_rows_total{component=\"nodes\",namespace=\"default\"} 10\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_padding_rows_total{component=\"edges\",namespace=\"default\"} 50\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_padding_rows_total{component=\"graphs\",namespace=\"default\"} 1\n"));
   // 0.9 is in the bucket up to 0.9, 1 in none but the last.
-  EXPECT_THAT(page, HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\","
-                              "le=\"0.9\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\","
-                              "le=\"0.999\"} 1\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\",namespace=\"default\","
+                "le=\"0.9\"} 1\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_batch_efficiency_ratio_bucket{component=\"nodes\",namespace=\"default\","
+                "le=\"0.999\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_build_info{commit=\"abc\",version=\"1.2.3\"} 1\n"));
 }
 
 TEST(MetricsTest, PendingIsSummedOverStreamsAndReturnsToZero) {
   Metrics metrics("");
-  const auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
-  const auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
+  const auto first = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
+  const auto second = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
   first->OnPending(3, 300);
   second->OnPending(4, 400);
   first->OnPending(1, 100);
-  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_graphs 5\n"));
-  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_bytes 500\n"));
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("packhouse_pending_graphs{namespace=\"default\"} 5\n"));
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("packhouse_pending_bytes{namespace=\"default\"} 500\n"));
   first->OnPending(0, 0);
   second->OnPending(0, 0);
-  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_pending_bytes 0\n"));
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("packhouse_pending_bytes{namespace=\"default\"} 0\n"));
 }
 
 TEST(MetricsTest, ChangesOfSizesAreCountedAndTheStreamsThatLose) {
   Metrics metrics("");
-  auto first = metrics.ForStream(SizeSchema::NodesAndEdges());
-  auto second = metrics.ForStream(SizeSchema::NodesAndEdges());
-  EXPECT_THAT(metrics.Exposition(),
-              HasSubstr("packhouse_drift_changes_total{result=\"loses\"} 0\n"));
+  auto first = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
+  auto second = metrics.ForStream(SizeSchema::NodesAndEdges(), {});
+  EXPECT_THAT(
+      metrics.Exposition(),
+      HasSubstr("packhouse_drift_changes_total{namespace=\"default\",result=\"loses\"} 0\n"));
   first->OnSizeChange(0.1, true);
   first->OnSizeChange(0.2, true);
   second->OnSizeChange(0.2, true);
   second->OnSizeChange(PackObserver::kNotJudged, false);
   const std::string page = metrics.Exposition();
-  EXPECT_THAT(page, HasSubstr("packhouse_drift_changes_total{result=\"loses\"} 3\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_drift_changes_total{result=\"not_judged\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_drift_streams 2\n"));
+  EXPECT_THAT(
+      page, HasSubstr("packhouse_drift_changes_total{namespace=\"default\",result=\"loses\"} 3\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr("packhouse_drift_changes_total{namespace=\"default\",result=\"not_judged\"} 1\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_drift_streams{namespace=\"default\"} 2\n"));
   first->OnSizeChange(0.01, false);
+  EXPECT_THAT(
+      metrics.Exposition(),
+      HasSubstr("packhouse_drift_changes_total{namespace=\"default\",result=\"harmless\"} 1\n"));
   EXPECT_THAT(metrics.Exposition(),
-              HasSubstr("packhouse_drift_changes_total{result=\"harmless\"} 1\n"));
-  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_drift_streams 1\n"));
+              HasSubstr("packhouse_drift_streams{namespace=\"default\"} 1\n"));
   second.reset();
-  EXPECT_THAT(metrics.Exposition(), HasSubstr("packhouse_drift_streams 0\n"));
+  EXPECT_THAT(metrics.Exposition(),
+              HasSubstr("packhouse_drift_streams{namespace=\"default\"} 0\n"));
 }
 
 TEST(MetricsTest, MalformedExamplesAreCountedByMethodAndResult) {
@@ -169,12 +193,36 @@ TEST(MetricsTest, UnsentResponsesAreSummedOverTheStreamsOfAMethod) {
   EXPECT_THAT(page, Not(HasSubstr("packhouse_unsent_responses{method=\"Plan\"}")));
 }
 
+TEST(MetricsTest, StreamsAreToldByNamespaceAndDataSet) {
+  Metrics metrics("");
+  const auto of_a = metrics.ForStream(SizeSchema::NodesAndEdges(), {"team", "team/a"});
+  const auto of_b = metrics.ForStream(SizeSchema::NodesAndEdges(), {"team", "team/b"});
+  const auto sent = metrics.ForStream(SizeSchema::NodesAndEdges(), {"team", ""});
+  of_a->OnBatch(BatchOf({90, 150, 3}, {100, 200, 4}), {100, 200, 4});
+  of_b->OnBatch(BatchOf({80, 150, 2}, {100, 200, 4}), {100, 200, 4});
+  sent->OnBatch(BatchOf({70, 150, 1}, {100, 200, 4}), {100, 200, 4});
+  const std::string page = metrics.Exposition();
+  const auto expect = [&](const std::string& sample) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("packhouse_", sample, "\n")));
+  };
+  expect("batches_total{dataset=\"team/a\",namespace=\"team\"} 1");
+  expect("graphs_total{dataset=\"team/b\",namespace=\"team\"} 2");
+  expect("graphs_total{namespace=\"team\"} 1");
+  expect("graphs_total{namespace=\"default\"} 0");
+  expect("real_rows_total{component=\"nodes\",dataset=\"team/a\",namespace=\"team\"} 90");
+  expect("padding_rows_total{component=\"nodes\",dataset=\"team/b\",namespace=\"team\"} 20");
+  expect("real_rows_total{component=\"nodes\",namespace=\"team\"} 70");
+  // The page of people has the sums.
+  EXPECT_EQ(metrics.Served().batches, 3U);
+  EXPECT_EQ(metrics.Served().components.at(0).real, 240U);
+}
+
 // Clients choose component names; they must not make the page grow without bound.
 TEST(MetricsTest, ComponentLabelsAreBounded) {
   Metrics metrics("");
   for (int i = 0; i < 1000; ++i) {
     const auto stream =
-        metrics.ForStream(SizeSchema::Create({absl::StrCat("component", i)}).value());
+        metrics.ForStream(SizeSchema::Create({absl::StrCat("component", i)}).value(), {});
     stream->OnBatch(BatchOf({1, 1}, {1, 1}), {1, 1});
   }
   std::set<std::string> labels;
@@ -183,7 +231,35 @@ TEST(MetricsTest, ComponentLabelsAreBounded) {
     if (line.find("packhouse_real_rows_total{") == 0) labels.insert(std::string(line));
   }
   EXPECT_LE(labels.size(), kMaxComponentLabels);
-  EXPECT_THAT(page, HasSubstr("packhouse_real_rows_total{component=\"other\"}"));
+  EXPECT_THAT(page,
+              HasSubstr("packhouse_real_rows_total{component=\"other\",namespace=\"default\"}"));
+}
+
+// As many as there may be, whoever chooses them, and nothing goes missing in the sums.
+TEST(MetricsTest, LabelsOfStreamsAreBounded) {
+  Metrics metrics("");
+  for (int i = 0; i < 3000; ++i) {
+    const std::string where = absl::StrCat("n", i / 3);
+    const std::string dataset = i % 3 == 0 ? "" : absl::StrCat(where, "/d", i);
+    const auto stream = metrics.ForStream(SizeSchema::Create({absl::StrCat("c", i % 70)}).value(),
+                                          {where, dataset});
+    stream->OnBatch(BatchOf({1, 1}, {1, 1}), {1, 1});
+  }
+  size_t num_rows = 0;
+  size_t num_sources = 0;
+  const std::string page = metrics.Exposition();
+  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
+    num_rows += absl::StartsWith(line, "packhouse_real_rows_total{") ? 1 : 0;
+    num_sources += absl::StartsWith(line, "packhouse_batches_total{") ? 1 : 0;
+  }
+  EXPECT_EQ(num_rows, kMaxRowLabels);
+  EXPECT_LE(num_sources, kMaxDatasetLabels + 2 * kMaxNamespaceLabels);
+  EXPECT_THAT(page, HasSubstr("packhouse_real_rows_total{component=\"other\",dataset=\"other\","
+                              "namespace=\"other\"}"));
+  EXPECT_EQ(metrics.Served().batches, 3000U);
+  uint64_t real = 0;
+  for (const auto& rows : metrics.Served().components) real += rows.real;
+  EXPECT_EQ(real, 6000U);
 }
 
 }  // namespace

@@ -176,8 +176,8 @@ TEST_P(ServedMetricsTest, AnEpochIsFollowedFromItsFirstBatchToItsLast) {
       EXPECT_THAT(page, HasSubstr("packhouse_batches_leased_total 10\n"));
       EXPECT_THAT(page, HasSubstr("packhouse_batches_acknowledged_total 9\n"));
       EXPECT_THAT(page, HasSubstr("packhouse_batches_redelivered_total 0\n"));
-      EXPECT_THAT(page, HasSubstr("packhouse_batches_in_flight 1\n"));
-      EXPECT_THAT(page, HasSubstr("packhouse_load_sessions 1\n"));
+      EXPECT_THAT(page, HasSubstr("packhouse_batches_in_flight{namespace=\"default\"} 1\n"));
+      EXPECT_THAT(page, HasSubstr("packhouse_load_sessions{namespace=\"default\"} 1\n"));
       EXPECT_THAT(page, HasSubstr("packhouse_generations_total 1\n"));
       EXPECT_THAT(page, HasSubstr("packhouse_epoch_batches_left" + of_job + " 1\n"));
       EXPECT_THAT(page, HasSubstr("packhouse_epoch_progress_ratio" + of_job + " 0.9\n"));
@@ -193,8 +193,8 @@ TEST_P(ServedMetricsTest, AnEpochIsFollowedFromItsFirstBatchToItsLast) {
   const std::string page = metrics_.Exposition();
   EXPECT_THAT(page, HasSubstr("packhouse_batches_acknowledged_total 10\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_duplicate_acknowledgements_total 1\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_batches_in_flight 0\n"));
-  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions 0\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_batches_in_flight{namespace=\"default\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("packhouse_load_sessions{namespace=\"default\"} 0\n"));
   EXPECT_THAT(page, HasSubstr("packhouse_epochs 1\n"));
   // Nobody loads it any more.
   EXPECT_THAT(page, Not(HasSubstr("training_job")));

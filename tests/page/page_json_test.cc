@@ -433,9 +433,8 @@ TEST(WaitingTest, TheServerWaitsForStreamsThatHaveWhatTheyMay) {
   // Small responses may be more than two.
   EXPECT_EQ(WaitingOf(ServerReading::Streams{"Pack", 1, 9}).awaited, 1);
   DeliverySnapshot delivery;
-  delivery.num_sessions = 4;
-  delivery.num_awaited = 1;
-  delivery.num_starved = 2;
+  delivery.jobs["train"] = {.num_sessions = 3, .num_awaited = 1};
+  delivery.jobs["validate"] = {.num_sessions = 1, .num_starved = 2};
   EXPECT_EQ(WaitingOf(delivery).starved, 2);
 }
 

@@ -239,7 +239,7 @@ TEST_P(LoaderServiceTest, RanksLoadAnEpochSideBySide) {
   // Streams leave a moment after their clients have the end.
   server_->Drain(absl::InfiniteDuration());
   EXPECT_EQ(observer_.finished(Method::kLoad, absl::StatusCode::kOk), kRanks);
-  EXPECT_EQ(server_->delivery().num_sessions, 0);
+  EXPECT_EQ(server_->delivery().sessions().num_sessions, 0);
 }
 
 TEST_P(LoaderServiceTest, ListsJobs) {
@@ -435,7 +435,7 @@ TEST_P(LoaderServiceTest, SendsNoMoreThanMayBeInFlight) {
   ASSERT_THAT(call.Open(), IsOk());
   const uint64_t first = call.ReadBatch().batch().id();
   call.ReadBatch();
-  EXPECT_EQ(server_->delivery().num_in_flight, 2);
+  EXPECT_EQ(server_->delivery().sessions().num_in_flight, 2);
   EXPECT_THAT(Acknowledge(call, {first}), IsOk());
   call.ReadBatch();
   EXPECT_EQ(server_->delivery().totals.leased, 3);

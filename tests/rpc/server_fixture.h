@@ -32,7 +32,7 @@ namespace packhouse::rpc {
 // Counts everything it is told and lets tests wait for it. Thread-safe.
 class CountingObserver final : public RpcObserver, public PackObserverFactory {
  public:
-  std::unique_ptr<PackObserver> ForStream(const SizeSchema&) override {
+  std::unique_ptr<PackObserver> ForStream(const SizeSchema&, const PackedFor&) override {
     return std::make_unique<Stream>(this);
   }
   void OnStarted(Method method) override {

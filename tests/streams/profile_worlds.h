@@ -71,7 +71,7 @@ struct ProfiledStream {
   }
 
   std::unique_ptr<StreamPacker> Open() const {
-    return StreamPacker::Create(schema, options, UnwatchedStreams().ForStream(schema->sizes()))
+    return StreamPacker::Create(schema, options, UnwatchedStreams().ForStream(schema->sizes(), {}))
         .value();
   }
 

@@ -54,7 +54,7 @@ class StreamShapesTest : public ::testing::Test {
     options.padding = Padding::kMasked;
     options.calibration = CalibrationOptions{.profile = {}, .num_graphs = 0};
     auto packer =
-        StreamPacker::Create(schema_, options, UnwatchedStreams().ForStream(schema_->sizes()))
+        StreamPacker::Create(schema_, options, UnwatchedStreams().ForStream(schema_->sizes(), {}))
             .value();
     EXPECT_THAT(packer->SetShapes(chosen.shapes), IsOk());
     double rows = 0;

@@ -10,7 +10,8 @@ namespace packhouse {
 
 class UnwatchedStreams final : public PackObserverFactory {
  public:
-  std::unique_ptr<PackObserver> ForStream(const SizeSchema& /*schema*/) override {
+  std::unique_ptr<PackObserver> ForStream(const SizeSchema& /*schema*/,
+                                          const PackedFor& /*packed_for*/) override {
     class Nobody final : public PackObserver {
       void OnBatch(const Batch&, absl::Span<const uint64_t>) override {}
       void OnRejectedTooLarge(uint64_t) override {}
