@@ -22,7 +22,10 @@ def experiments_after(program: str, **environment: str) -> str:
         text=True,
         check=True,
     )
-    assert ran.stderr == ""
+    # Python 3.9 forks, and newer versions of gRPC then say this of this process's open connections,
+    # before the program begins.
+    said = [line for line in ran.stderr.splitlines() if "FD from fork parent" not in line]
+    assert said == []
     return ran.stdout.strip()
 
 
