@@ -44,7 +44,7 @@ class EarlyEnd {
     // stream has ended. `end` must outlive the stream.
     Stream(EarlyEnd* end, std::function<void()> wake) : end_(end) {
       absl::MutexLock lock(&end_->mutex_);
-      end_->wakers_.emplace(this, std::move(wake));
+      end_->wakers_[this] = std::move(wake);
     }
     ~Stream() {
       absl::MutexLock lock(&end_->mutex_);

@@ -79,7 +79,7 @@ absl::Status ReplicaLease::Get() {
   Transaction join;
   join.then = {
       Operation::Put(absl::StrCat(kMembers, options_.replica), options_.address, lease.id)};
-  const absl::Status joined = store_->Commit(join).status();
+  absl::Status joined = store_->Commit(join).status();
   bool has_left = false;
   {
     absl::MutexLock lock(&mutex_);

@@ -10,7 +10,7 @@
 namespace packhouse {
 namespace {
 
-constexpr absl::string_view kWhat = "graphs that are cut";
+constexpr absl::string_view kCutGraphs = "graphs that are cut";
 
 uint64_t RowsOfPiece(const GraphPiece& piece) {
   uint64_t rows = 0;
@@ -27,9 +27,9 @@ absl::StatusOr<std::shared_ptr<const EpochPieces>> EpochPieces::Cut(
   const size_t n = reader.num_graphs();
   const size_t l = schema->whole().num_components();
   pieces->num_graphs_ = n;
-  PH_ASSIGN_OR_RETURN(pieces->memory_, making.Hold(kWhat, sizeof(uint32_t) * (n * l + 1)));
+  PH_ASSIGN_OR_RETURN(pieces->memory_, making.Hold(kCutGraphs, sizeof(uint32_t) * (n * l + 1)));
   PH_ASSIGN_OR_RETURN(items.memory,
-                      making.Hold(kWhat, sizeof(uint32_t) * (selection.num_graphs() + 1)));
+                      making.Hold(kCutGraphs, sizeof(uint32_t) * (selection.num_graphs() + 1)));
   pieces->counts_.assign(reader.counts().begin(), reader.counts().end());
   std::vector<uint64_t> limits;
   for (size_t k = 0; k < l; ++k) limits.push_back(shape.LargestGraph(k));
@@ -47,7 +47,7 @@ absl::StatusOr<std::shared_ptr<const EpochPieces>> EpochPieces::Cut(
     uint64_t rows = 0;
     for (size_t k = 0; k < l; ++k) rows += reader.counts()[graph * l + k];
     PH_ASSIGN_OR_RETURN(const MemoryHold working,
-                        making.Hold(kWhat, 128 * rows + 2 * stored.chunk->num_bytes()));
+                        making.Hold(kCutGraphs, 128 * rows + 2 * stored.chunk->num_bytes()));
     absl::StatusOr<std::vector<GraphPiece>> cut =
         CutGraph(*schema, *stored.chunk, stored.index, limits);
     if (!cut.ok()) {
@@ -64,7 +64,7 @@ absl::StatusOr<std::shared_ptr<const EpochPieces>> EpochPieces::Cut(
       GraphPiece& piece = (*cut)[number];
       // Vectors may have twice the room.
       PH_RETURN_IF_ERROR(making.Grow(
-          kWhat, sizeof(uint32_t) * (RowsOfPiece(piece) + 2 * l + 2) + sizeof(Piece) + 64 * l,
+          kCutGraphs, sizeof(uint32_t) * (RowsOfPiece(piece) + 2 * l + 2) + sizeof(Piece) + 64 * l,
           pieces->memory_));
       if (n + pieces->pieces_.size() >= ItemSizes::kMaxItems) {
         return absl::InvalidArgumentError(absl::StrCat(
@@ -75,7 +75,7 @@ absl::StatusOr<std::shared_ptr<const EpochPieces>> EpochPieces::Cut(
       pieces->pieces_.push_back(
           {graph, number, static_cast<uint32_t>(cut->size()), std::move(piece)});
     }
-    PH_RETURN_IF_ERROR(making.Grow(kWhat, sizeof(uint32_t) * cut->size(), items.memory));
+    PH_RETURN_IF_ERROR(making.Grow(kCutGraphs, sizeof(uint32_t) * cut->size(), items.memory));
   }
   PH_RETURN_IF_ERROR(reader.CheckIntact());
   return pieces;

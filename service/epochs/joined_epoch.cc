@@ -18,7 +18,7 @@ namespace {
 // The rules by which parts are packed. Part of an epoch's identity, so that another release never
 // goes on with other batches.
 constexpr absl::string_view kJoinRules = "joined-v1";
-constexpr absl::string_view kWhat = "an epoch of joined parts";
+constexpr absl::string_view kJoinedParts = "an epoch of joined parts";
 
 absl::Status CheckJoined(const EpochRequest& request, const DatasetInfo& info) {
   const auto refuse = [](absl::string_view what) {
@@ -126,8 +126,8 @@ absl::StatusOr<std::shared_ptr<const JoinedEpoch>> JoinedEpoch::Prepare(
   PH_RETURN_IF_ERROR(
       epoch->shapes_.AddRankGroup(epoch->schema(), request.rank_groups[0].shapes, options));
   const uint64_t n = epoch->reader_->num_graphs();
-  PH_ASSIGN_OR_RETURN(epoch->memory_, making.Hold(kWhat, 12 * (n + 1)));
-  PH_ASSIGN_OR_RETURN(const MemoryHold packing, making.Hold(kWhat, 32 * (n + 1)));
+  PH_ASSIGN_OR_RETURN(epoch->memory_, making.Hold(kJoinedParts, 12 * (n + 1)));
+  PH_ASSIGN_OR_RETURN(const MemoryHold packing, making.Hold(kJoinedParts, 32 * (n + 1)));
   PH_ASSIGN_OR_RETURN(epoch->links_, links(epoch->parts_));
   PH_ASSIGN_OR_RETURN(const std::vector<uint32_t> order, epoch->Order(request, making));
   PH_ASSIGN_OR_RETURN(

@@ -11,7 +11,7 @@
 namespace packhouse {
 namespace {
 
-constexpr absl::string_view kWhat = "the edges between parts";
+constexpr absl::string_view kPartLinks = "the edges between parts";
 
 // Sorts from `begin` on, and adds up links of the same parts and edge sets.
 void AddUp(std::vector<PartLink>& links, size_t begin) {
@@ -47,7 +47,7 @@ absl::Status PartLinks::ReadNodes(const DatasetReader& reader, const PartsSchema
     for (size_t p = 0; p < reader.num_graphs(); ++p) {
       num_nodes += reader.counts()[p * l + set.component];
     }
-    PH_RETURN_IF_ERROR(making.Grow(kWhat, sizeof(uint32_t) * num_nodes, memory_));
+    PH_RETURN_IF_ERROR(making.Grow(kPartLinks, sizeof(uint32_t) * num_nodes, memory_));
     std::vector<uint32_t>& parts = part_of_.emplace_back(num_nodes, kNone);
     for (size_t p = 0; p < reader.num_graphs(); ++p) {
       PH_RETURN_IF_ERROR(making.StillWantedAt(p));
@@ -76,7 +76,7 @@ absl::Status PartLinks::ReadCutEdges(const DatasetReader& reader, const PartsSch
   std::vector<PartLink> into;
   std::vector<uint64_t> into_starts = {0};
   const size_t n = reader.num_graphs();
-  PH_RETURN_IF_ERROR(making.Grow(kWhat, 2 * sizeof(uint64_t) * (n + 1), memory_));
+  PH_RETURN_IF_ERROR(making.Grow(kPartLinks, 2 * sizeof(uint64_t) * (n + 1), memory_));
   for (size_t p = 0; p < n; ++p) {
     PH_RETURN_IF_ERROR(making.StillWantedAt(p));
     PH_ASSIGN_OR_RETURN(const StoredGraph graph, reader.Graph(p));
@@ -86,7 +86,7 @@ absl::Status PartLinks::ReadCutEdges(const DatasetReader& reader, const PartsSch
       const absl::string_view rows = graph.chunk->rows(graph.index, edges.cut_source);
       const size_t count = rows.size() / sizeof(uint32_t);
       // Each is there once more for its other end, and vectors may have twice the room.
-      PH_RETURN_IF_ERROR(making.Grow(kWhat, 3 * sizeof(PartLink) * count, memory_));
+      PH_RETURN_IF_ERROR(making.Grow(kPartLinks, 3 * sizeof(PartLink) * count, memory_));
       for (size_t i = 0; i < count; ++i) {
         const uint32_t other = PartOf(edges.source_set, SourceAt(rows, i));
         if (other == kNone || other == p) continue;
@@ -117,7 +117,7 @@ absl::Status PartLinks::ReadCutEdges(const DatasetReader& reader, const PartsSch
 absl::StatusOr<PartLinks> PartLinks::Read(const DatasetReader& reader, const PartsSchema& schema,
                                           const Making& making) {
   PartLinks links;
-  PH_ASSIGN_OR_RETURN(links.memory_, making.Hold(kWhat, 4096));
+  PH_ASSIGN_OR_RETURN(links.memory_, making.Hold(kPartLinks, 4096));
   PH_RETURN_IF_ERROR(links.ReadNodes(reader, schema, making));
   PH_RETURN_IF_ERROR(links.ReadCutEdges(reader, schema, making));
   // The room of what was read meanwhile.

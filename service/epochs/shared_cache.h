@@ -156,6 +156,7 @@ class SharedCache {
     }
 
     // With a value a handle is counted.
+    // NOLINTNEXTLINE(performance-unnecessary-value-param): it is moved, which templates hide.
     void EndMaking(Slot& slot, absl::Status error, Pointer value, uint64_t bytes) {
       absl::MutexLock lock(&mutex_);
       slot.is_being_made = false;

@@ -33,6 +33,7 @@ struct FeedbackKey {
   std::string model;
   std::string device;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): of the 0 that what is generated is compared with.
   friend auto operator<=>(const FeedbackKey&, const FeedbackKey&) = default;
 };
 

@@ -49,7 +49,7 @@ struct Route {
   bool is_for_own_page = false;
   // Only for requests whose Accept names this type: "application/openmetrics-text". Empty: for all.
   // The first route that fits is taken.
-  std::string accepts = "";
+  std::string accepts = {};
 };
 
 // What a request has brought with it.

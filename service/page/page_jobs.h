@@ -60,6 +60,7 @@ class PageJobs {
     std::string viewer;
     std::string view;
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): of the 0 that what is generated is compared with.
     friend auto operator<=>(const Asker&, const Asker&) = default;
   };
   // The answer to `question`, once; nullopt while there is work on it, which this begins if it is

@@ -15,7 +15,7 @@
 namespace packhouse {
 namespace {
 
-constexpr uint32_t kNoPart = UINT32_MAX;
+constexpr uint32_t kUndecided = UINT32_MAX;
 
 class PartsJoin {
  public:
@@ -99,11 +99,11 @@ class PartsJoin {
 
   std::vector<uint32_t> Stream(const WeightedGraph& graph) {
     constexpr int kPasses = 4;
-    std::vector<uint32_t> part(graph.num_nodes(), kNoPart);
+    std::vector<uint32_t> part(graph.num_nodes(), kUndecided);
     std::vector<double> load(size_t{limits_.num_parts} * graph.num_constraints);
     for (int pass = 0; pass < kPasses; ++pass) {
       for (const uint32_t node : RandomOrder(graph.num_nodes(), random_)) {
-        if (part[node] != kNoPart)
+        if (part[node] != kUndecided)
           AddLoad(graph, node, -1, &load[part[node] * graph.num_constraints]);
         part[node] = StreamTo(graph, part, load, node);
         AddLoad(graph, node, 1, &load[part[node] * graph.num_constraints]);
@@ -122,7 +122,7 @@ class PartsJoin {
     std::vector<double> connection(limits_.num_parts);
     for (uint64_t at = graph.offsets[node]; at < graph.offsets[node + 1]; ++at) {
       const uint32_t p = part[graph.neighbours[at]];
-      if (p != kNoPart) connection[p] += graph.edge_weight(at);
+      if (p != kUndecided) connection[p] += graph.edge_weight(at);
     }
     uint32_t best = 0;
     double best_score = -std::numeric_limits<double>::infinity();

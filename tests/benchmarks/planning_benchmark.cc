@@ -48,7 +48,7 @@ void RunHeuristic(benchmark::State& state, const PlanHeuristic& heuristic) {
 }
 
 // One benchmark a heuristic, registered before main.
-const bool kRegistered = [] {
+const bool kPlanningIsRegistered = [] {
   const Limits limits = Limits::Create({222, 502, 256}).value();
   for (const PlanHeuristic& heuristic : TuplePackingHeuristics(limits)) {
     const std::string name = absl::StrReplaceAll(

@@ -112,7 +112,7 @@ ComponentProfile UpTo(uint64_t max_rows, uint64_t multiple_of = 1) {
 }
 
 // One benchmark a case, registered before main.
-const bool kRegistered = [] {
+const bool kTuningIsRegistered = [] {
   constexpr TuneObjective kMean = TuneObjective::kHarmonicMean;
   const ComponentProfile notebook_nodes = {20, 59, 1, 0, 1};
   const ComponentProfile notebook_edges = {54, 160, 2, 0, 1};

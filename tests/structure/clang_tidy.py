@@ -3,7 +3,7 @@
     clang_tidy.py [--since COMMIT] [--jobs N] BUILD_FOLDER
 
 Nearly all of its time goes into the headers of gRPC and the standard library. So it looks at what is
-compiled in one go, as the build groups it (CMAKE_UNITY_BUILD): eight sources for the time of two.
+compiled in one go, as the build groups it (CMAKE_UNITY_BUILD): many sources for the time of two.
 With --since only the groups in which a source differs from that commit. Exit status 1 if clang-tidy
 complains.
 """

@@ -15,7 +15,7 @@ namespace packhouse::client {
 namespace {
 
 constexpr std::size_t kMaxShownParts = 64;
-constexpr uint64_t kBarWidth = 32;
+constexpr uint64_t kPartBarWidth = 32;
 
 // Numbers of parts in ascending order.
 std::vector<std::size_t> ShownParts(const PartitionReport& report) {
@@ -41,7 +41,7 @@ std::string OverMean(uint64_t value, uint64_t total, std::size_t parts) {
 // Of `width` letters in all: `first` of the value `a`, `second` of `b`, if `most` is all of them.
 std::string Bar(uint64_t a, uint64_t b, uint64_t most, char first, char second) {
   const auto letters = [most](uint64_t value) {
-    return static_cast<std::size_t>(std::lround(Share(value, most) * kBarWidth));
+    return static_cast<std::size_t>(std::lround(Share(value, most) * kPartBarWidth));
   };
   const std::size_t in_first = letters(a);
   return std::string(in_first, first) + std::string(letters(a + b) - in_first, second);
@@ -100,13 +100,13 @@ std::string PartitionPicture(const PartitionReport& report) {
     most_nodes = std::max(most_nodes, part.num_inner_nodes + part.num_halo_nodes);
     most_edges = std::max(most_edges, part.num_inner_edges);
   }
-  std::string text = absl::StrFormat("%5s  %-*s  %s\n", "part", static_cast<int>(kBarWidth),
+  std::string text = absl::StrFormat("%5s  %-*s  %s\n", "part", static_cast<int>(kPartBarWidth),
                                      "nodes: # inner, . halo", "in-edges: = inside, x cut");
   for (const std::size_t number : ShownParts(report)) {
     const ReportedPart& part = report.parts[number];
     absl::StrAppend(
         &text, absl::StrFormat(
-                   "%5d  %-*s  %s\n", number, static_cast<int>(kBarWidth),
+                   "%5d  %-*s  %s\n", number, static_cast<int>(kPartBarWidth),
                    Bar(part.num_inner_nodes, part.num_halo_nodes, most_nodes, '#', '.'),
                    Bar(part.num_inner_edges - std::min(part.num_cut_edges, part.num_inner_edges),
                        part.num_cut_edges, most_edges, '=', 'x')));
