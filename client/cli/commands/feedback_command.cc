@@ -41,7 +41,7 @@ ExitCode Misnamed(const std::string& text) {
   return Misuse(absl::InvalidArgumentError(absl::StrCat("'", text, "' is not MODEL/DEVICE")));
 }
 
-std::string ShapeText(const v1::Limits& capacities) {
+std::string LimitsText(const v1::Limits& capacities) {
   return absl::StrJoin(capacities.capacities(), ", ",
                        [](std::string* out, const v1::Capacity& capacity) {
                          absl::StrAppend(out, capacity.component(), " ", Grouped(capacity.rows()));
@@ -104,7 +104,7 @@ std::string ModelText(const v1::DeviceModel& model) {
       &text, absl::StrFormat("half of the shapes are within %.2g %% of the expected seconds\n\n",
                              100 * model.spread()));
   for (const v1::DeviceModel::Shape& shape : model.shapes()) {
-    absl::StrAppend(&text, ShapeText(shape.capacities()), ": ");
+    absl::StrAppend(&text, LimitsText(shape.capacities()), ": ");
     if (shape.num_out_of_memory() > 0) {
       absl::StrAppend(&text, Grouped(shape.num_out_of_memory()), " out of memory\n");
       continue;
