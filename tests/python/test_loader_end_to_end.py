@@ -224,14 +224,14 @@ def test_the_command_line_saves_batches_that_were_made_again(
     numbers = [word for b in (second, first) for word in ("--number", str(b.number))]
     output = subprocess.run(
         [os.environ["PACKHOUSE_CLI"], "batch", "--server", server.address, "--job", "again/cli",
-         "--epoch", "0", *numbers, "--save", str(tmp_path)],
+         "--epoch", "0", *numbers, "--save", str(tmp_path / "a" / "b")],
         check=True, capture_output=True, text=True, timeout=60,
     ).stdout
     assert output.startswith(f"epoch 0 of job again/cli, of {DATASET}, plan v")
     for batch in (first, second):
         assert f"\nbatch {batch.number}: {len(batch)} graphs; rows: nodes " in output
         saved = batch_pb2.Batch()
-        saved.ParseFromString((tmp_path / f"batch-{batch.number}.pb").read_bytes())
+        saved.ParseFromString((tmp_path / "a" / "b" / f"batch-{batch.number}.pb").read_bytes())
         assert saved.graph_ids == batch.graph_ids.tobytes()
         tensors = {tensor.name: tensor.data for tensor in saved.tensors}
         assert tensors == {name: tensor.tobytes() for name, tensor in batch.tensors.items()}

@@ -1,11 +1,13 @@
 #include "client/cli/commands/batch_command.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -99,6 +101,14 @@ ExitCode RunBatch(const BatchArguments& arguments) {
   request.set_job(arguments.job);
   request.set_epoch(arguments.epoch);
   for (const uint64_t number : arguments.numbers) request.add_numbers(number);
+  if (!arguments.save.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(arguments.save, error);
+    if (error) {
+      return Fail(absl::FailedPreconditionError(
+          absl::StrCat("--save ", arguments.save, ": ", error.message())));
+    }
+  }
   v1::LoadOpened opened;
   Json batches = Json::array();
   Json head;
@@ -160,8 +170,10 @@ void AddBatchCommand(CLI::App& app, ExitCode& code) {
       ->required()
       ->type_name("N");
   command
-      ->add_option("--save", arguments->save,
-                   "Write each batch to FOLDER/batch-NUMBER.pb (a serialized packhouse.v1.Batch)")
+      ->add_option(
+          "--save", arguments->save,
+          "Write each batch to FOLDER/batch-NUMBER.pb (a serialized packhouse.v1.Batch); the "
+          "folder is made if it is not there")
       ->type_name("FOLDER");
   command->add_flag("--json", arguments->json, "Print JSON, without the tensors' data");
   AddServerOption(arguments->server, *command);
