@@ -189,8 +189,8 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   if (membership != nullptr) {
     server_options.job_logs = membership->logs();
     server_options.leave_cluster = [&membership] { membership->Leave(); };
-    // Each server would count for itself.
-    server_options.histograms.max_histograms = 0;
+    server_options.shared_histograms = membership->keys();
+    server_options.replica = membership->replica();
   } else {
     server_options.histograms_folder = options.data_dir;
   }
@@ -233,7 +233,14 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   StartMemoryReturn(server.get(), &logs.all);
   StartBackgroundWork(options, *server, *stores, logs.all, logs.limited);
   files->Watch();
-  if (membership != nullptr) membership->Start([&server] { server->SweepJobs(); });
+  if (membership != nullptr) {
+    membership->Start([&server, &logs] {
+      if (const absl::Status swept = server->SweepJobs(); !swept.ok()) {
+        logs.limited.Log("jobs", LogLevel::kWarning, "the directory of jobs is not up to date",
+                         {LogField::Message(swept.message())});
+      }
+    });
+  }
   rpc::RouteLibraryLogs(&logs.limited);
   Announce(*server, http.address(), logs.all);
 

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(const MembershipOpt
   member->log_ = log;
   member->store_ = *std::move(store);
   ReplicaLease::Options lease;
-  lease.replica = NewReplicaName();
+  lease.replica = member->replica_ = NewReplicaName();
   lease.address = options.advertise;
   lease.length = options.lease;
   lease.margin = options.lease / 10;

@@ -44,6 +44,8 @@ class Membership {
   ~Membership();
 
   EtcdJobLogs* logs() const { return logs_.get(); }
+  // This server's name, another one each time that it starts.
+  const std::string& replica() const { return replica_; }
   // The store itself, for what else servers share.
   KeyValueStore* keys() const { return store_.get(); }
 
@@ -64,6 +66,7 @@ class Membership {
   void Repeat(const std::function<void()>& work);
 
   LimitedLog* log_ = nullptr;
+  std::string replica_;
   std::unique_ptr<KeyValueStore> store_;
   std::unique_ptr<ReplicaLease> lease_;
   std::unique_ptr<EtcdJobLogs> logs_;

@@ -187,6 +187,21 @@ absl::Status CheckMembership(const Options& options) {
   return absl::OkStatus();
 }
 
+// The same of what would expire.
+absl::Status CheckRetentions(const Options& options) {
+  if (options.membership.ledger.empty()) return absl::OkStatus();
+  for (const auto& [flag, retention] :
+       {std::pair("--dataset-retention", &options.dataset_retention),
+        std::pair("--source-graph-retention", &options.source_graph_retention),
+        std::pair("--histogram-retention", &options.histogram_retention),
+        std::pair("--model-retention", &options.model_retention)}) {
+    if (retention->is_for_ever()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        flag, ": not with --ledger: no server knows when the others used something last"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
@@ -491,6 +506,7 @@ std::variant<Options, int, absl::Status> ParseOptions(int argc, char** argv) {
   options.source_graph_retention = ParseRetention(source_graph_retention).value_or(Retention());
   options.histogram_retention = ParseRetention(histogram_retention).value_or(Retention());
   options.model_retention = ParseRetention(model_retention).value_or(Retention());
+  if (const absl::Status status = CheckRetentions(options); !status.ok()) return status;
   (void)absl::ParseDuration(epoch_retention, &server.loader.epoch_retention);
   if (server.loader.epoch_retention == absl::ZeroDuration()) {
     server.loader.epoch_retention = absl::InfiniteDuration();

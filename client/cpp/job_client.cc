@@ -2,9 +2,7 @@
 
 #include <iterator>
 
-#include "absl/time/clock.h"
-#include "client/cpp/status.h"
-#include "grpcpp/client_context.h"
+#include "packhouse/v1/loader.grpc.pb.h"
 
 namespace packhouse::client {
 
@@ -13,10 +11,10 @@ absl::StatusOr<std::vector<v1::Job>> JobClient::List(uint32_t page_size) const {
   v1::ListJobsRequest request;
   request.set_page_size(page_size);
   do {
-    grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + call_timeout_));
     v1::ListJobsResponse response;
-    const absl::Status status = ToAbslStatus(stub_->ListJobs(&context, request, &response));
+    const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
+      return v1::LoaderService::NewStub(channel)->ListJobs(&context, request, &response);
+    });
     if (!status.ok()) return status;
     if (!response.next_page_token().empty() && response.next_page_token() == request.page_token()) {
       return absl::InternalError("the server's next page is the one that it has just sent");
@@ -31,10 +29,10 @@ absl::StatusOr<std::vector<v1::Job>> JobClient::List(uint32_t page_size) const {
 absl::StatusOr<v1::Job> JobClient::Get(const std::string& job) const {
   v1::GetJobRequest request;
   request.set_job(job);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + call_timeout_));
   v1::Job response;
-  const absl::Status status = ToAbslStatus(stub_->GetJob(&context, request, &response));
+  const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
+    return v1::LoaderService::NewStub(channel)->GetJob(&context, request, &response);
+  });
   if (!status.ok()) return status;
   return response;
 }
@@ -42,10 +40,10 @@ absl::StatusOr<v1::Job> JobClient::Get(const std::string& job) const {
 absl::Status JobClient::Delete(const std::string& job) const {
   v1::DeleteJobRequest request;
   request.set_job(job);
-  grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + call_timeout_));
   v1::DeleteJobResponse response;
-  return ToAbslStatus(stub_->DeleteJob(&context, request, &response));
+  return calls_.Call([&](const auto& channel, auto& context) {
+    return v1::LoaderService::NewStub(channel)->DeleteJob(&context, request, &response);
+  });
 }
 
 }  // namespace packhouse::client

@@ -4,24 +4,28 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/job_calls.h"
+#include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
-#include "packhouse/v1/loader.grpc.pb.h"
 #include "packhouse/v1/loader.pb.h"
 
 namespace packhouse::client {
 
-// Every call blocks, for at most `call_timeout`, and is made once. Errors are the server's, see
-// LoaderService. Thread-safe.
+// Every call blocks, for at most `call_timeout`, and is made once; where several servers share the
+// jobs, once more at the job's owner, if the server that was asked names it. List() has the jobs of
+// the server that was asked. Errors are the server's, see LoaderService. Thread-safe.
 class JobClient {
  public:
   explicit JobClient(const std::shared_ptr<grpc::Channel>& channel,
-                     absl::Duration call_timeout = absl::Minutes(1))
-      : call_timeout_(call_timeout), stub_(v1::LoaderService::NewStub(channel)) {}
+                     absl::Duration call_timeout = absl::Minutes(1),
+                     JobServers::Connect connect = &JobServers::ConnectToOwner)
+      : calls_(channel, call_timeout, std::move(connect)) {}
 
   // All jobs in ascending order of names, read page by page.
   absl::StatusOr<std::vector<v1::Job>> List(uint32_t page_size = 0) const;
@@ -29,8 +33,7 @@ class JobClient {
   absl::Status Delete(const std::string& job) const;
 
  private:
-  const absl::Duration call_timeout_;
-  const std::unique_ptr<v1::LoaderService::Stub> stub_;
+  const JobCalls calls_;
 };
 
 }  // namespace packhouse::client

@@ -12,6 +12,15 @@ constexpr char kOwner[] = "packhouse-owner";
 
 }  // namespace
 
+std::optional<std::string> OwnerNamedBy(const grpc::Status& status,
+                                        const grpc::ClientContext& context) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return std::nullopt;
+  const auto& metadata = context.GetServerTrailingMetadata();
+  const auto owner = metadata.find(kOwner);
+  if (owner == metadata.end()) return std::nullopt;
+  return std::string(owner->second.data(), owner->second.size());
+}
+
 JobServers::JobServers(std::shared_ptr<grpc::Channel> any, Connect connect)
     : connect_(std::move(connect)), any_(MakeServer("", std::move(any))), current_(any_) {}
 
@@ -62,9 +71,8 @@ grpc::Status JobServers::Call(
   const std::shared_ptr<const Server> server = current();
   grpc::Status status = call(*server->stub, context);
   if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return status;
-  const auto& metadata = context.GetServerTrailingMetadata();
-  if (const auto owner = metadata.find(kOwner); owner != metadata.end()) {
-    GoTo(std::string(owner->second.data(), owner->second.size()));
+  if (const auto owner = OwnerNamedBy(status, context)) {
+    GoTo(*owner);
   } else {
     Leave(*server);
   }

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -15,6 +16,10 @@
 #include "packhouse/v1/loader.grpc.pb.h"
 
 namespace packhouse::client {
+
+// The owner of the job (HOST:PORT), if a call failed since another server has it, and named it.
+std::optional<std::string> OwnerNamedBy(const grpc::Status& status,
+                                        const grpc::ClientContext& context);
 
 // Begins with the channel that the loader was given, which may lead to any of the servers. Once a
 // server has named the job's owner, calls go to the owner; after that failed, to the given channel

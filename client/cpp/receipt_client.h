@@ -3,24 +3,28 @@
 #define PACKHOUSE_CLIENT_CPP_RECEIPT_CLIENT_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/cpp/job_calls.h"
+#include "client/cpp/job_servers.h"
 #include "grpcpp/channel.h"
-#include "packhouse/v1/receipts.grpc.pb.h"
 #include "packhouse/v1/receipts.pb.h"
 
 namespace packhouse::client {
 
-// Every call blocks, for at most `call_timeout`, and is made once. Errors are the server's, see
-// ReceiptService. Thread-safe.
+// Every call blocks, for at most `call_timeout`, and is made once; where several servers share the
+// jobs, once more at the job's owner, if the server that was asked names it. Errors are the
+// server's, see ReceiptService. Thread-safe.
 class ReceiptClient {
  public:
   explicit ReceiptClient(const std::shared_ptr<grpc::Channel>& channel,
-                         absl::Duration call_timeout = absl::Minutes(1))
-      : call_timeout_(call_timeout), stub_(v1::ReceiptService::NewStub(channel)) {}
+                         absl::Duration call_timeout = absl::Minutes(1),
+                         JobServers::Connect connect = &JobServers::ConnectToOwner)
+      : calls_(channel, call_timeout, std::move(connect)) {}
 
   absl::StatusOr<v1::ReplanResponse> Replan(const v1::ReplanRequest& request) const;
 
@@ -30,8 +34,7 @@ class ReceiptClient {
       absl::FunctionRef<absl::Status(const v1::RebuildBatchesResponse&)> take) const;
 
  private:
-  const absl::Duration call_timeout_;
-  const std::unique_ptr<v1::ReceiptService::Stub> stub_;
+  const JobCalls calls_;
 };
 
 }  // namespace packhouse::client

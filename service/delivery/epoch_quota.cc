@@ -13,6 +13,8 @@ absl::Status EpochQuota::Take(const EpochOwner& owner) {
   const std::string where(NamespaceOf(owner.job));
   constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   const uint64_t most_there = quotas_of_ ? quotas_of_(where).epochs.value_or(kNone) : kNone;
+  const uint64_t num_elsewhere =
+      most_there != kNone && elsewhere_ ? elsewhere_(where, owner.job) : 0;
   absl::MutexLock lock(&mutex_);
   if (num_epochs_ >= max_epochs_) {
     return absl::ResourceExhaustedError(
@@ -27,7 +29,7 @@ absl::Status EpochQuota::Take(const EpochOwner& owner) {
                      " (--max-epochs-per-client); finish them, or delete jobs that will not"));
   }
   const auto there = by_namespace_.find(where);
-  const uint64_t num_there = there == by_namespace_.end() ? 0 : there->second;
+  const uint64_t num_there = num_elsewhere + (there == by_namespace_.end() ? 0 : there->second);
   if (num_there >= most_there) {
     return BeyondQuota(where, "epochs", num_there + 1, most_there);
   }

@@ -4,12 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "service/admission/client_identity.h"
 #include "service/admission/policy.h"
@@ -24,14 +26,19 @@ struct EpochOwner {
   const std::string& job;
 };
 
+// How many epochs of a namespace are counted elsewhere, of other jobs than this one.
+using EpochsElsewhere = std::function<uint64_t(absl::string_view where, absl::string_view job)>;
+
 // Thread-safe; its lock is never held while waiting for anything else.
 class EpochQuota {
  public:
-  // Without `quotas_of` namespaces have no quotas.
-  EpochQuota(size_t max_epochs, size_t max_epochs_per_client, QuotasOf quotas_of = nullptr)
+  // Without `quotas_of` namespaces have no quotas; without `elsewhere` all epochs are counted here.
+  EpochQuota(size_t max_epochs, size_t max_epochs_per_client, QuotasOf quotas_of = nullptr,
+             EpochsElsewhere elsewhere = nullptr)
       : max_epochs_(max_epochs),
         max_epochs_per_client_(max_epochs_per_client),
-        quotas_of_(std::move(quotas_of)) {}
+        quotas_of_(std::move(quotas_of)),
+        elsewhere_(std::move(elsewhere)) {}
 
   // Counts one more epoch. RESOURCE_EXHAUSTED naming the value, the bound and its flag or quota.
   absl::Status Take(const EpochOwner& owner);
@@ -50,6 +57,7 @@ class EpochQuota {
   const size_t max_epochs_;
   const size_t max_epochs_per_client_;
   const QuotasOf quotas_of_;
+  const EpochsElsewhere elsewhere_;
 
   mutable absl::Mutex mutex_;
   size_t num_epochs_ ABSL_GUARDED_BY(mutex_) = 0;

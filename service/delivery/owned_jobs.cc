@@ -89,6 +89,7 @@ absl::StatusOr<OwnedJobs::Place> OwnedJobs::OpenLog(const std::string& name) {
   PH_ASSIGN_OR_RETURN(JobPlace found, logs_->Open(name));
   if (found.log == nullptr) return Place{nullptr, std::move(found.owner)};
   auto job = std::make_shared<OwnedJob>();
+  job->name_ = name;
   job->log_ = std::move(found.log);
   PH_ASSIGN_OR_RETURN(job->loader_,
                       Loader::Open(catalog_, job->log_.get(), options_,

@@ -43,6 +43,7 @@ class JobCompany {
 // stays as it is until the last of them has gone. Thread-safe.
 class OwnedJob {
  public:
+  const std::string& name() const { return name_; }
   Loader& loader() const { return *loader_; }
   // Ends the job's streams when it is lost.
   EarlyEnd& early_end() { return early_end_; }
@@ -53,6 +54,7 @@ class OwnedJob {
  private:
   friend class OwnedJobs;
 
+  std::string name_;
   std::unique_ptr<OwnedLog> log_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<JobCompany> company_;
@@ -87,6 +89,9 @@ class OwnedJobs {
   // longer than kLongestWait to open the job.
   static constexpr absl::Duration kLongestWait = absl::Seconds(2);
   absl::StatusOr<Place> Open(const std::string& name);
+
+  // JobLogs::directory().
+  JobDirectory* directory() const { return logs_->directory(); }
 
   // Ends the streams of jobs that are lost or in doubt, so that their workers ask another server,
   // and drops those whose streams have ended. Gives back jobs without streams: at once those of

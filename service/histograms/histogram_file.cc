@@ -133,11 +133,26 @@ absl::Status AppendRows(const Histogram& histogram,
   return absl::OkStatus();
 }
 
+absl::Status AppendHistogram(const KeptHistogram& kept,
+                             absl::FunctionRef<absl::Status(absl::string_view)> append) {
+  PH_RETURN_IF_ERROR(AppendSection(HeadOf(kept), append));
+  return std::visit([&](const auto& any) { return AppendRows(any, append); }, kept.histogram);
+}
+
+absl::Status AppendEnd(uint64_t count, absl::FunctionRef<absl::Status(absl::string_view)> append) {
+  std::string end(1, kOfEnd);
+  PutNumber(count, 8, end);
+  return AppendSection(end, append);
+}
+
 // One after the other, from a file.
 class HistogramReader {
  public:
-  HistogramReader(const DiskFile& file, uint64_t size, MemoryBudget* memory)
-      : file_(file), size_(size), memory_(memory) {}
+  // Reads up to so many bytes at an offset; how many there were.
+  using ReadAt = absl::FunctionRef<absl::StatusOr<size_t>(uint64_t at, char* into, size_t bytes)>;
+
+  HistogramReader(std::string name, ReadAt read_at, uint64_t size, MemoryBudget* memory)
+      : name_(std::move(name)), read_at_(read_at), size_(size), memory_(memory) {}
 
   absl::StatusOr<uint64_t> ReadAll(absl::FunctionRef<absl::Status(KeptHistogram)> take) {
     std::string title(std::min<uint64_t>(size_, kTitleOfHistograms.size()), '\0');
@@ -161,11 +176,11 @@ class HistogramReader {
  private:
   absl::Status Damaged(absl::string_view what) const {
     return absl::DataLossError(
-        absl::StrCat("'", file_.path(), "': the section that ends at byte ", at_, " ", what));
+        absl::StrCat("'", name_, "': the section that ends at byte ", at_, " ", what));
   }
 
   absl::Status Read(std::string& into) {
-    PH_ASSIGN_OR_RETURN(const size_t got, file_.ReadAt(at_, into.data(), into.size()));
+    PH_ASSIGN_OR_RETURN(const size_t got, read_at_(at_, into.data(), into.size()));
     at_ += got;
     return got == into.size() ? absl::OkStatus() : Damaged("is cut off");
   }
@@ -268,7 +283,8 @@ class HistogramReader {
     return absl::OkStatus();
   }
 
-  const DiskFile& file_;
+  const std::string name_;
+  const ReadAt read_at_;
   const uint64_t size_;
   MemoryBudget* const memory_;
   uint64_t at_ = 0;
@@ -281,10 +297,7 @@ absl::Status WriteHistograms(const HistogramStore& store, absl::Time now,
   PH_RETURN_IF_ERROR(append(kTitleOfHistograms));
   uint64_t count = 0;
   for (const std::string& name : store.Names()) {
-    const auto write = [&](const KeptHistogram& kept) -> absl::Status {
-      PH_RETURN_IF_ERROR(AppendSection(HeadOf(kept), append));
-      return std::visit([&](const auto& any) { return AppendRows(any, append); }, kept.histogram);
-    };
+    const auto write = [&](const KeptHistogram& kept) { return AppendHistogram(kept, append); };
     const auto kept = store.Keep(name, now);
     // It was deleted meanwhile.
     if (absl::IsNotFound(kept.status())) continue;
@@ -297,9 +310,23 @@ absl::Status WriteHistograms(const HistogramStore& store, absl::Time now,
     }
     ++count;
   }
-  std::string end(1, kOfEnd);
-  PutNumber(count, 8, end);
-  return AppendSection(end, append);
+  return AppendEnd(count, append);
+}
+
+absl::Status WriteHistogramBytes(const KeptHistogram& kept,
+                                 absl::FunctionRef<absl::Status(absl::string_view bytes)> append) {
+  PH_RETURN_IF_ERROR(append(kTitleOfHistograms));
+  PH_RETURN_IF_ERROR(AppendHistogram(kept, append));
+  return AppendEnd(1, append);
+}
+
+absl::StatusOr<uint64_t> ReadHistogramBytes(
+    const std::string& name, absl::string_view bytes, MemoryBudget* memory,
+    absl::FunctionRef<absl::Status(KeptHistogram histogram)> take) {
+  const auto read_at = [&](uint64_t at, char* into, size_t most) -> absl::StatusOr<size_t> {
+    return at > bytes.size() ? 0 : bytes.copy(into, most, at);
+  };
+  return HistogramReader(name, read_at, bytes.size(), memory).ReadAll(take);
 }
 
 absl::Status SaveHistogramFile(const HistogramStore& store, const std::string& folder,
@@ -322,7 +349,10 @@ absl::StatusOr<uint64_t> ReadHistogramFile(
     absl::FunctionRef<absl::Status(KeptHistogram histogram)> take) {
   PH_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::Open(path, DiskFile::Mode::kRead));
   PH_ASSIGN_OR_RETURN(const uint64_t size, file.Size());
-  return HistogramReader(file, size, memory).ReadAll(take);
+  const auto read_at = [&](uint64_t at, char* into, size_t bytes) {
+    return file.ReadAt(at, into, bytes);
+  };
+  return HistogramReader(path, read_at, size, memory).ReadAll(take);
 }
 
 absl::Status LoadHistogramFile(const std::string& folder, absl::Time now, MemoryBudget* memory,

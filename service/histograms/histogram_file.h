@@ -25,6 +25,14 @@ inline constexpr char kHistogramsFile[] = "histograms";
 absl::Status WriteHistograms(const HistogramStore& store, absl::Time now,
                              absl::FunctionRef<absl::Status(absl::string_view bytes)> append);
 
+// The bytes of a file with this histogram alone; and what they are. `name`: of the file, for
+// errors, which are those of ReadHistogramFile().
+absl::Status WriteHistogramBytes(const KeptHistogram& kept,
+                                 absl::FunctionRef<absl::Status(absl::string_view bytes)> append);
+absl::StatusOr<uint64_t> ReadHistogramBytes(
+    const std::string& name, absl::string_view bytes, MemoryBudget* memory,
+    absl::FunctionRef<absl::Status(KeptHistogram histogram)> take);
+
 // Replaces the file in a folder, as a whole or not at all. Errors as WriteHistograms(), and those
 // of the disk.
 absl::Status SaveHistogramFile(const HistogramStore& store, const std::string& folder,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -68,11 +69,24 @@ absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& a
       absl::StrCat("histogram: there would be ", distinct, " distinct sizes, at most ", bound));
 }
 
-absl::Status CheckKey(const HistogramKey& key) {
-  if (!IsValidName(key.name, HistogramStore::kMaxNameLength, "_./-")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "histogram: name '", absl::CHexEscape(key.name.substr(0, HistogramStore::kMaxNameLength)),
-        "' is not 1 to ", HistogramStore::kMaxNameLength, " characters of [A-Za-z0-9_./-]"));
+absl::Status CheckNumProducers(size_t number, size_t bound) {
+  if (number < bound) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("histogram: there are ", number, " producers, at most ", bound));
+}
+
+absl::Status NothingToSubtractFrom(absl::string_view name) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("histogram '", name, "' has a half-life: nothing can be subtracted"));
+}
+
+}  // namespace
+
+absl::Status HistogramStore::CheckKey(const HistogramKey& key) {
+  if (!IsValidName(key.name, kMaxNameLength, "_./-")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram: name '", absl::CHexEscape(key.name.substr(0, kMaxNameLength)),
+                     "' is not 1 to ", kMaxNameLength, " characters of [A-Za-z0-9_./-]"));
   }
   if (key.half_life && *key.half_life <= absl::ZeroDuration()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -81,7 +95,90 @@ absl::Status CheckKey(const HistogramKey& key) {
   return absl::OkStatus();
 }
 
-}  // namespace
+absl::Status HistogramStore::CheckProducer(const std::optional<ProducerSequence>& producer) {
+  if (!producer) return absl::OkStatus();
+  if (producer->producer.empty() || producer->producer.size() > kMaxNameLength) {
+    return absl::InvalidArgumentError(absl::StrCat("producer: a name of ",
+                                                   producer->producer.size(),
+                                                   " characters, must be 1 to ", kMaxNameLength));
+  }
+  if (producer->sequence == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("producer ", Quoted(producer->producer), ": sequence 0, must be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SizeHistogram> HistogramStore::SizesOf(const HistogramKey& key,
+                                                      const SizesView& table) const {
+  const size_t l = key.schema.num_components();
+  if (table.num_graphs() != 0 && table.num_components() != l) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("histogram: sizes of ", table.num_components(), " components, expected ", l));
+  }
+  MemoryHold counting;
+  PH_RETURN_IF_ERROR(HoldAll(key.name, SizeHistogram::BytesFor(table.num_graphs(), l), counting));
+  SizeHistogram sizes(l);
+  PH_RETURN_IF_ERROR(sizes.AddTable(table));
+  return sizes;
+}
+
+absl::Status HistogramStore::CheckChange(const HistogramKey& key, const SizeHistogram& sizes,
+                                         bool subtracts,
+                                         const std::optional<ProducerSequence>& producer,
+                                         const Bounds& bounds) const {
+  const auto found = Find(key.name);
+  if (!found.ok()) {
+    if (subtracts) return found.status();
+    if (producer) PH_RETURN_IF_ERROR(CheckNumProducers(0, bounds.max_producers));
+    return CheckDistinct(SizeHistogram(sizes.num_components()), sizes, bounds.max_distinct);
+  }
+  const Entry& entry = **found;
+  PH_RETURN_IF_ERROR(CheckMatches(key, entry));
+  absl::MutexLock lock(&entry.mutex);
+  if (producer && !entry.last_sequence.contains(producer->producer)) {
+    PH_RETURN_IF_ERROR(CheckNumProducers(entry.last_sequence.size(), bounds.max_producers));
+  }
+  const auto* const exact = std::get_if<SizeHistogram>(&entry.histogram);
+  if (!subtracts) {
+    if (exact != nullptr &&
+        sizes.num_graphs() > std::numeric_limits<uint64_t>::max() - exact->num_graphs()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("histogram '", key.name, "': more than 2^64 - 1 graphs"));
+    }
+    for (size_t k = 0; exact != nullptr && k < exact->num_components(); ++k) {
+      if (sizes.total(k) <= std::numeric_limits<uint64_t>::max() - exact->total(k)) continue;
+      return absl::ResourceExhaustedError(absl::StrCat("histogram '", key.name, "': component ", k,
+                                                       " would exceed 2^64 - 1 in all"));
+    }
+    return CheckDistinct(entry.histogram, sizes, bounds.max_distinct);
+  }
+  if (exact == nullptr) return NothingToSubtractFrom(key.name);
+  for (size_t row = 0; row < sizes.num_distinct(); ++row) {
+    if (exact->CountOf(sizes.tuple(row)) >= sizes.count(row)) continue;
+    return absl::OutOfRangeError(absl::StrCat("histogram '", key.name, "': there are ",
+                                              exact->CountOf(sizes.tuple(row)), " graphs of size (",
+                                              absl::StrJoin(sizes.tuple(row), ", "), "), ",
+                                              sizes.count(row), " would be taken away"));
+  }
+  return absl::OkStatus();
+}
+
+std::optional<uint64_t> HistogramStore::LastSequence(absl::string_view name,
+                                                     absl::string_view producer) const {
+  const auto entry = Find(name);
+  if (!entry.ok()) return std::nullopt;
+  absl::MutexLock lock(&(*entry)->mutex);
+  const auto found = (*entry)->last_sequence.find(producer);
+  return found == (*entry)->last_sequence.end() ? std::nullopt : std::optional(found->second);
+}
+
+uint64_t HistogramStore::NumGraphsOf(absl::string_view name, absl::Time now) const {
+  const auto entry = Find(name);
+  if (!entry.ok()) return 0;
+  absl::MutexLock lock(&(*entry)->mutex);
+  return NumGraphs((*entry)->histogram, now);
+}
 
 HistogramStore::Entry::Entry(const HistogramKey& key, absl::Time now)
     : schema(key.schema),
@@ -101,11 +198,6 @@ absl::StatusOr<std::shared_ptr<HistogramStore::Entry>> HistogramStore::Find(
 }
 
 absl::Status HistogramStore::CheckRoom(absl::string_view name) const {
-  if (bounds_.max_histograms == 0) {
-    return absl::FailedPreconditionError(
-        "histogram: servers that share their jobs (--ledger) keep none: each would count for "
-        "itself");
-  }
   if (entries_.size() >= bounds_.max_histograms) {
     return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", entries_.size(),
                                                      ", at most ", bounds_.max_histograms));
@@ -163,25 +255,15 @@ absl::StatusOr<CountedGraphs> HistogramStore::Apply(absl::string_view name, Entr
   absl::MutexLock lock(&entry.mutex);
   MarkUsed(entry, now);
   CountedGraphs result;
+  PH_RETURN_IF_ERROR(CheckProducer(producer));
   if (producer) {
-    if (producer->producer.empty() || producer->producer.size() > kMaxNameLength) {
-      return absl::InvalidArgumentError(absl::StrCat("producer: a name of ",
-                                                     producer->producer.size(),
-                                                     " characters, must be 1 to ", kMaxNameLength));
-    }
-    if (producer->sequence == 0) {
-      return absl::InvalidArgumentError(absl::StrCat("producer ", Quoted(producer->producer),
-                                                     ": sequence 0, must be at least 1"));
-    }
     const auto last = entry.last_sequence.find(producer->producer);
     if (last != entry.last_sequence.end() && producer->sequence <= last->second) {
       result.num_graphs = NumGraphs(entry.histogram, now);
       return result;
     }
-    if (last == entry.last_sequence.end() && entry.last_sequence.size() >= bounds_.max_producers) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("histogram: there are ", entry.last_sequence.size(), " producers, at most ",
-                       bounds_.max_producers));
+    if (last == entry.last_sequence.end()) {
+      PH_RETURN_IF_ERROR(CheckNumProducers(entry.last_sequence.size(), bounds_.max_producers));
     }
   }
   // Comes before the check of the bound on distinct sizes: forgotten sizes must not count.
@@ -307,10 +389,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Subtract(
   return Apply(key.name, *entry, subtrahend.num_graphs(), producer, now,
                [&](AnyHistogram& histogram, const auto&) -> absl::Status {
                  auto* exact = std::get_if<SizeHistogram>(&histogram);
-                 if (exact == nullptr) {
-                   return absl::FailedPreconditionError(absl::StrCat(
-                       "histogram '", key.name, "' has a half-life: nothing can be subtracted"));
-                 }
+                 if (exact == nullptr) return NothingToSubtractFrom(key.name);
                  return exact->Subtract(subtrahend);
                });
 }

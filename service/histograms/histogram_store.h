@@ -53,6 +53,8 @@ struct HistogramSnapshot {
   absl::Duration half_life;
   // The memory of the copy.
   MemoryHold memory = {};
+  // Where servers share their histograms, of the store: it grows with each change. Else 0.
+  uint64_t revision = 0;
 };
 
 // All of a histogram, for who stores it.
@@ -76,6 +78,9 @@ struct CountedGraphs {
 
 // Memory of histograms is reserved from a budget before they grow, and given back when they are
 // deleted. Thread-safe; histograms do not wait for each other. Time comes from the caller.
+//
+// Those of a server that is alone. Where servers share them (shared/shared_histogram_store.h),
+// it is the server's copy of some, and the virtual calls wait for the store of the cluster.
 class HistogramStore {
  public:
   struct Bounds {
@@ -89,9 +94,12 @@ class HistogramStore {
   // `memory` must outlive the store and every copy from Get(). Null: memory is not bounded.
   explicit HistogramStore(Bounds bounds, MemoryBudget* memory = nullptr)
       : bounds_(std::move(bounds)), memory_(memory) {}
+  virtual ~HistogramStore() = default;
+  HistogramStore(const HistogramStore&) = delete;
+  HistogramStore& operator=(const HistogramStore&) = delete;
 
   // Components of a histogram; nullopt if there is none of this name.
-  std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
+  virtual std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
 
   // Counts a table: all of it or, with an error, nothing. With an error, no histogram is created
   // either.
@@ -100,24 +108,34 @@ class HistogramStore {
   // histogram has other components or another half-life; RESOURCE_EXHAUSTED for a bound, which it
   // names. For --memory-budget it also names the histogram, the bytes that it would need more, and
   // the bytes that are held. Only new sizes need more memory.
-  absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
-                                        const std::optional<ProducerSequence>& producer,
-                                        absl::Time now);
+  virtual absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
+                                                const std::optional<ProducerSequence>& producer,
+                                                absl::Time now);
+  // The same for who waits for nothing, and need not know the result: what is refused later may be
+  // lost.
+  virtual absl::Status ObserveSoon(const HistogramKey& key, const SizesView& table,
+                                   absl::Time now) {
+    return Observe(key, table, std::nullopt, now).status();
+  }
+
+  // Makes what ObserveSoon() has put off. The first error.
+  virtual absl::Status Flush() { return absl::OkStatus(); }
 
   // Counts a histogram. Errors as Observe.
-  absl::StatusOr<CountedGraphs> Merge(const HistogramKey& key, const SizeHistogram& addend,
-                                      const std::optional<ProducerSequence>& producer,
-                                      absl::Time now);
+  virtual absl::StatusOr<CountedGraphs> Merge(const HistogramKey& key, const SizeHistogram& addend,
+                                              const std::optional<ProducerSequence>& producer,
+                                              absl::Time now);
 
   // Subtracts a histogram. Errors as Observe; NOT_FOUND if there is none of this name; OUT_OF_RANGE
   // if there are fewer graphs of some size; FAILED_PRECONDITION if the histogram has a half-life.
-  absl::StatusOr<CountedGraphs> Subtract(const HistogramKey& key, const SizeHistogram& subtrahend,
-                                         const std::optional<ProducerSequence>& producer,
-                                         absl::Time now);
+  virtual absl::StatusOr<CountedGraphs> Subtract(const HistogramKey& key,
+                                                 const SizeHistogram& subtrahend,
+                                                 const std::optional<ProducerSequence>& producer,
+                                                 absl::Time now);
 
   // A copy, decayed to `now`. Its memory stays reserved as long as it lives. NOT_FOUND;
   // RESOURCE_EXHAUSTED as Observe.
-  absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const;
+  virtual absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const;
 
   // A copy of all of it, which is no use of it. Its memory stays reserved as long as it lives.
   // Errors as Get.
@@ -138,7 +156,7 @@ class HistogramStore {
   uint64_t num_changes() const { return num_changes_.load(); }
 
   // NOT_FOUND.
-  absl::Status Delete(absl::string_view name);
+  virtual absl::Status Delete(absl::string_view name);
 
   // Deletes each histogram that was neither changed nor read for as long as the retention of its
   // namespace says; none that a call is at work on. Gives what was deleted. O(histograms).
@@ -146,9 +164,26 @@ class HistogramStore {
 
   size_t num_histograms() const;
   // Of all namespaces that have any. O(histograms).
-  std::map<std::string, uint64_t> CountByNamespace() const;
+  virtual std::map<std::string, uint64_t> CountByNamespace() const;
   // The names of all of them, ascending. O(n log n).
   std::vector<std::string> Names() const;
+
+ protected:
+  // For stores that keep copies here.
+
+  static absl::Status CheckKey(const HistogramKey& key);
+  static absl::Status CheckProducer(const std::optional<ProducerSequence>& producer);
+  // The sizes of a table for this histogram. INVALID_ARGUMENT.
+  absl::StatusOr<SizeHistogram> SizesOf(const HistogramKey& key, const SizesView& table) const;
+  // Why a change of the histogram, which may not be there, would be refused: errors of Observe()
+  // and Subtract() within these bounds, except for memory. A repetition is for the caller to find.
+  absl::Status CheckChange(const HistogramKey& key, const SizeHistogram& sizes, bool subtracts,
+                           const std::optional<ProducerSequence>& producer,
+                           const Bounds& bounds) const;
+  // The largest number of a producer that was counted, and all graphs.
+  std::optional<uint64_t> LastSequence(absl::string_view name, absl::string_view producer) const;
+  uint64_t NumGraphsOf(absl::string_view name, absl::Time now) const;
+  MemoryBudget* memory() const { return memory_; }
 
  private:
   struct Entry {

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "service/ledger/job_directory.h"
 #include "service/ledger/record_log.h"
 
 namespace packhouse {
@@ -50,6 +51,9 @@ class JobLogs {
   // earlier logs of the job, if there are any, are lost. UNAVAILABLE if that cannot be known now,
   // or this server may own nothing. Other errors as those of the log.
   virtual absl::StatusOr<JobPlace> Open(const std::string& job) = 0;
+
+  // Of all jobs; lives as long as this. Null: there is none.
+  virtual JobDirectory* directory() { return nullptr; }
 };
 
 }  // namespace packhouse

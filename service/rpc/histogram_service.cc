@@ -24,6 +24,7 @@ absl::StatusOr<v1::GetHistogramResponse> Get(const v1::GetHistogramRequest& requ
                                           BytesToWire(snapshot.histogram.num_distinct(),
                                                       snapshot.schema.num_components())));
   v1::GetHistogramResponse response;
+  response.set_revision(snapshot.revision);
   HistogramToWire(snapshot.histogram, snapshot.schema, *response.mutable_histogram());
   if (snapshot.half_life != absl::InfiniteDuration()) {
     DurationToWire(snapshot.half_life, *response.mutable_half_life());

@@ -1,5 +1,6 @@
 #include "service/rpc/loader_service.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -124,6 +125,41 @@ absl::StatusOr<v1::ListJobsResponse> Listed(const v1::ListJobsRequest& request,
         continue;
       }
       JobToWire(job, *listed.add_jobs());
+    }
+  } while (listed.jobs().empty() && !after.empty());
+  if (!after.empty()) {
+    listed.set_next_page_token(PageTokenToClient(
+        context, kList,
+        context.authorizer == nullptr ? after : listed.jobs(listed.jobs_size() - 1).job()));
+  }
+  return listed;
+}
+
+// The same where several servers share the jobs: what their owners have last said.
+absl::StatusOr<v1::ListJobsResponse> ListedOfAll(const v1::ListJobsRequest& request,
+                                                 const CallContext& context,
+                                                 JobDirectory* directory) {
+  if (directory == nullptr) {
+    return absl::UnimplementedError("there is no list of all jobs: ask for one by its name");
+  }
+  v1::ListJobsResponse listed;
+  PH_ASSIGN_OR_RETURN(std::string after, PageTokenFromClient(context, kList, request.page_token()));
+  PH_RETURN_IF_ERROR(CheckPageToken(after));
+  const size_t limit =
+      std::min<size_t>(request.page_size() == 0 ? 100 : request.page_size(), Loader::kMaxPageSize);
+  do {
+    PH_ASSIGN_OR_RETURN(const std::vector<ListedJob> jobs, directory->List(after, limit));
+    after = jobs.size() < limit ? "" : jobs.back().name;
+    for (const ListedJob& job : jobs) {
+      if (context.authorizer != nullptr &&
+          !context.authorizer->MaySee(context.principal(), job.name)) {
+        continue;
+      }
+      JobSummary summary;
+      summary.name = job.name;
+      summary.num_epochs = job.num_epochs;
+      summary.used_seconds = job.latest_use;
+      JobToWire(summary, *listed.add_jobs());
     }
   } while (listed.jobs().empty() && !after.empty());
   if (!after.empty()) {
@@ -319,10 +355,7 @@ CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
       [this](const v1::ListJobsRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::ListJobsResponse> {
         if (loader_ == nullptr) return NoDataFolder();
-        if (owned_ != nullptr) {
-          return absl::UnimplementedError(
-              "servers with --ledger etcd:// have no list of all jobs: ask for one by its name");
-        }
+        if (owned_ != nullptr) return ListedOfAll(parsed, context, owned_->directory());
         return Listed(parsed, context, *loader_);
       });
 }

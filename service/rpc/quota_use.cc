@@ -42,10 +42,7 @@ std::vector<QuotaReading> ReadQuotas(const QuotaSources& sources) {
   std::map<std::string, QuotaSourceGraphStore::Use> graphs;
   if (sources.source_graphs != nullptr) graphs = sources.source_graphs->CountAll().value_or(graphs);
   const std::map<std::string, uint64_t> histograms = sources.histograms->CountByNamespace();
-  std::map<std::string, uint64_t> epochs;
-  for (const auto& loader : sources.jobs->Loaders()) {
-    for (const auto& [name, count] : loader->EpochsByNamespace()) epochs[name] += count;
-  }
+  const std::map<std::string, uint64_t> epochs = sources.jobs->EpochsByNamespace();
   std::vector<QuotaReading> readings;
   const std::map<std::string, Quotas> by_name(policy->quotas().begin(), policy->quotas().end());
   for (const auto& [where, quotas] : by_name) {

@@ -1,5 +1,7 @@
 #include "service/rpc/served_jobs.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <iterator>
 #include <utility>
@@ -41,6 +43,9 @@ class JobTimers final : public JobCompany {
 LoaderOptions LoaderOptionsOf(const ServerOptions& options) {
   LoaderOptions loader = options.loader;
   loader.quotas_of = QuotasOfPolicy(options.authorizer);
+  // Most threads are left for acknowledgements and appends.
+  loader.gathering =
+      std::make_shared<GatheringPlaces>(std::max<size_t>(1, options.append_threads / 4));
   return loader;
 }
 
@@ -90,14 +95,39 @@ absl::StatusOr<std::unique_ptr<ServedJobs>> ServedJobs::Open(const ServerOptions
 
 void ServedJobs::StartOn(ServerPools& pools, const ServerOptions& options) {
   if (options.job_logs != nullptr) {
+    LoaderOptions loader = LoaderOptionsOf(options);
+    if (JobDirectory* const directory = options.job_logs->directory(); directory != nullptr) {
+      census_ = std::make_unique<JobCensus>(directory, loader.epoch_retention);
+      loader.epochs_elsewhere = [census = census_.get()](absl::string_view where,
+                                                         absl::string_view job) {
+        return census->EpochsElsewhere(where, job);
+      };
+    }
     owned_ = std::make_unique<OwnedJobs>(
-        catalog_.get(), options.job_logs, LoaderOptionsOf(options), working_,
+        catalog_.get(), options.job_logs, loader, working_,
         [&pools, clock = clock_](Loader& job) -> std::unique_ptr<JobCompany> {
           RunInBackground(job, pools);
           return std::make_unique<JobTimers>(clock, &pools.streams, &pools.appends, job);
         });
   }
   if (loader_ != nullptr) RunInBackground(*loader_, pools);
+}
+
+absl::Status ServedJobs::Sweep() {
+  if (owned_ == nullptr) return absl::OkStatus();
+  absl::Status turned;
+  if (census_ != nullptr) turned = census_->Turn(*owned_, clock_->Now());
+  owned_->Sweep();
+  return turned;
+}
+
+std::map<std::string, uint64_t> ServedJobs::EpochsByNamespace() const {
+  if (census_ != nullptr) return census_->EpochsByNamespace();
+  std::map<std::string, uint64_t> epochs;
+  for (const auto& loader : Loaders()) {
+    for (const auto& [name, count] : loader->EpochsByNamespace()) epochs[name] += count;
+  }
+  return epochs;
 }
 
 std::vector<std::shared_ptr<const Loader>> ServedJobs::Loaders() const {

@@ -3,14 +3,18 @@
 #ifndef PACKHOUSE_SERVICE_RPC_SERVED_JOBS_H_
 #define PACKHOUSE_SERVICE_RPC_SERVED_JOBS_H_
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "service/admission/memory_budget.h"
 #include "service/base/clock.h"
 #include "service/datasets/dataset_store.h"
+#include "service/delivery/job_census.h"
 #include "service/delivery/loader.h"
 #include "service/delivery/owned_jobs.h"
 #include "service/epochs/epoch_catalog.h"
@@ -39,6 +43,12 @@ class ServedJobs {
   // Null: loader() has all jobs.
   OwnedJobs* owned() const { return owned_.get(); }
 
+  // What is to be done now and then, by one thread, where servers share the jobs:
+  // OwnedJobs::Sweep() and JobCensus::Turn(), whose error is returned. Waits for the store.
+  absl::Status Sweep();
+  // Epochs by namespace, of all servers.
+  std::map<std::string, uint64_t> EpochsByNamespace() const;
+
   // The loaders of all jobs that are here, kept by the results.
   std::vector<std::shared_ptr<const Loader>> Loaders() const;
 
@@ -55,6 +65,8 @@ class ServedJobs {
   MemoryBudget* const working_;
   std::unique_ptr<EpochCatalog> catalog_;
   std::unique_ptr<Loader> loader_;
+  // Null if there is no directory of jobs.
+  std::unique_ptr<JobCensus> census_;
   std::unique_ptr<OwnedJobs> owned_;
 };
 

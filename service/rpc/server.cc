@@ -8,6 +8,7 @@
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
 #include "service/histograms/histogram_file.h"
+#include "service/histograms/shared/shared_histogram_store.h"
 #include "service/rpc/grpc_settings.h"
 #include "service/rpc/listening_sockets.h"
 
@@ -21,6 +22,19 @@ HistogramStore::Bounds BoundsOfHistograms(const ServerOptions& options) {
   HistogramStore::Bounds bounds = options.histograms;
   bounds.quotas_of = QuotasOfPolicy(options.authorizer);
   return bounds;
+}
+
+std::unique_ptr<HistogramStore> MakeHistograms(const ServerOptions& options, MemoryBudget* memory) {
+  HistogramStore::Bounds bounds = BoundsOfHistograms(options);
+  if (options.shared_histograms == nullptr) {
+    return std::make_unique<HistogramStore>(std::move(bounds), memory);
+  }
+  auto shared = std::make_unique<SharedHistogramStore>(
+      options.shared_histograms,
+      SharedHistogramStore::Options{options.replica, std::move(bounds), options.loader.log},
+      memory);
+  shared->Start();
+  return shared;
 }
 
 // Null if there is nothing to bound.
@@ -41,7 +55,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       clock_(clock),
       working_(std::move(working)),
       gate_(options.admission),
-      histograms_(BoundsOfHistograms(options), working_.get()),
+      histograms_(MakeHistograms(options, working_.get())),
       histograms_folder_(options.histograms_folder),
       own_feedback_(options.feedback == nullptr ? FeedbackStore::InMemory() : nullptr),
       feedback_(options.feedback == nullptr ? own_feedback_.get() : options.feedback),
@@ -68,7 +82,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                               .authorizer = options.authorizer,
                               .datasets = quota_datasets_.get(),
                               .source_graphs = quota_graphs_.get(),
-                              .histograms = &histograms_,
+                              .histograms = histograms_.get(),
                               .jobs = jobs_.get(),
                               .pending = &namespace_bytes_,
                               .planning = &pools_.planning,
@@ -87,7 +101,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       .quota = &quota_,
       .pack_observers = pack_observers,
       .live = options.keeps_stream_sizes ? &live_streams_ : nullptr,
-      .histograms = &histograms_,
+      .histograms = histograms_.get(),
       .feedback = feedback_,
       .datasets = datasets,
       .source_graphs = source_graphs,
@@ -145,7 +159,7 @@ AdminView Server::ViewForAdmins() {
   view.sessions = [this] { return jobs_->Sessions(); };
   view.quotas = [this] { return recent_quotas(); };
   view.histograms = [this](absl::FunctionRef<absl::Status(absl::string_view)> append) {
-    return WriteHistograms(histograms_, clock_->Now(), append);
+    return WriteHistograms(*histograms_, clock_->Now(), append);
   };
   return view;
 }
@@ -163,7 +177,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
                                                    std::move(jobs), source_graphs));
   if (!options.histograms_folder.empty()) {
     PH_RETURN_IF_ERROR(LoadHistogramFile(options.histograms_folder, clock->Now(),
-                                         server->working_.get(), server->histograms_));
+                                         server->working_.get(), *server->histograms_));
   }
   PH_RETURN_IF_ERROR(server->Listen(options));
   return server;
@@ -213,6 +227,8 @@ void Server::Drain(const DrainOptions& options) {
                .leave_cluster = leave_cluster_},
               options);
   server_.reset();
+  // What streams have counted last.
+  histograms_->Flush().IgnoreError();
 }
 
 page::PageCalls* Server::MakePageCalls() {
@@ -225,9 +241,9 @@ page::PageCalls* Server::MakePageCalls() {
 absl::Status Server::SaveHistograms() {
   if (histograms_folder_.empty()) return absl::OkStatus();
   absl::MutexLock lock(&saving_histograms_);
-  const uint64_t changes = histograms_.num_changes();
+  const uint64_t changes = histograms_->num_changes();
   if (changes == num_saved_changes_) return absl::OkStatus();
-  PH_RETURN_IF_ERROR(SaveHistogramFile(histograms_, histograms_folder_, clock_->Now()));
+  PH_RETURN_IF_ERROR(SaveHistogramFile(*histograms_, histograms_folder_, clock_->Now()));
   num_saved_changes_ = changes;
   return absl::OkStatus();
 }

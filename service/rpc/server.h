@@ -110,11 +110,9 @@ class Server {
   // ReadQuotas(). Does not wait for long: if it takes long to count, the last known ones.
   std::vector<QuotaReading> recent_quotas() { return recent_quotas_.Get(); }
 
-  // Ends what is left of jobs that other servers have taken. To be called now and then, by one
-  // thread; does nothing without job_logs.
-  void SweepJobs() {
-    if (jobs_->owned() != nullptr) jobs_->owned()->Sweep();
-  }
+  // Ends what is left of jobs that other servers have taken, and counts those of all
+  // (ServedJobs::Sweep()). To be called now and then, by one thread; does nothing without job_logs.
+  absl::Status SweepJobs() { return jobs_->Sweep(); }
 
   // Of the jobs that are here now, and of all that were; nullopt without job_logs.
   struct SharedJobs {
@@ -135,7 +133,7 @@ class Server {
 
   // For the page, which shows them to those who may see them. Names of histograms ascend; an epoch
   // is shown as long as somebody loads it.
-  std::vector<std::string> histogram_names() const { return histograms_.Names(); }
+  std::vector<std::string> histogram_names() const { return histograms_->Names(); }
   const LiveStreams& live_streams() const { return live_streams_; }
   std::vector<EpochWatch> WatchJob(const std::string& job) const { return jobs_->Watch(job); }
   std::vector<FeedbackReading> feedback() const { return feedback_->Readings(); }
@@ -144,7 +142,7 @@ class Server {
     if (partitions_ != nullptr) partitions_->ForgetGraph(name);
   }
   std::vector<Expired> DeleteUnusedHistograms(const Retention& retention) {
-    std::vector<Expired> expired = histograms_.DeleteUnused(retention, clock_->Now());
+    std::vector<Expired> expired = histograms_->DeleteUnused(retention, clock_->Now());
     num_expired_histograms_ += expired.size();
     return expired;
   }
@@ -182,7 +180,7 @@ class Server {
   // Plans, epochs and histograms reserve from it, so it outlives them.
   const std::unique_ptr<MemoryBudget> working_;
   Gate gate_;
-  HistogramStore histograms_;
+  const std::unique_ptr<HistogramStore> histograms_;
   std::atomic<uint64_t> num_expired_histograms_ = 0;
   const std::string histograms_folder_;
   absl::Mutex saving_histograms_;

@@ -16,6 +16,7 @@
 #include "service/admission/gate.h"
 #include "service/admission/principal.h"
 #include "service/admission/text_signer.h"
+#include "service/cluster/key_value_store.h"
 #include "service/delivery/loader.h"
 #include "service/epochs/sampling_observer.h"
 #include "service/feedback/feedback_store.h"
@@ -69,6 +70,10 @@ struct ServerOptions {
   // together. Unset: the budget's share for them.
   std::optional<uint64_t> max_total_pending_bytes;
   HistogramStore::Bounds histograms;
+  // Where servers share their named histograms, and this server's name there, another one each time
+  // that it starts. Null: this server has histograms of its own. Must outlive the server.
+  KeyValueStore* shared_histograms = nullptr;
+  std::string replica;
   // Where named histograms are kept (histogram_file.h): read at the start, written by
   // SaveHistograms(). Empty: they end with the server.
   std::string histograms_folder;

@@ -51,13 +51,22 @@ absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_so
   return served;
 }
 
+// All of such calls runs on the pool, streams too; null: as it is without it.
+CallContext WaitingForStore(WorkerPool* pool, CallContext context) {
+  if (pool != nullptr) context.stream_pool = context.call_pool = pool;
+  return context;
+}
+
 }  // namespace
 
 Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
                    const ServerBounds& bounds)
     : packing_(sources.context, sources.streams, sources.histograms, sources.pack_observers,
                sources.live),
-      histograms_(sources.context, sources.histograms),
+      histograms_(
+          WaitingForStore(options.shared_histograms == nullptr ? nullptr : pools.lookups.get(),
+                          sources.context),
+          sources.histograms),
       feedback_(sources.context, sources.feedback),
       planning_(sources.context, sources.histograms, sources.quota,
                 sources.streams.max_graphs_per_batch, sources.feedback),

@@ -141,8 +141,7 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
   if (!open.histogram().empty()) {
     histogram_ = HistogramKey{open.histogram(), schema->sizes(), std::nullopt};
     // Creates the histogram now, or reports what is wrong with it.
-    PH_RETURN_IF_ERROR(
-        histograms_->Observe(*histogram_, SizeTable(), std::nullopt, clock_->Now()).status());
+    PH_RETURN_IF_ERROR(histograms_->ObserveSoon(*histogram_, SizeTable(), clock_->Now()));
   }
   packer_ = std::move(packer);
   pieces_ = std::move(pieces);
@@ -362,7 +361,7 @@ absl::Status PackHandler::CountSizes(const SizeTable& sizes,
                                      const std::vector<Rejection>& rejections) {
   const absl::Time now = clock_->Now();
   if (rejections.empty()) {
-    return histograms_->Observe(*histogram_, sizes, std::nullopt, now).status();
+    return histograms_->ObserveSoon(*histogram_, sizes, now);
   }
   // Rejections are in the order of the table.
   std::vector<uint32_t> counts;
@@ -379,7 +378,7 @@ absl::Status PackHandler::CountSizes(const SizeTable& sizes,
   PH_ASSIGN_OR_RETURN(
       const SizeTable table,
       SizeTable::WithConsecutiveIds(accepted, sizes.num_components(), std::move(counts), 0));
-  return histograms_->Observe(*histogram_, table, std::nullopt, now).status();
+  return histograms_->ObserveSoon(*histogram_, table, now);
 }
 
 void PackHandler::HalfClose() {

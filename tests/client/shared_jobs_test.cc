@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "client/cpp/channel.h"
+#include "client/cpp/job_client.h"
 #include "client/cpp/loader.h"
+#include "client/cpp/receipt_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/cluster/replica_lease.h"
@@ -101,7 +103,7 @@ class SharedJobsTest : public testing::Test {
       EXPECT_THAT(first().lease.Tick(), IsOk());
       second().lease.Tick().IgnoreError();
       for (const auto& replica : replicas_) {
-        if (replica->server != nullptr) replica->server->SweepJobs();
+        if (replica->server != nullptr) replica->server->SweepJobs().IgnoreError();
       }
     };
     ChannelOptions channel;
@@ -139,7 +141,7 @@ class SharedJobsTest : public testing::Test {
 
   // A call may be about to end.
   void SweepUntilReleased(const std::string& job) {
-    while (first().logs.OwnerOf(job).ok()) second().server->SweepJobs();
+    while (first().logs.OwnerOf(job).ok()) second().server->SweepJobs().IgnoreError();
     EXPECT_THAT(first().logs.OwnerOf(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
   }
 
@@ -170,6 +172,31 @@ TEST_F(SharedJobsTest, ACallToAnotherServerIsToldWhereTheJobIs) {
   const auto loader = MakeLoader(JobOfSecond());
   PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, loader->Describe());
   EXPECT_GT(epoch.num_batches(), 0U);
+}
+
+// Whichever server they ask, and though it has not the job.
+TEST_F(SharedJobsTest, ClientsOfJobsAndReceiptsGoWhereTheJobIs) {
+  const std::string job = JobOfSecond();
+  const auto loader = MakeLoader(job);
+  std::map<uint64_t, int> counts;
+  ReadSome(*loader, kNumSharedGraphs, counts);
+  const JobClient jobs(MakeChannel(first().address));
+  PH_ASSERT_OK_AND_ASSIGN(const v1::Job shown, jobs.Get(job));
+  EXPECT_EQ(shown.num_epochs(), 1U);
+  v1::RebuildBatchesRequest request;
+  request.set_job(job);
+  request.add_numbers(0);
+  int num_batches = 0;
+  EXPECT_THAT(ReceiptClient(MakeChannel(first().address))
+                  .RebuildBatches(request,
+                                  [&](const v1::RebuildBatchesResponse& response) {
+                                    num_batches += response.has_batch();
+                                    return absl::OkStatus();
+                                  }),
+              IsOk());
+  EXPECT_EQ(num_batches, 1);
+  EXPECT_THAT(jobs.Delete(job), IsOk());
+  EXPECT_THAT(jobs.Get(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }
 
 TEST_F(SharedJobsTest, AnotherServerTakesTheJobsOfOneThatIsGone) {
@@ -209,7 +236,7 @@ TEST_F(SharedJobsTest, AServerThatIsCutOffFromTheStoreGivesItsWorkersUp) {
   clock_.Advance(kReplicaLease);
   EXPECT_THAT(first().lease.Tick(), IsOk());
   EXPECT_THAT(second().lease.Tick(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
-  second().server->SweepJobs();
+  second().server->SweepJobs().IgnoreError();
   ReadSome(*loader, kNumSharedGraphs, counts);
   ExpectAllOnce(counts);
   PH_ASSERT_OK_AND_ASSIGN(const JobOwner owner, first().logs.OwnerOf(job));
@@ -231,7 +258,9 @@ TEST_F(SharedJobsTest, JobsOfWhichNothingIsKeptAreGivenBack) {
   const auto loader = MakeLoader(job);
   std::map<uint64_t, int> counts;
   ReadSome(*loader, kNumSharedGraphs, counts);
-  for (int i = 0; i + 1 < OwnedJobs::kIdleTurns; ++i) second().server->SweepJobs();
+  for (int i = 0; i + 1 < OwnedJobs::kIdleTurns; ++i) {
+    EXPECT_THAT(second().server->SweepJobs(), IsOk());
+  }
   EXPECT_THAT(first().logs.OwnerOf(job), IsOk());
   SweepUntilReleased(job);
   PH_ASSERT_OK_AND_ASSIGN(const v1::Epoch epoch, loader->Describe());

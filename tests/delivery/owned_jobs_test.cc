@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/cluster/replica_lease.h"
+#include "service/delivery/job_census.h"
 #include "service/ledger/etcd/etcd_job_logs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/fake_key_value_store.h"
@@ -169,6 +170,117 @@ TEST_F(OwnedJobsTest, JobsShareThePlacesWhereJoinsWait) {
   threads.clear();
   sessions.clear();
   for (std::thread& thread : threads) thread.join();
+}
+
+// A server with a census, of which a test chooses the options.
+struct CountedServer {
+  CountedServer(SharingServer& server, LoaderOptions options)
+      : census(server.logs.directory(), options.epoch_retention),
+        jobs(&server.catalog, &server.logs, WithCensus(std::move(options)), /*memory=*/nullptr,
+             [](Loader&) { return std::make_unique<NoCompany>(); }) {}
+
+  LoaderOptions WithCensus(LoaderOptions options) const {
+    options.epochs_elsewhere = [this](absl::string_view where, absl::string_view job) {
+      return census.EpochsElsewhere(where, job);
+    };
+    return options;
+  }
+
+  JobCensus census;
+  OwnedJobs jobs;
+};
+
+class JobCensusTest : public OwnedJobsTest {
+ protected:
+  // Names of jobs in a namespace that this server should have.
+  std::string JobOf(SharingServer& server, const std::string& where) {
+    const auto members = server.lease.ReadMembers().value();
+    for (;;) {
+      const std::string name = absl::StrCat(where, "/job", ++num_names_);
+      if (RendezvousOwner(name, members)->address == server.lease.address()) return name;
+    }
+  }
+  absl::Status LoadOne(OwnedJobs& jobs, const std::string& name) {
+    auto place = jobs.Open(name);
+    if (!place.ok()) return place.status();
+    if (place->job == nullptr) return absl::UnavailableError(place->owner.address);
+    EpochRequest request = DatasetWorld::Request();
+    request.key.job = name;
+    JoinRequest join;
+    join.lane = 0;
+    join.sharing = Sharing::Ranked(1);
+    join.now = clock_.Now();
+    return place->job->loader().Load(request, std::move(join), 4, [] {}).status();
+  }
+  void TurnAll(CountedServer& server) {
+    for (int i = 0; i < JobCensus::kReadTurns; ++i) {
+      EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()), IsOk());
+    }
+  }
+
+  int num_names_ = 0;
+};
+
+// A namespace has its quota of epochs once, not at each server or job.
+TEST_F(JobCensusTest, QuotasOfEpochsAreOverAllServers) {
+  LoaderOptions options;
+  options.quotas_of = [](absl::string_view) {
+    Quotas quotas;
+    quotas.epochs = 2;
+    return quotas;
+  };
+  CountedServer first(*owner_, options);
+  CountedServer second(*other_, options);
+  const std::string job = JobOf(*owner_, "team");
+  EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
+  EXPECT_THAT(LoadOne(second.jobs, JobOf(*other_, "team")), IsOk());
+  TurnAll(first);
+  TurnAll(second);
+  TurnAll(first);
+  EXPECT_EQ(first.census.EpochsByNamespace(), (std::map<std::string, uint64_t>{{"team", 2}}));
+  for (CountedServer* const server : {&first, &second}) {
+    SharingServer& at = server == &first ? *owner_ : *other_;
+    EXPECT_THAT(LoadOne(server->jobs, JobOf(at, "team")),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("epochs")));
+    EXPECT_THAT(LoadOne(server->jobs, JobOf(at, "others")), IsOk());
+  }
+  // An epoch that is there is loaded on; one that is deleted makes room.
+  EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
+  EXPECT_THAT(first.jobs.Open(job).value().job->loader().DeleteJob(job), IsOk());
+  TurnAll(first);
+  TurnAll(second);
+  EXPECT_THAT(LoadOne(second.jobs, JobOf(*other_, "team")), IsOk());
+}
+
+// Also of jobs that nobody owns any more.
+TEST_F(JobCensusTest, EpochsThatNobodyUsesAreForgotten) {
+  LoaderOptions options;
+  options.epoch_retention = absl::Hours(10);
+  CountedServer first(*owner_, options);
+  const std::string job = JobOf(*owner_, "team");
+  EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
+  TurnAll(first);
+  for (int i = 0; i < OwnedJobs::kIdleTurns; ++i) first.jobs.Sweep();
+  EXPECT_THAT(owner_->logs.OwnerOf(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
+
+  CountedServer again(*owner_, options);
+  CountedServer second(*other_, options);
+  const auto pass = [&](absl::Duration time) {
+    clock_.Advance(time);
+    for (SharingServer* const server : {owner_, other_}) EXPECT_THAT(server->lease.Tick(), IsOk());
+    TurnAll(second);
+    TurnAll(again);
+  };
+  pass(absl::Hours(9));
+  PH_ASSERT_OK_AND_ASSIGN(auto listed, owner_->logs.directory()->List("", 10));
+  ASSERT_EQ(listed.size(), 1U);
+  EXPECT_EQ(listed[0].name, job);
+  EXPECT_EQ(listed[0].num_epochs, 1U);
+  pass(absl::Hours(2));
+  PH_ASSERT_OK_AND_ASSIGN(listed, owner_->logs.directory()->List("", 10));
+  EXPECT_THAT(listed, testing::IsEmpty());
+  PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, again.jobs.Open(job));
+  EXPECT_THAT(place.job->loader().GetJob(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }
 
 // All workers may be saving their state when the owner goes, so that nobody loads the job.

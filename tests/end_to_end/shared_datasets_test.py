@@ -8,9 +8,11 @@ import pathlib
 import shutil
 import subprocess
 import threading
+import time
 import urllib.request
 from typing import Final, Iterator
 
+import grpc
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from s3_process import BUCKET, S3Process
 from server_process import ServerProcess
 
 from packhouse import (
+    BatchFeedback,
     Client,
     DatasetState,
     DType,
@@ -28,6 +31,7 @@ from packhouse import (
     Loader,
     LocalServer,
     PackhouseError,
+    PackOptions,
     TensorSpec,
 )
 
@@ -355,6 +359,12 @@ def test_stores_that_do_not_belong_together_are_refused(
     assert world.etcd.count("test/member/") == len(world.servers)
 
 
+_CLUSTER: Final = (
+    *("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c"),
+    *("--advertise=127.0.0.1:1", "--signing-key=k"),
+)
+
+
 @pytest.mark.parametrize(
     "arguments, wanted",
     [
@@ -373,6 +383,16 @@ def test_stores_that_do_not_belong_together_are_refused(
             ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--dataset-retention=1h"),
             "--dataset-retention: not with --store s3://",
         ),
+        *(
+            ((*_CLUSTER, flag), f"{flag.partition('=')[0]}: {why}")
+            for flag, why in (
+                ("--source-graph-retention=1h", "not with --ledger"),
+                ("--histogram-retention=team=1h", "not with --ledger"),
+                ("--model-retention=1h", "not with --ledger"),
+                ("--snapshot-dir=s", "needs --data-dir"),
+                ("--upgrade-store", "needs --data-dir"),
+            )
+        ),
         (
             ("--store=s3://b", "--ledger=etcd://e", "--cache-dir=c", "--s3-endpoint=http://far"),
             "needs https://, or --insecure",
@@ -388,11 +408,51 @@ def test_flags_are_refused_by_name(arguments: tuple[str, ...], wanted: str) -> N
     assert "secret" not in done.stderr
 
 
+def test_histograms_are_of_all_servers(world: World) -> None:
+    """Counted by any, seen by all, also what streams count; a request that is sent again counts once."""
+    first, second = world.servers
+    sizes = TABLES[0].sizes
+    with Client(first.advertised) as one, Client(second.advertised) as other:
+        assert one.observe("team/sizes", sizes, producer="p").num_graphs == 100
+        before = other.get_histogram("team/sizes")
+        assert before.num_graphs == 100
+        assert before.totals == {"nodes": int(sizes[:, 0].sum()), "edges": 0}
+        assert other.observe("team/sizes", sizes, producer="p").num_counted == 0
+        assert other.observe("team/sizes", sizes, producer="q").num_graphs == 200
+        after = one.get_histogram("team/sizes")
+        assert after.num_graphs == 200
+        assert after.revision > before.revision > 0
+        assert one.plan("team/sizes", _LIMITS).best is not None
+        options = PackOptions(limits=_LIMITS, histogram="streamed")
+        with other.pack(TABLES[1], options) as stream:
+            assert sum(len(batch.graph_ids) for batch in stream) == 100
+        deadline = time.monotonic() + 30
+        while _count(one, "streamed") != 100:
+            assert time.monotonic() < deadline
+        other.delete_histogram("team/sizes")
+        with pytest.raises(PackhouseError, match="none named"):
+            one.get_histogram("team/sizes")
+
+
+def _count(client: Client, histogram: str) -> int:
+    try:
+        return client.get_histogram(histogram).num_graphs
+    except PackhouseError as error:
+        if error.code is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return 0
+
+
 def test_what_is_not_shared_is_refused(world: World) -> None:
-    """By name."""
+    """By name: source graphs, and what is made of them; what batches cost on devices."""
     with Client(world.servers[0].advertised) as client:
-        with pytest.raises(PackhouseError, match="--ledger"):
-            client.observe("sizes", TABLES[0].sizes)
+        for call in (
+            lambda: list(client.source_graphs.list()),
+            lambda: client.source_graphs.get("g"),
+            lambda: client.feedback.report("model/device", [BatchFeedback({"nodes": 1}, 0.1)]),
+        ):
+            with pytest.raises(PackhouseError, match="--ledger"):
+                call()
 
 
 def test_a_server_that_is_killed_in_an_append_loses_nothing(world: World) -> None:

@@ -287,15 +287,29 @@ def test_a_client_of_any_server_asks_the_owner(replicas: list[Replica]) -> None:
             assert refused.value.code is grpc.StatusCode.NOT_FOUND
 
 
+def test_every_server_lists_all_jobs(replicas: list[Replica]) -> None:
+    """Those of others too, as their owners have said."""
+    names = [f"listed/job{i}" for i in range(4)]
+    for job in names:
+        with _loader(addresses(replicas), job) as loader:
+            next(iter(loader))
+    for left in (names, names[1:]):
+        for replica in replicas:
+            with Client(replica.advertised) as client:
+                listed: list[str] = []
+                while listed != left:
+                    jobs = [job for job in client.list_jobs(3) if job.name.startswith("listed/")]
+                    assert all(job.num_epochs == 1 and job.last_used for job in jobs)
+                    listed = [job.name for job in jobs]
+        with Client(replicas[0].advertised) as client, contextlib.suppress(PackhouseError):
+            client.delete_job(names[0])
+
+
 def test_what_is_not_shared_is_refused(replicas: list[Replica]) -> None:
-    """By name: changes of data sets, lists of all jobs, histograms, source graphs."""
+    """By name: changes of data sets, source graphs."""
     table = sizes_only(1)
     with Client(replicas[0].advertised) as client:
         with pytest.raises(PackhouseError, match="copy of the data sets"):
             client.create_dataset("another", table.schema)
-        with pytest.raises(PackhouseError, match="no list of all jobs"):
-            list(client.list_jobs())
-        with pytest.raises(PackhouseError, match="--ledger"):
-            client.observe("sizes", table.sizes)
         with pytest.raises(PackhouseError, match="--ledger"):
             list(client.source_graphs.list())

@@ -20,7 +20,8 @@ FLOORS = (
     ("base",),
     ("sizes", "admission", "http", "cluster", "objects"),
     ("histograms", "graphs", "security"),
-    ("planning", "tfgnn", "source_graphs", "partition_files"),
+    ("planning", "tfgnn", "source_graphs", "partition_files",
+     "histograms/shared"),
     ("planning/optimizer", "planning/feedback", "graph_files", "source_graphs/stored"),
     ("planning/baselines", "planning/tuning", "packing", "collation", "datasets", "sampling",
      "partitioning"),
@@ -73,7 +74,7 @@ SEEN_BY = {
     # What is stored. Other rooms have plain structs.
     "packhouse/internal": (
         "datasets", "datasets/lmdb", "datasets/object", "ledger", "feedback", "delivery",
-        "source_graphs/stored",
+        "histograms/shared", "source_graphs/stored",
     ),
 }
 # The places of the clients that see rooms: the commands for files of TF-GNN, of large graphs and of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 import os
@@ -463,7 +464,9 @@ class Client:
     def get_histogram(self, histogram: str) -> Histogram:
         """The named histogram now. Errors: NOT_FOUND."""
         request = histogram_pb2.GetHistogramRequest(histogram=histogram)
-        return Histogram.from_proto(self._unary(self._histograms.GetHistogram, request).histogram)
+        response = self._unary(self._histograms.GetHistogram, request)
+        found = Histogram.from_proto(response.histogram)
+        return dataclasses.replace(found, revision=response.revision)
 
     def merge_histogram(
         self,

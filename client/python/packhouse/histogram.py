@@ -14,11 +14,15 @@ from packhouse.v1 import sizes_pb2
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Histogram:
-    """`tuples` is uint32 [d, l] in component order, `counts` uint64 [d]."""
+    """`tuples` is uint32 [d, l] in component order, `counts` uint64 [d].
+
+    `revision`: of a named histogram that several servers share, grows with each change. Otherwise 0.
+    """
 
     components: tuple[str, ...]
     tuples: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.uint64]
+    revision: int = 0
 
     @staticmethod
     def from_sizes(

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "service/cluster/key_value_store.h"
 #include "service/cluster/replica_lease.h"
+#include "service/ledger/etcd/etcd_job_directory.h"
 #include "service/ledger/job_logs.h"
 
 namespace packhouse {
@@ -29,7 +30,8 @@ class EtcdJobLogs final : public JobLogs {
         lease_(lease),
         replica_(std::move(replica)),
         max_bytes_(max_bytes),
-        now_(std::move(now)) {}
+        now_(std::move(now)),
+        directory_(store) {}
 
   // Of all logs that this has opened. An append that waits for others counts with its waiting.
   struct Commits {
@@ -40,6 +42,7 @@ class EtcdJobLogs final : public JobLogs {
   Commits commits() const;
 
   absl::StatusOr<JobPlace> Open(const std::string& job) override;
+  JobDirectory* directory() override { return &directory_; }
   // Where the job is; becomes nobody's owner. NOT_FOUND if nobody owns it. For tests.
   absl::StatusOr<JobOwner> OwnerOf(const std::string& job);
 
@@ -51,6 +54,7 @@ class EtcdJobLogs final : public JobLogs {
   const std::string replica_;
   const uint64_t max_bytes_;
   const std::function<absl::Time()> now_;
+  EtcdJobDirectory directory_;
   std::atomic<uint64_t> num_attempts_ = 0;
   std::atomic<uint64_t> num_done_ = 0;
   std::atomic<uint64_t> num_failed_ = 0;

@@ -191,6 +191,8 @@ TEST_F(ChunkCacheTest, WhoIsGoneDoesNotWaitForAnothersFetch) {
     caller.Leave();
     const CallerScope scope(&caller);
     EXPECT_THAT(Pin("a", 100), StatusIs(absl::StatusCode::kCancelled, _));
+    // Others may work meanwhile.
+    EXPECT_EQ(caller.num_waits(), 1);
   }
   end.count_down();
   other.join();

@@ -1,0 +1,61 @@
+// The jobs of all servers that share them: how many epochs each namespace has, and which jobs
+// nobody has used for so long that their epochs are to be forgotten.
+#ifndef PACKHOUSE_SERVICE_DELIVERY_JOB_CENSUS_H_
+#define PACKHOUSE_SERVICE_DELIVERY_JOB_CENSUS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "service/delivery/owned_jobs.h"
+#include "service/ledger/job_directory.h"
+
+namespace packhouse {
+
+// EpochsElsewhere() is thread-safe; one thread calls Turn().
+class JobCensus {
+ public:
+  // Every so many turns the directory is read.
+  static constexpr int kReadTurns = 5;
+  // Jobs that are opened in a turn, since their epochs are to be forgotten.
+  static constexpr int kMostOpened = 16;
+
+  // `directory` must outlive it. `retention`: LoaderOptions::epoch_retention.
+  JobCensus(JobDirectory* directory, absl::Duration retention)
+      : directory_(directory), retention_(retention) {}
+
+  // Says in the directory what has changed of the jobs that are here; now and then reads what
+  // others say, and forgets epochs of jobs that are nobody's and unused. The first error; the next
+  // turn tries again. To be called about each second, before OwnedJobs::Sweep().
+  absl::Status Turn(OwnedJobs& jobs, absl::Time now);
+
+  // Epochs of a namespace in all jobs but this one, as far as is known.
+  uint64_t EpochsElsewhere(absl::string_view where, absl::string_view job) const;
+  // Of all servers, of namespaces that have any.
+  std::map<std::string, uint64_t> EpochsByNamespace() const;
+
+ private:
+  absl::Status Say(const OwnedJob& job);
+  absl::Status Read();
+  absl::Status ForgetUnused(OwnedJobs& jobs, absl::Time now);
+
+  JobDirectory* const directory_;
+  const absl::Duration retention_;
+  // What this server has said, of jobs that are here. Of the thread of Turn().
+  std::map<std::string, ListedJob> said_;
+  int num_turns_ = 0;
+
+  mutable absl::Mutex mutex_;
+  std::map<std::string, ListedJob, std::less<>> all_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, uint64_t, std::less<>> by_namespace_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DELIVERY_JOB_CENSUS_H_

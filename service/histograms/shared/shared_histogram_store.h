@@ -1,0 +1,165 @@
+// Named histograms that several servers count together, in the store of a cluster.
+//
+// Each server has a copy of those that it was asked for. A change is a run (proto/packhouse/
+// internal/shared_histogram.proto), which goes to the end of the histogram's runs in a transaction
+// that compares the head it follows: so all copies make the same changes in the same order, and are
+// equal, those with a half-life too. When the runs have become larger than the base, a server
+// writes its copy as the new base.
+//
+// A change is answered when its run is in the store: it is durable then, and every server counts
+// it. Changes that wait on one server share a run. Every read asks for the head first, so it has
+// all changes that were answered before it began.
+#ifndef PACKHOUSE_SERVICE_HISTOGRAMS_SHARED_SHARED_HISTOGRAM_STORE_H_
+#define PACKHOUSE_SERVICE_HISTOGRAMS_SHARED_SHARED_HISTOGRAM_STORE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "packhouse/internal/shared_histogram.pb.h"
+#include "service/admission/limited_log.h"
+#include "service/admission/memory_budget.h"
+#include "service/cluster/key_value_store.h"
+#include "service/histograms/histogram_store.h"
+
+namespace packhouse {
+
+// Thread-safe. Observe(), Merge(), Subtract(), Get(), SchemaOf() and Delete() wait for the store.
+// Besides their own errors they return UNAVAILABLE if it cannot be reached. If then nobody knows
+// whether a change was made, a producer's number makes another try harmless.
+class SharedHistogramStore final : public HistogramStore {
+ public:
+  // What one change may have: a run must fit into a transaction.
+  static constexpr uint64_t kMaxRunBytes = uint64_t{1} << 20;
+  // Of each histogram; the store's other users need room, too.
+  static constexpr size_t kMostDistinct = size_t{1} << 17;
+  // Runs below this are left beside any base.
+  static constexpr uint64_t kMinRunBytes = uint64_t{64} << 10;
+  // Time between two transactions for changes that nobody waits for (ObserveSoon()).
+  static constexpr absl::Duration kFlushPeriod = absl::Milliseconds(250);
+
+  struct Options {
+    // Another name each time that the process starts.
+    std::string replica;
+    Bounds bounds;
+    // Is told of changes that nobody waits for and that were refused. May be null.
+    LimitedLog* log = nullptr;
+  };
+
+  // `keys` and `memory` must outlive it. `memory` may be null.
+  SharedHistogramStore(KeyValueStore* keys, const Options& options, MemoryBudget* memory);
+  // Makes the changes that wait, or gives them up if the store cannot be reached.
+  ~SharedHistogramStore() override;
+
+  // Makes waiting changes now and then, on a thread. May be called once.
+  void Start();
+
+  std::optional<SizeSchema> SchemaOf(absl::string_view name) const override;
+  absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
+                                        const std::optional<ProducerSequence>& producer,
+                                        absl::Time now) override;
+  // Without waiting: counted within kFlushPeriod or so. What is refused then is logged.
+  absl::Status ObserveSoon(const HistogramKey& key, const SizesView& table,
+                           absl::Time now) override;
+  absl::StatusOr<CountedGraphs> Merge(const HistogramKey& key, const SizeHistogram& addend,
+                                      const std::optional<ProducerSequence>& producer,
+                                      absl::Time now) override;
+  absl::StatusOr<CountedGraphs> Subtract(const HistogramKey& key, const SizeHistogram& subtrahend,
+                                         const std::optional<ProducerSequence>& producer,
+                                         absl::Time now) override;
+  absl::StatusOr<HistogramSnapshot> Get(absl::string_view name, absl::Time now) const override;
+  absl::Status Delete(absl::string_view name) override;
+  // Of all servers; empty if the store cannot be reached.
+  std::map<std::string, uint64_t> CountByNamespace() const override;
+
+  absl::Status Flush() override;
+
+ private:
+  using Head = internal::SharedHistogramHead;
+  using Run = internal::SharedHistogramRun;
+
+  // A call that changes something.
+  struct Change {
+    const HistogramKey* key = nullptr;
+    const SizeHistogram* sizes = nullptr;
+    bool subtracts = false;
+    const std::optional<ProducerSequence>* producer = nullptr;
+    absl::Time now;
+    absl::StatusOr<CountedGraphs> result = absl::UnknownError("");
+    bool is_done = false;
+  };
+  // What this server knows of a histogram. One thread at a time is busy with it, without the mutex.
+  struct Copy {
+    absl::Mutex mutex;
+    bool is_busy ABSL_GUARDED_BY(mutex) = false;
+    std::deque<Change*> queue ABSL_GUARDED_BY(mutex);
+    // Of the busy thread. The copy has all runs before head.end(). 0: there is no copy.
+    Revision life = 0;
+    Revision revision = 0;
+    Head head;
+
+    bool IsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_busy; }
+  };
+  struct Soon {
+    HistogramKey key;
+    SizeHistogram sizes;
+    absl::Time now;
+  };
+
+  std::shared_ptr<Copy> CopyOf(absl::string_view name) const;
+  // Calls `work` while no other thread is busy with the copy.
+  void Alone(absl::string_view name, absl::FunctionRef<void(Copy& copy)> work) const;
+  // The busy thread is done.
+  void Free(absl::string_view name, const std::shared_ptr<Copy>& copy) const;
+  absl::StatusOr<CountedGraphs> Make(Change& change);
+
+  // Below: of the busy thread.
+
+  // Brings the copy up to date. NOT_FOUND if there is no such histogram now; then there is no copy.
+  // `attempt`, if not empty: sets `*is_made` if a run of that attempt has been read.
+  absl::Status Refresh(absl::string_view name, Copy& copy, absl::string_view attempt = "",
+                       bool* is_made = nullptr) const;
+  absl::Status ReadBase(absl::string_view name, const Head& head, Revision revision) const;
+  absl::Status ApplyRun(absl::string_view name, const Head& head, const Run& run) const;
+  void DropCopy(absl::string_view name, Copy& copy) const;
+  void MakeAll(absl::string_view name, Copy& copy, absl::Span<Change* const> changes);
+  // Makes as many of the first changes as one run can have, or refuses the first. How many are
+  // done.
+  size_t MakeSome(absl::string_view name, Copy& copy, absl::Span<Change* const> changes);
+  absl::Status CheckCreation(const HistogramKey& key) const;
+  // Writes the copy as the base, if that is due. Of no consequence if it fails.
+  void WriteBase(absl::string_view name, Copy& copy);
+  std::string NextAttempt() const;
+
+  KeyValueStore* const keys_;
+  const std::string replica_;
+  const Bounds shared_bounds_;
+  LimitedLog* const log_;
+  mutable std::atomic<uint64_t> num_attempts_ = 0;
+
+  mutable absl::Mutex mutex_;
+  mutable std::map<std::string, std::shared_ptr<Copy>, std::less<>> copies_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Soon, std::less<>> soon_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread flusher_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_HISTOGRAMS_SHARED_SHARED_HISTOGRAM_STORE_H_

@@ -1,0 +1,32 @@
+// The directory of jobs in the store of a cluster.
+#ifndef PACKHOUSE_SERVICE_LEDGER_ETCD_ETCD_JOB_DIRECTORY_H_
+#define PACKHOUSE_SERVICE_LEDGER_ETCD_ETCD_JOB_DIRECTORY_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "service/cluster/key_value_store.h"
+#include "service/ledger/job_directory.h"
+
+namespace packhouse {
+
+// A key for each job: jobs/<name>, escaped as JobKeys have it, with "1 EPOCHS OLDEST LATEST" in
+// decimal digits; 1 is the version of the format. By the escaped names.
+class EtcdJobDirectory final : public JobDirectory {
+ public:
+  // `store` must outlive it.
+  explicit EtcdJobDirectory(KeyValueStore* store) : store_(store) {}
+
+  absl::Status Put(const ListedJob& job) override;
+  absl::Status Remove(const std::string& job) override;
+  // Leaves out what later versions may have written otherwise.
+  absl::StatusOr<std::vector<ListedJob>> List(const std::string& after, size_t limit) override;
+
+ private:
+  KeyValueStore* const store_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_LEDGER_ETCD_ETCD_JOB_DIRECTORY_H_

@@ -1,0 +1,298 @@
+// Histograms that servers count together: whatever fails, all of them have the same totals, and
+// these are what producers were told.
+#include "service/histograms/shared/shared_histogram_store.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/random.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+
+const absl::Time kStart = absl::UnixEpoch() + absl::Hours(1000);
+
+HistogramKey KeyNamed(std::string name, absl::Duration half_life = absl::InfiniteDuration()) {
+  return {std::move(name), SizeSchema::NodesAndEdges(), half_life};
+}
+
+SizeTable Sizes(const std::vector<uint32_t>& sizes) {
+  return SizeTable::WithConsecutiveIds(sizes.size() / 2, 2, sizes, 0).value();
+}
+
+struct CountingServer {
+  CountingServer(FakeKeyValueServers* servers, const std::string& name,
+                 HistogramStore::Bounds bounds = {})
+      : connection(servers), store(&connection, {name, std::move(bounds), nullptr}, nullptr) {}
+
+  FakeConnection connection;
+  SharedHistogramStore store;
+};
+
+class SharedHistogramStoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<CountingServer> NewServer(HistogramStore::Bounds bounds = {}) {
+    return std::make_unique<CountingServer>(&servers_, absl::StrCat("s", ++num_servers_),
+                                            std::move(bounds));
+  }
+  static SizeHistogram All(CountingServer& server, const std::string& name,
+                           absl::Time now = kStart) {
+    const auto snapshot = server.store.Get(name, now);
+    EXPECT_THAT(snapshot, IsOk());
+    return snapshot.ok() ? snapshot->histogram : SizeHistogram(2);
+  }
+
+  SimulatedClock clock_;
+  FakeKeyValueServers servers_{&clock_};
+  int num_servers_ = 0;
+  std::unique_ptr<CountingServer> a_ = NewServer();
+  std::unique_ptr<CountingServer> b_ = NewServer();
+};
+
+TEST_F(SharedHistogramStoreTest, WhatOneServerCountsEveryOtherHasAtOnce) {
+  PH_ASSERT_OK_AND_ASSIGN(CountedGraphs counted,
+                          a_->store.Observe(KeyNamed("h"), Sizes({1, 2, 3, 4}), {}, kStart));
+  EXPECT_EQ(counted.num_graphs, 2U);
+  PH_ASSERT_OK_AND_ASSIGN(counted, b_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart));
+  EXPECT_EQ(counted.counted, 1U);
+  EXPECT_EQ(counted.num_graphs, 3U);
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot one, a_->store.Get("h", kStart));
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot other, b_->store.Get("h", kStart));
+  EXPECT_EQ(one.histogram, other.histogram);
+  EXPECT_EQ(one.histogram.num_graphs(), 3U);
+  EXPECT_EQ(one.revision, other.revision);
+  // Subtracted by one that has not seen the last change.
+  EXPECT_THAT(b_->store.Observe(KeyNamed("h"), Sizes({5, 5}), {}, kStart), IsOk());
+  SizeHistogram taken(2);
+  ASSERT_THAT(taken.Add({5, 5}), IsOk());
+  EXPECT_THAT(a_->store.Subtract(KeyNamed("h"), taken, {}, kStart), IsOk());
+  EXPECT_THAT(b_->store.Subtract(KeyNamed("h"), taken, {}, kStart),
+              StatusIs(absl::StatusCode::kOutOfRange, HasSubstr("(5, 5)")));
+  PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot last, b_->store.Get("h", kStart));
+  EXPECT_GT(last.revision, one.revision);
+  EXPECT_EQ(last.histogram, one.histogram);
+}
+
+TEST_F(SharedHistogramStoreTest, AProducerMayTryAgainAtAnotherServer) {
+  const ProducerSequence first = {"p", 1};
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), first, kStart), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const CountedGraphs again,
+                          b_->store.Observe(KeyNamed("h"), Sizes({1, 2}), first, kStart));
+  EXPECT_EQ(again.counted, 0U);
+  EXPECT_EQ(again.num_graphs, 1U);
+}
+
+TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
+  EXPECT_THAT(a_->store.Observe(KeyNamed("team/h", absl::Hours(1)), Sizes({1, 2}), {}, kStart),
+              IsOk());
+  EXPECT_EQ(b_->store.SchemaOf("team/h"), SizeSchema::NodesAndEdges());
+  EXPECT_THAT(b_->store.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, kStart),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life")));
+  EXPECT_THAT(
+      b_->store.Observe({"team/h", SizeSchema::Create({"x"}).value()}, SizeTable(), {}, kStart),
+      StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("components")));
+  Quotas one;
+  one.histograms = 1;
+  const auto bounded = NewServer({.max_histograms = 2,
+                                  .max_distinct = 2,
+                                  .max_producers = 1,
+                                  .quotas_of = [one](absl::string_view) { return one; }});
+  EXPECT_THAT(bounded->store.Observe(KeyNamed("team/i"), Sizes({1, 2}), {}, kStart),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("histograms")));
+  EXPECT_THAT(
+      bounded->store.Observe(KeyNamed("k"), Sizes({1, 2}), ProducerSequence{"p", 1}, kStart),
+      IsOk());
+  EXPECT_THAT(
+      bounded->store.Observe(KeyNamed("k"), Sizes({1, 2}), ProducerSequence{"q", 1}, kStart),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("producers")));
+  EXPECT_THAT(bounded->store.Observe(KeyNamed("k"), Sizes({3, 2, 4, 2}), {}, kStart),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("distinct")));
+  EXPECT_THAT(bounded->store.Observe(KeyNamed("other/l"), Sizes({1, 2}), {}, kStart),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 2")));
+  EXPECT_EQ(bounded->store.CountByNamespace(),
+            (std::map<std::string, uint64_t>{{"default", 1}, {"team", 1}}));
+  std::vector<uint32_t> many;
+  for (uint32_t i = 0; i < 200'000; ++i) many.insert(many.end(), {i, i});
+  EXPECT_THAT(a_->store.Observe(KeyNamed("k"), Sizes(many), {}, kStart),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at a time")));
+}
+
+TEST_F(SharedHistogramStoreTest, NoOtherNameLeadsToAHistogram) {
+  EXPECT_THAT(a_->store.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, kStart), IsOk());
+  for (const char* name : {"team%2Fh", "team%2fh", "team/h/", ""}) {
+    EXPECT_THAT(a_->store.Get(name, kStart), StatusIs(absl::StatusCode::kNotFound, testing::_));
+    EXPECT_THAT(a_->store.Delete(name), StatusIs(absl::StatusCode::kNotFound, testing::_));
+    EXPECT_EQ(a_->store.SchemaOf(name), std::nullopt);
+  }
+  EXPECT_EQ(All(*a_, "team/h").num_graphs(), 1U);
+}
+
+TEST_F(SharedHistogramStoreTest, ADeletedHistogramIsGoneEverywhereAndMayBeMadeAnew) {
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), ProducerSequence{"p", 7}, kStart),
+              IsOk());
+  EXPECT_EQ(All(*b_, "h").num_graphs(), 1U);
+  EXPECT_THAT(b_->store.Delete("h"), IsOk());
+  EXPECT_THAT(b_->store.Delete("h"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
+  EXPECT_THAT(a_->store.Get("h", kStart), StatusIs(absl::StatusCode::kNotFound, HasSubstr("'h'")));
+  // Nothing of the first is known to it.
+  const HistogramKey key = {"h", SizeSchema::Create({"x"}).value()};
+  EXPECT_THAT(a_->store.Observe(key, SizeTable(), ProducerSequence{"p", 1}, kStart), IsOk());
+  EXPECT_EQ(b_->store.SchemaOf("h"), key.schema);
+}
+
+// Sums of weights depend on their order, which is one for all.
+TEST_F(SharedHistogramStoreTest, HalfLivesAreTheSameToTheLastBitOnAllServers) {
+  Random random(3);
+  const HistogramKey key = KeyNamed("h", absl::Minutes(5));
+  std::unique_ptr<CountingServer> late;
+  for (int i = 0; i < 200; ++i) {
+    std::vector<uint32_t> sizes;
+    for (int k = 0; k < 40; ++k) sizes.push_back(static_cast<uint32_t>(random.Below(60)));
+    // Clocks of servers differ.
+    CountingServer& server = random.Below(2) == 0 ? *a_ : *b_;
+    const absl::Time now = kStart + i * absl::Seconds(7) + absl::Seconds(random.Below(5));
+    EXPECT_THAT(server.store.Observe(key, Sizes(sizes), {}, now), IsOk());
+  }
+  late = NewServer();  // Has it from a base and runs.
+  for (const absl::Duration after : {absl::ZeroDuration(), absl::Minutes(3), absl::Hours(1)}) {
+    const absl::Time now = kStart + absl::Hours(1) + after;
+    EXPECT_EQ(All(*a_, "h", now), All(*b_, "h", now));
+    EXPECT_EQ(All(*a_, "h", now), All(*late, "h", now));
+  }
+}
+
+// Runs are put together, so that a new server has little to read.
+TEST_F(SharedHistogramStoreTest, RunsDoNotPileUp) {
+  Random random(5);
+  SizeHistogram expected(2);
+  for (int i = 0; i < 500; ++i) {
+    std::vector<uint32_t> sizes;
+    for (int k = 0; k < 60; ++k) sizes.push_back(static_cast<uint32_t>(random.Below(200)));
+    const SizeTable table = Sizes(sizes);
+    ASSERT_THAT(expected.AddTable(table), IsOk());
+    EXPECT_THAT((i % 2 == 0 ? a_ : b_)->store.Observe(KeyNamed("h"), table, {}, kStart), IsOk());
+  }
+  FakeConnection reader(&servers_);
+  PH_ASSERT_OK_AND_ASSIGN(const RangeResult all, reader.Range(KeyRange::Prefix("hist/"), 0, 0));
+  uint64_t bytes = 0;
+  for (const KeyValue& value : all.values) bytes += value.value.size();
+  // A base has 16 bytes a size; runs are at most as many, and one more.
+  EXPECT_LT(bytes, 3 * 16 * expected.num_distinct() + SharedHistogramStore::kMinRunBytes);
+  EXPECT_EQ(All(*NewServer(), "h"), expected);
+  EXPECT_EQ(All(*a_, "h"), expected);
+}
+
+TEST_F(SharedHistogramStoreTest, CallsThatWaitShareATransaction) {
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), SizeTable(), {}, kStart), IsOk());
+  constexpr int kCallers = 16;
+  constexpr int kCalls = 50;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kCallers; ++t) {
+    threads.emplace_back([&, t] {
+      CountingServer& server = t % 2 == 0 ? *a_ : *b_;
+      for (uint64_t i = 1; i <= kCalls; ++i) {
+        EXPECT_THAT(server.store.Observe(KeyNamed("h"), Sizes({1, 2}),
+                                         ProducerSequence{absl::StrCat(t), i}, kStart),
+                    IsOk());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(All(*a_, "h").num_graphs(), kCallers * kCalls);
+}
+
+// Streams wait for nothing.
+TEST_F(SharedHistogramStoreTest, WhatNobodyWaitsForIsCountedLater) {
+  b_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  EXPECT_THAT(b_->store.Flush(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2, 3, 4}), kStart), IsOk());
+  b_->connection.SetFaults(nullptr);
+  EXPECT_THAT(b_->store.Flush(), IsOk());
+  EXPECT_EQ(All(*a_, "h").num_graphs(), 3U);
+  // What does not fit is refused at once, as far as this server knows.
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h", absl::Hours(1)), Sizes({1, 2}), kStart),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life")));
+  // A server that ends counts what it has.
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  b_ = nullptr;
+  EXPECT_EQ(All(*a_, "h").num_graphs(), 4U);
+}
+
+// Producers try again, at any server, until they are answered. Requests and answers are lost, come
+// late, and servers crash.
+TEST(SharedHistogramModelTest, EachRequestIsCountedOnceWhateverFails) {
+  const std::vector<StoreFault> kFaults = {StoreFault::kUnreachable, StoreFault::kRequestLost,
+                                           StoreFault::kReplyLost,   StoreFault::kDoneLater,
+                                           StoreFault::kCrashBefore, StoreFault::kCrashAfter};
+  for (uint64_t seed = 0; seed < 30; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    Random random(seed);
+    SimulatedClock clock;
+    FakeKeyValueServers servers(&clock, seed);
+    int num_started = 0;
+    const auto start = [&] {
+      auto server = std::make_unique<CountingServer>(&servers, absl::StrCat("s", ++num_started));
+      server->connection.SetFaults(RandomFaults(random.Next(), 15, kFaults));
+      return server;
+    };
+    std::vector<std::unique_ptr<CountingServer>> cluster;
+    for (int i = 0; i < 3; ++i) cluster.push_back(start());
+    SizeHistogram expected(2);
+    uint64_t num_told = 0;
+    uint64_t num_doubtful = 0;
+    std::map<std::string, uint64_t> sequences;
+    for (int step = 0; step < 40; ++step) {
+      const std::string producer = absl::StrCat("p", random.Below(3));
+      const uint64_t sequence = ++sequences[producer];
+      std::vector<uint32_t> sizes;
+      // Some are large enough for a base now and then.
+      const uint64_t rows = random.Below(10) == 0 ? 4000 : 1 + random.Below(4);
+      for (uint64_t k = 0; k < 2 * rows; ++k) {
+        sizes.push_back(static_cast<uint32_t>(random.Below(1000)));
+      }
+      const SizeTable table = Sizes(sizes);
+      ASSERT_THAT(expected.AddTable(table), IsOk());
+      bool is_doubtful = false;
+      for (;;) {
+        std::unique_ptr<CountingServer>& server = cluster[random.Below(cluster.size())];
+        const auto counted = server->store.Observe(KeyNamed("h"), table,
+                                                   ProducerSequence{producer, sequence}, kStart);
+        if (server->connection.crashed()) server = start();
+        if (!counted.ok()) {
+          ASSERT_THAT(counted, StatusIs(absl::StatusCode::kUnavailable, testing::_));
+          is_doubtful = true;
+          continue;
+        }
+        ASSERT_TRUE(counted->counted == rows || is_doubtful) << counted->counted;
+        num_told += counted->counted;
+        num_doubtful += rows - counted->counted;
+        break;
+      }
+    }
+    servers.DoLateRequests();
+    EXPECT_EQ(num_told + num_doubtful, expected.num_graphs());
+    for (const auto& server : cluster) {
+      server->connection.SetFaults(nullptr);
+      PH_ASSERT_OK_AND_ASSIGN(const HistogramSnapshot all, server->store.Get("h", kStart));
+      EXPECT_EQ(all.histogram, expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace packhouse
