@@ -445,11 +445,12 @@ def _count(client: Client, histogram: str) -> int:
 
 def test_what_is_not_shared_is_refused(world: World) -> None:
     """By name: source graphs, and what is made of them; what batches cost on devices."""
+    batch = BatchFeedback({"graphs": 1, "nodes": 1}, 0.1)
     with Client(world.servers[0].advertised) as client:
         for call in (
             lambda: list(client.source_graphs.list()),
             lambda: client.source_graphs.get("g"),
-            lambda: client.feedback.report("model/device", [BatchFeedback({"nodes": 1}, 0.1)]),
+            lambda: client.feedback.report("model/device", [batch]),
         ):
             with pytest.raises(PackhouseError, match="--ledger"):
                 call()
