@@ -28,11 +28,32 @@ double DecayingHistogram::Age(absl::Time now) const {
   return absl::FDivDuration(std::max(now, latest_) - landmark_, half_life_);
 }
 
+std::optional<double> DecayingHistogram::FactorAt(absl::Time now) const {
+  const double age = Age(now);
+  if (age < kMaxAge) return std::nullopt;
+  return std::exp2(-age);
+}
+
+size_t DecayingHistogram::NumDistinctAt(absl::Time now) const {
+  const std::optional<double> factor = FactorAt(now);
+  if (!factor) return num_distinct();
+  return static_cast<size_t>(std::count_if(weights_.begin(), weights_.end(), [&](double weight) {
+    return weight * *factor >= kNegligible;
+  }));
+}
+
+bool DecayingHistogram::ContainsAt(absl::Span<const uint32_t> tuple, absl::Time now) const {
+  const std::optional<uint32_t> row = index_.Find(tuple);
+  if (!row) return false;
+  const std::optional<double> factor = FactorAt(now);
+  return !factor || weights_[*row] * *factor >= kNegligible;
+}
+
 void DecayingHistogram::Advance(absl::Time now) {
   latest_ = std::max(latest_, now);
-  const double age = Age(latest_);
-  if (age < kMaxAge) return;
-  const double factor = std::exp2(-age);
+  const std::optional<double> moved = FactorAt(latest_);
+  if (!moved) return;
+  const double factor = *moved;
   total_weight_ = 0;
   for (size_t row = 0; row < weights_.size();) {
     weights_[row] *= factor;

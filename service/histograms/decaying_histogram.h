@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,6 +49,9 @@ class DecayingHistogram {
     return TupleIndex::BytesFor(num_distinct, num_components) + 3 * sizeof(double) * num_distinct;
   }
   bool Contains(absl::Span<const uint32_t> tuple) const { return index_.Find(tuple).has_value(); }
+  // The same after Advance(now). O(d) when the landmark would move, else O(1).
+  size_t NumDistinctAt(absl::Time now) const;
+  bool ContainsAt(absl::Span<const uint32_t> tuple, absl::Time now) const;
   absl::Duration half_life() const { return half_life_; }
   // Decayed number of graphs, rounded.
   uint64_t num_graphs(absl::Time now) const;
@@ -78,6 +82,8 @@ class DecayingHistogram {
  private:
   // Half-lives from the landmark to `now`, which is never before latest_.
   double Age(absl::Time now) const;
+  // What Advance(now) multiplies weights by; nullopt if it moves nothing.
+  std::optional<double> FactorAt(absl::Time now) const;
   // INVALID_ARGUMENT unless there are as many components here.
   absl::Status CheckComponents(size_t num_components) const;
 

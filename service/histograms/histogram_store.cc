@@ -57,12 +57,18 @@ uint64_t BytesOfEntry(const SizeSchema& schema) {
 }
 uint64_t BytesOfProducer(absl::string_view name) { return 192 + name.size(); }
 
+// What is forgotten by `now` does not count.
 absl::Status CheckDistinct(const AnyHistogram& histogram, const SizeHistogram& addend,
-                           size_t bound) {
+                           absl::Time now, size_t bound) {
   size_t distinct = NumDistinct(histogram);
   if (distinct + addend.num_distinct() <= bound) return absl::OkStatus();
+  const auto* const decaying = std::get_if<DecayingHistogram>(&histogram);
+  if (decaying != nullptr) distinct = decaying->NumDistinctAt(now);
   for (size_t row = 0; row < addend.num_distinct(); ++row) {
-    if (!Contains(histogram, addend.tuple(row))) ++distinct;
+    const auto tuple = addend.tuple(row);
+    const bool is_there =
+        decaying != nullptr ? decaying->ContainsAt(tuple, now) : Contains(histogram, tuple);
+    if (!is_there) ++distinct;
   }
   if (distinct <= bound) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -126,12 +132,12 @@ absl::StatusOr<SizeHistogram> HistogramStore::SizesOf(const HistogramKey& key,
 absl::Status HistogramStore::CheckChange(const HistogramKey& key, const SizeHistogram& sizes,
                                          bool subtracts,
                                          const std::optional<ProducerSequence>& producer,
-                                         const Bounds& bounds) const {
+                                         absl::Time now, const Bounds& bounds) const {
   const auto found = Find(key.name);
   if (!found.ok()) {
     if (subtracts) return found.status();
     if (producer) PH_RETURN_IF_ERROR(CheckNumProducers(0, bounds.max_producers));
-    return CheckDistinct(SizeHistogram(sizes.num_components()), sizes, bounds.max_distinct);
+    return CheckDistinct(SizeHistogram(sizes.num_components()), sizes, now, bounds.max_distinct);
   }
   const Entry& entry = **found;
   PH_RETURN_IF_ERROR(CheckMatches(key, entry));
@@ -151,7 +157,7 @@ absl::Status HistogramStore::CheckChange(const HistogramKey& key, const SizeHist
       return absl::ResourceExhaustedError(absl::StrCat("histogram '", key.name, "': component ", k,
                                                        " would exceed 2^64 - 1 in all"));
     }
-    return CheckDistinct(entry.histogram, sizes, bounds.max_distinct);
+    return CheckDistinct(entry.histogram, sizes, now, bounds.max_distinct);
   }
   if (exact == nullptr) return NothingToSubtractFrom(key.name);
   for (size_t row = 0; row < sizes.num_distinct(); ++row) {
@@ -233,9 +239,9 @@ absl::Status HistogramStore::CheckMatches(const HistogramKey& key, const Entry& 
   return absl::OkStatus();
 }
 
-std::optional<SizeSchema> HistogramStore::SchemaOf(absl::string_view name) const {
-  const auto entry = Find(name);
-  return entry.ok() ? std::optional((*entry)->schema) : std::nullopt;
+absl::StatusOr<SizeSchema> HistogramStore::SchemaOf(absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(name));
+  return entry->schema;
 }
 
 absl::Status HistogramStore::HoldAll(absl::string_view name, uint64_t bytes,
@@ -331,31 +337,32 @@ absl::StatusOr<CountedGraphs> HistogramStore::Observe(
     return absl::InvalidArgumentError(
         absl::StrCat("histogram: sizes of ", table.num_components(), " components, expected ", l));
   }
-  return ApplyTo(key, table.num_graphs(), producer, now,
-                 [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
-                   // Telling new sizes from known ones is worth its cost only near the bounds.
-                   const size_t distinct = NumDistinct(histogram);
-                   if (distinct + table.num_graphs() > bounds_.max_distinct ||
-                       !hold(distinct + table.num_graphs()).ok()) {
-                     size_t unknown = 0;
-                     for (size_t i = 0; i < table.num_graphs(); ++i) {
-                       if (!Contains(histogram, table.counts().subspan(i * l, l))) ++unknown;
-                     }
-                     if (distinct + unknown > bounds_.max_distinct) {
-                       MemoryHold counting;
-                       PH_RETURN_IF_ERROR(HoldAll(
-                           key.name, SizeHistogram::BytesFor(table.num_graphs(), l), counting));
-                       SizeHistogram addend(l);
-                       PH_RETURN_IF_ERROR(addend.AddTable(table));
-                       PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
-                     }
-                     PH_RETURN_IF_ERROR(hold(std::min(distinct + unknown, bounds_.max_distinct)));
-                   }
-                   if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
-                     return exact->AddTable(table);
-                   }
-                   return std::get<DecayingHistogram>(histogram).AddTable(table, now);
-                 });
+  return ApplyTo(
+      key, table.num_graphs(), producer, now,
+      [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
+        // Telling new sizes from known ones is worth its cost only near the bounds.
+        const size_t distinct = NumDistinct(histogram);
+        if (distinct + table.num_graphs() > bounds_.max_distinct ||
+            !hold(distinct + table.num_graphs()).ok()) {
+          size_t unknown = 0;
+          for (size_t i = 0; i < table.num_graphs(); ++i) {
+            if (!Contains(histogram, table.counts().subspan(i * l, l))) ++unknown;
+          }
+          if (distinct + unknown > bounds_.max_distinct) {
+            MemoryHold counting;
+            PH_RETURN_IF_ERROR(
+                HoldAll(key.name, SizeHistogram::BytesFor(table.num_graphs(), l), counting));
+            SizeHistogram addend(l);
+            PH_RETURN_IF_ERROR(addend.AddTable(table));
+            PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, now, bounds_.max_distinct));
+          }
+          PH_RETURN_IF_ERROR(hold(std::min(distinct + unknown, bounds_.max_distinct)));
+        }
+        if (auto* exact = std::get_if<SizeHistogram>(&histogram)) {
+          return exact->AddTable(table);
+        }
+        return std::get<DecayingHistogram>(histogram).AddTable(table, now);
+      });
 }
 
 absl::StatusOr<CountedGraphs> HistogramStore::Merge(const HistogramKey& key,
@@ -364,7 +371,7 @@ absl::StatusOr<CountedGraphs> HistogramStore::Merge(const HistogramKey& key,
                                                     absl::Time now) {
   return ApplyTo(key, addend.num_graphs(), producer, now,
                  [&](AnyHistogram& histogram, const auto& hold) -> absl::Status {
-                   PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, bounds_.max_distinct));
+                   PH_RETURN_IF_ERROR(CheckDistinct(histogram, addend, now, bounds_.max_distinct));
                    const size_t distinct = NumDistinct(histogram);
                    if (!hold(distinct + addend.num_distinct()).ok()) {
                      size_t unknown = 0;

@@ -98,8 +98,8 @@ class HistogramStore {
   HistogramStore(const HistogramStore&) = delete;
   HistogramStore& operator=(const HistogramStore&) = delete;
 
-  // Components of a histogram; nullopt if there is none of this name.
-  virtual std::optional<SizeSchema> SchemaOf(absl::string_view name) const;
+  // Components of a histogram; NOT_FOUND if there is none of this name.
+  virtual absl::StatusOr<SizeSchema> SchemaOf(absl::string_view name) const;
 
   // Counts a table: all of it or, with an error, nothing. With an error, no histogram is created
   // either.
@@ -178,7 +178,7 @@ class HistogramStore {
   // Why a change of the histogram, which may not be there, would be refused: errors of Observe()
   // and Subtract() within these bounds, except for memory. A repetition is for the caller to find.
   absl::Status CheckChange(const HistogramKey& key, const SizeHistogram& sizes, bool subtracts,
-                           const std::optional<ProducerSequence>& producer,
+                           const std::optional<ProducerSequence>& producer, absl::Time now,
                            const Bounds& bounds) const;
   // The largest number of a producer that was counted, and all graphs.
   std::optional<uint64_t> LastSequence(absl::string_view name, absl::string_view producer) const;

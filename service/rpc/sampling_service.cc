@@ -48,7 +48,8 @@ absl::StatusOr<v1::EstimateSizesResponse> Estimate(const v1::EstimateSizesReques
   const SizeSchema& schema = source->schema().sizes();
   if (!request.histogram().empty()) {
     const auto before = histograms.SchemaOf(request.histogram());
-    if (before && !(*before == schema)) {
+    if (!before.ok() && !absl::IsNotFound(before.status())) return before.status();
+    if (before.ok() && !(*before == schema)) {
       return absl::FailedPreconditionError(absl::StrCat(
           "histogram '", request.histogram(), "': has other components than the sub-graphs"));
     }

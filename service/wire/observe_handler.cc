@@ -18,7 +18,12 @@ absl::Status ObserveHandler::Describe(const v1::ObserveRequest& request) {
     }
     PH_ASSIGN_OR_RETURN(SizeSchema schema, ComponentsFromWire(request.components()));
     if (request.components().empty()) {
-      schema = histograms_->SchemaOf(request.histogram()).value_or(std::move(schema));
+      absl::StatusOr<SizeSchema> known = histograms_->SchemaOf(request.histogram());
+      if (known.ok()) {
+        schema = *std::move(known);
+      } else if (!absl::IsNotFound(known.status())) {
+        return known.status();
+      }
     }
     HistogramKey key = {request.histogram(), std::move(schema), std::nullopt};
     if (request.has_half_life()) {

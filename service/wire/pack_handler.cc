@@ -140,7 +140,8 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
   }
   if (!open.histogram().empty()) {
     histogram_ = HistogramKey{open.histogram(), schema->sizes(), std::nullopt};
-    // Creates the histogram now, or reports what is wrong with it.
+    // Creates the histogram now, or reports what is wrong with it. Where servers share their
+    // histograms, it is created soon, and only what this server knows by itself is reported.
     PH_RETURN_IF_ERROR(histograms_->ObserveSoon(*histogram_, SizeTable(), clock_->Now()));
   }
   packer_ = std::move(packer);

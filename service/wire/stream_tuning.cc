@@ -116,10 +116,10 @@ absl::StatusOr<std::optional<StreamTuningRequest>> StreamTuningFromWire(
 absl::StatusOr<uint64_t> GraphsToHold(const StreamTuningRequest& request, const SizeSchema& schema,
                                       HistogramStore& histograms, absl::Time now) {
   if (request.histogram.empty()) return request.num_graphs;
-  if (!histograms.SchemaOf(request.histogram)) {
+  if (const absl::Status there = histograms.SchemaOf(request.histogram).status(); !there.ok()) {
     // The stream is about to create its own.
-    if (request.counts_stream) return request.num_graphs;
-    return histograms.Get(request.histogram, now).status();
+    if (absl::IsNotFound(there) && request.counts_stream) return request.num_graphs;
+    return there;
   }
   // Counts nothing, and says how many there are.
   PH_ASSIGN_OR_RETURN(const CountedGraphs counted,

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <tuple>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "service/base/out_of_memory.h"
@@ -25,8 +27,11 @@ constexpr int kRaces = 100;
 constexpr size_t kPartBytes = size_t{512} << 10;
 // Of one run: some hundred bytes each.
 constexpr size_t kMaxProducers = 1000;
-// Changes that nobody waits for, of all histograms.
+// Histograms with changes that nobody waits for.
 constexpr size_t kMaxSoon = 1024;
+// Of one answer with runs, about: it must be below 4 MiB.
+constexpr uint64_t kPageBytes = uint64_t{2} << 20;
+constexpr uint64_t kMaxPage = 1000;
 
 // Others would have the keys of some.
 bool IsName(absl::string_view name) {
@@ -98,6 +103,10 @@ HistogramStore::Bounds Shared(HistogramStore::Bounds bounds) {
   return bounds;
 }
 
+std::string HalfLifeOf(const HistogramKey& key) {
+  return key.half_life ? absl::FormatDuration(*key.half_life) : "unset";
+}
+
 // Clients try again then.
 absl::Status ToCaller(const absl::Status& status) {
   return OutcomeIsUnknown(status) ? absl::UnavailableError(status.message()) : status;
@@ -124,12 +133,14 @@ SharedHistogramStore::~SharedHistogramStore() {
 
 void SharedHistogramStore::Start() {
   flusher_ = std::thread([this] {
-    for (;;) {
+    for (int64_t periods = 1;; ++periods) {
       {
         absl::MutexLock lock(&mutex_);
         if (mutex_.AwaitWithTimeout(absl::Condition(&stop_), kFlushPeriod)) return;
       }
       HasMemoryFor([this] { Flush().IgnoreError(); });
+      // In between they take memory that others may want.
+      if (periods % (kUnusedPeriod / kFlushPeriod) == 0) HasMemoryFor([this] { DropUnused(); });
     }
   });
 }
@@ -155,6 +166,7 @@ void SharedHistogramStore::Alone(absl::string_view name,
     absl::MutexLock lock(&copy->mutex);
     copy->mutex.Await(absl::Condition(copy.get(), &Copy::IsFree));
     copy->is_busy = true;
+    copy->used = ++num_uses_;
   }
   const absl::Cleanup is_free = [&] { Free(name, copy); };
   work(*copy);
@@ -177,10 +189,63 @@ void SharedHistogramStore::Free(absl::string_view name, const std::shared_ptr<Co
 }
 
 void SharedHistogramStore::DropCopy(absl::string_view name, Copy& copy) const {
-  const_cast<SharedHistogramStore*>(this)->HistogramStore::Delete(name).IgnoreError();
   copy.life = 0;
   copy.revision = 0;
   copy.head.Clear();
+  // Only to say that there is none takes memory.
+  HasMemoryFor(
+      [&] { const_cast<SharedHistogramStore*>(this)->HistogramStore::Delete(name).IgnoreError(); });
+}
+
+bool SharedHistogramStore::DropFree(uint64_t most, size_t number) const {
+  using Used = std::tuple<uint64_t, std::string, std::shared_ptr<Copy>>;
+  std::vector<Used> copies;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [name, copy] : copies_) copies.emplace_back(0, name, copy);
+  }
+  std::erase_if(copies, [most](Used& each) {
+    Copy& copy = *std::get<2>(each);
+    absl::MutexLock lock(&copy.mutex);
+    std::get<0>(each) = copy.used;
+    return !copy.IsUnused(most);
+  });
+  std::sort(copies.begin(), copies.end());
+  if (copies.size() > number) copies.resize(number);
+  bool is_any = false;
+  for (const auto& [used, name, copy] : copies) {
+    {
+      absl::MutexLock lock(&copy->mutex);
+      if (!copy->IsUnused(used)) continue;
+      copy->is_busy = true;
+    }
+    is_any = true;
+    DropCopy(name, *copy);
+    Free(name, copy);
+  }
+  return is_any;
+}
+
+bool SharedHistogramStore::MakeRoom(size_t& number) const {
+  if (memory() == nullptr) return false;
+  return DropFree(std::numeric_limits<uint64_t>::max(), std::exchange(number, 4 * number));
+}
+
+void SharedHistogramStore::DropUnused() {
+  DropFree(unused_mark_.load(), std::numeric_limits<size_t>::max());
+  unused_mark_ = num_uses_.load();
+}
+
+size_t SharedHistogramStore::NumWaiting(absl::string_view name) const {
+  std::shared_ptr<Copy> copy;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = copies_.find(name);
+    if (found == copies_.end()) return 0;
+    copy = found->second;
+  }
+  absl::MutexLock lock(&copy->mutex);
+  return copy->queue.size();
 }
 
 // --- Reading.
@@ -188,6 +253,7 @@ void SharedHistogramStore::DropCopy(absl::string_view name, Copy& copy) const {
 absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
                                            absl::string_view attempt, bool* is_made) const {
   absl::Status last;
+  size_t to_drop = 1;
   for (int tries = 0; tries < kTries; ++tries) {
     PH_ASSIGN_OR_RETURN(const RangeResult read, keys_->Range(KeyRange::Of(HeadKey(name))));
     if (read.values.empty()) {
@@ -200,6 +266,11 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
     }
     Head head;
     if (!head.ParseFromString(found.value)) return Damaged(name, "its head cannot be read");
+    // An allocation may fail midway: what was applied in part is no copy.
+    bool is_whole = false;
+    const absl::Cleanup drop = [&] {
+      if (!is_whole) DropCopy(name, copy);
+    };
     const auto read_all = [&]() -> absl::Status {
       if (copy.life != found.create_revision || copy.head.end() < head.begin()) {
         DropCopy(name, copy);
@@ -207,7 +278,9 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
         copy.head.set_end(head.begin());
       }
       // Few that are large, or many that are small: an answer has its bound.
-      const size_t page = head.run_bytes() > kMaxRunBytes ? 2 : 1000;
+      const uint64_t fitting =
+          kPageBytes * (head.end() - head.begin()) / std::max<uint64_t>(head.run_bytes(), 1);
+      const size_t page = std::clamp<uint64_t>(fitting, 2, kMaxPage);
       while (copy.head.end() < head.end()) {
         const uint64_t next = copy.head.end();
         PH_ASSIGN_OR_RETURN(
@@ -231,9 +304,16 @@ absl::Status SharedHistogramStore::Refresh(absl::string_view name, Copy& copy,
       copy.life = found.create_revision;
       copy.revision = found.mod_revision;
       copy.head = std::move(head);
+      is_whole = true;
       return absl::OkStatus();
     }
     DropCopy(name, copy);
+    if (absl::IsResourceExhausted(last)) {
+      // Copies that nobody uses now make room; this try is none.
+      if (!MakeRoom(to_drop)) return last;
+      --tries;
+      continue;
+    }
     // Compacted meanwhile.
     if (!absl::IsOutOfRange(last)) return last;
   }
@@ -286,10 +366,18 @@ absl::Status SharedHistogramStore::ApplyRun(absl::string_view name, const Head& 
   return absl::OkStatus();
 }
 
-std::optional<SizeSchema> SharedHistogramStore::SchemaOf(absl::string_view name) const {
-  if (!IsName(name)) return std::nullopt;
-  Alone(name, [&](Copy& copy) { Refresh(name, copy).IgnoreError(); });
-  return HistogramStore::SchemaOf(name);
+absl::StatusOr<SizeSchema> SharedHistogramStore::SchemaOf(absl::string_view name) const {
+  absl::StatusOr<SizeSchema> schema = NoHistogram(name);
+  if (!IsName(name)) return schema;
+  Alone(name, [&](Copy& copy) {
+    const absl::Status fresh = Refresh(name, copy);
+    if (fresh.ok()) {
+      schema = HistogramStore::SchemaOf(name);
+    } else {
+      schema = fresh;
+    }
+  });
+  return schema;
 }
 
 absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view name,
@@ -301,7 +389,10 @@ absl::StatusOr<HistogramSnapshot> SharedHistogramStore::Get(absl::string_view na
       snapshot = fresh;
       return;
     }
-    snapshot = HistogramStore::Get(name, now);
+    size_t to_drop = 1;
+    do {
+      snapshot = HistogramStore::Get(name, now);
+    } while (absl::IsResourceExhausted(snapshot.status()) && MakeRoom(to_drop));
     if (snapshot.ok()) snapshot->revision = copy.revision;
   });
   return snapshot;
@@ -339,6 +430,7 @@ absl::StatusOr<CountedGraphs> SharedHistogramStore::Make(Change& change) {
     copy->mutex.Await(absl::Condition(&is_its_turn));
     if (change.is_done) return change.result;
     copy->is_busy = true;
+    copy->used = ++num_uses_;
   }
   std::deque<Change*> changes;
   const absl::Cleanup is_free = [&] {
@@ -418,17 +510,16 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
       const std::optional<ProducerSequence>& producer = *change.producer;
       if (producer) {
         const auto found = producers.find(producer->producer);
-        const uint64_t last = found != producers.end()
-                                  ? found->second
-                                  : LastSequence(name, producer->producer).value_or(0);
-        if (producer->sequence <= last) {
+        // Whether it is a repetition is known when this run has been made, or has not.
+        if (found != producers.end() && producer->sequence <= found->second) break;
+        if (producer->sequence <= LastSequence(name, producer->producer).value_or(0)) {
           change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
           is_answered_alone = true;
           continue;
         }
       }
-      absl::Status fits =
-          CheckChange(*change.key, *change.sizes, change.subtracts, producer, shared_bounds_);
+      absl::Status fits = CheckChange(*change.key, *change.sizes, change.subtracts, producer,
+                                      change.now, shared_bounds_);
       if (fits.ok() && !producer && !is_new && change.sizes->num_graphs() == 0) {
         change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
         is_answered_alone = true;
@@ -442,7 +533,8 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
       }
       if (!in_run.empty() &&
           (producers.size() >= kMaxProducers || RunBytes(sum) > kMaxRunBytes ||
-           !CheckChange(*change.key, sum, change.subtracts, producer, shared_bounds_).ok())) {
+           !CheckChange(*change.key, sum, change.subtracts, producer, change.now, shared_bounds_)
+                .ok())) {
         (void)sum.Subtract(*change.sizes);
         break;
       }
@@ -483,6 +575,20 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
                                      {Operation::Put(RunKey(name, number), bytes),
                                       Operation::Put(HeadKey(name), next.SerializeAsString())},
                                      {}};
+    const auto answer = [&] {
+      for (Change* const each : in_run) {
+        each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
+      }
+      return count;
+    };
+    const auto refuse_run = [&](const absl::Status& why) {
+      for (Change* const each : in_run) each->result = why;
+      return count;
+    };
+    const uint64_t before = is_new ? 0 : NumGraphsOf(name, in_run.back()->now);
+    // If an allocation fails from here on.
+    refuse_run(absl::UnknownError(absl::StrCat(
+        "histogram '", name, "': nobody knows whether it was counted: out of memory")));
     bool is_uncertain = false;
     std::optional<Revision> made;
     absl::Status failed;
@@ -496,23 +602,22 @@ size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
       is_uncertain |= OutcomeIsUnknown(failed);
       if (!is_uncertain) break;
     }
-    const auto answer = [&] {
-      for (Change* const each : in_run) {
-        each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
-      }
-      return count;
-    };
-    const auto refuse_run = [&](const absl::Status& why) {
-      for (Change* const each : in_run) each->result = why;
-      return count;
-    };
     if (made) {
-      const absl::Status applied = ApplyRun(name, next, run);
+      // It is made, whatever becomes of the copy.
+      uint64_t after = before;
+      for (Change* const each : in_run) {
+        const uint64_t num_graphs = each->sizes->num_graphs();
+        after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
+        each->result = CountedGraphs{num_graphs, after};
+      }
+      if (!ApplyRun(name, next, run).ok()) {
+        // Is read again when it is needed.
+        DropCopy(name, copy);
+        return count;
+      }
       if (is_new) copy.life = *made;
       copy.revision = *made;
       copy.head = std::move(next);
-      // It is made; the copy is read again when it is needed.
-      if (!applied.ok()) DropCopy(name, copy);
       return answer();
     }
     if (!failed.ok()) {
@@ -612,59 +717,117 @@ absl::Status SharedHistogramStore::ObserveSoon(const HistogramKey& key, const Si
                                                absl::Time now) {
   PH_RETURN_IF_ERROR(CheckKey(key));
   PH_ASSIGN_OR_RETURN(SizeHistogram sizes, SizesOf(key, table));
-  if (const auto schema = HistogramStore::SchemaOf(key.name); schema) {
+  if (const auto schema = HistogramStore::SchemaOf(key.name); schema.ok()) {
     PH_RETURN_IF_ERROR(CheckChange(key, SizeHistogram(schema->num_components()), false,
-                                   std::nullopt, shared_bounds_));
+                                   std::nullopt, now, shared_bounds_));
   }
   bool is_full = false;
   {
     absl::MutexLock lock(&mutex_);
-    const auto found = soon_.find(key.name);
-    if (found == soon_.end()) {
-      soon_.emplace(key.name, Soon{key, std::move(sizes), now});
-    } else {
-      PH_RETURN_IF_ERROR(found->second.sizes.Merge(sizes));
-      found->second.now = now;
-    }
-    is_full =
-        soon_.size() > kMaxSoon || RunBytes(soon_.find(key.name)->second.sizes) > kMaxRunBytes / 2;
+    PH_RETURN_IF_ERROR(AddSoon(key, sizes, now));
+    is_full = soon_.size() > kMaxSoon || soon_bytes_ > kMaxSoonBytes ||
+              RunBytes(soon_.find(key.name)->second.sizes) > kMaxRunBytes / 2;
   }
-  return is_full ? Flush() : absl::OkStatus();
+  return is_full ? FlushOne(key.name) : absl::OkStatus();
+}
+
+absl::Status SharedHistogramStore::AddSoon(const HistogramKey& key, SizeHistogram& sizes,
+                                           absl::Time now) {
+  const std::string what = absl::StrCat("histogram '", key.name, "': room for what waits");
+  const size_t l = sizes.num_components();
+  auto found = soon_.find(key.name);
+  if (found == soon_.end()) {
+    Soon soon = {key, SizeHistogram(l), now};
+    soon.bytes = sizeof(Soon) + 2 * key.name.size() + sizes.bytes();
+    if (memory() != nullptr) {
+      PH_ASSIGN_OR_RETURN(soon.memory, memory()->Hold(what, soon.bytes));
+    }
+    soon.sizes = std::move(sizes);
+    soon_bytes_ += soon_.emplace(key.name, std::move(soon)).first->second.bytes;
+    return absl::OkStatus();
+  }
+  Soon& soon = found->second;
+  if (!(soon.key.schema == key.schema) || soon.key.half_life != key.half_life) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "histogram '", key.name, "': components [", absl::StrJoin(key.schema.components(), ", "),
+        "], half_life ", HalfLifeOf(key), "; what waits to be counted has [",
+        absl::StrJoin(soon.key.schema.components(), ", "), "], half_life ", HalfLifeOf(soon.key)));
+  }
+  const uint64_t had = soon.sizes.bytes();
+  const uint64_t growing =
+      SizeHistogram::BytesFor(soon.sizes.num_distinct() + sizes.num_distinct(), l);
+  if (memory() != nullptr && growing > had) {
+    PH_RETURN_IF_ERROR(soon.memory.Grow(what, growing - had));
+  }
+  const absl::Status merged = soon.sizes.Merge(sizes);
+  soon_bytes_ += soon.sizes.bytes() - had;
+  soon.bytes += soon.sizes.bytes() - had;
+  soon.memory.ShrinkTo(soon.bytes);
+  soon.now = std::max(soon.now, now);
+  return merged;
+}
+
+absl::Status SharedHistogramStore::FlushOne(absl::string_view name) {
+  std::optional<Soon> soon;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = soon_.find(name);
+    if (found == soon_.end()) return absl::OkStatus();
+    soon_bytes_ -= found->second.bytes;
+    soon = std::move(found->second);
+    soon_.erase(found);
+  }
+  const std::optional<ProducerSequence> nobody;
+  Change change = {&soon->key, &soon->sizes, false, &nobody, soon->now};
+  const absl::Status made = Make(change).status();
+  if (made.ok()) return made;
+  absl::Status lost = made;
+  if (absl::IsUnavailable(made)) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = soon_.find(name);
+    const uint64_t bytes_there = found == soon_.end() ? 0 : RunBytes(found->second.sizes);
+    const bool has_room = (found != soon_.end() || soon_.size() < kMaxSoon) &&
+                          soon_bytes_ + soon->bytes <= kMaxSoonBytes &&
+                          bytes_there + RunBytes(soon->sizes) <= kMaxRunBytes;
+    if (has_room) {
+      soon->memory.Reset();
+      lost = AddSoon(soon->key, soon->sizes, soon->now);
+      if (lost.ok()) return made;
+    }
+  }
+  if (log_ != nullptr) {
+    log_->Log("histogram", LogLevel::kWarning, "sizes of a stream were not counted",
+              {{"histogram", soon->key.name},
+               {"graphs", soon->sizes.num_graphs()},
+               LogField::Message(lost.message())});
+  }
+  return ToCaller(made);
 }
 
 absl::Status SharedHistogramStore::Flush() {
-  std::map<std::string, Soon, std::less<>> soon;
   {
     absl::MutexLock lock(&mutex_);
-    soon.swap(soon_);
+    mutex_.Await(absl::Condition(
+        +[](bool* is_flushing) { return !*is_flushing; }, &is_flushing_));
+    is_flushing_ = true;
   }
+  const absl::Cleanup is_done = [this] {
+    absl::MutexLock lock(&mutex_);
+    is_flushing_ = false;
+  };
   absl::Status first;
-  const std::optional<ProducerSequence> nobody;
-  for (auto& [name, each] : soon) {
-    Change change = {&each.key, &each.sizes, false, &nobody, each.now};
-    const absl::Status made = Make(change).status();
-    first.Update(ToCaller(made));
-    if (made.ok()) continue;
-    if (absl::IsUnavailable(made)) {
+  std::string name;
+  for (;;) {
+    {
       absl::MutexLock lock(&mutex_);
-      const auto found = soon_.find(name);
-      if (found == soon_.end()) {
-        soon_.emplace(name, std::move(each));
-        continue;
-      }
-      if (RunBytes(found->second.sizes) + RunBytes(each.sizes) < kMaxRunBytes &&
-          found->second.sizes.Merge(each.sizes).ok()) {
-        continue;
-      }
+      const auto next = soon_.upper_bound(name);
+      if (next == soon_.end()) return first;
+      name = next->first;
     }
-    if (log_ != nullptr) {
-      log_->Log("histogram", LogLevel::kWarning, "sizes of a stream were not counted",
-                {{"histogram", name},
-                 {"graphs", each.sizes.num_graphs()},
-                 LogField::Message(made.message())});
-    }
+    const absl::Status made = FlushOne(name);
+    first.Update(made);
+    if (absl::IsUnavailable(made)) return first;
   }
-  return first;
 }
 
 absl::Status SharedHistogramStore::Delete(absl::string_view name) {

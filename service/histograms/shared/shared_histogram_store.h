@@ -53,6 +53,10 @@ class SharedHistogramStore final : public HistogramStore {
   static constexpr uint64_t kMinRunBytes = uint64_t{64} << 10;
   // Time between two transactions for changes that nobody waits for (ObserveSoon()).
   static constexpr absl::Duration kFlushPeriod = absl::Milliseconds(250);
+  // Copies that nobody used for as long go, or for twice as long at most.
+  static constexpr absl::Duration kUnusedPeriod = absl::Minutes(5);
+  // Memory of changes that nobody waits for, of all histograms.
+  static constexpr uint64_t kMaxSoonBytes = uint64_t{64} << 20;
 
   struct Options {
     // Another name each time that the process starts.
@@ -67,14 +71,16 @@ class SharedHistogramStore final : public HistogramStore {
   // Makes the changes that wait, or gives them up if the store cannot be reached.
   ~SharedHistogramStore() override;
 
-  // Makes waiting changes now and then, on a thread. May be called once.
+  // Makes waiting changes now and then, and drops copies, on a thread. May be called once.
   void Start();
 
-  std::optional<SizeSchema> SchemaOf(absl::string_view name) const override;
+  absl::StatusOr<SizeSchema> SchemaOf(absl::string_view name) const override;
   absl::StatusOr<CountedGraphs> Observe(const HistogramKey& key, const SizesView& table,
                                         const std::optional<ProducerSequence>& producer,
                                         absl::Time now) override;
-  // Without waiting: counted within kFlushPeriod or so. What is refused then is logged.
+  // Without waiting: counted within kFlushPeriod or so. What is refused then is logged. Waits for
+  // the store only if too much waits already, and returns what it says about this histogram then.
+  // FAILED_PRECONDITION also if what waits has other components or another half-life.
   absl::Status ObserveSoon(const HistogramKey& key, const SizesView& table,
                            absl::Time now) override;
   absl::StatusOr<CountedGraphs> Merge(const HistogramKey& key, const SizeHistogram& addend,
@@ -88,7 +94,15 @@ class SharedHistogramStore final : public HistogramStore {
   // Of all servers; empty if the store cannot be reached.
   std::map<std::string, uint64_t> CountByNamespace() const override;
 
+  // Ends when the store cannot be reached; then the rest waits on. Calls follow each other: what
+  // waited when it began has been tried when it returns.
   absl::Status Flush() override;
+
+  // Drops the copies that nobody used since the last call of this. They are read again when they
+  // are needed.
+  void DropUnused();
+  // Changes that wait for another one of this histogram.
+  size_t NumWaiting(absl::string_view name) const;
 
  private:
   using Head = internal::SharedHistogramHead;
@@ -109,17 +123,24 @@ class SharedHistogramStore final : public HistogramStore {
     absl::Mutex mutex;
     bool is_busy ABSL_GUARDED_BY(mutex) = false;
     std::deque<Change*> queue ABSL_GUARDED_BY(mutex);
+    // Grows with each use of any copy.
+    uint64_t used ABSL_GUARDED_BY(mutex) = 0;
     // Of the busy thread. The copy has all runs before head.end(). 0: there is no copy.
     Revision life = 0;
     Revision revision = 0;
     Head head;
 
     bool IsFree() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !is_busy; }
+    bool IsUnused(uint64_t since) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+      return !is_busy && queue.empty() && used <= since;
+    }
   };
   struct Soon {
     HistogramKey key;
     SizeHistogram sizes;
     absl::Time now;
+    uint64_t bytes = 0;
+    MemoryHold memory = {};
   };
 
   std::shared_ptr<Copy> CopyOf(absl::string_view name) const;
@@ -128,6 +149,16 @@ class SharedHistogramStore final : public HistogramStore {
   // The busy thread is done.
   void Free(absl::string_view name, const std::shared_ptr<Copy>& copy) const;
   absl::StatusOr<CountedGraphs> Make(Change& change);
+  // Drops at most `number` of the copies that nobody is busy with and that were used last at `most`
+  // or before: those that were used first. Whether there was any.
+  bool DropFree(uint64_t most, size_t number) const;
+  // The same where there is no memory. Each time for the same thing more of them.
+  bool MakeRoom(size_t& number) const;
+  // Makes what waits for one histogram; if the store cannot be reached, it waits on.
+  absl::Status FlushOne(absl::string_view name);
+  // Adds to what waits. Memory as HistogramStore; with an error nothing changes.
+  absl::Status AddSoon(const HistogramKey& key, SizeHistogram& sizes, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Below: of the busy thread.
 
@@ -137,6 +168,7 @@ class SharedHistogramStore final : public HistogramStore {
                        bool* is_made = nullptr) const;
   absl::Status ReadBase(absl::string_view name, const Head& head, Revision revision) const;
   absl::Status ApplyRun(absl::string_view name, const Head& head, const Run& run) const;
+  // Allocates nothing that could fail.
   void DropCopy(absl::string_view name, Copy& copy) const;
   void MakeAll(absl::string_view name, Copy& copy, absl::Span<Change* const> changes);
   // Makes as many of the first changes as one run can have, or refuses the first. How many are
@@ -156,6 +188,10 @@ class SharedHistogramStore final : public HistogramStore {
   mutable absl::Mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<Copy>, std::less<>> copies_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Soon, std::less<>> soon_ ABSL_GUARDED_BY(mutex_);
+  uint64_t soon_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool is_flushing_ ABSL_GUARDED_BY(mutex_) = false;
+  mutable std::atomic<uint64_t> num_uses_ = 0;
+  std::atomic<uint64_t> unused_mark_ = 0;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread flusher_;
 };

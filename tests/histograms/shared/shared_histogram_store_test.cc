@@ -2,9 +2,13 @@
 // these are what producers were told.
 #include "service/histograms/shared/shared_histogram_store.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -14,6 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/status_macros.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
@@ -34,20 +41,84 @@ SizeTable Sizes(const std::vector<uint32_t>& sizes) {
   return SizeTable::WithConsecutiveIds(sizes.size() / 2, 2, sizes, 0).value();
 }
 
+// A connection that calls something before each read and each transaction. An error of it is the
+// answer.
+class HookedConnection final : public KeyValueStore {
+ public:
+  using Hook = std::function<absl::Status()>;
+
+  explicit HookedConnection(KeyValueStore* store) : store_(store) {}
+
+  // While no call is under way.
+  void SetHooks(Hook on_read, Hook on_commit) {
+    on_read_ = std::move(on_read);
+    on_commit_ = std::move(on_commit);
+  }
+
+  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
+                                    Revision revision) override {
+    if (on_read_) PH_RETURN_IF_ERROR(on_read_());
+    return store_->Range(range, limit, revision);
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    if (on_commit_) PH_RETURN_IF_ERROR(on_commit_());
+    return store_->Commit(transaction);
+  }
+  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
+    return store_->GrantLease(length);
+  }
+  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override {
+    return store_->KeepAlive(lease);
+  }
+  absl::Status RevokeLease(LeaseId lease) override { return store_->RevokeLease(lease); }
+
+ private:
+  KeyValueStore* const store_;
+  Hook on_read_;
+  Hook on_commit_;
+};
+
 struct CountingServer {
   CountingServer(FakeKeyValueServers* servers, const std::string& name,
-                 HistogramStore::Bounds bounds = {})
-      : connection(servers), store(&connection, {name, std::move(bounds), nullptr}, nullptr) {}
+                 HistogramStore::Bounds bounds = {}, MemoryBudget* memory = nullptr)
+      : connection(servers), store(&hooked, {name, std::move(bounds), nullptr}, memory) {}
 
   FakeConnection connection;
+  HookedConnection hooked{&connection};
   SharedHistogramStore store;
+};
+
+// A budget without room: each time that somebody wants some, there comes as much, or no allocation
+// works.
+class Shortage {
+ public:
+  // The `failing`-th one finds no memory; 0: none.
+  Shortage(MemoryBudget* budget, int failing) : budget_(budget), failing_(failing) {
+    taken_ = budget->Hold("others", budget->bound() - budget->held()).value();
+    budget->SetReclaim([this](uint64_t bytes) {
+      if (++num_ == failing_) throw std::bad_alloc();
+      taken_.ShrinkTo(taken_.bytes() - std::min(bytes, taken_.bytes()));
+    });
+  }
+  ~Shortage() { budget_->SetReclaim(nullptr); }
+  Shortage(const Shortage&) = delete;
+  Shortage& operator=(const Shortage&) = delete;
+
+  bool has_failed() const { return num_ >= failing_; }
+
+ private:
+  MemoryBudget* const budget_;
+  const int failing_;
+  int num_ = 0;
+  MemoryHold taken_;
 };
 
 class SharedHistogramStoreTest : public testing::Test {
  protected:
-  std::unique_ptr<CountingServer> NewServer(HistogramStore::Bounds bounds = {}) {
+  std::unique_ptr<CountingServer> NewServer(HistogramStore::Bounds bounds = {},
+                                            MemoryBudget* memory = nullptr) {
     return std::make_unique<CountingServer>(&servers_, absl::StrCat("s", ++num_servers_),
-                                            std::move(bounds));
+                                            std::move(bounds), memory);
   }
   static SizeHistogram All(CountingServer& server, const std::string& name,
                            absl::Time now = kStart) {
@@ -99,7 +170,7 @@ TEST_F(SharedHistogramStoreTest, AProducerMayTryAgainAtAnotherServer) {
 TEST_F(SharedHistogramStoreTest, PropertiesAndBoundsAreThoseOfAll) {
   EXPECT_THAT(a_->store.Observe(KeyNamed("team/h", absl::Hours(1)), Sizes({1, 2}), {}, kStart),
               IsOk());
-  EXPECT_EQ(b_->store.SchemaOf("team/h"), SizeSchema::NodesAndEdges());
+  EXPECT_THAT(b_->store.SchemaOf("team/h"), IsOkAndHolds(SizeSchema::NodesAndEdges()));
   EXPECT_THAT(b_->store.Observe(KeyNamed("team/h"), Sizes({1, 2}), {}, kStart),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life")));
   EXPECT_THAT(
@@ -136,7 +207,7 @@ TEST_F(SharedHistogramStoreTest, NoOtherNameLeadsToAHistogram) {
   for (const char* name : {"team%2Fh", "team%2fh", "team/h/", ""}) {
     EXPECT_THAT(a_->store.Get(name, kStart), StatusIs(absl::StatusCode::kNotFound, testing::_));
     EXPECT_THAT(a_->store.Delete(name), StatusIs(absl::StatusCode::kNotFound, testing::_));
-    EXPECT_EQ(a_->store.SchemaOf(name), std::nullopt);
+    EXPECT_THAT(a_->store.SchemaOf(name), StatusIs(absl::StatusCode::kNotFound, testing::_));
   }
   EXPECT_EQ(All(*a_, "team/h").num_graphs(), 1U);
 }
@@ -151,7 +222,7 @@ TEST_F(SharedHistogramStoreTest, ADeletedHistogramIsGoneEverywhereAndMayBeMadeAn
   // Nothing of the first is known to it.
   const HistogramKey key = {"h", SizeSchema::Create({"x"}).value()};
   EXPECT_THAT(a_->store.Observe(key, SizeTable(), ProducerSequence{"p", 1}, kStart), IsOk());
-  EXPECT_EQ(b_->store.SchemaOf("h"), key.schema);
+  EXPECT_THAT(b_->store.SchemaOf("h"), IsOkAndHolds(key.schema));
 }
 
 // Sums of weights depend on their order, which is one for all.
@@ -231,6 +302,242 @@ TEST_F(SharedHistogramStoreTest, WhatNobodyWaitsForIsCountedLater) {
   EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
   b_ = nullptr;
   EXPECT_EQ(All(*a_, "h").num_graphs(), 4U);
+}
+
+// Both are in one server's queue when the run of the first is lost.
+TEST_F(SharedHistogramStoreTest, ARepetitionIsNotAnsweredBeforeTheFirstIs) {
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  std::atomic<int> num_commits = 0;
+  a_->hooked.SetHooks(nullptr, [&]() -> absl::Status {
+    // The first waits until both are in the queue, and is made. All after it are lost.
+    if (num_commits++ != 0) return absl::UnavailableError("lost");
+    while (a_->store.NumWaiting("h") < 2) std::this_thread::yield();
+    return absl::OkStatus();
+  });
+  std::vector<absl::StatusOr<CountedGraphs>> twice(2, absl::UnknownError(""));
+  std::thread first([&] {
+    EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({3, 4}), {}, kStart), IsOk());
+  });
+  while (num_commits == 0) std::this_thread::yield();
+  std::vector<std::thread> threads;
+  for (auto& result : twice) {
+    threads.emplace_back([&] {
+      result = a_->store.Observe(KeyNamed("h"), Sizes({5, 6}), ProducerSequence{"p", 1}, kStart);
+    });
+  }
+  first.join();
+  for (std::thread& thread : threads) thread.join();
+  a_->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_EQ(All(*b_, "h").num_graphs(), 2U);
+  for (const auto& result : twice) {
+    EXPECT_THAT(result, StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  }
+}
+
+TEST_F(SharedHistogramStoreTest, CopiesAreRightWhereverMemoryRanOut) {
+  const auto count = [&](const std::string& name, int i) {
+    const auto size = static_cast<uint32_t>(i);
+    EXPECT_THAT(
+        a_->store.Observe(KeyNamed(name), Sizes({size, size}),
+                          ProducerSequence{std::string(120, 'p') + std::to_string(i), 1}, kStart),
+        IsOk());
+  };
+  int num_failed = 0;
+  for (int failing = 1; failing == num_failed + 1; ++failing) {
+    SCOPED_TRACE(failing);
+    const std::string name = absl::StrCat("h", failing);
+    MemoryBudget budget(1 << 20);
+    const auto server = NewServer({}, &budget);
+    for (int i = 0; i < 3; ++i) count(name, i);
+    EXPECT_EQ(All(*server, name).num_graphs(), 3U);
+    for (int i = 3; i < 6; ++i) count(name, i);
+    {
+      const Shortage shortage(&budget, failing);
+      HasMemoryFor([&] { (void)server->store.Get(name, kStart); });
+      if (shortage.has_failed()) ++num_failed;
+    }
+    EXPECT_EQ(All(*server, name), All(*a_, name));
+  }
+  EXPECT_GT(num_failed, 3);
+}
+
+TEST_F(SharedHistogramStoreTest, WhatIsRefusedForMemoryIsNotCounted) {
+  int num_failed = 0;
+  for (int failing = 1; failing == num_failed + 1; ++failing) {
+    SCOPED_TRACE(failing);
+    const std::string name = absl::StrCat("h", failing);
+    MemoryBudget budget(1 << 20);
+    const auto server = NewServer({}, &budget);
+    EXPECT_THAT(server->store.Observe(KeyNamed(name), Sizes({1, 2}), {}, kStart), IsOk());
+    SizeHistogram sizes(2);
+    ASSERT_THAT(sizes.Add({3, 4}), IsOk());
+    absl::StatusOr<CountedGraphs> counted = absl::UnknownError("");
+    {
+      const Shortage shortage(&budget, failing);
+      counted = server->store.Merge(KeyNamed(name), sizes, ProducerSequence{"p", 1}, kStart);
+      if (shortage.has_failed()) ++num_failed;
+    }
+    if (counted.ok()) {
+      EXPECT_EQ(counted->counted, 1U);
+      EXPECT_EQ(counted->num_graphs, 2U);
+    }
+    if (!absl::IsUnavailable(counted.status())) {
+      EXPECT_EQ(All(*a_, name).num_graphs(), counted.ok() ? 2U : 1U);
+    }
+    EXPECT_EQ(All(*server, name), All(*a_, name));
+  }
+  EXPECT_GT(num_failed, 1);
+}
+
+TEST_F(SharedHistogramStoreTest, ForgottenSizesMakeRoomForOthers) {
+  const auto bounded = NewServer({.max_distinct = 2});
+  const HistogramKey key = KeyNamed("h", absl::Minutes(1));
+  EXPECT_THAT(bounded->store.Observe(key, Sizes({1, 1, 2, 2}), {}, kStart), IsOk());
+  EXPECT_THAT(bounded->store.Observe(key, Sizes({3, 3}), {}, kStart + absl::Minutes(31)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("distinct")));
+  const absl::Time later = kStart + absl::Minutes(60);
+  EXPECT_THAT(bounded->store.Observe(key, Sizes({2, 2, 3, 3}), {}, later), IsOk());
+  EXPECT_THAT(bounded->store.Observe(key, Sizes({4, 4}), {}, later),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("distinct")));
+  EXPECT_EQ(All(*a_, "h", later).num_graphs(), 2U);
+}
+
+TEST_F(SharedHistogramStoreTest, WhatWaitsTogetherIsAlike) {
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  const HistogramKey other = {"h", SizeSchema::Create({"x", "y"}).value()};
+  EXPECT_THAT(b_->store.ObserveSoon(other, Sizes({1, 2}), kStart),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("components [x, y]")));
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h", absl::Hours(1)), Sizes({1, 2}), kStart),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("half_life 1h")));
+  EXPECT_THAT(b_->store.Flush(), IsOk());
+  EXPECT_EQ(All(*a_, "h").num_graphs(), 1U);
+}
+
+TEST_F(SharedHistogramStoreTest, AStreamHasNoErrorsOfOthers) {
+  const HistogramKey other = {"h", SizeSchema::Create({"x", "y"}).value()};
+  EXPECT_THAT(a_->store.Observe(other, Sizes({1, 2}), {}, kStart), IsOk());
+  // It does not know better.
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  std::vector<uint32_t> many;
+  for (uint32_t i = 0; i < 60'000; ++i) many.insert(many.end(), {i, i});
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("large"), Sizes(many), kStart), IsOk());
+  EXPECT_EQ(All(*a_, "large").num_graphs(), 60'000U);
+  EXPECT_THAT(b_->store.Flush(), StatusIs(absl::StatusCode::kFailedPrecondition, testing::_));
+}
+
+TEST_F(SharedHistogramStoreTest, AFlushEndsWhereTheStoreCannotBeReached) {
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(b_->store.ObserveSoon(KeyNamed(absl::StrCat("h", i)), Sizes({1, 2}), kStart),
+                IsOk());
+  }
+  int num_calls = 0;
+  const auto lost = [&]() -> absl::Status {
+    ++num_calls;
+    return absl::UnavailableError("lost");
+  };
+  b_->hooked.SetHooks(lost, lost);
+  EXPECT_THAT(b_->store.Flush(), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_EQ(num_calls, 1);
+  b_->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_THAT(b_->store.Flush(), IsOk());
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(All(*a_, absl::StrCat("h", i)).num_graphs(), 1U);
+}
+
+TEST_F(SharedHistogramStoreTest, AFlushWaitsForWhatAnotherOneHasBegun) {
+  EXPECT_THAT(b_->store.ObserveSoon(KeyNamed("h"), Sizes({1, 2}), kStart), IsOk());
+  std::atomic<bool> is_begun = false;
+  std::atomic<bool> has_second_begun = false;
+  b_->hooked.SetHooks(nullptr, [&]() -> absl::Status {
+    is_begun = true;
+    while (!has_second_begun) std::this_thread::yield();
+    for (int i = 0; i < 100; ++i) std::this_thread::yield();
+    return absl::OkStatus();
+  });
+  std::thread first([&] { EXPECT_THAT(b_->store.Flush(), IsOk()); });
+  while (!is_begun) std::this_thread::yield();
+  has_second_begun = true;
+  EXPECT_THAT(b_->store.Flush(), IsOk());
+  EXPECT_EQ(All(*a_, "h").num_graphs(), 1U);
+  first.join();
+}
+
+TEST_F(SharedHistogramStoreTest, WhatWaitsTakesOfTheBudget) {
+  MemoryBudget budget(1 << 20);
+  const auto server = NewServer({}, &budget);
+  std::vector<uint32_t> some;
+  for (uint32_t i = 0; i < 1000; ++i) some.insert(some.end(), {i, i});
+  EXPECT_THAT(server->store.ObserveSoon(KeyNamed("h"), Sizes(some), kStart), IsOk());
+  const uint64_t held = budget.held();
+  EXPECT_GE(held, 8000U);
+  EXPECT_THAT(server->store.ObserveSoon(KeyNamed("h"), Sizes(some), kStart), IsOk());
+  EXPECT_EQ(budget.held(), held);
+  absl::Status refused;
+  for (int i = 0; i < 100 && refused.ok(); ++i) {
+    refused = server->store.ObserveSoon(KeyNamed(absl::StrCat("i", i)), Sizes(some), kStart);
+  }
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, testing::_));
+  (void)server->store.Flush();
+  (void)server->store.Flush();
+  server->store.DropUnused();
+  server->store.DropUnused();
+  EXPECT_EQ(budget.held(), 0U);
+}
+
+TEST_F(SharedHistogramStoreTest, WhetherThereIsAHistogramIsUnknownWithoutTheStore) {
+  EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
+  b_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(b_->store.SchemaOf("h"), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
+TEST_F(SharedHistogramStoreTest, ANewServerReadsManySmallRunsAtOnce) {
+  for (uint32_t part = 0; part < 4; ++part) {
+    std::vector<uint32_t> many;
+    for (uint32_t i = 0; i < 25'000; ++i) many.insert(many.end(), {1'000'000 + i, part});
+    EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes(many), {}, kStart), IsOk());
+  }
+  std::vector<uint32_t> some;
+  for (uint32_t i = 0; i < 1000; ++i) some.insert(some.end(), {1'000'000 + i, 0});
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes(some), {}, kStart), IsOk());
+  }
+  int num_reads = 0;
+  b_->hooked.SetHooks(
+      [&] {
+        ++num_reads;
+        return absl::OkStatus();
+      },
+      nullptr);
+  EXPECT_EQ(All(*b_, "h"), All(*a_, "h"));
+  EXPECT_LT(num_reads, 20);
+}
+
+TEST_F(SharedHistogramStoreTest, CopiesThatNobodyUsesGo) {
+  for (const char* name : {"h", "i"}) {
+    EXPECT_THAT(a_->store.Observe(KeyNamed(name), Sizes({1, 2}), {}, kStart), IsOk());
+  }
+  EXPECT_THAT(b_->store.Delete("h"), IsOk());
+  a_->store.DropUnused();
+  EXPECT_EQ(a_->store.num_histograms(), 2U);
+  EXPECT_EQ(All(*a_, "i").num_graphs(), 1U);
+  a_->store.DropUnused();
+  EXPECT_EQ(a_->store.num_histograms(), 1U);
+  a_->store.DropUnused();
+  EXPECT_EQ(a_->store.num_histograms(), 0U);
+  EXPECT_EQ(All(*a_, "i").num_graphs(), 1U);
+}
+
+TEST_F(SharedHistogramStoreTest, CopiesThatNobodyUsesNowMakeRoom) {
+  std::vector<uint32_t> some;
+  for (uint32_t i = 0; i < 1000; ++i) some.insert(some.end(), {i, i});
+  MemoryBudget budget(1 << 20);
+  const auto small = NewServer({}, &budget);
+  for (int i = 0; i < 50; ++i) {
+    const std::string name = absl::StrCat("h", i);
+    EXPECT_THAT(a_->store.Observe(KeyNamed(name), Sizes(some), {}, kStart), IsOk());
+    EXPECT_EQ(All(*small, name).num_graphs(), 1000U);
+  }
+  EXPECT_LT(small->store.num_histograms(), 50U);
+  EXPECT_GT(small->store.num_histograms(), 1U);
 }
 
 // Producers try again, at any server, until they are answered. Requests and answers are lost, come
