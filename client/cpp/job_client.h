@@ -19,7 +19,8 @@ namespace packhouse::client {
 
 // Every call blocks, for at most `call_timeout`, and is made once; where several servers share the
 // jobs, once more at the job's owner, if the server that was asked names it. List() has the jobs of
-// the server that was asked. Errors are the server's, see LoaderService. Thread-safe.
+// all servers, as their owners have said in the last seconds. Errors are the server's, see
+// LoaderService. Thread-safe.
 class JobClient {
  public:
   explicit JobClient(const std::shared_ptr<grpc::Channel>& channel,

@@ -4,7 +4,9 @@
 #define PACKHOUSE_SERVICE_DELIVERY_JOB_CENSUS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,8 +34,13 @@ class JobCensus {
 
   // Says in the directory what has changed of the jobs that are here; now and then reads what
   // others say, and forgets epochs of jobs that are nobody's and unused. The first error; the next
-  // turn tries again. To be called about each second, before OwnedJobs::Sweep().
+  // turn tries again. It goes no further if the store does not answer. To be called about each
+  // second, after OwnedJobs::Sweep().
   absl::Status Turn(OwnedJobs& jobs, absl::Time now);
+
+  // Jobs that OwnedJobs::Sweep() has given back without epochs. They are removed from the
+  // directory, now or as soon as that works. Without I/O; of the thread of Turn().
+  void AddEmptied(const std::vector<std::string>& jobs);
 
   // Epochs of a namespace in all jobs but this one, as far as is known.
   uint64_t EpochsElsewhere(absl::string_view where, absl::string_view job) const;
@@ -41,15 +48,23 @@ class JobCensus {
   std::map<std::string, uint64_t> EpochsByNamespace() const;
 
  private:
+  // Until the next Read(), the job counts as this server knows it.
+  void Know(const ListedJob& job) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Say(const OwnedJob& job);
+  absl::Status SayEmptied(const std::string& name, OwnedJobs& jobs);
   absl::Status Read();
+  std::vector<std::string> NextUnused(absl::Time now) const;
   absl::Status ForgetUnused(OwnedJobs& jobs, absl::Time now);
 
   JobDirectory* const directory_;
   const absl::Duration retention_;
   // What this server has said, of jobs that are here. Of the thread of Turn().
   std::map<std::string, ListedJob> said_;
+  // Jobs without epochs that the directory may still have.
+  std::set<std::string> emptied_;
   int num_turns_ = 0;
+  // The job that was last opened since its epochs are unused; the next ones are those after it.
+  std::string last_opened_;
 
   mutable absl::Mutex mutex_;
   std::map<std::string, ListedJob, std::less<>> all_ ABSL_GUARDED_BY(mutex_);

@@ -108,7 +108,8 @@ bool OwnedJobs::IsIdle(Entry& entry) {
   return entry.num_idle_turns >= (entry.job->loader().num_jobs() == 0 ? 1 : kIdleTurns);
 }
 
-void OwnedJobs::Sweep() {
+std::vector<std::string> OwnedJobs::Sweep() {
+  std::vector<std::string> empty;
   std::vector<std::shared_ptr<OwnedJob>> lost;
   std::vector<std::shared_ptr<OwnedJob>> idle;
   std::vector<std::shared_ptr<OwnedJob>> gone;  // Destroyed without the mutex, by this thread.
@@ -117,8 +118,10 @@ void OwnedJobs::Sweep() {
     for (auto it = jobs_.begin(); it != jobs_.end();) {
       std::shared_ptr<OwnedJob>& job = it->second.job;
       if (job != nullptr && (job->log_->is_lost() || !job->ownership().ok())) {
+        if (job->loader().num_jobs() == 0) empty.push_back(it->first);
         Retire(std::exchange(job, nullptr));
       } else if (job != nullptr && IsIdle(it->second)) {
+        if (job->loader().num_jobs() == 0) empty.push_back(it->first);
         idle.push_back(std::exchange(job, nullptr));
       }
       if (it->second.job == nullptr && !it->second.is_opening) {
@@ -146,6 +149,7 @@ void OwnedJobs::Sweep() {
     gone.assign(std::make_move_iterator(unused), std::make_move_iterator(retired_.end()));
     retired_.erase(unused, retired_.end());
   }
+  return empty;
 }
 
 void OwnedJobs::EndAll(const absl::Status& status) {

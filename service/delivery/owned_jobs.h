@@ -95,10 +95,11 @@ class OwnedJobs {
 
   // Ends the streams of jobs that are lost or in doubt, so that their workers ask another server,
   // and drops those whose streams have ended. Gives back jobs without streams: at once those of
-  // which nothing is kept, the others after kIdleTurns calls. To be called now and then, by one
-  // thread; waits for the store.
+  // which nothing is kept, the others after kIdleTurns calls. The names of those that are no longer
+  // here, and of which nothing was kept. To be called now and then, by one thread; waits for the
+  // store.
   static constexpr int kIdleTurns = 600;
-  void Sweep();
+  std::vector<std::string> Sweep();
   // Ends all streams with `status`, and opens no job any more.
   void EndAll(const absl::Status& status);
 

@@ -24,6 +24,13 @@ struct ListedJob {
   friend bool operator==(const ListedJob&, const ListedJob&) = default;
 };
 
+struct JobPage {
+  std::vector<ListedJob> jobs;
+  // To be given to List() for the next page; "": there is none. The page may be short, or empty,
+  // and yet have a next one.
+  std::string next;
+};
+
 // For people, quotas and retention: it is some seconds behind the ledgers. Thread-safe; every call
 // waits for the store, and is UNAVAILABLE if that cannot be reached.
 class JobDirectory {
@@ -31,10 +38,14 @@ class JobDirectory {
   virtual ~JobDirectory() = default;
 
   virtual absl::Status Put(const ListedJob& job) = 0;
+  // For the job's owner. A job that is not there is no error.
   virtual absl::Status Remove(const std::string& job) = 0;
-  // The first `limit` jobs after the one of this name, which need not exist; "": from the first on.
-  // In an order of its own.
-  virtual absl::StatusOr<std::vector<ListedJob>> List(const std::string& after, size_t limit) = 0;
+  // For who had the job. False if a server owns it, which will say what there is of it: nothing is
+  // done then.
+  virtual absl::StatusOr<bool> RemoveUnowned(const std::string& job) = 0;
+  // The first jobs after this name, which need not be one of a job; "": from the first on. By name,
+  // at most `limit`, which is positive.
+  virtual absl::StatusOr<JobPage> List(const std::string& after, size_t limit) = 0;
 };
 
 }  // namespace packhouse

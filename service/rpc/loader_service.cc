@@ -148,9 +148,9 @@ absl::StatusOr<v1::ListJobsResponse> ListedOfAll(const v1::ListJobsRequest& requ
   const size_t limit =
       std::min<size_t>(request.page_size() == 0 ? 100 : request.page_size(), Loader::kMaxPageSize);
   do {
-    PH_ASSIGN_OR_RETURN(const std::vector<ListedJob> jobs, directory->List(after, limit));
-    after = jobs.size() < limit ? "" : jobs.back().name;
-    for (const ListedJob& job : jobs) {
+    PH_ASSIGN_OR_RETURN(JobPage page, directory->List(after, limit));
+    after = std::move(page.next);
+    for (const ListedJob& job : page.jobs) {
       if (context.authorizer != nullptr &&
           !context.authorizer->MaySee(context.principal(), job.name)) {
         continue;
@@ -163,9 +163,8 @@ absl::StatusOr<v1::ListJobsResponse> ListedOfAll(const v1::ListJobsRequest& requ
     }
   } while (listed.jobs().empty() && !after.empty());
   if (!after.empty()) {
-    listed.set_next_page_token(PageTokenToClient(
-        context, kList,
-        context.authorizer == nullptr ? after : listed.jobs(listed.jobs_size() - 1).job()));
+    listed.set_next_page_token(
+        PageTokenToClient(context, kList, listed.jobs(listed.jobs_size() - 1).job()));
   }
   return listed;
 }

@@ -115,10 +115,11 @@ void ServedJobs::StartOn(ServerPools& pools, const ServerOptions& options) {
 
 absl::Status ServedJobs::Sweep() {
   if (owned_ == nullptr) return absl::OkStatus();
-  absl::Status turned;
-  if (census_ != nullptr) turned = census_->Turn(*owned_, clock_->Now());
-  owned_->Sweep();
-  return turned;
+  // Streams of lost jobs end first: the census waits long for a store that does not answer.
+  const std::vector<std::string> empty = owned_->Sweep();
+  if (census_ == nullptr) return absl::OkStatus();
+  census_->AddEmptied(empty);
+  return census_->Turn(*owned_, clock_->Now());
 }
 
 std::map<std::string, uint64_t> ServedJobs::EpochsByNamespace() const {

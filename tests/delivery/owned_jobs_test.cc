@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "service/cluster/replica_lease.h"
 #include "service/delivery/job_census.h"
+#include "service/ledger/etcd/etcd_job_directory.h"
 #include "service/ledger/etcd/etcd_job_logs.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/fake_key_value_store.h"
@@ -212,6 +213,23 @@ class JobCensusTest : public OwnedJobsTest {
     join.now = clock_.Now();
     return place->job->loader().Load(request, std::move(join), 4, [] {}).status();
   }
+  absl::Status Delete(CountedServer& server, const std::string& name) {
+    auto place = server.jobs.Open(name);
+    return place.ok() ? place->job->loader().DeleteJob(name) : place.status();
+  }
+  // As a server does each second.
+  absl::Status SweepOnce(CountedServer& server) {
+    server.census.AddEmptied(server.jobs.Sweep());
+    return server.census.Turn(server.jobs, clock_.Now());
+  }
+  std::vector<std::string> NamesListed() {
+    std::vector<std::string> names;
+    FakeConnection connection(&servers_);  // Without the servers' faults.
+    auto listed = EtcdJobDirectory(&connection).List("", 1000);
+    EXPECT_THAT(listed, IsOk());
+    for (const ListedJob& job : listed->jobs) names.push_back(job.name);
+    return names;
+  }
   void TurnAll(CountedServer& server) {
     for (int i = 0; i < JobCensus::kReadTurns; ++i) {
       EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()), IsOk());
@@ -252,6 +270,124 @@ TEST_F(JobCensusTest, QuotasOfEpochsAreOverAllServers) {
   EXPECT_THAT(LoadOne(second.jobs, JobOf(*other_, "team")), IsOk());
 }
 
+// One server alone is never behind what it has said itself.
+TEST_F(JobCensusTest, WhatAServerSaysCountsAtOnce) {
+  LoaderOptions options;
+  options.quotas_of = [](absl::string_view) {
+    Quotas quotas;
+    quotas.epochs = 1;
+    return quotas;
+  };
+  CountedServer server(*owner_, options);
+  EXPECT_THAT(SweepOnce(server), IsOk());  // It reads.
+  const std::string job = JobOf(*owner_, "team");
+  const std::string next = JobOf(*owner_, "team");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT(LoadOne(server.jobs, job), IsOk());
+    EXPECT_THAT(SweepOnce(server), IsOk());
+    EXPECT_THAT(LoadOne(server.jobs, next),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("epochs")));
+    EXPECT_THAT(Delete(server, job), IsOk());
+    EXPECT_THAT(SweepOnce(server), IsOk());
+    EXPECT_TRUE(server.census.EpochsByNamespace().empty());
+    EXPECT_THAT(LoadOne(server.jobs, next), IsOk());
+    EXPECT_THAT(Delete(server, next), IsOk());
+    EXPECT_THAT(SweepOnce(server), IsOk());
+  }
+}
+
+// The directory may be out of reach just then, the job given back before, and the list never read.
+TEST_F(JobCensusTest, DeletedJobsAreNotListed) {
+  const std::string job = JobOf(*owner_, "team");
+  const std::string other = JobOf(*owner_, "team");
+  CountedServer first(*owner_, LoaderOptions());
+  EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
+  EXPECT_THAT(LoadOne(first.jobs, other), IsOk());
+  EXPECT_THAT(SweepOnce(first), IsOk());
+  EXPECT_THAT(NamesListed(), testing::UnorderedElementsAre(job, other));
+  EXPECT_THAT(Delete(first, job), IsOk());
+  owner_->connection.SetFaults([] { return StoreFault::kRequestLost; });
+  EXPECT_THAT(SweepOnce(first), StatusIs(absl::StatusCode::kUnknown, testing::_));
+  EXPECT_THAT(SweepOnce(first), StatusIs(absl::StatusCode::kUnknown, testing::_));
+  EXPECT_THAT(NamesListed(), testing::UnorderedElementsAre(job, other));
+  owner_->connection.SetFaults(nullptr);
+  EXPECT_THAT(SweepOnce(first), IsOk());
+  EXPECT_THAT(NamesListed(), testing::ElementsAre(other));
+
+  for (int i = 0; i < OwnedJobs::kIdleTurns; ++i) first.jobs.Sweep();
+  CountedServer again(*owner_, LoaderOptions());
+  EXPECT_THAT(Delete(again, other), IsOk());
+  EXPECT_THAT(SweepOnce(again), IsOk());
+  EXPECT_THAT(NamesListed(), testing::IsEmpty());
+}
+
+// A server that is late to remove a job leaves it to the one that has it now.
+TEST_F(JobCensusTest, ALateRemovalLeavesAJobThatIsOwned) {
+  JobDirectory& directory = *owner_->logs.directory();
+  EXPECT_THAT(directory.Put({job_, 1, 2, 3}), IsOk());
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, owner_->jobs.Open(job_));
+    EXPECT_FALSE(directory.RemoveUnowned(job_).value());
+    EXPECT_THAT(NamesListed(), testing::ElementsAre(job_));
+  }
+  EXPECT_THAT(owner_->jobs.Sweep(), testing::ElementsAre(job_));
+  EXPECT_TRUE(directory.RemoveUnowned(job_).value());
+  EXPECT_THAT(NamesListed(), testing::IsEmpty());
+}
+
+// However many jobs there are to tell of: each call may wait for seconds.
+TEST_F(JobCensusTest, ATurnAsksAStoreThatDoesNotAnswerOnce) {
+  CountedServer server(*owner_, LoaderOptions());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(LoadOne(server.jobs, JobOf(*owner_, "team")), IsOk());
+  }
+  int num_asked = 0;
+  owner_->connection.SetFaults([&num_asked] {
+    ++num_asked;
+    return StoreFault::kUnreachable;
+  });
+  EXPECT_THAT(server.census.Turn(server.jobs, clock_.Now()),
+              StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  EXPECT_EQ(num_asked, 1);
+}
+
+// A page may be short, or have none that can be read; the order is that of the names.
+TEST_F(JobCensusTest, JobsAreListedByNameOverAllPages) {
+  JobDirectory& directory = *owner_->logs.directory();
+  const std::vector<std::string> names = {"a%", "a-b", "a.b", "a/b", "a0", "team/z"};
+  for (const std::string& name : names) EXPECT_THAT(directory.Put({name, 1, 2, 3}), IsOk());
+  for (const char* key : {"jobs/a", "jobs/a--", "jobs/zz"}) {
+    EXPECT_THAT(
+        owner_->connection.Commit({{}, {Operation::Put(key, "2 of a later version")}, {}}).status(),
+        IsOk());
+  }
+  for (const size_t limit : {1, 2, 3, 100}) {
+    std::vector<std::string> read;
+    std::string after;
+    do {
+      PH_ASSERT_OK_AND_ASSIGN(JobPage page, directory.List(after, limit));
+      for (const ListedJob& job : page.jobs) read.push_back(job.name);
+      after = page.next;
+    } while (!after.empty());
+    EXPECT_EQ(read, names);
+  }
+}
+
+// Those that cannot be opened do not keep others from their turn, nor do those without a known use.
+TEST_F(JobCensusTest, EveryUnusedJobHasItsTurn) {
+  LoaderOptions options;
+  options.epoch_retention = absl::Hours(10);
+  CountedServer server(*owner_, options);
+  JobDirectory& directory = *owner_->logs.directory();
+  for (int i = 0; i < 2 * JobCensus::kMostOpened; ++i) {
+    EXPECT_THAT(directory.Put({JobOf(*other_, "all"), 1, 1, 1}), IsOk());  // Another server's.
+  }
+  const std::string job = JobOf(*owner_, "team");
+  EXPECT_THAT(directory.Put({job, 1, 0, 0}), IsOk());
+  for (int i = 0; i < 3; ++i) TurnAll(server);
+  EXPECT_THAT(NamesListed(), testing::Not(testing::Contains(job)));
+}
+
 // Also of jobs that nobody owns any more.
 TEST_F(JobCensusTest, EpochsThatNobodyUsesAreForgotten) {
   LoaderOptions options;
@@ -273,12 +409,12 @@ TEST_F(JobCensusTest, EpochsThatNobodyUsesAreForgotten) {
   };
   pass(absl::Hours(9));
   PH_ASSERT_OK_AND_ASSIGN(auto listed, owner_->logs.directory()->List("", 10));
-  ASSERT_EQ(listed.size(), 1U);
-  EXPECT_EQ(listed[0].name, job);
-  EXPECT_EQ(listed[0].num_epochs, 1U);
+  ASSERT_EQ(listed.jobs.size(), 1U);
+  EXPECT_EQ(listed.jobs[0].name, job);
+  EXPECT_EQ(listed.jobs[0].num_epochs, 1U);
   pass(absl::Hours(2));
   PH_ASSERT_OK_AND_ASSIGN(listed, owner_->logs.directory()->List("", 10));
-  EXPECT_THAT(listed, testing::IsEmpty());
+  EXPECT_THAT(listed.jobs, testing::IsEmpty());
   PH_ASSERT_OK_AND_ASSIGN(const OwnedJobs::Place place, again.jobs.Open(job));
   EXPECT_THAT(place.job->loader().GetJob(job), StatusIs(absl::StatusCode::kNotFound, testing::_));
 }

@@ -1,27 +1,26 @@
 #include "service/ledger/etcd/etcd_job_directory.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "service/base/status_macros.h"
+#include "service/ledger/etcd/job_keys.h"
 
 namespace packhouse {
 namespace {
 
 constexpr absl::string_view kJobs = "jobs/";
 
-std::string ListedKey(absl::string_view job) {
-  return absl::StrCat(kJobs, absl::StrReplaceAll(job, {{"%", "%25"}, {"/", "%2F"}}));
-}
+std::string ListedKey(absl::string_view job) { return absl::StrCat(kJobs, job); }
+
+std::string NameOf(const KeyValue& value) { return value.key.substr(kJobs.size()); }
 
 std::optional<ListedJob> ListedJobOf(const KeyValue& value) {
   const std::vector<std::string> words = absl::StrSplit(value.value, ' ');
   ListedJob job;
-  job.name = absl::StrReplaceAll(value.key.substr(kJobs.size()), {{"%2F", "/"}, {"%25", "%"}});
+  job.name = NameOf(value);
   if (words.size() != 4 || words[0] != "1" || !absl::SimpleAtoi(words[1], &job.num_epochs) ||
       !absl::SimpleAtoi(words[2], &job.oldest_use) ||
       !absl::SimpleAtoi(words[3], &job.latest_use)) {
@@ -42,17 +41,25 @@ absl::Status EtcdJobDirectory::Remove(const std::string& job) {
   return store_->Commit({{}, {Operation::Delete(KeyRange::Of(ListedKey(job)))}, {}}).status();
 }
 
-absl::StatusOr<std::vector<ListedJob>> EtcdJobDirectory::List(const std::string& after,
-                                                              size_t limit) {
+absl::StatusOr<bool> EtcdJobDirectory::RemoveUnowned(const std::string& job) {
+  PH_ASSIGN_OR_RETURN(const TransactionResult done,
+                      store_->Commit({{Compare::Absent(JobKeys(job).owner())},
+                                      {Operation::Delete(KeyRange::Of(ListedKey(job)))},
+                                      {}}));
+  return done.succeeded;
+}
+
+absl::StatusOr<JobPage> EtcdJobDirectory::List(const std::string& after, size_t limit) {
   KeyRange range = KeyRange::Prefix(kJobs);
   // A key that begins with this one comes after it.
   if (!after.empty()) range.begin = ListedKey(after) + '\0';
   PH_ASSIGN_OR_RETURN(const RangeResult read, store_->Range(range, limit));
-  std::vector<ListedJob> jobs;
+  JobPage page;
   for (const KeyValue& value : read.values) {
-    if (auto job = ListedJobOf(value)) jobs.push_back(*std::move(job));
+    if (auto job = ListedJobOf(value)) page.jobs.push_back(*std::move(job));
   }
-  return jobs;
+  if (read.has_more && !read.values.empty()) page.next = NameOf(read.values.back());
+  return page;
 }
 
 }  // namespace packhouse

@@ -11,8 +11,9 @@
 
 namespace packhouse {
 
-// A key for each job: jobs/<name>, escaped as JobKeys have it, with "1 EPOCHS OLDEST LATEST" in
-// decimal digits; 1 is the version of the format. By the escaped names.
+// A key for each job: jobs/<name>, with "1 EPOCHS OLDEST LATEST" in decimal digits; 1 is the
+// version of the format. The name is not escaped, so that the order of the keys is that of the
+// names.
 class EtcdJobDirectory final : public JobDirectory {
  public:
   // `store` must outlive it.
@@ -20,8 +21,9 @@ class EtcdJobDirectory final : public JobDirectory {
 
   absl::Status Put(const ListedJob& job) override;
   absl::Status Remove(const std::string& job) override;
+  absl::StatusOr<bool> RemoveUnowned(const std::string& job) override;
   // Leaves out what later versions may have written otherwise.
-  absl::StatusOr<std::vector<ListedJob>> List(const std::string& after, size_t limit) override;
+  absl::StatusOr<JobPage> List(const std::string& after, size_t limit) override;
 
  private:
   KeyValueStore* const store_;
