@@ -368,8 +368,8 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
           HasMemoryFor([&] {
             status = segmented->MakeSegment(static_cast<uint32_t>(window), is_ahead, making);
           });
-          // It is asked for again when it is needed.
-          if (is_ahead && absl::IsResourceExhausted(status)) status = absl::OkStatus();
+          // It is asked for again when it is needed; until then nothing has failed.
+          if (is_ahead) status = absl::OkStatus();
         } else {
           HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
           counts = epoch->windows()->Counts();

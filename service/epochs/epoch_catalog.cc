@@ -52,6 +52,8 @@ EpochCatalog::EpochCatalog(const DatasetStore* store, const EpochBounds& bounds,
     : store_(store),
       bounds_(bounds),
       memory_(memory),
+      make_room_(std::make_shared<const MakeRoom>(
+          [this](absl::FunctionRef<bool()> done) { ForgetUntil(done); })),
       readers_(KeptBytes(memory), [](const OpenedReader& opened) { return opened.bytes; }),
       plans_(KeptBytes(memory),
              [](const EpochPlan& plan) { return plan.bytes() + BytesOfReader(plan.dataset()); }),
@@ -77,17 +79,20 @@ EpochCatalog::~EpochCatalog() {
 }
 
 void EpochCatalog::ForgetUntil(absl::FunctionRef<bool()> done) {
+  if (done()) return;
   const auto forget = [&](auto& cache) {
-    bool is_done = done();
-    while (!is_done && cache.ForgetOldest()) is_done = done();
-    return is_done;
+    while (cache.ForgetOldest()) {
+      if (done()) return true;
+    }
+    return false;
   };
   const auto forget_segments = [&] {
-    bool is_done = done();
     for (const auto& epoch : AllSegmented()) {
-      while (!is_done && epoch->ForgetOldest()) is_done = done();
+      while (epoch->ForgetOldest()) {
+        if (done()) return true;
+      }
     }
-    return is_done;
+    return false;
   };
   // Values that are made from others go before them. Segments are made again in seconds; those that
   // are being delivered stay.
@@ -316,20 +321,18 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochCatalog::PrepareSegme
                         making.Hold(absl::StrCat("chunks of data set '", info.name, "'"),
                                     kBytesOfChunk * info.num_records));
     PH_ASSIGN_OR_RETURN(auto chunks, store_->OpenChunks(info.name));
-    // From here on the plan holds what they take.
-    opening.Reset();
     if (chunks->info().version != info.version) {
       return absl::UnavailableError(
           absl::StrCat("data set '", info.name, "' was replaced while it was opened; try again"));
     }
     return SegmentedPlan::Make(std::move(chunks), request, bounds_, making,
-                               uses_kept ? kept : std::nullopt);
+                               uses_kept ? kept : std::nullopt, std::move(opening));
   };
   const auto prepare = [&]() -> absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> {
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_ASSIGN_OR_RETURN(auto plan, segmented_plans_.Get(plan_key, gone, make_plan));
-    PH_ASSIGN_OR_RETURN(auto epoch,
-                        SegmentedEpoch::Prepare(std::move(plan), request, bounds_, making));
+    PH_ASSIGN_OR_RETURN(
+        auto epoch, SegmentedEpoch::Prepare(std::move(plan), request, bounds_, making, make_room_));
     absl::MutexLock lock(&segmented_mutex_);
     in_segments_.push_back(epoch);
     return epoch;

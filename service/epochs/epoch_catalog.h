@@ -122,7 +122,8 @@ class EpochCatalog {
   std::vector<std::shared_ptr<GatheredRows>> AllGathered();
   // The epochs in segments that still exist.
   std::vector<std::shared_ptr<const SegmentedEpoch>> AllSegmented();
-  // Lets go of what nobody uses, one after another, until `done` says so or nothing is left.
+  // Lets go of what nobody uses, one after another, until `done` says so or nothing is left. It is
+  // asked once before, and then after each; it may take long.
   void ForgetUntil(absl::FunctionRef<bool()> done);
   // Lets go of what nobody uses, and of copies.
   void Reclaim(uint64_t bytes);
@@ -130,6 +131,8 @@ class EpochCatalog {
   const DatasetStore* const store_;
   const EpochBounds bounds_;
   MemoryBudget* const memory_;
+  // ForgetUntil(), for epochs in segments; gone with the catalog.
+  const std::shared_ptr<const MakeRoom> make_room_;
   SharedCache<OpenedReader> readers_;
   SharedCache<EpochPlan> plans_;
   SharedCache<PreparedEpoch> epochs_;

@@ -10,16 +10,17 @@ namespace packhouse {
 
 SegmentedEpoch::SegmentedEpoch(std::shared_ptr<const SegmentedPlan> plan,
                                const EpochRequest& request, const EpochBounds& bounds,
-                               const Making& making)
+                               const Making& making, std::weak_ptr<const MakeRoom> make_room)
     : plan_(std::move(plan)),
       bounds_(bounds),
       whole_graphs_(request.whole_graphs),
       memory_(making.memory()),
+      make_room_(std::move(make_room)),
       order_(plan_->counts().num_batches, plan_->num_tracks(), {request.seed, request.key.epoch}) {}
 
 absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> SegmentedEpoch::Prepare(
     std::shared_ptr<const SegmentedPlan> plan, const EpochRequest& request,
-    const EpochBounds& bounds, const Making& making) {
+    const EpochBounds& bounds, const Making& making, std::weak_ptr<const MakeRoom> make_room) {
   EpochIdentity identity = {
       request.key, plan->dataset().name, plan->dataset().version, request.seed, {}, {}, 0};
   identity.rank_groups.push_back({plan->shapes()[0].capacities, 0, plan->num_batches()});
@@ -31,8 +32,8 @@ absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> SegmentedEpoch::Prepare(
       MemoryHold memory,
       making.Hold(absl::StrCat("an epoch of ", plan->counts().num_batches.size(), " segments"),
                   kBytesOfPiece * num_pieces));
-  auto epoch =
-      std::shared_ptr<SegmentedEpoch>(new SegmentedEpoch(std::move(plan), request, bounds, making));
+  auto epoch = std::shared_ptr<SegmentedEpoch>(
+      new SegmentedEpoch(std::move(plan), request, bounds, making, std::move(make_room)));
   epoch->identity_ = std::move(identity);
   epoch->order_memory_ = std::move(memory);
   return epoch;
@@ -90,9 +91,34 @@ std::optional<uint32_t> SegmentedEpoch::NextMissing(uint64_t batch) const {
 
 absl::Status SegmentedEpoch::MakeSegment(uint32_t segment, bool is_ahead,
                                          const Making& making) const {
+  if (!is_ahead) return Needed(segment, making).status();
+  {
+    // Before it is made, so that it holds for a failure of any kind. A success takes it back.
+    absl::MutexLock lock(&mutex_);
+    refused_.insert(segment);
+  }
+  Make(segment, nullptr, making).IgnoreError();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Needed(uint32_t segment,
+                                                               const Making& making) const {
+  // Segments that nobody uses may have what a store has little of: the files of a cache.
+  const auto make_room = [this](absl::FunctionRef<bool()> done) {
+    while (ForgetOldest()) {
+      if (done()) return;
+    }
+    if (const auto others = make_room_.lock()) (*others)(done);
+  };
+  return Make(segment, make_room, making);
+}
+
+absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::Make(uint32_t segment,
+                                                             const MakeRoom& make_room,
+                                                             const Making& making) const {
   {
     absl::MutexLock lock(&mutex_);
-    if (Find(segment) != nullptr) return absl::OkStatus();
+    if (Segment found = Find(segment)) return found;
   }
   // Room for it, before it is made.
   const auto is_full = [this] {
@@ -102,20 +128,18 @@ absl::Status SegmentedEpoch::MakeSegment(uint32_t segment, bool is_ahead,
   while (is_full() && ForgetOldest()) {
   }
   const auto make = [&]() -> absl::StatusOr<Segment> {
-    PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making));
+    PH_ASSIGN_OR_RETURN(auto plan, plan_->PlanOf(segment, making, make_room));
     return PreparedEpoch::Prepare(std::move(plan), plan_->RequestOf(segment, identity_.key),
                                   bounds_, making);
   };
-  auto made = make();
+  PH_ASSIGN_OR_RETURN(Segment made, make());  // Destroyed without the lock.
   absl::MutexLock lock(&mutex_);
-  if (!made.ok()) {
-    if (is_ahead && absl::IsResourceExhausted(made.status())) refused_.insert(segment);
-    return made.status();
-  }
   refused_.clear();
-  alive_[segment] = *made;
-  kept_.emplace_front(segment, *std::move(made));
-  return absl::OkStatus();
+  // Somebody else may have made it meanwhile.
+  if (Segment found = Find(segment)) return found;
+  alive_[segment] = made;
+  kept_.emplace_front(segment, made);
+  return made;
 }
 
 bool SegmentedEpoch::ForgetOldest() const {
@@ -130,13 +154,7 @@ bool SegmentedEpoch::ForgetOldest() const {
 }
 
 absl::StatusOr<SegmentedEpoch::Segment> SegmentedEpoch::SegmentAt(uint32_t segment) const {
-  for (;;) {
-    {
-      absl::MutexLock lock(&mutex_);
-      if (Segment found = Find(segment)) return found;
-    }
-    PH_RETURN_IF_ERROR(MakeSegment(segment, /*is_ahead=*/false, Making(memory_, nullptr)));
-  }
+  return Needed(segment, Making(memory_, nullptr));
 }
 
 uint64_t SegmentedEpoch::NumGraphs(uint64_t number) const {

@@ -38,10 +38,12 @@ class SegmentedEpoch final : public LoadableEpoch {
   using Pins = std::map<uint32_t, std::shared_ptr<const PreparedEpoch>>;
 
   // The plan must have been made for `request`. Same request, same batches. Makes no segment.
-  // RESOURCE_EXHAUSTED as `making`, whose memory must outlive the epoch. O(segments).
+  // RESOURCE_EXHAUSTED as `making`, whose memory must outlive the epoch. O(segments). `make_room`
+  // is called for what a segment needs that others have; null or gone: nobody else has any.
   static absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> Prepare(
       std::shared_ptr<const SegmentedPlan> plan, const EpochRequest& request,
-      const EpochBounds& bounds, const Making& making = {});
+      const EpochBounds& bounds, const Making& making = {},
+      std::weak_ptr<const MakeRoom> make_room = {});
 
   const SegmentedPlan& plan() const { return *plan_; }
   // Its bytes, with those of the segments that it keeps, without those of the plan.
@@ -62,11 +64,11 @@ class SegmentedEpoch final : public LoadableEpoch {
   // that is not.
   std::optional<uint32_t> Pin(absl::Span<const uint64_t> batches, Pins& pins) const;
   // The segment that comes after this batch's in its track, if it should be made now: it is not
-  // there, and has not been let go of, or refused memory, since another was made.
+  // there, and has not been let go of, or failed ahead, since another was made.
   std::optional<uint32_t> NextMissing(uint64_t batch) const;
-  // Makes a segment, unless it is there, and keeps it for a while. Takes seconds. `is_ahead`:
-  // nobody needs it yet; without memory it is then not asked for again before another was made.
-  // Errors as SegmentedPlan::PlanOf.
+  // Makes a segment, unless it is there, and keeps it for a while. Takes seconds. Errors as
+  // SegmentedPlan::PlanOf. `is_ahead`: nobody needs it yet. It is OK then even if it cannot be
+  // made; it is not asked for again before another was made, and whoever needs it learns why.
   absl::Status MakeSegment(uint32_t segment, bool is_ahead, const Making& making) const;
   // Lets go of the kept segment that was not used for longest; who has pinned it keeps it. False if
   // there is none.
@@ -76,18 +78,25 @@ class SegmentedEpoch final : public LoadableEpoch {
   using Segment = std::shared_ptr<const PreparedEpoch>;
 
   SegmentedEpoch(std::shared_ptr<const SegmentedPlan> plan, const EpochRequest& request,
-                 const EpochBounds& bounds, const Making& making);
+                 const EpochBounds& bounds, const Making& making,
+                 std::weak_ptr<const MakeRoom> make_room);
 
   // A segment of each track, and the one after it.
   size_t MostKept() const { return 2 * size_t{plan_->num_tracks()}; }
   // Null if it is not there.
   Segment Find(uint32_t segment) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // As MakeSegment(). Without `make_room` nothing that others need less is let go of.
+  absl::StatusOr<Segment> Make(uint32_t segment, const MakeRoom& make_room,
+                               const Making& making) const;
+  // Made if it is not there, because somebody needs it.
+  absl::StatusOr<Segment> Needed(uint32_t segment, const Making& making) const;
   absl::StatusOr<Segment> SegmentAt(uint32_t segment) const;
 
   const std::shared_ptr<const SegmentedPlan> plan_;
   const EpochBounds bounds_;
   const bool whole_graphs_;
   MemoryBudget* const memory_;
+  const std::weak_ptr<const MakeRoom> make_room_;
   const TrackOrder order_;
   // Constant after Prepare().
   EpochIdentity identity_;
@@ -98,7 +107,7 @@ class SegmentedEpoch final : public LoadableEpoch {
   mutable std::list<std::pair<uint32_t, Segment>> kept_ ABSL_GUARDED_BY(mutex_);
   // All that somebody has.
   mutable std::map<uint32_t, std::weak_ptr<const PreparedEpoch>> alive_ ABSL_GUARDED_BY(mutex_);
-  // Those for which there was no memory when they were not needed yet, or that were let go of.
+  // Those that were asked for when they were not needed yet, or that were let go of.
   mutable std::set<uint32_t> refused_ ABSL_GUARDED_BY(mutex_);
 };
 

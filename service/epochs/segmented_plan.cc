@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/digest.h"
 #include "service/base/status_macros.h"
+#include "service/epochs/item_sizes.h"
 #include "service/epochs/pattern_planning.h"
 #include "service/epochs/reader_bytes.h"
 #include "service/planning/lower_bound.h"
@@ -45,9 +46,27 @@ absl::Status CheckSegmented(const EpochRequest& request, const DatasetInfo& data
   return absl::OkStatus();
 }
 
-uint64_t DigestOf(absl::string_view receipt) {
+// Of what an epoch's batches are drawn from: the sizes, and how many of which go together. It does
+// not tell who found that, so another release that finds the same may go on with it.
+uint64_t DigestOf(const PlannerResult& planned) {
+  constexpr size_t kBlock = 4096;
   Digest digest;
-  digest.Add(receipt);
+  std::string bytes;
+  const auto add = [&](uint64_t number) {
+    for (size_t i = 0; i < sizeof(number); ++i) bytes += static_cast<char>(number >> (8 * i));
+    if (bytes.size() < kBlock) return;
+    digest.AddBytes(bytes);
+    bytes.clear();
+  };
+  add(planned.num_components);
+  add(planned.tuples.size());
+  for (const uint32_t size : planned.tuples) add(size);
+  for (const Pattern& pattern : planned.patterns[0]) {
+    add(pattern.repeats);
+    add(pattern.entries.size());
+    for (const auto& [tuple, copies] : pattern.entries) add(uint64_t{tuple} << 32 | copies);
+  }
+  digest.AddBytes(bytes);
   uint64_t number = 0;
   return absl::SimpleHexAtoi(digest.Hex(sizeof(number)), &number) ? number : 0;
 }
@@ -65,8 +84,8 @@ SegmentedPlan::SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochR
 
 absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
     std::shared_ptr<const DatasetChunks> chunks, const EpochRequest& request,
-    const EpochBounds& bounds, const Making& making,
-    const std::optional<KeptPlannerResult>& given) {
+    const EpochBounds& bounds, const Making& making, const std::optional<KeptPlannerResult>& given,
+    MemoryHold opening) {
   PH_RETURN_IF_ERROR(CheckSegmented(request, chunks->info()));
   // The layout: the chunks' numbers, and some numbers for each of fewer segments.
   const uint64_t num_chunks = chunks->num_graphs().size();
@@ -76,6 +95,12 @@ absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
                                   chunks->bytes() + 3 * sizeof(uint64_t) * (num_chunks + 64)));
   auto plan = std::shared_ptr<SegmentedPlan>(
       new SegmentedPlan(std::move(chunks), request, bounds, std::move(memory)));
+  opening.Reset();
+  if (plan->layout_.max_graphs() > ItemSizes::kMaxItems) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "segments.graphs: ", request.segments->graphs, ", makes a segment of ",
+        plan->layout_.max_graphs(), " graphs, an epoch takes at most ", ItemSizes::kMaxItems));
+  }
   const BatchShapeOptions options = {request.padding,        request.derived,
                                      request.whole_graphs,   bounds.max_graphs_per_batch,
                                      bounds.max_batch_bytes, request.min_rows};
@@ -135,7 +160,15 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, const Mak
     PH_RETURN_IF_ERROR(chunks_->AddSizes(chunk, sizes));
   }
   const Limits& limits = shapes()[0].packed;
+  uint64_t num_sizes = 0;
+  for (size_t row = 0; row < sizes.num_distinct(); ++row) {
+    if (limits.FirstExceeded(sizes.tuple(row))) ++num_sizes;
+  }
+  PH_ASSIGN_OR_RETURN(const MemoryHold of_oversize,
+                      making.Hold(absl::StrCat("sizes of segment ", segment, " beyond the limits"),
+                                  (sizeof(SizeTuple) + sizeof(uint32_t) * l) * num_sizes));
   std::vector<SizeTuple> oversize;
+  oversize.reserve(num_sizes);
   for (size_t row = 0; row < sizes.num_distinct(); ++row) {
     const absl::Span<const uint32_t> tuple = sizes.tuple(row);
     if (limits.FirstExceeded(tuple)) oversize.emplace_back(tuple.begin(), tuple.end());
@@ -149,8 +182,9 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, const Mak
   return sizes;
 }
 
-absl::Status SegmentedPlan::CountSegment(uint32_t segment, const Making& making, SizeHistogram& all,
-                                         MemoryHold& memory, PlannerResult& found) {
+absl::Status SegmentedPlan::CountSegment(uint32_t segment, const Making& making,
+                                         std::optional<SizeHistogram>& all, MemoryHold& memory,
+                                         PlannerResult& found) {
   MemoryHold of_sizes;
   uint64_t num_oversize = 0;
   PH_ASSIGN_OR_RETURN(const SizeHistogram sizes, SizesOf(segment, making, of_sizes, num_oversize));
@@ -170,7 +204,7 @@ absl::Status SegmentedPlan::CountSegment(uint32_t segment, const Making& making,
   const ShapeSummary& summary = figures.shapes[0][0];
   SegmentCounts& counts = found.segments;
   counts.num_batches.push_back(static_cast<uint32_t>(summary.num_batches));
-  counts.digests.push_back(DigestOf(planned.receipt));
+  counts.digests.push_back(DigestOf(planned));
   counts.num_graphs += sizes.num_graphs();
   counts.num_oversize += num_oversize;
   const size_t l = schema().num_components();
@@ -178,13 +212,27 @@ absl::Status SegmentedPlan::CountSegment(uint32_t segment, const Making& making,
     counts.rows[k] += k < l ? sizes.total(k) : sizes.num_graphs();
     counts.fullest[k] = std::max(counts.fullest[k], summary.components[k].fullest_pack);
   }
-  if (layout_.num_segments() == 1) found.lower_bound = planned.lower_bound;
-  if (layout_.num_segments() == 1) return absl::OkStatus();
-  const uint64_t bytes = SizeHistogram::BytesFor(all.num_distinct() + sizes.num_distinct(), l);
+  if (layout_.num_segments() > 1) return AddToAll(sizes, making, all, memory);
+  found.lower_bound = planned.lower_bound;
+  return absl::OkStatus();
+}
+
+absl::Status SegmentedPlan::AddToAll(const SizeHistogram& sizes, const Making& making,
+                                     std::optional<SizeHistogram>& all, MemoryHold& memory) const {
+  if (!all) return absl::OkStatus();
+  const uint64_t bytes =
+      SizeHistogram::BytesFor(all->num_distinct() + sizes.num_distinct(), sizes.num_components());
   if (bytes > memory.bytes()) {
-    PH_RETURN_IF_ERROR(making.Grow("sizes of all segments", bytes - memory.bytes(), memory));
+    const absl::Status grown = making.Grow("sizes of all segments", bytes - memory.bytes(), memory);
+    // They are for the bound alone, which an epoch can do without.
+    if (absl::IsResourceExhausted(grown)) {
+      all.reset();
+      memory.Reset();
+      return absl::OkStatus();
+    }
+    PH_RETURN_IF_ERROR(grown);
   }
-  return all.Merge(sizes);
+  return all->Merge(sizes);
 }
 
 absl::StatusOr<uint64_t> SegmentedPlan::BoundOf(const SizeHistogram& all,
@@ -198,6 +246,16 @@ absl::StatusOr<uint64_t> SegmentedPlan::BoundOf(const SizeHistogram& all,
   return ComputeVolumeBound(all, shapes()[0].packed).packs;
 }
 
+uint64_t SegmentedPlan::VolumeOf(const SegmentCounts& counts) const {
+  const Limits& limits = shapes()[0].packed;
+  uint64_t packs = 0;
+  for (size_t k = 0; k < counts.rows.size(); ++k) {
+    if (!limits.has_limit(k) || counts.rows[k] == 0) continue;
+    packs = std::max(packs, (counts.rows[k] - 1) / limits.capacity(k) + 1);
+  }
+  return packs;
+}
+
 absl::Status SegmentedPlan::Count(const Making& making) {
   const size_t l = schema().num_components();
   auto found = std::make_shared<PlannerResult>();
@@ -209,13 +267,15 @@ absl::Status SegmentedPlan::Count(const Making& making) {
   found->segments.fullest.resize(l + 1, 0);
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
                       making.Hold("sizes of all segments", SizeHistogram::BytesFor(1, l)));
-  SizeHistogram all(l);
+  std::optional<SizeHistogram> all(std::in_place, l);
   for (uint32_t segment = 0; segment < layout_.num_segments(); ++segment) {
     PH_RETURN_IF_ERROR(making.StillWanted());
     PH_RETURN_IF_ERROR(CountSegment(segment, making, all, memory, *found));
   }
-  if (layout_.num_segments() > 1) {
-    PH_ASSIGN_OR_RETURN(found->lower_bound, BoundOf(all, making));
+  if (all && layout_.num_segments() > 1) {
+    PH_ASSIGN_OR_RETURN(found->lower_bound, BoundOf(*all, making));
+  } else if (!all) {
+    found->lower_bound = VolumeOf(found->segments);
   }
   Digest digest;
   for (const uint64_t of_segment : found->segments.digests) digest.Add(of_segment);
@@ -251,6 +311,15 @@ uint64_t SegmentedPlan::bytes() const {
   return sizeof(SegmentedPlan) + chunks_->bytes() + layout_.bytes() + planned_->Bytes();
 }
 
+uint64_t SegmentedPlan::BytesOfChunks(uint64_t num_graphs, uint64_t num_chunks) const {
+  const uint64_t all_chunks = chunks_->num_graphs().size();
+  const uint64_t records_of_chunk =
+      all_chunks == 0
+          ? 1
+          : std::max<uint64_t>(1, (dataset().num_records + all_chunks - 1) / all_chunks);
+  return BytesOfReader(dataset(), num_graphs, num_chunks * records_of_chunk);
+}
+
 uint64_t SegmentedPlan::BytesOfSegment() const {
   size_t most_chunks = 0;
   for (size_t i = 0; i < layout_.num_segments(); ++i) {
@@ -258,12 +327,11 @@ uint64_t SegmentedPlan::BytesOfSegment() const {
   }
   // Items, batches and patterns.
   constexpr uint64_t kBytesOfGraph = 24;
-  return BytesOfReader(dataset(), layout_.max_graphs(), most_chunks) +
-         kBytesOfGraph * layout_.max_graphs();
+  return BytesOfChunks(layout_.max_graphs(), most_chunks) + kBytesOfGraph * layout_.max_graphs();
 }
 
-absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(uint32_t segment,
-                                                                       const Making& making) const {
+absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(
+    uint32_t segment, const Making& making, const MakeRoom& make_room) const {
   // Keeps its memory, and the data set.
   struct Opened {
     MemoryHold memory;
@@ -272,19 +340,25 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> SegmentedPlan::PlanOf(uint32_t 
   };
   const auto opened = std::make_shared<Opened>();
   const absl::Span<const uint32_t> chunks = layout_.chunks(segment);
-  PH_ASSIGN_OR_RETURN(
-      opened->memory,
-      making.Hold(absl::StrCat("a reader of ", layout_.num_graphs(segment), " graphs of data set '",
-                               dataset().name, "'"),
-                  BytesOfReader(dataset(), layout_.num_graphs(segment), chunks.size())));
+  PH_ASSIGN_OR_RETURN(opened->memory,
+                      making.Hold(absl::StrCat("a reader of ", layout_.num_graphs(segment),
+                                               " graphs of data set '", dataset().name, "'"),
+                                  BytesOfChunks(layout_.num_graphs(segment), chunks.size())));
   opened->chunks = chunks_;
-  PH_ASSIGN_OR_RETURN(opened->reader, chunks_->Open(chunks));
+  auto reader = chunks_->Open(chunks);
+  if (make_room && absl::IsResourceExhausted(reader.status())) {
+    make_room([&] {
+      reader = chunks_->Open(chunks);
+      return !absl::IsResourceExhausted(reader.status());
+    });
+  }
+  PH_ASSIGN_OR_RETURN(opened->reader, std::move(reader));
   PH_ASSIGN_OR_RETURN(
       std::shared_ptr<const EpochPlan> plan,
       EpochPlan::Make(std::shared_ptr<const DatasetReader>(opened, opened->reader.get()),
                       RequestOf(segment, {}), bounds_, making));
   if (planned_ != nullptr && (plan->num_batches(0) != counts().num_batches[segment] ||
-                              DigestOf(plan->receipt()) != counts().digests[segment])) {
+                              DigestOf(*plan->planned()) != counts().digests[segment])) {
     return absl::FailedPreconditionError(
         absl::StrCat("plan ", receipt(), ": segment ", segment, " had ",
                      counts().num_batches[segment], " batches when it was planned first; this ",

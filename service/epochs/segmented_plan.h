@@ -9,11 +9,13 @@
 #define PACKHOUSE_SERVICE_EPOCHS_SEGMENTED_PLAN_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,12 +33,17 @@
 
 namespace packhouse {
 
+// Lets go of what nobody uses, one after another, until `done` says so or nothing is left.
+using MakeRoom = std::function<void(absl::FunctionRef<bool()> done)>;
+
 // Immutable; thread-safe. Some hundred bytes for each chunk, reserved as long as it lives.
 class SegmentedPlan {
  public:
-  // `request` has `segments`.
+  // `request` has `segments`. `opening` is held for the chunks so far; it is given back once the
+  // plan holds what they take.
   //
-  // INVALID_ARGUMENT for options that do not go with it, and as BatchShape::Resolve; OUT_OF_RANGE
+  // INVALID_ARGUMENT for options that do not go with it, for segments of more graphs than an epoch
+  // takes (ItemSizes::kMaxItems), and as BatchShape::Resolve; OUT_OF_RANGE
   // naming a graph that exceeds the limits, if that is an error; DATA_LOSS if the sizes of a graph
   // cannot be read; RESOURCE_EXHAUSTED and CANCELLED as `making`. O(graphs) time, and the planner's
   // budget for each segment and once more for all graphs together.
@@ -46,7 +53,7 @@ class SegmentedPlan {
   static absl::StatusOr<std::shared_ptr<const SegmentedPlan>> Make(
       std::shared_ptr<const DatasetChunks> chunks, const EpochRequest& request,
       const EpochBounds& bounds, const Making& making = {},
-      const std::optional<KeptPlannerResult>& given = std::nullopt);
+      const std::optional<KeptPlannerResult>& given = std::nullopt, MemoryHold opening = {});
 
   uint64_t bytes() const;
 
@@ -61,7 +68,8 @@ class SegmentedPlan {
 
   const SegmentCounts& counts() const { return planned_->segments; }
   uint64_t num_batches() const { return summary_.num_batches; }
-  // No plan of all graphs together has fewer batches; 0 if that is not known.
+  // No plan of all graphs together has fewer batches; 0 if that is not known. Without memory for
+  // the sizes of all graphs it is a weaker one, so it may differ between servers; batches do not.
   uint64_t lower_bound() const { return planned_->lower_bound; }
   // At most this part of the batches is lost to segmentation.
   double loss() const;
@@ -71,9 +79,10 @@ class SegmentedPlan {
 
   // Reads and plans a segment. FAILED_PRECONDITION naming it if this release's planner finds
   // another plan than the one that was counted; other errors as DatasetChunks::Open and
-  // EpochPlan::Make. The plan may outlive this.
-  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(uint32_t segment,
-                                                          const Making& making) const;
+  // EpochPlan::Make. If the store says RESOURCE_EXHAUSTED, `make_room`, unless null, is called. The
+  // plan may outlive this.
+  absl::StatusOr<std::shared_ptr<const EpochPlan>> PlanOf(
+      uint32_t segment, const Making& making, const MakeRoom& make_room = nullptr) const;
   // The request, as it is for a segment's epoch (PreparedEpoch::Prepare). With one segment, the
   // epoch is the one of the whole data set.
   EpochRequest RequestOf(uint32_t segment, const EpochKey& key) const;
@@ -86,13 +95,20 @@ class SegmentedPlan {
 
   // Plans all segments for their numbers of batches.
   absl::Status Count(const Making& making);
-  // One of them. Its sizes that fit are added to `all`.
-  absl::Status CountSegment(uint32_t segment, const Making& making, SizeHistogram& all,
-                            MemoryHold& memory, PlannerResult& found);
+  // One of them. Its sizes that fit are added to `all`, which becomes null if there is no memory.
+  absl::Status CountSegment(uint32_t segment, const Making& making,
+                            std::optional<SizeHistogram>& all, MemoryHold& memory,
+                            PlannerResult& found);
+  absl::Status AddToAll(const SizeHistogram& sizes, const Making& making,
+                        std::optional<SizeHistogram>& all, MemoryHold& memory) const;
   // The sizes of a segment's graphs that fit a batch.
   absl::StatusOr<SizeHistogram> SizesOf(uint32_t segment, const Making& making, MemoryHold& memory,
                                         uint64_t& num_oversize) const;
   absl::StatusOr<uint64_t> BoundOf(const SizeHistogram& all, const Making& making) const;
+  // A bound from the rows alone.
+  uint64_t VolumeOf(const SegmentCounts& counts) const;
+  // The memory of a reader of this many graphs in this many chunks. A chunk may be many records.
+  uint64_t BytesOfChunks(uint64_t num_graphs, uint64_t num_chunks) const;
   absl::Status CheckGiven(const PlannerResult& given) const;
   // The beginning of receipts: another for planners that may find other plans.
   std::string PlannerWords() const;

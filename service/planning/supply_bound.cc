@@ -19,6 +19,8 @@ constexpr int kSteps = 57;
 constexpr double kStep = 1.4142135623730951;
 constexpr int kFinerSteps = 16;
 constexpr double kFinerStep = 1.0442737824274138;
+// Two components take at most this part of the budget that is left: one in so many.
+constexpr uint64_t kMostShare = 8;
 
 struct Weights {
   uint64_t first;
@@ -138,7 +140,10 @@ LowerBound ComputeSupplyBound(const PackingProblem& problem, WorkBudget& budget)
       if (first == second) continue;
       const TwoComponents both(problem, first, second);
       if (!both.HasLarge()) continue;
-      if (!budget.Spend(problem.num_items() * kTries)) return {};
+      // A bound is worth a part of the steps, not those that plans are made with.
+      const uint64_t steps = problem.num_items() * kTries;
+      if (steps > budget.remaining() / kMostShare) continue;
+      if (!budget.Spend(steps)) return bound;
       const Weights weights = both.WeightsFor(BestRatio(both));
       const uint64_t packs = both.Packs(weights);
       if (packs > bound.packs) {

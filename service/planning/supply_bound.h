@@ -19,8 +19,9 @@ namespace packhouse {
 // count for all of the pack but z of the room beside it. The bound is the best over the weights; it
 // is what the linear program says if graphs could be cut at will.
 //
-// All components take both parts. 0 if no graph takes more than half of a component, or `budget`
-// ran out. Exact sums. O(n * m^2) times 80.
+// All components take both parts. Two that would need more than an eighth of the steps that are
+// left in `budget` are passed over; if the caller gives up, the bound is the one so far. 0 if there
+// is none, or no graph takes more than half of a component. Exact sums. O(n * m^2) times 80.
 LowerBound ComputeSupplyBound(const PackingProblem& problem, WorkBudget& budget);
 
 }  // namespace packhouse

@@ -1,14 +1,18 @@
 #include "service/epochs/segmented_epoch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/blocking_counter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/admission/memory_budget.h"
@@ -377,6 +381,203 @@ TEST(SegmentedEpochTest, WhatDoesNotGoWithSegmentsIsRefusedByName) {
   refused("tracks: 65", [](EpochRequest& r) { r.segments->tracks = 65; });
   refused("tracks: 0", [](EpochRequest& r) { r.segments->tracks = 0; });
   refused("graphs: 0", [](EpochRequest& r) { r.segments->graphs = 0; });
+}
+
+// --- Stores that refuse, and memory that is short.
+
+// Chunks of which few readers can be open at a time, and some cannot be read.
+class ScarceChunks final : public DatasetChunks {
+ public:
+  explicit ScarceChunks(DatasetWorld& world) : chunks_(world.store().OpenChunks("graphs").value()) {
+    dataset = chunks_->info();
+    graphs.assign(chunks_->num_graphs().begin(), chunks_->num_graphs().end());
+  }
+
+  const DatasetInfo& info() const override { return dataset; }
+  absl::Span<const uint32_t> num_graphs() const override { return graphs; }
+  uint64_t bytes() const override { return chunks_->bytes(); }
+  absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
+    return chunks_->AddSizes(chunk, histogram);
+  }
+  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
+      absl::Span<const uint32_t> chunks) const override {
+    if (on_open) on_open();
+    if (*num_open_ >= most_open) return absl::ResourceExhaustedError("the cache is full");
+    for (const uint32_t chunk : chunks) {
+      if (damaged.contains(chunk)) return absl::DataLossError("a damaged chunk");
+    }
+    const auto opened = std::make_shared<Opened>(num_open_);
+    PH_ASSIGN_OR_RETURN(opened->reader, chunks_->Open(chunks));
+    return std::shared_ptr<const DatasetReader>(opened, opened->reader.get());
+  }
+
+  DatasetInfo dataset;
+  std::vector<uint32_t> graphs;
+  int most_open = 1000;
+  std::set<uint32_t> damaged;
+  std::function<void()> on_open;
+
+ private:
+  struct Opened {
+    explicit Opened(std::shared_ptr<std::atomic<int>> counted) : num_open(std::move(counted)) {
+      ++*num_open;
+    }
+    ~Opened() { --*num_open; }
+    const std::shared_ptr<std::atomic<int>> num_open;
+    std::shared_ptr<const DatasetReader> reader;
+  };
+
+  const std::shared_ptr<const DatasetChunks> chunks_;
+  const std::shared_ptr<std::atomic<int>> num_open_ = std::make_shared<std::atomic<int>>(0);
+};
+
+absl::StatusOr<std::shared_ptr<const SegmentedEpoch>> EpochOf(
+    const std::shared_ptr<const ScarceChunks>& chunks, const EpochRequest& request,
+    const std::shared_ptr<const MakeRoom>& make_room = nullptr) {
+  PH_ASSIGN_OR_RETURN(auto plan, SegmentedPlan::Make(chunks, request, QuickBounds()));
+  return SegmentedEpoch::Prepare(std::move(plan), request, QuickBounds(), {}, make_room);
+}
+
+// Two tracks keep four segments.
+TEST(SegmentedEpochTest, SegmentsThatNobodyUsesMakeRoomInTheStore) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300, 2)));
+  chunks->most_open = 2;
+  EXPECT_EQ(AllIds(*epoch).size(), kSegmentedGraphs);
+  // Those that are in use stay.
+  SegmentedEpoch::Pins pins;
+  chunks->most_open = 1;
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  EXPECT_EQ(epoch->Pin({0}, pins), std::nullopt);
+  EXPECT_THAT(epoch->Build(1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the cache is full")));
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  pins.clear();
+  EXPECT_THAT(epoch->Build(1), IsOk());
+}
+
+TEST(SegmentedEpochTest, OthersMakeRoomInTheStoreForSegmentsThatAreNeeded) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  std::vector<std::shared_ptr<const DatasetReader>> others;
+  auto make_room = std::make_shared<const MakeRoom>([&](absl::FunctionRef<bool()> done) {
+    while (!others.empty()) {
+      others.pop_back();
+      if (done()) return;
+    }
+  });
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300), make_room));
+  chunks->most_open = 2;
+  for (int i = 0; i < 2; ++i) others.push_back(chunks->Open({0}).value());
+  const uint32_t first = *epoch->NextMissing(0);
+  EXPECT_THAT(epoch->MakeSegment(first, /*is_ahead=*/true, Making()), IsOk());
+  EXPECT_EQ(others.size(), 2U);
+  EXPECT_THAT(epoch->MakeSegment(first, /*is_ahead=*/false, Making()), IsOk());
+  EXPECT_EQ(others.size(), 1U);
+  // Who has it may be gone.
+  make_room = nullptr;
+  while (epoch->ForgetOldest()) {
+  }
+  others.push_back(chunks->Open({0}).value());
+  EXPECT_THAT(epoch->Build(0), StatusIs(absl::StatusCode::kResourceExhausted));
+}
+
+TEST(SegmentedEpochTest, ASegmentThatCannotBeMadeFailsWhenItIsNeeded) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  const auto next = epoch->NextMissing(0);
+  ASSERT_TRUE(next.has_value());
+  chunks->damaged.insert(epoch->plan().layout().chunks(*next)[0]);
+  EXPECT_THAT(epoch->MakeSegment(*next, /*is_ahead=*/true, Making()), IsOk());
+  EXPECT_EQ(epoch->NextMissing(0), std::nullopt);
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  EXPECT_THAT(epoch->MakeSegment(*next, /*is_ahead=*/false, Making()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a damaged chunk")));
+}
+
+TEST(SegmentedEpochTest, TwoWhoMakeASegmentKeepItOnce) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));
+  absl::BlockingCounter both(2);
+  chunks->on_open = [&both] {
+    both.DecrementCount();
+    both.Wait();
+  };
+  std::vector<std::thread> makers;
+  for (int i = 0; i < 2; ++i) {
+    makers.emplace_back([&epoch] { EXPECT_THAT(epoch->Build(0), IsOk()); });
+  }
+  for (std::thread& maker : makers) maker.join();
+  EXPECT_TRUE(epoch->ForgetOldest());
+  EXPECT_FALSE(epoch->ForgetOldest());
+}
+
+// The sizes of all graphs are for the bound alone.
+TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
+  DatasetWorld world(12'000, /*seed=*/1, /*max_count=*/300);
+  world.Seal();
+  const auto chunks = std::make_shared<const ScarceChunks>(world);
+  EpochRequest request = InSegments(300);
+  request.rank_groups[0].shapes = {{1000, 1000, 30}};
+  const auto make = [&](MemoryBudget* memory) {
+    return SegmentedPlan::Make(chunks, request, QuickBounds(), Making(memory, nullptr));
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto ample, make(nullptr));
+  EXPECT_GT(ample->layout().num_segments(), 30U);
+  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram all, world.store().GetHistogram("graphs"));
+  const uint64_t of_all = SizeHistogram::BytesFor(all.num_distinct(), 2);
+  MemoryBudget memory(of_all);
+  PH_ASSERT_OK_AND_ASSIGN(const auto tight, make(&memory));
+  EXPECT_EQ(tight->counts(), ample->counts());
+  EXPECT_EQ(tight->receipt(), ample->receipt());
+  EXPECT_GT(tight->lower_bound(), 0U);
+  EXPECT_LE(tight->lower_bound(), ample->lower_bound());
+}
+
+// As a planner of another release may.
+TEST(SegmentedPlanTest, APlannerThatFindsTheSameGoesOn) {
+  EpochRequest request = InSegments(300, 2);
+  request.rank_groups[0].shapes = {{24, 30, 1}};
+  const auto chunks = std::make_shared<const ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto first, SegmentedPlan::Make(chunks, request, QuickBounds()));
+  EpochBounds other;
+  other.planner_steps = 30'000;
+  PH_ASSERT_OK_AND_ASSIGN(const auto anew, SegmentedPlan::Make(chunks, request, other));
+  EXPECT_NE(anew->receipt(), first->receipt());
+  const KeptPlannerResult kept = {first->receipt(), first->dataset().version,
+                                  [&first] { return first->planned(); }};
+  PH_ASSERT_OK_AND_ASSIGN(auto plan, SegmentedPlan::Make(chunks, request, other, {}, kept));
+  EXPECT_EQ(plan->receipt(), first->receipt());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch,
+                          SegmentedEpoch::Prepare(std::move(plan), request, other));
+  EXPECT_EQ(AllIds(*epoch).size(), kSegmentedGraphs);
+}
+
+TEST(SegmentedPlanTest, ASegmentHasNoMoreGraphsThanAnEpoch) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  chunks->graphs.assign(SegmentChunks::kMinChunks, uint32_t{1} << 27);
+  EXPECT_THAT(SegmentedPlan::Make(chunks, InSegments(300), QuickBounds()),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("segments.graphs: 300"), HasSubstr("8589934592 graphs"),
+                             HasSubstr("at most 4294967295"))));
+}
+
+TEST(SegmentedPlanTest, ASegmentsMemoryIsThatOfItsRecords) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto one,
+                          SegmentedPlan::Make(chunks, InSegments(300), QuickBounds()));
+  const uint64_t of_one = one->BytesOfSegment();
+  const auto many = std::make_shared<ScarceChunks>(SegmentsWorld());
+  many->dataset.num_records *= 10;
+  PH_ASSERT_OK_AND_ASSIGN(const auto ten,
+                          SegmentedPlan::Make(many, InSegments(300), QuickBounds()));
+  size_t most = 0;
+  for (size_t i = 0; i < ten->layout().num_segments(); ++i) {
+    most = std::max(most, ten->layout().chunks(i).size());
+  }
+  const DatasetInfo& info = many->dataset;
+  EXPECT_EQ(ten->BytesOfSegment() - of_one,
+            BytesOfReader(info, 0, 10 * most) - BytesOfReader(info, 0, most));
 }
 
 }  // namespace

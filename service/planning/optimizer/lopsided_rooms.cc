@@ -64,6 +64,8 @@ double LopsidedRooms::Times(absl::Span<const uint64_t> room, size_t k) const {
 const std::vector<uint32_t>& LopsidedRooms::ByShape(size_t k, WorkBudget& budget) {
   std::vector<uint32_t>& items = by_shape_[k];
   if (!items.empty()) return items;
+  // All that a list can ever need, so that it does not grow by doubling.
+  items.reserve(left_.size());
   for (uint32_t item = 0; item < left_.size(); ++item) {
     if (left_[item] != 0 && problem_.sizes(item)[heaviest_] != 0) items.push_back(item);
   }
