@@ -12,10 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "service/admission/memory_budget.h"
+#include "service/base/status_macros.h"
 #include "service/epochs/epoch_catalog.h"
 #include "service/epochs/reader_bytes.h"
 #include "service/ledger/kept_plan.h"
@@ -397,7 +398,7 @@ class ScarceChunks final : public DatasetChunks {
   absl::Span<const uint32_t> num_graphs() const override { return graphs; }
   uint64_t bytes() const override { return chunks_->bytes(); }
   absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
-    return chunks_->AddSizes(chunk, histogram);
+    return add_sizes ? add_sizes(chunk, histogram) : chunks_->AddSizes(chunk, histogram);
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> chunks) const override {
@@ -416,6 +417,7 @@ class ScarceChunks final : public DatasetChunks {
   int most_open = 1000;
   std::set<uint32_t> damaged;
   std::function<void()> on_open;
+  std::function<absl::Status(uint32_t, SizeHistogram&)> add_sizes;
 
  private:
   struct Opened {
@@ -478,7 +480,8 @@ TEST(SegmentedEpochTest, OthersMakeRoomInTheStoreForSegmentsThatAreNeeded) {
   while (epoch->ForgetOldest()) {
   }
   others.push_back(chunks->Open({0}).value());
-  EXPECT_THAT(epoch->Build(0), StatusIs(absl::StatusCode::kResourceExhausted));
+  EXPECT_THAT(epoch->Build(0),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("the cache is full")));
 }
 
 TEST(SegmentedEpochTest, ASegmentThatCannotBeMadeFailsWhenItIsNeeded) {
@@ -498,10 +501,11 @@ TEST(SegmentedEpochTest, ASegmentThatCannotBeMadeFailsWhenItIsNeeded) {
 TEST(SegmentedEpochTest, TwoWhoMakeASegmentKeepItOnce) {
   const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));
-  absl::BlockingCounter both(2);
-  chunks->on_open = [&both] {
-    both.DecrementCount();
-    both.Wait();
+  std::atomic<int> num_makers = 0;
+  absl::Notification both;
+  chunks->on_open = [&] {
+    if (++num_makers == 2) both.Notify();
+    both.WaitForNotification();
   };
   std::vector<std::thread> makers;
   for (int i = 0; i < 2; ++i) {
@@ -512,21 +516,27 @@ TEST(SegmentedEpochTest, TwoWhoMakeASegmentKeepItOnce) {
   EXPECT_FALSE(epoch->ForgetOldest());
 }
 
-// The sizes of all graphs are for the bound alone.
+// The sizes of all graphs are for the bound alone. Here no two graphs have the same.
 TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
-  DatasetWorld world(12'000, /*seed=*/1, /*max_count=*/300);
-  world.Seal();
-  const auto chunks = std::make_shared<const ScarceChunks>(world);
-  EpochRequest request = InSegments(300);
-  request.rank_groups[0].shapes = {{1000, 1000, 30}};
+  constexpr uint32_t kGraphs = 100'000;
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  chunks->graphs.assign(kGraphs / 10, 10);
+  chunks->add_sizes = [](uint32_t chunk, SizeHistogram& histogram) -> absl::Status {
+    for (uint32_t graph = 10 * chunk; graph < 10 * chunk + 10; ++graph) {
+      PH_RETURN_IF_ERROR(histogram.Add(std::vector<uint32_t>{graph % 1000 + 1, graph / 1000 + 1}));
+    }
+    return absl::OkStatus();
+  };
+  EpochRequest request = InSegments(640);
+  request.rank_groups[0].shapes = {{2000, 2000, 30}};
+  EpochBounds bounds;
+  bounds.planner_steps = 0;
   const auto make = [&](MemoryBudget* memory) {
-    return SegmentedPlan::Make(chunks, request, QuickBounds(), Making(memory, nullptr));
+    return SegmentedPlan::Make(chunks, request, bounds, Making(memory, nullptr));
   };
   PH_ASSERT_OK_AND_ASSIGN(const auto ample, make(nullptr));
-  EXPECT_GT(ample->layout().num_segments(), 30U);
-  PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram all, world.store().GetHistogram("graphs"));
-  const uint64_t of_all = SizeHistogram::BytesFor(all.num_distinct(), 2);
-  MemoryBudget memory(of_all);
+  EXPECT_GT(ample->layout().num_segments(), 100U);
+  MemoryBudget memory(SizeHistogram::BytesFor(kGraphs, 2));
   PH_ASSERT_OK_AND_ASSIGN(const auto tight, make(&memory));
   EXPECT_EQ(tight->counts(), ample->counts());
   EXPECT_EQ(tight->receipt(), ample->receipt());
