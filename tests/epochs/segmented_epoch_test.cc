@@ -518,16 +518,18 @@ TEST(SegmentedEpochTest, TwoWhoMakeASegmentKeepItOnce) {
 
 // The sizes of all graphs are for the bound alone. Here no two graphs have the same.
 TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
-  constexpr uint32_t kGraphs = 100'000;
+  constexpr uint32_t kGraphs = 99'000;
+  constexpr uint32_t kGraphsOfChunk = 3;
   const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
-  chunks->graphs.assign(kGraphs / 10, 10);
+  chunks->graphs.assign(kGraphs / kGraphsOfChunk, kGraphsOfChunk);
   chunks->add_sizes = [](uint32_t chunk, SizeHistogram& histogram) -> absl::Status {
-    for (uint32_t graph = 10 * chunk; graph < 10 * chunk + 10; ++graph) {
+    const uint32_t first = kGraphsOfChunk * chunk;
+    for (uint32_t graph = first; graph < first + kGraphsOfChunk; ++graph) {
       PH_RETURN_IF_ERROR(histogram.Add(std::vector<uint32_t>{graph % 1000 + 1, graph / 1000 + 1}));
     }
     return absl::OkStatus();
   };
-  EpochRequest request = InSegments(640);
+  EpochRequest request = InSegments(192);
   request.rank_groups[0].shapes = {{2000, 2000, 30}};
   EpochBounds bounds;
   bounds.planner_steps = 0;
