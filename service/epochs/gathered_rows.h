@@ -90,8 +90,9 @@ class GatheredRows {
   bool WasUsed() { return was_used_.exchange(false, std::memory_order_relaxed); }
 
  private:
-  // After it was dropped, so many calls of CopySome() do nothing.
-  static constexpr uint32_t kCallsAfterDrop = 4096;
+  // After it was dropped, so many calls of CopySome() do nothing. Many, so that who waits for its
+  // memory comes first, also where the processor has much else to do.
+  static constexpr uint32_t kCallsAfterDrop = 65'536;
 
   // Null if there is no room now, or if it can never be.
   std::shared_ptr<Copy> Begin(const DatasetReader& reader);
