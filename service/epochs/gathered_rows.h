@@ -90,8 +90,8 @@ class GatheredRows {
   bool WasUsed() { return was_used_.exchange(false, std::memory_order_relaxed); }
 
  private:
-  // After it was dropped, so many calls of CopySome() do nothing. Many, so that who waits for its
-  // memory comes first, also where the processor has much else to do.
+  // After it was dropped, so many calls of CopySome() do nothing. Many, since who waits for its
+  // memory should come first, and may wait for the processor. It is a count, so no certainty.
   static constexpr uint32_t kCallsAfterDrop = 65'536;
 
   // Null if there is no room now, or if it can never be.
