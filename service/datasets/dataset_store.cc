@@ -1,6 +1,7 @@
 #include "service/datasets/dataset_store.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,28 @@ bool SameTensor(const TensorSpec& a, const TensorSpec& b) {
          a.padding_value == b.padding_value && a.layout == b.layout;
 }
 
+class SizesOneByOne final : public ChunkSizes {
+ public:
+  SizesOneByOne(const DatasetChunks& all, absl::Span<const uint32_t> chunks)
+      : all_(all), left_(chunks) {}
+
+  uint64_t bytes() const override { return 0; }
+  absl::Status AddNext(SizeHistogram& histogram) override {
+    const uint32_t chunk = left_.front();
+    left_.remove_prefix(1);
+    return all_.AddSizes(chunk, histogram);
+  }
+
+ private:
+  const DatasetChunks& all_;
+  absl::Span<const uint32_t> left_;
+};
+
 }  // namespace
+
+std::unique_ptr<ChunkSizes> DatasetChunks::ReadSizes(absl::Span<const uint32_t> chunks) const {
+  return std::make_unique<SizesOneByOne>(*this, chunks);
+}
 
 absl::StatusOr<std::shared_ptr<const DatasetChunks>> DatasetStore::OpenChunks(
     absl::string_view name) const {

@@ -151,6 +151,18 @@ class DatasetReader {
   size_t num_graphs() const { return info().num_graphs; }
 };
 
+// The sizes of the graphs of some chunks, one chunk after the other. Thread-compatible. What it was
+// made of must outlive it.
+class ChunkSizes {
+ public:
+  virtual ~ChunkSizes() = default;
+  // At most the bytes that it takes, from the first AddNext() on.
+  virtual uint64_t bytes() const = 0;
+  // Adds the sizes of the next chunk's graphs, of which there must be one; errors as
+  // DatasetChunks::AddSizes. After an error there is no next one.
+  virtual absl::Status AddNext(SizeHistogram& histogram) = 0;
+};
+
 // A sealed data set in pieces, for who cannot have all of it in memory. Chunks are numbered in data
 // set order; each has graphs that were appended together, or one after the other. Immutable as seen
 // from outside; thread-safe. Keeps the data set's bytes in the store.
@@ -165,6 +177,9 @@ class DatasetChunks {
   virtual uint64_t bytes() const = 0;
   // Adds the sizes of a chunk's graphs, without reading the graphs. DATA_LOSS naming the record.
   virtual absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const = 0;
+  // The same of several chunks, in the given order. A store that waits for the network for each
+  // reads ahead. `chunks` must outlive what is returned.
+  virtual std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> chunks) const;
   // A reader of the data set as if it had these chunks only, whose numbers ascend. Its histogram is
   // empty. Errors and cost as DatasetStore::OpenReader; it may wait for the network.
   virtual absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(

@@ -47,6 +47,9 @@ class RetainedDatasets::Chunks final : public DatasetChunks {
   absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
     return chunks_->AddSizes(chunk, histogram);
   }
+  std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> chunks) const override {
+    return chunks_->ReadSizes(chunks);
+  }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> chunks) const override {
     PH_ASSIGN_OR_RETURN(auto reader, chunks_->Open(chunks));

@@ -253,6 +253,7 @@ absl::StatusOr<Offer> Job::NextOrLose(Session& session, absl::Time now, Wakes& w
   }
   offer.ends = offer.outcome == LeaseOutcome::kFinished;
   session.is_making = offer.outcome == LeaseOutcome::kLeased;
+  if (session.is_making) session.awaited.reset();
   if (const EpochState* const state = state_.ledger().Find(session.key);
       state != nullptr && state->identity.num_windows != 0) {
     PH_RETURN_IF_ERROR(CompleteOffer(session, *state, *epoch, offer));
@@ -265,7 +266,7 @@ absl::StatusOr<Offer> Job::NextOrLose(Session& session, absl::Time now, Wakes& w
   return offer;
 }
 
-absl::Status Job::CompleteOffer(const Session& session, const EpochState& state, OpenEpoch& epoch,
+absl::Status Job::CompleteOffer(Session& session, const EpochState& state, OpenEpoch& epoch,
                                 Offer& offer) {
   const LeaseTable& table = *epoch.table;
   const Dealing& dealing = table.dealing();
@@ -276,25 +277,31 @@ absl::Status Job::CompleteOffer(const Session& session, const EpochState& state,
       const uint64_t batch = dealing.BatchAt({lane, offer.place.position});
       if (!dealing.IsPadding(batch)) offer.batches_of_step.push_back(batch);
     }
-  } else if (offer.outcome == LeaseOutcome::kNotKnown && !epoch.window_failure.ok()) {
-    return epoch.window_failure;
   }
-  // The next window is planned while the last one that is known is delivered.
-  if (state.is_complete() || !epoch.window_failure.ok()) return absl::OkStatus();
+  if (state.is_complete()) return absl::OkStatus();
+  const uint64_t next = state.windows.size();
   const uint64_t last = state.windows.empty() ? 0 : state.windows.back();
-  if (offer.outcome == LeaseOutcome::kNotKnown || table.leased_end() > state.NumKnown() - last) {
-    if (epoch.planning.insert(state.windows.size()).second) {
-      offer.plan_window = state.windows.size();
-    }
+  bool is_ours = false;
+  if (offer.outcome == LeaseOutcome::kNotKnown) {
+    PH_ASSIGN_OR_RETURN(is_ours, epoch.windows.Need(next, session.awaited));
+  } else if (table.leased_end() > state.NumKnown() - last) {
+    // The next window is planned while the last one that is known is delivered.
+    is_ours = epoch.windows.BeginAhead(next);
   }
+  if (is_ours) offer.plan_window = next;
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Job::AwaitWindow(const Session& session, uint64_t window) {
+absl::StatusOr<bool> Job::AwaitWindow(Session& session, uint64_t window) {
   absl::MutexLock lock(&mutex_);
   PH_ASSIGN_OR_RETURN(OpenEpoch* const epoch, state_.EpochOf(session));
-  PH_RETURN_IF_ERROR(epoch->window_failure);
-  return epoch->planning.insert(window).second;
+  return epoch->windows.Need(window, session.awaited);
+}
+
+absl::StatusOr<bool> Job::PlanAhead(const Session& session, uint64_t window) {
+  absl::MutexLock lock(&mutex_);
+  PH_ASSIGN_OR_RETURN(OpenEpoch* const epoch, state_.EpochOf(session));
+  return epoch->windows.BeginAhead(window);
 }
 
 void Job::WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> counts,
@@ -307,8 +314,7 @@ void Job::WindowPlanned(uint64_t epoch, uint64_t window, std::vector<uint32_t> c
     absl::MutexLock lock(&mutex_);
     const auto open = state_.open_epochs().find(epoch);
     if (open == state_.open_epochs().end()) return;
-    open->second->planning.erase(window);
-    open->second->window_failure.Update(status);
+    open->second->windows.Ended(window, status);
     for (const auto& [id, session] : open->second->sessions) wakes.Add(session->wake);
   }
   RunAll(wakes);

@@ -102,8 +102,11 @@ class Job : public std::enable_shared_from_this<Job> {
   absl::StatusOr<Offer> Next(Session& session, absl::Time now);
   // A leased batch cannot be built before the window is planned. True if the caller must plan it;
   // otherwise another one does. The session is woken then. Errors: as Next(), or why planning
-  // failed.
-  absl::StatusOr<bool> AwaitWindow(const Session& session, uint64_t window);
+  // failed (WindowPlans::Need()).
+  absl::StatusOr<bool> AwaitWindow(Session& session, uint64_t window);
+  // The same of a window that no batch is missing yet: nobody waits, and nobody is told of
+  // failures.
+  absl::StatusOr<bool> PlanAhead(const Session& session, uint64_t window);
   // A window was planned, or could not be. `counts`: as EpochWindows::Counts(). Makes the numbers
   // durable, deals the new batches, and wakes the epoch's sessions. Blocks. The same for segments
   // (segmented_epoch.h), whose numbers of batches are known; `counts` is empty then.
@@ -199,8 +202,8 @@ class Job : public std::enable_shared_from_this<Job> {
   void NoteAcknowledging(uint64_t epoch, SessionId session, size_t more, size_t fewer)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // For an epoch with windows.
-  static absl::Status CompleteOffer(const Session& session, const EpochState& state,
-                                    OpenEpoch& epoch, Offer& offer);
+  static absl::Status CompleteOffer(Session& session, const EpochState& state, OpenEpoch& epoch,
+                                    Offer& offer);
   // True if the caller must call CallCommitter().
   bool NeedsCommitter() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

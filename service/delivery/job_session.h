@@ -15,6 +15,7 @@
 #include "service/admission/client_identity.h"
 #include "service/delivery/joining.h"
 #include "service/delivery/lease_table.h"
+#include "service/delivery/window_plans.h"
 #include "service/epochs/dealing.h"
 #include "service/epochs/epoch_identity.h"
 #include "service/ledger/job_ledger.h"
@@ -92,6 +93,7 @@ class JobSession {
   bool has_left = false;
   bool has_ended = false;
   bool waits_for_join = false;
+  AwaitedWindow awaited;
   size_t num_acknowledging = 0;  // Batches whose acknowledgement is not durable yet.
   bool is_lost = false;          // There was no memory for its epoch.
   absl::Status refusal;          // kRefused.

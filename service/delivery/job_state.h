@@ -13,7 +13,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +29,7 @@
 #include "service/delivery/job_session.h"
 #include "service/delivery/lease_table.h"
 #include "service/delivery/ledger_writer.h"
+#include "service/delivery/window_plans.h"
 #include "service/epochs/batch_set.h"
 #include "service/epochs/dealing.h"
 #include "service/ledger/job_ledger.h"
@@ -83,9 +83,7 @@ struct OpenEpoch {
   std::map<SessionId, std::shared_ptr<JobSession>> sessions;
   // Dynamic: the sessions of workers that ended while others worked; some may have gone.
   std::map<std::string, SessionId> ended;
-  // Windows that are being planned; and why planning failed, until another worker joins.
-  std::set<uint64_t> planning;
-  absl::Status window_failure;
+  WindowPlans windows;
   uint64_t used_seconds = 0;
 };
 

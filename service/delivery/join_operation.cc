@@ -125,7 +125,7 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
   // As the ledger was when this was planned: another operation of the same commit may have made it
   // forget the epoch.
   table.Grow(num_known_, is_complete_);
-  epoch.window_failure = absl::OkStatus();
+  epoch.windows.ForgetFailures();
   if (status = table.Join(session_->id, session_->lane, session_->reader); status.ok()) {
     start_.num_steps = table.NumStepsOf(session_->lane, session_->reader);
     start_.num_steps_done = start_.num_steps - table.NumLeftOf(session_->lane, session_->reader);

@@ -20,6 +20,14 @@ absl::Status NoMemoryForWindow() {
   return absl::ResourceExhaustedError("there was no memory to plan a window");
 }
 
+// As its workers are told. What may pass is UNAVAILABLE: they join again after a while and go on at
+// the same batch.
+absl::Status OfSegment(uint64_t segment, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(WindowPlans::MayPass(status) ? absl::StatusCode::kUnavailable : status.code(),
+                      absl::StrCat("segment ", segment, ": ", status.message()));
+}
+
 }  // namespace
 
 LoadSession::~LoadSession() { job_->Leave(*seat_); }
@@ -126,7 +134,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
   for (const uint64_t batch : needed) {
     const std::optional<uint32_t> next = epoch.NextMissing(batch);
     if (!next) continue;
-    PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *next));
+    PH_ASSIGN_OR_RETURN(const bool is_ours, job_->PlanAhead(*seat_, *next));
     if (is_ours) plan_(*next, /*is_first=*/false);
   }
   const Offer lease = *std::exchange(pending_, std::nullopt);
@@ -369,7 +377,7 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
             status = segmented->MakeSegment(static_cast<uint32_t>(window), is_ahead, making);
           });
           // It is asked for again when it is needed; until then nothing has failed.
-          if (is_ahead) status = absl::OkStatus();
+          status = is_ahead ? absl::OkStatus() : OfSegment(window, status);
         } else {
           HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
           counts = epoch->windows()->Counts();

@@ -36,6 +36,8 @@ class SegmentChunks {
     return absl::MakeConstSpan(chunks_).subspan(starts_[segment],
                                                 starts_[segment + 1] - starts_[segment]);
   }
+  // Of one segment after the other.
+  absl::Span<const uint32_t> all_chunks() const { return chunks_; }
   uint64_t num_graphs(size_t segment) const { return num_graphs_[segment]; }
   uint64_t max_graphs() const;
   uint64_t bytes() const {

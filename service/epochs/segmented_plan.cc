@@ -1,6 +1,7 @@
 #include "service/epochs/segmented_plan.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -141,8 +142,8 @@ absl::Status SegmentedPlan::CheckGiven(const PlannerResult& given) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, const Making& making,
-                                                     MemoryHold& memory,
+absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, ChunkSizes& chunk_sizes,
+                                                     const Making& making, MemoryHold& memory,
                                                      uint64_t& num_oversize) const {
   const size_t l = schema().num_components();
   const std::string what = absl::StrCat("sizes of segment ", segment);
@@ -157,7 +158,7 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, const Mak
     if (bytes > memory.bytes()) {
       PH_RETURN_IF_ERROR(making.Grow(what, bytes - memory.bytes(), memory));
     }
-    PH_RETURN_IF_ERROR(chunks_->AddSizes(chunk, sizes));
+    PH_RETURN_IF_ERROR(chunk_sizes.AddNext(sizes));
   }
   const Limits& limits = shapes()[0].packed;
   uint64_t num_sizes = 0;
@@ -182,12 +183,13 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, const Mak
   return sizes;
 }
 
-absl::Status SegmentedPlan::CountSegment(uint32_t segment, const Making& making,
-                                         std::optional<SizeHistogram>& all, MemoryHold& memory,
-                                         PlannerResult& found) {
+absl::Status SegmentedPlan::CountSegment(uint32_t segment, ChunkSizes& chunk_sizes,
+                                         const Making& making, std::optional<SizeHistogram>& all,
+                                         MemoryHold& memory, PlannerResult& found) {
   MemoryHold of_sizes;
   uint64_t num_oversize = 0;
-  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes, SizesOf(segment, making, of_sizes, num_oversize));
+  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes,
+                      SizesOf(segment, chunk_sizes, making, of_sizes, num_oversize));
   // Reading the graphs finds the first that is too large.
   if (num_oversize != 0 && request_.oversize_is_error) {
     PH_RETURN_IF_ERROR(PlanOf(segment, making).status());
@@ -268,9 +270,13 @@ absl::Status SegmentedPlan::Count(const Making& making) {
   PH_ASSIGN_OR_RETURN(MemoryHold memory,
                       making.Hold("sizes of all segments", SizeHistogram::BytesFor(1, l)));
   std::optional<SizeHistogram> all(std::in_place, l);
+  // Of one segment after the other.
+  const std::unique_ptr<ChunkSizes> sizes = chunks_->ReadSizes(layout_.all_chunks());
+  PH_ASSIGN_OR_RETURN(const MemoryHold of_reading,
+                      making.Hold("sizes that are read of the store", sizes->bytes()));
   for (uint32_t segment = 0; segment < layout_.num_segments(); ++segment) {
     PH_RETURN_IF_ERROR(making.StillWanted());
-    PH_RETURN_IF_ERROR(CountSegment(segment, making, all, memory, *found));
+    PH_RETURN_IF_ERROR(CountSegment(segment, *sizes, making, all, memory, *found));
   }
   if (all && layout_.num_segments() > 1) {
     PH_ASSIGN_OR_RETURN(found->lower_bound, BoundOf(*all, making));

@@ -95,14 +95,16 @@ class SegmentedPlan {
 
   // Plans all segments for their numbers of batches.
   absl::Status Count(const Making& making);
-  // One of them. Its sizes that fit are added to `all`, which becomes null if there is no memory.
-  absl::Status CountSegment(uint32_t segment, const Making& making,
+  // One of them, which `chunk_sizes` comes to. Its sizes that fit are added to `all`, which becomes
+  // null if there is no memory.
+  absl::Status CountSegment(uint32_t segment, ChunkSizes& chunk_sizes, const Making& making,
                             std::optional<SizeHistogram>& all, MemoryHold& memory,
                             PlannerResult& found);
   absl::Status AddToAll(const SizeHistogram& sizes, const Making& making,
                         std::optional<SizeHistogram>& all, MemoryHold& memory) const;
   // The sizes of a segment's graphs that fit a batch.
-  absl::StatusOr<SizeHistogram> SizesOf(uint32_t segment, const Making& making, MemoryHold& memory,
+  absl::StatusOr<SizeHistogram> SizesOf(uint32_t segment, ChunkSizes& chunk_sizes,
+                                        const Making& making, MemoryHold& memory,
                                         uint64_t& num_oversize) const;
   absl::StatusOr<uint64_t> BoundOf(const SizeHistogram& all, const Making& making) const;
   // A bound from the rows alone.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -171,8 +172,10 @@ class MemoryDatasetStore final : public DatasetStore {
     absl::MutexLock lock(&mutex_);
     PH_ASSIGN_OR_RETURN(const std::shared_ptr<Dataset> dataset, Find(name));
     PH_RETURN_IF_ERROR(CheckSealed(dataset->info));
-    return std::make_shared<const Chunks>(*dataset, &num_counted_);
+    return std::make_shared<const Chunks>(*dataset, this);
   }
+  // Before chunks are opened, which its error refuses. Set it while nobody opens any.
+  std::function<absl::Status()> before_open_chunks = [] { return absl::OkStatus(); };
   // How often the sizes of a chunk were read.
   uint64_t num_counted() const { return num_counted_; }
 
@@ -219,8 +222,8 @@ class MemoryDatasetStore final : public DatasetStore {
 
   class Chunks final : public DatasetChunks {
    public:
-    Chunks(Dataset dataset, std::atomic<uint64_t>* num_counted)
-        : dataset_(std::move(dataset)), num_counted_(num_counted) {
+    Chunks(Dataset dataset, const MemoryDatasetStore* store)
+        : dataset_(std::move(dataset)), store_(store) {
       for (const auto& chunk : dataset_.chunks) {
         num_graphs_.push_back(static_cast<uint32_t>(chunk->num_graphs()));
       }
@@ -229,11 +232,12 @@ class MemoryDatasetStore final : public DatasetStore {
     absl::Span<const uint32_t> num_graphs() const override { return num_graphs_; }
     uint64_t bytes() const override { return sizeof(uint32_t) * num_graphs_.size(); }
     absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
-      ++*num_counted_;
+      ++store_->num_counted_;
       return histogram.AddTable(dataset_.chunks[chunk]->sizes());
     }
     absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
         absl::Span<const uint32_t> chunks) const override {
+      PH_RETURN_IF_ERROR(store_->before_open_chunks());
       Dataset part(dataset_.info.schema->num_components());
       part.info = dataset_.info;
       part.info.num_graphs = 0;
@@ -247,7 +251,7 @@ class MemoryDatasetStore final : public DatasetStore {
 
    private:
     const Dataset dataset_;
-    std::atomic<uint64_t>* const num_counted_;
+    const MemoryDatasetStore* const store_;
     std::vector<uint32_t> num_graphs_;
   };
 

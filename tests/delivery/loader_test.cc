@@ -18,6 +18,7 @@
 #include "service/base/clock.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/ledger/ledger_logs.h"
+#include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
 
 namespace packhouse {
@@ -28,6 +29,8 @@ const EpochPlan& PlanOf(const LoadableEpoch& epoch) {
   return static_cast<const PreparedEpoch&>(epoch).plan();
 }
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLoaderLease = absl::Seconds(10);
@@ -329,6 +332,91 @@ TEST(LoaderTest, LaterEpochsInSegmentsAreNotCountedAnewAfterARestart) {
   }
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kFailedPrecondition,
                                HasSubstr("this release plans it otherwise")));
+}
+
+// What a segment is made of may be out of reach for a while. Whoever needs it then is told so,
+// joins again, and goes on.
+TEST(LoaderTest, ASegmentThatFailsForNowIsMadeWhenItIsNeededAgain) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    LoaderWorld world(1200);
+    world.Restart(QuickPlans());
+    Random random(seed);
+    uint64_t num_failures = 0;
+    world.dataset().store().before_open_chunks = [&]() -> absl::Status {
+      if (random.Below(2) == 0) return absl::OkStatus();
+      ++num_failures;
+      return random.Below(2) == 0 ? absl::UnavailableError("objects are out of reach")
+                                  : absl::ResourceExhaustedError("the cache is full");
+    };
+    constexpr uint32_t kRanks = 2;
+    const auto join = [&](uint32_t rank) {
+      return world.Load(InSegments(kRanks), LoaderWorld::Rank(rank, kRanks));
+    };
+    std::vector<std::unique_ptr<LoadSession>> sessions;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      PH_ASSERT_OK_AND_ASSIGN(auto session, join(rank));
+      sessions.push_back(std::move(session));
+    }
+    std::vector<uint64_t> ids;
+    std::set<uint32_t> ended;
+    uint64_t num_told = 0;
+    for (int calls = 0; ended.size() < kRanks && calls < 10'000; ++calls) {
+      const auto rank = static_cast<uint32_t>(random.Below(kRanks));
+      const auto event = sessions[rank]->Next(world.now);
+      if (!event.ok()) {
+        EXPECT_THAT(event, StatusIs(absl::StatusCode::kUnavailable,
+                                    AllOf(HasSubstr("segment "),
+                                          AnyOf(HasSubstr("out of reach"), HasSubstr("is full")))));
+        ++num_told;
+        sessions[rank] = nullptr;
+        PH_ASSERT_OK_AND_ASSIGN(sessions[rank], join(rank));
+      } else if (event->kind == LoadEvent::Kind::kEnd) {
+        ended.insert(rank);
+      } else if (event->kind == LoadEvent::Kind::kBatch) {
+        const auto& of_batch = event->built.batch.graph_ids;
+        ids.insert(ids.end(), of_batch.begin(), of_batch.end());
+        EXPECT_THAT(world.Acknowledge(*sessions[rank], {event->number}), IsOk());
+      }
+    }
+    ExpectAllOnce(ids, 1200);
+    EXPECT_LE(num_told, kRanks * num_failures);
+  }
+}
+
+// Two tracks: the first two batches are of two segments.
+TEST(LoaderTest, ASegmentThatFailsIsToldToThoseWhoNeedItAlone) {
+  for (const bool may_pass : {true, false}) {
+    SCOPED_TRACE(may_pass);
+    LoaderWorld world(1200);
+    world.Restart(QuickPlans());
+    PH_ASSERT_OK_AND_ASSIGN(auto a, world.Load(InSegments(2), LoaderWorld::Dynamic("a")));
+    PH_ASSERT_OK_AND_ASSIGN(const auto b, world.Load(InSegments(2), LoaderWorld::Dynamic("b")));
+    bool is_away = true;
+    world.dataset().store().before_open_chunks = [&] {
+      if (!is_away) return absl::OkStatus();
+      return may_pass ? absl::UnavailableError("away") : absl::DataLossError("away");
+    };
+    EXPECT_EQ(a->Next(world.now)->kind, LoadEvent::Kind::kWait);
+    is_away = false;
+    // Of another segment.
+    EXPECT_EQ(TakeFromSegments(world, *b, 1).empty(), false);
+    EXPECT_THAT(a->Next(world.now),
+                StatusIs(may_pass ? absl::StatusCode::kUnavailable : absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr("segment "), HasSubstr("away"))));
+    a = nullptr;
+    // Its batch is the other's now, for whom the segment is made, though nobody has joined since;
+    // or who is told that it cannot be.
+    if (may_pass) {
+      EXPECT_GT(TakeFromSegments(world, *b, SIZE_MAX).size(), 1000U);
+      EXPECT_EQ(b->Next(world.now)->kind, LoadEvent::Kind::kEnd);
+      continue;
+    }
+    EXPECT_THAT(b->Next(world.now), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("away")));
+    EXPECT_THAT(b->Next(world.now), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("away")));
+    PH_ASSERT_OK_AND_ASSIGN(const auto c, world.Load(InSegments(2), LoaderWorld::Dynamic("c")));
+    EXPECT_EQ(TakeFromSegments(world, *b, 1).empty(), false);
+  }
 }
 
 // As the worker processes of one trainer, who reads them in turn and so waits for none of them.

@@ -400,21 +400,44 @@ class ObjectDatasetStore::Chunks final : public DatasetChunks {
   }
   // Of the chunk's run, so the object itself is not fetched.
   absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
-    const absl::Status status =
-        ReadRun(store_->engines_, opened_.head, opened_.manifest.chunks[chunk], histogram);
-    return status.ok() ? status : store_->Explained(opened_.head, status);
+    return Sizes(*this, {chunk}).AddNext(histogram);
+  }
+  std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> numbers) const override {
+    return std::make_unique<Sizes>(*this, numbers);
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> numbers) const override {
-    std::vector<const ObjectChunk*> chunks;
-    for (const uint32_t number : numbers) chunks.push_back(&opened_.manifest.chunks[number]);
-    PH_ASSIGN_OR_RETURN(Fetched fetched, store_->FetchAll(opened_.head, chunks, /*is_part=*/true));
+    PH_ASSIGN_OR_RETURN(Fetched fetched,
+                        store_->FetchAll(opened_.head, Find(numbers), /*is_part=*/true));
     return std::make_shared<const RecordDatasetReader>(
         std::move(fetched.dataset), SizeHistogram(info_.schema->num_components()),
         [] { return absl::OkStatus(); }, std::move(fetched.owner));
   }
 
  private:
+  class Sizes final : public ChunkSizes {
+   public:
+    Sizes(const Chunks& all, absl::Span<const uint32_t> numbers)
+        : all_(all), runs_(all.store_->engines_, all.opened_.head, all.Find(numbers)) {}
+
+    uint64_t bytes() const override { return runs_.bytes(); }
+    absl::Status AddNext(SizeHistogram& histogram) override {
+      const absl::Status status = runs_.AddNext(histogram);
+      return status.ok() ? status : all_.store_->Explained(all_.opened_.head, status);
+    }
+
+   private:
+    const Chunks& all_;
+    ChunkRuns runs_;
+  };
+
+  std::vector<const ObjectChunk*> Find(absl::Span<const uint32_t> numbers) const {
+    std::vector<const ObjectChunk*> chunks;
+    chunks.reserve(numbers.size());
+    for (const uint32_t number : numbers) chunks.push_back(&opened_.manifest.chunks[number]);
+    return chunks;
+  }
+
   const ObjectDatasetStore* const store_;
   const Opened opened_;
   const DatasetInfo info_;

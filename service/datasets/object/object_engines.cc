@@ -82,9 +82,9 @@ absl::StatusOr<std::vector<KeyValue>> ReadWholeRange(const ObjectEngines& engine
   }
 }
 
-absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::string_view key,
-                                            uint64_t num_bytes, uint32_t crc) {
-  auto bytes = ReadObject(*engines.objects, key, {0, num_bytes}, num_bytes, engines.Deadline());
+absl::StatusOr<std::string> CheckWholeObject(absl::string_view key,
+                                             absl::StatusOr<std::string> bytes, uint64_t num_bytes,
+                                             uint32_t crc) {
   if (!bytes.ok()) {
     if (!absl::IsNotFound(bytes.status())) return AsUnavailable(bytes.status());
     return absl::DataLossError(bytes.status().message());
@@ -93,6 +93,13 @@ absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::
   return absl::DataLossError(absl::StrCat("object '", key, "': ", bytes->size(),
                                           " bytes that are not the ", num_bytes,
                                           " that were written"));
+}
+
+absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::string_view key,
+                                            uint64_t num_bytes, uint32_t crc) {
+  return CheckWholeObject(
+      key, ReadObject(*engines.objects, key, {0, num_bytes}, num_bytes, engines.Deadline()),
+      num_bytes, crc);
 }
 
 }  // namespace packhouse

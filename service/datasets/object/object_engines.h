@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_
 #define PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -34,6 +35,8 @@ struct ObjectEngines {
   absl::Duration call_time = absl::Minutes(5);
   // Tries of a read, or of a transaction that others came before.
   int max_attempts = 30;
+  // Small objects that one call reads at once (ObjectReadAhead).
+  size_t reads_at_once = 32;
 
   absl::Time Deadline() const { return clock->Now() + call_time; }
   // Waits before the try after `failures` of them.
@@ -56,7 +59,12 @@ absl::StatusOr<std::vector<RangeResult>> ReadRanges(const ObjectEngines& engines
 absl::StatusOr<std::vector<KeyValue>> ReadWholeRange(const ObjectEngines& engines,
                                                      const KeyRange& range, Revision revision);
 
-// An object of known length and checksum. DATA_LOSS if it is missing or not as it was written.
+// `bytes` of an object of known length and checksum. DATA_LOSS if it is missing or not as it was
+// written.
+absl::StatusOr<std::string> CheckWholeObject(absl::string_view key,
+                                             absl::StatusOr<std::string> bytes, uint64_t num_bytes,
+                                             uint32_t crc);
+// Such an object, read at once.
 absl::StatusOr<std::string> ReadWholeObject(const ObjectEngines& engines, absl::string_view key,
                                             uint64_t num_bytes, uint32_t crc);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/datasets/object/object_read_ahead.h"
 
 namespace packhouse {
 namespace {
@@ -16,14 +17,45 @@ absl::Status OfDataset(absl::string_view name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("data set '", name, "': ", status.message()));
 }
 
-absl::Status AddRunOf(const ObjectEngines& engines, const DatasetHead& head,
-                      const ObjectChunk& chunk, SizeHistogram& histogram) {
-  if (!chunk.run.empty() || chunk.run_bytes == 0) return AddRun(chunk.run, histogram);
-  const auto run = ReadObject(*engines.objects, ChunkObject(head.id(), chunk.object),
-                              {chunk.run_offset, chunk.run_offset + chunk.run_bytes},
-                              chunk.run_bytes, engines.Deadline());
-  if (!run.ok()) return AsUnavailable(run.status());
-  return AddRun(*run, histogram);
+// Of a chunk's run: what must be read of its object.
+uint64_t BytesToRead(const ObjectChunk& chunk) { return chunk.run.empty() ? chunk.run_bytes : 0; }
+
+ObjectReadAhead::Part RunPart(const DatasetHead& head, const ObjectChunk& chunk) {
+  return {ChunkObject(head.id(), chunk.object), chunk.run_offset};
+}
+
+// `read`: of the chunk's object.
+absl::Status AddRunOf(const ObjectChunk& chunk, const absl::StatusOr<std::string>& read,
+                      SizeHistogram& histogram) {
+  if (!read.ok()) return AsUnavailable(read.status());
+  const uint64_t before = histogram.num_graphs();
+  PH_RETURN_IF_ERROR(AddRun(chunk.run.empty() ? *read : chunk.run, histogram));
+  const uint64_t added = histogram.num_graphs() - before;
+  if (added == chunk.num_graphs()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("the histogram of the graphs from ", chunk.first_graph,
+                                          " on counts ", added, ", there are ",
+                                          chunk.num_graphs()));
+}
+
+// The chunks of all pages.
+absl::StatusOr<std::vector<ObjectChunk>> ReadPages(const ObjectEngines& engines,
+                                                   const DatasetHead& head,
+                                                   const std::vector<ObjectPage>& pages) {
+  std::vector<uint64_t> sizes;
+  for (const ObjectPage& page : pages) sizes.push_back(page.manifest_bytes);
+  const auto key_of = [&](size_t i) { return ManifestObject(head.id(), pages[i].object); };
+  ObjectReadAhead ahead(engines, std::move(sizes), [&](size_t i) {
+    return ObjectReadAhead::Part{key_of(i), 0};
+  });
+  std::vector<ObjectChunk> all;
+  for (size_t i = 0; i < pages.size(); ++i) {
+    PH_ASSIGN_OR_RETURN(
+        const std::string bytes,
+        CheckWholeObject(key_of(i), ahead.Next(), pages[i].manifest_bytes, pages[i].manifest_crc));
+    PH_ASSIGN_OR_RETURN(std::vector<ObjectChunk> chunks, DecodeManifestPage(bytes));
+    for (ObjectChunk& chunk : chunks) all.push_back(std::move(chunk));
+  }
+  return all;
 }
 
 }  // namespace
@@ -93,15 +125,14 @@ absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const 
     auto page = DecodeObjectPage(value.value);
     if (!page.ok()) return OfDataset(head.name, page.status());
     manifest.pages.push_back(*page);
-    if (with_pages) {
-      auto bytes = ReadWholeObject(engines, ManifestObject(head.id(), page->object),
-                                   page->manifest_bytes, page->manifest_crc);
-      if (!bytes.ok()) return OfDataset(head.name, bytes.status());
-      auto chunks = DecodeManifestPage(*bytes);
-      if (!chunks.ok()) return OfDataset(head.name, chunks.status());
-      for (ObjectChunk& chunk : *chunks) manifest.chunks.push_back(std::move(chunk));
-    }
     end = page->end_graph;
+  }
+  if (with_pages) {
+    if (auto chunks = ReadPages(engines, head, manifest.pages); chunks.ok()) {
+      manifest.chunks = *std::move(chunks);
+    } else {
+      return OfDataset(head.name, chunks.status());
+    }
   }
   for (const KeyValue& value : tail) {
     auto chunk = DecodeObjectChunk(value.value);
@@ -131,13 +162,14 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
   const size_t l = head.state.totals.size();
   SizeHistogram histogram(l);
   uint64_t reserved = 0;
+  uint64_t ahead = 0;  // Of runs that come next.
   absl::Status refused;
   // A size may be in several runs, so it is asked for what the next run needs at most. A run exists
   // as it was read, parsed, and as lists of numbers.
   const auto reserve_for = [&](uint64_t run_bytes) -> absl::Status {
     const uint64_t rows = run_bytes / (l * sizeof(uint32_t) + sizeof(uint64_t));
     const uint64_t needed =
-        SizeHistogram::BytesFor(histogram.num_distinct() + rows, l) + 3 * run_bytes;
+        SizeHistogram::BytesFor(histogram.num_distinct() + rows, l) + 3 * run_bytes + ahead;
     if (needed <= reserved) return absl::OkStatus();
     refused = reserve(needed - reserved);
     if (refused.ok()) reserved = needed;
@@ -152,9 +184,14 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
                                           page.run_bytes, page.run_crc));
       PH_RETURN_IF_ERROR(AddRun(run, histogram));
     }
+    std::vector<uint64_t> sizes;
+    for (const ObjectChunk& chunk : manifest.chunks) sizes.push_back(BytesToRead(chunk));
+    ObjectReadAhead runs(engines, std::move(sizes),
+                         [&](size_t i) { return RunPart(head, manifest.chunks[i]); });
+    ahead = runs.bytes();
     for (const ObjectChunk& chunk : manifest.chunks) {
       PH_RETURN_IF_ERROR(reserve_for(std::max<uint64_t>(chunk.run_bytes, chunk.run.size())));
-      PH_RETURN_IF_ERROR(AddRunOf(engines, head, chunk, histogram));
+      PH_RETURN_IF_ERROR(AddRunOf(chunk, runs.Next(), histogram));
     }
     return absl::OkStatus();
   };
@@ -174,9 +211,29 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
   return ReadRuns(engines, head, manifest, [](uint64_t /*bytes*/) { return absl::OkStatus(); });
 }
 
-absl::Status ReadRun(const ObjectEngines& engines, const DatasetHead& head,
-                     const ObjectChunk& chunk, SizeHistogram& histogram) {
-  return OfDataset(head.name, AddRunOf(engines, head, chunk, histogram));
+ChunkRuns::ChunkRuns(const ObjectEngines& engines, const DatasetHead& head,
+                     std::vector<const ObjectChunk*> chunks)
+    : head_(head),
+      chunks_(std::move(chunks)),
+      ahead_(
+          engines,
+          [this] {
+            std::vector<uint64_t> sizes;
+            sizes.reserve(chunks_.size());
+            for (const ObjectChunk* const chunk : chunks_) sizes.push_back(BytesToRead(*chunk));
+            return sizes;
+          }(),
+          [this](size_t i) { return RunPart(head_, *chunks_[i]); }) {
+  uint64_t largest = 0;
+  for (const ObjectChunk* const chunk : chunks_) {
+    largest = std::max<uint64_t>({largest, chunk->run_bytes, chunk->run.size()});
+  }
+  // As it was read, parsed, and as lists of numbers.
+  bytes_ = ahead_.bytes() + 3 * largest + sizeof(const ObjectChunk*) * chunks_.capacity();
+}
+
+absl::Status ChunkRuns::AddNext(SizeHistogram& histogram) {
+  return OfDataset(head_.name, AddRunOf(*chunks_[next_++], ahead_.Next(), histogram));
 }
 
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,

@@ -2,6 +2,7 @@
 #ifndef PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_MANIFEST_H_
 #define PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_MANIFEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "service/cluster/key_value_store.h"
 #include "service/datasets/dataset_store.h"
 #include "service/datasets/object/object_engines.h"
+#include "service/datasets/object/object_read_ahead.h"
 #include "service/datasets/object/object_values.h"
 #include "service/datasets/stored_values.h"
 #include "service/histograms/size_histogram.h"
@@ -58,9 +60,25 @@ absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const Datas
 absl::StatusOr<SizeHistogram> ReadRuns(const ObjectEngines& engines, const DatasetHead& head,
                                        const ObjectManifest& manifest);
 
-// Adds the sizes of one chunk's graphs, without reading the chunk.
-absl::Status ReadRun(const ObjectEngines& engines, const DatasetHead& head,
-                     const ObjectChunk& chunk, SizeHistogram& histogram);
+// The sizes of the graphs of chunks, one chunk after the other, without reading the chunks. Errors
+// as ObjectReadAhead; DATA_LOSS naming the data set if a run is not of the chunk's graphs.
+class ChunkRuns {
+ public:
+  // `engines`, `head` and the chunks must outlive it.
+  ChunkRuns(const ObjectEngines& engines, const DatasetHead& head,
+            std::vector<const ObjectChunk*> chunks);
+
+  // At most the bytes that it takes.
+  uint64_t bytes() const { return bytes_; }
+  absl::Status AddNext(SizeHistogram& histogram);
+
+ private:
+  const DatasetHead& head_;
+  const std::vector<const ObjectChunk*> chunks_;
+  ObjectReadAhead ahead_;
+  uint64_t bytes_ = 0;
+  size_t next_ = 0;
+};
 
 // Whether the data set has the object as the chunk that begins at `first_graph`.
 absl::StatusOr<bool> HasChunk(const ObjectEngines& engines, const DatasetHead& head,

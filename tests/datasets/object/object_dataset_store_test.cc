@@ -33,6 +33,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::_;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Does something of a test's before each Put.
@@ -586,6 +587,62 @@ TEST_F(ObjectDatasetStoreTest, LostObjectsAreNamed) {
     }
   }
   EXPECT_EQ(num_readable, 10U);
+}
+
+// Of chunks that are in pages and of those that are not, whatever fails for now.
+TEST_F(ObjectDatasetStoreTest, SizesOfChunksAreReadSeveralAtOnce) {
+  cluster_.reads_at_once = 8;
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  for (int i = 0; i < 10; ++i) {
+    // Runs of so many sizes are in the objects alone.
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 200), {}, std::nullopt), IsOk());
+  }
+  ASSERT_THAT(replica->store().Seal("set"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto whole, replica->store().OpenReader("set"));
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    fake_.SetFaults({3, 0, 3, 0}, seed);
+    auto other = Replica();
+    PH_ASSERT_OK_AND_ASSIGN(const SizeHistogram histogram, other->store().GetHistogram("set"));
+    EXPECT_TRUE(histogram == whole->histogram());
+    PH_ASSERT_OK_AND_ASSIGN(const auto chunks, other->store().OpenChunks("set"));
+    const std::vector<uint32_t> order = {7, 1, 0, 9, 3, 8, 2, 4, 6, 5};
+    const uint64_t before = fake_.num_gets();
+    const auto sizes = chunks->ReadSizes(order);
+    SizeHistogram read(schema_.num_components());
+    uint64_t num_graphs = 0;
+    for (const uint32_t chunk : order) {
+      ASSERT_THAT(sizes->AddNext(read), IsOk());
+      num_graphs += chunks->num_graphs()[chunk];
+      EXPECT_EQ(read.num_graphs(), num_graphs);
+    }
+    EXPECT_GE(fake_.num_gets() - before, 10U);
+    EXPECT_TRUE(read == whole->histogram());
+  }
+  fake_.SetFaults({}, 0);
+}
+
+TEST_F(ObjectDatasetStoreTest, ARunThatIsNotOfItsChunkIsNamed) {
+  cluster_.reads_at_once = 8;
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  ASSERT_THAT(replica->store().Append("set", Chunk(1, 200), {}, std::nullopt), IsOk());
+  ASSERT_THAT(replica->store().Append("set", Chunk(2, 200), {}, std::nullopt), IsOk());
+  ASSERT_THAT(replica->store().Seal("set"), IsOk());
+  const auto objects = fake_.List("d/", "", 0, absl::InfiniteFuture());
+  ASSERT_EQ(objects->objects.size(), 2U);
+  PH_ASSERT_OK_AND_ASSIGN(const auto chunks, replica->store().OpenChunks("set"));
+  // The lowest byte of the last count.
+  for (const ObjectInfo& object : objects->objects) {
+    fake_.Damage(object.key, object.num_bytes - sizeof(uint64_t));
+  }
+  const std::vector<uint32_t> both = {0, 1};
+  SizeHistogram sizes(schema_.num_components());
+  EXPECT_THAT(chunks->ReadSizes(both)->AddNext(sizes),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       AllOf(HasSubstr("data set 'set'"), HasSubstr("graphs from 0 on"))));
+  ASSERT_THAT(replica->store().Delete("set"), IsOk());
+  EXPECT_THAT(chunks->ReadSizes(both)->AddNext(sizes), StatusIs(absl::StatusCode::kNotFound, _));
 }
 
 TEST_F(ObjectDatasetStoreTest, DataSetsInUseMustFitTheCache) {

@@ -3,6 +3,7 @@
 #define PACKHOUSE_TESTS_DATASETS_OBJECT_OBJECT_REPLICA_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ struct ObjectCluster {
   SimulatedClock clock;
   FakeKeyValueServers keys{&clock, 1};
   std::atomic<uint64_t> drawn = 0;
+  // Above one, faults come in another order in each run.
+  size_t reads_at_once = 1;
 
   // The same in every run.
   uint64_t Draw() {
@@ -57,6 +60,7 @@ class ObjectReplica {
     engines.sleep = [this](absl::Duration delay) { Sleep(delay); };
     engines.draw = [cluster = cluster_] { return cluster->Draw(); };
     engines.call_time = absl::Hours(100);
+    engines.reads_at_once = cluster_->reads_at_once;
     return engines;
   }
 
