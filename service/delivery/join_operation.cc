@@ -63,13 +63,14 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
     PH_RETURN_IF_ERROR(job.Open(identity_.key).status());
   }
   if (plan_.opens) PH_RETURN_IF_ERROR(TakeQuota(job, pending));
-  for (const EpochKey& key : forgotten_) PH_RETURN_IF_ERROR(pending.Add(EpochForgotten{key}));
   for (const LedgerEvent& event : plan_.events) {
     if (const auto* const later = std::get_if<EpochForgotten>(&event)) {
       rolled_back_.emplace_back(later->epoch, pending.ledger.Find(later->epoch)->client);
     }
     PH_RETURN_IF_ERROR(pending.Add(event));
   }
+  // After the epoch has its plan: one that is forgotten may be the only other one with that plan.
+  for (const EpochKey& key : forgotten_) PH_RETURN_IF_ERROR(pending.Add(EpochForgotten{key}));
   pending.joined.insert(identity_.key);
   if (plan_.starts) pending.started.insert(identity_.key);
   const EpochState& state = *pending.ledger.Find(identity_.key);

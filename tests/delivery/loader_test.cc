@@ -877,6 +877,22 @@ TEST(LoaderTest, RemembersABoundedNumberOfEpochs) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 5")));
 }
 
+// The epoch that is forgotten for a new one may be the only one that has the plan of the new one.
+TEST(LoaderTest, APlanOutlivesTheEpochThatMakesRoom) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.kept_finished_epochs = 2;
+  LoaderWorld world(20, options);
+  for (const uint64_t epoch : {0, 1, 2, 3, 4, 5, 6}) {
+    const uint32_t max_nodes = epoch % 3 == 0 ? 24 : 25;
+    PH_ASSERT_OK_AND_ASSIGN(
+        const auto session,
+        world.Load(DatasetWorld::Request({max_nodes, 30, 6}, epoch), LoaderWorld::Rank(0, 1)));
+    ExpectAllOnce(TakeAll(world, *session), 20);
+    EXPECT_LE(world.loader().Snapshot().num_epochs, 3);
+    if (epoch == 4) world.Restart();
+  }
+}
+
 // What nobody uses makes room, after a restart too; its checkpoint is refused, and says why.
 TEST(LoaderTest, EpochsThatNobodyUsesAreForgotten) {
   LoaderOptions options = LoaderWorld::Options();
