@@ -22,11 +22,13 @@ absl::StatusOr<Credentials> CredentialsOf(const ChannelOptions& options) {
   return CredentialsFromEnvironment();
 }
 
-// What gRPC says to a call that does not wait for a connection.
-std::string WhyNotConnected(const std::shared_ptr<grpc::Channel>& channel) {
+// How a call ends that costs the server nothing.
+grpc::Status CheckHealth(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout,
+                         bool waits_for_ready) {
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kAskWhy));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context.set_wait_for_ready(waits_for_ready);
   grpc::CompletionQueue queue;
   const grpc::Slice nothing;
   const grpc::ByteBuffer request(&nothing, 1);
@@ -39,7 +41,12 @@ std::string WhyNotConnected(const std::shared_ptr<grpc::Channel>& channel) {
   void* tag = nullptr;
   bool ok = false;
   queue.Next(&tag, &ok);
-  return status.error_message();
+  return status;
+}
+
+// What gRPC says to a call that does not wait for a connection.
+std::string WhyNotConnected(const std::shared_ptr<grpc::Channel>& channel) {
+  return CheckHealth(channel, kAskWhy, /*waits_for_ready=*/false).error_message();
 }
 
 }  // namespace
@@ -116,6 +123,12 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
                        absl::FormatDuration(timeout), MeaningOf(WhyNotConnected(channel))));
     }
   }
+}
+
+bool Answers(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout) {
+  const grpc::StatusCode code =
+      CheckHealth(channel, timeout, /*waits_for_ready=*/true).error_code();
+  return code != grpc::StatusCode::UNAVAILABLE && code != grpc::StatusCode::DEADLINE_EXCEEDED;
 }
 
 }  // namespace packhouse::client

@@ -81,6 +81,9 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> Connect(const std::string& addres
                                                        absl::Duration timeout,
                                                        const ChannelOptions& options = {});
 
+// Whether the server answers anything within `timeout`; waits for a connection, too.
+bool Answers(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout);
+
 }  // namespace packhouse::client
 
 #endif  // PACKHOUSE_CLIENT_CPP_CHANNEL_H_

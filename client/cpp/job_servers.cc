@@ -40,11 +40,14 @@ std::shared_ptr<const JobServers::Server> JobServers::current() const {
 
 std::shared_ptr<grpc::Channel> JobServers::ConnectToOwner(const std::string& address) {
   ChannelOptions options;
-  options.keepalive_time = absl::Seconds(5);
-  options.keepalive_timeout = absl::Seconds(3);
+  options.keepalive_time = absl::Seconds(1);
+  // While nobody waits for an answer, gRPC looks for those to pings each five seconds only.
+  options.keepalive_timeout = absl::Seconds(8);
   // The loader itself tries again, at other servers too.
   options.retries = false;
-  options.arguments = {{"grpc.http2.max_pings_without_data", 0}};
+  // A server that is stopped, or cut off, is given up soon: others have its jobs then.
+  options.arguments = {{"grpc.http2.max_pings_without_data", 0},
+                       {"grpc.min_reconnect_backoff_ms", 1000}};
   return MakeChannel(address, options);
 }
 

@@ -34,8 +34,8 @@ class JobServers {
   };
   using Connect = std::function<std::shared_ptr<grpc::Channel>(const std::string& address)>;
 
-  // MakeChannel(), with pings by which a server that is stopped or cut off is noticed after 8 s,
-  // before another takes its jobs (10 s by default). It does not retry by itself.
+  // MakeChannel(), with pings by which calls notice after 9 s that a server is stopped or cut off.
+  // It does not retry by itself.
   static std::shared_ptr<grpc::Channel> ConnectToOwner(const std::string& address);
 
   // `connect` makes channels to owners.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/cpp/batch_slices.h"
+#include "client/cpp/channel.h"
 #include "client/cpp/status.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -15,6 +16,10 @@ namespace {
 
 // The server's, for max_in_flight 0.
 constexpr uint32_t kDefaultInFlight = 16;
+// After nothing came for so long, a server is asked whether it lives.
+constexpr absl::Duration kQuiet = absl::Seconds(1);
+// The time in which a server that lives answers a question that costs it nothing.
+constexpr absl::Duration kSilence = absl::Seconds(2);
 
 }  // namespace
 
@@ -22,8 +27,13 @@ constexpr uint32_t kDefaultInFlight = 16;
 // one thread. The next response is asked for as soon as the previous one is taken.
 class Loader::Stream {
  public:
-  Stream(const std::shared_ptr<grpc::Channel>& channel, const v1::LoadRequest& request)
-      : stub_(channel), call_(stub_.PrepareCall(&context_, kLoadMethod, &queue_)) {
+  // `is_watched`: if nothing comes for a second, asks the server whether it lives, and ends if it
+  // is silent. gRPC's own pings would need somebody who waits for them while the caller trains.
+  Stream(std::shared_ptr<grpc::Channel> channel, const v1::LoadRequest& request, bool is_watched)
+      : channel_(std::move(channel)),
+        is_watched_(is_watched),
+        stub_(channel_),
+        call_(stub_.PrepareCall(&context_, kLoadMethod, &queue_)) {
     call_->StartCall(this);
     if (Wait()) {
       call_->WriteLast(ToByteBuffer(request), grpc::WriteOptions(), this);
@@ -67,13 +77,26 @@ class Loader::Stream {
 
   void Cancel() { context_.TryCancel(); }
 
+  // Whether it ended because the server is silent.
+  bool is_silent() const { return is_silent_; }
+
  private:
   bool Wait() {
     void* tag = nullptr;
     bool ok = false;
+    while (is_watched_ && !is_silent_) {
+      const auto next = queue_.AsyncNext(&tag, &ok, absl::ToChronoTime(absl::Now() + kQuiet));
+      if (next == grpc::CompletionQueue::GOT_EVENT) return ok;
+      if (next == grpc::CompletionQueue::SHUTDOWN) return false;
+      is_silent_ = !Answers(channel_, kSilence);
+      if (is_silent_) context_.TryCancel();
+    }
     return queue_.Next(&tag, &ok) && ok;
   }
 
+  const std::shared_ptr<grpc::Channel> channel_;
+  const bool is_watched_;
+  bool is_silent_ = false;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
@@ -135,7 +158,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::Receive() {
   RetryOptions retry = options_.retry;
   // Another server takes the job at some moment of the wait.
   if (servers_.has_owners()) {
-    retry.longest_wait = std::min(retry.longest_wait, absl::Seconds(1));
+    retry.longest_wait = std::min(retry.longest_wait, absl::Milliseconds(500));
   }
   Retrier retrier(channel_, retry);
   for (;;) {
@@ -161,7 +184,7 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   }
   if (stream == nullptr) {
     loading_ = servers_.current();
-    stream = std::make_shared<Stream>(loading_->channel, MakeRequest());
+    stream = std::make_shared<Stream>(loading_->channel, MakeRequest(), servers_.has_owners());
     const absl::MutexLock lock(&mutex_);
     stream_ = stream;
     if (cancelled_) stream_->Cancel();
@@ -170,6 +193,9 @@ absl::StatusOr<Loader::BatchPointer> Loader::ReceiveOnce() {
   if (!response) {
     absl::Status status = stream->Finish();
     if (status.ok()) status = absl::UnavailableError("the stream ended before the epoch did");
+    if (stream->is_silent()) {
+      status = absl::UnavailableError(absl::StrCat(loading_->address, " does not answer"));
+    }
     if (absl::IsUnavailable(status)) {
       servers_.Leave(*loading_);
       is_redirected_ = false;

@@ -22,7 +22,10 @@ import dataclasses
 from typing import Final, Iterable, Iterator
 
 # Faults of servers, after which another one takes their jobs, or the same one again.
-REPLICA_FAULTS: Final = ("killed", "stopped", "drained", "removed", "cut", "cut-from-etcd")
+REPLICA_FAULTS: Final = (
+    *("killed", "crashed", "stopped", "drained", "removed"),
+    *("cut", "cut-from-etcd"),
+)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -18,18 +18,20 @@ DEFAULT_RETRY_TIMEOUT: Final = 300.0
 _RETRIED: Final = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 _FIRST_DELAY: Final = 0.05
-_LONGEST_DELAY: Final = 1.0
+LONGEST_DELAY: Final = 1.0
 
 
 class Backoff:
-    """Delays between tries that grow from 50 ms to 1 s, for `timeout` seconds of failing in a row.
+    """Delays between tries that grow from 50 ms to `longest`, for `timeout` seconds of failing in a
+    row.
 
     Each is drawn at random from the upper half of its range, so that the workers of a server that
     comes back do not all call at once. Use from one thread.
     """
 
-    def __init__(self, timeout: float) -> None:
+    def __init__(self, timeout: float, longest: float = LONGEST_DELAY) -> None:
         self._timeout = timeout
+        self._longest = longest
         self._delay = _FIRST_DELAY
         self._deadline: float | None = None
 
@@ -49,5 +51,5 @@ class Backoff:
         if error.code not in _RETRIED or now >= self._deadline:
             raise error
         delay = random.uniform(self._delay / 2, self._delay)
-        self._delay = min(2 * self._delay, _LONGEST_DELAY)
+        self._delay = min(2 * self._delay, self._longest)
         return min(delay, self._deadline - now)

@@ -22,7 +22,8 @@ MAX_MESSAGE_BYTES: Final = 64 << 20
 ChannelOptions = Sequence[tuple[str, Any]]
 
 _SERVICE_CONFIG: Final = "grpc.service_config"
-_HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
+# Any server answers it, whoever asks, or says why not.
+HEALTH_CHECK: Final = "/grpc.health.v1.Health/Check"
 # How long one look for a server waits, in seconds.
 _LOOK: Final = 0.5
 
@@ -102,7 +103,7 @@ def await_server(channel: grpc.Channel, address: str, seconds: float) -> None:
 
     It makes a call, because channel_ready_future looks only five times a second.
     """
-    check = channel.unary_unary(_HEALTH_CHECK)
+    check = channel.unary_unary(HEALTH_CHECK)
     end = time.monotonic() + seconds
     while True:
         left = max(0.0, end - time.monotonic())

@@ -12,19 +12,23 @@ import grpc
 from packhouse.acknowledging import Acknowledger
 from packhouse.backoff import Backoff
 from packhouse.batch_reader import parse_response
-from packhouse.channel import make_channel
+from packhouse.channel import HEALTH_CHECK, make_channel
 from packhouse.connecting import Connecting
 from packhouse.errors import PackhouseError
 from packhouse.job_owner import owner_named_by
 from packhouse.readers import new_reader
 from packhouse.received_batch import received_by_protobuf
 from packhouse.replicas import Replicas
+from packhouse.silence import SilenceWatch
 from packhouse.v1 import loader_pb2, loader_pb2_grpc
 
 _LOAD_METHOD: Final = "/packhouse.v1.LoaderService/Load"
 
 # The server's, for max_in_flight 0.
 _DEFAULT_IN_FLIGHT: Final = 16
+
+# Seconds in which a server that lives answers a question that costs it nothing.
+_SILENCE: Final = 2.0
 
 # Connections of processes that this one was forked from: neither use nor close them.
 _INHERITED: Final[list[Any]] = []
@@ -75,6 +79,15 @@ class LoadConnection:
         self._reader = new_reader(is_loaded=True, writable=writable)
         # Whether Load was cancelled for its reader to look at the acknowledgements.
         self._woken = False
+        # Whether it was cancelled because its server is silent.
+        self._is_silent = False
+        self._silence = SilenceWatch(self._lives, self._end_silent_load)
+        self._num_waits = 0
+
+    @property
+    def longest_delay(self) -> float:
+        """Seconds to wait at most before another try."""
+        return self._replicas.longest_delay
 
     def call(self, method: str, request: Any) -> Any:
         """Makes a unary call that is safe to retry, and retries it. Raises PackhouseError."""
@@ -123,8 +136,17 @@ class LoadConnection:
                     _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
                 )
                 self._woken = False
+                self._is_silent = False
                 self._load = start_load(make_request())
-            response: bytes = next(self._load)
+                if self._replicas.are_several:
+                    self._silence.start()
+            self._num_waits += 1
+            self._silence.waiting = self._num_waits
+            try:
+                response: bytes = next(self._load)
+            finally:
+                self._silence.waiting = 0
+            self._replicas.answered(self._load_address)
         except StopIteration:
             self._lose()
             raise PackhouseError(
@@ -135,7 +157,12 @@ class LoadConnection:
             failure = PackhouseError.of(error)
         else:
             return self._reader.read(response) or self._parse(response)
-        if self._woken:
+        if self._is_silent:
+            failure = PackhouseError(
+                grpc.StatusCode.UNAVAILABLE, f"{self._load_address} does not answer"
+            )
+            self._lose()
+        elif self._woken:
             failure = PackhouseError(grpc.StatusCode.UNAVAILABLE, "acknowledging has failed")
         elif failure.code is grpc.StatusCode.UNAVAILABLE:
             self._lose()
@@ -150,12 +177,16 @@ class LoadConnection:
         """Reads the end of the call after the end of the epoch; the next epoch uses the same
         connection.
         """
+        self._num_waits += 1
+        self._silence.waiting = self._num_waits
         try:
             for _ in self._load:
                 pass
             self._load = None
         except grpc.RpcError:  # All has come, however the stream ends.
             self.leave()
+        finally:
+            self._silence.waiting = 0
 
     def leave(self) -> None:
         """Ends Load, if it runs."""
@@ -170,6 +201,7 @@ class LoadConnection:
         if self.pid != os.getpid():
             _INHERITED.append(self)
             return
+        self._silence.close()
         self.leave()
         if self._load_channel is not None:
             self._load_channel.close()
@@ -196,6 +228,35 @@ class LoadConnection:
             self._woken = True
             load.cancel()
 
+    def _lives(self) -> bool:
+        """Whether the server that Load waits for answers, and is still the one to wait for."""
+        if self._replicas.owner not in (None, self._load_address):
+            return False
+        with self._lock:
+            if self._closed:
+                return True
+            calls = self._take_calls(self._load_address)
+        is_away = False
+        try:
+            calls.channel.unary_unary(HEALTH_CHECK)(b"", timeout=_SILENCE, wait_for_ready=True)
+        except grpc.RpcError as error:
+            # Whatever else it says, it says something.
+            is_away = error.code() in (
+                grpc.StatusCode.UNAVAILABLE,
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            )
+        except ValueError:  # Closed meanwhile.
+            pass
+        finally:
+            self._leave_calls(calls, is_away)
+        return not is_away
+
+    def _end_silent_load(self) -> None:
+        load = self._load
+        if load is not None:
+            self._is_silent = True
+            load.cancel()
+
     def _make_channel(
         self, address: str, *, reads_on_callers_thread: bool = False
     ) -> grpc.Channel:
@@ -205,7 +266,7 @@ class LoadConnection:
             # All calls are safe to retry; they are retried here, for longer than gRPC does.
             options=(
                 ("grpc.enable_retries", 0),
-                *self._replicas.options,
+                *self._replicas.options(address, pings=not reads_on_callers_thread),
                 *self._connecting.options,
             ),
             credentials=self._connecting.credentials,
@@ -216,18 +277,7 @@ class LoadConnection:
         with self._lock:
             if self._closed:
                 raise ValueError("the loader is closed")
-            address = self._replicas.current
-            unused = None
-            if self._calls is not None and self._calls.address != address:
-                # Its last user closes it.
-                unused, self._calls = self._calls, None
-                unused = unused if unused.num_users == 0 else None
-            if self._calls is None:
-                self._calls = _Calls(address, self._make_channel(address))
-            calls = self._calls
-            calls.num_users += 1
-        if unused is not None:
-            unused.channel.close()
+            calls = self._take_calls(self._replicas.current)
         is_away = False
         try:
             return getattr(calls.stub, method)(request, timeout=self._connecting.timeout)
@@ -243,6 +293,18 @@ class LoadConnection:
         finally:
             self._leave_calls(calls, is_away)
         raise failure
+
+    def _take_calls(self, address: str) -> _Calls:
+        """The calls to that server, and one user more. With the lock."""
+        if self._calls is not None and self._calls.address != address:
+            # Its last user closes it.
+            unused, self._calls = self._calls, None
+            if unused.num_users == 0:
+                unused.channel.close()
+        if self._calls is None:
+            self._calls = _Calls(address, self._make_channel(address))
+        self._calls.num_users += 1
+        return self._calls
 
     def _leave_calls(self, calls: _Calls, is_away: bool) -> None:
         """After `is_away` the next call has a channel of its own: an old one would wait longer and

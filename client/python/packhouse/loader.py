@@ -466,7 +466,9 @@ class Loader(Iterator[LoadedBatch]):
                 connection.leave()
                 connection.acknowledger.check()
                 if backoff is None:
-                    backoff = Backoff(self._settings.connecting.retry_timeout)
+                    backoff = Backoff(
+                        self._settings.connecting.retry_timeout, connection.longest_delay
+                    )
                 time.sleep(backoff.delay_after(error))
         if not isinstance(received, ReceivedBatch) and received.HasField("opened"):
             opened = received.opened
