@@ -57,7 +57,8 @@ absl::Status Measure(const BenchArguments& arguments, const BenchSetup& setup,
     for (const uint64_t streams : settings.streams) {
       for (const uint64_t payload : settings.payloads) {
         const absl::StatusOr<DeliveryFigures> delivery = MeasureDelivery(
-            setup, payload, streams, {.load = wants("load"), .pack = wants("pack")});
+            setup, payload, streams,
+            {.load = wants("load"), .pack = wants("pack"), .narrow = wants("compact")});
         if (!delivery.ok()) return delivery.status();
         std::cout << report.AddDelivery(*delivery) << std::flush;
       }
@@ -140,9 +141,11 @@ void AddBenchOptions(CLI::App& app, ExitCode& code) {
   app.add_option("--runs", settings.runs, "Runs of each measurement")->check(CLI::Range(1, 1000));
   app.add_option("--seconds", arguments->seconds, "Length of a run")
       ->check(CLI::Range(0.001, 3600.0));
-  app.add_option("--only", arguments->only, "pack, load, observe, plan, ceiling")
+  app.add_option("--only", arguments->only,
+                 "pack, load, observe, plan, ceiling; compact: pack and load with narrow integers, "
+                 "too, which is not measured by default")
       ->delimiter(',')
-      ->check(CLI::IsMember({"pack", "load", "observe", "plan", "ceiling"}));
+      ->check(CLI::IsMember({"pack", "load", "compact", "observe", "plan", "ceiling"}));
   app.add_option("--payloads", arguments->payloads, "Sizes of batches, as in 64KiB,1MiB")
       ->delimiter(',');
   app.add_option("--streams", settings.streams, "Numbers of streams, as in 1,4")

@@ -23,6 +23,8 @@ using Figure = double (RunSample::*)() const;
 constexpr Figure kGigabytes = &RunSample::gigabytes_per_second;
 constexpr Figure kMessages = &RunSample::messages_per_second;
 constexpr Figure kGraphs = &RunSample::graphs_per_second;
+constexpr Figure kBytesPerGraph = &RunSample::bytes_per_graph;
+constexpr Figure kServerCpuPerGraph = &RunSample::server_cpu_per_graph;
 constexpr Figure kClientCpu = &RunSample::client_cpu_per_gigabyte;
 constexpr Figure kServerCpu = &RunSample::server_cpu_per_gigabyte;
 constexpr Figure kOthers = &RunSample::others;
@@ -89,6 +91,13 @@ Json JsonOf(const std::string& measure, const DeliveryFigures& delivery, const R
   if (&runs == &delivery.pack) {
     json["ratio_to_exchange"] = JsonOf(RatioOf(runs, delivery.exchange, kGigabytes));
   }
+  const auto add_declared = [&](const Runs& narrow, const Runs& declared) {
+    if (&runs != &narrow) return;
+    json["ratio_to_declared"] = JsonOf(RatioOf(narrow, declared, kGraphs));
+    json["bytes_ratio_to_declared"] = JsonOf(RatioOf(narrow, declared, kBytesPerGraph));
+  };
+  add_declared(delivery.narrow_load, delivery.load);
+  add_declared(delivery.narrow_pack, delivery.pack);
   json["most_to_least_of_streams"] = JsonOf(UnfairnessOf(runs));
   return json;
 }
@@ -143,7 +152,7 @@ std::string BenchReport::AddTcp(const Runs& runs) {
 
 std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   // Rows come one by one, as they are measured: the widths are fixed.
-  constexpr char kRow[] = "%-9s %-7s %7s %18s %15s %15s %9s %9s %15s %15s %6s %6s\n";
+  constexpr char kRow[] = "%-12s %-7s %7s %18s %15s %15s %9s %9s %15s %15s %6s %6s\n";
   std::string text;
   if (IsFirst("delivery")) {
     text = absl::StrFormat(kRow, "", "batch", "streams", "GB/s", "% of download", "% of exchange",
@@ -151,6 +160,9 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
     absl::StrAppendFormat(&text, kRow, "", "", "", "", "", "", "", "", "client / server",
                           "p50 / p99", "MiB", "%");
   }
+  const auto is_of_graphs = [&](const Runs& runs) {
+    return &runs != &delivery.download && &runs != &delivery.exchange;
+  };
   const auto add = [&](const std::string& name, const Runs& runs) {
     if (runs.empty()) return;
     measures_.push_back(JsonOf(name, delivery, runs));
@@ -161,7 +173,7 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
         SpreadText(SpreadOf(runs, kGigabytes)),
         is_pack || is_load ? PercentText(RatioOf(runs, delivery.download, kGigabytes)) : "",
         is_pack ? PercentText(RatioOf(runs, delivery.exchange, kGigabytes)) : "",
-        is_pack || is_load ? absl::StrFormat("%.0f", SpreadOf(runs, kGraphs).median) : "",
+        is_of_graphs(runs) ? absl::StrFormat("%.0f", SpreadOf(runs, kGraphs).median) : "",
         absl::StrFormat("%.0f", SpreadOf(runs, kMessages).median),
         absl::StrFormat("%.2f / %.2f", SpreadOf(runs, kClientCpu).median,
                         SpreadOf(runs, kServerCpu).median),
@@ -172,15 +184,30 @@ std::string BenchReport::AddDelivery(const DeliveryFigures& delivery) {
   add("download", delivery.download);
   add("exchange", delivery.exchange);
   add("load", delivery.load);
+  add("compact load", delivery.narrow_load);
   add("loader", delivery.loader);
   add("pack", delivery.pack);
+  add("compact pack", delivery.narrow_pack);
   if (!delivery.load.empty()) {
     absl::StrAppendFormat(
-        &text, "%-9s an epoch's first batch after %.1f ms; loader has %s %% of load, CPU %s %%\n",
+        &text, "%-12s an epoch's first batch after %.1f ms; loader has %s %% of load, CPU %s %%\n",
         "", OpeningMedian(delivery.load),
         PercentText(RatioOf(delivery.loader, delivery.load, kGigabytes)),
         PercentText(RatioOf(delivery.loader, delivery.load, kClientCpu)));
   }
+  const auto compare = [&](const char* name, const Runs& narrow, const Runs& declared) {
+    if (narrow.empty()) return;
+    absl::StrAppendFormat(
+        &text,
+        "%-12s %s has %s times the graphs/s of declared types, %s %% of the bytes a graph (%.0f of "
+        "%.0f) and %s %% of the server's CPU a graph\n",
+        "", name, SpreadText(RatioOf(narrow, declared, kGraphs)),
+        PercentText(RatioOf(narrow, declared, kBytesPerGraph)),
+        SpreadOf(narrow, kBytesPerGraph).median, SpreadOf(declared, kBytesPerGraph).median,
+        PercentText(RatioOf(narrow, declared, kServerCpuPerGraph)));
+  };
+  compare("compact load", delivery.narrow_load, delivery.load);
+  compare("compact pack", delivery.narrow_pack, delivery.pack);
   return text;
 }
 

@@ -32,6 +32,12 @@ double RunSample::messages_per_second() const {
   return Share(static_cast<double>(messages), seconds);
 }
 double RunSample::graphs_per_second() const { return Share(static_cast<double>(graphs), seconds); }
+double RunSample::bytes_per_graph() const {
+  return Share(static_cast<double>(bytes), static_cast<double>(graphs));
+}
+double RunSample::server_cpu_per_graph() const {
+  return Share(server_cpu_seconds, static_cast<double>(graphs));
+}
 double RunSample::client_cpu_per_gigabyte() const {
   return Share(client_cpu_seconds, static_cast<double>(bytes) / 1e9);
 }

@@ -45,6 +45,8 @@ struct RunSample {
   double gigabytes_per_second() const;
   double messages_per_second() const;
   double graphs_per_second() const;
+  double bytes_per_graph() const;
+  double server_cpu_per_graph() const;
   double client_cpu_per_gigabyte() const;
   double server_cpu_per_gigabyte() const;
   double others() const { return others_share; }

@@ -194,6 +194,8 @@ class BatchViewReader {
         }
       } else if (field.number == v1::Tensor::kDtypeFieldNumber && is_number) {
         tensor.dtype = static_cast<v1::DataType>(static_cast<int32_t>(field.value));
+      } else if (field.number == v1::Tensor::kDeclaredDtypeFieldNumber && is_number) {
+        tensor.declared_dtype = static_cast<v1::DataType>(static_cast<int32_t>(field.value));
       } else if (field.number == v1::Tensor::kShapeFieldNumber && (is_number || is_bytes)) {
         if (!ReadNumbers(field, tensor.shape)) return false;
       } else if (field.number == v1::Tensor::kDataFieldNumber && is_bytes) {

@@ -22,11 +22,18 @@ namespace packhouse::client {
 // As v1::Tensor.
 struct TensorView {
   absl::string_view name;
+  // Of the elements of `data`.
   v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;
   absl::InlinedVector<uint64_t, 4> shape;
   // Contiguous, dense, row-major, little-endian. It may be at any address, so load elements with
   // LoadLittleEndian (little_endian.h), or copy them to an aligned place.
   absl::string_view data;
+  // Set if the data travelled in a narrower type than the tensor's own: Widened() (widen.h) gives
+  // it as declared.
+  v1::DataType declared_dtype = v1::DATA_TYPE_UNSPECIFIED;
+
+  bool is_narrow() const { return declared_dtype != v1::DATA_TYPE_UNSPECIFIED; }
+  v1::DataType own_dtype() const { return is_narrow() ? declared_dtype : dtype; }
 };
 
 // As v1::Batch, with v1::LoadedBatch around it. Unset fields are 0 or empty here.

@@ -13,10 +13,6 @@ namespace {
 constexpr std::size_t kMaxPlanes = 16;
 constexpr std::size_t kMaxRowBytes = std::size_t{16} << 20;
 
-bool IsInteger(v1::DataType dtype) {
-  return dtype >= v1::DATA_TYPE_INT8 && dtype <= v1::DATA_TYPE_UINT64;
-}
-
 // The number of `name` among the components and `graphs`.
 std::optional<std::size_t> FindComponent(const std::vector<std::string>& components,
                                          const std::string& name) {
@@ -27,6 +23,10 @@ std::optional<std::size_t> FindComponent(const std::vector<std::string>& compone
 }
 
 }  // namespace
+
+bool IsInteger(v1::DataType dtype) {
+  return dtype >= v1::DATA_TYPE_INT8 && dtype <= v1::DATA_TYPE_UINT64;
+}
 
 std::size_t ElementBytes(v1::DataType dtype) {
   switch (dtype) {

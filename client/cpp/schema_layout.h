@@ -16,6 +16,9 @@ namespace packhouse::client {
 // Bytes of one element; 0 for UNSPECIFIED and for values that this client does not know.
 std::size_t ElementBytes(v1::DataType dtype);
 
+// Whether it is a signed or unsigned integer; bool is none.
+bool IsInteger(v1::DataType dtype);
+
 struct TensorLayout {
   std::string name;
   v1::DataType dtype = v1::DATA_TYPE_UNSPECIFIED;

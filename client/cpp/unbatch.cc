@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "client/cpp/little_endian.h"
+#include "client/cpp/widen.h"
 
 namespace packhouse::client {
 namespace {
@@ -170,7 +171,14 @@ absl::StatusOr<v1::GraphChunk> Unbatch(const SchemaLayout& schema, const v1::Bat
   chunk.mutable_sizes()->set_graph_ids(batch.graph_ids());
   for (std::size_t i = 0; i < schema.tensors.size(); ++i) {
     const TensorLayout& layout = schema.tensors[i];
-    const v1::Tensor& tensor = batch.tensors(static_cast<int>(i));
+    v1::Tensor widened;
+    const bool is_narrow =
+        batch.tensors(static_cast<int>(i)).declared_dtype() != v1::DATA_TYPE_UNSPECIFIED;
+    if (is_narrow) {
+      widened = batch.tensors(static_cast<int>(i));
+      if (absl::Status status = Widen(widened); !status.ok()) return status;
+    }
+    const v1::Tensor& tensor = is_narrow ? widened : batch.tensors(static_cast<int>(i));
     const int component = static_cast<int>(layout.component);
     absl::Status status = CheckTensor(layout, batch.rows(component), tensor);
     if (!status.ok()) return status;

@@ -15,7 +15,7 @@ namespace packhouse::client {
 //
 // `schema` is the stream's, as in PackOpened.schema. A batch of a stream of sizes has no tensors,
 // and needs a schema without tensors. Derived tensors, which follow the schema's, are ignored, and
-// so are the values of padding rows.
+// so are the values of padding rows. Tensors that travel in a narrow type (widen.h) are widened.
 //
 // Nothing in the batch is trusted, except that its ids are distinct. Errors: INVALID_ARGUMENT
 // naming the field and the value, if `schema` is invalid (see ResolveSchema), if lengths, shapes,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,13 @@ namespace packhouse {
 // or last with Layout::kRowsLast.
 struct BatchTensor {
   std::string name;
+  // Of `data`.
   DType dtype = DType::kFloat32;
   std::vector<uint64_t> shape;
   // Lives as long as Batch::buffer.
   absl::string_view data;
+  // The type in the schema, or of a derived tensor; none if it is `dtype`.
+  std::optional<DType> declared_dtype = std::nullopt;
 };
 
 // With the schema, a batch can be taken apart again (see uncollate.h).

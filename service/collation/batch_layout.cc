@@ -53,7 +53,8 @@ std::vector<uint64_t> BatchColumn::Shape(uint64_t rows) const {
 
 absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
                                                 std::vector<uint64_t> capacities, Padding padding,
-                                                DerivedTensors derived, MinRows min_rows) {
+                                                DerivedTensors derived, MinRows min_rows,
+                                                IntegerWidth integer_width) {
   const size_t l = schema->num_components();
   if (capacities.size() != l + 1) {
     return absl::InvalidArgumentError(
@@ -106,20 +107,23 @@ absl::StatusOr<BatchLayout> BatchLayout::Create(const GraphSchema* schema,
                        capacities[l], " graphs of at least ", min_rows[k], " rows (min_rows)"));
     }
   }
-  BatchLayout layout(schema, std::move(capacities), padding, derived, std::move(min_rows));
+  BatchLayout layout(schema, std::move(capacities), padding, derived, std::move(min_rows),
+                     integer_width);
   PH_RETURN_IF_ERROR(layout.AddPaddingTexts());
   return layout;
 }
 
 BatchLayout::BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities,
-                         Padding padding, DerivedTensors derived, MinRows min_rows)
+                         Padding padding, DerivedTensors derived, MinRows min_rows,
+                         IntegerWidth integer_width)
     : schema_(schema),
       capacities_(std::move(capacities)),
       is_fixed_(padding != Padding::kNone &&
                 std::find(capacities_.begin(), capacities_.end(), kRagged) == capacities_.end()),
       padding_(padding),
       derived_(derived),
-      min_rows_(std::move(min_rows)) {
+      min_rows_(std::move(min_rows)),
+      integer_width_(integer_width) {
   using Source = BatchColumn::Source;
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];

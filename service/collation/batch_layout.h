@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "service/collation/compact_type.h"
 #include "service/collation/min_rows.h"
 #include "service/graphs/graph_schema.h"
 
@@ -101,11 +102,14 @@ class BatchLayout {
   // bound.
   static absl::StatusOr<BatchLayout> Create(const GraphSchema* schema,
                                             std::vector<uint64_t> capacities, Padding padding,
-                                            DerivedTensors derived, MinRows min_rows = {});
+                                            DerivedTensors derived, MinRows min_rows = {},
+                                            IntegerWidth integer_width = IntegerWidth::kDeclared);
 
   const GraphSchema& schema() const { return *schema_; }
   Padding padding() const { return padding_; }
   const DerivedTensors& derived() const { return derived_; }
+  // In which types integers travel. All bytes that this class tells are those of declared types.
+  IntegerWidth integer_width() const { return integer_width_; }
   // Of every padding graph; none if the padding is not kTfgnn.
   const MinRows& min_rows() const { return min_rows_; }
   // The schema's tensors in order, then the derived ones.
@@ -143,7 +147,7 @@ class BatchLayout {
 
  private:
   BatchLayout(const GraphSchema* schema, std::vector<uint64_t> capacities, Padding padding,
-              DerivedTensors derived, MinRows min_rows);
+              DerivedTensors derived, MinRows min_rows, IntegerWidth integer_width);
 
   absl::Status AddPaddingTexts();
   // Bytes of the tensors along the components k with counts(k).
@@ -156,6 +160,7 @@ class BatchLayout {
   Padding padding_;
   DerivedTensors derived_;
   MinRows min_rows_;
+  IntegerWidth integer_width_;
   std::vector<BatchColumn> columns_;
   std::vector<PaddingText> padding_texts_;
   std::vector<std::string> fills_;

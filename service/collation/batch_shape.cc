@@ -46,8 +46,9 @@ absl::StatusOr<BatchShape> BatchShape::Resolve(const GraphSchema& schema,
   capacities.back() = std::min(capacities.back(),
                                MostGraphs(options.max_graphs_per_batch, schema.num_components()));
 
-  PH_ASSIGN_OR_RETURN(BatchLayout layout, BatchLayout::Create(&schema, capacities, options.padding,
-                                                              options.derived, options.min_rows));
+  PH_ASSIGN_OR_RETURN(BatchLayout layout,
+                      BatchLayout::Create(&schema, capacities, options.padding, options.derived,
+                                          options.min_rows, options.integer_width));
   if (options.whole_graphs) {
     const auto bytes = layout.PaddedBytes();
     if (!bytes || *bytes > options.max_batch_bytes) {

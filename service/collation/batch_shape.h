@@ -25,6 +25,7 @@ struct BatchShapeOptions {
   uint64_t max_batch_bytes = uint64_t{48} << 20;
   // Only with kTfgnn.
   MinRows min_rows;
+  IntegerWidth integer_width = IntegerWidth::kDeclared;
 };
 
 // The most graphs of a batch if graphs have many components: the bound is for kUsualComponents, and

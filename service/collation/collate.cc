@@ -5,14 +5,19 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
+#include "service/collation/compact_type.h"
 #include "service/collation/fake_indices.h"
 #include "service/collation/gathered_graph.h"
+#include "service/collation/narrowing_kernels.h"
 #include "service/collation/row_kernels.h"
 #include "service/graphs/index_values.h"
 
@@ -21,6 +26,11 @@ namespace {
 
 const RowKernels& Kernels() {
   static const RowKernels kernels = RowKernelsOf(BestVectorLevel());
+  return kernels;
+}
+
+const NarrowingKernels& Narrowing() {
+  static const NarrowingKernels kernels = NarrowingKernelsOf(BestVectorLevel());
   return kernels;
 }
 
@@ -74,8 +84,49 @@ struct Plane {
   size_t number = 0;
   // The tensor grows along it.
   size_t component = 0;
-  // In this plane.
+  // In this plane, as declared.
   size_t row_bytes = 0;
+};
+
+// How rows of a tensor of the schema are copied to the type in which it travels.
+class RowCopy {
+ public:
+  RowCopy(const TensorSpec& spec, DType type) : is_index_(spec.index_into.has_value()) {
+    const size_t declared_bytes = ElementBytes(spec.dtype);
+    if (type != spec.dtype) {
+      const size_t bytes = ElementBytes(type);
+      narrowed_ = Narrowing().CopyNarrowedOf(declared_bytes, bytes);
+      while (declared_bytes >> halvings_ > bytes) ++halvings_;
+      most_ = MaxIndex(type);
+    } else if (is_index_) {
+      shifted_ = Kernels().CopyShiftedOf(declared_bytes);
+    }
+  }
+
+  // Bytes that these bytes of rows become.
+  size_t BytesOf(size_t declared) const { return declared >> halvings_; }
+  // Returns where the copy ends. `shift` is 0 unless it is an index tensor.
+  char* Copy(char* to, const char* from, size_t bytes, uint64_t shift) {
+    if (narrowed_ != nullptr) {
+      sums_ |= narrowed_(to, from, bytes, shift);
+    } else if (shifted_ != nullptr) {
+      shifted_(to, from, bytes, shift);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+    return to + BytesOf(bytes);
+  }
+  // Whether nothing was lost. Values have been looked at; indices have not.
+  bool is_exact() const { return !is_index_ || (sums_ & ~most_) == 0; }
+
+ private:
+  bool is_index_;
+  // How often the type is half as wide.
+  int halvings_ = 0;
+  NarrowingKernels::CopyNarrowed narrowed_ = nullptr;
+  RowKernels::CopyShifted shifted_ = nullptr;
+  uint64_t sums_ = 0;
+  uint64_t most_ = ~uint64_t{0};
 };
 
 // The places of the rows of a batch's graphs.
@@ -133,13 +184,14 @@ class RowExtents {
   std::vector<Run> runs_;
 };
 
-// Prefetches the rows in the order in which they will be copied: plane by plane, and run by run.
+// Prefetches the rows of these tensors in the order in which they will be read: plane by plane, and
+// run by run.
 class RowPrefetch {
  public:
-  RowPrefetch(const BatchLayout& layout, const RowExtents& extents)
-      : schema_(layout.schema()), extents_(extents) {
-    is_over_ = extents.runs().empty() || schema_.tensors().empty();
-    if (!is_over_) plane_ = Plane(schema_, 0, 0);
+  RowPrefetch(const GraphSchema& schema, const RowExtents& extents, std::vector<size_t> tensors)
+      : schema_(schema), extents_(extents), tensors_(std::move(tensors)) {
+    is_over_ = extents.runs().empty() || tensors_.empty();
+    if (!is_over_) plane_ = Plane(schema_, tensors_[0], 0);
     for (size_t i = 0; i < kPiecesAhead; ++i) Next();
   }
 
@@ -158,54 +210,52 @@ class RowPrefetch {
  private:
   void NextPlane() {
     run_ = 0;
-    size_t t = plane_.tensor;
     size_t number = plane_.number + 1;
-    if (number == schema_.num_planes(t)) {
-      ++t;
+    if (number == schema_.num_planes(plane_.tensor)) {
+      ++tensor_;
       number = 0;
     }
-    is_over_ = t == schema_.tensors().size();
-    if (!is_over_) plane_ = Plane(schema_, t, number);
+    is_over_ = tensor_ == tensors_.size();
+    if (!is_over_) plane_ = Plane(schema_, tensors_[tensor_], number);
   }
 
   const GraphSchema& schema_;
   const RowExtents& extents_;
+  const std::vector<size_t> tensors_;
   bool is_over_ = false;  // Everything has been prefetched.
+  size_t tensor_ = 0;     // Among tensors_.
   Plane plane_;
   size_t run_ = 0;
 };
 
 // Writes the real rows of a plane of a tensor of the schema. Every Write... function fills its
 // whole range, which may begin at any address.
-void WritePlane(const GraphSchema& schema, const Plane& plane, const RowExtents& extents,
-                RowPrefetch& prefetch, char* next) {
-  const TensorSpec& spec = schema.tensors()[plane.tensor];
+void WritePlane(const TensorSpec& spec, const Plane& plane, const RowExtents& extents,
+                RowPrefetch& prefetch, RowCopy& copy, char* next) {
   if (!spec.index_into) {
     for (const RowExtents::Run& run : extents.runs()) {
       prefetch.Next();
       const size_t bytes = extents.count(run, plane.component) * plane.row_bytes;
       if (bytes == 0) continue;
-      std::memcpy(next, extents.begin(run.begin, plane), bytes);
-      next += bytes;
+      next = copy.Copy(next, extents.begin(run.begin, plane), bytes, 0);
     }
     return;
   }
-  const RowKernels::CopyShifted copy = Kernels().CopyShiftedOf(ElementBytes(spec.dtype));
   uint64_t target_rows = 0;  // Rows of the target component in the graphs before.
   for (const RowExtents::Run& run : extents.runs()) {
     prefetch.Next();
     const char* from = extents.begin(run.begin, plane);
     for (size_t g = run.begin; g < run.end; ++g) {
       const size_t bytes = extents.count(g, plane.component) * plane.row_bytes;
-      copy(next, from, bytes, target_rows);
-      next += bytes;
+      next = copy.Copy(next, from, bytes, target_rows);
       from += bytes;
       target_rows += extents.count(g, *spec.index_into);
     }
   }
 }
 
-// Calls write(plane, data) for each plane of the schema's tensors, which begin at base + `begins`.
+// Calls write(plane, copy, data) for each plane of the schema's tensors, which begin at base +
+// `begins`.
 template <typename Write>
 void ForEachPlane(const GraphSchema& schema, const Batch& batch, char* base,
                   const std::vector<uint64_t>& begins, Write write) {
@@ -213,10 +263,17 @@ void ForEachPlane(const GraphSchema& schema, const Batch& batch, char* base,
     char* data = base + begins[t];
     for (size_t number = 0; number < schema.num_planes(t); ++number) {
       const Plane plane(schema, t, number);
-      write(plane, data);
-      data += batch.rows[plane.component] * plane.row_bytes;
+      const RowCopy copy(schema.tensors()[t], batch.tensors[t].dtype);
+      write(plane, copy, data);
+      data += copy.BytesOf(batch.rows[plane.component] * plane.row_bytes);
     }
   }
+}
+
+absl::Status CheckExact(const RowCopy& copy, const TensorSpec& spec) {
+  if (copy.is_exact()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("batch: an index of tensor '", spec.name, "' is beyond the batch's rows"));
 }
 
 // Where the next rows of a plane go, while graphs are copied one after the other.
@@ -224,22 +281,20 @@ struct PlaneEnd {
   char* next;
   size_t component;
   size_t row_bytes;
-  // For an index tensor; otherwise null.
-  RowKernels::CopyShifted copy_shifted;
-  size_t target;
+  RowCopy copy;
+  const TensorSpec* spec;
 };
 
 // Writes the real rows of all tensors, graph by graph: what lies together is read at once.
-void WriteGathered(const GraphSchema& schema, absl::Span<const absl::string_view> graphs,
-                   const Batch& batch, char* base, const std::vector<uint64_t>& begins) {
+absl::Status WriteGathered(const GraphSchema& schema, absl::Span<const absl::string_view> graphs,
+                           const Batch& batch, char* base, const std::vector<uint64_t>& begins) {
   const size_t l = schema.num_components();
   std::vector<PlaneEnd> ends;
-  ForEachPlane(schema, batch, base, begins, [&](const Plane& plane, char* data) {
-    const TensorSpec& spec = schema.tensors()[plane.tensor];
-    ends.push_back({data, plane.component, plane.row_bytes,
-                    spec.index_into ? Kernels().CopyShiftedOf(ElementBytes(spec.dtype)) : nullptr,
-                    spec.index_into.value_or(0)});
-  });
+  ForEachPlane(
+      schema, batch, base, begins, [&](const Plane& plane, const RowCopy& copy, char* data) {
+        ends.push_back(
+            {data, plane.component, plane.row_bytes, copy, &schema.tensors()[plane.tensor]});
+      });
   // Rows of each component in the graphs before; and those of this graph.
   std::vector<uint64_t> before(l + 1, 0);
   std::vector<uint64_t> counts(l + 1, 1);
@@ -249,64 +304,76 @@ void WriteGathered(const GraphSchema& schema, absl::Span<const absl::string_view
     const char* from = GatheredGraph(graphs[g]).rows(l);
     for (PlaneEnd& end : ends) {
       const size_t bytes = counts[end.component] * end.row_bytes;
-      if (end.copy_shifted != nullptr) {
-        end.copy_shifted(end.next, from, bytes, before[end.target]);
-      } else {
-        std::memcpy(end.next, from, bytes);
-      }
-      end.next += bytes;
+      const auto& target = end.spec->index_into;
+      end.next = end.copy.Copy(end.next, from, bytes, target ? before[*target] : 0);
       from += bytes;
     }
     for (size_t k = 0; k <= l; ++k) before[k] += counts[k];
   }
+  for (const PlaneEnd& end : ends) PH_RETURN_IF_ERROR(CheckExact(end.copy, *end.spec));
+  return absl::OkStatus();
 }
 
 // Writes what follows the real rows of a plane that begins at `data`.
-void WritePadding(const BatchLayout& layout, const Plane& plane, const Batch& batch, char* data) {
+void WritePadding(const BatchLayout& layout, const Plane& plane, const RowCopy& copy,
+                  const Batch& batch, char* data) {
   const uint64_t real_rows = batch.real_rows[plane.component];
   const uint64_t padding_rows = batch.rows[plane.component] - real_rows;
-  const uint64_t padding_bytes = padding_rows * plane.row_bytes;
+  const uint64_t padding_bytes = copy.BytesOf(padding_rows * plane.row_bytes);
   if (padding_bytes == 0) return;
-  char* const begin = data + real_rows * plane.row_bytes;
+  char* const begin = data + copy.BytesOf(real_rows * plane.row_bytes);
   const TensorSpec& spec = layout.schema().tensors()[plane.tensor];
+  const DType type = batch.tensors[plane.tensor].dtype;
   if (!spec.index_into) {
-    Fill(begin, padding_bytes, layout.fill(plane.tensor));
+    // A narrow integer is the lowest bytes of the wide one; only a text is longer than an element,
+    // and bytes of texts are never narrowed.
+    absl::string_view fill = layout.fill(plane.tensor);
+    if (type != spec.dtype) fill = fill.substr(0, ElementBytes(type));
+    Fill(begin, padding_bytes, fill);
     return;
   }
   const uint64_t first = batch.real_rows[*spec.index_into];
   if (layout.padding() == Padding::kTfgnn) {
-    return WriteFakeIndices(spec.dtype, first, batch.rows[*spec.index_into] - first,
+    return WriteFakeIndices(type, first, batch.rows[*spec.index_into] - first,
                             plane.row_bytes / ElementBytes(spec.dtype), padding_rows, begin);
   }
   const uint64_t last_row = std::max<uint64_t>(batch.rows[*spec.index_into], 1) - 1;
-  Fill(begin, padding_bytes, IndexElement(spec.dtype, std::min(first, last_row)));
+  Fill(begin, padding_bytes, IndexElement(type, std::min(first, last_row)));
 }
 
-// Writes values of an int32 tensor, one after the other.
-class Int32Writer {
+// Writes values of a derived tensor, one after the other. T is the type in which it travels, which
+// holds them.
+template <typename T>
+class DerivedWriter {
  public:
-  Int32Writer(char* begin, char* end) : next_(begin), end_(end) {}
+  DerivedWriter(char* begin, char* end) : next_(begin), end_(end) {}
 
-  void Add(int32_t value) {
+  void Add(int32_t number) {
+    const auto value = static_cast<T>(number);
     std::memcpy(next_, &value, sizeof(value));
     next_ += sizeof(value);
   }
-  void Add(uint64_t n, int32_t value) {
+  void Add(uint64_t n, int32_t number) {
+    const auto value = static_cast<T>(number);
     // Writes whole blocks without checking where the last one ends: excess values are overwritten.
-    std::array<int32_t, 16> block;
+    std::array<T, 64 / sizeof(T)> block;
     block.fill(value);
     char* const behind = next_ + n * sizeof(value);
     while (next_ < behind && end_ - next_ >= static_cast<ptrdiff_t>(sizeof(block))) {
       std::memcpy(next_, block.data(), sizeof(block));
       next_ += sizeof(block);
     }
-    while (next_ < behind) Add(value);
+    while (next_ < behind) Add(number);
     next_ = behind;
   }
   // Fills the rest of the room.
-  void FillUp(int32_t value) {
-    Kernels().fill_4(next_, static_cast<uint32_t>(value),
-                     static_cast<size_t>(end_ - next_) / sizeof(value));
+  void FillUp(int32_t number) {
+    const size_t n = static_cast<size_t>(end_ - next_) / sizeof(T);
+    if constexpr (sizeof(T) == sizeof(uint32_t)) {
+      Kernels().fill_4(next_, static_cast<uint32_t>(number), n);
+    } else {
+      Add(n, number);
+    }
     next_ = end_;
   }
 
@@ -350,11 +417,13 @@ class PaddedCounts {
   uint64_t least_ = 0;
 };
 
-void WriteRowCounts(const PaddedCounts& counts, Int32Writer out) {
+template <typename Writer>
+void WriteRowCounts(const PaddedCounts& counts, Writer out) {
   for (uint64_t i = 0; i < counts.num_graphs(); ++i) out.Add(counts[i]);
 }
 
-void WriteGraphIndex(const PaddedCounts& counts, Int32Writer out) {
+template <typename Writer>
+void WriteGraphIndex(const PaddedCounts& counts, Writer out) {
   const uint64_t numbered = counts.least() == 0 ? counts.num_real() : counts.num_graphs();
   for (uint64_t i = 0; i < numbered; ++i) {
     out.Add(static_cast<uint64_t>(counts[i]), static_cast<int32_t>(i));
@@ -363,7 +432,8 @@ void WriteGraphIndex(const PaddedCounts& counts, Int32Writer out) {
   out.FillUp(static_cast<int32_t>(std::min(counts.num_real(), last_graph)));
 }
 
-void WriteRowOffsets(const PaddedCounts& counts, Int32Writer out) {
+template <typename Writer>
+void WriteRowOffsets(const PaddedCounts& counts, Writer out) {
   int32_t offset = 0;
   out.Add(offset);
   for (uint64_t i = 0; i < counts.num_graphs(); ++i) out.Add(offset += counts[i]);
@@ -374,12 +444,13 @@ void WriteMask(uint64_t real_rows, uint64_t rows, char* data) {
   std::memset(data + real_rows, 0, rows - real_rows);
 }
 
-// Writes a tensor that is computed from the sizes.
+// Writes a tensor that is computed from the sizes. Its element type, unless it is a mask, is T.
+template <typename T>
 void WriteDerived(const BatchLayout& layout, const BatchColumn& column, const Batch& batch,
                   char* begin, uint64_t bytes) {
   const size_t k = column.index;
   const auto counts = [&] { return PaddedCounts(layout, batch, k); };
-  const Int32Writer out(begin, begin + bytes);
+  const DerivedWriter<T> out(begin, begin + bytes);
   switch (column.source) {
     case BatchColumn::Source::kRows:
       return;
@@ -394,22 +465,146 @@ void WriteDerived(const BatchLayout& layout, const BatchColumn& column, const Ba
   }
 }
 
+void WriteDerived(const BatchLayout& layout, const BatchColumn& column, const Batch& batch,
+                  DType type, char* begin, uint64_t bytes) {
+  if (type == DType::kUint8) return WriteDerived<uint8_t>(layout, column, batch, begin, bytes);
+  if (type == DType::kInt16) return WriteDerived<int16_t>(layout, column, batch, begin, bytes);
+  WriteDerived<int32_t>(layout, column, batch, begin, bytes);
+}
+
+// The types in which columns travel.
+class TravelTypes {
+ public:
+  TravelTypes(const BatchLayout& layout, const Batch& batch) : layout_(layout) {
+    types_.reserve(layout.columns().size());
+    for (size_t i = 0; i < layout.columns().size(); ++i) {
+      const BatchColumn& column = layout.columns()[i];
+      types_.push_back(column.dtype);
+      if (layout.integer_width() == IntegerWidth::kDeclared || !CanNarrow(column.dtype)) continue;
+      if (const auto largest = LargestOf(column, batch)) {
+        types_.back() = CompactTypeUpTo(column.dtype, *largest);
+      } else {
+        by_values_.push_back(i);
+      }
+    }
+  }
+
+  DType operator[](size_t i) const { return types_[i]; }
+  // Tensors of the schema whose values decide. Without an element they have the narrowest type.
+  const std::vector<size_t>& by_values() const { return by_values_; }
+  // Says which bits the values of such a tensor have, those of padding rows not counted.
+  void SetBits(size_t t, ValueBits bits) {
+    const DType declared = layout_.columns()[t].dtype;
+    // Padded batches count it even if they are full: then more of them have one type.
+    if (const absl::string_view fill = layout_.fill(t);
+        layout_.padding() != Padding::kNone && !fill.empty()) {
+      Narrowing().CollectBitsOf(ElementBytes(declared))(fill.data(), fill.size(), bits);
+    }
+    types_[t] = CompactType(declared, bits);
+  }
+
+ private:
+  // The largest value of a column that numbers rows; of these none is negative.
+  std::optional<uint64_t> LargestOf(const BatchColumn& column, const Batch& batch) const {
+    const auto last = [](uint64_t rows) { return std::max<uint64_t>(rows, 1) - 1; };
+    switch (column.source) {
+      case BatchColumn::Source::kRows:
+        if (const auto target = layout_.schema().tensors()[column.index].index_into) {
+          return last(batch.rows[*target]);
+        }
+        return std::nullopt;
+      case BatchColumn::Source::kGraphIndex:
+        return last(batch.rows.back());
+      case BatchColumn::Source::kRowCounts:
+      case BatchColumn::Source::kRowOffsets:
+      case BatchColumn::Source::kMask:
+        break;
+    }
+    return batch.rows[column.index];
+  }
+
+  const BatchLayout& layout_;
+  std::vector<DType> types_;
+  std::vector<size_t> by_values_;
+};
+
+// Looks at the values that decide about types.
+void ReadValues(const GraphSchema& schema, const RowExtents& extents, TravelTypes& types) {
+  if (types.by_values().empty()) return;
+  RowPrefetch prefetch(schema, extents, types.by_values());
+  for (const size_t t : types.by_values()) {
+    const auto collect = Narrowing().CollectBitsOf(ElementBytes(schema.tensors()[t].dtype));
+    ValueBits bits;
+    for (size_t number = 0; number < schema.num_planes(t); ++number) {
+      const Plane plane(schema, t, number);
+      for (const RowExtents::Run& run : extents.runs()) {
+        prefetch.Next();
+        const size_t bytes = extents.count(run, plane.component) * plane.row_bytes;
+        if (bytes != 0) collect(extents.begin(run.begin, plane), bytes, bits);
+      }
+    }
+    types.SetBits(t, bits);
+  }
+}
+
+// The same of graphs that lie together.
+void ReadGatheredValues(const GraphSchema& schema, absl::Span<const absl::string_view> graphs,
+                        const Batch& batch, TravelTypes& types) {
+  if (types.by_values().empty()) return;
+  struct Column {
+    size_t component;
+    size_t row_bytes;
+    NarrowingKernels::CollectBits collect;  // Null: it is skipped.
+    ValueBits bits;
+  };
+  std::vector<Column> columns;
+  for (size_t t = 0; t < schema.tensors().size(); ++t) {
+    columns.push_back({schema.tensors()[t].component, schema.row_bytes(t), nullptr, {}});
+  }
+  for (const size_t t : types.by_values()) {
+    columns[t].collect = Narrowing().CollectBitsOf(ElementBytes(schema.tensors()[t].dtype));
+  }
+  // Those behind the last one that is read do not matter.
+  columns.resize(types.by_values().back() + 1);
+  const size_t l = schema.num_components();
+  for (size_t g = 0; g < graphs.size(); ++g) {
+    if (g + kGatheredAhead < graphs.size()) GatheredGraph(graphs[g + kGatheredAhead]).Prefetch();
+    const char* from = GatheredGraph(graphs[g]).rows(l);
+    // Planes of a tensor follow each other.
+    for (Column& column : columns) {
+      const size_t count = column.component == l ? 1 : batch.sizes[g * l + column.component];
+      const size_t bytes = count * column.row_bytes;
+      if (column.collect != nullptr) column.collect(from, bytes, column.bits);
+      from += bytes;
+    }
+  }
+  for (const size_t t : types.by_values()) types.SetBits(t, columns[t].bits);
+}
+
+// Bytes of rows of a column that travels in a type.
+uint64_t BytesOf(const BatchColumn& column, DType type, uint64_t rows) {
+  return rows * (column.row_bytes / ElementBytes(column.dtype) * ElementBytes(type));
+}
+
 // Adds the tensors, all in one buffer, without their data, and returns the buffer. Tensors begin at
 // begin + `data_begins`; the frames are written.
-std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TensorFraming* framing,
-                               Batch& batch, std::vector<uint64_t>& data_begins) {
+std::shared_ptr<char[]> LayOut(const BatchLayout& layout, const TravelTypes& types,
+                               const TensorFraming* framing, Batch& batch,
+                               std::vector<uint64_t>& data_begins) {
   batch.tensors.reserve(layout.columns().size());
   data_begins.reserve(layout.columns().size());
   std::string frames;
   std::vector<size_t> frame_ends;
   uint64_t end = 0;
-  for (const BatchColumn& column : layout.columns()) {
+  for (size_t i = 0; i < layout.columns().size(); ++i) {
+    const BatchColumn& column = layout.columns()[i];
     const uint64_t rows = column.RowsOf(batch.rows);
     BatchTensor& tensor = batch.tensors.emplace_back();
     tensor.name = column.name;
-    tensor.dtype = column.dtype;
+    tensor.dtype = types[i];
+    if (tensor.dtype != column.dtype) tensor.declared_dtype = column.dtype;
     tensor.shape = column.Shape(rows);
-    const uint64_t bytes = rows * column.row_bytes;
+    const uint64_t bytes = BytesOf(column, tensor.dtype, rows);
     if (framing != nullptr) {
       const size_t before = frames.size();
       framing->AppendFrame(tensor, bytes, frames);
@@ -529,12 +724,15 @@ absl::Status CheckTensors(const BatchLayout& layout, const Batch& batch, uint64_
 void FinishTensors(const BatchLayout& layout, char* base, const std::vector<uint64_t>& begins,
                    Batch& batch) {
   ForEachPlane(layout.schema(), batch, base, begins,
-               [&](const Plane& plane, char* data) { WritePadding(layout, plane, batch, data); });
+               [&](const Plane& plane, const RowCopy& copy, char* data) {
+                 WritePadding(layout, plane, copy, batch, data);
+               });
   for (size_t i = 0; i < layout.columns().size(); ++i) {
     const BatchColumn& column = layout.columns()[i];
     char* const begin = base + begins[i];
-    const uint64_t data_bytes = column.RowsOf(batch.rows) * column.row_bytes;
-    if (data_bytes != 0) WriteDerived(layout, column, batch, begin, data_bytes);
+    const DType type = batch.tensors[i].dtype;
+    const uint64_t data_bytes = BytesOf(column, type, column.RowsOf(batch.rows));
+    if (data_bytes != 0) WriteDerived(layout, column, batch, type, begin, data_bytes);
     batch.tensors[i].data = absl::string_view(begin, data_bytes);
   }
 }
@@ -561,12 +759,21 @@ absl::StatusOr<Batch> Collate(const BatchLayout& layout, absl::Span<const GraphR
   PH_ASSIGN_OR_RETURN(Batch batch, CollateSizes(layout, graphs));
   PH_RETURN_IF_ERROR(CheckTensors(layout, batch, max_bytes));
   const RowExtents extents(graphs, batch);
-  RowPrefetch prefetch(layout, extents);
+  TravelTypes types(layout, batch);
+  ReadValues(layout.schema(), extents, types);
+  std::vector<size_t> all_tensors(layout.schema().tensors().size());
+  std::iota(all_tensors.begin(), all_tensors.end(), 0);
+  RowPrefetch prefetch(layout.schema(), extents, std::move(all_tensors));
   std::vector<uint64_t> begins;
-  const std::shared_ptr<char[]> buffer = LayOut(layout, framing, batch, begins);
-  ForEachPlane(layout.schema(), batch, buffer.get(), begins, [&](const Plane& plane, char* data) {
-    WritePlane(layout.schema(), plane, extents, prefetch, data);
-  });
+  const std::shared_ptr<char[]> buffer = LayOut(layout, types, framing, batch, begins);
+  absl::Status status;
+  ForEachPlane(layout.schema(), batch, buffer.get(), begins,
+               [&](const Plane& plane, RowCopy copy, char* data) {
+                 const TensorSpec& spec = layout.schema().tensors()[plane.tensor];
+                 WritePlane(spec, plane, extents, prefetch, copy, data);
+                 status.Update(CheckExact(copy, spec));
+               });
+  PH_RETURN_IF_ERROR(status);
   FinishTensors(layout, buffer.get(), begins, batch);
   return batch;
 }
@@ -589,8 +796,10 @@ absl::StatusOr<Batch> CollateGathered(const BatchLayout& layout,
   PH_RETURN_IF_ERROR(CountRows(layout, batch));
   PH_RETURN_IF_ERROR(CheckTensors(layout, batch, max_bytes));
   std::vector<uint64_t> begins;
-  const std::shared_ptr<char[]> buffer = LayOut(layout, framing, batch, begins);
-  WriteGathered(layout.schema(), graphs, batch, buffer.get(), begins);
+  TravelTypes types(layout, batch);
+  ReadGatheredValues(layout.schema(), graphs, batch, types);
+  const std::shared_ptr<char[]> buffer = LayOut(layout, types, framing, batch, begins);
+  PH_RETURN_IF_ERROR(WriteGathered(layout.schema(), graphs, batch, buffer.get(), begins));
   FinishTensors(layout, buffer.get(), begins, batch);
   return batch;
 }

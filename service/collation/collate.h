@@ -32,6 +32,10 @@ struct GraphRef {
 // capacities, or need padding for which there is no graph or row (the packer's bug). O(bytes of the
 // batch). Thread-safe.
 //
+// With IntegerWidth::kCompact, integers have narrow types (compact_type.h); graphs and layout
+// decide which. Which graphs fit, and `max_bytes`, are about declared types. INTERNAL if an index
+// that was not checked does not fit.
+//
 // All tensors are in one buffer, and each of their bytes is written once. Without `framing` they
 // are aligned to 64 bytes. With it they follow their frames at any alignment, and Batch::framed has
 // frames and tensors.

@@ -1,5 +1,8 @@
 #include "service/collation/uncollate.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,6 +34,30 @@ void MakeLocal(const GraphSchema& schema, size_t t, const SizeTable& sizes, char
 
 }  // namespace
 
+absl::StatusOr<std::string> WidenedData(const BatchTensor& tensor) {
+  const DType from = tensor.dtype;
+  const DType to = tensor.declared_dtype.value_or(from);
+  if (from == to) return std::string(tensor.data);
+  const bool is_narrow = from == DType::kUint8 || from == DType::kInt16 || from == DType::kInt32;
+  if (!is_narrow || !IsInteger(to) || ElementBytes(to) <= ElementBytes(from)) {
+    return absl::InvalidArgumentError(absl::StrCat("batch: tensor '", tensor.name, "' of ",
+                                                   DTypeName(to), " comes as ", DTypeName(from)));
+  }
+  if (tensor.data.size() % ElementBytes(from) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("batch: tensor '", tensor.name, "' has ",
+                                                   tensor.data.size(), " bytes of ",
+                                                   DTypeName(from)));
+  }
+  const size_t n = tensor.data.size() / ElementBytes(from);
+  std::string widened(n * ElementBytes(to), '\0');
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t value = IndexValueAt(from, tensor.data, i);
+    // Little-endian: the lowest bytes come first.
+    std::memcpy(widened.data() + i * ElementBytes(to), &value, ElementBytes(to));
+  }
+  return widened;
+}
+
 absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& batch) {
   const size_t l = schema->num_components();
   const size_t n = batch.graph_ids.size();
@@ -49,7 +76,12 @@ absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& bat
   for (size_t t = 0; t < schema->tensors().size(); ++t) {
     const TensorSpec& spec = schema->tensors()[t];
     const auto real_bytes = CheckedMultiply(real_rows[spec.component], schema->row_bytes(t));
-    const absl::string_view data = batch.tensors[t].data;
+    absl::string_view data = batch.tensors[t].data;
+    std::string widened;
+    if (batch.tensors[t].declared_dtype) {
+      PH_ASSIGN_OR_RETURN(widened, WidenedData(batch.tensors[t]));
+      data = widened;
+    }
     const size_t num_planes = schema->num_planes(t);
     if (!real_bytes || data.size() < *real_bytes || data.size() % num_planes != 0) {
       return absl::InvalidArgumentError(

@@ -75,9 +75,9 @@ absl::StatusOr<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
   }
   const GraphSchema& schema =
       piece_schema != nullptr ? piece_schema->with_pieces() : *reader->info().schema;
-  const BatchShapeOptions options = {request.padding,        request.derived,
-                                     request.whole_graphs,   bounds.max_graphs_per_batch,
-                                     bounds.max_batch_bytes, request.min_rows};
+  const BatchShapeOptions options = {
+      request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
+      bounds.max_batch_bytes, request.min_rows, request.integer_width};
   PH_ASSIGN_OR_RETURN(EpochShapes shapes,
                       given != nullptr
                           ? GivenShapes(*given, request, schema, options)

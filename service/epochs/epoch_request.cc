@@ -133,6 +133,7 @@ std::string EpochRequest::Words() const {
                      : padding == Padding::kGraph  ? "padded with a graph"
                                                    : "padded as by TF-GNN");
   words.emplace_back(whole_graphs ? absl::StrCat("whole graphs", DerivedWords(derived)) : "sizes");
+  if (integer_width == IntegerWidth::kCompact) words.emplace_back("compact integers");
   return absl::StrJoin(words, "; ");
 }
 

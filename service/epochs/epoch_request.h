@@ -85,6 +85,7 @@ struct EpochRequest {
   std::vector<RankGroupRequest> rank_groups;
   Padding padding = Padding::kNone;
   DerivedTensors derived;
+  IntegerWidth integer_width = IntegerWidth::kDeclared;
   // False: batches carry ids and sizes only.
   bool whole_graphs = true;
   // A graph that exceeds the limits is an error; it is not left out.

@@ -120,9 +120,9 @@ absl::StatusOr<std::shared_ptr<const JoinedEpoch>> JoinedEpoch::Prepare(
   PH_ASSIGN_OR_RETURN(PartsSchema parts, PartsSchema::Of(*reader->info().schema));
   auto epoch = std::shared_ptr<JoinedEpoch>(
       new JoinedEpoch(std::move(reader), std::move(parts), bounds, making.memory()));
-  const BatchShapeOptions options = {request.padding,        request.derived,
-                                     request.whole_graphs,   bounds.max_graphs_per_batch,
-                                     bounds.max_batch_bytes, request.min_rows};
+  const BatchShapeOptions options = {
+      request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
+      bounds.max_batch_bytes, request.min_rows, request.integer_width};
   PH_RETURN_IF_ERROR(
       epoch->shapes_.AddRankGroup(epoch->schema(), request.rank_groups[0].shapes, options));
   const uint64_t n = epoch->reader_->num_graphs();

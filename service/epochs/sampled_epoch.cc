@@ -89,9 +89,9 @@ absl::StatusOr<std::shared_ptr<const SampledEpoch>> SampledEpoch::Prepare(
         absl::StrCat("samples.window: ", epoch->window_items_, " makes ", num_windows,
                      " windows of ", epoch->num_items_, " sub-graphs, at most ", kMaxWindows));
   }
-  const BatchShapeOptions options = {request.padding,        request.derived,
-                                     request.whole_graphs,   bounds.max_graphs_per_batch,
-                                     bounds.max_batch_bytes, request.min_rows};
+  const BatchShapeOptions options = {
+      request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
+      bounds.max_batch_bytes, request.min_rows, request.integer_width};
   PH_RETURN_IF_ERROR(epoch->shapes_.AddRankGroup(epoch->source_->schema(),
                                                  request.rank_groups[0].shapes, options));
   const BatchShape& shape = epoch->shapes_.rank_group(0)[0];

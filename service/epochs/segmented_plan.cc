@@ -102,9 +102,9 @@ absl::StatusOr<std::shared_ptr<const SegmentedPlan>> SegmentedPlan::Make(
         "segments.graphs: ", request.segments->graphs, ", makes a segment of ",
         plan->layout_.max_graphs(), " graphs, an epoch takes at most ", ItemSizes::kMaxItems));
   }
-  const BatchShapeOptions options = {request.padding,        request.derived,
-                                     request.whole_graphs,   bounds.max_graphs_per_batch,
-                                     bounds.max_batch_bytes, request.min_rows};
+  const BatchShapeOptions options = {
+      request.padding,        request.derived,  request.whole_graphs, bounds.max_graphs_per_batch,
+      bounds.max_batch_bytes, request.min_rows, request.integer_width};
   PH_RETURN_IF_ERROR(
       plan->shapes_.AddRankGroup(plan->schema(), request.rank_groups[0].shapes, options));
   if (given &&

@@ -55,11 +55,12 @@ absl::StatusOr<std::unique_ptr<StreamPacker>> StreamPacker::Create(
     packer->calibration_.emplace(*options.calibration, resolved.num_components());
     return packer;
   }
-  PH_ASSIGN_OR_RETURN(BatchShape shape,
-                      BatchShape::Resolve(resolved, options.capacities,
-                                          {options.padding, options.derived, options.whole_graphs,
-                                           options.bounds.max_graphs_per_batch,
-                                           options.bounds.max_batch_bytes, options.min_rows}));
+  PH_ASSIGN_OR_RETURN(
+      BatchShape shape,
+      BatchShape::Resolve(resolved, options.capacities,
+                          {options.padding, options.derived, options.whole_graphs,
+                           options.bounds.max_graphs_per_batch, options.bounds.max_batch_bytes,
+                           options.min_rows, options.integer_width}));
   std::vector<StreamShape> shapes;
   shapes.push_back({std::move(shape), options.capacities});
   PH_RETURN_IF_ERROR(packer->Begin(std::move(shapes)));

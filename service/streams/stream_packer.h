@@ -79,6 +79,7 @@ struct StreamPackerOptions {
   std::optional<CalibrationOptions> calibration;
   Padding padding = Padding::kNone;
   DerivedTensors derived;
+  IntegerWidth integer_width = IntegerWidth::kDeclared;
   OnlinePackerOptions packing;
   // False: chunks have no tensors, batches carry ids and sizes only.
   bool whole_graphs = true;

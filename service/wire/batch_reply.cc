@@ -36,8 +36,7 @@ uint64_t HeadBytes(int field, uint64_t length) {
          VarintBytes(length);
 }
 
-// All fields except the data, in the order of their numbers, without fields that have their
-// default.
+// All fields except the data, without fields that have their default.
 void AppendTensorFields(const BatchTensor& tensor, std::string& out) {
   if (!tensor.name.empty()) {
     AppendHead(v1::Tensor::kNameFieldNumber, tensor.name.size(), out);
@@ -52,6 +51,11 @@ void AppendTensorFields(const BatchTensor& tensor, std::string& out) {
     for (const uint64_t extent : tensor.shape) bytes += VarintBytes(extent);
     AppendHead(v1::Tensor::kShapeFieldNumber, bytes, out);
     for (const uint64_t extent : tensor.shape) AppendVarint(extent, out);
+  }
+  // Before the data, so that a tensor ends with them.
+  if (tensor.declared_dtype) {
+    AppendTag(v1::Tensor::kDeclaredDtypeFieldNumber, WireFormatLite::WIRETYPE_VARINT, out);
+    AppendVarint(DTypeToWire(*tensor.declared_dtype), out);
   }
 }
 

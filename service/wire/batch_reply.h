@@ -3,7 +3,8 @@
 // Protobuf would copy all tensors of a batch when it serialises it. Instead, the message is laid
 // out by hand: the collator writes tag and length before each tensor's data, so that all tensors
 // are one run of bytes. This run is sent as it is, between small fields before and after it. The
-// bytes are those that protobuf would write, so any client can parse them.
+// bytes are those that protobuf would write, so any client can parse them; but a tensor's data
+// always come last.
 #ifndef PACKHOUSE_SERVICE_WIRE_BATCH_REPLY_H_
 #define PACKHOUSE_SERVICE_WIRE_BATCH_REPLY_H_
 

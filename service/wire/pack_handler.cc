@@ -50,6 +50,8 @@ absl::StatusOr<StreamPackerOptions> OptionsFromWire(const v1::PackOpen& open,
   if (!options.whole_graphs && open.derived_size() != 0) {
     return absl::InvalidArgumentError("derived: not for a stream of sizes");
   }
+  PH_ASSIGN_OR_RETURN(options.integer_width,
+                      IntegerWidthFromWire(open.integer_width(), options.whole_graphs));
   return options;
 }
 
@@ -109,9 +111,9 @@ absl::Status PackHandler::OpenWith(const v1::PackOpen& open, GraphSchema schema_
     PH_ASSIGN_OR_RETURN(pieces, PiecesOf(open, options, *schema));
     schema = pieces->shared_with_pieces();
   }
-  batches_ = {options.padding,         options.derived,
-              options.whole_graphs,    bounds_.max_graphs_per_batch,
-              bounds_.max_batch_bytes, options.min_rows};
+  batches_ = {
+      options.padding,         options.derived,  options.whole_graphs, bounds_.max_graphs_per_batch,
+      bounds_.max_batch_bytes, options.min_rows, options.integer_width};
   PH_ASSIGN_OR_RETURN(std::optional<StreamTuningRequest> tuning,
                       StreamTuningFromWire(open, *schema, batches_, bounds_.measured));
   PH_ASSIGN_OR_RETURN(const std::optional<StreamDrift::Options> drift,

@@ -271,6 +271,20 @@ v1::Padding PaddingToWire(Padding padding) {
   return v1::PADDING_NONE;
 }
 
+absl::StatusOr<IntegerWidth> IntegerWidthFromWire(v1::IntegerWidth wire, bool whole_graphs) {
+  switch (wire) {
+    case v1::INTEGER_WIDTH_UNSPECIFIED:
+    case v1::INTEGER_WIDTH_DECLARED:
+      return IntegerWidth::kDeclared;
+    case v1::INTEGER_WIDTH_COMPACT:
+      if (whole_graphs) return IntegerWidth::kCompact;
+      return absl::InvalidArgumentError("integer_width: only for whole graphs");
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("integer_width: unknown value ", static_cast<int>(wire)));
+  }
+}
+
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire) {
   DerivedTensors derived;
   for (const int value : wire) {

@@ -52,6 +52,8 @@ absl::StatusOr<GraphSchema> SchemaOfTargets(
     const google::protobuf::RepeatedPtrField<std::string>& ragged_components);
 v1::Padding PaddingToWire(Padding padding);
 absl::StatusOr<DerivedTensors> DerivedFromWire(const google::protobuf::RepeatedField<int>& wire);
+// INVALID_ARGUMENT also for narrow integers where batches have no tensors.
+absl::StatusOr<IntegerWidth> IntegerWidthFromWire(v1::IntegerWidth wire, bool whole_graphs);
 
 // Whether batches have tensors; unspecified: if the schema has any.
 absl::StatusOr<bool> CarriesGraphs(v1::Payload payload, const GraphSchema& schema);

@@ -139,6 +139,8 @@ absl::StatusOr<EpochRequest> EpochRequestFromWire(const v1::EpochSpec& wire,
   if (!request.whole_graphs && !wire.derived().empty()) {
     return absl::InvalidArgumentError("derived: only for whole graphs");
   }
+  PH_ASSIGN_OR_RETURN(request.integer_width,
+                      IntegerWidthFromWire(wire.integer_width(), request.whole_graphs));
   PH_ASSIGN_OR_RETURN(const OversizeRule oversize, OversizeRuleFromWire(wire.oversize_policy()));
   request.oversize_is_error = oversize == OversizeRule::kError;
   request.cuts_oversize = oversize == OversizeRule::kCut;

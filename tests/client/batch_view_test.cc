@@ -46,6 +46,9 @@ v1::Batch RandomBatch(Random& random) {
     v1::Tensor* const tensor = batch.add_tensors();
     if (random.Below(8) != 0) tensor->set_name("t/" + std::to_string(i));
     tensor->set_dtype(static_cast<v1::DataType>(random.Below(14)));
+    if (random.Below(3) == 0) {
+      tensor->set_declared_dtype(static_cast<v1::DataType>(random.Below(14)));
+    }
     for (uint64_t r = random.Below(6); r > 0; --r) tensor->add_shape(RandomNumber(random));
     tensor->set_data(RandomBytes(random, random.Below(300)));
   }
@@ -83,6 +86,7 @@ v1::LoadedBatch ToMessage(const BatchView& view) {
     v1::Tensor& wire = *batch.add_tensors();
     wire.set_name(std::string(tensor.name));
     wire.set_dtype(tensor.dtype);
+    wire.set_declared_dtype(tensor.declared_dtype);
     wire.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
     wire.set_data(std::string(tensor.data));
   }

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "client/cpp/little_endian.h"
+#include "client/cpp/widen.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
@@ -84,6 +86,90 @@ TEST(UnbatchTest, PaddingGoesAndIndicesBecomeLocal) {
   EXPECT_EQ(chunk->tensors(0).data(), Bytes<int16_t>({10, 11, 20, 21, 22}));
   EXPECT_EQ(chunk->tensors(1).data(), Bytes<int32_t>({0, 1, 0, 2, 2, 1}));
   EXPECT_EQ(chunk->tensors(2).data(), Bytes<float>({0.5F, 1.5F}));
+}
+
+// x as uint8 and edge_index as int16, as with INTEGER_WIDTH_COMPACT.
+v1::Batch NarrowBatch() {
+  v1::Batch batch = PaddedBatch();
+  for (const int t : {0, 1}) {
+    batch.mutable_tensors(t)->set_declared_dtype(batch.tensors(t).dtype());
+  }
+  batch.mutable_tensors(0)->set_dtype(v1::DATA_TYPE_UINT8);
+  batch.mutable_tensors(0)->set_data(Bytes<uint8_t>({10, 11, 20, 21, 22, 0}));
+  batch.mutable_tensors(1)->set_dtype(v1::DATA_TYPE_INT16);
+  batch.mutable_tensors(1)->set_data(Bytes<int16_t>({0, 1, 2, 4, 4, 3, 5, 5}));
+  return batch;
+}
+
+TEST(UnbatchTest, NarrowTensorsAreWidened) {
+  const absl::StatusOr<v1::GraphChunk> chunk = Unbatch(BatchSchema(), NarrowBatch());
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  const absl::StatusOr<v1::GraphChunk> expected = Unbatch(BatchSchema(), PaddedBatch());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*chunk, *expected));
+  v1::Batch batch = NarrowBatch();
+  ASSERT_TRUE(Widen(batch).ok());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(batch, PaddedBatch()));
+  // Of another type than the schema's.
+  batch = NarrowBatch();
+  batch.mutable_tensors(0)->set_declared_dtype(v1::DATA_TYPE_INT64);
+  const absl::Status refused = Unbatch(BatchSchema(), batch).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("'x' has dtype 5, in the schema it is 3"));
+}
+
+template <typename From, typename To>
+void ExpectWidened(v1::DataType from, v1::DataType to) {
+  const std::vector<From> values = {std::numeric_limits<From>::min(), 0, 1, 100,
+                                    std::numeric_limits<From>::max()};
+  const std::string narrow = "x" + Bytes<From>(values);  // At an odd address.
+  TensorView view;
+  view.name = "x";
+  view.dtype = from;
+  view.declared_dtype = to;
+  view.data = absl::string_view(narrow).substr(1);
+  const absl::StatusOr<std::string> wide = Widened(view);
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_EQ(*wide, Bytes<To>(std::vector<To>(values.begin(), values.end())));
+  EXPECT_EQ(view.own_dtype(), to);
+}
+
+TEST(WidenTest, EveryTypeThatTravelsInANarrowOne) {
+  ExpectWidened<uint8_t, int16_t>(v1::DATA_TYPE_UINT8, v1::DATA_TYPE_INT16);
+  ExpectWidened<uint8_t, uint16_t>(v1::DATA_TYPE_UINT8, v1::DATA_TYPE_UINT16);
+  ExpectWidened<uint8_t, int32_t>(v1::DATA_TYPE_UINT8, v1::DATA_TYPE_INT32);
+  ExpectWidened<uint8_t, uint32_t>(v1::DATA_TYPE_UINT8, v1::DATA_TYPE_UINT32);
+  ExpectWidened<uint8_t, int64_t>(v1::DATA_TYPE_UINT8, v1::DATA_TYPE_INT64);
+  ExpectWidened<uint8_t, uint64_t>(v1::DATA_TYPE_UINT8, v1::DATA_TYPE_UINT64);
+  ExpectWidened<int16_t, int32_t>(v1::DATA_TYPE_INT16, v1::DATA_TYPE_INT32);
+  ExpectWidened<int16_t, int64_t>(v1::DATA_TYPE_INT16, v1::DATA_TYPE_INT64);
+  ExpectWidened<int32_t, int64_t>(v1::DATA_TYPE_INT32, v1::DATA_TYPE_INT64);
+}
+
+TEST(WidenTest, OtherTypesAreRefused) {
+  for (int from = 0; from <= 15; ++from) {
+    for (int to = 0; to <= 15; ++to) {
+      TensorView view;
+      view.name = "x";
+      view.dtype = static_cast<v1::DataType>(from);
+      view.declared_dtype = static_cast<v1::DataType>(to);
+      view.data = "12345678";
+      const bool is_narrow =
+          from == v1::DATA_TYPE_UINT8 || from == v1::DATA_TYPE_INT16 || from == v1::DATA_TYPE_INT32;
+      const bool is_wider = to >= v1::DATA_TYPE_INT8 && to <= v1::DATA_TYPE_UINT64 &&
+                            ElementBytes(view.declared_dtype) > ElementBytes(view.dtype);
+      const absl::Status status = Widened(view).status();
+      EXPECT_EQ(status.ok(), to == 0 || (is_narrow && is_wider)) << from << " to " << to;
+      if (status.ok()) continue;
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("tensor 'x' of dtype"));
+    }
+  }
+  TensorView cut;
+  cut.dtype = v1::DATA_TYPE_INT16;
+  cut.declared_dtype = v1::DATA_TYPE_INT64;
+  cut.data = "123";
+  EXPECT_EQ(Widened(cut).status(),
+            absl::InvalidArgumentError("batch: tensor '' has 3 bytes, no multiple of 2"));
 }
 
 TEST(UnbatchTest, ABatchWithoutGraphsGivesAnEmptyChunk) {

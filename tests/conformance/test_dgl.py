@@ -39,7 +39,9 @@ def typed_graph_of(graph: TypedGraph) -> tuple[dgl.DGLGraph, dict[str, torch.Ten
 def packed(client: Client, table: GraphTable, padding: Padding) -> Iterator[Batch]:
     limits = {name: 8 + 3 * int(table.counts(name).max()) for name in table.schema.components}
     limits["graphs"] = 12
-    yield from client.pack([table], PackOptions(limits, padding))
+    # How integers travelled makes no difference.
+    compact = padding is Padding.GRAPH
+    yield from client.pack([table], PackOptions(limits, padding, compact=compact))
 
 
 def assert_same_frame(ours: Any, theirs: Any) -> None:

@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "client/cpp/batch_view.h"
+#include "client/cpp/widen.h"
+#include "packhouse/v1/batch.pb.h"
 #include "packhouse/v1/loader.pb.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -33,6 +36,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const packhouse::v1::Tensor& tensor = batch.tensors(static_cast<int>(t));
     if (tensors[t].name != tensor.name() || tensors[t].data != tensor.data()) std::abort();
     if (tensors[t].dtype != tensor.dtype()) std::abort();
+    if (tensors[t].declared_dtype != tensor.declared_dtype()) std::abort();
+    const auto wide = packhouse::client::Widened(tensors[t]);
+    packhouse::v1::Tensor widened = tensor;
+    const absl::Status status = packhouse::client::Widen(widened);
+    if (wide.status() != status) std::abort();
+    if (status.ok() ? *wide != widened.data() : !absl::IsInvalidArgument(status)) std::abort();
     if (!std::equal(tensors[t].shape.begin(), tensors[t].shape.end(), tensor.shape().begin(),
                     tensor.shape().end())) {
       std::abort();

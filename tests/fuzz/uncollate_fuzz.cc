@@ -25,7 +25,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   batch.graph_ids = packhouse::Uint64sFromWire(wire.graph_ids());
   batch.sizes = packhouse::Uint32sFromWire(wire.sizes());
   for (const auto& tensor : wire.tensors()) {
-    batch.tensors.push_back({tensor.name(), packhouse::DType::kInt8, {}, tensor.data()});
+    const auto dtype = packhouse::DTypeFromWire(tensor.dtype());
+    batch.tensors.push_back({tensor.name(),
+                             dtype.value_or(packhouse::DType::kInt8),
+                             {},
+                             tensor.data(),
+                             packhouse::DTypeFromWire(tensor.declared_dtype())});
   }
   const auto graphs = packhouse::Uncollate(&*schema, batch);
   if (!graphs.ok()) {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from packhouse import GRAPHS, DType, GraphSchema, GraphTable, Layout, TensorSpec
+from packhouse.v1 import batch_pb2
 
 _NAMES = ("nodes", "edges", "triplets", "sets/A-1.b", "tokens")
 
@@ -71,6 +72,45 @@ def _random_elements(rng: np.random.Generator, dtype: DType, shape: tuple[int, .
     raw = rng.integers(0, 256, (*shape, dtype.numpy.itemsize), dtype=np.uint8)
     # Every bit pattern may occur, not-a-number included: tensors are bytes to the server.
     return raw.view(dtype.numpy).reshape(shape)
+
+
+def with_few_bits(rng: np.random.Generator, table: GraphTable) -> GraphTable:
+    """The same graphs; the integers of each column that are no indices fit some number of bits, and
+    are often the last that do.
+    """
+    tensors = dict(table.tensors)
+    for spec in table.schema.tensors:
+        if not spec.dtype.is_integer or spec.index_into is not None:
+            continue
+        column = tensors[spec.name]
+        bits = min(int(rng.choice([0, 1, 7, 8, 15, 16, 31, 32, 63, 64])), 8 * column.itemsize)
+        unsigned = rng.integers(0, 1 << bits, column.shape, dtype=np.uint64) if bits < 64 else (
+            rng.integers(0, (1 << 64) - 1, column.shape, dtype=np.uint64, endpoint=True)
+        )
+        unsigned[rng.random(column.shape) < 0.2] = (1 << bits) - 1
+        if rng.integers(2):
+            unsigned[rng.random(column.shape) < 0.2] ^= np.uint64((1 << 64) - 1)
+        tensors[spec.name] = unsigned.astype(column.dtype)
+    return GraphTable(table.schema, table.sizes, tensors, table.graph_ids)
+
+
+def narrowed(rng: np.random.Generator, message: Any) -> Any:
+    """The `packhouse.v1.Batch` with some tensors of integers in a narrow type, in which they have other values."""
+    message = batch_pb2.Batch.FromString(message.SerializeToString())
+    for tensor in message.tensors:
+        declared = DType(tensor.dtype)
+        types = [
+            dtype
+            for dtype in (DType.UINT8, DType.INT16, DType.INT32)
+            if declared.is_integer and dtype.numpy.itemsize < declared.numpy.itemsize
+        ]
+        if types and rng.integers(4):
+            narrow = types[int(rng.integers(len(types)))]
+            tensor.declared_dtype = tensor.dtype
+            tensor.dtype = narrow.value
+            count = len(tensor.data) // declared.numpy.itemsize
+            tensor.data = rng.bytes(count * narrow.numpy.itemsize)
+    return message
 
 
 def molecules(rng: np.random.Generator, count: int) -> GraphTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from random_graphs import molecules, random_schema, random_table
+from random_graphs import molecules, narrowed, random_schema, random_table
 from reference_collation import batch_message
 
-from packhouse import Batch, DerivedTensor, GraphSchema, LoadedBatch, PackhouseError, Padding
+from packhouse import Batch, DerivedTensor, DType, GraphSchema, LoadedBatch, PackhouseError, Padding
 from packhouse.batch_reader import BatchReader, parse_response
 from packhouse.readers import HAS_NATIVE, NativeReader, Reader, new_reader
 from packhouse.received_batch import received_by_protobuf
@@ -34,6 +35,27 @@ def random_batch(rng: np.random.Generator, padding: Padding) -> tuple[Any, Graph
     message = batch_message(graphs, limits, padding, tuple(DerivedTensor))
     message.id = int(rng.integers(0, 1 << int(rng.integers(1, 63))))
     return message, graphs.schema
+
+
+def as_the_server_writes(response: Any) -> bytes:
+    """A LoadResponse or PackResponse of a batch: each tensor ends with its data, while protobuf puts
+    the declared type behind them.
+    """
+    is_loaded = isinstance(response, loader_pb2.LoadResponse)
+    batch = response.batch.batch if is_loaded else response.batch
+    head = batch_pb2.Batch.FromString(batch.SerializeToString())
+    del head.tensors[:]
+    whole = head.SerializeToString()
+    for tensor in batch.tensors:
+        data = batch_pb2.Tensor(data=tensor.data).SerializeToString()
+        fields = batch_pb2.Tensor.FromString(tensor.SerializeToString())
+        fields.data = b""
+        whole += field(8, fields.SerializeToString() + data)
+    if is_loaded:
+        others = loader_pb2.LoadedBatch.FromString(response.batch.SerializeToString())
+        others.ClearField("batch")
+        whole = field(1, whole) + others.SerializeToString()
+    return field(2, whole)
 
 
 def load_response(rng: np.random.Generator, batch: Any) -> Any:
@@ -91,6 +113,75 @@ def test_a_loaded_batch_is_what_protobuf_reads(kind: Any, seed: int, padding: Pa
         expected = read_by_protobuf(response, schema)
         assert expected is not None
         assert read_by_hand(reader, response, schema) == expected
+
+
+@both_readers
+@pytest.mark.parametrize("writable", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_narrow_tensors_become_what_they_are(kind: Any, writable: bool, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    message, schema = random_batch(rng, list(Padding)[seed % 4])
+    message = narrowed(rng, message)
+    wide = kind(is_loaded=True, writable=writable)
+    narrow = kind(is_loaded=True, writable=writable, widen=False)
+    for _ in range(4):
+        response = as_the_server_writes(load_response(rng, message))
+        expected = read_by_protobuf(response, schema)
+        assert read_by_hand(wide, response, schema) == expected
+        parts = narrow.read(response)
+        assert parts is not None and parts.declared is None
+        batch = Batch.of_parts(wide.read(response), schema)
+        assert list(batch.tensors) == list(parts.tensors)
+        shown, nbytes = repr(batch), batch.nbytes
+        copied = batch.writable().tensors
+        changed = pickle.loads(pickle.dumps(batch)).tensors
+        for tensor in message.tensors:
+            declared = DType(tensor.declared_dtype or tensor.dtype).numpy
+            came = parts.tensors[tensor.name]
+            array = batch[tensor.name]
+            assert came.dtype == DType(tensor.dtype).numpy and array.dtype == declared
+            assert came.tobytes() == tensor.data
+            assert array.tobytes() == came.astype(declared).tobytes()
+            assert array is batch.tensors[tensor.name] or not tensor.declared_dtype
+            for copy in (copied[tensor.name], changed[tensor.name]):
+                assert copy.dtype == declared and copy.tobytes() == array.tobytes()
+            if tensor.declared_dtype:
+                assert array.flags.writeable and array.flags.c_contiguous
+                assert array.__array_interface__["data"][0] % 64 == 0
+                # What is written to it stays.
+                array.reshape(-1)[:1] = 3
+                assert (batch[tensor.name].reshape(-1)[:1] == 3).all()
+        assert (repr(batch), batch.nbytes) == (shown, nbytes)
+        columns = sum(array.nbytes for array in batch.tensors.values())
+        assert nbytes == columns + batch.graph_ids.nbytes + batch.sizes.nbytes
+
+
+@both_readers
+def test_types_that_no_narrow_tensor_has_are_refused(kind: Any) -> None:
+    schema = GraphSchema((), ())
+    for dtype, declared in [
+        (DType.INT8, DType.INT64),
+        (DType.UINT16, DType.INT64),
+        (DType.INT64, DType.INT32),
+        (DType.INT32, DType.UINT32),
+        (DType.UINT8, DType.BOOL),
+        (DType.UINT8, DType.FLOAT32),
+        (DType.UINT8, DType.BFLOAT16),
+        (DType.FLOAT16, DType.INT64),
+        (DType.UINT8, None),
+    ]:
+        number = 15 if declared is None else declared.value
+        tensor = batch_pb2.Tensor(
+            name="x", dtype=dtype.value, shape=[1], data=bytes(dtype.numpy.itemsize)
+        )
+        message = batch_pb2.Batch(real_rows=[0], rows=[0], tensors=[tensor])
+        Batch.from_proto(message, schema)
+        message.tensors[0].declared_dtype = number
+        response = as_the_server_writes(packing_pb2.PackResponse(batch=message))
+        for writable in (False, True):
+            assert kind(is_loaded=False, writable=writable).read(response) is None
+        with pytest.raises(ValueError, match="15" if declared is None else "'x' of .* comes as"):
+            Batch.from_proto(message, schema)
 
 
 @both_readers
@@ -206,7 +297,9 @@ def test_whatever_the_bytes_the_two_agree(seed: int) -> None:
     """What is read by hand, protobuf reads alike; what protobuf refuses, is not read by hand."""
     rng = np.random.default_rng(seed)
     message, schema = random_batch(rng, Padding.MASKED)
-    response = load_response(rng, message).SerializeToString()
+    if seed % 2:
+        message = narrowed(rng, message)
+    response = as_the_server_writes(load_response(rng, message))
     # One that knows the layout, and others that have to find their way.
     readers: list[Reader] = [BatchReader(is_loaded=True)]
     readers += [kind(is_loaded=True, writable=copied) for kind in KINDS for copied in (False, True)]
@@ -333,7 +426,9 @@ def test_whatever_python_reads_the_native_reader_reads() -> None:
     rng = np.random.default_rng(0)
     for number in range(60):
         message, _ = random_batch(rng, list(Padding)[number % 3])
-        response = load_response(rng, message).SerializeToString()
+        if number % 2:
+            message = narrowed(rng, message)
+        response = as_the_server_writes(load_response(rng, message))
         assert NativeReader(is_loaded=True).read(response) is not None
 
 

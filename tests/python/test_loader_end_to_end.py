@@ -18,7 +18,7 @@ import grpc
 import numpy as np
 import pytest
 from pairs import pairs
-from random_graphs import molecules, random_schema, random_table
+from random_graphs import molecules, random_schema, random_table, with_few_bits
 from reference_collation import collate
 
 from packhouse import (
@@ -28,10 +28,12 @@ from packhouse import (
     DerivedTensor,
     DeviceProfile,
     Draw,
+    DType,
     EpochFinishedError,
     EpochInfo,
     EpochReaders,
     Evaluation,
+    GraphSchema,
     GraphTable,
     Histogram,
     LoadedBatch,
@@ -46,6 +48,7 @@ from packhouse import (
     RankGroup,
     Rejection,
     Segments,
+    TensorSpec,
 )
 from packhouse.v1 import batch_pb2
 
@@ -216,6 +219,55 @@ def test_batches_are_made_again_as_they_were(
     assert same_bytes(later, list(client.receipts.batches(job, 7, [0], given)))
 
 
+NARROW_WORDS: list[dict[str, Any]] = [
+    *(words for words in ALL_WORDS if "sizes_only" not in words),
+    {"padding": Padding.TFGNN, "derived": tuple(DerivedTensor)},
+    {"segments": Segments(graphs=100, tracks=2), "derived": tuple(DerivedTensor)},
+]
+
+
+@pytest.mark.parametrize("words", NARROW_WORDS)
+def test_narrow_integers_are_the_same_batches(
+    client: Client, make: Make, evaluate: Callable[..., Evaluation], words: dict[str, Any]
+) -> None:
+    if "loader/few-bits" not in [dataset.name for dataset in client.list_datasets()]:
+        rng = np.random.default_rng(4)
+        specs = [TensorSpec(f"v{n}", dtype, "nodes") for n, dtype in enumerate(
+            dtype for dtype in DType if dtype.is_integer for _ in range(4)
+        )]
+        schema = GraphSchema(MOLECULES.schema.components, [*MOLECULES.schema.tensors, *specs])
+        drawn = {spec.name: np.zeros(MOLECULES.rows("nodes"), spec.dtype.numpy) for spec in specs}
+        table = GraphTable(schema, MOLECULES.sizes, MOLECULES.tensors | drawn)
+        store(client, "loader/few-bits", with_few_bits(rng, table))
+    if "dataset" not in words:
+        words = words | {"dataset": "loader/few-bits"}
+    job = f"narrow-{next(_jobs)}"
+    plain = list(make(job=job, **words))
+    for batch in list(make(job=f"{job}-wide", compact=True, **words)):
+        assert same_bytes([batch], [each for each in plain if each.number == batch.number])
+        assert all(batch[name].dtype == array.dtype for name, array in plain[0].tensors.items())
+    narrow = make(job=f"{job}-narrow", compact=True, widen=False, **words)
+    batches = iter(narrow)
+    delivered = [next(batches) for _ in range(3)]
+    # What was not acknowledged comes again as it was, and so does what is made again.
+    narrow.close()
+    narrow = make(job=f"{job}-narrow", compact=True, widen=False, **words)
+    delivered = delivered[:2] + list(narrow)
+    assert numbers_of(delivered) == numbers_of(plain)
+    again = list(make(job=f"{job}-again", compact=True, widen=False, **words))
+    assert same_bytes(delivered, again)
+    assert sum(batch.nbytes for batch in delivered) < sum(batch.nbytes for batch in plain)
+    for batch, wide in pairs(delivered, plain):
+        for name, array in wide.tensors.items():
+            assert batch[name].astype(array.dtype).tobytes() == array.tobytes()
+    numbers = numbers_of(plain)
+    assert same_bytes(plain, list(client.receipts.batches(f"{job}-narrow", 0, numbers)))
+    if "segments" not in words:
+        given = words | ({"limits": None} if "shapes" in words else {})
+        passed = [*evaluate(**given, compact=True, widen=False)]
+        assert same_bytes(delivered, passed)
+
+
 @pytest.mark.skipif("PACKHOUSE_CLI" not in os.environ, reason="PACKHOUSE_CLI names no program")
 def test_the_command_line_saves_batches_that_were_made_again(
     server: LocalServer, make: Make, tmp_path: pathlib.Path
@@ -286,7 +338,7 @@ def test_no_batch_needs_protobuf(
         raise AssertionError("a batch was read by protobuf")
 
     monkeypatch.setattr("packhouse.load_connection.received_by_protobuf", refuse)
-    monkeypatch.setattr("packhouse.packing.Batch.from_proto", refuse)
+    monkeypatch.setattr("packhouse.packing.received_by_protobuf", refuse)
     derived = tuple(DerivedTensor)
     batches = list(make(padding=padding, derived=derived))
     expect_every_graph_once(batches)
@@ -295,6 +347,7 @@ def test_no_batch_needs_protobuf(
     options = PackOptions(LIMITS, padding, derived=derived)
     packed = GraphTable.concatenate([b.unbatch() for b in client.pack([MOLECULES], options)])
     assert packed.take(np.argsort(packed.graph_ids)).equals(MOLECULES)
+    expect_every_graph_once(list(make(job=f"no/{padding.name}", padding=padding, compact=True)))
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 7])
@@ -1071,6 +1124,7 @@ def test_an_epoch_is_loaded_in_the_same_words_by_all(make: Make) -> None:
         {"dataset": "loader/groups"},
         {"subset": range(10)},
         {"sizes_only": True},
+        {"compact": True},
     ):
         for call in (next, Loader.epoch_info):
             with expect(grpc.StatusCode.FAILED_PRECONDITION):
@@ -1114,6 +1168,7 @@ def test_what_is_not_there_or_not_sealed_cannot_be_loaded(client: Client, make: 
         {"in_order": True, "draw": Draw()},
         {"in_order": True, "shapes": [LIMITS, LIMITS]},
         {"sizes_only": True, "derived": [DerivedTensor.MASKS]},
+        {"sizes_only": True, "compact": True},
         {"draw": Draw([-1.0] * 400)},
     ],
     ids=str,

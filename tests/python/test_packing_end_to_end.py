@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import itertools
 import threading
+from dataclasses import replace
 from typing import Any, Iterator
 
 import grpc
 import numpy as np
 import pytest
 from pairs import pairs
-from random_graphs import molecules, random_schema, random_table
+from random_graphs import molecules, random_schema, random_table, with_few_bits
 from reference_collation import collate
 
 from packhouse import (
@@ -84,6 +85,37 @@ def test_batches_of_any_schema_equal_the_reference(
         assert all(batch.real_rows[name] <= usable[name] for name in usable)
         graphs = sent.take([position_of[int(name)] for name in batch.graph_ids])
         expect_same_tensors(batch, collate(graphs, limits, padding, tuple(DerivedTensor)))
+
+
+@pytest.mark.parametrize("padding", list(Padding))
+@pytest.mark.parametrize("seed", range(10))
+def test_narrow_integers_are_the_same_batches(client: Client, seed: int, padding: Padding) -> None:
+    rng = np.random.default_rng(seed)
+    schema = random_schema(rng)
+    while not any(spec.dtype.is_integer for spec in schema.tensors):
+        schema = random_schema(rng)
+    sent = with_few_bits(rng, random_table(rng, schema, 60))
+    limits = {name: int(rng.integers(11, 60)) for name in schema.components}
+    limits[GRAPHS] = int(rng.integers(2, 9))
+    options = PackOptions(limits, padding, derived=tuple(DerivedTensor))
+    plain = list(client.pack([sent], options))
+    wide = everything_returned(client.pack([sent], replace(options, compact=True)), sent)
+    as_sent = replace(options, compact=True, widen=False, writable=seed % 2 == 0)
+    narrow, again = ([*client.pack([sent], as_sent)] for _ in range(2))
+    for (one, widened), (came, second) in pairs(pairs(plain, wide), pairs(narrow, again)):
+        expect_same_tensors(widened, dict(one.tensors))
+        for name, array in one.tensors.items():
+            assert came[name].dtype == second[name].dtype
+            assert came[name].tobytes() == second[name].tobytes()
+            assert came[name].astype(array.dtype).tobytes() == array.tobytes()
+            integers = array.dtype.kind in "iu" and "BFLOAT16" not in name
+            if not integers or came[name].dtype == array.dtype:
+                continue
+            assert came[name].dtype in (np.uint8, np.int16, np.int32)
+            assert came[name].itemsize < array.itemsize
+        # Fewer than 128 rows of anything.
+        assert came[f"{GRAPHS}/mask"].dtype == bool
+        assert all(came[f"{name}/graph"].dtype == np.uint8 for name in schema.components)
 
 
 def test_molecules_return_and_fill_their_batches(client: Client) -> None:
@@ -372,6 +404,8 @@ OPEN = open_request()
         ([open_request(look_ahead=65537)], "INVALID_ARGUMENT"),
         ([open_request(derived=[1])], "INVALID_ARGUMENT"),
         ([open_request(padding=99)], "INVALID_ARGUMENT"),
+        ([open_request(integer_width=2)], "INVALID_ARGUMENT"),
+        ([open_request(integer_width=9)], "INVALID_ARGUMENT"),
         ([open_request(limits={"capacities": [{"component": "nodes", "rows": 9}]})],
          "INVALID_ARGUMENT"),
         ([open_request(schema={"components": ["nodes"]})], "INVALID_ARGUMENT"),
@@ -392,6 +426,8 @@ OPEN = open_request()
         "look-ahead beyond its bound",
         "derived tensors of sizes",
         "unknown padding",
+        "narrow integers of sizes",
+        "unknown integer width",
         "component limited twice",
         "component listed twice",
         "bad histogram name",

@@ -75,6 +75,9 @@ def test_streams_estimates_and_data_sets(server: LocalServer, client: Client) ->
         batches = list(stream)
     ids = np.concatenate([batch.graph_ids for batch in batches])
     assert sorted(ids.tolist()) == list(range(NODES))
+    compact = dataclasses.replace(options, compact=True)
+    with client.sample(sub_graphs, np.arange(NODES), compact) as stream:
+        assert [key_of(batch) for batch in stream] == [key_of(batch) for batch in batches]
     tables = list(client.sample_graphs(sub_graphs, Seeds(ids=list(range(NODES)))))
     assert sum(len(table) for table in tables) == NODES
     # The seed is the first node of its sub-graph.
@@ -272,6 +275,8 @@ def test_epochs_have_every_seed_once_through_kills(mortal_server: LocalServer) -
     with load("undisturbed") as loader:
         whole = {batch.number: (batch.graph_ids.tolist(), key_of(batch)) for batch in loader}
     assert sorted(itertools.chain(*(ids for ids, _ in whole.values()))) == list(range(NODES))
+    with load("compact", compact=True) as loader:
+        assert whole == {b.number: (b.graph_ids.tolist(), key_of(b)) for b in loader}
 
     # A batch that was read and not acknowledged comes again: its bytes are the same.
     seen: dict[int, Any] = {}

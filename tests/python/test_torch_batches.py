@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import numpy as np
 import pytest
-from random_graphs import molecules, random_schema, random_table
+from random_graphs import molecules, narrowed, random_schema, random_table
 from reference_collation import batch_message
 
 from packhouse import (
@@ -31,11 +31,15 @@ from packhouse.torch import Leased, TensorLoader, prefetch_to, to_torch  # noqa:
 LIMITS = {"nodes": 200, "edges": 400, "graphs": 9}
 
 
-def random_batch(seed: int, padding: Padding = Padding.MASKED) -> Batch:
+def random_batch(
+    seed: int, padding: Padding = Padding.MASKED, *, is_narrow: bool = False
+) -> Batch:
     rng = np.random.default_rng(seed)
     graphs = random_table(rng, random_schema(rng), int(rng.integers(1, 7)))
     limits = {name: graphs.rows(name) + 2 for name in graphs.schema.all_components}
     message = batch_message(graphs, limits, padding, tuple(DerivedTensor))
+    if is_narrow:
+        message = narrowed(rng, message)
     return Batch.from_proto(message, graphs.schema)
 
 
@@ -46,7 +50,7 @@ def batch_of_molecules() -> Batch:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_tensors_hold_what_the_arrays_hold(seed: int) -> None:
-    batch = random_batch(seed)
+    batch = random_batch(seed, is_narrow=seed % 2 == 1)
     converted = to_torch(batch)
     assert list(converted.keys()) == list(batch.tensors)
     types = {spec.name: spec.dtype for spec in batch.schema.tensors}
@@ -134,7 +138,7 @@ def test_a_change_sees_the_copies_that_become_tensors(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a change of writable arrays before, with one copy where torch has all types."""
-    batch = random_batch(seed)
+    batch = random_batch(seed, is_narrow=seed % 2 == 1)
     before = {name: array.copy() for name, array in batch.tensors.items()}
 
     def flip(changed: Batch) -> None:

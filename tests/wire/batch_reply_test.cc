@@ -1,5 +1,6 @@
 #include "service/wire/batch_reply.h"
 
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -11,7 +12,8 @@ namespace packhouse {
 namespace {
 
 // A random schema's graphs, joined.
-Batch RandomBatch(Random& random, const GraphSchema& schema, const GraphChunk& chunk) {
+Batch RandomBatch(Random& random, const GraphSchema& schema, const GraphChunk& chunk,
+                  IntegerWidth width = IntegerWidth::kDeclared) {
   std::vector<GraphRef> graphs;
   for (size_t i = 0; i < chunk.num_graphs(); ++i) graphs.push_back({&chunk, i});
   const size_t l = schema.num_components();
@@ -19,7 +21,8 @@ Batch RandomBatch(Random& random, const GraphSchema& schema, const GraphChunk& c
   const std::vector<uint64_t> capacities(
       l + 1, padding == Padding::kNone ? BatchLayout::kRagged : 40 + random.Below(40));
   const DerivedTensors derived = {true, random.Below(2) == 0, true, random.Below(2) == 0};
-  const BatchLayout layout = BatchLayout::Create(&schema, capacities, padding, derived).value();
+  const BatchLayout layout =
+      BatchLayout::Create(&schema, capacities, padding, derived, {}, width).value();
   return Collate(layout, graphs, UINT64_MAX, &WireFraming()).value();
 }
 
@@ -29,6 +32,7 @@ void AddTensors(const Batch& batch, v1::Batch& wire) {
     v1::Tensor& out = *wire.add_tensors();
     out.set_name(tensor.name);
     out.set_dtype(DTypeToWire(tensor.dtype));
+    if (tensor.declared_dtype) out.set_declared_dtype(DTypeToWire(*tensor.declared_dtype));
     out.mutable_shape()->Assign(tensor.shape.begin(), tensor.shape.end());
     out.set_data(std::string(tensor.data));
   }
@@ -71,6 +75,30 @@ TEST(BatchReplyTest, HasTheBytesThatProtobufWrites) {
     }
     EXPECT_EQ(pieces.head.size() + pieces.framed_tensors.size(), pieces.size());
   }
+}
+
+// Protobuf reads narrow tensors, too; only the order of a tensor's fields is another.
+TEST(BatchReplyTest, NarrowTensorsNameTheirOwnTypes) {
+  size_t num_narrow = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Random random(seed);
+    const GraphSchema schema = RandomSchema(random);
+    const GraphChunk chunk = RandomChunk(random, &schema, random.Below(4), 9, seed);
+    Batch batch = RandomBatch(random, schema, chunk, IntegerWidth::kCompact);
+    BatchReply<v1::PackResponse> packed;
+    BatchToWire(batch, 5, *packed.message.mutable_batch());
+    v1::PackResponse whole = packed.message;
+    AddTensors(batch, *whole.mutable_batch());
+    packed.TakeTensors(std::move(batch));
+    EXPECT_EQ(ToMessage(packed).SerializeAsString(), whole.SerializeAsString()) << "seed " << seed;
+    EXPECT_EQ(PiecesOf(packed).size(), whole.ByteSizeLong());
+    for (const v1::Tensor& tensor : whole.batch().tensors()) {
+      if (tensor.declared_dtype() == v1::DATA_TYPE_UNSPECIFIED) continue;
+      ++num_narrow;
+      EXPECT_NE(tensor.declared_dtype(), tensor.dtype());
+    }
+  }
+  EXPECT_GT(num_narrow, 100U);
 }
 
 TEST(BatchReplyTest, OtherResponsesAreSerialisedAsTheyAre) {

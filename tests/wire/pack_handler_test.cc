@@ -122,6 +122,10 @@ TEST_F(PackHandlerTest, OpenNamesWhatIsWrong) {
                     "oversize_policy: unknown value 9");
   ExpectOpenRefused(std::string(kLimits) + "derived: DERIVED_TENSOR_MASKS", invalid,
                     "not for a stream of sizes");
+  ExpectOpenRefused(std::string(kLimits) + "integer_width: INTEGER_WIDTH_COMPACT", invalid,
+                    "integer_width: only for whole graphs");
+  ExpectOpenRefused(std::string(kLimits) + "integer_width: 3", invalid,
+                    "integer_width: unknown value 3");
   ExpectOpenRefused(std::string(kLimits) + "histogram: 'a b'", invalid, "name 'a b'");
   ExpectOpenRefused(R"(schema { tensors { name: 'y' dtype: DATA_TYPE_INT8 component: 'graphs'
                                           row_shape: 16777216 } }

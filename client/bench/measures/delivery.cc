@@ -23,6 +23,8 @@ namespace packhouse::client {
 namespace {
 
 constexpr uint32_t kMaxInFlight = 1024;
+constexpr v1::IntegerWidth kDeclared = v1::INTEGER_WIDTH_DECLARED;
+constexpr v1::IntegerWidth kNarrow = v1::INTEGER_WIDTH_COMPACT;
 
 absl::StatusOr<std::optional<uint64_t>> CountPacked(const grpc::ByteBuffer& message) {
   const absl::StatusOr<std::optional<BatchView>> batch = ViewPackResponse(message);
@@ -51,18 +53,19 @@ class DeliveryRuns {
     return Cycle(ceiling_, kCeilingMethod, ToByteBuffer(request), &cycle_, CountNothing);
   }
 
-  absl::StatusOr<RunSample> Pack() const {
+  absl::StatusOr<RunSample> Pack(v1::IntegerWidth width) const {
     v1::PackRequest request;
     v1::PackOpen& open = *request.mutable_open();
     *open.mutable_schema() = setup_.graphs().schema;
     *open.mutable_limits() = limits_;
     open.set_padding(v1::PADDING_MASKED);
     for (const v1::DerivedTensor derived : kBenchDerived) open.add_derived(derived);
+    open.set_integer_width(width);
     return Cycle(server_, kPackMethod, ToByteBuffer(request), &cycle_, CountPacked);
   }
 
-  absl::StatusOr<RunSample> Load() {
-    return RunJob([&](std::size_t i, const LoaderOptions& options) {
+  absl::StatusOr<RunSample> Load(v1::IntegerWidth width) {
+    return RunJob(width, [&](std::size_t i, const LoaderOptions& options) {
       v1::LoadRequest request;
       *request.mutable_epoch() = options.spec;
       *request.mutable_ranked() = options.ranked;
@@ -72,7 +75,7 @@ class DeliveryRuns {
   }
 
   absl::StatusOr<RunSample> LoadByLoader() {
-    return RunJob([&](std::size_t i, const LoaderOptions& options) {
+    return RunJob(kDeclared, [&](std::size_t i, const LoaderOptions& options) {
       return std::make_unique<LoaderStream>(server_.channel(i), options);
     });
   }
@@ -82,7 +85,7 @@ class DeliveryRuns {
                                                                     const LoaderOptions& options)>;
 
   // The workers get a job of their own. It is deleted afterwards.
-  absl::StatusOr<RunSample> RunJob(MakeWorker make) {
+  absl::StatusOr<RunSample> RunJob(v1::IntegerWidth width, MakeWorker make) {
     LoaderOptions options;
     options.spec.set_dataset(BenchSetup::kDataset);
     options.spec.set_job(absl::StrCat("job-", ++num_jobs_));
@@ -90,6 +93,7 @@ class DeliveryRuns {
     *options.spec.add_rank_groups()->add_shapes() = limits_;
     options.spec.set_padding(v1::PADDING_MASKED);
     for (const v1::DerivedTensor derived : kBenchDerived) options.spec.add_derived(derived);
+    options.spec.set_integer_width(width);
     options.max_in_flight = kMaxInFlight;
     options.ranked.set_num_ranks(static_cast<uint32_t>(streams_));
     absl::StatusOr<RunSample> sample =
@@ -150,14 +154,22 @@ absl::StatusOr<DeliveryFigures> MeasureDelivery(const BenchSetup& setup, uint64_
     });
     if (!status.ok()) return status;
     if (wishes.load) {
-      status = setup.AddRun(figures.load, [&] { return runs.Load(); });
+      status = setup.AddRun(figures.load, [&] { return runs.Load(kDeclared); });
       if (!status.ok()) return status;
+      if (wishes.narrow) {
+        status = setup.AddRun(figures.narrow_load, [&] { return runs.Load(kNarrow); });
+        if (!status.ok()) return status;
+      }
       status = setup.AddRun(figures.loader, [&] { return runs.LoadByLoader(); });
       if (!status.ok()) return status;
     }
     if (!wishes.pack) continue;
-    status = setup.AddRun(figures.pack, [&] { return runs.Pack(); });
+    status = setup.AddRun(figures.pack, [&] { return runs.Pack(kDeclared); });
     if (!status.ok()) return status;
+    if (wishes.narrow) {
+      status = setup.AddRun(figures.narrow_pack, [&] { return runs.Pack(kNarrow); });
+      if (!status.ok()) return status;
+    }
     const uint64_t upload_bytes = UploadBytes(setup.graphs(), figures.pack.back());
     status = setup.AddRun(figures.exchange, [&] {
       return runs.Exchange({payload_bytes, upload_bytes});

@@ -22,12 +22,17 @@ struct DeliveryFigures {
   // The same through the C++ client's Loader.
   Runs loader;
   Runs pack;
+  // Load and Pack of the same batches with integers as narrow as they fit.
+  Runs narrow_load;
+  Runs narrow_pack;
 };
 
 struct DeliveryWishes {
   bool load = false;
   // Pack, and the exchange beside it.
   bool pack = false;
+  // Of those that are wanted, the narrow ones as well.
+  bool narrow = false;
 };
 
 // Errors: those of the servers and of the streams.

@@ -37,6 +37,12 @@ std::string TypeName(v1::DataType type) {
 }
 
 // The graphs' ids, what they fill, and the tensors with their types and shapes.
+// With the type in which it travels, if that is narrower.
+std::string TypeText(const v1::Tensor& tensor) {
+  if (tensor.declared_dtype() == v1::DATA_TYPE_UNSPECIFIED) return TypeName(tensor.dtype());
+  return absl::StrCat(TypeName(tensor.declared_dtype()), " as ", TypeName(tensor.dtype()));
+}
+
 std::string BatchText(const v1::LoadedBatch& loaded, const v1::LoadOpened& opened) {
   const v1::Batch& batch = loaded.batch();
   std::vector<std::string> components;
@@ -59,7 +65,7 @@ std::string BatchText(const v1::LoadedBatch& loaded, const v1::LoadOpened& opene
   if (batch.tensors().empty()) return text;
   TextTable table({{"tensor", ""}, {"type", ""}, {"shape", ""}, {"bytes", ""}});
   for (const v1::Tensor& tensor : batch.tensors()) {
-    table.AddRow({tensor.name(), TypeName(tensor.dtype()), absl::StrJoin(tensor.shape(), " x "),
+    table.AddRow({tensor.name(), TypeText(tensor), absl::StrJoin(tensor.shape(), " x "),
                   absl::StrCat(tensor.data().size())});
   }
   return absl::StrCat(text, table.Render());
@@ -74,6 +80,9 @@ Json BatchJson(const v1::LoadedBatch& loaded) {
          {"dtype", TypeName(tensor.dtype())},
          {"shape", std::vector<uint64_t>(tensor.shape().begin(), tensor.shape().end())},
          {"bytes", tensor.data().size()}});
+    if (tensor.declared_dtype() != v1::DATA_TYPE_UNSPECIFIED) {
+      tensors.back()["declared_dtype"] = TypeName(tensor.declared_dtype());
+    }
   }
   const LittleEndianView<uint64_t> ids(batch.graph_ids());
   Json graphs = Json::array();

@@ -41,7 +41,11 @@ enum {
   kType = 0x10,
   kShape = 0x1A,
   kData = 0x22,
+  kDeclared = 0x28,
 };
+
+// Numbers of packhouse.v1.DataType.
+enum { kInt16Type = 3, kInt32Type = 4, kUint8Type = 6, kFirstInteger = 2, kLastInteger = 9 };
 
 // Bytes of a response that are left to read.
 typedef struct {
@@ -54,6 +58,8 @@ typedef struct {
   Span shape;
   Span data;
   uint64_t type;
+  // Its own type, if it travels in a narrow one; otherwise 0.
+  uint64_t declared;
 } Tensor;
 
 typedef struct {
@@ -119,6 +125,9 @@ static int ReadTensor(Span span, Tensor* tensor) {
         break;
       case kType:
         if (!ReadVarint(&span, &tensor->type)) return 0;
+        break;
+      case kDeclared:
+        if (!ReadVarint(&span, &tensor->declared)) return 0;
         break;
       case kShape:
         // A second one would be appended to the first.
@@ -326,8 +335,16 @@ static PyObject* TensorArray(Place* place, const Tensor* tensor) {
   return Array(place, shape, state.types[tensor->type], tensor->data);
 }
 
-// A new dict of the tensors by name.
-static PyObject* TensorArrays(Place* place, Span span) {
+// Whether the tensor may travel in that type; see packhouse/wide_tensors.py.
+static int IsNarrow(const Tensor* tensor) {
+  return (tensor->type == kUint8Type || tensor->type == kInt16Type || tensor->type == kInt32Type) &&
+         tensor->declared >= kFirstInteger && tensor->declared <= kLastInteger &&
+         state.item_bytes[tensor->declared] > state.item_bytes[tensor->type];
+}
+
+// A new dict of the tensors by name. `declared`, None or a dict, becomes a dict with the own types
+// of narrow tensors, if there are any.
+static PyObject* TensorArrays(Place* place, Span span, PyObject** declared) {
   PyObject* arrays = PyDict_New();
   if (arrays == NULL) return NULL;
   Py_ssize_t count = 0;
@@ -346,7 +363,19 @@ static PyObject* TensorArrays(Place* place, Span span) {
         PyErr_Clear();
       }
     }
-    const int is_set = array != NULL && PyDict_SetItem(arrays, name, array) == 0;
+    int is_set = array != NULL && PyDict_SetItem(arrays, name, array) == 0;
+    if (is_set && tensor.declared != 0) {
+      is_set = IsNarrow(&tensor);
+      if (is_set && *declared == Py_None) {
+        PyObject* types = PyDict_New();
+        if (types != NULL) {
+          Py_DECREF(*declared);
+          *declared = types;
+        }
+        is_set = types != NULL;
+      }
+      is_set = is_set && PyDict_SetItem(*declared, name, state.types[tensor.declared]) == 0;
+    }
     Py_XDECREF(name);
     Py_XDECREF(array);
     if (!is_set) {
@@ -395,23 +424,26 @@ static PyObject* Received(const Batch* batch, Place* place) {
   PyObject* sizes = ids == NULL ? NULL : Column(place, state.sizes_type, 4, batch->sizes);
   PyObject* real_rows = sizes == NULL ? NULL : Numbers(batch->real_rows);
   PyObject* rows = real_rows == NULL ? NULL : Numbers(batch->rows);
-  PyObject* tensors = rows == NULL ? NULL : TensorArrays(place, batch->tensors);
+  Py_INCREF(Py_None);
+  PyObject* declared = Py_None;
+  PyObject* tensors = rows == NULL ? NULL : TensorArrays(place, batch->tensors, &declared);
   PyObject* smaller = tensors == NULL ? NULL : SmallerGraphs(batch);
   PyObject* fields = NULL;
   PyObject* received = NULL;
   if (smaller != NULL) {
-    fields = Py_BuildValue("(KKKOOOOOOOKKO)", (unsigned long long)batch->id,
+    fields = Py_BuildValue("(KKKOOOOOOOKKOO)", (unsigned long long)batch->id,
                            (unsigned long long)batch->epoch, (unsigned long long)batch->step, ids,
                            sizes, real_rows, rows, tensors, batch->is_padding ? Py_True : Py_False,
                            batch->is_redelivered ? Py_True : Py_False,
                            (unsigned long long)batch->graphs_of_step,
-                           (unsigned long long)batch->shape_number, smaller);
+                           (unsigned long long)batch->shape_number, smaller, declared);
   }
   if (fields != NULL) {
     received = PyObject_CallFunctionObjArgs(state.tuple_new, state.received, fields, NULL);
   }
   Py_XDECREF(fields);
   Py_XDECREF(smaller);
+  Py_DECREF(declared);
   Py_XDECREF(tensors);
   Py_XDECREF(rows);
   Py_XDECREF(real_rows);

@@ -13,6 +13,7 @@ from packhouse.choices import Choice
 from packhouse.graphs import Array, GraphTable, rows_of, shift_of_rows
 from packhouse.received_batch import ReceivedBatch, received_by_protobuf
 from packhouse.schema import GraphSchema
+from packhouse.wide_tensors import WideTensors, sources_of
 
 # Of the tensors that a repr names.
 _MAX_SHOWN: Final = 8
@@ -76,7 +77,9 @@ class Batch:
 
     `len(batch)` and `num_graphs` are the real graphs in it. `real_rows` and `rows` (padding
     included) are per component, `graphs` last. `tensors` holds the schema's tensors and then the
-    derived ones, by name; it is empty for a stream of sizes.
+    derived ones, by name; it is empty for a stream of sizes. Where batches were asked for with
+    `compact=True`, an integer tensor travels in a narrow type, and becomes an array of its own, of
+    the type in the schema, when it is first asked for; with `widen=False` it is as it came.
 
     Arrays are read-only views of the received message, which stays as long as one of them. They
     begin at any address. To write to them, or to give them to a framework that writes to them or
@@ -92,7 +95,7 @@ class Batch:
     sizes: npt.NDArray[np.uint32]  # [n, l]
     real_rows: dict[str, int]
     rows: dict[str, int]
-    tensors: dict[str, Array]
+    tensors: Mapping[str, Array]
 
     @staticmethod
     def from_proto(message: Any, schema: GraphSchema) -> Batch:
@@ -138,8 +141,8 @@ class Batch:
             f"{self.real_rows[name]:,} of {rows:,} {name}" for name, rows in self.rows.items()
         )
         shown = [
-            f"{name}: {tensor.dtype}{list(tensor.shape)}"
-            for name, tensor in list(self.tensors.items())[:_MAX_SHOWN]
+            f"{name}: {dtype}{list(tensor.shape)}"
+            for name, tensor, dtype in sources_of(self.tensors)[:_MAX_SHOWN]
         ]
         if len(self.tensors) > _MAX_SHOWN:
             shown.append(f"{len(self.tensors) - _MAX_SHOWN} more")
@@ -157,9 +160,11 @@ class Batch:
 
     def writable(self: _AnyBatch) -> _AnyBatch:
         """This batch with writable arrays of its own, each at a multiple of 64 bytes."""
-        names = list(self.tensors)
+        sources = sources_of(self.tensors)
+        names = [name for name, _, _ in sources]
         graph_ids, sizes, *tensors = aligned_copies(
-            [self.graph_ids, self.sizes, *self.tensors.values()]
+            [self.graph_ids, self.sizes, *(array for _, array, _ in sources)],
+            [self.graph_ids.dtype, self.sizes.dtype, *(dtype for _, _, dtype in sources)],
         )
         fields = dict(self.__dict__)
         fields.update(graph_ids=graph_ids, sizes=sizes, tensors=dict(zip(names, tensors)))
@@ -174,8 +179,10 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of ids, sizes and tensors."""
-        columns = sum(tensor.nbytes for tensor in self.tensors.values())
+        """Bytes of ids, sizes and tensors; of narrow ones, as widened."""
+        columns = sum(
+            tensor.size * dtype.itemsize for _, tensor, dtype in sources_of(self.tensors)
+        )
         return self.graph_ids.nbytes + self.sizes.nbytes + columns
 
     def with_tensors(self: _AnyBatch, tensors: Mapping[str, Array]) -> _AnyBatch:
@@ -226,5 +233,9 @@ def fields_of(parts: ReceivedBatch, schema: GraphSchema) -> dict[str, Any]:
         "sizes": parts.sizes.reshape(len(graph_ids), len(components) - 1),
         "real_rows": dict(zip(components, parts.real_rows)),
         "rows": dict(zip(components, parts.rows)),
-        "tensors": parts.tensors,
+        "tensors": (
+            parts.tensors
+            if parts.declared is None
+            else WideTensors(parts.tensors, parts.declared)
+        ),
     }

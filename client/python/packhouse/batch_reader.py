@@ -18,6 +18,7 @@ from packhouse.graphs import Array
 from packhouse.received_batch import ReceivedBatch, received
 from packhouse.schema import DType
 from packhouse.v1 import batch_pb2, loader_pb2
+from packhouse.wide_tensors import declared_type
 
 # Tags: field number and wire type.
 _RESPONSE_BATCH: Final = 0x12  # PackResponse.batch, and LoadResponse.batch.
@@ -27,6 +28,7 @@ _NAME: Final = 0x0A
 _DTYPE: Final = 0x10
 _SHAPE: Final = 0x1A
 _DATA: Final = 0x22
+_DECLARED: Final = 0x28
 
 # Field 15000 of value 0, which no message has.
 _UNKNOWN_FIELD: Final = b"\xc0\xa9\x07\x00"
@@ -89,9 +91,10 @@ class BatchReader:
     the first batches of a shape and for batches without padding.
     """
 
-    def __init__(self, *, is_loaded: bool, writable: bool = False) -> None:
-        """`is_loaded`: of `Load`. `writable`: see `Batch.writable`."""
+    def __init__(self, *, is_loaded: bool, writable: bool = False, widen: bool = True) -> None:
+        """`is_loaded`: of `Load`. `writable`: see `Batch.writable`. `widen`: see `as_wanted`."""
         self._is_loaded = is_loaded
+        self._widen = widen
         self._is_writable = writable
         # Used last comes first.
         self._layouts: list[_Layout] = []
@@ -105,7 +108,10 @@ class BatchReader:
         except (DecodeError, IndexError, OverflowError, ValueError):
             # Protobuf will say what is wrong.
             return None
-        return batch.writable() if batch is not None and self._is_writable else batch
+        if batch is None:
+            return None
+        batch = batch.as_wanted(widen=self._widen)
+        return batch.writable() if self._is_writable else batch
 
     def _read(self, response: bytes) -> ReceivedBatch | None:
         if not response or response[0] != _RESPONSE_BATCH:
@@ -132,11 +138,13 @@ class BatchReader:
                 if position > 0:
                     self._layouts.insert(0, self._layouts.pop(position))
                 tensors = layout.view(response, first)
+                declared = layout.declared
                 break
         else:
             first = _skip_to_tensors(response, start, end)
             parts = _read_tensors(response, first, end)
             tensors = {part.name: part.view(response) for part in parts}
+            declared = _declared_of(parts)
             if len(tensors) != len(parts):
                 return None
             self._learn(response, parts, first, end)
@@ -144,7 +152,7 @@ class BatchReader:
         head = _parse_part(batch_pb2.Batch, response[start:first])
         if head.tensors:
             return None
-        return received(head, tensors, loaded)
+        return received(head, tensors, loaded, declared)
 
     def _learn(self, response: bytes, parts: list[_Part], first: int, end: int) -> None:
         """Remembers a layout that comes a second time."""
@@ -170,6 +178,8 @@ class _Part(NamedTuple):
     # Of its data.
     begin: int
     end: int
+    # Its own type, if it travels in a narrow one.
+    declared: np.dtype[Any] | None
 
     def view(self, response: bytes) -> Array:
         return np.ndarray(self.shape, self.dtype, response, self.begin)
@@ -191,6 +201,7 @@ class _Layout:
     def prepare(self, parts: list[_Part], first: int) -> None:
         """Makes it ready for `fits` and `view`. Raises ValueError if numpy has no such type."""
         self._names = [part.name for part in parts]
+        self.declared = _declared_of(parts)
         words = (
             f"{len(head)}s{part.end - part.begin}x"
             for head, part in zip(self._heads, parts)
@@ -214,6 +225,10 @@ class _Layout:
         """The tensors. Requires that it fits."""
         record: Array = np.ndarray((), self._record, response, first)
         return {name: record[name] for name in self._names}
+
+
+def _declared_of(parts: list[_Part]) -> dict[str, np.dtype[Any]]:
+    return {part.name: part.declared for part in parts if part.declared is not None}
 
 
 def _skip_to_tensors(response: bytes, at: int, end: int) -> int:
@@ -255,7 +270,7 @@ def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
                 if begin + length != tensor_end:
                     raise ValueError("a tensor does not end with its data")
                 break
-            if tag == _DTYPE:
+            if tag in (_DTYPE, _DECLARED):
                 at = _skip_varint(response, at + 1)
             elif tag in (_NAME, _SHAPE):
                 length, at = _read_length(response, at + 1)
@@ -271,7 +286,8 @@ def _read_tensors(response: bytes, at: int, end: int) -> list[_Part]:
         shape = tuple(tensor.shape)
         if math.prod(shape) * dtype.itemsize != tensor_end - begin:
             raise ValueError("a tensor's data has not the bytes of its shape")
-        parts.append(_Part(tensor.name, dtype, shape, begin, tensor_end))
+        declared = declared_type(tensor.name, tensor.dtype, tensor.declared_dtype)
+        parts.append(_Part(tensor.name, dtype, shape, begin, tensor_end, declared))
         at = tensor_end
     return parts
 

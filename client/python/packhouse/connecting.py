@@ -16,6 +16,8 @@ class ConnectionArguments(TypedDict, total=False):
 
     - `writable`: batches have arrays of their own, aligned to 64 bytes, that may be written to: see
       `Batch.writable`.
+    - `widen`: with `compact`, tensors have the types of the schema; False: the narrow types in which
+      they come, as for a device that widens them after the transfer (True).
     - `retry_timeout`: seconds of failing in a row after which a server is given up (300).
     - `timeout`: the deadline of unary calls, in seconds (60).
     - `max_message_bytes`: the largest message that is taken.
@@ -24,6 +26,7 @@ class ConnectionArguments(TypedDict, total=False):
     """
 
     writable: bool
+    widen: bool
     retry_timeout: float
     timeout: float
     max_message_bytes: int
@@ -47,6 +50,8 @@ class Connecting(NamedTuple):
     max_message_bytes: int = MAX_MESSAGE_BYTES
     options: ChannelOptions = ()
     credentials: Credentials | None = None
+    # As ConnectionArguments.
+    widen: bool = True
 
 
 def split(
@@ -60,6 +65,7 @@ def split(
         for name in ("retry_timeout", "timeout", "max_message_bytes", "options", "credentials")
         if name in rest
     }
+    given["widen"] = bool(rest.pop("widen", True))
     if "options" in given:
         given["options"] = tuple(given["options"])
     in_flight = whole_number(max_in_flight, "max_in_flight")

@@ -76,7 +76,7 @@ class LoadConnection:
         # Whether another server has named the one that is asked now.
         self._is_redirected = False
         self._is_writable = writable
-        self._reader = new_reader(is_loaded=True, writable=writable)
+        self._reader = new_reader(is_loaded=True, writable=writable, widen=connecting.widen)
         # Whether Load was cancelled for its reader to look at the acknowledgements.
         self._woken = False
         # Whether it was cancelled because its server is silent.
@@ -219,6 +219,7 @@ class LoadConnection:
         if not response.HasField("batch"):
             return response
         batch = received_by_protobuf(response.batch.batch, response.batch)
+        batch = batch.as_wanted(widen=self._connecting.widen)
         return batch.writable() if self._is_writable else batch
 
     def _wake(self) -> None:

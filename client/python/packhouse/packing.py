@@ -32,6 +32,7 @@ from packhouse.errors import PackhouseError
 from packhouse.examples import TfgnnSchema
 from packhouse.graphs import DEFAULT_CHUNK_BYTES, GraphTable, check_table
 from packhouse.readers import new_reader
+from packhouse.received_batch import received_by_protobuf
 from packhouse.schema import GraphSchema
 from packhouse.stream_tuning import PackTuned
 from packhouse.tuning import DeviceProfile
@@ -93,6 +94,8 @@ class PackOptions:
       default).
     - `max_delay`: a graph leaves at the latest after this time (None: no such bound).
     - `derived`: see DerivedTensor.
+    - `compact`: integers travel in the narrowest of uint8, int16 and int32 that holds them, and
+      become what the schema says when they are asked for; `widen=False`: they stay as they come.
     - `oversize`: see OversizePolicy.
     - `histogram`: the name of a histogram that counts the stream's sizes ("": none).
     - `chunk_bytes` bounds one message sent.
@@ -122,6 +125,8 @@ class PackOptions:
     calibration_graphs: int = 0
     calibration_histogram: str = ""
     drift: DriftWatch | None = None
+    compact: bool = False
+    widen: bool = True
 
     if TYPE_CHECKING:
 
@@ -142,6 +147,8 @@ class PackOptions:
             calibration_graphs: int = 0,
             calibration_histogram: str = "",
             drift: DriftWatch | None = None,
+            compact: bool = False,
+            widen: bool = True,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -170,6 +177,7 @@ class PackOptions:
             derived=[int(derived) for derived in self.derived],
             histogram=self.histogram,
             min_rows=limits_to_proto(self.min_rows, "min_rows").capacities,
+            integer_width="INTEGER_WIDTH_COMPACT" if self.compact else None,
         )
         if isinstance(schema, TfgnnSchema):
             message.tfgnn_schema.CopyFrom(schema.to_proto())
@@ -319,7 +327,9 @@ class PackStream(Iterator[Batch]):
         self._next_token = 1
         self._closed = False
         self._early: deque[Batch] = deque()
-        self._reader = new_reader(is_loaded=False, writable=options.writable)
+        self._reader = new_reader(
+            is_loaded=False, writable=options.writable, widen=options.widen
+        )
         # Rejected so far, unless it is an error; stays empty if `on_rejected` takes them.
         self.rejections: list[Rejection] = []
         self._has_warned = False
@@ -458,8 +468,11 @@ class PackStream(Iterator[Batch]):
         response = self._parse(data)
         kind = response.WhichOneof("message")
         if kind == "batch":
-            batch = Batch.from_proto(response.batch, self._schema)
-            return batch.writable() if self._options.writable else batch
+            parts = received_by_protobuf(response.batch)
+            parts = parts.as_wanted(widen=self._options.widen)
+            if self._options.writable:
+                parts = parts.writable()
+            return Batch.of_parts(parts, self._schema)
         if kind == "rejected":
             self._reject(response.rejected)
         elif kind == "opened":

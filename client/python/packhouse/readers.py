@@ -47,9 +47,12 @@ class Reader(Protocol):
 class NativeReader:
     """As BatchReader, in C. Cost: a few microseconds; with `writable` one copy of the data."""
 
-    def __init__(self, *, is_loaded: bool, writable: bool = False) -> None:
-        """`is_loaded`: of `Load`. `writable`: see `Batch.writable`."""
+    def __init__(self, *, is_loaded: bool, writable: bool = False, widen: bool = True) -> None:
+        """`is_loaded`: of `Load`. `writable`: see `Batch.writable`. `widen`: see
+        `ReceivedBatch.as_wanted`.
+        """
         self._is_loaded = is_loaded
+        self._widen = widen
         self._is_writable = writable
 
     def read(self, response: bytes) -> ReceivedBatch | None:
@@ -57,13 +60,13 @@ class NativeReader:
         batch: ReceivedBatch | None = _native.read_batch(
             response, self._is_loaded, self._is_writable
         )
-        return batch
+        return batch if batch is None or self._widen else batch.as_wanted(widen=False)
 
 
-def new_reader(*, is_loaded: bool, writable: bool = False) -> Reader:
+def new_reader(*, is_loaded: bool, writable: bool = False, widen: bool = True) -> Reader:
     """The faster one of those that there are."""
     kind: Any = NativeReader if _IS_NATIVE else BatchReader
-    reader: Reader = kind(is_loaded=is_loaded, writable=writable)
+    reader: Reader = kind(is_loaded=is_loaded, writable=writable, widen=widen)
     return reader
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, Sequence
+from typing import Any, Final, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
 from packhouse.aligned import aligned_copies
 from packhouse.graphs import Array
 from packhouse.schema import DType
+from packhouse.wide_tensors import declared_type
 
 GRAPH_IDS: Final = np.dtype("<u8")
 SIZES: Final = np.dtype("<u4")
@@ -33,9 +34,15 @@ class ReceivedBatch(NamedTuple):
     shape: int = 0
     # The id and the level of each.
     drawn_smaller: Sequence[tuple[int, int]] = ()
+    # The own types of tensors that travel in a narrow one.
+    declared: Mapping[str, np.dtype[Any]] | None = None
+
+    def as_wanted(self, *, widen: bool) -> ReceivedBatch:
+        """Without `widen`, narrow tensors count as tensors of these types."""
+        return self if widen or self.declared is None else self._replace(declared=None)
 
     def writable(self) -> ReceivedBatch:
-        """With writable arrays of its own, each at a multiple of 64 bytes."""
+        """With writable arrays of its own, each at a multiple of 64 bytes. Narrow tensors stay so."""
         graph_ids, sizes, *tensors = aligned_copies(
             [self.graph_ids, self.sizes, *self.tensors.values()]
         )
@@ -44,7 +51,12 @@ class ReceivedBatch(NamedTuple):
         )
 
 
-def received(batch: Any, tensors: dict[str, Array], loaded: Any = None) -> ReceivedBatch:
+def received(
+    batch: Any,
+    tensors: dict[str, Array],
+    loaded: Any = None,
+    declared: Mapping[str, np.dtype[Any]] | None = None,
+) -> ReceivedBatch:
     """Of messages: a `packhouse.v1.Batch`, whose own tensors do not count, and a `LoadedBatch`.
 
     Raises ValueError if the ids or sizes are cut off.
@@ -58,6 +70,7 @@ def received(batch: Any, tensors: dict[str, Array], loaded: Any = None) -> Recei
         batch.real_rows[:],
         batch.rows[:],
         tensors,
+        declared=declared or None,
     )
     if loaded is None:
         return parts
@@ -75,7 +88,11 @@ def received_by_protobuf(batch: Any, loaded: Any = None) -> ReceivedBatch:
     itself.
     """
     tensors = {}
+    declared = {}
     for tensor in batch.tensors:
+        dtype = declared_type(tensor.name, tensor.dtype, tensor.declared_dtype)
+        if dtype is not None:
+            declared[tensor.name] = dtype
         # Each access of a bytes field copies it: read it once, then view that copy.
         data = tensor.data
         array = np.frombuffer(data, DType(tensor.dtype).numpy)
@@ -83,4 +100,4 @@ def received_by_protobuf(batch: Any, loaded: Any = None) -> ReceivedBatch:
             tensors[tensor.name] = array.reshape(tuple(tensor.shape))
         except OverflowError as error:
             raise ValueError(f"tensor {tensor.name!r}: shape {list(tensor.shape)}") from error
-    return received(batch, tensors, loaded)
+    return received(batch, tensors, loaded, declared)

@@ -11,6 +11,7 @@ from packhouse.aligned import ALIGNMENT
 from packhouse.batch import Batch
 from packhouse.graphs import Array
 from packhouse.schema import DType
+from packhouse.wide_tensors import sources_of
 
 # The types that replace those which torch lacks or cannot compute with.
 _WIDER: Final[dict[np.dtype[Any], np.dtype[Any]]] = {
@@ -118,34 +119,35 @@ def to_torch(
     a change and such an unsigned type two.
     """
     halves = {spec.name for spec in batch.schema.tensors if spec.dtype is DType.BFLOAT16}
+    sources = sources_of(batch.tensors)
     if change is not None and any(
-        array.dtype in _WIDER for name, array in batch.tensors.items() if name not in halves
+        dtype in _WIDER for name, _, dtype in sources if name not in halves
     ):
         batch = batch.writable()
         change(batch)
         change = None
+        sources = sources_of(batch.tensors)
     arrays = {}
-    for name, array in batch.tensors.items():
-        if name not in halves and array.dtype in _WIDER:
-            # A uint64 beyond int64's range keeps its bits.
-            array = array.astype(_WIDER[array.dtype])
-        arrays[name] = array
     starts = []
     total = 0
-    for array in arrays.values():
+    for name, array, dtype in sources:
+        if name not in halves:
+            dtype = _WIDER.get(dtype, dtype)
+        arrays[name] = array, dtype
         starts.append(total)
-        total += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        total += -(-array.size * dtype.itemsize // ALIGNMENT) * ALIGNMENT
     memory = torch.empty(total, dtype=torch.uint8, pin_memory=pin_memory)
     whole = memory.numpy()
     copies: dict[str, Array] = {}
-    for start, (name, array) in zip(starts, arrays.items()):
-        copies[name] = np.ndarray(array.shape, array.dtype, whole, start)
-        np.copyto(copies[name], array)
+    for start, (name, (array, dtype)) in zip(starts, arrays.items()):
+        copies[name] = np.ndarray(array.shape, dtype, whole, start)
+        # A uint64 beyond int64's range keeps its bits.
+        np.copyto(copies[name], array, casting="unsafe")
     if change is not None:
         change(batch.with_tensors(copies))
     tensors = {}
-    for start, (name, array) in zip(starts, arrays.items()):
-        part = memory[start : start + array.nbytes]
-        dtype = torch.bfloat16 if name in halves else _TYPES[array.dtype]
-        tensors[name] = part.view(dtype).view(array.shape)
+    for start, (name, copy) in zip(starts, copies.items()):
+        part = memory[start : start + copy.nbytes]
+        kind = torch.bfloat16 if name in halves else _TYPES[copy.dtype]
+        tensors[name] = part.view(kind).view(copy.shape)
     return TorchBatch(tensors, batch.without_tensors())
