@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "service/epochs/epoch_identity.h"
+#include "service/ledger/kept_plan.h"
 
 namespace packhouse {
 
@@ -35,6 +36,8 @@ struct EpochProgress {
   uint64_t num_batches = 0;
   // Of which data set; empty for an epoch that nobody has opened.
   std::string dataset = {};
+  // Of an epoch in segments that was opened.
+  KeptSegments segments = {};
 };
 
 // What goes on now.

@@ -3,13 +3,20 @@
 #define PACKHOUSE_SERVICE_DELIVERY_EVALUATION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "service/admission/memory_budget.h"
 #include "service/delivery/load_event.h"
 #include "service/epochs/dealing.h"
-#include "service/epochs/prepared_epoch.h"
+#include "service/epochs/loadable_epoch.h"
+#include "service/epochs/segmented_epoch.h"
 
 namespace packhouse {
 
@@ -24,33 +31,60 @@ struct EvaluationRequest {
 // One stream. Its batches depend on the epoch and the request alone. Thread-compatible.
 class Evaluation {
  public:
+  // Has a segment made (SegmentedEpoch::MakeSegment), here or on another thread, and calls `made`
+  // then.
+  using Made = std::function<void(const absl::Status&)>;
+  using MakeSegment = std::function<void(uint32_t segment, bool is_ahead, Made made)>;
+
   // INVALID_ARGUMENT for a rank that does not exist, naming it, for dynamic sharing, or as Dealing;
   // OUT_OF_RANGE naming a first step above the number of steps; RESOURCE_EXHAUSTED if `memory`,
   // which may be null, has no room. O(batches).
+  //
+  // The epoch has no windows. If it is in segments, `make` makes them, and `wake` is called when
+  // Next() has said to wait and may have more; any thread may call it, also when this is gone.
   static absl::StatusOr<std::unique_ptr<Evaluation>> Open(
-      std::shared_ptr<const PreparedEpoch> epoch, EvaluationRequest request, MemoryBudget* memory);
+      std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
+      MakeSegment make = nullptr, std::function<void()> wake = nullptr);
 
-  const PreparedEpoch& epoch() const { return *epoch_; }
+  const LoadableEpoch& epoch() const { return *epoch_; }
   uint64_t num_steps() const { return dealing_.lane_length(rank_); }
   uint64_t first_step() const { return first_step_; }
 
-  // The next step's batch, or kEnd after the last. DATA_LOSS as PreparedEpoch::Build.
+  // The next step's batch, or kEnd after the last. DATA_LOSS as PreparedEpoch::Build. Of an epoch
+  // in segments: kWait while one is made, and why one that is needed could not be made.
   absl::StatusOr<LoadEvent> Next();
 
  private:
-  Evaluation(std::shared_ptr<const PreparedEpoch> epoch, Dealing dealing,
-             const EvaluationRequest& request)
+  // The segments that are being made, by whom this may not live to see it.
+  struct Making {
+    absl::Mutex mutex;
+    std::set<uint32_t> under_way ABSL_GUARDED_BY(mutex);
+    absl::Status failure ABSL_GUARDED_BY(mutex);
+  };
+
+  Evaluation(std::shared_ptr<const LoadableEpoch> epoch, Dealing dealing,
+             const EvaluationRequest& request, MakeSegment make, std::function<void()> wake)
       : epoch_(std::move(epoch)),
         dealing_(std::move(dealing)),
         rank_(request.rank),
         first_step_(request.first_step),
+        make_(std::move(make)),
+        wake_(std::move(wake)),
         next_step_(request.first_step) {}
 
-  const std::shared_ptr<const PreparedEpoch> epoch_;
+  // Whether the segments of the next step are pinned; if not, the first that is missing is made.
+  absl::StatusOr<bool> HasSegments(const SegmentedEpoch& epoch);
+  void Begin(uint32_t segment, bool is_ahead);
+
+  const std::shared_ptr<const LoadableEpoch> epoch_;
   const Dealing dealing_;
   const uint32_t rank_;
   const uint64_t first_step_;
+  const MakeSegment make_;
+  const std::function<void()> wake_;
   uint64_t next_step_;
+  SegmentedEpoch::Pins pins_;
+  const std::shared_ptr<Making> making_ = std::make_shared<Making>();
 };
 
 }  // namespace packhouse

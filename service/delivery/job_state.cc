@@ -208,6 +208,15 @@ bool JobState::Leave(JobSession& session, Wakes& wakes) {
   return true;
 }
 
+KeptSegments JobState::SegmentsOf(const EpochKey& key) const {
+  const std::shared_ptr<const KeptPlan> plan = ledger_.PlanOf(key);
+  if (plan == nullptr) return {};
+  const auto found = segments_.find(plan->digest);
+  if (found != segments_.end()) return found->second;
+  if (segments_.size() >= kMostKnownSegments) segments_.clear();
+  return segments_.emplace(plan->digest, packhouse::SegmentsOf(*plan)).first->second;
+}
+
 std::vector<EpochSummary> JobState::Summaries() const {
   std::vector<EpochSummary> summaries;
   for (const EpochKey& key : ledger_.Epochs()) {
@@ -215,6 +224,7 @@ std::vector<EpochSummary> JobState::Summaries() const {
     EpochSummary summary;
     summary.progress = {key, state.generation, state.DoneWithoutPadding().size(),
                         state.ExpectedBatches()};
+    summary.progress.segments = SegmentsOf(key);
     summary.dataset = state.identity.dataset;
     summary.client = state.client;
     summary.used_seconds = UsedSeconds(state);
@@ -248,7 +258,8 @@ void JobState::AddTo(DeliverySnapshot& snapshot) const {
     if (epoch->sessions.empty()) continue;
     const EpochState& state = *ledger_.Find(KeyOf(number));
     snapshot.progress.push_back({KeyOf(number), state.generation, state.DoneWithoutPadding().size(),
-                                 state.ExpectedBatches(), state.identity.dataset});
+                                 state.ExpectedBatches(), state.identity.dataset,
+                                 SegmentsOf(KeyOf(number))});
   }
 }
 

@@ -33,6 +33,7 @@
 #include "service/epochs/batch_set.h"
 #include "service/epochs/dealing.h"
 #include "service/ledger/job_ledger.h"
+#include "service/ledger/kept_plan.h"
 
 namespace packhouse {
 
@@ -167,6 +168,10 @@ class JobState {
   std::vector<EpochWatch> Watch() const;
 
  private:
+  // Epochs of a job mostly have one plan.
+  static constexpr size_t kMostKnownSegments = 16;
+
+  KeptSegments SegmentsOf(const EpochKey& key) const;
   static SessionWait WaitOf(const OpenEpoch& epoch, const JobSession& session);
 
   // The rest of an epoch that stays in memory when nobody loads it.
@@ -187,6 +192,8 @@ class JobState {
   std::map<uint64_t, RestingEpoch> resting_;
   LeaseCounters closed_;  // Of epochs that are not open any more.
   uint64_t num_generations_ = 0;
+  // What SegmentsOf() has read, by the plan's digest.
+  mutable std::map<std::string, KeptSegments> segments_;
 
   MemoryHold memory_;
   uint64_t open_bytes_ = 0;  // Of the tables of epochs_.

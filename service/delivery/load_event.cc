@@ -21,6 +21,18 @@ LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const
   return event;
 }
 
+std::vector<uint64_t> BatchesOfStep(const Dealing& dealing, const Place& place) {
+  std::vector<uint64_t> batches;
+  const auto add = [&](uint64_t batch) {
+    if (!dealing.IsPadding(batch)) batches.push_back(batch);
+  };
+  add(dealing.BatchAt(place));
+  for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
+    if (lane != place.lane) add(dealing.BatchAt({lane, place.position}));
+  }
+  return batches;
+}
+
 absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event) {
   if (event.is_padding) {
     PH_ASSIGN_OR_RETURN(event.built, epoch.BuildPadding(event.rank_group));

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -39,6 +40,10 @@ struct LoadEvent {
 
 // The batch at a place of the dealing, without its contents. O(ranks).
 LoadEvent BatchEventAt(const Dealing& dealing, const LoadableEpoch& epoch, const Place& place);
+
+// The batch at a place and, ranked, the others of its step, without padding: what BatchEventAt()
+// and BuildContents() ask the epoch for. O(ranks).
+std::vector<uint64_t> BatchesOfStep(const Dealing& dealing, const Place& place);
 
 // Builds its contents. Errors and cost as PreparedEpoch::Build.
 absl::Status BuildContents(const LoadableEpoch& epoch, LoadEvent& event);

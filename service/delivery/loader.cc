@@ -22,8 +22,12 @@ absl::Status NoMemoryForWindow() {
 
 // As its workers are told. What may pass is UNAVAILABLE: they join again after a while and go on at
 // the same batch.
-absl::Status OfSegment(uint64_t segment, const absl::Status& status) {
-  if (status.ok()) return status;
+absl::Status MakeSegment(const SegmentedEpoch& epoch, uint32_t segment, bool is_ahead,
+                         const Making& making) {
+  absl::Status status = NoMemoryForWindow();
+  HasMemoryFor([&] { status = epoch.MakeSegment(segment, is_ahead, making); });
+  // It is asked for again when it is needed; until then nothing has failed.
+  if (is_ahead || status.ok()) return absl::OkStatus();
   return absl::Status(WindowPlans::MayPass(status) ? absl::StatusCode::kUnavailable : status.code(),
                       absl::StrCat("segment ", segment, ": ", status.message()));
 }
@@ -116,15 +120,7 @@ absl::StatusOr<LoadEvent> LoadSession::NextOfSegments(absl::Time now) {
     pending_ = std::move(lease);
   }
   const Dealing& dealing = *start_.dealing;
-  std::vector<uint64_t> needed;
-  const auto add = [&](uint64_t batch) {
-    if (!dealing.IsPadding(batch)) needed.push_back(batch);
-  };
-  add(dealing.BatchAt(pending_->place));
-  // All ranks' batches of the step, for its number of graphs.
-  for (uint32_t lane = 0; dealing.sharing().ranked() && lane < dealing.num_lanes(); ++lane) {
-    add(dealing.BatchAt({lane, pending_->place.position}));
-  }
+  const std::vector<uint64_t> needed = BatchesOfStep(dealing, pending_->place);
   if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
     PH_ASSIGN_OR_RETURN(const bool is_ours, job_->AwaitWindow(*seat_, *missing));
     if (is_ours) plan_(*missing, /*is_first=*/true);
@@ -373,11 +369,7 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
         const Making making(catalog_->memory(), given_up);
         std::vector<uint32_t> counts;
         if (const SegmentedEpoch* const segmented = epoch->segmented()) {
-          HasMemoryFor([&] {
-            status = segmented->MakeSegment(static_cast<uint32_t>(window), is_ahead, making);
-          });
-          // It is asked for again when it is needed; until then nothing has failed.
-          status = is_ahead ? absl::OkStatus() : OfSegment(window, status);
+          status = MakeSegment(*segmented, static_cast<uint32_t>(window), is_ahead, making);
         } else {
           HasMemoryFor([&] { status = epoch->windows()->Plan(window, making); });
           counts = epoch->windows()->Counts();
@@ -386,6 +378,17 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
         epoch = nullptr;
         job = nullptr;
       });
+}
+
+void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
+                             bool is_ahead, const ClientId& client, Evaluation::Made made) {
+  PlanSoon(client, is_ahead ? WindowOrder::kLater : WindowOrder::kFirst,
+           [this, epoch = std::move(epoch), segment, is_ahead,
+            made = std::move(made)](const std::function<bool()>& given_up) mutable {
+             made(MakeSegment(*epoch, segment, is_ahead, Making(catalog_->memory(), given_up)));
+             epoch = nullptr;
+             made = nullptr;
+           });
 }
 
 absl::StatusOr<Loader::Description> Loader::Describe(EpochRequest request,
@@ -448,13 +451,22 @@ absl::StatusOr<std::unique_ptr<LoadSession>> Loader::Load(EpochRequest request, 
 
 absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest& request,
                                                              EvaluationRequest evaluation,
+                                                             const ClientId& client,
+                                                             std::function<void()> wake,
                                                              const GivenUp& given_up) {
   if (request.samples) {
     return absl::InvalidArgumentError(
         "evaluation: not of sub-graphs; a data set of them (SampleDataset) can be evaluated");
   }
   if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
-  if (request.segments) return absl::InvalidArgumentError("segments: not for an evaluation");
+  if (request.segments) {
+    PH_ASSIGN_OR_RETURN(auto epoch, catalog_->PrepareSegmented(request, given_up));
+    auto make = [this, epoch, client](uint32_t segment, bool is_ahead, Evaluation::Made made) {
+      MakeSegmentSoon(epoch, segment, is_ahead, client, std::move(made));
+    };
+    return Evaluation::Open(std::move(epoch), std::move(evaluation), environment_.memory,
+                            std::move(make), std::move(wake));
+  }
   PH_ASSIGN_OR_RETURN(auto prepared, Prepare(request, given_up));
   return Evaluation::Open(std::move(prepared), std::move(evaluation), environment_.memory);
 }

@@ -216,9 +216,14 @@ class Loader {
                                                     const GivenUp& given_up = {});
 
   // One pass over an epoch, of which the service keeps nothing; the request's job may be empty.
-  // Errors as EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open.
+  // Errors as EpochCatalog::Prepare, which asks `given_up`, and Evaluation::Open. `client` and
+  // `wake` are of an epoch in segments: who waits for them, and what is called when Next() of the
+  // evaluation has said to wait and may have more. `wake` must not block. Any thread may call it,
+  // also when the evaluation is gone.
   absl::StatusOr<std::unique_ptr<Evaluation>> Evaluate(const EpochRequest& request,
                                                        EvaluationRequest evaluation,
+                                                       const ClientId& client = {},
+                                                       std::function<void()> wake = nullptr,
                                                        const GivenUp& given_up = {});
 
   // An epoch itself, with what a planner found before (EpochCatalog::Prepare). The last reference
@@ -328,6 +333,9 @@ class Loader {
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
                   std::shared_ptr<const LoadableEpoch> epoch, uint64_t window, WindowOrder order,
                   const ClientId& client);
+  // Makes a segment for an evaluation.
+  void MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment, bool is_ahead,
+                       const ClientId& client, Evaluation::Made made);
   // As MeasuredLimits::Fix().
   std::shared_ptr<const MeasuredLimits::Measured> FixMeasured(EpochRequest& request);
   // What stays as it was when the epoch was first opened. The ranks that rounds are planned for

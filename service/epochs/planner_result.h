@@ -10,10 +10,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "service/planning/plan.h"
 #include "service/planning/plan_memory.h"
 
 namespace packhouse {
+
+// Receipts of epochs in segments begin with it, and no others do.
+inline constexpr absl::string_view kSegmentsReceipt = "segments-";
 
 // What was found when each segment of an epoch (segmented_plan.h) was planned. A segment's patterns
 // are found again when they are needed.

@@ -124,7 +124,7 @@ std::string SegmentedPlan::PlannerWords() const {
   options.steps = bounds_.planner_steps.value_or(options.steps);
   Digest digest;
   digest.Add(PlanReceipt(SizeHistogram(schema().num_components()), shapes()[0].packed, options));
-  return absl::StrCat("segments-", digest.Hex(8), "-");
+  return absl::StrCat(kSegmentsReceipt, digest.Hex(8), "-");
 }
 
 absl::Status SegmentedPlan::CheckGiven(const PlannerResult& given) const {

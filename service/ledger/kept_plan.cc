@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "packhouse/internal/stored.pb.h"
@@ -212,6 +213,13 @@ absl::StatusOr<PlannerResult> ReadPlan(const KeptPlan& plan,
   }
   return absl::DataLossError(
       absl::StrCat("plan ", plan.receipt, ": what the ledger keeps of it is malformed"));
+}
+
+KeptSegments SegmentsOf(const KeptPlan& plan) {
+  if (!absl::StartsWith(plan.receipt, kSegmentsReceipt)) return {};
+  internal::Plan stored;
+  if (!stored.ParseFromString(plan.bytes)) return {};
+  return {static_cast<uint64_t>(stored.segments().num_batches_size()), stored.lower_bound()};
 }
 
 }  // namespace packhouse

@@ -39,6 +39,22 @@ std::string DigestOfPlan(absl::string_view bytes);
 absl::StatusOr<PlannerResult> ReadPlan(const KeptPlan& plan,
                                        absl::FunctionRef<absl::Status(uint64_t bytes)> reserve);
 
+// Of an epoch in segments, for people; zeros of others.
+struct KeptSegments {
+  uint64_t num_segments = 0;
+  // No plan of all graphs together has fewer batches; 0 if that is not known.
+  uint64_t lower_bound = 0;
+
+  // At most this part of so many batches is lost to segmentation.
+  double Loss(uint64_t num_batches) const {
+    if (lower_bound == 0) return 0;
+    return static_cast<double>(num_batches) / static_cast<double>(lower_bound) - 1;
+  }
+};
+
+// Zeros also if the plan cannot be read. O(segments).
+KeptSegments SegmentsOf(const KeptPlan& plan);
+
 }  // namespace packhouse
 
 #endif  // PACKHOUSE_SERVICE_LEDGER_KEPT_PLAN_H_

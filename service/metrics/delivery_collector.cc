@@ -44,6 +44,17 @@ void AddOfJob(MetricFamily& family, const Loading& loading, double value) {
 struct Batches {
   uint64_t done = 0;
   uint64_t all = 0;
+  // Of epochs in segments whose bound is known: batches, and the fewest possible.
+  uint64_t segmented = 0;
+  uint64_t bound = 0;
+
+  Batches& operator+=(const Batches& other) {
+    done += other.done;
+    all += other.all;
+    segmented += other.segmented;
+    bound += other.bound;
+    return *this;
+  }
 };
 
 std::map<Loading, Batches> ByJob(const std::vector<EpochProgress>& progress) {
@@ -52,19 +63,19 @@ std::map<Loading, Batches> ByJob(const std::vector<EpochProgress>& progress) {
     Batches& batches = jobs[{epoch.key.job, epoch.dataset}];
     batches.done += epoch.num_done;
     batches.all += epoch.num_batches;
+    if (epoch.segments.lower_bound == 0 || epoch.segments.num_segments == 0) continue;
+    batches.segmented += epoch.num_batches;
+    batches.bound += epoch.segments.lower_bound;
   }
   if (jobs.size() <= kMaxJobLabels) return jobs;
   // One place is kept for "other".
   Batches others;
   while (jobs.size() >= kMaxJobLabels) {
     const auto last = std::prev(jobs.end());
-    others.done += last->second.done;
-    others.all += last->second.all;
+    others += last->second;
     jobs.erase(last);
   }
-  Batches& other = jobs[{kOthers, kOthers}];
-  other.done += others.done;
-  other.all += others.all;
+  jobs[{kOthers, kOthers}] += others;
   return jobs;
 }
 
@@ -145,16 +156,24 @@ std::vector<MetricFamily> DeliveryCollector::Collect() const {
                                "Batches that are not done, by job and data set, of the epochs that "
                                "someone loads now.",
                                MetricType::Gauge);
+  MetricFamily lost = FamilyOf("packhouse_epoch_segmentation_loss_ratio",
+                               "At most this part of the batches is lost to segmentation, by job "
+                               "and data set, of the epochs in segments that someone loads now.",
+                               MetricType::Gauge);
   for (const auto& [loading, batches] : ByJob(now.progress)) {
     // An epoch without batches is done.
     const double share =
         batches.all == 0 ? 1 : static_cast<double>(batches.done) / static_cast<double>(batches.all);
     AddOfJob(ratio, loading, share);
     AddOfJob(left, loading, static_cast<double>(batches.all - batches.done));
+    if (batches.bound == 0) continue;
+    AddOfJob(lost, loading,
+             static_cast<double>(batches.segmented) / static_cast<double>(batches.bound) - 1);
   }
   if (ratio.metric.empty()) return families;
   families.push_back(std::move(ratio));
   families.push_back(std::move(left));
+  if (!lost.metric.empty()) families.push_back(std::move(lost));
   return families;
 }
 

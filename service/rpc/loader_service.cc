@@ -234,9 +234,9 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
                                                              context_.working, memory, measured_));
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
-      PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), given_up));
-      auto observer =
-          observers_->ForStream(evaluation->epoch().plan().schema().sizes(), packed_for);
+      PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), client,
+                                                             sink.Waker(), given_up));
+      auto observer = observers_->ForStream(evaluation->epoch().schema().sizes(), packed_for);
       return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
                                                 &early_end_, context_.signer);
     }

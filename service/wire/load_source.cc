@@ -75,6 +75,8 @@ absl::StatusOr<std::optional<LoadReply>> EvaluationSource::Next() {
     reply.message.mutable_end_of_epoch()->set_num_steps(evaluation_->num_steps());
     return reply;
   }
+  state_ = event.kind == LoadEvent::Kind::kWait ? State::kWaiting : State::kDelivering;
+  if (state_ == State::kWaiting) return std::nullopt;
   return BatchOf(evaluation_->epoch(), std::move(event), *observer_);
 }
 

@@ -73,7 +73,7 @@ class RedirectSource final : public ResponseSource<LoadReply> {
   bool has_said_ = false;
 };
 
-// The stream of an evaluation. It waits only for the client to read.
+// The stream of an evaluation. It waits for the client to read, and for segments.
 class EvaluationSource final : public ResponseSource<LoadReply> {
  public:
   EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer,
@@ -88,9 +88,10 @@ class EvaluationSource final : public ResponseSource<LoadReply> {
   EvaluationSource& operator=(const EvaluationSource&) = delete;
 
   absl::StatusOr<std::optional<LoadReply>> Next() override;
+  bool IsWaiting() const override { return state_ == State::kWaiting; }
 
  private:
-  enum class State { kNew, kDelivering, kEnded };
+  enum class State { kNew, kDelivering, kWaiting, kEnded };
 
   const std::unique_ptr<Evaluation> evaluation_;
   const std::unique_ptr<PackObserver> observer_;

@@ -420,6 +420,10 @@ void JobToWire(const JobSummary& job, v1::Job& wire) {
     out.set_num_done(epoch.progress.num_done);
     out.set_num_batches(epoch.progress.num_batches);
     out.set_dataset(epoch.dataset);
+    if (const KeptSegments& segments = epoch.progress.segments; segments.num_segments != 0) {
+      out.set_num_segments(segments.num_segments);
+      out.set_segmentation_loss(segments.Loss(epoch.progress.num_batches));
+    }
     out.set_num_sessions(epoch.num_sessions);
     out.set_client(epoch.client);
     if (epoch.used_seconds != 0) {
@@ -447,7 +451,7 @@ void LoadOpenedToWire(const LoadSession& session, v1::LoadOpened& wire) {
 
 void EvaluationOpenedToWire(const Evaluation& evaluation, v1::LoadOpened& wire) {
   EpochToWire(evaluation.epoch(), EpochProgress(), *wire.mutable_epoch());
-  GraphSchemaToWire(evaluation.epoch().plan().schema(), *wire.mutable_schema());
+  GraphSchemaToWire(evaluation.epoch().schema(), *wire.mutable_schema());
   wire.set_num_steps(evaluation.num_steps());
   wire.set_num_steps_done(evaluation.first_step());
 }

@@ -334,6 +334,130 @@ TEST(LoaderTest, LaterEpochsInSegmentsAreNotCountedAnewAfterARestart) {
                                HasSubstr("this release plans it otherwise")));
 }
 
+// Of an evaluation; its segments are made in the calling thread.
+std::vector<uint64_t> IdsOf(Evaluation& evaluation, uint64_t most = UINT64_MAX) {
+  std::vector<uint64_t> ids;
+  int waits = 0;
+  for (uint64_t taken = 0; taken < most && waits < 4;) {
+    const auto event = evaluation.Next();
+    EXPECT_THAT(event, IsOk());
+    if (!event.ok() || event->kind == LoadEvent::Kind::kEnd) break;
+    waits = event->kind == LoadEvent::Kind::kWait ? waits + 1 : 0;
+    taken += event->kind == LoadEvent::Kind::kBatch ? 1 : 0;
+    const auto& of_batch = event->built.batch.graph_ids;
+    ids.insert(ids.end(), of_batch.begin(), of_batch.end());
+  }
+  return ids;
+}
+
+TEST(LoaderTest, AnEvaluationInSegmentsGivesEveryGraphOnce) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  EpochRequest request = InSegments(2);
+  request.key.job.clear();
+  for (const uint32_t ranks : {1, 3}) {
+    std::vector<uint64_t> all;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      int num_wakes = 0;
+      PH_ASSERT_OK_AND_ASSIGN(const auto whole,
+                              world.loader().Evaluate(request, {Sharing::Ranked(ranks), rank, 0},
+                                                      "client", [&] { ++num_wakes; }));
+      const std::vector<uint64_t> ids = IdsOf(*whole);
+      // Segments stay for the next pass.
+      EXPECT_EQ(num_wakes > 0, ranks == 1);
+      EXPECT_EQ(whole->Next()->kind, LoadEvent::Kind::kEnd);
+      all.insert(all.end(), ids.begin(), ids.end());
+      // From any step on the rest is the same.
+      const uint64_t first = whole->num_steps() / 2;
+      PH_ASSERT_OK_AND_ASSIGN(const auto begin,
+                              world.loader().Evaluate(request, {Sharing::Ranked(ranks), rank, 0}));
+      PH_ASSERT_OK_AND_ASSIGN(
+          const auto rest, world.loader().Evaluate(request, {Sharing::Ranked(ranks), rank, first}));
+      std::vector<uint64_t> both = IdsOf(*begin, first);
+      const std::vector<uint64_t> of_rest = IdsOf(*rest);
+      both.insert(both.end(), of_rest.begin(), of_rest.end());
+      EXPECT_EQ(both, ids);
+    }
+    ExpectAllOnce(all, 1200);
+  }
+}
+
+// On another thread, which may take longer than the evaluation lives.
+TEST(LoaderTest, AnEvaluationWaitsForItsSegmentsOnNoThread) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  std::vector<Loader::Planning> held;
+  world.loader().PlanInBackground(
+      [&held](const ClientId&, Loader::WindowOrder, Loader::Planning work) {
+        held.push_back(std::move(work));
+      });
+  const auto run = [&] {
+    for (const Loader::Planning& work : std::exchange(held, {})) work([] { return false; });
+  };
+  EpochRequest request = InSegments(1);
+  request.key.job.clear();
+  int num_wakes = 0;
+  PH_ASSERT_OK_AND_ASSIGN(auto evaluation,
+                          world.loader().Evaluate(request, {}, "client", [&] { ++num_wakes; }));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kWait);
+  EXPECT_EQ(held.size(), 1U);
+  EXPECT_EQ(num_wakes, 0);
+  run();
+  EXPECT_EQ(num_wakes, 1);
+  EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kBatch);
+  // The next one is made meanwhile.
+  EXPECT_EQ(held.size(), 1U);
+  evaluation = nullptr;
+  run();
+  EXPECT_EQ(num_wakes, 2);
+  // What cannot be made is told to who needs it.
+  EXPECT_THAT(world.loader().Snapshot().sessions().num_sessions, 0U);
+  world.Restart(QuickPlans());
+  world.dataset().store().before_open_chunks = [] { return absl::UnavailableError("away"); };
+  PH_ASSERT_OK_AND_ASSIGN(evaluation, world.loader().Evaluate(request, {}));
+  EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kWait);
+  EXPECT_THAT(evaluation->Next(), StatusIs(absl::StatusCode::kUnavailable,
+                                           AllOf(HasSubstr("segment "), HasSubstr("away"))));
+}
+
+TEST(LoaderTest, AJobTellsWhatItsSegmentsCost) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  double loss = 0;
+  uint64_t num_segments = 0;
+  const auto check = [&] {
+    const auto job = world.loader().GetJob("job");
+    ASSERT_THAT(job, IsOk());
+    ASSERT_EQ(job->epochs.size(), 2U);
+    for (const EpochSummary& epoch : job->epochs) {
+      EXPECT_EQ(epoch.progress.segments.num_segments, num_segments);
+      EXPECT_EQ(epoch.progress.segments.Loss(epoch.progress.num_batches), loss);
+    }
+  };
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto session,
+                            world.Load(InSegments(1), LoaderWorld::Dynamic("a")));
+    EpochRequest later = InSegments(1);
+    ++later.key.epoch;
+    EXPECT_THAT(world.Load(later, LoaderWorld::Dynamic("a")), IsOk());
+    const SegmentedPlan& plan = session->epoch().segmented()->plan();
+    loss = plan.loss();
+    num_segments = plan.layout().num_segments();
+    EXPECT_GT(loss, 0);
+    check();
+    const DeliverySnapshot snapshot = world.loader().Snapshot();
+    ASSERT_EQ(snapshot.progress.size(), 1U);
+    EXPECT_EQ(snapshot.progress[0].segments.lower_bound, plan.lower_bound());
+  }
+  // The ledger knows.
+  world.Restart(QuickPlans());
+  check();
+  EpochRequest whole = DatasetWorld::Request();
+  whole.key.epoch = 2;
+  EXPECT_THAT(world.Load(whole, LoaderWorld::Dynamic("a")), IsOk());
+  EXPECT_EQ(world.loader().GetJob("job")->epochs[0].progress.segments.num_segments, 0U);
+}
+
 // What a segment is made of may be out of reach for a while. Whoever needs it then is told so,
 // joins again, and goes on.
 TEST(LoaderTest, ASegmentThatFailsForNowIsMadeWhenItIsNeededAgain) {

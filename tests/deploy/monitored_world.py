@@ -115,12 +115,16 @@ def metrics_page(server: LocalServer, accept: str = "*/*") -> str:
     return text
 
 
-def load(channel: grpc.Channel, dataset: str, job: str, max_in_flight: int) -> Any:
+def load(
+    channel: grpc.Channel, dataset: str, job: str, max_in_flight: int, in_segments: bool = False
+) -> Any:
     """A stream of batches of two graphs, of one rank."""
     request = loader_pb2.LoadRequest(max_in_flight=max_in_flight)
     request.epoch.dataset, request.epoch.job = dataset, job
     request.epoch.rank_groups.add().shapes.add().capacities.add(component="graphs", rows=2)
     request.ranked.num_ranks = 1
+    if in_segments:
+        request.epoch.segments.tracks = 1
     return loader_pb2_grpc.LoaderServiceStub(channel).Load(request)
 
 
@@ -264,13 +268,13 @@ class Scenes:
         """A worker that never acknowledges: it leaves, comes back, and stays."""
 
         def come_and_go() -> None:
-            stream = load(self._channel, "d", "train", max_in_flight=2)
+            stream = load(self._channel, "d", "train", max_in_flight=2, in_segments=True)
             for _ in range(3):
                 next(stream)
             stream.cancel()
 
         self._world.until("PackhouseRedelivering", act=come_and_go)
-        stream = load(self._channel, "d", "train", max_in_flight=2)
+        stream = load(self._channel, "d", "train", max_in_flight=2, in_segments=True)
         next(stream)
         self._world.until("PackhouseServerIdle", "PackhouseEpochStalled")
         self._world.pages.append(metrics_page(self._a))

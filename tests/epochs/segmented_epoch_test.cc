@@ -398,7 +398,7 @@ class ScarceChunks final : public DatasetChunks {
   absl::Span<const uint32_t> num_graphs() const override { return graphs; }
   uint64_t bytes() const override { return chunks_->bytes(); }
   absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
-    return chunks_->AddSizes(chunk, histogram);
+    return add_sizes ? add_sizes(chunk, histogram) : chunks_->AddSizes(chunk, histogram);
   }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> chunks) const override {
@@ -417,6 +417,7 @@ class ScarceChunks final : public DatasetChunks {
   int most_open = 1000;
   std::set<uint32_t> damaged;
   std::function<void()> on_open;
+  std::function<absl::Status(uint32_t chunk, SizeHistogram& histogram)> add_sizes;
 
  private:
   struct Opened {

@@ -96,6 +96,24 @@ TEST(DeliveryCollectorTest, EpochsOfOneJobAndDataSetAreTakenTogether) {
   }
 }
 
+TEST(DeliveryCollectorTest, WhatSegmentsCostIsTold) {
+  DeliverySnapshot snapshot;
+  snapshot.progress = {{{"whole", 0}, 1, 0, 10, "d"},
+                       {{"parts", 0}, 1, 0, 10, "d", {3, 8}},
+                       {{"parts", 1}, 1, 0, 14, "d", {3, 8}},
+                       {{"unbound", 1}, 1, 0, 14, "d", {3, 0}}};
+  const std::string page = PageOf(snapshot);
+  const std::string name = "packhouse_epoch_segmentation_loss_ratio";
+  EXPECT_THAT(page, HasSubstr(absl::StrCat(
+                        name, R"({namespace="default",training_job="parts",dataset="d"} 0.5)")));
+  EXPECT_THAT(page,
+              Not(HasSubstr(absl::StrCat(name, R"({namespace="default",training_job="whole)"))));
+  EXPECT_THAT(page,
+              Not(HasSubstr(absl::StrCat(name, R"({namespace="default",training_job="unb)"))));
+  snapshot.progress.resize(1);
+  EXPECT_THAT(PageOf(snapshot), Not(HasSubstr(name)));
+}
+
 // Clients choose the names of jobs; the page stays bounded, and no batch goes missing in its sums.
 TEST(DeliveryCollectorTest, JobLabelsAreBounded) {
   for (const size_t num_jobs :

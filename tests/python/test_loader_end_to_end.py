@@ -1357,7 +1357,18 @@ def test_an_epoch_in_segments_loses_nothing(client: Client, make: Make) -> None:
         make(**{**arguments, "segments": 200})
 
 
-def test_an_evaluation_has_no_segments(server: LocalServer) -> None:
-    evaluation = Evaluation(server.address, dataset=DATASET, limits=LIMITS, segments=Segments())
-    with pytest.raises(PackhouseError, match="segments: not for an evaluation"):
-        next(iter(evaluation))
+def test_an_evaluation_in_segments_loses_nothing(server: LocalServer, client: Client) -> None:
+    name = "loader/evaluated"
+    client.create_dataset(name, MOLECULES.schema)
+    for number in range(192):
+        part = molecules(np.random.default_rng(number), 3)
+        table = GraphTable(part.schema, part.sizes, part.tensors, first_id=3 * number)
+        client.append(name, [table])
+    client.seal_dataset(name)
+    segments = Segments(graphs=200, tracks=2)
+    evaluation = Evaluation(server.address, dataset=name, limits=LIMITS, segments=segments)
+    batches = list(evaluation)
+    assert sorted(ids_of(batches)) == list(range(576))
+    info = evaluation.epoch_info()
+    assert info.segments is not None and info.segments.num_segments == 3
+    assert same_bytes(list(evaluation.from_step(5)), batches[5:])

@@ -29,6 +29,10 @@ class JobEpoch:
     num_sessions: int
     client: str
     last_used: datetime.datetime | None
+    num_segments: int = 0
+    """0: it is not planned in segments."""
+    segmentation_loss: float = 0.0
+    """Segmentation costs at most this part of the batches."""
 
     @property
     def is_finished(self) -> bool:
@@ -47,6 +51,8 @@ class JobEpoch:
             num_sessions=message.num_sessions,
             client=message.client,
             last_used=_last_used(message),
+            num_segments=message.num_segments,
+            segmentation_loss=message.segmentation_loss,
         )
 
 

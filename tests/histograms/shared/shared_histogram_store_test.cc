@@ -483,6 +483,43 @@ TEST_F(SharedHistogramStoreTest, WhatWaitsTakesOfTheBudget) {
   EXPECT_EQ(budget.held(), 0U);
 }
 
+// Streams go on without the store, but do not fill the memory: who would is told so, and counts
+// nothing. What was taken is counted once.
+TEST_F(SharedHistogramStoreTest, WhatWaitsForAStoreOutOfReachIsBounded) {
+  constexpr uint64_t kBound = SharedHistogramStore::kMaxSoonBytes;
+  MemoryBudget budget(uint64_t{1} << 30);
+  const auto server = NewServer({}, &budget);
+  const auto lost = [] { return absl::UnavailableError("lost"); };
+  server->hooked.SetHooks(lost, lost);
+  std::vector<uint32_t> some;
+  for (uint32_t i = 0; i < 20'000; ++i) some.insert(some.end(), {i, i % 7});
+  int num_taken = 0;
+  uint64_t of_one = 0;
+  absl::Status refused;
+  for (int i = 0; i < 1000 && refused.ok(); ++i) {
+    refused = server->store.ObserveSoon(KeyNamed(absl::StrCat("h", i)), Sizes(some), kStart);
+    if (refused.ok()) ++num_taken;
+    if (i == 0) of_one = budget.held();
+    EXPECT_LE(budget.held(), kBound);
+  }
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("lost")));
+  EXPECT_GT(budget.held() + of_one, kBound);
+  const uint64_t full = budget.held();
+  for (const std::string name : {"h0", "others"}) {
+    // What waits for the first has room for it: the same sizes take no memory.
+    EXPECT_EQ(server->store.ObserveSoon(KeyNamed(name), Sizes(some), kStart).ok(), name == "h0");
+    EXPECT_EQ(budget.held(), full);
+  }
+  server->hooked.SetHooks(nullptr, nullptr);
+  EXPECT_THAT(server->store.Flush(), IsOk());
+  for (int i = 0; i < num_taken; ++i) {
+    EXPECT_EQ(All(*a_, absl::StrCat("h", i)).num_graphs(), i == 0 ? 40'000U : 20'000U);
+  }
+  EXPECT_THAT(a_->store.Get("others", kStart), StatusIs(absl::StatusCode::kNotFound, testing::_));
+  EXPECT_THAT(a_->store.Get(absl::StrCat("h", num_taken), kStart),
+              StatusIs(absl::StatusCode::kNotFound, testing::_));
+}
+
 TEST_F(SharedHistogramStoreTest, WhetherThereIsAHistogramIsUnknownWithoutTheStore) {
   EXPECT_THAT(a_->store.Observe(KeyNamed("h"), Sizes({1, 2}), {}, kStart), IsOk());
   b_->connection.SetFaults([] { return StoreFault::kUnreachable; });
