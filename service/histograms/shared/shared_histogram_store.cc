@@ -1,7 +1,6 @@
 #include "service/histograms/shared/shared_histogram_store.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -9,86 +8,30 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "service/base/out_of_memory.h"
-#include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/histograms/histogram_file.h"
+#include "service/histograms/shared/shared_histogram_format.h"
 
 namespace packhouse {
 namespace {
 
-constexpr absl::string_view kHeads = "hist/h/";
-// Of a transaction whose outcome is unknown, and of one that others were faster than.
-constexpr int kTries = 4;
-constexpr int kRaces = 100;
-constexpr size_t kPartBytes = size_t{512} << 10;
-// Of one run: some hundred bytes each.
-constexpr size_t kMaxProducers = 1000;
-// Histograms with changes that nobody waits for.
-constexpr size_t kMaxSoon = 1024;
+using shared_histogram::BasesKey;
+using shared_histogram::Damaged;
+using shared_histogram::FromKey;
+using shared_histogram::HeadKey;
+using shared_histogram::IsName;
+using shared_histogram::KeyOf;
+using shared_histogram::kHeads;
+using shared_histogram::NoHistogram;
+using shared_histogram::PartKey;
+using shared_histogram::RunKey;
+using shared_histogram::RunsKey;
+
 // Of one answer with runs, about: it must be below 4 MiB.
 constexpr uint64_t kPageBytes = uint64_t{2} << 20;
 constexpr uint64_t kMaxPage = 1000;
-
-// Others would have the keys of some.
-bool IsName(absl::string_view name) {
-  return IsValidName(name, HistogramStore::kMaxNameLength, "_./-");
-}
-
-std::string InKey(absl::string_view name) { return absl::StrReplaceAll(name, {{"/", "%2F"}}); }
-std::string FromKey(absl::string_view key) { return absl::StrReplaceAll(key, {{"%2F", "/"}}); }
-
-std::string HeadKey(absl::string_view name) { return absl::StrCat(kHeads, InKey(name)); }
-std::string RunsKey(absl::string_view name) { return absl::StrCat("hist/l/", InKey(name), "/"); }
-std::string RunKey(absl::string_view name, uint64_t number) {
-  return absl::StrCat(RunsKey(name), absl::Hex(number, absl::kZeroPad16));
-}
-std::string BasesKey(absl::string_view name) { return absl::StrCat("hist/b/", InKey(name), "/"); }
-std::string PartKey(absl::string_view name, absl::string_view base, uint32_t part) {
-  return absl::StrCat(BasesKey(name), base, "/", absl::Hex(part, absl::kZeroPad8));
-}
-
-absl::Status NoHistogram(absl::string_view name) {
-  return absl::NotFoundError(absl::StrCat("histogram: there is none named ", Quoted(name)));
-}
-absl::Status Damaged(absl::string_view name, absl::string_view what) {
-  return absl::DataLossError(absl::StrCat("histogram '", name, "' in etcd: ", what));
-}
-
-uint64_t BytesOfNumber(uint64_t number) {
-  return 1 + (static_cast<uint64_t>(std::bit_width(number)) + 6) / 7;
-}
-
-// Not less than what a run of these takes, but for its producers.
-uint64_t RunBytes(const SizeHistogram& sizes) {
-  uint64_t bytes_of_row = BytesOfNumber(sizes.num_graphs());
-  for (size_t k = 0; k < sizes.num_components(); ++k) {
-    bytes_of_row += BytesOfNumber(sizes.maximum(k));
-  }
-  return 4096 + sizes.num_distinct() * bytes_of_row;
-}
-
-void DescribeTo(const HistogramKey& key, internal::SharedHistogramHead& head) {
-  for (const std::string& component : key.schema.components()) head.add_components(component);
-  const absl::Duration half_life = key.half_life.value_or(absl::InfiniteDuration());
-  if (half_life == absl::InfiniteDuration()) return;
-  absl::Duration rest;
-  head.set_half_life_seconds(absl::IDivDuration(half_life, absl::Seconds(1), &rest));
-  head.set_half_life_nanos(static_cast<uint32_t>(absl::ToInt64Nanoseconds(rest)));
-}
-
-absl::StatusOr<HistogramKey> KeyOf(absl::string_view name,
-                                   const internal::SharedHistogramHead& head) {
-  auto schema = SizeSchema::Create({head.components().begin(), head.components().end()});
-  if (!schema.ok()) return Damaged(name, schema.status().message());
-  absl::Duration half_life =
-      absl::Seconds(head.half_life_seconds()) + absl::Nanoseconds(head.half_life_nanos());
-  if (half_life == absl::ZeroDuration()) half_life = absl::InfiniteDuration();
-  return HistogramKey{std::string(name), *std::move(schema), half_life};
-}
 
 HistogramStore::Bounds Unbounded() {
   HistogramStore::Bounds bounds;
@@ -101,10 +44,6 @@ HistogramStore::Bounds Unbounded() {
 HistogramStore::Bounds Shared(HistogramStore::Bounds bounds) {
   bounds.max_distinct = std::min(bounds.max_distinct, SharedHistogramStore::kMostDistinct);
   return bounds;
-}
-
-std::string HalfLifeOf(const HistogramKey& key) {
-  return key.half_life ? absl::FormatDuration(*key.half_life) : "unset";
 }
 
 // Clients try again then.
@@ -120,7 +59,8 @@ SharedHistogramStore::SharedHistogramStore(KeyValueStore* keys, const Options& o
       keys_(keys),
       replica_(options.replica),
       shared_bounds_(Shared(options.bounds)),
-      log_(options.log) {}
+      log_(options.log),
+      waiting_(memory) {}
 
 SharedHistogramStore::~SharedHistogramStore() {
   {
@@ -408,285 +348,7 @@ std::map<std::string, uint64_t> SharedHistogramStore::CountByNamespace() const {
   return counts;
 }
 
-// --- Changes.
-
-absl::StatusOr<CountedGraphs> SharedHistogramStore::Make(Change& change) {
-  const std::string& name = change.key->name;
-  PH_RETURN_IF_ERROR(CheckKey(*change.key));
-  PH_RETURN_IF_ERROR(CheckProducer(*change.producer));
-  if (RunBytes(*change.sizes) > kMaxRunBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("histogram '", name, "': a change of ", change.sizes->num_distinct(),
-                     " distinct sizes, some ", RunBytes(*change.sizes), " bytes, at most ",
-                     kMaxRunBytes, " where servers share their histograms: send fewer at a time"));
-  }
-  const std::shared_ptr<Copy> copy = CopyOf(name);
-  {
-    absl::MutexLock lock(&copy->mutex);
-    copy->queue.push_back(&change);
-    const auto is_its_turn = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(copy->mutex) {
-      return change.is_done || !copy->is_busy;
-    };
-    copy->mutex.Await(absl::Condition(&is_its_turn));
-    if (change.is_done) return change.result;
-    copy->is_busy = true;
-    copy->used = ++num_uses_;
-  }
-  std::deque<Change*> changes;
-  const absl::Cleanup is_free = [&] {
-    {
-      absl::MutexLock lock(&copy->mutex);
-      for (Change* const each : changes) each->is_done = true;
-    }
-    Free(name, copy);
-  };
-  {
-    absl::MutexLock lock(&copy->mutex);
-    changes.swap(copy->queue);
-  }
-  const std::vector<Change*> all(changes.begin(), changes.end());
-  if (!HasMemoryFor([&] { MakeAll(name, *copy, all); })) {
-    DropCopy(name, *copy);
-  }
-  return change.result;
-}
-
-void SharedHistogramStore::MakeAll(absl::string_view name, Copy& copy,
-                                   absl::Span<Change* const> changes) {
-  for (Change* const each : changes) each->result = OutOfMemory();
-  while (!changes.empty()) changes.remove_prefix(MakeSome(name, copy, changes));
-  WriteBase(name, copy);
-}
-
-absl::Status SharedHistogramStore::CheckCreation(const HistogramKey& key) const {
-  PH_ASSIGN_OR_RETURN(const RangeResult heads, keys_->Range(KeyRange::Prefix(kHeads)));
-  if (heads.values.size() >= shared_bounds_.max_histograms) {
-    return absl::ResourceExhaustedError(absl::StrCat("histogram: there are ", heads.values.size(),
-                                                     ", at most ", shared_bounds_.max_histograms));
-  }
-  if (!shared_bounds_.quotas_of) return absl::OkStatus();
-  const absl::string_view where = NamespaceOf(key.name);
-  const std::optional<uint64_t> most = shared_bounds_.quotas_of(where).histograms;
-  if (!most) return absl::OkStatus();
-  const auto there = static_cast<uint64_t>(
-      std::count_if(heads.values.begin(), heads.values.end(), [&](const KeyValue& head) {
-        return NamespaceOf(FromKey(absl::StripPrefix(head.key, kHeads))) == where;
-      }));
-  return there < *most ? absl::OkStatus() : BeyondQuota(where, "histograms", there + 1, *most);
-}
-
-size_t SharedHistogramStore::MakeSome(absl::string_view name, Copy& copy,
-                                      absl::Span<Change* const> changes) {
-  const auto refuse = [&](size_t count, const absl::Status& why) {
-    for (size_t i = 0; i < count; ++i) changes[i]->result = why;
-    return count;
-  };
-  // The copy may be behind. That is found out by the transaction; or, before anything is answered
-  // without one, by reading.
-  bool is_fresh = false;
-  for (int race = 0; race < kRaces; ++race) {
-    if (copy.life == 0 && !is_fresh) {
-      const absl::Status read = Refresh(name, copy);
-      if (!read.ok() && !absl::IsNotFound(read)) return refuse(changes.size(), read);
-      is_fresh = true;
-    }
-    const bool is_new = copy.life == 0;
-    const HistogramKey& first = *changes[0]->key;
-    if (is_new) {
-      if (changes[0]->subtracts) return refuse(1, NoHistogram(name));
-      if (const absl::Status room = CheckCreation(first); !room.ok()) return refuse(1, room);
-    }
-    // What goes into the run.
-    SizeHistogram sum(first.schema.num_components());
-    std::map<std::string, uint64_t> producers;
-    std::vector<Change*> in_run;
-    bool is_answered_alone = false;
-    size_t count = 0;
-    for (; count < changes.size(); ++count) {
-      Change& change = *changes[count];
-      if (!in_run.empty() && (change.subtracts || in_run[0]->subtracts)) break;
-      if (count != 0 && !(change.key->schema == first.schema)) break;
-      if (count != 0 && is_new && change.key->half_life != first.half_life) break;
-      const std::optional<ProducerSequence>& producer = *change.producer;
-      if (producer) {
-        const auto found = producers.find(producer->producer);
-        // Whether it is a repetition is known when this run has been made, or has not.
-        if (found != producers.end() && producer->sequence <= found->second) break;
-        if (producer->sequence <= LastSequence(name, producer->producer).value_or(0)) {
-          change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
-          is_answered_alone = true;
-          continue;
-        }
-      }
-      absl::Status fits = CheckChange(*change.key, *change.sizes, change.subtracts, producer,
-                                      change.now, shared_bounds_);
-      if (fits.ok() && !producer && !is_new && change.sizes->num_graphs() == 0) {
-        change.result = CountedGraphs{0, NumGraphsOf(name, change.now)};
-        is_answered_alone = true;
-        continue;
-      }
-      if (fits.ok()) fits = sum.Merge(*change.sizes);
-      if (!fits.ok()) {
-        change.result = fits;
-        is_answered_alone = true;
-        continue;
-      }
-      if (!in_run.empty() &&
-          (producers.size() >= kMaxProducers || RunBytes(sum) > kMaxRunBytes ||
-           !CheckChange(*change.key, sum, change.subtracts, producer, change.now, shared_bounds_)
-                .ok())) {
-        (void)sum.Subtract(*change.sizes);
-        break;
-      }
-      if (producer) producers[producer->producer] = producer->sequence;
-      in_run.push_back(&change);
-    }
-    if (is_answered_alone && !is_fresh) {
-      const absl::Status read = Refresh(name, copy);
-      if (!read.ok() && !absl::IsNotFound(read)) return refuse(changes.size(), read);
-      is_fresh = true;
-      continue;
-    }
-    if (in_run.empty()) return count;
-
-    const std::string attempt = NextAttempt();
-    Run run;
-    run.set_attempt(attempt);
-    run.set_subtracts(in_run[0]->subtracts);
-    run.set_time_nanos(absl::ToUnixNanos(in_run.back()->now));
-    for (const auto& [producer, sequence] : producers) {
-      Run::Producer& each = *run.add_producers();
-      each.set_name(producer);
-      each.set_sequence(sequence);
-    }
-    for (const uint32_t row : sum.SortedRows()) {
-      const auto tuple = sum.tuple(row);
-      run.mutable_counts()->Add(tuple.begin(), tuple.end());
-      run.add_numbers(sum.count(row));
-    }
-    const std::string bytes = run.SerializeAsString();
-    Head next = copy.head;
-    if (is_new) DescribeTo(first, next);
-    next.set_attempt(attempt);
-    const uint64_t number = next.end();
-    next.set_end(number + 1);
-    next.set_run_bytes(next.run_bytes() + bytes.size());
-    const Transaction transaction = {{Compare::ModRevision(HeadKey(name), copy.revision)},
-                                     {Operation::Put(RunKey(name, number), bytes),
-                                      Operation::Put(HeadKey(name), next.SerializeAsString())},
-                                     {}};
-    const auto answer = [&] {
-      for (Change* const each : in_run) {
-        each->result = CountedGraphs{each->sizes->num_graphs(), NumGraphsOf(name, each->now)};
-      }
-      return count;
-    };
-    const auto refuse_run = [&](const absl::Status& why) {
-      for (Change* const each : in_run) each->result = why;
-      return count;
-    };
-    const uint64_t before = is_new ? 0 : NumGraphsOf(name, in_run.back()->now);
-    // If an allocation fails from here on.
-    refuse_run(absl::UnknownError(absl::StrCat(
-        "histogram '", name, "': nobody knows whether it was counted: out of memory")));
-    bool is_uncertain = false;
-    std::optional<Revision> made;
-    absl::Status failed;
-    for (int tries = 0; tries < kTries; ++tries) {
-      const auto done = keys_->Commit(transaction);
-      failed = done.status();
-      if (done.ok()) {
-        if (done->succeeded) made = done->revision;
-        break;
-      }
-      is_uncertain |= OutcomeIsUnknown(failed);
-      if (!is_uncertain) break;
-    }
-    if (made) {
-      // It is made, whatever becomes of the copy.
-      uint64_t after = before;
-      for (Change* const each : in_run) {
-        const uint64_t num_graphs = each->sizes->num_graphs();
-        after = each->subtracts ? after - std::min(after, num_graphs) : after + num_graphs;
-        each->result = CountedGraphs{num_graphs, after};
-      }
-      if (!ApplyRun(name, next, run).ok()) {
-        // Is read again when it is needed.
-        DropCopy(name, copy);
-        return count;
-      }
-      if (is_new) copy.life = *made;
-      copy.revision = *made;
-      copy.head = std::move(next);
-      return answer();
-    }
-    if (!failed.ok()) {
-      if (!is_uncertain) return refuse_run(failed);
-      DropCopy(name, copy);
-      return refuse_run(absl::UnknownError(absl::StrCat(
-          "histogram '", name, "': nobody knows whether it was counted: ", failed.message())));
-    }
-    // Somebody else changed it; or this very transaction did, when it was sent first.
-    bool is_made = false;
-    const absl::Status read = Refresh(name, copy, attempt, &is_made);
-    if (is_made) return answer();
-    const bool is_hidden = !read.ok() || copy.head.begin() > number;
-    if (is_uncertain && is_hidden) {
-      return refuse_run(absl::UnknownError(absl::StrCat(
-          "histogram '", name, "': nobody knows whether it was counted: others changed it")));
-    }
-    if (!read.ok() && !absl::IsNotFound(read)) return refuse_run(read);
-    is_fresh = true;
-  }
-  return refuse(changes.size(), absl::UnavailableError(absl::StrCat("histogram '", name,
-                                                                    "': other servers were faster ",
-                                                                    kRaces, " times: try again")));
-}
-
-void SharedHistogramStore::WriteBase(absl::string_view name, Copy& copy) {
-  if (copy.life == 0 ||
-      copy.head.run_bytes() < std::max<uint64_t>(kMinRunBytes, copy.head.base_bytes())) {
-    return;
-  }
-  std::string bytes;
-  const auto append = [&](absl::string_view some) {
-    bytes.append(some.data(), some.size());
-    return absl::OkStatus();
-  };
-  if (!UseKept(name, absl::UnixEpoch(), [&](const KeptHistogram& kept) {
-         return WriteHistogramBytes(kept, append);
-       }).ok()) {
-    return;
-  }
-  Head next = copy.head;
-  next.set_attempt(NextAttempt());
-  next.set_base(next.attempt());
-  next.set_base_bytes(bytes.size());
-  next.set_begin(next.end());
-  next.set_run_bytes(0);
-  uint32_t part = 0;
-  for (size_t at = 0; at < bytes.size(); at += kPartBytes) {
-    const std::string value = bytes.substr(at, kPartBytes);
-    if (!keys_->Commit({{}, {Operation::Put(PartKey(name, next.base(), part++), value)}, {}})
-             .ok()) {
-      return;
-    }
-  }
-  next.set_num_parts(part);
-  // What others have left goes, too: of two that write a base, one loses.
-  const std::string begin = PartKey(name, next.base(), 0);
-  const std::string end = PartKey(name, next.base(), part);
-  const auto done = keys_->Commit({{Compare::ModRevision(HeadKey(name), copy.revision)},
-                                   {Operation::Put(HeadKey(name), next.SerializeAsString()),
-                                    Operation::Delete(KeyRange::Prefix(RunsKey(name))),
-                                    Operation::Delete({BasesKey(name), begin}),
-                                    Operation::Delete({end, KeyRange::Prefix(BasesKey(name)).end})},
-                                   {Operation::Delete({begin, end})}});
-  if (done.ok() && done->succeeded) {
-    copy.revision = done->revision;
-    copy.head = std::move(next);
-  }
-}
+// --- Changes; how they are made is in shared_histogram_changes.cc.
 
 absl::StatusOr<CountedGraphs> SharedHistogramStore::Observe(
     const HistogramKey& key, const SizesView& table,
@@ -721,84 +383,26 @@ absl::Status SharedHistogramStore::ObserveSoon(const HistogramKey& key, const Si
     PH_RETURN_IF_ERROR(CheckChange(key, SizeHistogram(schema->num_components()), false,
                                    std::nullopt, now, shared_bounds_));
   }
-  bool is_full = false;
-  {
-    absl::MutexLock lock(&mutex_);
-    PH_RETURN_IF_ERROR(AddSoon(key, sizes, now));
-    is_full = soon_.size() > kMaxSoon || soon_bytes_ > kMaxSoonBytes ||
-              RunBytes(soon_.find(key.name)->second.sizes) > kMaxRunBytes / 2;
-  }
+  PH_ASSIGN_OR_RETURN(const bool is_full, waiting_.Add(key, sizes, now));
   return is_full ? FlushOne(key.name) : absl::OkStatus();
 }
 
-absl::Status SharedHistogramStore::AddSoon(const HistogramKey& key, SizeHistogram& sizes,
-                                           absl::Time now) {
-  const std::string what = absl::StrCat("histogram '", key.name, "': room for what waits");
-  const size_t l = sizes.num_components();
-  auto found = soon_.find(key.name);
-  if (found == soon_.end()) {
-    Soon soon = {key, SizeHistogram(l), now};
-    soon.bytes = sizeof(Soon) + 2 * key.name.size() + sizes.bytes();
-    if (memory() != nullptr) {
-      PH_ASSIGN_OR_RETURN(soon.memory, memory()->Hold(what, soon.bytes));
-    }
-    soon.sizes = std::move(sizes);
-    soon_bytes_ += soon_.emplace(key.name, std::move(soon)).first->second.bytes;
-    return absl::OkStatus();
-  }
-  Soon& soon = found->second;
-  if (!(soon.key.schema == key.schema) || soon.key.half_life != key.half_life) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "histogram '", key.name, "': components [", absl::StrJoin(key.schema.components(), ", "),
-        "], half_life ", HalfLifeOf(key), "; what waits to be counted has [",
-        absl::StrJoin(soon.key.schema.components(), ", "), "], half_life ", HalfLifeOf(soon.key)));
-  }
-  const uint64_t had = soon.sizes.bytes();
-  const uint64_t growing =
-      SizeHistogram::BytesFor(soon.sizes.num_distinct() + sizes.num_distinct(), l);
-  if (memory() != nullptr && growing > had) {
-    PH_RETURN_IF_ERROR(soon.memory.Grow(what, growing - had));
-  }
-  const absl::Status merged = soon.sizes.Merge(sizes);
-  soon_bytes_ += soon.sizes.bytes() - had;
-  soon.bytes += soon.sizes.bytes() - had;
-  soon.memory.ShrinkTo(soon.bytes);
-  soon.now = std::max(soon.now, now);
-  return merged;
-}
-
 absl::Status SharedHistogramStore::FlushOne(absl::string_view name) {
-  std::optional<Soon> soon;
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = soon_.find(name);
-    if (found == soon_.end()) return absl::OkStatus();
-    soon_bytes_ -= found->second.bytes;
-    soon = std::move(found->second);
-    soon_.erase(found);
-  }
+  std::optional<WaitingCounts::Counts> taken = waiting_.Take(name);
+  if (!taken) return absl::OkStatus();
   const std::optional<ProducerSequence> nobody;
-  Change change = {&soon->key, &soon->sizes, false, &nobody, soon->now};
+  Change change = {&taken->key, &taken->sizes, false, &nobody, taken->now};
   const absl::Status made = Make(change).status();
   if (made.ok()) return made;
   absl::Status lost = made;
   if (absl::IsUnavailable(made)) {
-    absl::MutexLock lock(&mutex_);
-    const auto found = soon_.find(name);
-    const uint64_t bytes_there = found == soon_.end() ? 0 : RunBytes(found->second.sizes);
-    const bool has_room = (found != soon_.end() || soon_.size() < kMaxSoon) &&
-                          soon_bytes_ + soon->bytes <= kMaxSoonBytes &&
-                          bytes_there + RunBytes(soon->sizes) <= kMaxRunBytes;
-    if (has_room) {
-      soon->memory.Reset();
-      lost = AddSoon(soon->key, soon->sizes, soon->now);
-      if (lost.ok()) return made;
-    }
+    lost = waiting_.PutBack(*taken, made);
+    if (lost.ok()) return made;
   }
   if (log_ != nullptr) {
     log_->Log("histogram", LogLevel::kWarning, "sizes of a stream were not counted",
-              {{"histogram", soon->key.name},
-               {"graphs", soon->sizes.num_graphs()},
+              {{"histogram", taken->key.name},
+               {"graphs", taken->sizes.num_graphs()},
                LogField::Message(lost.message())});
   }
   return ToCaller(made);
@@ -818,12 +422,9 @@ absl::Status SharedHistogramStore::Flush() {
   absl::Status first;
   std::string name;
   for (;;) {
-    {
-      absl::MutexLock lock(&mutex_);
-      const auto next = soon_.upper_bound(name);
-      if (next == soon_.end()) return first;
-      name = next->first;
-    }
+    const std::optional<std::string> next = waiting_.NameAfter(name);
+    if (!next) return first;
+    name = *next;
     const absl::Status made = FlushOne(name);
     first.Update(made);
     if (absl::IsUnavailable(made)) return first;

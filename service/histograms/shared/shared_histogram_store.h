@@ -37,6 +37,7 @@
 #include "service/admission/memory_budget.h"
 #include "service/cluster/key_value_store.h"
 #include "service/histograms/histogram_store.h"
+#include "service/histograms/shared/waiting_counts.h"
 
 namespace packhouse {
 
@@ -46,7 +47,7 @@ namespace packhouse {
 class SharedHistogramStore final : public HistogramStore {
  public:
   // What one change may have: a run must fit into a transaction.
-  static constexpr uint64_t kMaxRunBytes = uint64_t{1} << 20;
+  static constexpr uint64_t kMaxRunBytes = WaitingCounts::kMostOfRun;
   // Of each histogram; the store's other users need room, too.
   static constexpr size_t kMostDistinct = size_t{1} << 17;
   // Runs below this are left beside any base.
@@ -56,7 +57,7 @@ class SharedHistogramStore final : public HistogramStore {
   // Copies that nobody used for as long go, or for twice as long at most.
   static constexpr absl::Duration kUnusedPeriod = absl::Minutes(5);
   // Memory of changes that nobody waits for, of all histograms.
-  static constexpr uint64_t kMaxSoonBytes = uint64_t{64} << 20;
+  static constexpr uint64_t kMaxSoonBytes = WaitingCounts::kMaxBytes;
 
   struct Options {
     // Another name each time that the process starts.
@@ -108,6 +109,10 @@ class SharedHistogramStore final : public HistogramStore {
   using Head = internal::SharedHistogramHead;
   using Run = internal::SharedHistogramRun;
 
+  // Of a transaction whose outcome is unknown, and of one that others were faster than.
+  static constexpr int kTries = 4;
+  static constexpr int kRaces = 100;
+
   // A call that changes something.
   struct Change {
     const HistogramKey* key = nullptr;
@@ -135,14 +140,6 @@ class SharedHistogramStore final : public HistogramStore {
       return !is_busy && queue.empty() && used <= since;
     }
   };
-  struct Soon {
-    HistogramKey key;
-    SizeHistogram sizes;
-    absl::Time now;
-    uint64_t bytes = 0;
-    MemoryHold memory = {};
-  };
-
   std::shared_ptr<Copy> CopyOf(absl::string_view name) const;
   // Calls `work` while no other thread is busy with the copy.
   void Alone(absl::string_view name, absl::FunctionRef<void(Copy& copy)> work) const;
@@ -156,9 +153,6 @@ class SharedHistogramStore final : public HistogramStore {
   bool MakeRoom(size_t& number) const;
   // Makes what waits for one histogram; if the store cannot be reached, it waits on.
   absl::Status FlushOne(absl::string_view name);
-  // Adds to what waits. Memory as HistogramStore; with an error nothing changes.
-  absl::Status AddSoon(const HistogramKey& key, SizeHistogram& sizes, absl::Time now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Below: of the busy thread.
 
@@ -184,11 +178,10 @@ class SharedHistogramStore final : public HistogramStore {
   const Bounds shared_bounds_;
   LimitedLog* const log_;
   mutable std::atomic<uint64_t> num_attempts_ = 0;
+  WaitingCounts waiting_;
 
   mutable absl::Mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<Copy>, std::less<>> copies_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, Soon, std::less<>> soon_ ABSL_GUARDED_BY(mutex_);
-  uint64_t soon_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool is_flushing_ ABSL_GUARDED_BY(mutex_) = false;
   mutable std::atomic<uint64_t> num_uses_ = 0;
   std::atomic<uint64_t> unused_mark_ = 0;
