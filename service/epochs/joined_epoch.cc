@@ -10,6 +10,7 @@
 #include "service/collation/collate.h"
 #include "service/epochs/epoch_seed.h"
 #include "service/epochs/item_sizes.h"
+#include "service/epochs/padding_batch.h"
 #include "service/epochs/part_joiner.h"
 
 namespace packhouse {
@@ -184,10 +185,7 @@ absl::StatusOr<BuiltBatch> JoinedEpoch::Build(uint64_t number) const {
 }
 
 absl::StatusOr<BuiltBatch> JoinedEpoch::BuildPadding(size_t rank_group) const {
-  BuiltBatch built;
-  PH_ASSIGN_OR_RETURN(built.batch, Collate(shapes(rank_group)[0].layout, {},
-                                           bounds_.max_batch_bytes, bounds_.framing));
-  return built;
+  return PaddingBatch(shapes(rank_group)[0].layout, /*whole_graphs=*/true, bounds_);
 }
 
 }  // namespace packhouse

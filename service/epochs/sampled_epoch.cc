@@ -9,6 +9,7 @@
 #include "service/base/status_macros.h"
 #include "service/collation/collate.h"
 #include "service/epochs/epoch_batches.h"
+#include "service/epochs/padding_batch.h"
 #include "service/planning/optimizer/plan_optimizer.h"
 
 namespace packhouse {
@@ -348,12 +349,7 @@ absl::StatusOr<BuiltBatch> SampledEpoch::Build(uint64_t number) const {
 }
 
 absl::StatusOr<BuiltBatch> SampledEpoch::BuildPadding(size_t rank_group) const {
-  const BatchLayout& layout = shapes(rank_group)[0].layout;
-  BuiltBatch built;
-  PH_ASSIGN_OR_RETURN(built.batch,
-                      whole_graphs_ ? Collate(layout, {}, bounds_.max_batch_bytes, bounds_.framing)
-                                    : CollateSizes(layout, {}));
-  return built;
+  return PaddingBatch(shapes(rank_group)[0].layout, whole_graphs_, bounds_);
 }
 
 }  // namespace packhouse

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
-#include "service/collation/collate.h"
+#include "service/epochs/padding_batch.h"
 
 namespace packhouse {
 
@@ -170,12 +170,7 @@ absl::StatusOr<BuiltBatch> SegmentedEpoch::Build(uint64_t number) const {
 }
 
 absl::StatusOr<BuiltBatch> SegmentedEpoch::BuildPadding(size_t /*rank_group*/) const {
-  const BatchLayout& layout = shapes(0)[0].layout;
-  BuiltBatch built;
-  PH_ASSIGN_OR_RETURN(built.batch,
-                      whole_graphs_ ? Collate(layout, {}, bounds_.max_batch_bytes, bounds_.framing)
-                                    : CollateSizes(layout, {}));
-  return built;
+  return PaddingBatch(shapes(0)[0].layout, whole_graphs_, bounds_);
 }
 
 }  // namespace packhouse
