@@ -1,20 +1,14 @@
 #include "service/datasets/object/object_dataset_store.h"
 
 #include <algorithm>
-#include <atomic>
-#include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "service/base/caller.h"
-#include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 #include "service/datasets/object/chunk_builder.h"
+#include "service/datasets/object/object_dataset_chunks.h"
 #include "service/datasets/prepared_append.h"
 #include "service/datasets/record_dataset_reader.h"
 #include "service/datasets/record_verification.h"
@@ -159,22 +153,10 @@ absl::StatusOr<ObjectDatasetStore::Opened> ObjectDatasetStore::Open(absl::string
       opened.manifest = *std::move(manifest);
       return opened;
     }
-    status = Explained(opened.head, manifest.status());
+    status = fetcher_.Explained(opened.head, manifest.status());
     if (!absl::IsAborted(status)) return status;
   }
   return absl::UnavailableError(status.message());
-}
-
-absl::Status ObjectDatasetStore::Explained(const DatasetHead& head,
-                                           const absl::Status& status) const {
-  if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
-  const auto now = ReadHead(engines_, head.name);
-  // The caller has left: others who want the data set ask again.
-  if (absl::IsCancelled(now.status())) return now.status();
-  if (absl::IsNotFound(now.status()) || (now.ok() && now->id() != head.id())) {
-    return NoSuchObjectDataset(head.name);
-  }
-  return absl::DataLossError(status.message());
 }
 
 absl::StatusOr<SizeHistogram> ObjectDatasetStore::GetHistogram(absl::string_view name) const {
@@ -185,7 +167,7 @@ absl::StatusOr<SizeHistogram> ObjectDatasetStore::GetReservedHistogram(
     absl::string_view name, absl::FunctionRef<absl::Status(uint64_t bytes)> reserve) const {
   PH_ASSIGN_OR_RETURN(const Opened opened, Open(name, /*with_pages=*/false));
   auto histogram = ReadRuns(engines_, opened.head, opened.manifest, reserve);
-  if (!histogram.ok()) return Explained(opened.head, histogram.status());
+  if (!histogram.ok()) return fetcher_.Explained(opened.head, histogram.status());
   return histogram;
 }
 
@@ -269,187 +251,26 @@ absl::Status ObjectDatasetStore::Delete(absl::string_view name) {
   return GivenUp(name, result);
 }
 
-absl::StatusOr<std::shared_ptr<const MappedObject>> ObjectDatasetStore::Fetch(
-    const DatasetHead& head, const ObjectChunk& chunk, bool cached) const {
-  const std::string key = ChunkObject(head.id(), chunk.object);
-  const auto fetch = [&](ObjectSink sink) {
-    return engines_.objects->Get(key, {0, chunk.num_bytes}, sink, engines_.Deadline());
-  };
-  const ChunkCache::Object object = {absl::StrCat(absl::Hex(head.id(), absl::kZeroPad16), "-",
-                                                  absl::Hex(chunk.object, absl::kZeroPad16)),
-                                     chunk.num_bytes, chunk.crc};
-  auto map = cached ? cache_->Pin(object, fetch) : cache_->FetchUncached(object, fetch);
-  if (!map.ok()) return AsUnavailable(map.status());
-  return map;
-}
-
-// The objects of some chunks, and what of the data set is in them.
-struct ObjectDatasetStore::Fetched {
-  StoredDataset dataset;
-  std::shared_ptr<const void> owner;
-};
-
-absl::StatusOr<ObjectDatasetStore::Fetched> ObjectDatasetStore::FetchAll(
-    const DatasetHead& head, absl::Span<const ObjectChunk* const> chunks, bool is_part) const {
-  Fetched fetched;
-  StoredDataset& dataset = fetched.dataset;
-  dataset.id = head.id();
-  PH_ASSIGN_OR_RETURN(dataset.info, InfoOfHead(head));
-  using Maps = std::vector<absl::StatusOr<std::shared_ptr<const MappedObject>>>;
-  auto maps = std::make_shared<Maps>(chunks.size());
-  std::atomic<size_t> next = 0;
-  std::atomic<bool> has_failed = false;
-  const auto work = [&] {
-    for (size_t i = next++; i < chunks.size() && !has_failed; i = next++) {
-      auto& map = (*maps)[i];
-      if (!HasMemoryFor([&] { map = Fetch(head, *chunks[i], /*cached=*/true); })) {
-        map = OutOfMemory();
-      }
-      const absl::Status& status = map.status();
-      if (!status.ok() && !absl::IsNotFound(status) && !absl::IsDataLoss(status)) {
-        has_failed = true;
-      }
-    }
-  };
-  {
-    std::vector<std::thread> threads;
-    const absl::Cleanup join = [&threads] {
-      for (std::thread& thread : threads) thread.join();
-    };
-    const auto help = [&work, caller = CurrentCaller()] {
-      HelpedCaller helped(caller);
-      const CallerScope scope(&helped);
-      work();
-    };
-    try {
-      for (size_t i = 1; i < std::min(options_.fetches_at_once, chunks.size()); ++i) {
-        threads.emplace_back(help);
-      }
-    } catch (const std::system_error&) {
-      // Fewer do it.
-    } catch (const std::bad_alloc&) {
-    }
-    work();
-  }
-  // What was not fetched because another fetch failed is UNKNOWN, the value of an empty StatusOr.
-  const auto is_lost = [](const absl::Status& status) {
-    return absl::IsNotFound(status) || absl::IsDataLoss(status);
-  };
-  for (size_t i = 0; has_failed && i < chunks.size(); ++i) {
-    const absl::Status& status = (*maps)[i].status();
-    if (status.ok() || is_lost(status) || absl::IsUnknown(status)) continue;
-    return absl::Status(status.code(),
-                        absl::StrCat("data set '", head.name, "': ", status.message()));
-  }
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const absl::Status& status = (*maps)[i].status();
-    if (!status.ok()) {
-      // Lost, unless the data set was deleted.
-      const absl::Status why = Explained(head, status);
-      if (!absl::IsDataLoss(why)) return why;
-    }
-    uint64_t first_of_all = chunks[i]->first_graph;
-    for (const ObjectChunk::Record& record : chunks[i]->records) {
-      const absl::string_view bytes =
-          status.ok() ? (*(*maps)[i])->bytes().substr(record.offset, record.num_bytes) : "";
-      const uint64_t first = dataset.records.empty() ? 0 : dataset.records.back().end_graph;
-      dataset.AddExact(first + record.num_graphs, chunks[i]->TagOf(record), bytes);
-      if (is_part) dataset.records.back().first_of_all = first_of_all;
-      first_of_all += record.num_graphs;
-    }
-  }
-  if (is_part) {
-    dataset.info.num_graphs = dataset.records.empty() ? 0 : dataset.records.back().end_graph;
-    dataset.info.num_records = dataset.records.size();
-  }
-  fetched.owner = std::move(maps);
-  return fetched;
-}
-
 absl::StatusOr<std::shared_ptr<const DatasetReader>> ObjectDatasetStore::OpenReader(
     absl::string_view name) const {
   PH_ASSIGN_OR_RETURN(const Opened opened, Open(name, /*with_pages=*/true));
   std::vector<const ObjectChunk*> chunks;
   for (const ObjectChunk& chunk : opened.manifest.chunks) chunks.push_back(&chunk);
-  PH_ASSIGN_OR_RETURN(Fetched fetched, FetchAll(opened.head, chunks, /*is_part=*/false));
+  PH_ASSIGN_OR_RETURN(FetchedChunks fetched,
+                      fetcher_.FetchAll(opened.head, chunks, /*is_part=*/false));
   // A reader makes do with the sizes themselves.
   return std::make_shared<const RecordDatasetReader>(
       std::move(fetched.dataset), std::nullopt, [] { return absl::OkStatus(); },
       std::move(fetched.owner));
 }
 
-// A chunk is an object.
-class ObjectDatasetStore::Chunks final : public DatasetChunks {
- public:
-  Chunks(const ObjectDatasetStore* store, Opened opened, DatasetInfo info)
-      : store_(store), opened_(std::move(opened)), info_(std::move(info)) {
-    for (const ObjectChunk& chunk : opened_.manifest.chunks) {
-      num_graphs_.push_back(static_cast<uint32_t>(chunk.num_graphs()));
-    }
-  }
-
-  const DatasetInfo& info() const override { return info_; }
-  absl::Span<const uint32_t> num_graphs() const override { return num_graphs_; }
-  uint64_t bytes() const override {
-    uint64_t bytes = sizeof(uint32_t) * num_graphs_.capacity() +
-                     sizeof(ObjectChunk) * opened_.manifest.chunks.capacity();
-    for (const ObjectChunk& chunk : opened_.manifest.chunks) {
-      bytes += sizeof(ObjectChunk::Record) * chunk.records.capacity() + chunk.run.capacity();
-    }
-    return bytes;
-  }
-  // Of the chunk's run, so the object itself is not fetched.
-  absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
-    return Sizes(*this, {chunk}).AddNext(histogram);
-  }
-  std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> numbers) const override {
-    return std::make_unique<Sizes>(*this, numbers);
-  }
-  absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
-      absl::Span<const uint32_t> numbers) const override {
-    PH_ASSIGN_OR_RETURN(Fetched fetched,
-                        store_->FetchAll(opened_.head, Find(numbers), /*is_part=*/true));
-    return std::make_shared<const RecordDatasetReader>(
-        std::move(fetched.dataset), SizeHistogram(info_.schema->num_components()),
-        [] { return absl::OkStatus(); }, std::move(fetched.owner));
-  }
-
- private:
-  class Sizes final : public ChunkSizes {
-   public:
-    Sizes(const Chunks& all, absl::Span<const uint32_t> numbers)
-        : all_(all), runs_(all.store_->engines_, all.opened_.head, all.Find(numbers)) {}
-
-    uint64_t bytes() const override { return runs_.bytes(); }
-    absl::Status AddNext(SizeHistogram& histogram) override {
-      const absl::Status status = runs_.AddNext(histogram);
-      return status.ok() ? status : all_.store_->Explained(all_.opened_.head, status);
-    }
-
-   private:
-    const Chunks& all_;
-    ChunkRuns runs_;
-  };
-
-  std::vector<const ObjectChunk*> Find(absl::Span<const uint32_t> numbers) const {
-    std::vector<const ObjectChunk*> chunks;
-    chunks.reserve(numbers.size());
-    for (const uint32_t number : numbers) chunks.push_back(&opened_.manifest.chunks[number]);
-    return chunks;
-  }
-
-  const ObjectDatasetStore* const store_;
-  const Opened opened_;
-  const DatasetInfo info_;
-  std::vector<uint32_t> num_graphs_;
-};
-
 absl::StatusOr<std::shared_ptr<const DatasetChunks>> ObjectDatasetStore::OpenChunks(
     absl::string_view name) const {
   PH_ASSIGN_OR_RETURN(Opened opened, Open(name, /*with_pages=*/true));
   PH_ASSIGN_OR_RETURN(DatasetInfo info, InfoOfHead(opened.head));
   PH_RETURN_IF_ERROR(CheckSealed(info));
-  return std::make_shared<const Chunks>(this, std::move(opened), std::move(info));
+  return std::make_shared<const ObjectDatasetChunks>(&fetcher_, std::move(opened.head),
+                                                     std::move(opened.manifest), std::move(info));
 }
 
 absl::StatusOr<VerifyReport> ObjectDatasetStore::Verify(
@@ -471,9 +292,9 @@ absl::StatusOr<VerifyReport> ObjectDatasetStore::Verify(
   for (const ObjectChunk& chunk : opened.manifest.chunks) num_records += chunk.records.size();
   RecordVerification verification(&dataset, num_records, progress);
   for (const ObjectChunk& chunk : opened.manifest.chunks) {
-    const auto map = Fetch(head, chunk, /*cached=*/false);
+    const auto map = fetcher_.Fetch(head, chunk, /*cached=*/false);
     if (!map.ok()) {
-      const absl::Status why = Explained(head, map.status());
+      const absl::Status why = fetcher_.Explained(head, map.status());
       if (!absl::IsDataLoss(why)) return why;
       verification.Disagree(why);
     }

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "service/datasets/dataset_store.h"
 #include "service/datasets/object/chunk_cache.h"
+#include "service/datasets/object/chunk_fetcher.h"
 #include "service/datasets/object/object_appender.h"
 #include "service/datasets/object/object_engines.h"
 #include "service/datasets/object/object_manifest.h"
@@ -55,8 +56,8 @@ class ObjectDatasetStore final : public DatasetStore {
   // `cache` must outlive the store.
   ObjectDatasetStore(const ObjectEngines& engines, ChunkCache* cache, const Options& options)
       : engines_(engines),
-        cache_(cache),
         options_(options),
+        fetcher_(engines, cache, options.fetches_at_once),
         appender_(engines, {options.max_bytes, options.chunks_of_page, options.later}) {}
 
   absl::StatusOr<DatasetInfo> Create(absl::string_view name, const GraphSchema& schema,
@@ -83,9 +84,7 @@ class ObjectDatasetStore final : public DatasetStore {
       absl::string_view name) const override;
 
  private:
-  class Chunks;
   struct Opened;
-  struct Fetched;
   using Change =
       absl::FunctionRef<absl::Status(const ObjectStoreTotals& before, ObjectStoreTotals& after)>;
 
@@ -93,18 +92,10 @@ class ObjectDatasetStore final : public DatasetStore {
   absl::Status AddTotals(Transaction& transaction, Change change) const;
   // The head and its manifest, at one revision.
   absl::StatusOr<Opened> Open(absl::string_view name, bool with_pages) const;
-  // Tells an error of reading a data set's objects from that it was deleted meanwhile.
-  absl::Status Explained(const DatasetHead& head, const absl::Status& status) const;
-  absl::StatusOr<std::shared_ptr<const MappedObject>> Fetch(const DatasetHead& head,
-                                                            const ObjectChunk& chunk,
-                                                            bool cached) const;
-  // Several chunks at once. `is_part`: they are to look like a data set of their own.
-  absl::StatusOr<Fetched> FetchAll(const DatasetHead& head,
-                                   absl::Span<const ObjectChunk* const> chunks, bool is_part) const;
 
   const ObjectEngines engines_;
-  ChunkCache* const cache_;
   const Options options_;
+  const ChunkFetcher fetcher_;
   ObjectAppender appender_;
 };
 

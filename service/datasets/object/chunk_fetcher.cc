@@ -1,0 +1,124 @@
+#include "service/datasets/object/chunk_fetcher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
+#include "service/base/out_of_memory.h"
+#include "service/base/status_macros.h"
+#include "service/datasets/stored_values.h"
+
+namespace packhouse {
+
+absl::Status ChunkFetcher::Explained(const DatasetHead& head, const absl::Status& status) const {
+  if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
+  const auto now = ReadHead(engines_, head.name);
+  // The caller has left: others who want the data set ask again.
+  if (absl::IsCancelled(now.status())) return now.status();
+  if (absl::IsNotFound(now.status()) || (now.ok() && now->id() != head.id())) {
+    return NoSuchObjectDataset(head.name);
+  }
+  return absl::DataLossError(status.message());
+}
+
+absl::StatusOr<std::shared_ptr<const MappedObject>> ChunkFetcher::Fetch(const DatasetHead& head,
+                                                                        const ObjectChunk& chunk,
+                                                                        bool cached) const {
+  const std::string key = ChunkObject(head.id(), chunk.object);
+  const auto fetch = [&](ObjectSink sink) {
+    return engines_.objects->Get(key, {0, chunk.num_bytes}, sink, engines_.Deadline());
+  };
+  const ChunkCache::Object object = {absl::StrCat(absl::Hex(head.id(), absl::kZeroPad16), "-",
+                                                  absl::Hex(chunk.object, absl::kZeroPad16)),
+                                     chunk.num_bytes, chunk.crc};
+  auto map = cached ? cache_->Pin(object, fetch) : cache_->FetchUncached(object, fetch);
+  if (!map.ok()) return AsUnavailable(map.status());
+  return map;
+}
+
+absl::StatusOr<FetchedChunks> ChunkFetcher::FetchAll(const DatasetHead& head,
+                                                     absl::Span<const ObjectChunk* const> chunks,
+                                                     bool is_part) const {
+  FetchedChunks fetched;
+  StoredDataset& dataset = fetched.dataset;
+  dataset.id = head.id();
+  PH_ASSIGN_OR_RETURN(dataset.info, InfoOfHead(head));
+  using Maps = std::vector<absl::StatusOr<std::shared_ptr<const MappedObject>>>;
+  auto maps = std::make_shared<Maps>(chunks.size());
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> has_failed = false;
+  const auto work = [&] {
+    for (size_t i = next++; i < chunks.size() && !has_failed; i = next++) {
+      auto& map = (*maps)[i];
+      if (!HasMemoryFor([&] { map = Fetch(head, *chunks[i], /*cached=*/true); })) {
+        map = OutOfMemory();
+      }
+      const absl::Status& status = map.status();
+      if (!status.ok() && !absl::IsNotFound(status) && !absl::IsDataLoss(status)) {
+        has_failed = true;
+      }
+    }
+  };
+  {
+    std::vector<std::thread> threads;
+    const absl::Cleanup join = [&threads] {
+      for (std::thread& thread : threads) thread.join();
+    };
+    const auto help = [&work, caller = CurrentCaller()] {
+      HelpedCaller helped(caller);
+      const CallerScope scope(&helped);
+      work();
+    };
+    try {
+      for (size_t i = 1; i < std::min(at_once_, chunks.size()); ++i) {
+        threads.emplace_back(help);
+      }
+    } catch (const std::system_error&) {
+      // Fewer do it.
+    } catch (const std::bad_alloc&) {
+    }
+    work();
+  }
+  // What was not fetched because another fetch failed is UNKNOWN, the value of an empty StatusOr.
+  const auto is_lost = [](const absl::Status& status) {
+    return absl::IsNotFound(status) || absl::IsDataLoss(status);
+  };
+  for (size_t i = 0; has_failed && i < chunks.size(); ++i) {
+    const absl::Status& status = (*maps)[i].status();
+    if (status.ok() || is_lost(status) || absl::IsUnknown(status)) continue;
+    return absl::Status(status.code(),
+                        absl::StrCat("data set '", head.name, "': ", status.message()));
+  }
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    const absl::Status& status = (*maps)[i].status();
+    if (!status.ok()) {
+      // Lost, unless the data set was deleted.
+      const absl::Status why = Explained(head, status);
+      if (!absl::IsDataLoss(why)) return why;
+    }
+    uint64_t first_of_all = chunks[i]->first_graph;
+    for (const ObjectChunk::Record& record : chunks[i]->records) {
+      const absl::string_view bytes =
+          status.ok() ? (*(*maps)[i])->bytes().substr(record.offset, record.num_bytes) : "";
+      const uint64_t first = dataset.records.empty() ? 0 : dataset.records.back().end_graph;
+      dataset.AddExact(first + record.num_graphs, chunks[i]->TagOf(record), bytes);
+      if (is_part) dataset.records.back().first_of_all = first_of_all;
+      first_of_all += record.num_graphs;
+    }
+  }
+  if (is_part) {
+    dataset.info.num_graphs = dataset.records.empty() ? 0 : dataset.records.back().end_graph;
+    dataset.info.num_records = dataset.records.size();
+  }
+  fetched.owner = std::move(maps);
+  return fetched;
+}
+
+}  // namespace packhouse

@@ -1,0 +1,52 @@
+// Reads the objects of a data set's chunks, through the cache.
+#ifndef PACKHOUSE_SERVICE_DATASETS_OBJECT_CHUNK_FETCHER_H_
+#define PACKHOUSE_SERVICE_DATASETS_OBJECT_CHUNK_FETCHER_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "service/datasets/object/chunk_cache.h"
+#include "service/datasets/object/object_engines.h"
+#include "service/datasets/object/object_manifest.h"
+#include "service/datasets/record_dataset_reader.h"
+
+namespace packhouse {
+
+// The objects of some chunks, and what of the data set is in them.
+struct FetchedChunks {
+  StoredDataset dataset;
+  std::shared_ptr<const void> owner;
+};
+
+// Thread-safe.
+class ChunkFetcher {
+ public:
+  // The cache, and what the engines point to, must outlive it.
+  ChunkFetcher(const ObjectEngines& engines, ChunkCache* cache, size_t at_once)
+      : engines_(engines), cache_(cache), at_once_(at_once) {}
+
+  const ObjectEngines& engines() const { return engines_; }
+
+  absl::StatusOr<std::shared_ptr<const MappedObject>> Fetch(const DatasetHead& head,
+                                                            const ObjectChunk& chunk,
+                                                            bool cached) const;
+  // Several chunks at once, into the cache. `is_part`: they are to look like a data set of their
+  // own. What is lost or damaged is an empty record.
+  absl::StatusOr<FetchedChunks> FetchAll(const DatasetHead& head,
+                                         absl::Span<const ObjectChunk* const> chunks,
+                                         bool is_part) const;
+  // Tells an error of reading a data set's objects from that it was deleted meanwhile.
+  absl::Status Explained(const DatasetHead& head, const absl::Status& status) const;
+
+ private:
+  const ObjectEngines engines_;
+  ChunkCache* const cache_;
+  const size_t at_once_;
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_DATASETS_OBJECT_CHUNK_FETCHER_H_
