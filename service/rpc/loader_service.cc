@@ -18,6 +18,7 @@
 #include "service/rpc/unary_call.h"
 #include "service/wire/epoch_words.h"
 #include "service/wire/export_source.h"
+#include "service/wire/job_lists.h"
 #include "service/wire/load_source.h"
 #include "service/wire/wire_cursor.h"
 #include "service/wire/wire_datasets.h"
@@ -99,74 +100,6 @@ absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
 // For results that are given only if they are ready; otherwise CANCELLED.
 GivenUp OnlyIfReady() {
   return [] { return true; };
-}
-
-constexpr absl::string_view kList = "ListJobs";
-
-// The token is the name of a job.
-absl::Status CheckPageToken(const std::string& token) {
-  if (token.empty() || CheckJobName(token).ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError("page_token: is not one that ListJobs has given");
-}
-
-// The first page after the token that shows something to the caller. Its token names something that
-// it may see, too.
-absl::StatusOr<v1::ListJobsResponse> Listed(const v1::ListJobsRequest& request,
-                                            const CallContext& context, const Loader& loader) {
-  v1::ListJobsResponse listed;
-  PH_ASSIGN_OR_RETURN(std::string after, PageTokenFromClient(context, kList, request.page_token()));
-  PH_RETURN_IF_ERROR(CheckPageToken(after));
-  do {
-    const JobList list = loader.ListJobs(request.page_size(), after);
-    after = list.next_page_token;
-    for (const JobSummary& job : list.jobs) {
-      if (context.authorizer != nullptr &&
-          !context.authorizer->MaySee(context.principal(), job.name)) {
-        continue;
-      }
-      JobToWire(job, *listed.add_jobs());
-    }
-  } while (listed.jobs().empty() && !after.empty());
-  if (!after.empty()) {
-    listed.set_next_page_token(PageTokenToClient(
-        context, kList,
-        context.authorizer == nullptr ? after : listed.jobs(listed.jobs_size() - 1).job()));
-  }
-  return listed;
-}
-
-// The same where several servers share the jobs: what their owners have last said.
-absl::StatusOr<v1::ListJobsResponse> ListedOfAll(const v1::ListJobsRequest& request,
-                                                 const CallContext& context,
-                                                 JobDirectory* directory) {
-  if (directory == nullptr) {
-    return absl::UnimplementedError("there is no list of all jobs: ask for one by its name");
-  }
-  v1::ListJobsResponse listed;
-  PH_ASSIGN_OR_RETURN(std::string after, PageTokenFromClient(context, kList, request.page_token()));
-  PH_RETURN_IF_ERROR(CheckPageToken(after));
-  const size_t limit =
-      std::min<size_t>(request.page_size() == 0 ? 100 : request.page_size(), Loader::kMaxPageSize);
-  do {
-    PH_ASSIGN_OR_RETURN(JobPage page, directory->List(after, limit));
-    after = std::move(page.next);
-    for (const ListedJob& job : page.jobs) {
-      if (context.authorizer != nullptr &&
-          !context.authorizer->MaySee(context.principal(), job.name)) {
-        continue;
-      }
-      JobSummary summary;
-      summary.name = job.name;
-      summary.num_epochs = job.num_epochs;
-      summary.used_seconds = job.latest_use;
-      JobToWire(summary, *listed.add_jobs());
-    }
-  } while (listed.jobs().empty() && !after.empty());
-  if (!after.empty()) {
-    listed.set_next_page_token(
-        PageTokenToClient(context, kList, listed.jobs(listed.jobs_size() - 1).job()));
-  }
-  return listed;
 }
 
 absl::StatusOr<v1::ReportStepResponse> Reported(const v1::ReportStepRequest& request,
@@ -354,8 +287,8 @@ CallReactor* LoaderService::ListJobs(grpc::CallbackServerContext* call) {
       [this](const v1::ListJobsRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::ListJobsResponse> {
         if (loader_ == nullptr) return NoDataFolder();
-        if (owned_ != nullptr) return ListedOfAll(parsed, context, owned_->directory());
-        return Listed(parsed, context, *loader_);
+        if (owned_ != nullptr) return PageOfAllJobs(parsed, context, owned_->directory());
+        return PageOfJobs(parsed, context, *loader_);
       });
 }
 

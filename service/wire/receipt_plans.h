@@ -1,0 +1,31 @@
+// The plan of a receipt, made again or as it was kept.
+#ifndef PACKHOUSE_SERVICE_WIRE_RECEIPT_PLANS_H_
+#define PACKHOUSE_SERVICE_WIRE_RECEIPT_PLANS_H_
+
+#include "absl/status/statusor.h"
+#include "packhouse/v1/receipts.pb.h"
+#include "service/admission/call_context.h"
+#include "service/admission/memory_budget.h"
+#include "service/admission/planning_pool.h"
+#include "service/datasets/dataset_store.h"
+#include "service/delivery/loader.h"
+#include "service/histograms/histogram_store.h"
+
+namespace packhouse {
+
+// Made of the sizes that the request names. `answer` is for as long as the response lives.
+absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
+                                             const HistogramStore& histograms,
+                                             const DatasetStore* datasets,
+                                             const CallContext& context, PlanningTurn& turn,
+                                             MemoryHold& answer);
+// As the ledger keeps it, if `principal` may see what it is of. `loader` and `datasets` may be
+// null.
+absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, Loader* loader,
+                                                const DatasetStore* datasets,
+                                                const CallContext& context,
+                                                const Principal& principal, MemoryHold& answer);
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_WIRE_RECEIPT_PLANS_H_
