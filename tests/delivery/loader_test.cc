@@ -420,6 +420,46 @@ TEST(LoaderTest, AnEvaluationWaitsForItsSegmentsOnNoThread) {
                                            AllOf(HasSubstr("segment "), HasSubstr("away"))));
 }
 
+// Next() never waits for a segment, of whichever rank it is. What is needed is made first, and what
+// comes next meanwhile.
+TEST(LoaderTest, SegmentsAreMadeInTheBackgroundAndTheNeededOnesFirst) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  std::vector<std::pair<Loader::WindowOrder, Loader::Planning>> held;
+  bool is_background = false;
+  world.loader().PlanInBackground(
+      [&held](const ClientId&, Loader::WindowOrder order, Loader::Planning work) {
+        held.emplace_back(order, std::move(work));
+      });
+  world.dataset().store().before_open_chunks = [&] {
+    EXPECT_TRUE(is_background);
+    return absl::OkStatus();
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto session, world.Load(InSegments(2), LoaderWorld::Rank(0, 2)));
+  std::vector<Loader::WindowOrder> orders;
+  uint64_t num_batches = 0;
+  for (int calls = 0; calls < 1000; ++calls) {
+    PH_ASSERT_OK_AND_ASSIGN(const LoadEvent event, session->Next(world.now));
+    if (event.kind == LoadEvent::Kind::kEnd) break;
+    if (event.kind == LoadEvent::Kind::kBatch) {
+      ++num_batches;
+      EXPECT_THAT(world.Acknowledge(*session, {event.number}), IsOk());
+    }
+    is_background = true;
+    for (const auto& [order, work] : std::exchange(held, {})) {
+      orders.push_back(order);
+      work([] { return false; });
+    }
+    is_background = false;
+  }
+  EXPECT_EQ(num_batches, session->start().num_steps);
+  // Those of the first step; the others were there when they were needed.
+  ASSERT_GE(orders.size(), 3U);
+  EXPECT_EQ(orders.front(), Loader::WindowOrder::kFirst);
+  EXPECT_EQ(orders.back(), Loader::WindowOrder::kLater);
+  EXPECT_TRUE(std::is_sorted(orders.begin(), orders.end()));
+}
+
 TEST(LoaderTest, AJobTellsWhatItsSegmentsCost) {
   LoaderWorld world(1200);
   world.Restart(QuickPlans());

@@ -230,6 +230,36 @@ TEST(SegmentedEpochTest, EveryGraphComesOnceInEveryEpoch) {
   }
 }
 
+// So the numbers that are told before anything is loaded are those of the batches.
+TEST(SegmentedEpochTest, RowsAreThoseOfTheBatches) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300, 2)));
+  std::vector<uint64_t> rows(3);
+  std::vector<uint64_t> fullest(3);
+  for (uint64_t b = 0; b < epoch->identity().num_batches(); ++b) {
+    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch built, epoch->Build(b));
+    std::vector<uint64_t> of_batch(3);
+    for (size_t i = 0; i < built.batch.sizes.size(); ++i) of_batch[i % 2] += built.batch.sizes[i];
+    of_batch[2] = built.batch.graph_ids.size();
+    for (size_t k = 0; k < 3; ++k) {
+      rows[k] += of_batch[k];
+      fullest[k] = std::max(fullest[k], of_batch[k]);
+    }
+  }
+  EXPECT_EQ(epoch->plan().counts().rows, rows);
+  EXPECT_EQ(epoch->plan().counts().fullest, fullest);
+}
+
+TEST(SegmentedEpochTest, EachSegmentIsDrawnByASeedOfItsOwn) {
+  EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(InSegments(300)));
+  std::set<uint64_t> seeds = {InSegments(300).seed};
+  for (uint32_t i = 0; i < 10; ++i) {
+    EXPECT_TRUE(seeds.insert(epoch->plan().RequestOf(i, {"job", 7}).seed).second);
+    EXPECT_EQ(epoch->plan().RequestOf(i, {"job", 7}).key.epoch, 7U);
+  }
+}
+
 TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
   for (const uint64_t epoch : {0, 5}) {
     EpochCatalog catalog(&SegmentsWorld().store(), QuickBounds());
@@ -246,7 +276,11 @@ TEST(SegmentedEpochTest, OneSegmentWithOneTrackIsTheEpochWithoutSegments) {
     for (size_t k = 0; k < ours.size(); ++k) {
       EXPECT_DOUBLE_EQ(ours[k].efficiency, theirs[k].efficiency);
       EXPECT_EQ(ours[k].fullest_pack, theirs[k].fullest_pack);
+      EXPECT_DOUBLE_EQ(ours[k].efficiency_of_fullest, theirs[k].efficiency_of_fullest);
     }
+    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch our_padding, segmented->BuildPadding(0));
+    PH_ASSERT_OK_AND_ASSIGN(const BuiltBatch their_padding, whole->BuildPadding(0));
+    EXPECT_EQ(SentBytes(our_padding), SentBytes(their_padding));
   }
 }
 
@@ -337,6 +371,10 @@ TEST(SegmentedEpochTest, AKeptPlanGivesTheSameEpochWithoutCounting) {
     EXPECT_EQ(AllSentBytes(*again), AllSentBytes(*epoch));
     EXPECT_EQ(again->plan().loss(), epoch->plan().loss());
   }
+  PlannerResult of_others = read;
+  of_others.shapes[0][0][0] += 1;
+  EXPECT_THAT(made_of(of_others),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is for other limits")));
   // A planner that finds another plan is not gone on with.
   for (uint64_t& digest : read.segments.digests) ++digest;
   PH_ASSERT_OK_AND_ASSIGN(const auto other, made_of(read));
@@ -400,6 +438,9 @@ class ScarceChunks final : public DatasetChunks {
   absl::Status AddSizes(uint32_t chunk, SizeHistogram& histogram) const override {
     return add_sizes ? add_sizes(chunk, histogram) : chunks_->AddSizes(chunk, histogram);
   }
+  std::unique_ptr<ChunkSizes> ReadSizes(absl::Span<const uint32_t> chunks) const override {
+    return read_sizes ? read_sizes() : DatasetChunks::ReadSizes(chunks);
+  }
   absl::StatusOr<std::shared_ptr<const DatasetReader>> Open(
       absl::Span<const uint32_t> chunks) const override {
     if (on_open) on_open();
@@ -415,9 +456,11 @@ class ScarceChunks final : public DatasetChunks {
   DatasetInfo dataset;
   std::vector<uint32_t> graphs;
   int most_open = 1000;
+  int num_open() const { return *num_open_; }
   std::set<uint32_t> damaged;
   std::function<void()> on_open;
   std::function<absl::Status(uint32_t chunk, SizeHistogram& histogram)> add_sizes;
+  std::function<std::unique_ptr<ChunkSizes>()> read_sizes;
 
  private:
   struct Opened {
@@ -498,6 +541,60 @@ TEST(SegmentedEpochTest, ASegmentThatCannotBeMadeFailsWhenItIsNeeded) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a damaged chunk")));
 }
 
+// Those that it keeps are the present ones of each track, and the next.
+TEST(SegmentedEpochTest, NoMoreSegmentsAreKeptThanTwoForEachTrack) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  for (const uint32_t tracks : {1, 3}) {
+    PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300, tracks)));
+    for (uint64_t b = 0; b < epoch->identity().num_batches(); ++b) {
+      EXPECT_THAT(epoch->Build(b), IsOk());
+      EXPECT_LE(chunks->num_open(), static_cast<int>(2 * tracks));
+    }
+    EXPECT_EQ(chunks->num_open(), static_cast<int>(2 * tracks));
+  }
+}
+
+TEST(SegmentedEpochTest, TheSegmentThatWasNotUsedForLongestGoes) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  const uint32_t next = *epoch->NextMissing(0);
+  EXPECT_THAT(epoch->MakeSegment(next, /*is_ahead=*/true, Making()), IsOk());
+  EXPECT_EQ(epoch->NextMissing(0), std::nullopt);
+  // The first is used once more.
+  SegmentedEpoch::Pins pins;
+  EXPECT_EQ(epoch->Pin({0}, pins), std::nullopt);
+  pins.clear();
+  EXPECT_TRUE(epoch->ForgetOldest());
+  EXPECT_EQ(epoch->Pin({0}, pins), std::nullopt);
+}
+
+TEST(SegmentedEpochTest, WhatFailedAheadIsMadeAheadAgainAfterAnother) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));
+  const uint32_t next = *epoch->NextMissing(0);
+  chunks->most_open = 0;
+  EXPECT_THAT(epoch->MakeSegment(next, /*is_ahead=*/true, Making()), IsOk());
+  EXPECT_EQ(epoch->NextMissing(0), std::nullopt);
+  chunks->most_open = 1000;
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  EXPECT_EQ(epoch->NextMissing(0), next);
+}
+
+TEST(SegmentedEpochTest, ASegmentTakesNoMoreMemoryThanIsSaid) {
+  constexpr size_t kMany = 60'000;
+  DatasetWorld world(kMany);
+  world.Seal();
+  MemoryBudget memory(uint64_t{1} << 30);
+  EpochCatalog catalog(&world.store(), QuickBounds(), &memory);
+  EpochRequest request = DatasetWorld::Request({100, 100, 30});
+  request.segments = SegmentsRequest{kMany / 20, 1};
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+  const uint64_t before = memory.held();
+  EXPECT_THAT(epoch->Build(0), IsOk());
+  EXPECT_LE(memory.held() - before, epoch->plan().BytesOfSegment());
+}
+
 TEST(SegmentedEpochTest, TwoWhoMakeASegmentKeepItOnce) {
   const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
   PH_ASSERT_OK_AND_ASSIGN(const auto epoch, EpochOf(chunks, InSegments(300)));
@@ -560,6 +657,40 @@ TEST(SegmentedPlanTest, ASegmentsMemoryIsThatOfItsRecords) {
   const DatasetInfo& info = many->dataset;
   EXPECT_EQ(ten->BytesOfSegment() - of_one,
             BytesOfReader(info, 0, 10 * most) - BytesOfReader(info, 0, most));
+}
+
+// A chunk may be large, and its sizes may be a round trip away.
+TEST(SegmentedPlanTest, CountingEndsSoonWhenNobodyWantsItAnyMore) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  int num_read = 0;
+  chunks->add_sizes = [&](uint32_t, SizeHistogram& histogram) {
+    ++num_read;
+    return histogram.Add(std::vector<uint32_t>{1, 1});
+  };
+  const auto is_unwanted = [&] { return num_read != 0; };
+  EXPECT_THAT(
+      SegmentedPlan::Make(chunks, InSegments(300), QuickBounds(), Making(nullptr, is_unwanted)),
+      StatusIs(absl::StatusCode::kCancelled, testing::_));
+  EXPECT_EQ(num_read, 1);
+}
+
+// Sizes that are read ahead.
+class LargeSizes final : public ChunkSizes {
+ public:
+  uint64_t bytes() const override { return uint64_t{1} << 30; }
+  absl::Status AddNext(SizeHistogram& /*histogram*/) override {
+    return absl::InternalError("is not to be read");
+  }
+};
+
+TEST(SegmentedPlanTest, MemoryForReadingSizesIsReserved) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  chunks->read_sizes = [] { return std::make_unique<LargeSizes>(); };
+  MemoryBudget memory(uint64_t{1} << 28);
+  EXPECT_THAT(SegmentedPlan::Make(chunks, InSegments(300), QuickBounds(), Making(&memory, nullptr)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("sizes that are read of the store")));
+  EXPECT_EQ(memory.held(), 0U);
 }
 
 }  // namespace

@@ -622,6 +622,24 @@ TEST_F(ObjectDatasetStoreTest, SizesOfChunksAreReadSeveralAtOnce) {
   fake_.SetFaults({}, 0);
 }
 
+// They are in the manifest.
+TEST_F(ObjectDatasetStoreTest, SizesOfSmallChunksAreNotReadFromTheirObjects) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_THAT(replica->store().Append("set", Chunk(i, 3), {}, std::nullopt), IsOk());
+  }
+  ASSERT_THAT(replica->store().Seal("set"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const auto chunks, replica->store().OpenChunks("set"));
+  const uint64_t before = fake_.num_gets();
+  const std::vector<uint32_t> all = {0, 1, 2};
+  const auto sizes = chunks->ReadSizes(all);
+  SizeHistogram read(schema_.num_components());
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(sizes->AddNext(read), IsOk());
+  EXPECT_EQ(read.num_graphs(), 9U);
+  EXPECT_EQ(fake_.num_gets(), before);
+}
+
 TEST_F(ObjectDatasetStoreTest, ARunThatIsNotOfItsChunkIsNamed) {
   cluster_.reads_at_once = 8;
   auto replica = Replica();
