@@ -72,6 +72,26 @@ uint64_t DigestOf(const PlannerResult& planned) {
   return absl::SimpleHexAtoi(digest.Hex(sizeof(number)), &number) ? number : 0;
 }
 
+// Knows how many chunks it has given of another's.
+class CountedSizes final : public ChunkSizes {
+ public:
+  // `before` comes first; it may be null.
+  CountedSizes(ChunkSizes* before, size_t num_before, ChunkSizes* rest)
+      : before_(before), num_before_(num_before), rest_(rest) {}
+
+  uint64_t bytes() const override { return 0; }
+  absl::Status AddNext(SizeHistogram& histogram) override {
+    return (num_given_++ < num_before_ ? before_ : rest_)->AddNext(histogram);
+  }
+  size_t num_given() const { return num_given_; }
+
+ private:
+  ChunkSizes* const before_;
+  const size_t num_before_;
+  ChunkSizes* const rest_;
+  size_t num_given_ = 0;
+};
+
 }  // namespace
 
 SegmentedPlan::SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochRequest request,
@@ -186,23 +206,41 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, ChunkSize
 absl::Status SegmentedPlan::CountSegment(uint32_t segment, ChunkSizes& chunk_sizes,
                                          const Making& making, std::optional<SizeHistogram>& all,
                                          MemoryHold& memory, PlannerResult& found) {
+  // The sizes of all segments are for the bound alone: they go when a segment needs their memory.
+  const auto makes_room = [&](const absl::Status& status) {
+    if (!absl::IsResourceExhausted(status) || !all) return false;
+    all.reset();
+    memory.Reset();
+    return true;
+  };
   MemoryHold of_sizes;
   uint64_t num_oversize = 0;
-  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes,
-                      SizesOf(segment, chunk_sizes, making, of_sizes, num_oversize));
+  CountedSizes first(nullptr, 0, &chunk_sizes);
+  auto counted = SizesOf(segment, first, making, of_sizes, num_oversize);
+  if (makes_room(counted.status())) {
+    const auto before = chunks_->ReadSizes(layout_.chunks(segment).first(first.num_given()));
+    CountedSizes again(before.get(), first.num_given(), &chunk_sizes);
+    counted = SizesOf(segment, again, making, of_sizes, num_oversize);
+  }
+  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes, std::move(counted));
   // Reading the graphs finds the first that is too large.
   if (num_oversize != 0 && request_.oversize_is_error) {
     PH_RETURN_IF_ERROR(PlanOf(segment, making).status());
   }
   PlannerResult planned;
-  PH_ASSIGN_OR_RETURN(
-      const MemoryHold of_plan,
-      PlanHistogram(sizes, shapes()[0].packed, bounds_.planner_steps, making, planned));
-  PH_ASSIGN_OR_RETURN(
-      const EpochFigures figures,
-      FiguresOfPatterns(
-          shapes_, planned.tuples, planned.num_components, planned.patterns,
-          request_.whole_graphs ? std::optional(bounds_.max_batch_bytes) : std::nullopt, making));
+  MemoryHold of_plan;
+  const auto plan = [&]() -> absl::StatusOr<EpochFigures> {
+    of_plan.Reset();
+    planned = {};
+    PH_ASSIGN_OR_RETURN(
+        of_plan, PlanHistogram(sizes, shapes()[0].packed, bounds_.planner_steps, making, planned));
+    return FiguresOfPatterns(
+        shapes_, planned.tuples, planned.num_components, planned.patterns,
+        request_.whole_graphs ? std::optional(bounds_.max_batch_bytes) : std::nullopt, making);
+  };
+  auto found_figures = plan();
+  if (makes_room(found_figures.status())) found_figures = plan();
+  PH_ASSIGN_OR_RETURN(const EpochFigures figures, std::move(found_figures));
   const ShapeSummary& summary = figures.shapes[0][0];
   SegmentCounts& counts = found.segments;
   counts.num_batches.push_back(static_cast<uint32_t>(summary.num_batches));

@@ -693,5 +693,35 @@ TEST(SegmentedPlanTest, MemoryForReadingSizesIsReserved) {
   EXPECT_EQ(memory.held(), 0U);
 }
 
+// The sizes of all graphs are for the bound alone. Here no two graphs have the same.
+TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
+  constexpr uint32_t kGraphs = 99'000;
+  constexpr uint32_t kGraphsOfChunk = 3;
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  chunks->graphs.assign(kGraphs / kGraphsOfChunk, kGraphsOfChunk);
+  chunks->add_sizes = [](uint32_t chunk, SizeHistogram& histogram) -> absl::Status {
+    const uint32_t first = kGraphsOfChunk * chunk;
+    for (uint32_t graph = first; graph < first + kGraphsOfChunk; ++graph) {
+      PH_RETURN_IF_ERROR(histogram.Add(std::vector<uint32_t>{graph % 1000 + 1, graph / 1000 + 1}));
+    }
+    return absl::OkStatus();
+  };
+  EpochRequest request = InSegments(192);
+  request.rank_groups[0].shapes = {{2000, 2000, 30}};
+  EpochBounds bounds;
+  bounds.planner_steps = 0;
+  const auto make = [&](MemoryBudget* memory) {
+    return SegmentedPlan::Make(chunks, request, bounds, Making(memory, nullptr));
+  };
+  PH_ASSERT_OK_AND_ASSIGN(const auto ample, make(nullptr));
+  EXPECT_GT(ample->layout().num_segments(), 100U);
+  MemoryBudget memory(SizeHistogram::BytesFor(kGraphs, 2));
+  PH_ASSERT_OK_AND_ASSIGN(const auto tight, make(&memory));
+  EXPECT_EQ(tight->counts(), ample->counts());
+  EXPECT_EQ(tight->receipt(), ample->receipt());
+  EXPECT_GT(tight->lower_bound(), 0U);
+  EXPECT_LE(tight->lower_bound(), ample->lower_bound());
+}
+
 }  // namespace
 }  // namespace packhouse
