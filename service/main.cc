@@ -21,7 +21,8 @@
 #include "service/commit.h"
 #include "service/data_folder/data_folder.h"
 #include "service/data_folder/snapshot.h"
-#include "service/feedback/feedback_store.h"
+#include "service/feedback/folder_feedback_store.h"
+#include "service/feedback/shared/shared_feedback_store.h"
 #include "service/folder_stores.h"
 #include "service/http_port.h"
 #include "service/journal_files.h"
@@ -91,21 +92,24 @@ rpc::AdminActions AdminActionsWithSnapshots(const Options& options, const Folder
   return actions;
 }
 
-// Servers that share jobs choose the same limits for a device: those of its profile.
 absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& options,
                                                             const ServedStores& stores,
-                                                            Clock& clock) {
-  const bool is_alone = options.membership.ledger.empty();
+                                                            Membership* member, Clock& clock) {
+  const auto now = [&clock] { return clock.Now(); };
+  if (member != nullptr) {
+    return std::make_unique<SharedFeedbackStore>(
+        member->keys(), SharedFeedbackStore::Options{member->replica(), options.max_measured_models,
+                                                     options.model_retention, now});
+  }
   PH_ASSIGN_OR_RETURN(auto feedback,
-                      FeedbackStore::Open({is_alone ? options.data_dir : "", kMeasuredModelsFile,
-                                           is_alone ? options.max_measured_models : 0}));
-  const bool has_folder = is_alone && !options.data_dir.empty();
+                      FolderFeedbackStore::Open(
+                          {options.data_dir, kMeasuredModelsFile, options.max_measured_models}));
   // A folder that is only read stays as it is.
-  if (!is_alone || (has_folder && !stores.may_save())) return feedback;
-  const std::string uses = has_folder ? MeasuredModelUsesFile(options.data_dir) : "";
+  if (!options.data_dir.empty() && !stores.may_save()) return feedback;
+  const std::string uses = options.data_dir.empty() ? "" : MeasuredModelUsesFile(options.data_dir);
   if (!options.model_retention.is_for_ever()) {
-    feedback->NoteUses(uses, options.model_retention, [&clock] { return clock.Now(); });
-  } else if (has_folder) {
+    feedback->NoteUses(uses, options.model_retention, now);
+  } else if (!uses.empty()) {
     // What was noted before would be too old when uses are noted again.
     PH_RETURN_IF_ERROR(RemoveAll(uses));
   }
@@ -178,7 +182,7 @@ absl::Status Run(const Options& options, Clock& clock, Logs& logs) {
   PH_ASSIGN_OR_RETURN(const auto journal, JournalFiles::Open(options.audit_log, options.access_log,
                                                              options.access_log_every,
                                                              [&clock] { return clock.Now(); }));
-  PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options, *stores, clock));
+  PH_ASSIGN_OR_RETURN(const auto feedback, OpenFeedback(options, *stores, membership.get(), clock));
   PH_ASSIGN_OR_RETURN(const security::HmacSigner signer, OpenSigner(options, logs.all));
   const auto metis = FindMetis(options, logs.all);
   if (stores->shared() != nullptr) files->Add("S3 credentials", stores->shared()->credentials());

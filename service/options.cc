@@ -193,8 +193,7 @@ absl::Status CheckRetentions(const Options& options) {
   for (const auto& [flag, retention] :
        {std::pair("--dataset-retention", &options.dataset_retention),
         std::pair("--source-graph-retention", &options.source_graph_retention),
-        std::pair("--histogram-retention", &options.histogram_retention),
-        std::pair("--model-retention", &options.model_retention)}) {
+        std::pair("--histogram-retention", &options.histogram_retention)}) {
     if (retention->is_for_ever()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         flag, ": not with --ledger: no server knows when the others used something last"));

@@ -1,7 +1,6 @@
 #include "service/delivery/epoch_quota.h"
 
 #include <limits>
-#include <optional>
 #include <string>
 
 #include "absl/strings/escaping.h"
@@ -9,12 +8,39 @@
 
 namespace packhouse {
 
+std::optional<uint64_t> EpochsHere::TakeBelow(uint64_t most, const std::string& job) {
+  const absl::string_view where = NamespaceOf(job);
+  absl::MutexLock lock(&mutex_);
+  if (most != std::numeric_limits<uint64_t>::max()) {
+    uint64_t num_there = 0;
+    std::vector<std::string> here = {job};
+    for (const auto& [name, count] : by_job_) {
+      if (NamespaceOf(name) != where) continue;
+      num_there += count;
+      if (name != job) here.push_back(name);
+    }
+    if (elsewhere_) num_there += elsewhere_(where, here);
+    if (num_there >= most) return num_there;
+  }
+  ++by_job_[job];
+  return std::nullopt;
+}
+
+void EpochsHere::Add(const std::string& job) {
+  absl::MutexLock lock(&mutex_);
+  ++by_job_[job];
+}
+
+void EpochsHere::GiveBack(const std::string& job) {
+  absl::MutexLock lock(&mutex_);
+  const auto of_job = by_job_.find(job);
+  if (--of_job->second == 0) by_job_.erase(of_job);
+}
+
 absl::Status EpochQuota::Take(const EpochOwner& owner) {
   const std::string where(NamespaceOf(owner.job));
   constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
   const uint64_t most_there = quotas_of_ ? quotas_of_(where).epochs.value_or(kNone) : kNone;
-  const uint64_t num_elsewhere =
-      most_there != kNone && elsewhere_ ? elsewhere_(where, owner.job) : 0;
   absl::MutexLock lock(&mutex_);
   if (num_epochs_ >= max_epochs_) {
     return absl::ResourceExhaustedError(
@@ -28,22 +54,37 @@ absl::Status EpochQuota::Take(const EpochOwner& owner) {
                      "' are remembered, at most ", max_epochs_per_client_,
                      " (--max-epochs-per-client); finish them, or delete jobs that will not"));
   }
-  const auto there = by_namespace_.find(where);
-  const uint64_t num_there = num_elsewhere + (there == by_namespace_.end() ? 0 : there->second);
-  if (num_there >= most_there) {
-    return BeyondQuota(where, "epochs", num_there + 1, most_there);
+  if (here_ != nullptr) {
+    if (const auto num_there = here_->TakeBelow(most_there, owner.job)) {
+      return BeyondQuota(where, "epochs", *num_there + 1, most_there);
+    }
+  } else {
+    const auto there = by_namespace_.find(where);
+    const uint64_t num_there = there == by_namespace_.end() ? 0 : there->second;
+    if (num_there >= most_there) {
+      return BeyondQuota(where, "epochs", num_there + 1, most_there);
+    }
   }
   Add(owner);
   return absl::OkStatus();
 }
 
+EpochQuota::~EpochQuota() {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [job, count] : by_job_) {
+    for (uint64_t i = 0; i < count; ++i) here_->GiveBack(job);
+  }
+}
+
 void EpochQuota::TakeAnyway(const EpochOwner& owner) {
   absl::MutexLock lock(&mutex_);
+  if (here_ != nullptr) here_->Add(owner.job);
   Add(owner);
 }
 
 void EpochQuota::Add(const EpochOwner& owner) {
   ++num_epochs_;
+  if (here_ != nullptr) ++by_job_[owner.job];
   ++by_namespace_[std::string(NamespaceOf(owner.job))];
   if (!owner.client.empty()) ++by_client_[owner.client];
 }
@@ -51,6 +92,11 @@ void EpochQuota::Add(const EpochOwner& owner) {
 void EpochQuota::GiveBack(const EpochOwner& owner) {
   absl::MutexLock lock(&mutex_);
   --num_epochs_;
+  if (here_ != nullptr) {
+    here_->GiveBack(owner.job);
+    const auto of_job = by_job_.find(owner.job);
+    if (--of_job->second == 0) by_job_.erase(of_job);
+  }
   const auto there = by_namespace_.find(std::string(NamespaceOf(owner.job)));
   if (--there->second == 0) by_namespace_.erase(there);
   if (owner.client.empty()) return;

@@ -183,12 +183,17 @@ std::map<std::string, uint64_t> JobCensus::EpochsByNamespace() const {
   return {by_namespace_.begin(), by_namespace_.end()};
 }
 
-uint64_t JobCensus::EpochsElsewhere(absl::string_view where, absl::string_view job) const {
+uint64_t JobCensus::EpochsElsewhere(absl::string_view where,
+                                    const std::vector<std::string>& but_jobs) const {
   absl::MutexLock lock(&mutex_);
   const auto all = by_namespace_.find(where);
   if (all == by_namespace_.end()) return 0;
-  const auto own = all_.find(job);
-  return all->second - (own == all_.end() ? 0 : own->second.num_epochs);
+  uint64_t num_epochs = all->second;
+  for (const std::string& job : but_jobs) {
+    const auto own = all_.find(job);
+    if (own != all_.end()) num_epochs -= own->second.num_epochs;
+  }
+  return num_epochs;
 }
 
 }  // namespace packhouse

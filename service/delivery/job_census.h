@@ -42,8 +42,8 @@ class JobCensus {
   // directory, now or as soon as that works. Without I/O; of the thread of Turn().
   void AddEmptied(const std::vector<std::string>& jobs);
 
-  // Epochs of a namespace in all jobs but this one, as far as is known.
-  uint64_t EpochsElsewhere(absl::string_view where, absl::string_view job) const;
+  // Epochs of a namespace in all jobs but these, which are of that namespace; as far as is known.
+  uint64_t EpochsElsewhere(absl::string_view where, const std::vector<std::string>& but_jobs) const;
   // Of all servers, of namespaces that have any.
   std::map<std::string, uint64_t> EpochsByNamespace() const;
 

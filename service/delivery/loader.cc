@@ -159,7 +159,7 @@ Loader::Loader(EpochCatalog* catalog, RecordLog* log, const LoaderOptions& optio
       writer_(log, options.max_log_records, num_records, ledger.last_generation(),
               options.gathering),
       quota_(options.max_epochs, options.max_epochs_per_client, options.quotas_of,
-             options.epochs_elsewhere),
+             options.epochs_here),
       environment_({&writer_, &quota_, memory,
                     [this](std::function<void()> work) { InBackground(std::move(work)); },
                     options.lease_duration, options.kept_finished_epochs, options.gather_joins,

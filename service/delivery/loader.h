@@ -83,8 +83,8 @@ struct LoaderOptions {
   size_t max_epochs_per_client = 1024;
   // Of namespaces; null: they have none.
   QuotasOf quotas_of = nullptr;
-  // Epochs of namespaces that other loaders have; null: none.
-  EpochsElsewhere epochs_elsewhere = nullptr;
+  // Where other loaders have epochs of the same namespaces, counts all of them; null: none do.
+  std::shared_ptr<EpochsHere> epochs_here = nullptr;
   // Epochs that nobody has used for this long are forgotten (ForgetUnused()).
   absl::Duration epoch_retention = absl::Hours(24 * 30);
   // The number of finished epochs of a job that are remembered, for late acknowledgements.

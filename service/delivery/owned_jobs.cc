@@ -1,6 +1,7 @@
 #include "service/delivery/owned_jobs.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -15,6 +16,24 @@ absl::Status NoLog::Append(absl::Span<const std::string> /*records*/) {
 }
 
 namespace {
+
+// Jobs of a page of the directory.
+constexpr size_t kListed = 1000;
+
+// What was read of a log that another server may own.
+class ReadLog final : public RecordLog {
+ public:
+  explicit ReadLog(std::vector<std::string> records) : records_(std::move(records)) {}
+
+  absl::Status Append(absl::Span<const std::string> /*records*/) override {
+    return absl::UnavailableError("this is another server's job");
+  }
+  absl::StatusOr<std::vector<std::string>> ReadAll() override { return std::move(records_); }
+  absl::Status Replace(absl::Span<const std::string> records) override { return Append(records); }
+
+ private:
+  std::vector<std::string> records_;
+};
 
 LoaderOptions WithSharedPlaces(LoaderOptions options) {
   if (options.gathering == nullptr) {
@@ -164,6 +183,44 @@ void OwnedJobs::EndAll(const absl::Status& status) {
        }()) {
     if (job->early_end_.status().ok()) job->early_end_.Begin(status);
   }
+}
+
+absl::StatusOr<Loader::Planned> OwnedJobs::FindPlan(
+    absl::string_view receipt, absl::FunctionRef<bool(const std::string& job)> may_see,
+    absl::FunctionRef<bool(const EpochIdentity&)> may_show,
+    absl::FunctionRef<bool()> given_up) const {
+  absl::StatusOr<Loader::Planned> found = absl::NotFoundError(
+      absl::StrCat("receipt ", Quoted(receipt),
+                   ": no epoch that is remembered has it; name the histogram or the data set that "
+                   "it is for"));
+  std::set<std::string> here;
+  for (const std::shared_ptr<OwnedJob>& job : Jobs()) {
+    here.insert(job->name());
+    auto planned = job->loader().FindPlan(receipt, may_show);
+    if (!absl::IsNotFound(planned.status())) return planned;
+  }
+  JobDirectory* const directory = logs_->directory();
+  if (directory == nullptr) return found;
+  std::string after;
+  do {
+    PH_ASSIGN_OR_RETURN(JobPage page, directory->List(after, kListed));
+    after = std::move(page.next);
+    for (const ListedJob& job : page.jobs) {
+      if (job.num_epochs == 0 || here.contains(job.name) || !may_see(job.name)) continue;
+      if (given_up()) return absl::CancelledError("the caller has left");
+      PH_ASSIGN_OR_RETURN(std::vector<std::string> records, logs_->Read(job.name));
+      ReadLog log(std::move(records));
+      LoaderOptions options = options_;
+      options.quotas_of = nullptr;
+      options.epochs_here = nullptr;
+      auto loader = Loader::Open(catalog_, &log, options, /*first_session=*/0, memory_);
+      // Of another release, or damaged: others may have the receipt.
+      if (!loader.ok()) continue;
+      auto planned = (*loader)->FindPlan(receipt, may_show);
+      if (!absl::IsNotFound(planned.status())) return planned;
+    }
+  } while (!after.empty());
+  return found;
 }
 
 std::vector<std::shared_ptr<OwnedJob>> OwnedJobs::Jobs() const {

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -102,6 +104,15 @@ class OwnedJobs {
   std::vector<std::string> Sweep();
   // Ends all streams with `status`, and opens no job any more.
   void EndAll(const absl::Status& status);
+
+  // Loader::FindPlan() of the jobs of all servers: of those that are here, then of all others that
+  // the directory has and `may_see` allows, whose logs it reads one after the other until one has
+  // the receipt. So it may be asked seldom, and takes as long as the logs are large. Ends early
+  // with CANCELLED if `given_up` says so. UNAVAILABLE if the store does not answer.
+  absl::StatusOr<Loader::Planned> FindPlan(absl::string_view receipt,
+                                           absl::FunctionRef<bool(const std::string& job)> may_see,
+                                           absl::FunctionRef<bool(const EpochIdentity&)> may_show,
+                                           absl::FunctionRef<bool()> given_up) const;
 
   // The jobs that are here, by name.
   std::vector<std::shared_ptr<OwnedJob>> Jobs() const;

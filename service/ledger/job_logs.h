@@ -54,6 +54,10 @@ class JobLogs {
 
   // Of all jobs; lives as long as this. Null: there is none.
   virtual JobDirectory* directory() { return nullptr; }
+
+  // What a job's log has now, whoever owns it. Changes nothing. For jobs of the directory; a job
+  // that is gone has nothing.
+  virtual absl::StatusOr<std::vector<std::string>> Read(const std::string& job) = 0;
 };
 
 }  // namespace packhouse

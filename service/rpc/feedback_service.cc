@@ -37,14 +37,19 @@ absl::StatusOr<v1::ReportResponse> TakeReport(const v1::ReportRequest& request,
   return response;
 }
 
-absl::StatusOr<v1::DeviceModel> DescribedModel(const FeedbackKey& key,
-                                               const FeedbackStore& feedback, bool with_shapes) {
-  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
-  PH_ASSIGN_OR_RETURN(const KeptFeedback kept, feedback.Get(key));
+v1::DeviceModel Described(const FeedbackKey& key, const KeptFeedback& kept,
+                          const FeedbackStore& feedback, bool with_shapes) {
   const std::shared_ptr<const MeasuredModel> model = feedback.ModelOf(key);
   v1::DeviceModel wire;
   DeviceModelToWire(key, kept, model == nullptr ? MeasuredModel() : *model, with_shapes, wire);
   return wire;
+}
+
+absl::StatusOr<v1::DeviceModel> DescribedModel(const FeedbackKey& key,
+                                               const FeedbackStore& feedback) {
+  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  PH_ASSIGN_OR_RETURN(const KeptFeedback kept, feedback.Get(key));
+  return Described(key, kept, feedback, /*with_shapes=*/true);
 }
 
 }  // namespace
@@ -71,7 +76,7 @@ CallReactor* FeedbackService::Report(grpc::CallbackServerContext* call) {
 CallReactor* FeedbackService::GetModel(grpc::CallbackServerContext* call) {
   return RunUnary<v1::GetModelRequest>(
       context_, Method::kGetModel, call, [this](const v1::GetModelRequest& parsed) {
-        return DescribedModel({parsed.model(), parsed.device()}, *feedback_, /*with_shapes=*/true);
+        return DescribedModel({parsed.model(), parsed.device()}, *feedback_);
       });
 }
 
@@ -81,14 +86,12 @@ CallReactor* FeedbackService::ListModels(grpc::CallbackServerContext* call) {
       [this](const v1::ListModelsRequest& /*parsed*/,
              const CallContext& context) -> absl::StatusOr<v1::ListModelsResponse> {
         v1::ListModelsResponse response;
-        for (const FeedbackKey& key : feedback_->Keys()) {
-          if (context.authorizer != nullptr &&
-              !context.authorizer->MaySee(context.principal(), key.model)) {
-            continue;
+        PH_ASSIGN_OR_RETURN(const auto all, feedback_->All());
+        for (const auto& [key, kept] : all) {
+          if (context.authorizer == nullptr ||
+              context.authorizer->MaySee(context.principal(), key.model)) {
+            *response.add_models() = Described(key, kept, *feedback_, /*with_shapes=*/false);
           }
-          auto model = DescribedModel(key, *feedback_, /*with_shapes=*/false);
-          // Deleted meanwhile.
-          if (model.ok()) *response.add_models() = *std::move(model);
         }
         return response;
       });

@@ -84,12 +84,6 @@ class SourceOfJob final : public ResponseSource<RebuildReply> {
   const std::unique_ptr<ResponseSource<RebuildReply>> source_;
 };
 
-absl::Status NotOfAllJobs() {
-  return absl::UnimplementedError(
-      "a server with --ledger does not know the receipts of all jobs: give the sizes, or rebuild "
-      "batches of the job");
-}
-
 }  // namespace
 
 ReceiptService::ReceiptService(const CallContext& context, const HistogramStore* histograms,
@@ -118,8 +112,7 @@ CallReactor* ReceiptService::Replan(grpc::CallbackServerContext* call) {
         if (parsed.source_case() != v1::ReplanRequest::SOURCE_NOT_SET) {
           return PlanAgain(parsed, *histograms_, datasets_, context_, turn, *answer);
         }
-        if (owned_ != nullptr) return NotOfAllJobs();
-        return PlanOfLedger(parsed, loader_, datasets_, context_, principal, *answer);
+        return PlanOfLedger(parsed, loader_, owned_, datasets_, context_, principal, turn, *answer);
       });
 }
 

@@ -98,10 +98,11 @@ void ServedJobs::StartOn(ServerPools& pools, const ServerOptions& options) {
     LoaderOptions loader = LoaderOptionsOf(options);
     if (JobDirectory* const directory = options.job_logs->directory(); directory != nullptr) {
       census_ = std::make_unique<JobCensus>(directory, loader.epoch_retention);
-      loader.epochs_elsewhere = [census = census_.get()](absl::string_view where,
-                                                         absl::string_view job) {
-        return census->EpochsElsewhere(where, job);
-      };
+      loader.epochs_here = std::make_shared<EpochsHere>(
+          [census = census_.get()](absl::string_view where,
+                                   const std::vector<std::string>& but_jobs) {
+            return census->EpochsElsewhere(where, but_jobs);
+          });
     }
     owned_ = std::make_unique<OwnedJobs>(
         catalog_.get(), options.job_logs, loader, working_,

@@ -7,6 +7,7 @@
 #include "grpcpp/grpcpp.h"
 #include "service/base/status_macros.h"
 #include "service/collation/batch_shape.h"
+#include "service/feedback/folder_feedback_store.h"
 #include "service/histograms/histogram_file.h"
 #include "service/histograms/shared/shared_histogram_store.h"
 #include "service/rpc/grpc_settings.h"
@@ -57,7 +58,7 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       gate_(options.admission),
       histograms_(MakeHistograms(options, working_.get())),
       histograms_folder_(options.histograms_folder),
-      own_feedback_(options.feedback == nullptr ? FeedbackStore::InMemory() : nullptr),
+      own_feedback_(options.feedback == nullptr ? FolderFeedbackStore::InMemory() : nullptr),
       feedback_(options.feedback == nullptr ? own_feedback_.get() : options.feedback),
       unsent_(bounds.shares.unsent_bytes),
       open_calls_("calls", "all that are open, whatever comes of them", bounds.open_calls),

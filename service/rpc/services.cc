@@ -67,7 +67,9 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
           WaitingForStore(options.shared_histograms == nullptr ? nullptr : pools.lookups.get(),
                           sources.context),
           sources.histograms),
-      feedback_(sources.context, sources.feedback),
+      // As histograms: where servers share their jobs, it waits for etcd.
+      feedback_(WaitingOn(pools.lookups.get(), pools.lookups.get(), sources.context),
+                sources.feedback),
       planning_(sources.context, sources.histograms, sources.quota,
                 sources.streams.max_graphs_per_batch, sources.feedback),
       datasets_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),

@@ -9,6 +9,7 @@
 #include "service/admission/planning_pool.h"
 #include "service/datasets/dataset_store.h"
 #include "service/delivery/loader.h"
+#include "service/delivery/owned_jobs.h"
 #include "service/histograms/histogram_store.h"
 
 namespace packhouse {
@@ -19,12 +20,14 @@ absl::StatusOr<v1::ReplanResponse> PlanAgain(const v1::ReplanRequest& request,
                                              const DatasetStore* datasets,
                                              const CallContext& context, PlanningTurn& turn,
                                              MemoryHold& answer);
-// As the ledger keeps it, if `principal` may see what it is of. `loader` and `datasets` may be
-// null.
+// As a ledger keeps it, if `principal` may see what it is of: that of `loader`, or where servers
+// share the jobs, those of all jobs; else `owned` is null. `loader` and `datasets` may be null.
 absl::StatusOr<v1::ReplanResponse> PlanOfLedger(const v1::ReplanRequest& request, Loader* loader,
+                                                const OwnedJobs* owned,
                                                 const DatasetStore* datasets,
                                                 const CallContext& context,
-                                                const Principal& principal, MemoryHold& answer);
+                                                const Principal& principal, PlanningTurn& turn,
+                                                MemoryHold& answer);
 
 }  // namespace packhouse
 

@@ -181,9 +181,10 @@ struct CountedServer {
              [](Loader&) { return std::make_unique<NoCompany>(); }) {}
 
   LoaderOptions WithCensus(LoaderOptions options) const {
-    options.epochs_elsewhere = [this](absl::string_view where, absl::string_view job) {
-      return census.EpochsElsewhere(where, job);
-    };
+    options.epochs_here = std::make_shared<EpochsHere>(
+        [this](absl::string_view where, const std::vector<std::string>& but_jobs) {
+          return census.EpochsElsewhere(where, but_jobs);
+        });
     return options;
   }
 
@@ -294,6 +295,64 @@ TEST_F(JobCensusTest, WhatAServerSaysCountsAtOnce) {
     EXPECT_THAT(Delete(server, next), IsOk());
     EXPECT_THAT(SweepOnce(server), IsOk());
   }
+}
+
+// Without waiting for anything to be said or read.
+TEST_F(JobCensusTest, JobsOfOneServerCountEachOtherAtOnce) {
+  LoaderOptions options;
+  options.quotas_of = [](absl::string_view) {
+    Quotas quotas;
+    quotas.epochs = 2;
+    return quotas;
+  };
+  CountedServer server(*owner_, options);
+  const std::string job = JobOf(*owner_, "team");
+  EXPECT_THAT(LoadOne(server.jobs, job), IsOk());
+  EXPECT_THAT(LoadOne(server.jobs, JobOf(*owner_, "team")), IsOk());
+  const std::string third = JobOf(*owner_, "team");
+  EXPECT_THAT(LoadOne(server.jobs, third),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("epochs")));
+  EXPECT_THAT(LoadOne(server.jobs, JobOf(*owner_, "others")), IsOk());
+  EXPECT_THAT(Delete(server, job), IsOk());
+  EXPECT_THAT(LoadOne(server.jobs, third), IsOk());
+}
+
+// Any server finds the plan of a receipt, whoever has the job, and whether anybody has it.
+TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
+  CountedServer first(*owner_, LoaderOptions());
+  CountedServer second(*other_, LoaderOptions());
+  const std::string job = JobOf(*owner_, "team");
+  EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
+  const auto opened = first.jobs.Open(job).value().job->loader().OpenedNear({job, 0});
+  ASSERT_THAT(opened, IsOk());
+  ASSERT_NE(opened->plan, nullptr);
+  const std::string receipt = opened->plan->receipt;
+  bool may_see = true;
+  bool may_show = true;
+  const auto find = [&](CountedServer& server) {
+    return server.jobs.FindPlan(
+        receipt, [&](const std::string& name) { return may_see && name == job; },
+        [&](const EpochIdentity& /*identity*/) { return may_show; }, [] { return false; });
+  };
+  // Its owner has not said yet that there is the job.
+  EXPECT_THAT(find(first), IsOk());
+  EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
+  EXPECT_THAT(SweepOnce(first), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned found, find(second));
+  EXPECT_EQ(found.opened.identity.key.job, job);
+  EXPECT_EQ(found.plan->receipt, receipt);
+  EXPECT_EQ(found.plan->patterns, find(first)->plan->patterns);
+  for (bool* const allowed : {&may_see, &may_show}) {
+    *allowed = false;
+    EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
+    *allowed = true;
+  }
+  // Reading it has changed nothing: the owner writes on.
+  EXPECT_EQ(second.jobs.counts().num_opened, 0U);
+  EXPECT_THAT(Delete(first, job), IsOk());
+  EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
+  other_->connection.SetFaults([] { return StoreFault::kUnreachable; });
+  EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kUnavailable, testing::_));
 }
 
 // The directory may be out of reach just then, the job given back before, and the list never read.

@@ -388,7 +388,7 @@ _CLUSTER: Final = (
             for flag, why in (
                 ("--source-graph-retention=1h", "not with --ledger"),
                 ("--histogram-retention=team=1h", "not with --ledger"),
-                ("--model-retention=1h", "not with --ledger"),
+                ("--histogram-retention=1h", "not with --ledger"),
                 ("--snapshot-dir=s", "needs --data-dir"),
                 ("--upgrade-store", "needs --data-dir"),
             )

@@ -32,7 +32,16 @@ from replica_process import (
 )
 from server_process import ServerProcess
 
-from packhouse import Client, Evaluation, Loader, PackhouseError
+from packhouse import (
+    BatchFeedback,
+    Client,
+    ComponentProfile,
+    DeviceProfile,
+    Evaluation,
+    Histogram,
+    Loader,
+    PackhouseError,
+)
 from packhouse.v1 import loader_pb2, loader_pb2_grpc, receipts_pb2, receipts_pb2_grpc
 
 _NUM_GRAPHS: Final = 600
@@ -303,6 +312,93 @@ def test_every_server_lists_all_jobs(replicas: list[Replica]) -> None:
                     listed = [job.name for job in jobs]
         with Client(replicas[0].advertised) as client, contextlib.suppress(PackhouseError):
             client.delete_job(names[0])
+
+
+def test_what_a_device_costs_is_known_to_every_server(replicas: list[Replica]) -> None:
+    """Told to any of them, in turn; the law is the same, and limits are chosen by it anywhere."""
+    measured_as = "shared/gin/cpu"
+    shapes = [(8, 16), (16, 48), (32, 64), (64, 64), (64, 128), (128, 256)]
+    for i, (nodes, edges) in enumerate(shapes):
+        with Client(replicas[i % len(replicas)].advertised) as client:
+            told = client.feedback.report(
+                measured_as,
+                [
+                    BatchFeedback(
+                        {"nodes": nodes, "edges": edges, "graphs": 8},
+                        seconds=0.001 + 1e-4 * nodes + 1e-5 * edges,
+                        peak_bytes=1_000_000 + 1000 * nodes + 100 * edges,
+                    )
+                ],
+            )
+            assert told == i + 1
+    profile = DeviceProfile(
+        {
+            "nodes": ComponentProfile(max_rows=256, min_rows=16, multiple_of=8),
+            "edges": ComponentProfile(max_rows=512, min_rows=16, multiple_of=8),
+        },
+        measured_as=measured_as,
+    )
+    sizes = Histogram.from_sizes(sizes_only(_NUM_GRAPHS).sizes)
+    laws = []
+    tuned = []
+    for replica in replicas:
+        with Client(replica.advertised) as client:
+            laws.append(client.feedback.get(measured_as))
+            assert [each.model for each in client.feedback.list()] == ["shared/gin"]
+            tuned.append(client.tune(sizes, profile).shapes)
+    assert laws[0].num_reports == len(shapes)
+    assert laws == laws[:1] * len(replicas)
+    assert tuned == tuned[:1] * len(replicas)
+    # A job whose limits learn between two epochs, from what another server than its owner was told,
+    # and although the owner is killed.
+    job = "job-adaptive"
+    with Loader(
+        addresses(replicas),
+        dataset=DATASET,
+        job=job,
+        seed=3,
+        device_profile=profile,
+        adaptive=True,
+        retry_timeout=120,
+    ) as loader:
+        assert list(loader)
+        (first,) = loader.epoch_info().rank_groups
+        owner = owner_of(replicas, job)
+        left = [replica for replica in replicas if replica is not owner]
+        with Client(left[0].advertised) as client:
+            rows = {name: rows for name, rows in first.shapes[0].limits.items() if rows}
+            client.feedback.report(measured_as, [BatchFeedback(rows, out_of_memory=True)])
+        owner.kill()
+        loader.set_epoch(1)
+        assert list(loader)
+        (second,) = loader.epoch_info().rank_groups
+        assert second.shapes != first.shapes
+    owner.start()
+    with Client(replicas[0].advertised) as client:
+        client.feedback.delete(measured_as)
+    with Client(replicas[1].advertised) as client, pytest.raises(PackhouseError) as gone:
+        client.feedback.get(measured_as)
+    assert gone.value.code is grpc.StatusCode.NOT_FOUND
+
+
+def test_every_server_knows_the_plan_of_a_receipt(replicas: list[Replica]) -> None:
+    """Of an epoch of another server's job, too."""
+    job = "job-receipt"
+    with _loader(addresses(replicas), job) as loader:
+        next(iter(loader))
+        receipt = loader.epoch_info().receipt
+    plans = []
+    for replica in replicas:
+        with Client(replica.advertised) as client:
+            while True:
+                # Its owner says within a second that there is the job.
+                try:
+                    plans.append(client.receipts.plan(receipt))
+                    break
+                except PackhouseError as error:
+                    assert error.code is grpc.StatusCode.NOT_FOUND
+    assert plans[0].best.receipt == receipt
+    assert all(plan.best.packs == plans[0].best.packs for plan in plans)
 
 
 def test_what_is_not_shared_is_refused(replicas: list[Replica]) -> None:

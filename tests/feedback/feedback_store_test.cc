@@ -1,5 +1,3 @@
-#include "service/feedback/feedback_store.h"
-
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/feedback/folder_feedback_store.h"
 #include "service/feedback/stored_feedback.h"
 #include "tests/support/random.h"
 #include "tests/support/status_matchers.h"
@@ -33,15 +32,22 @@ BatchObservation Batch(uint64_t edges, double seconds) {
   return batch;
 }
 
-FeedbackStore::Options InFolder(const TemporaryFolder& folder) {
+FolderFeedbackStore::Options InFolder(const TemporaryFolder& folder) {
   return {folder.path(), "measured", 3};
+}
+
+std::vector<FeedbackKey> KeysOf(const FeedbackStore& store) {
+  std::vector<FeedbackKey> keys;
+  const auto all = store.All().value();
+  for (const auto& [key, kept] : all) keys.push_back(key);
+  return keys;
 }
 
 TEST(FeedbackStoreTest, KeepsEverythingAcrossARestart) {
   const TemporaryFolder folder;
   KeptFeedback kept;
   {
-    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
     BatchObservation too_large;
     too_large.capacities = {90'000, 45'000, 10};
     too_large.out_of_memory = true;
@@ -52,8 +58,8 @@ TEST(FeedbackStoreTest, KeepsEverythingAcrossARestart) {
     ASSERT_THAT(store->Delete({"team/gin", "a100"}), IsOk());
     PH_ASSERT_OK_AND_ASSIGN(kept, store->Get({"gin", "h100"}));
   }
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
-  EXPECT_EQ(store->Keys(), (std::vector<FeedbackKey>{{"gin", "h100"}}));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
+  EXPECT_EQ(KeysOf(*store), (std::vector<FeedbackKey>{{"gin", "h100"}}));
   PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback again, store->Get({"gin", "h100"}));
   EXPECT_EQ(again, kept);
   EXPECT_EQ(again.shapes.num_reports(), 3);
@@ -66,7 +72,7 @@ TEST(FeedbackStoreTest, KeepsEverythingAcrossARestart) {
 }
 
 TEST(FeedbackStoreTest, NamesWhatItRefuses) {
-  const auto store = FeedbackStore::InMemory();
+  const auto store = FolderFeedbackStore::InMemory();
   EXPECT_EQ(store->Report({"gi n", "h100"}, kComponents, {}, kNow).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(store->Report({"gin", "h/100"}, kComponents, {}, kNow).status().code(),
@@ -87,7 +93,7 @@ TEST(FeedbackStoreTest, ADeletionIsTriedAgain) {
   // Nothing can be written while a folder is in the way.
   const std::string obstacle = folder.path() + "/measured.unfinished";
   {
-    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
     ASSERT_THAT(store->Report({"gin", "h100"}, kComponents, {Batch(100, 0.1)}, kNow), IsOk());
     std::filesystem::create_directory(obstacle);
     EXPECT_EQ(store->Delete({"gin", "h100"}).code(), absl::StatusCode::kUnavailable);
@@ -95,12 +101,12 @@ TEST(FeedbackStoreTest, ADeletionIsTriedAgain) {
     std::filesystem::remove(obstacle);
     EXPECT_EQ(store->Delete({"gin", "h100"}).code(), absl::StatusCode::kNotFound);
   }
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
-  EXPECT_TRUE(store->Keys().empty());
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
+  EXPECT_TRUE(KeysOf(*store).empty());
 }
 
 // The models that a sweep deletes, some time after kNow.
-std::vector<std::string> Expire(FeedbackStore& store) {
+std::vector<std::string> Expire(FolderFeedbackStore& store) {
   std::vector<Expired> expired;
   EXPECT_THAT(store.DeleteUnused(expired), IsOk());
   std::vector<std::string> names;
@@ -120,7 +126,8 @@ TEST(FeedbackStoreTest, WhatNobodyUsesExpires) {
   absl::Time now = kNow;
   const auto clock = [&now] { return now; };
   {
-    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+    PH_ASSERT_OK_AND_ASSIGN(const auto store,
+                            FolderFeedbackStore::Open({folder.path(), "measured", 9}));
     store->NoteUses(uses, retention, clock);
     for (const char* const model : {"found", "kept/gin", "reported", "short/gin", "unused"}) {
       ASSERT_THAT(store->Report({model, "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
@@ -144,7 +151,8 @@ TEST(FeedbackStoreTest, WhatNobodyUsesExpires) {
   }
   // While no server has the folder, no time passes; each start adds a period: 7.5 minutes.
   now += absl::Hours(1000);
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store,
+                          FolderFeedbackStore::Open({folder.path(), "measured", 9}));
   store->NoteUses(uses, retention, clock);
   EXPECT_THAT(Expire(*store), ElementsAre());
   now += absl::Hours(7) + absl::Minutes(7);
@@ -153,7 +161,7 @@ TEST(FeedbackStoreTest, WhatNobodyUsesExpires) {
   EXPECT_THAT(Expire(*store), ElementsAre("found/d", "reported/d"));
   now += absl::Hours(1000);
   EXPECT_THAT(Expire(*store), ElementsAre("unused/d"));
-  EXPECT_EQ(store->Keys(), (std::vector<FeedbackKey>{{"kept/gin", "d"}}));
+  EXPECT_EQ(KeysOf(*store), (std::vector<FeedbackKey>{{"kept/gin", "d"}}));
 }
 
 // How often a file of this name was put into the folder, since it was asked last.
@@ -191,7 +199,8 @@ TEST(FeedbackStoreTest, ASweepWritesOnce) {
   const TemporaryFolder folder;
   PH_ASSERT_OK_AND_ASSIGN(const Retention retention, ParseRetention("1h"));
   absl::Time now = kNow;
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store,
+                          FolderFeedbackStore::Open({folder.path(), "measured", 9}));
   store->NoteUses(folder.path() + "/uses", retention, [&now] { return now; });
   Replacements replacements(folder.path(), "measured");
   const auto report = [&] {
@@ -218,8 +227,8 @@ TEST(FeedbackStoreTest, ASweepWritesOnce) {
   std::filesystem::remove(obstacle);
   EXPECT_THAT(Expire(*store), ElementsAre());
   EXPECT_EQ(replacements.Count(), 1);
-  PH_ASSERT_OK_AND_ASSIGN(const auto after, FeedbackStore::Open(InFolder(folder)));
-  EXPECT_TRUE(after->Keys().empty());
+  PH_ASSERT_OK_AND_ASSIGN(const auto after, FolderFeedbackStore::Open(InFolder(folder)));
+  EXPECT_TRUE(KeysOf(*after).empty());
 }
 
 // Find() waits for no disk, so what it has noted is saved when the server ends.
@@ -230,7 +239,8 @@ TEST(FeedbackStoreTest, TheLastUsesBeforeAnEndAreKnownAfterIt) {
   absl::Time now = kNow;
   const auto clock = [&now] { return now; };
   {
-    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+    PH_ASSERT_OK_AND_ASSIGN(const auto store,
+                            FolderFeedbackStore::Open({folder.path(), "measured", 9}));
     store->NoteUses(uses, retention, clock);
     ASSERT_THAT(store->Report({"gin", "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
     now += absl::Hours(7);
@@ -238,7 +248,8 @@ TEST(FeedbackStoreTest, TheLastUsesBeforeAnEndAreKnownAfterIt) {
     EXPECT_NE(store->Find("gin/d"), nullptr);
     EXPECT_THAT(store->SaveUses(), IsOk());
   }
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open({folder.path(), "measured", 9}));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store,
+                          FolderFeedbackStore::Open({folder.path(), "measured", 9}));
   store->NoteUses(uses, retention, clock);
   now += absl::Hours(7);
   EXPECT_THAT(Expire(*store), ElementsAre());
@@ -248,17 +259,17 @@ TEST(FeedbackStoreTest, TheLastUsesBeforeAnEndAreKnownAfterIt) {
 
 TEST(FeedbackStoreTest, ModelsThatAreInMemoryExpireToo) {
   absl::Time now = kNow;
-  const auto store = FeedbackStore::InMemory();
+  const auto store = FolderFeedbackStore::InMemory();
   store->NoteUses("", *ParseRetention("1h"), [&now] { return now; });
   ASSERT_THAT(store->Report({"gin", "d"}, kComponents, {Batch(1, 1)}, now), IsOk());
   now += absl::Hours(2);
   EXPECT_THAT(Expire(*store), ElementsAre("gin/d"));
-  EXPECT_TRUE(store->Keys().empty());
+  EXPECT_TRUE(KeysOf(*store).empty());
 }
 
 TEST(FeedbackStoreTest, IsBoundedInNumber) {
   const TemporaryFolder folder;
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
   for (const char* const model : {"a", "b", "c"}) {
     ASSERT_THAT(store->Report({model, "d"}, kComponents, {Batch(1, 1)}, kNow), IsOk());
   }
@@ -272,18 +283,18 @@ TEST(FeedbackStoreTest, IsBoundedInNumber) {
 // Readings fit nothing: their law is as old as the last fit, their counts are those of now.
 TEST(FeedbackStoreTest, ReadingsShowTheLawThatWasFittedLast) {
   const TemporaryFolder folder;
-  const auto report = [](FeedbackStore& store, uint64_t edges, absl::Duration after) {
+  const auto report = [](FolderFeedbackStore& store, uint64_t edges, absl::Duration after) {
     EXPECT_THAT(
         store.Report({"gin", "h100"}, kComponents, {Batch(edges, 1e-3 * edges)}, kNow + after),
         IsOk());
   };
-  const auto reading = [](const FeedbackStore& store) {
+  const auto reading = [](const FolderFeedbackStore& store) {
     const std::vector<FeedbackReading> readings = store.Readings();
     EXPECT_EQ(readings.size(), 1);
     return readings.at(0);
   };
   {
-    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
     EXPECT_TRUE(store->Readings().empty());
     report(*store, 100, absl::ZeroDuration());
     const FeedbackReading first = reading(*store);
@@ -305,7 +316,7 @@ TEST(FeedbackStoreTest, ReadingsShowTheLawThatWasFittedLast) {
     EXPECT_NE(store->Find("gin/h100")->bytes.fixed, before);
     EXPECT_EQ(reading(*store).fixed_bytes, store->Find("gin/h100")->bytes.fixed);
   }
-  PH_ASSERT_OK_AND_ASSIGN(const auto again, FeedbackStore::Open(InFolder(folder)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto again, FolderFeedbackStore::Open(InFolder(folder)));
   EXPECT_EQ(reading(*again).num_reports, 4);
   EXPECT_EQ(reading(*again).fixed_bytes, again->Find("gin/h100")->bytes.fixed);
 }
@@ -324,13 +335,14 @@ TEST(FeedbackStoreTest, DamageIsNoticed) {
   }
   const TemporaryFolder folder;
   std::ofstream(folder.path() + "/measured") << "nonsense";
-  EXPECT_EQ(FeedbackStore::Open(InFolder(folder)).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(FolderFeedbackStore::Open(InFolder(folder)).status().code(),
+            absl::StatusCode::kDataLoss);
 }
 
 TEST(FeedbackStoreTest, ReportsOfManyThreadsAreAllKept) {
   const TemporaryFolder folder;
   {
-    PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+    PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
     std::vector<std::thread> threads;
     for (int thread = 0; thread < 4; ++thread) {
       threads.emplace_back([&store, thread] {
@@ -346,7 +358,7 @@ TEST(FeedbackStoreTest, ReportsOfManyThreadsAreAllKept) {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  PH_ASSERT_OK_AND_ASSIGN(const auto store, FeedbackStore::Open(InFolder(folder)));
+  PH_ASSERT_OK_AND_ASSIGN(const auto store, FolderFeedbackStore::Open(InFolder(folder)));
   PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, store->Get({"gin", "h100"}));
   EXPECT_EQ(kept.shapes.num_reports(), 80);
 }

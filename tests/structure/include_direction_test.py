@@ -29,7 +29,7 @@ FLOORS = (
      "partitioning/distributed", "partition_jobs"),
     ("ledger", "partition_jobs/distributed"),
     ("ledger/lmdb", "ledger/etcd", "delivery", "feedback", "partition_mpi"),
-    ("data_folder", "objects/s3"),
+    ("data_folder", "objects/s3", "feedback/shared"),
     ("wire", "metrics", "cluster/etcd"),
     ("page", "shared_datasets"),
     ("rpc",),
@@ -74,7 +74,7 @@ SEEN_BY = {
     # What is stored. Other rooms have plain structs.
     "packhouse/internal": (
         "datasets", "datasets/lmdb", "datasets/object", "ledger", "feedback", "delivery",
-        "histograms/shared", "source_graphs/stored",
+        "histograms/shared", "feedback/shared", "source_graphs/stored",
     ),
 }
 # The places of the clients that see rooms: the commands for files of TF-GNN, of large graphs and of

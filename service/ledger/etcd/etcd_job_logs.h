@@ -7,11 +7,13 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "service/cluster/key_value_store.h"
 #include "service/cluster/replica_lease.h"
 #include "service/ledger/etcd/etcd_job_directory.h"
+#include "service/ledger/etcd/etcd_record_log.h"
 #include "service/ledger/job_logs.h"
 
 namespace packhouse {
@@ -43,6 +45,9 @@ class EtcdJobLogs final : public JobLogs {
 
   absl::StatusOr<JobPlace> Open(const std::string& job) override;
   JobDirectory* directory() override { return &directory_; }
+  absl::StatusOr<std::vector<std::string>> Read(const std::string& job) override {
+    return EtcdRecordLog::Read(*store_, job);
+  }
   // Where the job is; becomes nobody's owner. NOT_FOUND if nobody owns it. For tests.
   absl::StatusOr<JobOwner> OwnerOf(const std::string& job);
 

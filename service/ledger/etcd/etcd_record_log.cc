@@ -47,6 +47,39 @@ absl::Status NotKnown(const std::string& job, const absl::Status& last) {
                    " tries it is not known what is stored: ", last.message()));
 }
 
+// The entries of a log, as they were at the revision at which it had this head. Whether there are
+// more of them, which are no part of it.
+absl::StatusOr<bool> ReadEntries(KeyValueStore& store, const std::string& job, const LogHead& head,
+                                 Revision revision, EntryReader& records) {
+  const JobKeys keys(job);
+  const auto damage = [&](uint64_t number, absl::string_view what) {
+    return absl::DataLossError(
+        absl::StrCat("job ", Quoted(job), ", entry ", number, " of its log: ", what));
+  };
+  uint64_t next = head.begin;
+  bool has_rest = false;
+  KeyRange range = keys.EntriesFrom(head.begin);
+  for (size_t limit = kFirstPage;;) {
+    PH_ASSIGN_OR_RETURN(const RangeResult page, store.Range(range, limit, revision));
+    size_t bytes = 0;
+    for (const KeyValue& each : page.values) {
+      PH_ASSIGN_OR_RETURN(const uint64_t number, keys.NumberOf(each.key));
+      has_rest = number >= head.end;
+      if (has_rest) break;
+      if (number != next) return damage(next, "it is missing");
+      const absl::Status added = records.Add(each.value);
+      if (!added.ok()) return damage(number, added.message());
+      bytes += each.value.size();
+      ++next;
+    }
+    if (has_rest || !page.has_more) break;
+    range.begin = absl::StrCat(page.values.back().key, absl::string_view("\0", 1));
+    limit = bytes < kPageBytes ? std::min(2 * limit, kLargestPage) : std::max<size_t>(limit / 2, 1);
+  }
+  if (next != head.end) return damage(next, "it is missing");
+  return has_rest;
+}
+
 }  // namespace
 
 absl::StatusOr<EtcdRecordLog::Acquired> EtcdRecordLog::Acquire(KeyValueStore* store,
@@ -207,6 +240,21 @@ absl::Status EtcdRecordLog::AppendTogether(absl::Span<Waiter* const> group) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<std::string>> EtcdRecordLog::Read(KeyValueStore& store,
+                                                             const std::string& job) {
+  PH_ASSIGN_OR_RETURN(const RangeResult now, store.Range(KeyRange::Of(JobKeys(job).head())));
+  const KeyValue* const stored = OnlyOne(now);
+  if (stored == nullptr) return std::vector<std::string>();
+  const auto head = LogHead::Decode(stored->value);
+  if (!head.ok()) {
+    return absl::Status(head.status().code(),
+                        absl::StrCat("job ", Quoted(job), ": ", head.status().message()));
+  }
+  EntryReader records;
+  PH_RETURN_IF_ERROR(ReadEntries(store, job, *head, now.revision, records).status());
+  return records.Finish();
+}
+
 absl::StatusOr<std::vector<std::string>> EtcdRecordLog::ReadAll() {
   EntryReader records;
   PH_RETURN_IF_ERROR(Alone([&]() -> absl::Status {
@@ -222,32 +270,8 @@ absl::StatusOr<std::vector<std::string>> EtcdRecordLog::ReadAll() {
     if ((stored == nullptr ? 0 : stored->mod_revision) != head_revision) {
       return Fail(NoLongerOwner(options_.job, nullptr));
     }
-    const auto damage = [&](uint64_t number, absl::string_view what) {
-      return absl::DataLossError(
-          absl::StrCat("job ", Quoted(options_.job), ", entry ", number, " of its log: ", what));
-    };
-    uint64_t next = head.begin;
-    bool has_rest = false;
-    KeyRange range = keys_.EntriesFrom(head.begin);
-    for (size_t limit = kFirstPage;;) {
-      PH_ASSIGN_OR_RETURN(const RangeResult page, store_->Range(range, limit, now.revision));
-      size_t bytes = 0;
-      for (const KeyValue& each : page.values) {
-        PH_ASSIGN_OR_RETURN(const uint64_t number, keys_.NumberOf(each.key));
-        has_rest = number >= head.end;
-        if (has_rest) break;
-        if (number != next) return damage(next, "it is missing");
-        const absl::Status added = records.Add(each.value);
-        if (!added.ok()) return damage(number, added.message());
-        bytes += each.value.size();
-        ++next;
-      }
-      if (has_rest || !page.has_more) break;
-      range.begin = absl::StrCat(page.values.back().key, absl::string_view("\0", 1));
-      limit =
-          bytes < kPageBytes ? std::min(2 * limit, kLargestPage) : std::max<size_t>(limit / 2, 1);
-    }
-    if (next != head.end) return damage(next, "it is missing");
+    PH_ASSIGN_OR_RETURN(const bool has_rest,
+                        ReadEntries(*store_, options_.job, head, now.revision, records));
     if (!has_rest) return absl::OkStatus();
     bool was_uncertain = false;
     const absl::Status cleaned =

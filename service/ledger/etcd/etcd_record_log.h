@@ -78,6 +78,9 @@ class EtcdRecordLog final : public RecordLog {
   static absl::StatusOr<Acquired> Acquire(KeyValueStore* store, const Options& options);
   // Who owns the job now; nullopt: nobody.
   static absl::StatusOr<std::optional<Owner>> OwnerOf(KeyValueStore& store, absl::string_view job);
+  // What the log of a job has now, whoever owns it; nothing if there is none. Changes nothing.
+  static absl::StatusOr<std::vector<std::string>> Read(KeyValueStore& store,
+                                                       const std::string& job);
 
   // INVALID_ARGUMENT for a record above kMaxRecordBytes. A round trip for each MiB, and one for
   // those that fit in a MiB together.

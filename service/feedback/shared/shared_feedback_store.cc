@@ -1,0 +1,355 @@
+#include "service/feedback/shared/shared_feedback_store.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "packhouse/internal/shared_feedback.pb.h"
+#include "service/base/status_macros.h"
+#include "service/feedback/stored_feedback.h"
+
+namespace packhouse {
+namespace {
+
+constexpr absl::string_view kModels = "feedback/m/";
+constexpr absl::string_view kCount = "feedback/count";
+// Of a transaction whose outcome is unknown, and of one that others were faster than.
+constexpr int kUnknowns = 4;
+constexpr int kRaces = 100;
+// Of one answer: values of wide models take some dozen kilobytes, and it must be below 4 MiB.
+constexpr size_t kPage = 32;
+
+std::string ModelKey(const FeedbackKey& key) {
+  return absl::StrCat(kModels, absl::StrReplaceAll(key.model, {{"/", "%2F"}}), "/", key.device);
+}
+
+std::optional<FeedbackKey> KeyOf(absl::string_view in_store) {
+  const absl::string_view name = in_store.substr(kModels.size());
+  const size_t slash = name.find('/');
+  if (slash == absl::string_view::npos) return std::nullopt;
+  return FeedbackKey{absl::StrReplaceAll(name.substr(0, slash), {{"%2F", "/"}}),
+                     std::string(name.substr(slash + 1))};
+}
+
+absl::Status Damaged(absl::string_view key) {
+  return absl::DataLossError(absl::StrCat("measured model '", key, "' in etcd: damaged"));
+}
+
+absl::Status MayBeDone(const FeedbackKey& key, absl::string_view why) {
+  return absl::UnavailableError(
+      absl::StrCat("model '", key.model, "' on device '", key.device,
+                   "': it is not known whether etcd has the change: ", why));
+}
+
+absl::Status TooManyRaces(const FeedbackKey& key) {
+  return absl::UnavailableError(absl::StrCat("model '", key.model, "' on device '", key.device,
+                                             "': other servers are faster; try again"));
+}
+
+// Clients try again then.
+absl::Status Unavailable(const absl::Status& status) {
+  return OutcomeIsUnknown(status) ? absl::UnavailableError(status.message()) : status;
+}
+
+}  // namespace
+
+absl::StatusOr<SharedFeedbackStore::Stored> SharedFeedbackStore::Decode(const FeedbackKey& key,
+                                                                        const KeyValue& value) {
+  internal::SharedFeedback message;
+  if (!message.ParseFromString(value.value)) return Damaged(value.key);
+  auto all = DecodeFeedback(message.file());
+  if (!all.ok() || all->size() != 1 || all->begin()->first != key) return Damaged(value.key);
+  Stored stored = {
+      value.mod_revision, std::move(all->begin()->second), message.last_use_seconds(), {}};
+  for (const auto& attempt : message.attempts()) {
+    stored.attempts.emplace_back(attempt.replica(), attempt.number());
+  }
+  return stored;
+}
+
+std::string SharedFeedbackStore::Encode(const FeedbackKey& key, const Stored& stored) {
+  internal::SharedFeedback message;
+  message.set_file(EncodeFeedback({{key, stored.kept}}));
+  message.set_last_use_seconds(stored.last_use_seconds);
+  for (const auto& [replica, number] : stored.attempts) {
+    auto* const attempt = message.add_attempts();
+    attempt->set_replica(replica);
+    attempt->set_number(number);
+  }
+  return message.SerializeAsString();
+}
+
+uint64_t SharedFeedbackStore::NowSeconds() const {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixSeconds(options_.now())));
+}
+
+absl::Mutex& SharedFeedbackStore::TurnOf(const FeedbackKey& key) const {
+  return turns_[absl::HashOf(key.model, key.device) % turns_.size()];
+}
+
+void SharedFeedbackStore::Learn(const FeedbackKey& key, const Stored& stored) const {
+  models_.Put(key, stored.kept, stored.revision);
+  const absl::Time now = options_.now();
+  absl::MutexLock lock(&mutex_);
+  asked_[key] = now;
+}
+
+absl::StatusOr<std::optional<SharedFeedbackStore::Stored>> SharedFeedbackStore::Read(
+    const FeedbackKey& key) const {
+  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> value, keys_->Get(ModelKey(key)));
+  if (!value) {
+    models_.Erase(key);
+    absl::MutexLock lock(&mutex_);
+    asked_.erase(key);
+    return std::nullopt;
+  }
+  PH_ASSIGN_OR_RETURN(Stored stored, Decode(key, *value));
+  Learn(key, stored);
+  return stored;
+}
+
+absl::Status SharedFeedbackStore::ReadAll(
+    absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const {
+  KeyRange range = KeyRange::Prefix(kModels);
+  Revision revision = 0;
+  absl::Status first_error;
+  for (bool has_more = true; has_more;) {
+    PH_ASSIGN_OR_RETURN(const RangeResult page, keys_->Range(range, kPage, revision));
+    if (revision == 0) revision = page.revision;
+    for (const KeyValue& value : page.values) {
+      const std::optional<FeedbackKey> key = KeyOf(value.key);
+      const absl::StatusOr<Stored> stored =
+          key ? Decode(*key, value) : absl::StatusOr<Stored>(Damaged(value.key));
+      if (!stored.ok()) {
+        if (first_error.ok()) first_error = stored.status();
+        continue;
+      }
+      each(*key, *stored);
+    }
+    has_more = page.has_more && !page.values.empty();
+    if (has_more) range.begin = page.values.back().key + std::string(1, '\0');
+  }
+  return first_error;
+}
+
+absl::StatusOr<SharedFeedbackStore::Count> SharedFeedbackStore::ReadCount() const {
+  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> value, keys_->Get(kCount));
+  if (!value) return Count();
+  Count count = {value->mod_revision, 0};
+  if (!absl::SimpleAtoi(value->value, &count.num_models)) return Damaged(kCount);
+  return count;
+}
+
+void SharedFeedbackStore::Recount(const Count& count, int change, Transaction& transaction) {
+  transaction.compares.push_back(Compare::ModRevision(kCount, count.revision));
+  const size_t num_models =
+      change > 0 ? count.num_models + 1 : std::max<size_t>(count.num_models, 1) - 1;
+  transaction.then.push_back(Operation::Put(kCount, absl::StrCat(num_models)));
+}
+
+absl::StatusOr<uint64_t> SharedFeedbackStore::Report(
+    const FeedbackKey& key, const std::vector<std::string>& components,
+    absl::Span<const BatchObservation> observations, absl::Time now) {
+  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  absl::MutexLock turn(&TurnOf(key));
+  const uint64_t number = ++num_attempts_;
+  int num_unknown = 0;
+  for (int race = 0; race < kRaces; ++race) {
+    auto read = Read(key);
+    if (!read.ok() && num_unknown > 0) return MayBeDone(key, read.status().message());
+    PH_RETURN_IF_ERROR(read.status());
+    Transaction transaction;
+    Stored next;
+    if (*read) {
+      next = **std::move(read);
+      const auto mine =
+          std::find_if(next.attempts.begin(), next.attempts.end(),
+                       [this](const auto& each) { return each.first == options_.replica; });
+      if (num_unknown > 0) {
+        if (mine != next.attempts.end() && mine->second == number) {
+          models_.FitIfDue(key, now);
+          return next.kept.shapes.num_reports();
+        }
+        // It may have been there, and gone for those of others.
+        if (mine == next.attempts.end() && next.attempts.size() >= kMaxAttempts) {
+          return MayBeDone(key, "many other servers have reported since");
+        }
+      }
+      if (mine != next.attempts.end()) next.attempts.erase(mine);
+    } else {
+      PH_ASSIGN_OR_RETURN(const Count count, ReadCount());
+      PH_RETURN_IF_ERROR(CheckRoomForModel(key, count.num_models, options_.max_models));
+      Recount(count, +1, transaction);
+      next.kept.components = components;
+    }
+    PH_RETURN_IF_ERROR(AddReport(key, components, observations, now, next.kept));
+    next.last_use_seconds = std::max(next.last_use_seconds, NowSeconds());
+    next.attempts.insert(next.attempts.begin(), {options_.replica, number});
+    if (next.attempts.size() > kMaxAttempts) next.attempts.resize(kMaxAttempts);
+    transaction.compares.push_back(Compare::ModRevision(ModelKey(key), next.revision));
+    transaction.then.push_back(Operation::Put(ModelKey(key), Encode(key, next)));
+    const auto done = keys_->Commit(transaction);
+    if (OutcomeIsUnknown(done.status())) {
+      if (++num_unknown == kUnknowns) return MayBeDone(key, done.status().message());
+      continue;
+    }
+    if (!done.ok() && num_unknown > 0) return MayBeDone(key, done.status().message());
+    PH_RETURN_IF_ERROR(done.status());
+    if (!done->succeeded) continue;
+    next.revision = done->revision;
+    Learn(key, next);
+    models_.FitIfDue(key, now);
+    return next.kept.shapes.num_reports();
+  }
+  return num_unknown > 0 ? MayBeDone(key, "other servers are faster") : TooManyRaces(key);
+}
+
+absl::StatusOr<KeptFeedback> SharedFeedbackStore::Get(const FeedbackKey& key) const {
+  PH_ASSIGN_OR_RETURN(std::optional<Stored> stored, Read(key));
+  if (!stored) return NoSuchModel(key);
+  return std::move(stored->kept);
+}
+
+absl::StatusOr<std::map<FeedbackKey, KeptFeedback>> SharedFeedbackStore::All() const {
+  std::map<FeedbackKey, KeptFeedback> all;
+  PH_RETURN_IF_ERROR(ReadAll([&](const FeedbackKey& key, const Stored& stored) {
+    Learn(key, stored);
+    all.emplace(key, stored.kept);
+  }));
+  for (const auto& [key, kept] : models_.All()) {
+    if (!all.contains(key)) models_.Erase(key);
+  }
+  return all;
+}
+
+absl::Status SharedFeedbackStore::Delete(const FeedbackKey& key) {
+  PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
+  int num_unknown = 0;
+  for (int race = 0; race < kRaces; ++race) {
+    PH_ASSIGN_OR_RETURN(const std::optional<Stored> stored, Read(key));
+    // As far as anybody can tell, an earlier try has done it.
+    if (!stored && num_unknown > 0) return absl::OkStatus();
+    if (!stored) return NoSuchModel(key);
+    PH_ASSIGN_OR_RETURN(const Count count, ReadCount());
+    Transaction transaction;
+    Recount(count, -1, transaction);
+    transaction.compares.push_back(Compare::ModRevision(ModelKey(key), stored->revision));
+    transaction.then.push_back(Operation::Delete(KeyRange::Of(ModelKey(key))));
+    const auto done = keys_->Commit(transaction);
+    if (OutcomeIsUnknown(done.status())) {
+      if (++num_unknown == kUnknowns) return MayBeDone(key, done.status().message());
+      continue;
+    }
+    PH_RETURN_IF_ERROR(done.status());
+    if (!done->succeeded) continue;
+    models_.Erase(key);
+    absl::MutexLock lock(&mutex_);
+    asked_.erase(key);
+    found_.erase(key);
+    return absl::OkStatus();
+  }
+  return TooManyRaces(key);
+}
+
+std::shared_ptr<const MeasuredModel> SharedFeedbackStore::Find(
+    absl::string_view measured_as) const {
+  const auto key = ParseMeasuredAs(measured_as);
+  if (!key.ok()) return nullptr;
+  const absl::Time now = options_.now();
+  const auto is_recent = [now](absl::Time then, absl::Duration age) {
+    return then <= now && now - then < age;
+  };
+  bool is_asked = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto asked = asked_.find(*key);
+    is_asked =
+        is_recent(away_, kAway) || (asked != asked_.end() && is_recent(asked->second, kFresh));
+  }
+  if (!is_asked) {
+    const absl::Status read = Read(*key).status();
+    absl::MutexLock lock(&mutex_);
+    away_ = absl::IsUnavailable(read) ? now : absl::InfinitePast();
+  }
+  auto model = models_.ModelOf(*key);
+  if (model != nullptr && notes_uses()) {
+    const uint64_t seconds = NowSeconds();
+    absl::MutexLock lock(&mutex_);
+    found_[*key] = seconds;
+  }
+  return model;
+}
+
+absl::Status SharedFeedbackStore::WriteUse(const FeedbackKey& key, const Stored& stored,
+                                           uint64_t seconds) {
+  Stored next = stored;
+  next.last_use_seconds = seconds;
+  Transaction transaction;
+  transaction.compares = {Compare::ModRevision(ModelKey(key), stored.revision)};
+  transaction.then = {Operation::Put(ModelKey(key), Encode(key, next))};
+  const auto done = keys_->Commit(transaction);
+  PH_RETURN_IF_ERROR(Unavailable(done.status()));
+  // Somebody has reported since, which is a use; or deleted it.
+  absl::MutexLock lock(&mutex_);
+  const auto found = found_.find(key);
+  if (found != found_.end() && found->second <= seconds) found_.erase(found);
+  return absl::OkStatus();
+}
+
+absl::Status SharedFeedbackStore::SaveUses() {
+  if (!notes_uses()) return absl::OkStatus();
+  std::map<FeedbackKey, uint64_t> found;
+  {
+    absl::MutexLock lock(&mutex_);
+    found = found_;
+  }
+  absl::Status first_error;
+  for (const auto& [key, seconds] : found) {
+    const auto stored = Read(key);
+    absl::Status written = Unavailable(stored.status());
+    if (written.ok() && *stored && (*stored)->last_use_seconds < seconds) {
+      written = WriteUse(key, **stored, seconds);
+    } else if (written.ok()) {
+      absl::MutexLock lock(&mutex_);
+      found_.erase(key);
+    }
+    if (first_error.ok()) first_error = written;
+  }
+  return first_error;
+}
+
+absl::Status SharedFeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
+  // First of all: what this server uses stays.
+  absl::Status first_error = SaveUses();
+  const absl::Duration slack = options_.retention.Period();
+  const uint64_t now = NowSeconds();
+  std::vector<std::pair<FeedbackKey, Stored>> unused;
+  const absl::Status read = ReadAll([&](const FeedbackKey& key, const Stored& stored) {
+    const absl::Duration age = absl::Seconds(now - std::min(now, stored.last_use_seconds));
+    if (age >= options_.retention.Of(key.model) + slack) unused.emplace_back(key, stored);
+  });
+  if (first_error.ok()) first_error = Unavailable(read);
+  for (const auto& [key, stored] : unused) {
+    const auto count = ReadCount();
+    if (!count.ok()) return first_error.ok() ? Unavailable(count.status()) : first_error;
+    Transaction transaction;
+    Recount(*count, -1, transaction);
+    transaction.compares.push_back(Compare::ModRevision(ModelKey(key), stored.revision));
+    transaction.then.push_back(Operation::Delete(KeyRange::Of(ModelKey(key))));
+    const auto done = keys_->Commit(transaction);
+    if (!done.ok() && first_error.ok()) first_error = Unavailable(done.status());
+    // Else it was used, or another server has deleted it: the next sweep sees.
+    if (!done.ok() || !done->succeeded) continue;
+    models_.Erase(key);
+    ++num_expired_;
+    expired.push_back({absl::StrCat(key.model, "/", key.device),
+                       absl::Seconds(now - std::min(now, stored.last_use_seconds)),
+                       EncodeFeedback({{key, stored.kept}}).size()});
+  }
+  return first_error;
+}
+
+}  // namespace packhouse

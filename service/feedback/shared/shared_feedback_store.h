@@ -1,0 +1,136 @@
+// What batches cost on devices, told to any of several servers: in the store of a cluster.
+//
+// A model on a device is one value. A report is added by a transaction that compares the value it
+// was read from, so reports follow each other in one order, and all servers fit the same law to the
+// same observations. The value names the last report of each server, so a server whose transaction
+// had an unknown outcome finds out, and adds nothing twice.
+#ifndef PACKHOUSE_SERVICE_FEEDBACK_SHARED_SHARED_FEEDBACK_STORE_H_
+#define PACKHOUSE_SERVICE_FEEDBACK_SHARED_SHARED_FEEDBACK_STORE_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "service/admission/retention.h"
+#include "service/cluster/key_value_store.h"
+#include "service/feedback/feedback_store.h"
+#include "service/feedback/known_models.h"
+
+namespace packhouse {
+
+// Thread-safe. All but ModelOf() and Readings() wait for the store; besides their own errors they
+// return UNAVAILABLE if it cannot be reached, and DATA_LOSS for a value that nobody here has
+// written. UNAVAILABLE of Report(): it may have been added, or may still be.
+class SharedFeedbackStore final : public FeedbackStore {
+ public:
+  // Find() asks the store again for a model that it asked for longer ago.
+  static constexpr absl::Duration kFresh = absl::Seconds(1);
+  // Find() does without the store for as long, when it could not be reached.
+  static constexpr absl::Duration kAway = absl::Seconds(5);
+  // Servers whose last report a value names.
+  static constexpr int kMaxAttempts = 64;
+
+  struct Options {
+    // Another name each time that the process starts.
+    std::string replica;
+    // All servers must have the same.
+    size_t max_models = 256;
+    // Infinite: models are kept for ever, and their uses are not noted.
+    Retention retention = {};
+    // The time of day.
+    std::function<absl::Time()> now;
+  };
+
+  // `keys` must outlive it.
+  SharedFeedbackStore(KeyValueStore* keys, Options options)
+      : keys_(keys), options_(std::move(options)) {}
+
+  bool notes_uses() const override { return !options_.retention.is_for_ever(); }
+  uint64_t num_expired() const override { return num_expired_; }
+  // Models outlive their time by up to two periods of the retention: one in which other servers
+  // have not told yet what they used, and one to the next sweep.
+  absl::Status DeleteUnused(std::vector<Expired>& expired) override;
+  absl::Status SaveUses() override;
+
+  absl::StatusOr<uint64_t> Report(const FeedbackKey& key,
+                                  const std::vector<std::string>& components,
+                                  absl::Span<const BatchObservation> observations,
+                                  absl::Time now) override;
+  absl::StatusOr<KeptFeedback> Get(const FeedbackKey& key) const override;
+  absl::StatusOr<std::map<FeedbackKey, KeptFeedback>> All() const override;
+  absl::Status Delete(const FeedbackKey& key) override;
+
+  // As the store had it kFresh ago or later, unless it cannot be reached: then as this server knows
+  // it.
+  std::shared_ptr<const MeasuredModel> Find(absl::string_view measured_as) const override;
+  std::shared_ptr<const MeasuredModel> ModelOf(const FeedbackKey& key) const override {
+    return models_.ModelOf(key);
+  }
+  // Of the models that this server was told of or asked for.
+  std::vector<FeedbackReading> Readings() const override { return models_.Readings(); }
+
+ private:
+  // A value, as it was read.
+  struct Stored {
+    Revision revision = 0;
+    KeptFeedback kept;
+    uint64_t last_use_seconds = 0;
+    std::vector<std::pair<std::string, uint64_t>> attempts;
+  };
+
+  // Every write of how many models there are, and so every creation and deletion, writes it.
+  struct Count {
+    Revision revision = 0;
+    size_t num_models = 0;
+  };
+
+  static absl::StatusOr<Stored> Decode(const FeedbackKey& key, const KeyValue& value);
+  static std::string Encode(const FeedbackKey& key, const Stored& stored);
+  // nullopt: there is no such model. Then, or otherwise, models_ has what was read.
+  absl::StatusOr<std::optional<Stored>> Read(const FeedbackKey& key) const;
+  // Calls `each` for each model, and its value.
+  absl::Status ReadAll(
+      absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const;
+  absl::StatusOr<Count> ReadCount() const;
+  // A step of creation (+1) or deletion (-1).
+  static void Recount(const Count& count, int change, Transaction& transaction);
+  // Notes a use that Find() saw, unless another server was faster.
+  absl::Status WriteUse(const FeedbackKey& key, const Stored& stored, uint64_t seconds);
+  void Learn(const FeedbackKey& key, const Stored& stored) const;
+  uint64_t NowSeconds() const;
+  // Reports of one model follow each other: a value names one of each server.
+  absl::Mutex& TurnOf(const FeedbackKey& key) const;
+
+  KeyValueStore* const keys_;
+  const Options options_;
+  std::atomic<uint64_t> num_attempts_ = 0;
+  std::atomic<uint64_t> num_expired_ = 0;
+  mutable KnownModels models_;
+  mutable std::array<absl::Mutex, 16> turns_;
+  mutable absl::Mutex mutex_;
+  // When the store was asked for a model, or could not be reached.
+  mutable std::map<FeedbackKey, absl::Time> asked_ ABSL_GUARDED_BY(mutex_);
+  mutable absl::Time away_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // What Find() gave since uses were written, and when.
+  mutable std::map<FeedbackKey, uint64_t> found_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace packhouse
+
+#endif  // PACKHOUSE_SERVICE_FEEDBACK_SHARED_SHARED_FEEDBACK_STORE_H_

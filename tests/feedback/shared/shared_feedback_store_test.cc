@@ -1,0 +1,273 @@
+// What several servers are told of one device: whatever fails, nothing that was answered is lost,
+// nothing is counted twice, and all fit the same law.
+#include "service/feedback/shared/shared_feedback_store.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/fake_key_value_store.h"
+#include "tests/support/random.h"
+#include "tests/support/simulated_clock.h"
+#include "tests/support/status_matchers.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+const std::vector<std::string> kColumns = {"edges", "nodes", "graphs"};
+const FeedbackKey kGin = {"team/gin", "h100"};
+
+BatchObservation BatchOf(uint64_t edges, double seconds) {
+  BatchObservation batch;
+  batch.capacities = {edges, edges / 2, 10};
+  batch.seconds = seconds;
+  batch.peak_bytes = 1000 * edges;
+  return batch;
+}
+
+// One server, and its way to the store.
+struct TestServer {
+  TestServer(FakeKeyValueServers& servers, const SimulatedClock& clock, std::string replica,
+             size_t max_models = 256, Retention retention = {})
+      : connection(&servers),
+        store(&connection, {std::move(replica), max_models, std::move(retention),
+                            [&clock] { return clock.Now(); }}) {}
+
+  absl::StatusOr<uint64_t> Report(const FeedbackKey& key, uint64_t edges) {
+    return store.Report(key, kColumns, {BatchOf(edges, 1e-3 + 1e-6 * static_cast<double>(edges))},
+                        absl::FromUnixSeconds(1'700'000'000));
+  }
+
+  FakeConnection connection;
+  SharedFeedbackStore store;
+};
+
+class SharedFeedbackStoreTest : public testing::Test {
+ protected:
+  std::unique_ptr<TestServer> Start(size_t max_models = 256, Retention retention = {}) {
+    return std::make_unique<TestServer>(servers_, clock_, absl::StrCat("replica", ++num_started_),
+                                        max_models, std::move(retention));
+  }
+
+  SimulatedClock clock_;
+  FakeKeyValueServers servers_{&clock_};
+  int num_started_ = 0;
+};
+
+TEST_F(SharedFeedbackStoreTest, EveryServerHasWhatAnyWasTold) {
+  const auto a = Start();
+  const auto b = Start();
+  for (uint64_t edges = 100; edges <= 2000; edges += 100) {
+    EXPECT_THAT((edges % 200 == 0 ? a : b)->Report(kGin, edges), IsOkAndHolds(edges / 100));
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback at_a, a->store.Get(kGin));
+  EXPECT_THAT(b->store.Get(kGin), IsOkAndHolds(at_a));
+  // Same observations, same law.
+  const auto model = a->store.Find("team/gin/h100");
+  const auto same = b->store.Find("team/gin/h100");
+  ASSERT_NE(model, nullptr);
+  ASSERT_NE(same, nullptr);
+  EXPECT_EQ(model->seconds.per_row, same->seconds.per_row);
+  EXPECT_EQ(model->bytes.fixed, same->bytes.fixed);
+  EXPECT_GT(model->seconds.per_row[0], 0);
+  EXPECT_THAT(b->store.All().value(), UnorderedElementsAre(Pair(kGin, at_a)));
+  EXPECT_THAT(a->store.Readings(), testing::SizeIs(1));
+  EXPECT_THAT(a->store.Delete(kGin), IsOk());
+  EXPECT_THAT(b->store.Delete(kGin), StatusIs(absl::StatusCode::kNotFound, HasSubstr("gin")));
+  EXPECT_THAT(b->store.All().value(), IsEmpty());
+  EXPECT_THAT(b->store.Readings(), IsEmpty());
+  clock_.Advance(SharedFeedbackStore::kFresh);
+  EXPECT_EQ(a->store.Find("team/gin/h100"), nullptr);
+}
+
+TEST_F(SharedFeedbackStoreTest, FindIsFreshToASecond) {
+  const auto a = Start();
+  const auto b = Start();
+  ASSERT_THAT(a->Report(kGin, 100), IsOk());
+  const auto before = b->store.Find("team/gin/h100");
+  ASSERT_NE(before, nullptr);
+  ASSERT_THAT(a->Report(kGin, 9000), IsOk());
+  EXPECT_EQ(b->store.Find("team/gin/h100"), before);
+  clock_.Advance(SharedFeedbackStore::kFresh);
+  const auto after = b->store.Find("team/gin/h100");
+  EXPECT_NE(after, before);
+  // Without the store it gives what it has, and asks again after a while.
+  clock_.Advance(SharedFeedbackStore::kFresh);
+  int num_asked = 0;
+  b->connection.SetFaults([&num_asked] {
+    ++num_asked;
+    return StoreFault::kUnreachable;
+  });
+  EXPECT_EQ(b->store.Find("team/gin/h100"), after);
+  EXPECT_EQ(b->store.Find("team/other/h100"), nullptr);
+  EXPECT_EQ(num_asked, 1);
+  EXPECT_THAT(b->store.Get(kGin), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+  b->connection.SetFaults(nullptr);
+  ASSERT_THAT(a->Report(kGin, 20'000), IsOk());
+  clock_.Advance(SharedFeedbackStore::kAway);
+  EXPECT_NE(b->store.Find("team/gin/h100"), after);
+}
+
+TEST_F(SharedFeedbackStoreTest, RefusalsAreNamed) {
+  const auto server = Start(/*max_models=*/1);
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  EXPECT_THAT(server->store.Report(kGin, {"nodes", "graphs"}, {BatchOf(1, 1)}, clock_.Now()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("edges, nodes, graphs")));
+  EXPECT_THAT(server->Report({"other", "h100"}, 1),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 1")));
+  EXPECT_THAT(server->Report({"no name", "h100"}, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no name")));
+}
+
+// Each report has a shape of its own, so that it shows how often it was counted.
+TEST_F(SharedFeedbackStoreTest, WhatWasAnsweredIsCountedOnceWhateverFails) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    FakeKeyValueServers servers(&clock_, seed);
+    Random random(seed);
+    std::vector<std::unique_ptr<TestServer>> running(3);
+    int num_started = 0;
+    std::map<uint64_t, bool> answered;
+    for (uint64_t report = 1; report <= 40; ++report) {
+      auto& server = running[random.Below(running.size())];
+      if (server == nullptr || server->connection.crashed()) {
+        server =
+            std::make_unique<TestServer>(servers, clock_, absl::StrCat("replica", ++num_started));
+        server->connection.SetFaults(RandomFaults(
+            seed + 1000 * static_cast<uint64_t>(num_started), 40,
+            {StoreFault::kUnreachable, StoreFault::kRequestLost, StoreFault::kReplyLost,
+             StoreFault::kDoneLater, StoreFault::kCrashBefore, StoreFault::kCrashAfter}));
+      }
+      const auto told = server->Report(kGin, 100 * report);
+      answered[100 * report] = told.ok();
+      if (!told.ok()) {
+        EXPECT_THAT(told, StatusIs(absl::StatusCode::kUnavailable, testing::_));
+      }
+    }
+    servers.DoLateRequests();
+    TestServer reader(servers, clock_, "reader");
+    std::map<uint64_t, uint64_t> counted;
+    const auto kept = reader.store.Get(kGin);
+    if (kept.ok()) {
+      for (const MeasuredShape& shape : kept->shapes.shapes()) {
+        counted[shape.capacities[0]] = shape.num_batches;
+      }
+    }
+    for (const auto& [edges, was_answered] : answered) {
+      if (was_answered) {
+        EXPECT_EQ(counted[edges], 1) << edges;
+      } else {
+        EXPECT_LE(counted[edges], 1) << edges;
+      }
+    }
+  }
+}
+
+// Creations and deletions that fail at any point leave the count of models as it must be.
+TEST_F(SharedFeedbackStoreTest, TheBoundCountsWhatIsThere) {
+  constexpr size_t kMost = 4;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    FakeKeyValueServers servers(&clock_, seed);
+    Random random(seed);
+    std::vector<std::unique_ptr<TestServer>> running;
+    for (int i = 0; i < 2; ++i) {
+      running.push_back(
+          std::make_unique<TestServer>(servers, clock_, absl::StrCat("replica", i), kMost));
+      running.back()->connection.SetFaults(
+          RandomFaults(seed + 1000 * static_cast<uint64_t>(i), 30,
+                       {StoreFault::kUnreachable, StoreFault::kRequestLost, StoreFault::kReplyLost,
+                        StoreFault::kDoneLater}));
+    }
+    for (int step = 0; step < 40; ++step) {
+      TestServer& server = *running[random.Below(running.size())];
+      const FeedbackKey key = {absl::StrCat("model", random.Below(6)), "d"};
+      if (random.Below(2) == 0) {
+        (void)server.Report(key, 100);
+      } else {
+        server.store.Delete(key).IgnoreError();
+      }
+    }
+    servers.DoLateRequests();
+    TestServer last(servers, clock_, "last", kMost);
+    PH_ASSERT_OK_AND_ASSIGN(const auto all, last.store.All());
+    ASSERT_LE(all.size(), kMost);
+    for (size_t i = all.size(); i < kMost; ++i) {
+      EXPECT_THAT(last.Report({absl::StrCat("more", i), "d"}, 100), IsOk());
+    }
+    EXPECT_THAT(last.Report({"last", "d"}, 100),
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 4")));
+  }
+}
+
+TEST_F(SharedFeedbackStoreTest, ReportsOfManyThreadsAreAllCounted) {
+  const auto a = Start();
+  const auto b = Start();
+  std::vector<std::thread> threads;
+  for (uint64_t i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      TestServer& server = i % 2 == 0 ? *a : *b;
+      for (uint64_t k = 0; k < 10; ++k) EXPECT_THAT(server.Report(kGin, 100 * (i + 1)), IsOk());
+      (void)server.store.Find("team/gin/h100");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, b->store.Get(kGin));
+  EXPECT_EQ(kept.shapes.num_reports(), 40);
+}
+
+TEST_F(SharedFeedbackStoreTest, WhatNoServerUsesExpires) {
+  const Retention retention = {absl::Hours(8), {{"kept", absl::InfiniteDuration()}}};
+  const auto a = Start(256, retention);
+  const auto b = Start(256, retention);
+  const FeedbackKey used = {"used", "d"};
+  const FeedbackKey kept = {"kept/gin", "d"};
+  for (const FeedbackKey& key : {kGin, used, kept}) ASSERT_THAT(a->Report(key, 100), IsOk());
+  EXPECT_TRUE(a->store.notes_uses());
+  std::vector<Expired> expired;
+  // Another server than the one that sweeps uses one of them.
+  clock_.Advance(absl::Hours(8));
+  ASSERT_NE(b->store.Find("used/d"), nullptr);
+  EXPECT_THAT(b->store.SaveUses(), IsOk());
+  EXPECT_THAT(a->store.DeleteUnused(expired), IsOk());
+  // It may have been used, and another server has not said so yet.
+  EXPECT_THAT(expired, IsEmpty());
+  clock_.Advance(retention.Period());
+  EXPECT_THAT(a->store.DeleteUnused(expired), IsOk());
+  ASSERT_THAT(expired, testing::SizeIs(1));
+  EXPECT_EQ(expired[0].name, "team/gin/h100");
+  EXPECT_EQ(expired[0].unused, absl::Hours(8) + retention.Period());
+  EXPECT_GT(expired[0].num_bytes, 0);
+  EXPECT_EQ(a->store.num_expired(), 1);
+  EXPECT_THAT(b->store.All().value(),
+              UnorderedElementsAre(Pair(used, testing::_), Pair(kept, testing::_)));
+  // There is room for another one.
+  EXPECT_THAT(b->Report({"new", "d"}, 1), IsOk());
+}
+
+TEST_F(SharedFeedbackStoreTest, DamageIsNoticed) {
+  const auto server = Start();
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  Transaction damage;
+  damage.then = {Operation::Put("feedback/m/team%2Fgin/h100", "other bytes")};
+  ASSERT_THAT(server->connection.Commit(damage), IsOk());
+  const auto lost = StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gin"));
+  EXPECT_THAT(server->store.Get(kGin), lost);
+  EXPECT_THAT(server->store.All(), lost);
+  EXPECT_THAT(server->Report(kGin, 100), lost);
+}
+
+}  // namespace
+}  // namespace packhouse
