@@ -102,7 +102,9 @@ RecordDatasetReader::RecordDatasetReader(StoredDataset dataset,
     : owner_(std::move(owner)),
       check_intact_(std::move(check_intact)),
       dataset_(std::move(dataset)),
-      histogram_(dataset_.info.schema->num_components()),
+      has_stored_histogram_(histogram.has_value()),
+      histogram_(has_stored_histogram_ ? *std::move(histogram)
+                                       : SizeHistogram(dataset_.info.schema->num_components())),
       decoded_(dataset_.records.size()) {
   const size_t l = dataset_.info.schema->num_components();
   const size_t n = dataset_.info.num_graphs;
@@ -131,14 +133,20 @@ RecordDatasetReader::RecordDatasetReader(StoredDataset dataset,
     record_of_block_.push_back(static_cast<uint32_t>(record));
   }
   record_of_block_.push_back(static_cast<uint32_t>(dataset_.records.size()) - 1);
-  if (histogram) {
-    histogram_ = *std::move(histogram);
-    return;
-  }
-  for (size_t i = 0; i < n; ++i) {
-    // Sums that do not fit were refused when the graphs were appended.
-    histogram_.Add(absl::MakeConstSpan(counts_).subspan(i * l, l)).IgnoreError();
-  }
+}
+
+const SizeHistogram& RecordDatasetReader::histogram() const {
+  if (has_stored_histogram_) return histogram_;
+  std::call_once(count_once_, [this] {
+    const size_t l = dataset_.info.schema->num_components();
+    // What was counted before memory ran out.
+    histogram_ = SizeHistogram(l);
+    for (size_t i = 0; i < dataset_.info.num_graphs; ++i) {
+      // Sums that do not fit were refused when the graphs were appended.
+      histogram_.Add(absl::MakeConstSpan(counts_).subspan(i * l, l)).IgnoreError();
+    }
+  });
+  return histogram_;
 }
 
 absl::StatusOr<StoredGraph> RecordDatasetReader::Graph(size_t i) const {

@@ -67,7 +67,8 @@ struct StoredDataset {
 // some more if the ids are not consecutive. The rows stay in the map.
 class RecordDatasetReader final : public DatasetReader {
  public:
-  // `histogram`: the stored one, or nullopt if it cannot be read; then the sizes are counted.
+  // `histogram`: the stored one, or nullopt if it cannot be read; then the sizes are counted when
+  // somebody asks for it.
   // `owner` keeps the records where they are, and whatever `check_intact` uses, which becomes
   // CheckIntact(). O(n).
   RecordDatasetReader(StoredDataset dataset, std::optional<SizeHistogram> histogram,
@@ -75,7 +76,7 @@ class RecordDatasetReader final : public DatasetReader {
                       std::shared_ptr<const void> owner);
 
   const DatasetInfo& info() const override { return dataset_.info; }
-  const SizeHistogram& histogram() const override { return histogram_; }
+  const SizeHistogram& histogram() const override;
   absl::Span<const uint32_t> counts() const override { return counts_; }
   absl::Span<const uint64_t> graph_ids() const override { return graph_ids_; }
   absl::Span<const uint64_t> group_ids() const override { return group_ids_; }
@@ -101,7 +102,7 @@ class RecordDatasetReader final : public DatasetReader {
   const std::shared_ptr<const void> owner_;
   const std::function<absl::Status()> check_intact_;
   const StoredDataset dataset_;
-  SizeHistogram histogram_;
+  const bool has_stored_histogram_;
   std::vector<uint32_t> counts_;
   std::vector<uint64_t> graph_ids_;
   std::vector<uint64_t> group_ids_;
@@ -109,6 +110,10 @@ class RecordDatasetReader final : public DatasetReader {
   // For each block of 1 << block_shift_ graphs, the record with the first; then the last record.
   size_t block_shift_ = 0;
   std::vector<uint32_t> record_of_block_;
+
+  // The stored one; otherwise guarded by the flag.
+  mutable std::once_flag count_once_;
+  mutable SizeHistogram histogram_;
 
   // One for each record; each is guarded by its flag.
   mutable std::vector<DecodedRecord> decoded_;
