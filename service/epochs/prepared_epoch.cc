@@ -10,6 +10,13 @@
 #include "service/epochs/item_sizes.h"
 
 namespace packhouse {
+namespace {
+
+// Items lie anywhere in memory; what is known of each is prefetched this many items before it is
+// used.
+constexpr size_t kItemsAhead = 16;
+
+}  // namespace
 
 std::string EpochOptions(const EpochRequest& request, absl::string_view receipt) {
   return absl::StrCat(request.Words(), "; plan ", receipt, "; rules ", kRulesVersion);
@@ -64,10 +71,20 @@ size_t PreparedEpoch::RankGroupOf(uint64_t number) const {
 absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   const auto items = batches_->batch(number);
   const size_t rank_group = RankGroupOf(number);
+  const size_t shape = ShapeFor(rank_group, items);
+  const BatchShape& of_shape = plan_->shapes(rank_group)[shape];
+  if (plan_->groups()) {
+    PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, plan_->groups()->GraphsOf(items)));
+    return BuiltBatch{std::move(batch), shape, {}};
+  }
+  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, items));
+  return BuiltBatch{std::move(batch), shape, {}};
+}
+
+size_t PreparedEpoch::ShapeFor(size_t rank_group, absl::Span<const uint32_t> items) const {
+  if (plan_->shapes(rank_group).size() == 1) return 0;
   std::vector<uint64_t> rows(plan_->schema().num_components() + 1);
   const ItemSizes sizes = plan_->items();
-  // Items lie anywhere in memory; each is prefetched this many items before it is used.
-  constexpr size_t kItemsAhead = 16;
   for (size_t i = 0; i < items.size(); ++i) {
     if (i + kItemsAhead < items.size()) {
       __builtin_prefetch(sizes.tuple(items[i + kItemsAhead]).data());
@@ -78,14 +95,7 @@ absl::StatusOr<BuiltBatch> PreparedEpoch::Build(uint64_t number) const {
   for (size_t k = 0; k < rows.size(); ++k) {
     rows[k] = min_rows.RealRows(k, rows[k], rows.back());
   }
-  const size_t shape = plan_->ShapeFor(rank_group, rows);
-  const BatchShape& of_shape = plan_->shapes(rank_group)[shape];
-  if (plan_->groups()) {
-    PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, plan_->groups()->GraphsOf(items)));
-    return BuiltBatch{std::move(batch), shape, {}};
-  }
-  PH_ASSIGN_OR_RETURN(Batch batch, CollateGraphs(of_shape, items));
-  return BuiltBatch{std::move(batch), shape, {}};
+  return plan_->ShapeFor(rank_group, rows);
 }
 
 absl::StatusOr<BuiltBatch> PreparedEpoch::BuildPadding(size_t rank_group) const {
@@ -119,7 +129,10 @@ absl::StatusOr<Batch> PreparedEpoch::CollateStored(const BatchShape& shape,
     if (const auto copy = gathered_->Ready()) {
       std::vector<absl::string_view> refs;
       refs.reserve(graphs.size());
-      for (const uint32_t graph : graphs) refs.push_back(copy->graph(graph));
+      for (size_t i = 0; i < graphs.size(); ++i) {
+        if (i + kItemsAhead < graphs.size()) copy->PrefetchPlace(graphs[i + kItemsAhead]);
+        refs.push_back(copy->graph(graphs[i]));
+      }
       return CollateGathered(shape.layout, refs, bounds_.max_batch_bytes, bounds_.framing);
     }
     // So that half of an epoch copies all. The batch itself does not need it.

@@ -75,6 +75,8 @@ class PreparedEpoch final : public LoadableEpoch {
         gathered_(std::move(gathered)) {}
 
   size_t RankGroupOf(uint64_t number) const;
+  // Which of the rank group's shapes a batch of these items has.
+  size_t ShapeFor(size_t rank_group, absl::Span<const uint32_t> items) const;
   absl::StatusOr<Batch> CollateGraphs(const BatchShape& shape,
                                       absl::Span<const uint32_t> graphs) const;
   absl::StatusOr<Batch> CollateStored(const BatchShape& shape,
