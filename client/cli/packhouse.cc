@@ -6,6 +6,7 @@
 #include "client/cli/commands/admin_command.h"
 #include "client/cli/commands/batch_command.h"
 #include "client/cli/commands/datasets_command.h"
+#include "client/cli/commands/epoch_command.h"
 #include "client/cli/commands/feedback_command.h"
 #include "client/cli/commands/histogram_command.h"
 #include "client/cli/commands/ingest_command.h"
@@ -37,6 +38,7 @@ int RunPackhouse(int argc, char** argv) {
   AddIngestCommand(app, code);
   AddExportCommand(app, code);
   AddDatasetsCommand(app, code);
+  AddEpochCommand(app, code);
   AddJobsCommand(app, code);
   AddBatchCommand(app, code);
   AddFeedbackCommand(app, code);

@@ -46,4 +46,15 @@ absl::Status JobClient::Delete(const std::string& job) const {
   });
 }
 
+absl::StatusOr<v1::Epoch> JobClient::GetEpoch(const v1::EpochSpec& spec) const {
+  v1::GetEpochRequest request;
+  *request.mutable_epoch() = spec;
+  v1::Epoch response;
+  const absl::Status status = calls_.Call([&](const auto& channel, auto& context) {
+    return v1::LoaderService::NewStub(channel)->GetEpoch(&context, request, &response);
+  });
+  if (!status.ok()) return status;
+  return response;
+}
+
 }  // namespace packhouse::client

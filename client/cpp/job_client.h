@@ -1,4 +1,5 @@
-// The jobs that a server knows: LoaderService's ListJobs, GetJob and DeleteJob.
+// The jobs that a server knows: LoaderService's ListJobs, GetJob and DeleteJob; and
+// the epochs that they would load, its GetEpoch.
 #ifndef PACKHOUSE_CLIENT_CPP_JOB_CLIENT_H_
 #define PACKHOUSE_CLIENT_CPP_JOB_CLIENT_H_
 
@@ -32,6 +33,8 @@ class JobClient {
   absl::StatusOr<std::vector<v1::Job>> List(uint32_t page_size = 0) const;
   absl::StatusOr<v1::Job> Get(const std::string& job) const;
   absl::Status Delete(const std::string& job) const;
+  // The figures of an epoch, of a job or of none; opens nothing. The server may have to plan it.
+  absl::StatusOr<v1::Epoch> GetEpoch(const v1::EpochSpec& spec) const;
 
  private:
   const JobCalls calls_;

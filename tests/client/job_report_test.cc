@@ -9,6 +9,7 @@ namespace packhouse::client {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 v1::Job Training() {
   v1::Job job;
@@ -52,6 +53,21 @@ TEST(JobTextTest, OneRowForEachEpoch) {
   v1::Job many = Training();
   many.set_num_epochs(20'002);
   EXPECT_THAT(JobText(many), HasSubstr("and 20,000 earlier ones\n"));
+}
+
+TEST(JobTextTest, WhatSegmentsCostIsTold) {
+  v1::Job job = Training();
+  EXPECT_THAT(JobText(job), Not(HasSubstr("segments")));
+  EXPECT_EQ(JobJson(job)["epochs"][0]["segmentation_loss"], nullptr);
+  job.mutable_epochs(0)->set_num_segments(1'562);
+  job.mutable_epochs(0)->set_segmentation_loss(0.00052);
+  const std::string text = JobText(job);
+  EXPECT_THAT(text, HasSubstr("segments  lost to them\n"));
+  EXPECT_THAT(text, HasSubstr("1,562       0.052 %\n"));
+  const Json json = JobJson(job);
+  EXPECT_EQ(json["epochs"][0]["segments"], 1562);
+  EXPECT_EQ(json["epochs"][0]["segmentation_loss"], 0.00052);
+  EXPECT_EQ(json["epochs"][1]["segments"], nullptr);
 }
 
 TEST(JobJsonTest, WhatIsNotKnownIsNull) {

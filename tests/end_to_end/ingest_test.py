@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import math
 import os
 import pathlib
 import pty
@@ -316,6 +317,40 @@ def test_data_sets_are_listed_shown_and_deleted(
             assert re.search(rf"{question}\? \[y/N\]", asked.stderr)
             assert ("nothing was done" in asked.stderr) == (code == 1)
         assert json.loads(datasets("list", "--json").stdout) == []
+
+
+def test_an_epoch_is_shown_before_it_is_loaded(tmp_path: pathlib.Path, rings: pathlib.Path) -> None:
+    with ServerProcess("--data-dir", str(tmp_path / "data")) as server:
+        succeed("ingest", "--server", server.address, "--dataset", "rings", "--seal", rings)
+
+        def epoch(*arguments: object) -> subprocess.CompletedProcess[str]:
+            limit = ("--limit", "graphs=8")
+            return run_cli("epoch", "rings", *limit, "--server", server.address, *arguments)
+
+        whole = json.loads(epoch("--json").stdout)
+        assert whole["segments"] is None
+        assert whole["batches"] == whole["lower_bound"] == math.ceil(whole["graphs"] / 8)
+        # A data set of few chunks is one segment.
+        parts = json.loads(epoch("--segments", "10", "--tracks", "2", "--json").stdout)
+        assert parts["segments"] == {
+            "segments": 1,
+            "tracks": 2,
+            "max_graphs": whole["graphs"],
+            "loss": 0,
+        }
+        assert parts["batches"] == whole["batches"]
+        text = epoch("--segments", "0").stdout
+        assert f"{whole['graphs']:,} graphs in {whole['batches']:,} batches" in text
+        assert "1 track; segmentation loses at most 0 % of the batches" in text
+        assert json.loads(run_cli("jobs", "list", "--server", server.address, "--json").stdout) == []
+        for arguments, code, says in (
+            (("--tracks", "2"), 2, "--tracks are of segments: it needs --segments"),
+            (("--segments", "5", "--tracks", "65"), 1, "segments.tracks: 65, must be 1 to 64"),
+            (("--limit", "rows=8"), 2, "rows"),
+        ):
+            refused = epoch(*arguments)
+            assert refused.returncode == code
+            assert says in refused.stderr
 
 
 def test_jobs_are_listed_shown_and_deleted(tmp_path: pathlib.Path, rings: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -23,6 +24,8 @@ constexpr absl::string_view kForPrograms = "%Y-%m-%dT%H:%M:%SZ";
 
 bool IsFinished(const v1::JobEpoch& epoch) { return epoch.num_done() == epoch.num_batches(); }
 
+bool IsInSegments(const v1::JobEpoch& epoch) { return epoch.num_segments() != 0; }
+
 Json TextOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace
@@ -43,19 +46,30 @@ std::string JobTable(const std::vector<v1::Job>& jobs) {
 }
 
 std::string JobText(const v1::Job& job) {
-  TextTable table({{"epoch", ""},
-                   {"done", ""},
-                   {"batches", ""},
-                   {"generation", ""},
-                   {"streams", ""},
-                   {"data set", ""},
-                   {"opened by", ""},
-                   {"last used", ""}});
+  std::vector<TextTable::Column> columns = {{"epoch", ""},      {"done", ""},     {"batches", ""},
+                                            {"generation", ""}, {"streams", ""},  {"data set", ""},
+                                            {"opened by", ""},  {"last used", ""}};
+  // Most jobs have no such epochs.
+  const bool has_segments = std::any_of(job.epochs().begin(), job.epochs().end(), IsInSegments);
+  if (has_segments) {
+    columns.push_back({"segments", ""});
+    columns.push_back({"lost to them", ""});
+  }
+  TextTable table(std::move(columns));
   for (const v1::JobEpoch& epoch : job.epochs()) {
-    table.AddRow({absl::StrCat(epoch.epoch()), Grouped(epoch.num_done()),
-                  Grouped(epoch.num_batches()), absl::StrCat(epoch.generation()),
-                  Grouped(epoch.num_sessions()), epoch.dataset(), epoch.client(),
-                  LastUsed(epoch, kForPeople)});
+    std::vector<std::string> cells = {absl::StrCat(epoch.epoch()),
+                                      Grouped(epoch.num_done()),
+                                      Grouped(epoch.num_batches()),
+                                      absl::StrCat(epoch.generation()),
+                                      Grouped(epoch.num_sessions()),
+                                      epoch.dataset(),
+                                      epoch.client(),
+                                      LastUsed(epoch, kForPeople)};
+    if (IsInSegments(epoch)) {
+      cells.push_back(Grouped(epoch.num_segments()));
+      cells.push_back(SmallPercent(epoch.segmentation_loss()));
+    }
+    table.AddRow(std::move(cells));
   }
   std::string text = absl::StrCat(job.job(), ": ", Grouped(job.num_epochs()), " epochs, ",
                                   Grouped(job.num_sessions()), " streams\n\n", table.Render());
@@ -69,14 +83,17 @@ std::string JobText(const v1::Job& job) {
 Json JobJson(const v1::Job& job) {
   Json epochs = Json::array();
   for (const v1::JobEpoch& epoch : job.epochs()) {
-    epochs.push_back({{"epoch", epoch.epoch()},
-                      {"generation", epoch.generation()},
-                      {"done", epoch.num_done()},
-                      {"batches", epoch.num_batches()},
-                      {"dataset", epoch.dataset()},
-                      {"streams", epoch.num_sessions()},
-                      {"client", TextOrNull(epoch.client())},
-                      {"last_used", TextOrNull(LastUsed(epoch, kForPrograms))}});
+    epochs.push_back(
+        {{"epoch", epoch.epoch()},
+         {"generation", epoch.generation()},
+         {"done", epoch.num_done()},
+         {"batches", epoch.num_batches()},
+         {"dataset", epoch.dataset()},
+         {"streams", epoch.num_sessions()},
+         {"client", TextOrNull(epoch.client())},
+         {"last_used", TextOrNull(LastUsed(epoch, kForPrograms))},
+         {"segments", IsInSegments(epoch) ? Json(epoch.num_segments()) : Json()},
+         {"segmentation_loss", IsInSegments(epoch) ? Json(epoch.segmentation_loss()) : Json()}});
   }
   return {{"job", job.job()},
           {"num_epochs", job.num_epochs()},
