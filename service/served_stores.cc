@@ -23,13 +23,17 @@ absl::StatusOr<std::unique_ptr<Retained>> Retain(Store* store, const std::string
   return std::make_unique<Retained>(store, file, retention, [&clock] { return clock.Now(); });
 }
 
-absl::StatusOr<std::unique_ptr<SharedDatasets>> OpenShared(const StoreOptions& options,
+absl::StatusOr<std::unique_ptr<SharedDatasets>> OpenShared(const Options& options,
                                                            const Membership& membership,
                                                            Clock& clock) {
-  auto opened = SharedDatasets::Open(options.shared, membership.keys(), &clock);
+  SharedDatasetsOptions shared = options.store.shared;
+  shared.server = options.membership.advertise;
+  shared.max_building_bytes = options.max_source_graph_bytes;
+  shared.max_building = options.max_source_graphs;
+  auto opened = SharedDatasets::Open(shared, membership.keys(), &clock);
   if (opened.ok()) return opened;
   return absl::Status(opened.status().code(),
-                      absl::StrCat("--store ", options.uri, ": ", opened.status().message()));
+                      absl::StrCat("--store ", options.store.uri, ": ", opened.status().message()));
 }
 
 }  // namespace
@@ -51,8 +55,9 @@ absl::StatusOr<std::unique_ptr<ServedStores>> ServedStores::Open(const Options& 
       stores->datasets_ = stores->copy_.get();
     }
     if (options.store.is_shared()) {
-      PH_ASSIGN_OR_RETURN(stores->shared_, OpenShared(options.store, *membership, clock));
+      PH_ASSIGN_OR_RETURN(stores->shared_, OpenShared(options, *membership, clock));
       stores->datasets_ = stores->shared_->store();
+      stores->source_graphs_ = stores->shared_->source_graphs();
       stores->stored_datasets_ = stores->shared_->store();
       stores->disk_ = options.store.shared.cache_folder;
     }

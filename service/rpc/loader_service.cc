@@ -85,10 +85,11 @@ absl::StatusOr<v1::AcknowledgeResponse> Acknowledged(const v1::AcknowledgeReques
 absl::StatusOr<v1::Epoch> Described(const v1::GetEpochRequest& request,
                                     const DatasetStore& datasets, const SourceGraphStore* graphs,
                                     Loader& loader, MemoryBudget* working, const TextSigner* signer,
-                                    const MeasuredModels* measured, const GivenUp& given_up) {
+                                    const MeasuredModels* measured, const GivenUp& given_up,
+                                    bool at_once) {
   MemoryHold memory;
   PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(request.epoch(), datasets, graphs,
-                                                           working, memory, measured));
+                                                           working, memory, measured, at_once));
   PH_ASSIGN_OR_RETURN(const Loader::Description description,
                       loader.Describe(std::move(epoch), given_up));
   v1::Epoch response;
@@ -149,7 +150,8 @@ LoaderService::~LoaderService() {
 CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
   const auto open = [this, client = context_.ClientOf(CredentialsOf(*call))](
                         const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink,
-                        const GivenUp& given_up) -> absl::StatusOr<std::unique_ptr<Source>> {
+                        const GivenUp& given_up,
+                        bool at_once) -> absl::StatusOr<std::unique_ptr<Source>> {
     if (loader_ == nullptr) return NoDataFolder();
     PH_RETURN_IF_ERROR(early_end_.status());
     OwnedJobs::Place place;
@@ -163,8 +165,9 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
                                    : parsed.epoch().dataset();
     const PackedFor packed_for = {NamespaceOf(named), named};
     MemoryHold memory;
-    PH_ASSIGN_OR_RETURN(EpochRequest epoch, OpenEpochRequest(parsed.epoch(), *datasets_, graphs_,
-                                                             context_.working, memory, measured_));
+    PH_ASSIGN_OR_RETURN(EpochRequest epoch,
+                        OpenEpochRequest(parsed.epoch(), *datasets_, graphs_, context_.working,
+                                         memory, measured_, at_once));
     if (parsed.has_evaluation()) {
       PH_ASSIGN_OR_RETURN(EvaluationRequest steps, EvaluationFromWire(parsed, epoch));
       PH_ASSIGN_OR_RETURN(auto evaluation, loader_->Evaluate(epoch, std::move(steps), client,
@@ -195,11 +198,12 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
       [open](const v1::LoadRequest& parsed, ProgressSink<LoadReply>& sink) {
         return open(parsed, sink,
                     GivenUp([&sink] { return sink.given_up(); },
-                            [&sink] { return sink.given_up_while_waiting(); }));
+                            [&sink] { return sink.given_up_while_waiting(); }),
+                    /*at_once=*/false);
       },
       [open](const v1::LoadRequest& parsed,
              ProgressSink<LoadReply>& sink) -> absl::StatusOr<std::unique_ptr<Source>> {
-        auto source = open(parsed, sink, OnlyIfReady());
+        auto source = open(parsed, sink, OnlyIfReady(), /*at_once=*/true);
         if (absl::IsCancelled(source.status())) return nullptr;
         return source;
       });
@@ -226,14 +230,15 @@ CallReactor* LoaderService::GetEpoch(grpc::CallbackServerContext* call) {
         return Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
                          context_.signer, measured_,
                          GivenUp([&turn] { return turn.GivenUp(); },
-                                 [&turn] { return turn.GivenUpWhileWaiting(); }));
+                                 [&turn] { return turn.GivenUpWhileWaiting(); }),
+                         /*at_once=*/false);
       },
       [this, call](const v1::GetEpochRequest& parsed) -> absl::StatusOr<std::optional<v1::Epoch>> {
         PH_ASSIGN_OR_RETURN(const UsedLoader used,
                             OpenLoader(loader_, parsed.epoch().job().empty() ? nullptr : owned_,
                                        parsed.epoch().job(), call));
         auto epoch = Described(parsed, *datasets_, graphs_, *used.loader, context_.working,
-                               context_.signer, measured_, OnlyIfReady());
+                               context_.signer, measured_, OnlyIfReady(), /*at_once=*/true);
         if (absl::IsCancelled(epoch.status())) return std::nullopt;
         return epoch;
       });

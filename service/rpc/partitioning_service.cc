@@ -19,6 +19,12 @@
 namespace packhouse::rpc {
 namespace {
 
+absl::Status NoPartitions() {
+  return absl::FailedPreconditionError(
+      "partitions are kept in the folder of one server, with its source graphs (--data-dir): a "
+      "server without one, or that shares its jobs with others (--ledger), makes none");
+}
+
 v1::PartitionJob JobOf(const PartitionJobInfo& info) {
   v1::PartitionJob job;
   PartitionJobToWire(info, job);
@@ -91,7 +97,7 @@ CallReactor* PartitioningService::Partition(grpc::CallbackServerContext* call) {
       context_, Method::kPartition, call,
       [this](const v1::PartitionRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::PartitionJob> {
-        if (partitions_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr) return NoPartitions();
         PH_ASSIGN_OR_RETURN(const PartitionPlan plan, PartitionPlanFromWire(parsed));
         PH_ASSIGN_OR_RETURN(const PartitionJobInfo info,
                             partitions_->Partition(parsed.graph(), plan, context.client));
@@ -103,7 +109,7 @@ CallReactor* PartitioningService::Get(grpc::CallbackServerContext* call) {
   return RunUnary<v1::GetPartitionRequest>(
       context_, Method::kGetPartition, call,
       [this](const v1::GetPartitionRequest& parsed) -> absl::StatusOr<v1::PartitionJob> {
-        if (partitions_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr) return NoPartitions();
         PH_ASSIGN_OR_RETURN(const PartitionJobInfo info,
                             partitions_->Get(parsed.graph(), parsed.name()));
         return JobOf(info);
@@ -115,7 +121,7 @@ CallReactor* PartitioningService::List(grpc::CallbackServerContext* call) {
       context_, Method::kListPartitions, call,
       [this](
           const v1::ListPartitionsRequest& parsed) -> absl::StatusOr<v1::ListPartitionsResponse> {
-        if (partitions_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr) return NoPartitions();
         PH_ASSIGN_OR_RETURN(const std::vector<PartitionJobInfo> list,
                             partitions_->List(parsed.graph()));
         v1::ListPartitionsResponse response;
@@ -130,7 +136,7 @@ CallReactor* PartitioningService::Cancel(grpc::CallbackServerContext* call) {
   return RunUnary<v1::CancelPartitionRequest>(
       context_, Method::kCancelPartition, call,
       [this](const v1::CancelPartitionRequest& parsed) -> absl::StatusOr<v1::PartitionJob> {
-        if (partitions_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr) return NoPartitions();
         PH_ASSIGN_OR_RETURN(const PartitionJobInfo info,
                             partitions_->Cancel(parsed.graph(), parsed.name()));
         return JobOf(info);
@@ -142,7 +148,7 @@ CallReactor* PartitioningService::Delete(grpc::CallbackServerContext* call) {
       context_, Method::kDeletePartition, call,
       [this](const v1::DeletePartitionRequest& parsed,
              const CallContext& context) -> absl::StatusOr<v1::DeletePartitionResponse> {
-        if (partitions_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr) return NoPartitions();
         PH_RETURN_IF_ERROR(partitions_->Delete(parsed.graph(), parsed.name()));
         LogDeletion(context.log, context.client, "partition",
                     absl::StrCat(parsed.graph(), "/", parsed.name()));
@@ -155,7 +161,7 @@ CallReactor* PartitioningService::ReadFile(grpc::CallbackServerContext* call) {
       context_, Method::kReadPartitionFile, call,
       [this](const v1::ReadPartitionFileRequest& parsed)
           -> absl::StatusOr<v1::ReadPartitionFileResponse> {
-        if (partitions_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr) return NoPartitions();
         const uint64_t bytes = PartitionFileBytes(parsed.max_bytes(), context_.max_response_bytes);
         MemoryHold hold;
         if (context_.working != nullptr) {
@@ -177,7 +183,7 @@ CallReactor* PartitioningService::MakeDataset(grpc::CallbackServerContext* call)
       [this](const v1::PartitionDatasetRequest& parsed,
              ProgressSink<v1::PartitionDatasetResponse>& sink)
           -> absl::StatusOr<std::unique_ptr<DatasetSource>> {
-        if (partitions_ == nullptr || datasets_ == nullptr) return NoDataFolder();
+        if (partitions_ == nullptr || datasets_ == nullptr) return NoPartitions();
         return MakeParts(parsed, *partitions_, *datasets_, context_.working, sink);
       });
 }

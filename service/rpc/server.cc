@@ -90,7 +90,8 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                           }] { return ReadQuotas(sources); },
                      [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
                      kLongestSample),
-      partitions_(source_graphs == nullptr
+      // A partition is a folder of one server.
+      partitions_(source_graphs == nullptr || options.job_logs != nullptr
                       ? nullptr
                       : std::make_unique<PartitionJobs>(source_graphs, options.partition_engine,
                                                         clock, working_.get(), options.partitions)),

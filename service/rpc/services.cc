@@ -40,12 +40,13 @@ std::vector<std::string> ServiceNames() {
 }
 
 // The services, and whether they can do anything.
-absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_source_graphs) {
+absl::flat_hash_map<std::string, bool> ServedServices(bool has_data, bool has_source_graphs,
+                                                      bool has_partitions) {
   absl::flat_hash_map<std::string, bool> served;
   for (std::string& name : ServiceNames()) served.emplace(std::move(name), true);
   served[v1::DatasetService::service_full_name()] = has_data;
   served[v1::LoaderService::service_full_name()] = has_data;
-  served[v1::PartitioningService::service_full_name()] = has_source_graphs;
+  served[v1::PartitioningService::service_full_name()] = has_partitions;
   served[v1::SamplingService::service_full_name()] = has_source_graphs;
   served[v1::SourceGraphService::service_full_name()] = has_source_graphs;
   return served;
@@ -74,16 +75,19 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
                 sources.streams.max_graphs_per_batch, sources.feedback),
       datasets_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
                 sources.bounded_datasets, sources.jobs->catalog(), options.job_logs != nullptr),
-      source_graphs_(sources.context, sources.bounded_source_graphs, sources.partitions),
+      source_graphs_(WaitingOn(pools.lookups.get(), pools.distant.get(), sources.context),
+                     sources.bounded_source_graphs, sources.partitions,
+                     options.job_logs != nullptr),
       partitioning_(sources.context, sources.partitions, sources.bounded_datasets),
       // Its calls may have to open a job in etcd.
       loads_(WaitingOn(options.job_logs == nullptr ? nullptr : &pools.appends, nullptr,
                        sources.context),
              sources.datasets, sources.source_graphs, sources.jobs->loader(), sources.jobs->owned(),
              sources.pack_observers, sources.feedback),
-      sampling_(sources.context, sources.streams, sources.histograms, sources.pack_observers,
-                sources.live, sources.source_graphs, sources.bounded_datasets,
-                options.sampling_observer),
+      // To open a source graph is to wait for S3.
+      sampling_(WaitingForStore(pools.distant.get(), sources.context), sources.streams,
+                sources.histograms, sources.pack_observers, sources.live, sources.source_graphs,
+                sources.bounded_datasets, options.sampling_observer),
       receipts_(sources.context, sources.histograms, sources.datasets, sources.source_graphs,
                 sources.jobs->loader(), sources.jobs->owned()),
       admin_(sources.context, options.admin, sources.admin_view),
@@ -91,7 +95,8 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
       reflection_(sources.context, ServiceNames()),
       reflection_v1alpha_(sources.context, ServiceNames()),
       health_(sources.context,
-              ServedServices(sources.jobs->loader() != nullptr, sources.source_graphs != nullptr),
+              ServedServices(sources.jobs->loader() != nullptr, sources.source_graphs != nullptr,
+                             sources.partitions != nullptr),
               bounds.watches),
       unknown_methods_(sources.context) {}
 

@@ -159,10 +159,11 @@ absl::StatusOr<v1::ListSourceGraphsResponse> ListGraphs(const v1::ListSourceGrap
 }  // namespace
 
 SourceGraphService::SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
-                                       PartitionJobs* partitions)
+                                       PartitionJobs* partitions, bool are_distant)
     : EarlyService(v1::SourceGraphService::service_full_name()),
       context_(context),
       append_context_(context.OnAppendPool()),
+      open_context_(are_distant ? append_context_ : context_),
       graphs_(graphs),
       partitions_(partitions),
       seals_(graphs, OnPlanningPool(context.planning_pool)) {
@@ -257,7 +258,7 @@ CallReactor* SourceGraphService::Verify(grpc::CallbackServerContext* call) {
 
 CallReactor* SourceGraphService::Lookup(grpc::CallbackServerContext* call) {
   return RunUnary<v1::LookupNodesRequest>(
-      context_, Method::kLookupNodes, call,
+      open_context_, Method::kLookupNodes, call,
       [this](const v1::LookupNodesRequest& parsed) -> absl::StatusOr<v1::LookupNodesResponse> {
         if (graphs_ == nullptr) return NoDataFolder();
         PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(parsed.graph()));
@@ -268,7 +269,7 @@ CallReactor* SourceGraphService::Lookup(grpc::CallbackServerContext* call) {
 
 CallReactor* SourceGraphService::Edges(grpc::CallbackServerContext* call) {
   return RunUnary<v1::ReadEdgesRequest>(
-      context_, Method::kReadEdges, call,
+      open_context_, Method::kReadEdges, call,
       [this](const v1::ReadEdgesRequest& parsed) -> absl::StatusOr<v1::ReadEdgesResponse> {
         if (graphs_ == nullptr) return NoDataFolder();
         PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(parsed.graph()));

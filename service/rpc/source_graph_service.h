@@ -15,9 +15,10 @@ namespace packhouse::rpc {
 class SourceGraphService final : public EarlyService {
  public:
   // The pointees must outlive the service. Without graphs every call is answered with
-  // NoDataFolder(). `partitions` has those of the graphs; it may be null.
+  // NoDataFolder(). `partitions` has those of the graphs; it may be null. `are_distant`: to open a
+  // graph is to wait for other machines, as writing is.
   SourceGraphService(const CallContext& context, SourceGraphStore* graphs,
-                     PartitionJobs* partitions);
+                     PartitionJobs* partitions, bool are_distant);
 
  private:
   CallReactor* Create(grpc::CallbackServerContext* call);
@@ -32,6 +33,7 @@ class SourceGraphService final : public EarlyService {
 
   const CallContext context_;
   const CallContext append_context_;
+  const CallContext open_context_;
   SourceGraphStore* const graphs_;
   PartitionJobs* const partitions_;
   SealRuns seals_;

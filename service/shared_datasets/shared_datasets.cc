@@ -60,11 +60,37 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   };
   shared->store_ = std::make_unique<ObjectDatasetStore>(engines, shared->cache_.get(), store);
   shared->sweeper_ = std::make_unique<ObjectSweeper>(engines, ObjectSweeper::Options());
+  shared->graph_sweeper_ = std::make_unique<SourceGraphSweeper>(engines, ObjectSweeper::Options());
+  ObjectSourceGraphStore::Options graphs;
+  graphs.upload.max_bytes = options.max_bytes;
+  graphs.max_cache_bytes = options.cache_bytes;
+  if (!options.server.empty()) {
+    FileSourceGraphStore::Options building;
+    building.folder = options.cache_folder + "/source_graphs";
+    building.max_bytes = options.max_building_bytes;
+    building.max_graphs = options.max_building;
+    PH_ASSIGN_OR_RETURN(shared->building_, FileSourceGraphStore::Open(building));
+    graphs.server = options.server;
+    graphs.building = shared->building_.get();
+  }
+  shared->source_graphs_ =
+      std::make_unique<ObjectSourceGraphStore>(engines, shared->cache_.get(), graphs);
   return shared;
 }
 
+absl::StatusOr<ObjectSweeper::Step> SharedDatasets::SweepAll() {
+  PH_ASSIGN_OR_RETURN(ObjectSweeper::Step step, sweeper_->Run());
+  PH_ASSIGN_OR_RETURN(const ObjectSweeper::Step of_graphs, graph_sweeper_->Run());
+  step.num_listed += of_graphs.num_listed;
+  step.num_deleted += of_graphs.num_deleted;
+  step.num_bytes += of_graphs.num_bytes;
+  step.num_orphans += of_graphs.num_orphans;
+  PH_RETURN_IF_ERROR(source_graphs_->RemoveAllBuilt());
+  return step;
+}
+
 absl::StatusOr<ObjectSweeper::Step> SharedDatasets::Sweep() {
-  auto step = sweeper_->Run();
+  auto step = SweepAll();
   if (step.ok()) {
     swept_objects_ += step->num_deleted;
     swept_bytes_ += step->num_bytes;

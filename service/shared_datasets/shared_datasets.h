@@ -1,8 +1,10 @@
-// The data sets of several servers: graphs in S3, all else in the cluster's store, a cache here.
+// The data sets and source graphs of several servers: graphs in S3, all else in the cluster's
+// store, a cache here.
 #ifndef PACKHOUSE_SERVICE_SHARED_DATASETS_SHARED_DATASETS_H_
 #define PACKHOUSE_SERVICE_SHARED_DATASETS_SHARED_DATASETS_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -19,6 +21,9 @@
 #include "service/objects/retrying_object_store.h"
 #include "service/objects/s3/s3_object_store.h"
 #include "service/shared_datasets/s3_address.h"
+#include "service/source_graphs/object/graph_sweeper.h"
+#include "service/source_graphs/object/object_source_graph_store.h"
+#include "service/source_graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
 
@@ -39,6 +44,12 @@ struct SharedDatasetsOptions {
   uint64_t max_bytes = 0;
   // Time between two steps of the sweep, for who calls Sweep().
   absl::Duration sweep_period = absl::Minutes(10);
+  // This server, as others are told of it: it builds source graphs, in a folder of the cache's.
+  // Empty: it takes sealed ones only.
+  std::string server;
+  // Of those that are being built here.
+  uint64_t max_building_bytes = uint64_t{64} << 30;
+  size_t max_building = 1024;
   // For objects that are being made of appended graphs.
   uint64_t memory_bytes = uint64_t{512} << 20;
 };
@@ -57,13 +68,15 @@ class SharedDatasets {
   ~SharedDatasets() = default;
 
   DatasetStore* store() { return store_.get(); }
+  SealedGraphStore* source_graphs() { return source_graphs_.get(); }
   // To be reloaded now and then.
   security::Reloadable* credentials() { return &credentials_; }
 
   // Of the options: time between two calls of Sweep().
   absl::Duration sweep_period() const { return sweep_period_; }
 
-  // One step through the objects, of which it deletes those that nobody has. One thread at a time.
+  // One step through the objects, of which it deletes those that nobody has, and through what this
+  // server has built of source graphs. One thread at a time.
   absl::StatusOr<ObjectSweeper::Step> Sweep();
 
   struct Counts {
@@ -78,6 +91,8 @@ class SharedDatasets {
   Counts counts() const;
 
  private:
+  absl::StatusOr<ObjectSweeper::Step> SweepAll();
+
   SharedDatasets(const SharedDatasetsOptions& options, const Clock* clock)
       : max_cache_bytes_(options.cache_bytes),
         sweep_period_(options.sweep_period),
@@ -94,6 +109,9 @@ class SharedDatasets {
   std::unique_ptr<ChunkCache> cache_;
   std::unique_ptr<ObjectSweeper> sweeper_;
   std::unique_ptr<ObjectDatasetStore> store_;
+  std::unique_ptr<FileSourceGraphStore> building_;
+  std::unique_ptr<ObjectSourceGraphStore> source_graphs_;
+  std::unique_ptr<SourceGraphSweeper> graph_sweeper_;
   std::atomic<uint64_t> swept_objects_ = 0;
   std::atomic<uint64_t> swept_bytes_ = 0;
   std::atomic<uint64_t> orphaned_objects_ = 0;

@@ -18,6 +18,7 @@
 #include "service/data_folder/data_folder.h"
 #include "service/datasets/lmdb/lmdb_dataset_store.h"
 #include "service/security/small_file.h"
+#include "service/source_graphs/stored/file_source_graph_store.h"
 
 namespace packhouse {
 namespace {
@@ -29,11 +30,26 @@ absl::StatusOr<std::string> PemOf(const std::string& path) {
 
 class EmbeddedStore final : public OpenedStore {
  public:
-  explicit EmbeddedStore(std::unique_ptr<LmdbDatasetStore> store) : store_(std::move(store)) {}
+  EmbeddedStore(std::unique_ptr<LmdbDatasetStore> store, FileSourceGraphStore::Options graphs,
+                bool may_make)
+      : store_(std::move(store)), graphs_options_(std::move(graphs)), may_make_(may_make) {}
   DatasetStore* store() override { return store_.get(); }
+  absl::StatusOr<SealedGraphStore*> source_graphs() override {
+    if (graphs_ == nullptr) {
+      std::error_code error;
+      if (!may_make_ && !std::filesystem::is_directory(graphs_options_.folder, error)) {
+        return nullptr;
+      }
+      PH_ASSIGN_OR_RETURN(graphs_, FileSourceGraphStore::Open(graphs_options_));
+    }
+    return graphs_.get();
+  }
 
  private:
   const std::unique_ptr<LmdbDatasetStore> store_;
+  const FileSourceGraphStore::Options graphs_options_;
+  const bool may_make_;
+  std::unique_ptr<FileSourceGraphStore> graphs_;
 };
 
 class SharedStore final : public OpenedStore {
@@ -62,6 +78,7 @@ class SharedStore final : public OpenedStore {
     if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
   }
   DatasetStore* store() override { return shared_->store(); }
+  absl::StatusOr<SealedGraphStore*> source_graphs() override { return shared_->source_graphs(); }
 
  private:
   std::string folder_;
@@ -100,7 +117,10 @@ absl::StatusOr<std::unique_ptr<OpenedStore>> OpenStore(const StoreAddress& addre
     }
     PH_RETURN_IF_ERROR(CheckRestored(std::string(folder)));
     PH_ASSIGN_OR_RETURN(auto store, LmdbDatasetStore::Open(options));
-    return std::make_unique<EmbeddedStore>(std::move(store));
+    FileSourceGraphStore::Options graphs;
+    graphs.folder = SourceGraphsFolder(std::string(folder));
+    graphs.max_bytes = address.max_bytes;
+    return std::make_unique<EmbeddedStore>(std::move(store), std::move(graphs), may_make);
   }
   if (!absl::StartsWith(address.uri, "s3://")) {
     return absl::InvalidArgumentError(

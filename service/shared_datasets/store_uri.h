@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "service/datasets/dataset_store.h"
 #include "service/shared_datasets/shared_datasets.h"
+#include "service/source_graphs/stored/sealed_graph_store.h"
 
 namespace packhouse {
 
@@ -32,6 +33,8 @@ class OpenedStore {
  public:
   virtual ~OpenedStore() = default;
   virtual DatasetStore* store() = 0;
+  // Null if there are none, and none may be made; errors of opening them, which is done now.
+  virtual absl::StatusOr<SealedGraphStore*> source_graphs() = 0;
 };
 
 struct StoreAddress {

@@ -52,6 +52,10 @@ class QuotaSourceGraphStore final : public SourceGraphStore {
       absl::string_view name) const override {
     return store_->Open(name);
   }
+  absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
+      absl::string_view name) const override {
+    return store_->OpenIfHere(name);
+  }
 
   struct Use {
     uint64_t graphs = 0;

@@ -228,6 +228,11 @@ class SourceGraphStore {
   // looked at. NOT_FOUND; FAILED_PRECONDITION if it is not sealed.
   virtual absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
       absl::string_view name) const = 0;
+  // The same, unless the graph's arrays would have to be fetched from elsewhere: CANCELLED then.
+  virtual absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> OpenIfHere(
+      absl::string_view name) const {
+    return Open(name);
+  }
 };
 
 // Checks that all implementations share. Error: INVALID_ARGUMENT.

@@ -35,7 +35,8 @@ absl::Status CheckAdaptive(const v1::EpochSpec& spec) {
 absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
                                               const DatasetStore& datasets,
                                               const SourceGraphStore* graphs, MemoryBudget* working,
-                                              MemoryHold& memory, const MeasuredModels* models) {
+                                              MemoryHold& memory, const MeasuredModels* models,
+                                              bool at_once) {
   PH_RETURN_IF_ERROR(CheckAdaptive(spec));
   if (spec.has_segments() && (spec.has_samples() || spec.join_parts())) {
     return absl::InvalidArgumentError("epoch.segments: not together with samples or join_parts");
@@ -44,7 +45,7 @@ absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
     if (spec.join_parts()) {
       return absl::InvalidArgumentError("epoch.join_parts: not together with samples");
     }
-    PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs));
+    PH_ASSIGN_OR_RETURN(auto source, OpenSubGraphs(spec.samples().sub_graphs(), graphs, at_once));
     return SampledRequestFromWire(spec, std::move(source), working);
   }
   PH_ASSIGN_OR_RETURN(const DatasetInfo info, datasets.Get(spec.dataset()));

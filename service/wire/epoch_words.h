@@ -18,13 +18,14 @@ namespace packhouse {
 
 // What the spec asks for. The data set's schema, or the source graph's, names the components;
 // `memory` holds the memory of the spec's lists. Devices of a job are as `models` has measured
-// them; null: nothing is measured. Errors: NOT_FOUND, INVALID_ARGUMENT, and RESOURCE_EXHAUSTED as
-// `working`.
+// them; null: nothing is measured. `at_once` as in OpenSubGraphs(). Errors: NOT_FOUND,
+// INVALID_ARGUMENT, and RESOURCE_EXHAUSTED as `working`.
 absl::StatusOr<EpochRequest> OpenEpochRequest(const v1::EpochSpec& spec,
                                               const DatasetStore& datasets,
                                               const SourceGraphStore* graphs, MemoryBudget* working,
                                               MemoryHold& memory,
-                                              const MeasuredModels* models = nullptr);
+                                              const MeasuredModels* models = nullptr,
+                                              bool at_once = false);
 
 // EpochWorded::words of a spec; empty if they are too long to be kept.
 std::string WordsOf(const v1::EpochSpec& spec);

@@ -151,14 +151,16 @@ absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire) {
   return request;
 }
 
-absl::StatusOr<std::shared_ptr<const SubGraphSource>> OpenSubGraphs(
-    const v1::SubGraphs& wire, const SourceGraphStore* graphs) {
+absl::StatusOr<std::shared_ptr<const SubGraphSource>> OpenSubGraphs(const v1::SubGraphs& wire,
+                                                                    const SourceGraphStore* graphs,
+                                                                    bool at_once) {
   if (graphs == nullptr) {
     return absl::FailedPreconditionError(
         "source graphs need a folder for data: the server was started without --data-dir");
   }
   PH_ASSIGN_OR_RETURN(SubGraphsRequest request, SubGraphsFromWire(wire));
-  PH_ASSIGN_OR_RETURN(std::shared_ptr<const SourceGraph> graph, graphs->Open(request.graph));
+  PH_ASSIGN_OR_RETURN(std::shared_ptr<const SourceGraph> graph,
+                      at_once ? graphs->OpenIfHere(request.graph) : graphs->Open(request.graph));
   return SubGraphSource::Create(std::move(graph), std::move(request));
 }
 

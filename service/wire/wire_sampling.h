@@ -21,9 +21,11 @@ inline constexpr uint64_t kMaxStreamSeeds = uint64_t{1} << 20;
 absl::StatusOr<SubGraphsRequest> SubGraphsFromWire(const v1::SubGraphs& wire);
 
 // Opens the source graph that the request names. Errors also as SourceGraphStore::Open and
-// SubGraphSource::Create; FAILED_PRECONDITION if `graphs` is null.
+// SubGraphSource::Create; FAILED_PRECONDITION if `graphs` is null. `at_once`: CANCELLED rather than
+// to wait until a graph is fetched, as SourceGraphStore::OpenIfHere.
 absl::StatusOr<std::shared_ptr<const SubGraphSource>> OpenSubGraphs(const v1::SubGraphs& wire,
-                                                                    const SourceGraphStore* graphs);
+                                                                    const SourceGraphStore* graphs,
+                                                                    bool at_once = false);
 
 // The seeds, checked as SubGraphSource::CheckSeeds does. Not set: all nodes. NOT_FOUND naming an id
 // that no node has. O(seeds), for ids O(seeds * log nodes).

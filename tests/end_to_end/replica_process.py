@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
-from typing import Final, Iterator, Sequence
+from typing import Final, Iterator, Protocol, Sequence, TypeVar
 
 import grpc
 import numpy as np
@@ -141,7 +141,17 @@ def addresses(replicas: list[Replica]) -> str:
     return ",".join(replica.advertised for replica in replicas)
 
 
-def owner_of(replicas: list[Replica], job: str) -> Replica:
+class Advertised(Protocol):
+    """A server that others share jobs with."""
+
+    @property
+    def advertised(self) -> str: ...
+
+
+Server = TypeVar("Server", bound=Advertised)
+
+
+def owner_of(replicas: Sequence[Server], job: str) -> Server:
     """Who answers for the job; asks until somebody does. Not by a Client, which asks the owner."""
     request = loader_pb2.GetJobRequest(job=job)
     while True:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -10,18 +12,18 @@ import subprocess
 import threading
 import time
 import urllib.request
-from typing import Final, Iterator
+from typing import Any, Final, Iterator
 
 import grpc
 import numpy as np
 import pytest
 
 from etcd_process import EtcdProcess, free_port
+from replica_process import owner_of
 from s3_process import BUCKET, S3Process
 from server_process import ServerProcess
 
 from packhouse import (
-    BatchFeedback,
     Client,
     DatasetState,
     DType,
@@ -32,8 +34,16 @@ from packhouse import (
     LocalServer,
     PackhouseError,
     PackOptions,
+    Samples,
+    SourceColumn,
+    SourceEdgeSet,
+    SourceGraphSchema,
+    SourceGraphState,
+    SourceNodeSet,
+    SubGraphs,
     TensorSpec,
 )
+from packhouse.source_graph_rows import EdgeRows, NodeRows
 
 _SCHEMA: Final = GraphSchema(tensors=(TensorSpec("x", DType.FLOAT32, "nodes", (16,)),))
 _LIMITS: Final = {"nodes": 64, "edges": 64, "graphs": 8}
@@ -133,15 +143,63 @@ def fill(address: str, name: str, seal: bool = True) -> None:
             client.seal_dataset(name)
 
 
+def digest_of(batch: Any) -> str:
+    """Of all bytes of a batch."""
+    digest = hashlib.sha256()
+    for array in (batch.graph_ids, batch.sizes, *batch.tensors.values()):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def digests(address: str, name: str, epoch: int = 0) -> list[tuple[int, str]]:
-    """Of all bytes of all batches, in order."""
-    found = []
-    for batch in Evaluation(address, dataset=name, seed=7, epoch=epoch, limits=_LIMITS):
-        digest = hashlib.sha256()
-        for array in (batch.graph_ids, batch.sizes, *batch.tensors.values()):
-            digest.update(np.ascontiguousarray(array).tobytes())
-        found.append((batch.number, digest.hexdigest()))
-    return found
+    """Of all batches, in order."""
+    epoch_of = Evaluation(address, dataset=name, seed=7, epoch=epoch, limits=_LIMITS)
+    return [(batch.number, digest_of(batch)) for batch in epoch_of]
+
+
+_NODES: Final = 3000
+_SAMPLES: Final = Samples(
+    SubGraphs(
+        "team/g",
+        """
+        seed_op { op_name: "seed" node_set_name: "n" }
+        sampling_ops { op_name: "a" input_op_names: "seed" edge_set_name: "e" sample_size: 4
+                       strategy: RANDOM_UNIFORM }
+        sampling_ops { op_name: "b" input_op_names: "a" edge_set_name: "e" sample_size: 3
+                       strategy: RANDOM_UNIFORM }
+        """,
+    ),
+    window=300,
+)
+_SAMPLED: Final[dict[str, Any]] = {
+    "samples": _SAMPLES,
+    "seed": 5,
+    "limits": {"e": 96, "n": 80, "graphs": 24},
+    "padding": "masked",
+}
+
+
+def build_source_graph(client: Client, name: str, seal: bool = True) -> None:
+    """The same for the same name."""
+    ids = np.arange(_NODES)
+    sources = np.repeat(ids, ids % 11)
+    targets = np.random.default_rng(0).integers(0, _NODES, len(sources))
+    schema = SourceGraphSchema(
+        (SourceNodeSet("n", (SourceColumn("x", "float32", (64,)),)),),
+        (SourceEdgeSet("e", "n", "n"),),
+    )
+    client.source_graphs.create(name, schema)
+    x = np.repeat(ids, 64).reshape(_NODES, 64).astype(np.float32)
+    rows = [NodeRows("n", ids, {"x": x}), EdgeRows("e", sources, targets)]
+    client.source_graphs.append(name, rows, producer="p")
+    if seal:
+        client.source_graphs.seal(name)
+
+
+def sampled(addresses: str, job: str) -> dict[int, str]:
+    """Of all batches of a sampled epoch, by their numbers."""
+    with Loader(addresses, job=job, **_SAMPLED) as loader:
+        return {batch.number: digest_of(batch) for batch in loader if not batch.is_padding}
 
 
 @pytest.fixture(name="embedded", scope="module")
@@ -151,8 +209,17 @@ def _embedded(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, l
     with ServerProcess(f"--store=lmdb:{folder}") as server:
         fill(server.address, "set")
         given = digests(server.address, "set")
+        with Client(server.address) as client:
+            build_source_graph(client, "team/g")
+        (folder / "sampled.json").write_text(json.dumps(sampled(server.address, "job")))
         server.stop()
     return folder, given
+
+
+def given_samples(folder: pathlib.Path) -> dict[int, str]:
+    """What the embedded mode's server has sampled."""
+    given = json.loads((folder / "sampled.json").read_text())
+    return {int(number): digest for number, digest in given.items()}
 
 
 def test_what_one_was_told_the_other_serves(
@@ -316,17 +383,123 @@ def test_data_sets_move_between_stores(
     done = copy(f"lmdb:{folder}", STORE, "--all", *flags)
     assert done.returncode == 0, done.stderr
     assert "set: 600 graphs in 6 records, of which 0 were there" in done.stdout
+    assert "team/g: a source graph of" in done.stdout
     done = copy(f"lmdb:{folder}", STORE, "set", *flags)
     assert "of which 6 were there" in done.stdout, done.stdout + done.stderr
+    assert "source graph" not in done.stdout
     assert digests(world.servers[1].advertised, "set") == given
     done = copy(STORE, f"lmdb:{tmp_path / 'back'}", "set", *flags)
     assert done.returncode == 0, done.stderr
+    done = copy(STORE, f"lmdb:{tmp_path / 'back'}", "--source-graph", "team/g", *flags)
+    assert done.returncode == 0, done.stderr
     with ServerProcess(f"--data-dir={tmp_path / 'back'}") as server:
         assert digests(server.address, "set") == given
+        assert sampled(server.address, "job") == given_samples(folder)
     done = copy(f"lmdb:{tmp_path / 'missing'}", STORE, "set", *flags)
     assert done.returncode == 1 and "no data folder" in done.stderr
     done = copy(f"lmdb:{folder}", STORE, "set")
     assert done.returncode == 1 and "--ledger" in done.stderr
+
+
+def test_any_server_samples_a_source_graph(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
+) -> None:
+    """One that was copied into the store, with the bytes of the embedded mode; the cache may go."""
+    if not _CLI:
+        pytest.skip("PACKHOUSE_CLI does not name the command line")
+    given = given_samples(embedded[0])
+    flags = shared_arguments(world.etcd, world.s3)
+    done = copy(f"lmdb:{embedded[0]}", STORE, "--source-graph=team/g", *flags)
+    assert done.returncode == 0, done.stderr
+    (moved,) = (line for line in done.stdout.splitlines() if line.startswith("team/g: "))
+    num_bytes = moved.split(" of ")[1].split()[0]
+    assert moved.endswith(f"of which {num_bytes} were there"), "by the test before"
+    first, second = world.servers
+    tables = []
+    # Each job has an owner; both servers own some.
+    owners = set()
+    for number in range(30):
+        assert sampled(world.addresses, f"of-{number}") == given
+        owners.add(owner_of(world.servers, f"of-{number}").advertised)
+        if len(owners) == 2:
+            break
+    assert len(owners) == 2
+    for server in world.servers:
+        with Client(server.advertised) as client:
+            assert [graph.name for graph in client.source_graphs.list()] == ["team/g"]
+            graph = client.source_graphs.get("team/g")
+            assert graph.state is SourceGraphState.SEALED
+            assert graph.num_nodes == {"n": _NODES}
+            assert client.source_graphs.verify("team/g").ok
+            assert client.source_graphs.lookup_nodes("team/g", "n", ids=[17]).numbers[0] == 17
+            drawn = client.sample_graphs(_SAMPLES.sub_graphs, np.arange(100), seed=1)
+            tables.append([table.tensors["n.x"].tobytes() for table in drawn])
+            assert client.estimate_sizes(_SAMPLES.sub_graphs, num_graphs=50).num_seeds == _NODES
+            made = client.sample_dataset(
+                _SAMPLES.sub_graphs, f"of-{world.servers.index(server)}", seeds=np.arange(50)
+            )
+            assert made.num_graphs == 50
+            client.delete_dataset(made.name)
+    assert tables[0] == tables[1]
+    second.stop()
+    shutil.rmtree(second.cache)
+    second.start()
+    with Client(second.advertised) as client:
+        drawn = client.sample_graphs(_SAMPLES.sub_graphs, np.arange(100), seed=1)
+        assert [table.tensors["n.x"].tobytes() for table in drawn] == tables[0]
+    assert second.metric("packhouse_object_cache_misses_total") > 0
+
+
+def test_a_source_graph_is_built_by_one_server(world: World) -> None:
+    """And then read by all. Elsewhere rows are refused, with the address of that server."""
+    first, second = world.servers
+    with Client(first.advertised) as builder, Client(second.advertised) as other:
+        build_source_graph(builder, "built", seal=False)
+        assert other.source_graphs.get("built").state is SourceGraphState.OPEN
+        for call in (
+            lambda: other.source_graphs.append("built", NodeRows("n", [0], {"x": [[0.0] * 64]})),
+            lambda: other.source_graphs.seal("built"),
+        ):
+            with pytest.raises(PackhouseError, match=first.advertised) as refused:
+                call()
+            assert refused.value.code is grpc.StatusCode.FAILED_PRECONDITION
+        first.kill()
+        first.start()
+        assert builder.source_graphs.seal("built").state is SourceGraphState.SEALED
+        sub_graphs = dataclasses.replace(_SAMPLES.sub_graphs, graph="built")
+        drawn = [
+            [table.tensors["n.x"].tobytes() for table in client.sample_graphs(sub_graphs, range(9))]
+            for client in (builder, other)
+        ]
+        assert drawn[0] == drawn[1]
+        other.source_graphs.delete("built")
+        with pytest.raises(PackhouseError, match="there is none"):
+            builder.source_graphs.get("built")
+        with pytest.raises(PackhouseError, match="--ledger"):
+            builder.list_partitions("team/g")
+
+
+def test_a_sampled_epoch_goes_on_at_another_server(
+    world: World, embedded: tuple[pathlib.Path, list[tuple[int, str]]]
+) -> None:
+    """Its owner is killed in the middle, twice: each batch once, with the same bytes."""
+    given = given_samples(embedded[0])
+    seen: dict[int, str] = {}
+    killed = 0
+    loader = Loader(world.addresses, job="sampled", rank=0, num_ranks=1, **_SAMPLED)
+    with loader:
+        for position, batch in enumerate(loader):
+            if batch.is_padding:
+                continue
+            assert batch.number not in seen
+            seen[batch.number] = digest_of(batch)
+            if position in (len(given) // 4, len(given) // 2):
+                owner = owner_of(world.servers, "sampled")
+                owner.kill()
+                owner.start()
+                killed += 1
+    assert killed == 2
+    assert seen == given
 
 
 def started(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -444,16 +617,10 @@ def _count(client: Client, histogram: str) -> int:
 
 
 def test_what_is_not_shared_is_refused(world: World) -> None:
-    """By name: source graphs, and what is made of them; what batches cost on devices."""
-    batch = BatchFeedback({"graphs": 1, "nodes": 1}, 0.1)
+    """By name: partitions of source graphs."""
     with Client(world.servers[0].advertised) as client:
-        for call in (
-            lambda: list(client.source_graphs.list()),
-            lambda: client.source_graphs.get("g"),
-            lambda: client.feedback.report("model/device", [batch]),
-        ):
-            with pytest.raises(PackhouseError, match="--ledger"):
-                call()
+        with pytest.raises(PackhouseError, match="--ledger"):
+            client.partition("team/g", "halves", num_parts=2)
 
 
 def test_a_server_that_is_killed_in_an_append_loses_nothing(world: World) -> None:

@@ -27,7 +27,7 @@ FLOORS = (
      "partitioning"),
     ("datasets/lmdb", "datasets/object", "streams", "epochs", "partitioning/engines",
      "partitioning/distributed", "partition_jobs"),
-    ("ledger", "partition_jobs/distributed"),
+    ("ledger", "partition_jobs/distributed", "source_graphs/object"),
     ("ledger/lmdb", "ledger/etcd", "delivery", "feedback", "partition_mpi"),
     ("data_folder", "objects/s3", "feedback/shared"),
     ("wire", "metrics", "cluster/etcd"),
@@ -74,7 +74,7 @@ SEEN_BY = {
     # What is stored. Other rooms have plain structs.
     "packhouse/internal": (
         "datasets", "datasets/lmdb", "datasets/object", "ledger", "feedback", "delivery",
-        "histograms/shared", "feedback/shared", "source_graphs/stored",
+        "histograms/shared", "feedback/shared", "source_graphs/stored", "source_graphs/object",
     ),
 }
 # The places of the clients that see rooms: the commands for files of TF-GNN, of large graphs and of
@@ -87,7 +87,8 @@ SEEN_BY_COMMANDS = {
         "partition_jobs", "partition_files", "partitioning", "partitioning/engines",
         "source_graphs", "graphs", "sizes", "base",
     ),
-    "client/cli/store/": ("data_folder", "shared_datasets", "datasets", "base"),
+    "client/cli/store/": ("data_folder", "shared_datasets", "datasets", "source_graphs",
+                          "source_graphs/stored", "base"),
     "client/cli/source_graphs/": (
         "graph_files", "partition_files", "source_graphs", "tfgnn", "graphs", "sizes", "base",
     ),

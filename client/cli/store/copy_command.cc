@@ -18,6 +18,8 @@
 #include "service/base/clock.h"
 #include "service/datasets/dataset_copy.h"
 #include "service/shared_datasets/store_uri.h"
+#include "service/source_graphs/source_graph_store.h"
+#include "service/source_graphs/stored/sealed_graph_store.h"
 
 namespace packhouse::client {
 namespace {
@@ -26,6 +28,7 @@ struct CopyArguments {
   std::string from;
   std::string to;
   std::vector<std::string> names;
+  std::vector<std::string> graphs;
   bool all = false;
   StoreAddress address;
 };
@@ -47,6 +50,68 @@ absl::StatusOr<std::vector<std::string>> SealedNames(const DatasetStore& from) {
     page = list->next_page_token;
   } while (!page.empty());
   return names;
+}
+
+absl::StatusOr<std::vector<std::string>> SealedGraphNames(const SealedGraphStore& from) {
+  std::vector<std::string> names;
+  std::string page;
+  do {
+    const auto list = from.List(/*page_size=*/0, page);
+    if (!list.ok()) return list.status();
+    for (const SourceGraphInfo& info : list->graphs) {
+      if (info.state == SourceGraphState::kSealed) {
+        names.push_back(info.name);
+      } else {
+        std::cerr << info.name << ": left out, since the source graph is "
+                  << (info.state == SourceGraphState::kDamaged ? "damaged" : "open") << '\n';
+      }
+    }
+    page = list->next_page_token;
+  } while (!page.empty());
+  return names;
+}
+
+// The same of source graphs.
+absl::Status CopyGraphs(const CopyArguments& arguments, const std::vector<std::string>& names,
+                        const SealedGraphStore& from, SealedGraphStore& to) {
+  const bool is_watched = ::isatty(STDERR_FILENO) != 0;
+  for (const std::string& name : names) {
+    const auto graph = from.OpenSealed(name);
+    if (!graph.ok()) return graph.status();
+    const auto copied = to.CopyIn(*graph, [&](const SourceGraphProgress& now) {
+      if (is_watched) {
+        std::cerr << '\r' << name << ": " << Grouped(now.done >> 20) << " of "
+                  << Grouped(now.total >> 20) << " MiB " << std::flush;
+      }
+      return true;
+    });
+    if (is_watched) std::cerr << "\r\033[K";
+    if (!copied.ok()) return copied.status();
+    std::cout << name << ": a source graph of " << Grouped(copied->num_bytes) << " bytes, of which "
+              << Grouped(copied->num_old_bytes) << " were there\n";
+  }
+  std::cout << arguments.to << ": " << Grouped(names.size()) << " source graphs\n";
+  return absl::OkStatus();
+}
+
+absl::Status CopySourceGraphs(const CopyArguments& arguments, OpenedStore& from, OpenedStore& to) {
+  if (!arguments.all && arguments.graphs.empty()) return absl::OkStatus();
+  const auto graphs = from.source_graphs();
+  if (!graphs.ok()) return graphs.status();
+  if (*graphs == nullptr) {
+    if (arguments.graphs.empty()) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(arguments.from, " has no source graphs"));
+  }
+  std::vector<std::string> names = arguments.graphs;
+  if (arguments.all) {
+    auto sealed = SealedGraphNames(**graphs);
+    if (!sealed.ok()) return sealed.status();
+    names = *std::move(sealed);
+    if (names.empty()) return absl::OkStatus();
+  }
+  const auto into = to.source_graphs();
+  if (!into.ok()) return into.status();
+  return CopyGraphs(arguments, names, **graphs, **into);
 }
 
 // One after the other, with a line for each.
@@ -73,8 +138,10 @@ absl::Status CopyAll(const CopyArguments& arguments, const std::vector<std::stri
 }
 
 ExitCode RunCopy(const CopyArguments& arguments) {
-  if (arguments.all == !arguments.names.empty()) {
-    return Misuse(absl::InvalidArgumentError("names of data sets, or --all"));
+  const bool has_names = !arguments.names.empty() || !arguments.graphs.empty();
+  if (arguments.all == has_names) {
+    return Misuse(absl::InvalidArgumentError(
+        "names of data sets, --source-graph with one of a source graph, or --all"));
   }
   const SystemClock clock;
   const auto open = [&](const std::string& uri, bool may_make) {
@@ -96,7 +163,11 @@ ExitCode RunCopy(const CopyArguments& arguments) {
     if (!sealed.ok()) return Fail(sealed.status());
     names = *sealed;
   }
-  const absl::Status copied = CopyAll(arguments, names, *(*from)->store(), *(*to)->store());
+  absl::Status copied;
+  if (arguments.all || !names.empty()) {
+    copied = CopyAll(arguments, names, *(*from)->store(), *(*to)->store());
+  }
+  if (copied.ok()) copied = CopySourceGraphs(arguments, **from, **to);
   return copied.ok() ? kExitOk : Fail(copied);
 }
 
@@ -107,15 +178,19 @@ void AddCopyCommand(CLI::App& store, ExitCode& code) {
   arguments->address.cache_parent = std::filesystem::temp_directory_path();
   CLI::App* const copy = store.add_subcommand(
       "copy",
-      "Copy sealed data sets to another store. Run it again if it was stopped: what is there is "
-      "not copied again. The copies have new versions");
+      "Copy sealed data sets and source graphs to another store. Run it again if it was stopped: "
+      "what is there is not copied again. Copies of data sets have new versions; partitions of "
+      "source graphs are not copied");
   copy->add_option("from", arguments->from,
                    "lmdb:DIR, a --data-dir that no server has open; or s3://BUCKET[/PREFIX]")
       ->required()
       ->type_name("STORE");
   copy->add_option("to", arguments->to, "The same")->required()->type_name("STORE");
   copy->add_option("names", arguments->names, "Data sets")->type_name("NAME");
-  copy->add_flag("--all", arguments->all, "All sealed data sets");
+  copy->add_option("--source-graph", arguments->graphs, "A source graph; may be given again")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  copy->add_flag("--all", arguments->all, "All sealed data sets and source graphs");
   SharedDatasetsOptions& shared = arguments->address.shared;
   copy->add_option("--s3-endpoint", shared.endpoint, "As of packhoused; for s3://");
   copy->add_option("--s3-region", shared.region, "As of packhoused");
@@ -123,7 +198,8 @@ void AddCopyCommand(CLI::App& store, ExitCode& code) {
   copy->add_option("--s3-ca", shared.ca_file, "As of packhoused");
   copy->add_option(
       "--max-store-bytes", shared.max_bytes,
-      "Most bytes of lmdb:DIR, 64 GiB if it is not given; for s3:// as of its servers, "
+      "Most bytes of lmdb:DIR, of its data sets and of its source graphs, 64 GiB if it is not "
+      "given; for s3:// as of its servers, "
       "which have it or not");
   copy->add_flag("--insecure", arguments->address.allows_plain_text,
                  "Plain text to --s3-endpoint beyond this machine");

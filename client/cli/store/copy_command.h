@@ -1,4 +1,4 @@
-// packhouse store copy: data sets from one store to another.
+// packhouse store copy: data sets and source graphs from one store to another.
 #ifndef PACKHOUSE_CLIENT_CLI_STORE_COPY_COMMAND_H_
 #define PACKHOUSE_CLIENT_CLI_STORE_COPY_COMMAND_H_
 

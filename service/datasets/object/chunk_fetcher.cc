@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <new>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "service/base/caller.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
+#include "service/datasets/object/helping_threads.h"
 #include "service/datasets/stored_values.h"
 
 namespace packhouse {
@@ -66,26 +62,7 @@ absl::StatusOr<FetchedChunks> ChunkFetcher::FetchAll(const DatasetHead& head,
       }
     }
   };
-  {
-    std::vector<std::thread> threads;
-    const absl::Cleanup join = [&threads] {
-      for (std::thread& thread : threads) thread.join();
-    };
-    const auto help = [&work, caller = CurrentCaller()] {
-      HelpedCaller helped(caller);
-      const CallerScope scope(&helped);
-      work();
-    };
-    try {
-      for (size_t i = 1; i < std::min(at_once_, chunks.size()); ++i) {
-        threads.emplace_back(help);
-      }
-    } catch (const std::system_error&) {
-      // Fewer do it.
-    } catch (const std::bad_alloc&) {
-    }
-    work();
-  }
+  WorkTogether(std::min(at_once_, chunks.size()), work);
   // What was not fetched because another fetch failed is UNKNOWN, the value of an empty StatusOr.
   const auto is_lost = [](const absl::Status& status) {
     return absl::IsNotFound(status) || absl::IsDataLoss(status);

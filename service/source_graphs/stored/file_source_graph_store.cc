@@ -93,6 +93,23 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> FileSourceGraphStore::Find(
   return absl::NotFoundError(absl::StrCat("source graph ", Quoted(name), ": there is none"));
 }
 
+absl::Status FileSourceGraphStore::CheckNew(absl::string_view name) const {
+  absl::MutexLock lock(&mutex_);
+  if (graphs_.contains(name)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("source graph ", Quoted(name), ": there is one already"));
+  }
+  if (graphs_.size() >= options_.max_graphs) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "there are ", graphs_.size(), " source graphs, the bound is ", options_.max_graphs));
+  }
+  return absl::OkStatus();
+}
+
+std::string FileSourceGraphStore::FolderOf(uint64_t id) const {
+  return absl::StrCat(options_.folder, "/", SourceGraphFolderName(id));
+}
+
 absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view name,
                                                              const SourceGraphSchema& schema,
                                                              const SourceGraphOptions& options) {
@@ -106,21 +123,10 @@ absl::StatusOr<SourceGraphInfo> FileSourceGraphStore::Create(absl::string_view n
   definition.options.node_sets.resize(schema.node_sets().size());
   definition.options.edge_sets.resize(schema.edge_sets().size());
   absl::MutexLock changes(&changes_);
-  {
-    absl::MutexLock lock(&mutex_);
-    if (graphs_.contains(name)) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("source graph ", Quoted(name), ": there is one already"));
-    }
-    if (graphs_.size() >= options_.max_graphs) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "there are ", graphs_.size(), " source graphs, the bound is ", options_.max_graphs));
-    }
-  }
+  PH_RETURN_IF_ERROR(CheckNew(name));
   // A graph needs some room for its own files.
   PH_RETURN_IF_ERROR(space_->Take(0));
-  const std::string folder =
-      absl::StrCat(options_.folder, "/", SourceGraphFolderName(definition.id));
+  const std::string folder = FolderOf(definition.id);
   PH_ASSIGN_OR_RETURN(auto graph, SourceGraphFolder::Create(folder, std::move(definition), space_));
   PH_ASSIGN_OR_RETURN(SourceGraphInfo info, graph->Get());
   absl::MutexLock lock(&mutex_);
@@ -197,6 +203,32 @@ absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> FileSourceGraphStore::O
     absl::string_view name) const {
   PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
   return graph->Open();
+}
+
+absl::StatusOr<SealedSourceGraph> FileSourceGraphStore::OpenSealed(absl::string_view name) const {
+  PH_ASSIGN_OR_RETURN(const auto graph, Find(name));
+  return graph->OpenSealed();
+}
+
+absl::StatusOr<SourceGraphCopy> FileSourceGraphStore::CopyIn(
+    const SealedSourceGraph& from, absl::FunctionRef<bool(const SourceGraphProgress&)> progress) {
+  SourceGraphCopy copy;
+  for (const ArrayInfo& array : from.manifest->arrays) copy.num_bytes += array.bytes;
+  GraphDefinition definition = from.definition;
+  definition.id = NewId();
+  absl::MutexLock changes(&changes_);
+  if (const auto there = Get(definition.name);
+      there.ok() && there->version == from.manifest->version) {
+    copy.num_old_bytes = copy.num_bytes;
+    return copy;
+  }
+  PH_RETURN_IF_ERROR(CheckNew(definition.name));
+  const std::string folder = FolderOf(definition.id);
+  PH_ASSIGN_OR_RETURN(
+      auto graph, SourceGraphFolder::CopyIn(folder, std::move(definition), from, space_, progress));
+  absl::MutexLock lock(&mutex_);
+  graphs_.emplace(graph->name(), graph);
+  return copy;
 }
 
 absl::StatusOr<LinkedGraphs> FileSourceGraphStore::LinkAll() const {

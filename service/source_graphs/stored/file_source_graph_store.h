@@ -18,6 +18,7 @@
 #include "service/source_graphs/source_graph_store.h"
 #include "service/source_graphs/stored/disk_space.h"
 #include "service/source_graphs/stored/linked_graphs.h"
+#include "service/source_graphs/stored/sealed_graph_store.h"
 #include "service/source_graphs/stored/source_graph_folder.h"
 
 namespace packhouse {
@@ -36,7 +37,7 @@ struct SourceGraphStoreCounts {
 //
 // Blocking: an append waits for the disk, together with the other waiting appends to its graph.
 // Creating and deleting wait for the disk, and for each other. Everything else waits for nobody.
-class FileSourceGraphStore final : public SourceGraphStore {
+class FileSourceGraphStore final : public SealedGraphStore {
  public:
   struct Options {
     std::string folder;
@@ -72,6 +73,11 @@ class FileSourceGraphStore final : public SourceGraphStore {
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open(
       absl::string_view name) const override;
 
+  absl::StatusOr<SealedSourceGraph> OpenSealed(absl::string_view name) const override;
+  absl::StatusOr<SourceGraphCopy> CopyIn(
+      const SealedSourceGraph& from,
+      absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override;
+
   // All graphs as they are now, for a snapshot. UNAVAILABLE if the file system has no hard links.
   // O(files).
   absl::StatusOr<LinkedGraphs> LinkAll() const;
@@ -82,6 +88,9 @@ class FileSourceGraphStore final : public SourceGraphStore {
   explicit FileSourceGraphStore(const Options& options);
 
   absl::Status Load();
+  // A new graph may have the name.
+  absl::Status CheckNew(absl::string_view name) const;
+  std::string FolderOf(uint64_t id) const;
   absl::StatusOr<std::shared_ptr<SourceGraphFolder>> Find(absl::string_view name) const;
 
   const Options options_;

@@ -52,22 +52,21 @@ std::string Sealed(const Message& message) {
 }
 
 template <typename Message>
-absl::StatusOr<Message> Unsealed(const std::string& path) {
-  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(path));
-  const auto lost = [&path](absl::string_view why) {
-    return absl::DataLossError(absl::StrCat(path, ": ", why));
+absl::StatusOr<Message> Unsealed(const std::string& where, absl::string_view bytes) {
+  const auto lost = [&where](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat(where, ": ", why));
   };
   if (bytes.size() < kGraphHeader + sizeof(uint32_t) ||
-      absl::string_view(bytes).substr(0, kGraphMagic.size()) != kGraphMagic) {
+      bytes.substr(0, kGraphMagic.size()) != kGraphMagic) {
     return lost("is cut off, or is no file of a source graph");
   }
   if (const uint32_t version = U32At(bytes, kGraphMagic.size()); version != kGraphVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, ": has format ", version, ", this release reads format ", kGraphVersion));
+        where, ": has format ", version, ", this release reads format ", kGraphVersion));
   }
   const size_t end = bytes.size() - sizeof(uint32_t);
   if (U32At(bytes, kGraphHeader - sizeof(uint32_t)) != end - kGraphHeader ||
-      U32At(bytes, end) != Crc32c(absl::string_view(bytes).substr(0, end))) {
+      U32At(bytes, end) != Crc32c(bytes.substr(0, end))) {
     return lost("fails its checksum");
   }
   Message message;
@@ -153,15 +152,15 @@ std::string EncodeManifest(const GraphManifest& manifest) {
   return Sealed(stored);
 }
 
-absl::StatusOr<GraphDefinition> ReadDefinition(const std::string& folder) {
-  const std::string path = absl::StrCat(folder, "/", kDefinitionFile);
-  PH_ASSIGN_OR_RETURN(const auto stored, Unsealed<internal::StoredSourceGraph>(path));
+absl::StatusOr<GraphDefinition> DecodeGraphDefinition(const std::string& where,
+                                                      absl::string_view bytes) {
+  PH_ASSIGN_OR_RETURN(const auto stored, Unsealed<internal::StoredSourceGraph>(where, bytes));
   GraphDefinition definition;
   definition.name = stored.name();
   definition.id = stored.id();
   definition.options.max_bytes = stored.max_bytes();
-  const auto lost = [&path](absl::string_view why) {
-    return absl::DataLossError(absl::StrCat(path, ": ", why));
+  const auto lost = [&where](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat(where, ": ", why));
   };
   std::vector<SourceNodeSetSpec> node_sets;
   for (const internal::StoredSourceNodeSet& set : stored.node_sets()) {
@@ -185,9 +184,9 @@ absl::StatusOr<GraphDefinition> ReadDefinition(const std::string& folder) {
   return definition;
 }
 
-absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder) {
-  PH_ASSIGN_OR_RETURN(const auto stored, Unsealed<internal::SealedSourceGraph>(
-                                             absl::StrCat(folder, "/", kManifestFile)));
+absl::StatusOr<GraphManifest> DecodeGraphManifest(const std::string& where,
+                                                  absl::string_view bytes) {
+  PH_ASSIGN_OR_RETURN(const auto stored, Unsealed<internal::SealedSourceGraph>(where, bytes));
   GraphManifest manifest;
   manifest.id = stored.id();
   manifest.version = stored.version();
@@ -201,6 +200,18 @@ absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder) {
     manifest.producers.emplace(producer.name(), producer.sequence());
   }
   return manifest;
+}
+
+absl::StatusOr<GraphDefinition> ReadDefinition(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kDefinitionFile);
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(path));
+  return DecodeGraphDefinition(path, bytes);
+}
+
+absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/", kManifestFile);
+  PH_ASSIGN_OR_RETURN(const std::string bytes, ReadWhole(path));
+  return DecodeGraphManifest(path, bytes);
 }
 
 bool HasLostManifest(const std::string& folder) {

@@ -49,8 +49,14 @@ struct GraphManifest {
 std::string EncodeDefinition(const GraphDefinition& definition);
 std::string EncodeManifest(const GraphManifest& manifest);
 
-// DATA_LOSS naming the path if a checksum or the contents are wrong; FAILED_PRECONDITION naming
-// both versions for another version; NOT_FOUND if there is no such file.
+// DATA_LOSS naming `where` if a checksum or the contents are wrong; FAILED_PRECONDITION naming both
+// versions for another version.
+absl::StatusOr<GraphDefinition> DecodeGraphDefinition(const std::string& where,
+                                                      absl::string_view bytes);
+absl::StatusOr<GraphManifest> DecodeGraphManifest(const std::string& where,
+                                                  absl::string_view bytes);
+
+// Of files. NOT_FOUND if there is no such file.
 absl::StatusOr<GraphDefinition> ReadDefinition(const std::string& folder);
 absl::StatusOr<GraphManifest> ReadManifest(const std::string& folder);
 

@@ -21,6 +21,12 @@ namespace {
 // What an array without elements points to.
 constexpr uint64_t kNothing = 0;
 
+// The arrays of a folder.
+struct MappedFiles {
+  std::shared_ptr<const GraphSpace> space;
+  std::vector<FileMap> maps;
+};
+
 absl::Span<const uint64_t> Numbers(const char* data, uint64_t count) {
   return {reinterpret_cast<const uint64_t*>(data), count};
 }
@@ -62,14 +68,9 @@ absl::Status CheckAdjacency(const Adjacency& rows, uint64_t num_neighbours, uint
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> MappedSourceGraph::Open(
     const std::string& folder, const GraphManifest& manifest, SourceGraphInfo info,
     std::shared_ptr<const GraphSpace> space) {
-  auto graph = std::shared_ptr<MappedSourceGraph>(new MappedSourceGraph(
-      std::move(info), absl::StrCat(folder, "/", kCompanionFolder), std::move(space)));
-  PH_RETURN_IF_ERROR(graph->Map(folder, manifest));
-  PH_RETURN_IF_ERROR(graph->FindArrays());
-  return std::shared_ptr<const MappedSourceGraph>(std::move(graph));
-}
-
-absl::Status MappedSourceGraph::Map(const std::string& folder, const GraphManifest& manifest) {
+  auto files = std::make_shared<MappedFiles>();
+  files->space = std::move(space);
+  Arrays arrays;
   for (const ArrayInfo& array : manifest.arrays) {
     const std::string path = absl::StrCat(folder, "/", kArraysFolder, "/", array.name);
     auto map = FileMap::Open(path);
@@ -81,20 +82,33 @@ absl::Status MappedSourceGraph::Map(const std::string& folder, const GraphManife
       return absl::DataLossError(absl::StrCat(path, ": has ", map->bytes().size(),
                                               " bytes, was sealed with ", array.bytes));
     }
-    maps_.emplace(array.name, *std::move(map));
+    arrays.emplace(array.name, map->bytes());
+    files->maps.push_back(*std::move(map));
   }
-  return absl::OkStatus();
+  auto graph = std::shared_ptr<MappedSourceGraph>(
+      new MappedSourceGraph(std::move(info), absl::StrCat(folder, "/", kCompanionFolder),
+                            std::move(arrays), std::move(files)));
+  PH_RETURN_IF_ERROR(graph->FindArrays());
+  return std::shared_ptr<const MappedSourceGraph>(std::move(graph));
+}
+
+absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> MappedSourceGraph::OfArrays(
+    Arrays arrays, std::shared_ptr<const void> owner, SourceGraphInfo info) {
+  auto graph = std::shared_ptr<MappedSourceGraph>(new MappedSourceGraph(
+      std::move(info), /*companion_folder=*/"", std::move(arrays), std::move(owner)));
+  PH_RETURN_IF_ERROR(graph->FindArrays());
+  return std::shared_ptr<const MappedSourceGraph>(std::move(graph));
 }
 
 absl::StatusOr<const char*> MappedSourceGraph::Array(const std::string& name,
                                                      uint64_t bytes) const {
-  const auto found = maps_.find(name);
-  const uint64_t size = found == maps_.end() ? 0 : found->second.bytes().size();
-  if (found == maps_.end() || size != bytes) {
+  const auto found = arrays_.find(name);
+  const uint64_t size = found == arrays_.end() ? 0 : found->second.size();
+  if (found == arrays_.end() || size != bytes) {
     return absl::DataLossError(absl::StrCat("source graph ", Quoted(info_.name), ": array ", name,
                                             " has ", size, " bytes, must have ", bytes));
   }
-  return size == 0 ? reinterpret_cast<const char*>(&kNothing) : found->second.bytes().data();
+  return size == 0 ? reinterpret_cast<const char*>(&kNothing) : found->second.data();
 }
 
 absl::StatusOr<SourceColumn> MappedSourceGraph::Column(const std::string& name, uint64_t step_bytes,

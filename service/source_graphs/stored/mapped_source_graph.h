@@ -30,6 +30,18 @@ class MappedSourceGraph final : public StoredSourceGraph {
       const std::string& folder, const GraphManifest& manifest, SourceGraphInfo info,
       std::shared_ptr<const GraphSpace> space);
 
+  // Of arrays that are in memory, by their names. `owner` keeps them there as long as the map.
+  // DATA_LOSS naming an array if one is missing or has another length than the sets need.
+  using Arrays = absl::flat_hash_map<std::string, absl::string_view>;
+  static absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> OfArrays(
+      Arrays arrays, std::shared_ptr<const void> owner, SourceGraphInfo info);
+
+  // The bytes of an array of the manifest.
+  absl::string_view array(absl::string_view name) const {
+    const auto found = arrays_.find(name);
+    return found == arrays_.end() ? absl::string_view() : found->second;
+  }
+
   const SourceGraphSchema& schema() const override { return *info_.schema; }
   uint64_t version() const override { return info_.version; }
   uint64_t num_nodes(size_t node_set) const override { return info_.num_nodes[node_set]; }
@@ -54,13 +66,13 @@ class MappedSourceGraph final : public StoredSourceGraph {
   absl::Status CheckStructure(absl::FunctionRef<bool()> progress) const;
 
  private:
-  MappedSourceGraph(SourceGraphInfo info, std::string companion_folder,
-                    std::shared_ptr<const GraphSpace> space)
+  MappedSourceGraph(SourceGraphInfo info, std::string companion_folder, Arrays arrays,
+                    std::shared_ptr<const void> owner)
       : info_(std::move(info)),
         companion_folder_(std::move(companion_folder)),
-        space_(std::move(space)) {}
+        owner_(std::move(owner)),
+        arrays_(std::move(arrays)) {}
 
-  absl::Status Map(const std::string& folder, const GraphManifest& manifest);
   absl::Status FindArrays();
   absl::StatusOr<Adjacency> FindAdjacency(size_t edge_set, bool by_source) const;
   absl::StatusOr<Adjacency> By(size_t edge_set, bool source) const;
@@ -74,8 +86,8 @@ class MappedSourceGraph final : public StoredSourceGraph {
 
   const SourceGraphInfo info_;
   const std::string companion_folder_;
-  const std::shared_ptr<const GraphSpace> space_;
-  absl::flat_hash_map<std::string, FileMap> maps_;
+  const std::shared_ptr<const void> owner_;
+  const Arrays arrays_;
   std::vector<SourceColumn> ids_;
   std::vector<std::vector<SourceColumn>> node_columns_;
   std::vector<std::vector<SourceColumn>> edge_columns_;

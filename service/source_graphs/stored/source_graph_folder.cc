@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,52 @@ absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::Create(
   PH_RETURN_IF_ERROR(MakeFolder(unfinished));
   PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
   PH_RETURN_IF_ERROR(Rename(unfinished, folder));
+  PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
+  auto graph = std::shared_ptr<SourceGraphFolder>(
+      new SourceGraphFolder(folder, std::move(definition), std::move(store)));
+  PH_RETURN_IF_ERROR(graph->LoadState());
+  return graph;
+}
+
+absl::StatusOr<std::shared_ptr<SourceGraphFolder>> SourceGraphFolder::CopyIn(
+    const std::string& folder, GraphDefinition definition, const SealedSourceGraph& from,
+    std::shared_ptr<DiskSpace> store, SealWork::Progress progress) {
+  const std::string unfinished = folder + ".new";
+  absl::Cleanup remove = [&unfinished] { RemoveAll(unfinished).IgnoreError(); };
+  const std::string arrays = absl::StrCat(unfinished, "/", kArraysFolder);
+  PH_RETURN_IF_ERROR(RemoveAll(unfinished));
+  PH_RETURN_IF_ERROR(MakeFolder(arrays));
+  PH_RETURN_IF_ERROR(MakeFolder(absl::StrCat(unfinished, "/", kCompanionFolder)));
+  PH_RETURN_IF_ERROR(WriteWhole(unfinished, kDefinitionFile, EncodeDefinition(definition)));
+  {
+    // Counted while it is written; from then on by the graph.
+    GraphSpace space(store, definition.name, definition.options.max_bytes);
+    SourceGraphProgress now = {0, BytesOf(*from.manifest)};
+    for (const ArrayInfo& array : from.manifest->arrays) {
+      PH_ASSIGN_OR_RETURN(ArrayWriter writer, ArrayWriter::Create(arrays, array.name, &space));
+      absl::string_view rest = from.graph->array(array.name);
+      while (!rest.empty()) {
+        const absl::string_view block = rest.substr(0, ArrayInfo::kBlockBytes);
+        PH_RETURN_IF_ERROR(writer.Append(block));
+        rest.remove_prefix(block.size());
+        now.done += block.size();
+        if (!progress(now)) return absl::CancelledError("given up");
+      }
+      PH_ASSIGN_OR_RETURN(const ArrayInfo written, writer.Finish());
+      if (written.bytes != array.bytes || written.block_crcs != array.block_crcs) {
+        return absl::DataLossError(absl::StrCat("source graph ", Quoted(definition.name),
+                                                ": array ", array.name,
+                                                " fails a checksum: verify the graph"));
+      }
+    }
+  }
+  PH_RETURN_IF_ERROR(SyncFolder(arrays));
+  GraphManifest manifest = *from.manifest;
+  manifest.id = definition.id;
+  PH_RETURN_IF_ERROR(WriteWhole(unfinished, kManifestFile, EncodeManifest(manifest)));
+  PH_RETURN_IF_ERROR(SyncFolder(unfinished));
+  PH_RETURN_IF_ERROR(Rename(unfinished, folder));
+  std::move(remove).Cancel();
   PH_RETURN_IF_ERROR(SyncFolder(folder.substr(0, folder.rfind('/'))));
   auto graph = std::shared_ptr<SourceGraphFolder>(
       new SourceGraphFolder(folder, std::move(definition), std::move(store)));
@@ -259,6 +306,16 @@ absl::StatusOr<SourceGraphVerifyReport> SourceGraphFolder::Verify(
 
 absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> SourceGraphFolder::Open() const {
   absl::MutexLock lock(&mutex_);
+  return Map();
+}
+
+absl::StatusOr<SealedSourceGraph> SourceGraphFolder::OpenSealed() const {
+  absl::MutexLock lock(&mutex_);
+  PH_ASSIGN_OR_RETURN(auto mapped, Map());
+  return SealedSourceGraph{definition_, manifest_, std::move(mapped)};
+}
+
+absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> SourceGraphFolder::Map() const {
   PH_RETURN_IF_ERROR(damage_);
   if (is_forgotten_) return NotFound();
   if (manifest_ == nullptr) {

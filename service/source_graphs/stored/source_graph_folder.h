@@ -19,6 +19,7 @@
 #include "service/source_graphs/stored/mapped_source_graph.h"
 #include "service/source_graphs/stored/row_log.h"
 #include "service/source_graphs/stored/seal_work.h"
+#include "service/source_graphs/stored/sealed_graph_store.h"
 
 namespace packhouse {
 
@@ -36,6 +37,15 @@ class SourceGraphFolder {
                                                                  const std::string& folder_name,
                                                                  std::shared_ptr<DiskSpace> store);
 
+  // The same of a sealed graph of another store, as a new graph: `definition` is the new one. Its
+  // companions do not come along. DATA_LOSS naming the array that fails a checksum; CANCELLED if
+  // `progress` says so; errors of the disk and of `store`. Then nothing is left.
+  static absl::StatusOr<std::shared_ptr<SourceGraphFolder>> CopyIn(const std::string& folder,
+                                                                   GraphDefinition definition,
+                                                                   const SealedSourceGraph& from,
+                                                                   std::shared_ptr<DiskSpace> store,
+                                                                   SealWork::Progress progress);
+
   const std::string& name() const { return definition_.name; }
   const std::string& folder() const { return folder_; }
 
@@ -47,6 +57,7 @@ class SourceGraphFolder {
   SourceGraphInfo Listed() const;
   absl::StatusOr<SourceGraphVerifyReport> Verify(SealWork::Progress progress) const;
   absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> Open() const;
+  absl::StatusOr<SealedSourceGraph> OpenSealed() const;
   // Links the files that make the graph what it is now; of a damaged one, those that are there.
   absl::Status Link(LinkedGraphs& linked) const;
   // The graph was deleted: a seal that is at work ends.
@@ -57,6 +68,8 @@ class SourceGraphFolder {
                     std::shared_ptr<DiskSpace> store);
 
   absl::Status LoadState();
+  absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Map() const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SourceGraphInfo Info() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status NotFound() const;
   bool is_forgotten() const;

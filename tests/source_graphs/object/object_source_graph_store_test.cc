@@ -1,0 +1,589 @@
+// The laws of source graphs that servers share over an object store.
+#include "service/source_graphs/object/object_source_graph_store.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "service/base/seeded_random.h"
+#include "service/datasets/object/store_identity.h"
+#include "service/source_graphs/object/graph_sweeper.h"
+#include "service/source_graphs/quota_source_graph_store.h"
+#include "tests/datasets/object/object_replica.h"
+#include "tests/objects/fake_object_store.h"
+#include "tests/source_graphs/stored/random_source_graphs.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_folder.h"
+
+namespace packhouse {
+namespace {
+
+using ::testing::_;
+using ::testing::HasSubstr;
+
+constexpr auto kGoOnCopying = [](const SourceGraphProgress&) { return true; };
+
+// Does something of a test's before each Put of a piece.
+class WatchedStore final : public ObjectStore {
+ public:
+  explicit WatchedStore(ObjectStore* store) : store_(store) {}
+
+  std::function<void()> before_piece;
+
+  absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
+    if (before_piece && key.find("/p/") != absl::string_view::npos) before_piece();
+    return store_->Put(key, bytes, deadline);
+  }
+  absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
+                   absl::Time deadline) override {
+    return store_->Get(key, range, sink, deadline);
+  }
+  absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
+                                  absl::Time deadline) override {
+    return store_->List(prefix, after, limit, deadline);
+  }
+  absl::Status Delete(absl::string_view key, absl::Time deadline) override {
+    return store_->Delete(key, deadline);
+  }
+
+ private:
+  ObjectStore* const store_;
+};
+
+class ObjectSourceGraphStoreTest : public testing::Test {
+ protected:
+  // A server, or a command: its way to the engines, its cache, and what it builds.
+  struct Server {
+    std::unique_ptr<ObjectReplica> replica;
+    std::unique_ptr<FileSourceGraphStore> building;
+    std::unique_ptr<ObjectSourceGraphStore> store;
+    std::string cache;
+  };
+  // An empty name: it builds nothing. A name that was there before has what was built there.
+  Server Start(const std::string& name = "", uint64_t cache_bytes = uint64_t{1} << 30,
+               StoreFaults faults = nullptr) {
+    Server server;
+    server.cache = reused_cache_.empty() ? absl::StrCat(folder_.path(), "/cache", ++num_servers_)
+                                         : reused_cache_;
+    server.replica = std::make_unique<ObjectReplica>(&cluster_, &watched_, server.cache,
+                                                     ObjectDatasetStore::Options(), cache_bytes,
+                                                     std::move(faults));
+    ObjectSourceGraphStore::Options options;
+    options.upload.piece_bytes = 4096;
+    options.upload.max_bytes = max_bytes_;
+    options.max_cache_bytes = cache_bytes;
+    options.fetches_at_once = 2;
+    if (!name.empty()) {
+      server.building = Files(name);
+      options.server = name;
+      options.building = server.building.get();
+    }
+    server.store = std::make_unique<ObjectSourceGraphStore>(server.replica->engines(),
+                                                            &server.replica->cache(), options);
+    return server;
+  }
+  std::unique_ptr<FileSourceGraphStore> Files(const std::string& name) {
+    FileSourceGraphStore::Options options;
+    options.folder = absl::StrCat(folder_.path(), "/files-", name);
+    options.min_free_bytes = 0;
+    return FileSourceGraphStore::Open(options).value();
+  }
+  RowsOfGraph Rows(uint64_t seed) const {
+    SeededRandom random(seed);
+    return RandomRows(random, 40, 200);
+  }
+  void Fill(SourceGraphStore& store, const std::string& name, uint64_t seed) {
+    ASSERT_THAT(store.Create(name, schema_, options_), IsOk());
+    ASSERT_THAT(Append(store, name, seed), IsOk());
+  }
+  absl::StatusOr<SourceAppendResult> Append(SourceGraphStore& store, const std::string& name,
+                                            uint64_t seed) {
+    const ChunkOfRows chunk(schema_, options_, Rows(seed));
+    return store.Append({name, 0}, chunk.chunk(), ProducerSequence{"p", 1});
+  }
+  absl::Status Seal(SourceGraphStore& store, const std::string& name) {
+    return store.Seal(name, SealOptions(), kGoOnCopying).status();
+  }
+  ReadGraph Given(uint64_t seed) const { return Expected(schema_, options_, Rows(seed)); }
+  static ReadGraph ReadOf(const SourceGraphStore& store, const std::string& name) {
+    const auto graph = store.Open(name);
+    EXPECT_THAT(graph, IsOk());
+    return graph.ok() ? Read(**graph) : ReadGraph();
+  }
+  absl::StatusOr<ObjectSweeper::Step> Sweep(Server& server,
+                                            absl::Duration min_age = absl::ZeroDuration()) {
+    // What was put just now is older than now.
+    cluster_.clock.Advance(absl::Milliseconds(1));
+    EXPECT_THAT(BindStores(Start().replica->engines()), IsOk());
+    ObjectSweeper::Options options;
+    options.min_age = min_age;
+    return SourceGraphSweeper(server.replica->engines(), options).Run();
+  }
+  std::vector<std::string> Objects() {
+    std::vector<std::string> names;
+    const auto list = fake_.List("g/", "", 0, absl::InfiniteFuture());
+    for (const ObjectInfo& object : list->objects) names.push_back(object.key);
+    return names;
+  }
+  std::string AnyPiece() {
+    for (const std::string& name : Objects()) {
+      if (name.find("/p/") != std::string::npos) return name;
+    }
+    return "";
+  }
+  // How many keys of source graphs there are.
+  size_t NumKeys() {
+    auto read = Start().replica->connection().Range(KeyRange::Prefix("sg/"), 0, 0);
+    return read.ok() ? read->values.size() : 0;
+  }
+
+  const SourceGraphSchema schema_ = LawSchema();
+  const SourceGraphOptions options_ = LawOptions();
+  TemporaryFolder folder_{TemporaryFolder::InMemory()};
+  int num_servers_ = 0;
+  std::string reused_cache_;  // Of the next server; empty: one of its own.
+  uint64_t max_bytes_ = 0;
+  ObjectCluster cluster_;
+  FakeObjectStore fake_{&cluster_.clock};
+  WatchedStore watched_{&fake_};
+};
+
+// From a folder into the bucket, read by any server, and back into another folder.
+TEST_F(ObjectSourceGraphStoreTest, ACopyIsTheSameGraphEverywhere) {
+  auto files = Files("from");
+  Fill(*files, "team/g", 1);
+  ASSERT_THAT(Seal(*files, "team/g"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(const SealedSourceGraph sealed, files->OpenSealed("team/g"));
+  Server command = Start();
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphCopy copy, command.store->CopyIn(sealed, kGoOnCopying));
+  EXPECT_EQ(copy.num_old_bytes, 0U);
+  EXPECT_GT(copy.num_bytes, 4 * 4096U);
+  Server a = Start("a");
+  Server b = Start("b");
+  EXPECT_EQ(ReadOf(*a.store, "team/g"), Given(1));
+  EXPECT_EQ(ReadOf(*b.store, "team/g"), Given(1));
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphInfo info, b.store->Get("team/g"));
+  EXPECT_EQ(info.state, SourceGraphState::kSealed);
+  EXPECT_EQ(info.version, sealed.manifest->version);
+  EXPECT_EQ(info.num_edges, sealed.manifest->num_edges);
+  EXPECT_EQ(info.num_bytes, copy.num_bytes);
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphVerifyReport report,
+                          b.store->Verify("team/g", kGoOnCopying));
+  EXPECT_TRUE(report.ok());
+  EXPECT_EQ(report.num_bytes, copy.num_bytes);
+  // Again: nothing is sent, and nothing changes.
+  const uint64_t puts = fake_.num_puts();
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphCopy again, command.store->CopyIn(sealed, kGoOnCopying));
+  EXPECT_EQ(again.num_old_bytes, copy.num_bytes);
+  EXPECT_EQ(fake_.num_puts(), puts);
+  // Another graph of that name is another one.
+  auto others = Files("others");
+  Fill(*others, "team/g", 2);
+  ASSERT_THAT(Seal(*others, "team/g"), IsOk());
+  EXPECT_THAT(command.store->CopyIn(*others->OpenSealed("team/g"), kGoOnCopying),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("another one")));
+  EXPECT_THAT(others->CopyIn(sealed, kGoOnCopying), StatusIs(absl::StatusCode::kAlreadyExists, _));
+  auto back = Files("back");
+  PH_ASSERT_OK_AND_ASSIGN(const SealedSourceGraph opened, b.store->OpenSealed("team/g"));
+  ASSERT_THAT(back->CopyIn(opened, kGoOnCopying), IsOk());
+  EXPECT_EQ(back->CopyIn(opened, kGoOnCopying)->num_old_bytes, back->Get("team/g")->num_bytes);
+  back.reset();
+  back = Files("back");
+  EXPECT_EQ(ReadOf(*back, "team/g"), Given(1));
+  EXPECT_EQ(back->Get("team/g")->version, info.version);
+  EXPECT_TRUE(back->Verify("team/g", kGoOnCopying)->ok());
+}
+
+// One server has the rows; the others say which. Sealed, it is everybody's, and its files are gone.
+TEST_F(ObjectSourceGraphStoreTest, OneServerBuildsAGraphAndAllReadIt) {
+  Server a = Start("a:1");
+  Server b = Start("b:2");
+  Fill(*a.store, "g", 3);
+  EXPECT_THAT(b.store->Create("g", schema_, options_),
+              StatusIs(absl::StatusCode::kAlreadyExists, _));
+  const auto is_refused = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("a:1"));
+  EXPECT_THAT(Append(*b.store, "g", 3), is_refused);
+  EXPECT_THAT(Seal(*b.store, "g"), is_refused);
+  EXPECT_THAT(b.store->Verify("g", kGoOnCopying), is_refused);
+  EXPECT_THAT(b.store->Open("g"), StatusIs(absl::StatusCode::kFailedPrecondition, _));
+  EXPECT_EQ(b.store->Get("g")->state, SourceGraphState::kOpen);
+  EXPECT_GT(a.store->Get("g")->num_edges[0], 0U);
+  EXPECT_TRUE(Append(*a.store, "g", 3)->is_repetition);
+  EXPECT_TRUE(a.store->Verify("g", kGoOnCopying)->ok());
+  const uint64_t id = a.store->Get("g")->id;
+  ASSERT_THAT(a.store->RemoveAllBuilt(), IsOk());
+  // It goes on where it is started again.
+  a = Server();
+  a = Start("a:1");
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  ASSERT_THAT(Seal(*b.store, "g"), IsOk());
+  EXPECT_EQ(a.building->counts().num_graphs, 0U);
+  EXPECT_EQ(b.store->Get("g")->id, id);
+  EXPECT_EQ(ReadOf(*b.store, "g"), Given(3));
+  EXPECT_TRUE(Append(*b.store, "g", 3)->is_repetition);
+  const ChunkOfRows more(schema_, options_, Rows(4));
+  EXPECT_THAT(b.store->Append({"g", 0}, more.chunk(), ProducerSequence{"p", 2}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("sealed")));
+  EXPECT_THAT(b.store->Append({"g", id + 1}, more.chunk(), std::nullopt),
+              StatusIs(absl::StatusCode::kNotFound, _));
+  // Only sealed ones are taken where nothing is built.
+  EXPECT_THAT(Start().store->Create("h", schema_, options_),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("sealed")));
+}
+
+TEST_F(ObjectSourceGraphStoreTest, RowsThatAreLostAreNamed) {
+  Server a = Start("a:1");
+  Fill(*a.store, "g", 3);
+  ASSERT_THAT(a.building->Delete("g"), IsOk());
+  EXPECT_THAT(Append(*a.store, "g", 3), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a:1")));
+  EXPECT_THAT(Seal(*a.store, "g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("a:1")));
+  ASSERT_THAT(Start("b:2").store->Delete("g"), IsOk());
+  EXPECT_THAT(Append(*a.store, "g", 3), StatusIs(absl::StatusCode::kNotFound, _));
+  Fill(*a.store, "g", 4);
+}
+
+TEST_F(ObjectSourceGraphStoreTest, ListsAreOfAllServers) {
+  Server a = Start("a");
+  Server b = Start("b");
+  for (int i = 0; i < 5; ++i) Fill(i % 2 == 0 ? *a.store : *b.store, absl::StrCat("g", i), 1);
+  ASSERT_THAT(Seal(*a.store, "g2"), IsOk());
+  std::vector<std::string> names;
+  std::string token;
+  do {
+    PH_ASSERT_OK_AND_ASSIGN(const SourceGraphList list, b.store->List(2, token));
+    EXPECT_LE(list.graphs.size(), 2U);
+    for (const SourceGraphInfo& info : list.graphs) {
+      names.push_back(info.name);
+      EXPECT_EQ(info.state == SourceGraphState::kSealed, info.name == "g2");
+    }
+    token = list.next_page_token;
+  } while (!token.empty());
+  EXPECT_THAT(names, testing::ElementsAre("g0", "g1", "g2", "g3", "g4"));
+  EXPECT_THAT(a.store->List(2, "no/../\n"), StatusIs(absl::StatusCode::kInvalidArgument, _));
+  EXPECT_THAT(a.store->Get("\n"), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// Readers have their copies; for all others it is gone, and so are its objects soon.
+TEST_F(ObjectSourceGraphStoreTest, ADeletedGraphIsReadToTheEnd) {
+  Server a = Start("a");
+  Server b = Start("b");
+  Fill(*a.store, "g", 5);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  const auto held = b.store->Open("g");
+  ASSERT_THAT(held, IsOk());
+  ASSERT_THAT(a.store->Delete("g"), IsOk());
+  EXPECT_THAT(b.store->Open("g"), StatusIs(absl::StatusCode::kNotFound, _));
+  EXPECT_THAT(b.store->Delete("g"), StatusIs(absl::StatusCode::kNotFound, _));
+  // They need not be old.
+  ASSERT_THAT(Sweep(b, absl::Hours(1)), IsOk());
+  EXPECT_THAT(Objects(), testing::IsEmpty());
+  EXPECT_EQ(NumKeys(), 0U);
+  EXPECT_EQ(Read(**held), Given(5));
+  Fill(*b.store, "g", 6);
+  ASSERT_THAT(Seal(*b.store, "g"), IsOk());
+  EXPECT_EQ(ReadOf(*a.store, "g"), Given(6));
+  EXPECT_EQ(Read(**held), Given(5));
+}
+
+// Deleted by another server while it is built: nothing of it comes into the store.
+TEST_F(ObjectSourceGraphStoreTest, AGraphThatIsDeletedWhileItIsBuiltIsGone) {
+  Server a = Start("a");
+  Server b = Start("b");
+  Fill(*a.store, "g", 5);
+  watched_.before_piece = [&] {
+    watched_.before_piece = nullptr;
+    ASSERT_THAT(b.store->Delete("g"), IsOk());
+    Fill(*b.store, "g", 6);
+  };
+  EXPECT_THAT(Seal(*a.store, "g"), StatusIs(absl::StatusCode::kNotFound, HasSubstr("deleted")));
+  ASSERT_THAT(a.store->RemoveAllBuilt(), IsOk());
+  EXPECT_EQ(a.building->counts().num_graphs, 0U);
+  ASSERT_THAT(Seal(*b.store, "g"), IsOk());
+  EXPECT_EQ(ReadOf(*a.store, "g"), Given(6));
+}
+
+TEST_F(ObjectSourceGraphStoreTest, TheCacheBoundsWhatIsOpen) {
+  Server a = Start("a");
+  for (const char* name : {"one", "two"}) {
+    Fill(*a.store, name, 7);
+    ASSERT_THAT(Seal(*a.store, name), IsOk());
+  }
+  const uint64_t bytes = a.store->Get("one")->num_bytes;
+  Server small = Start("", bytes - 1);
+  EXPECT_THAT(small.store->Open("one"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::AllOf(HasSubstr("'one'"), HasSubstr(absl::StrCat(bytes)),
+                                      HasSubstr(absl::StrCat(bytes - 1)))));
+  Server b = Start("", bytes + bytes / 2);
+  auto held = b.store->Open("one");
+  ASSERT_THAT(held, IsOk());
+  // Readers share one copy.
+  EXPECT_EQ(b.store->Open("one")->get(), held->get());
+  EXPECT_EQ(b.replica->cache().counts().in_use, bytes);
+  EXPECT_THAT(b.store->Open("two"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::AllOf(HasSubstr("'two'"), HasSubstr("max_bytes"))));
+  held = absl::CancelledError();
+  EXPECT_EQ(ReadOf(*b.store, "two"), Given(7));
+  EXPECT_EQ(b.replica->cache().counts().in_use, 0U);
+  EXPECT_GT(b.replica->cache().counts().evictions, 0U);
+}
+
+// What is wrong is named; what was wrong in the cache alone is fetched again.
+TEST_F(ObjectSourceGraphStoreTest, DamageIsFound) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 8);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  Server b = Start();
+  ASSERT_THAT(b.store->Open("g"), IsOk());
+  const std::string cache = b.cache;
+  b = Server();
+  for (const auto& file : std::filesystem::directory_iterator(cache)) {
+    if (file.path().extension() != ".chunk") continue;
+    std::filesystem::resize_file(file.path(), 10);
+  }
+  reused_cache_ = cache;
+  b = Start();
+  reused_cache_.clear();
+  EXPECT_EQ(ReadOf(*b.store, "g"), Given(8));
+  const std::string piece = AnyPiece();
+  fake_.Damage(piece, 17);
+  Server c = Start();
+  EXPECT_THAT(c.store->Open("g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'g'")));
+  PH_ASSERT_OK_AND_ASSIGN(const SourceGraphVerifyReport report, c.store->Verify("g", kGoOnCopying));
+  EXPECT_EQ(report.num_damaged, 1U);
+  // Who has it in the cache reads on.
+  EXPECT_EQ(ReadOf(*b.store, "g"), Given(8));
+  ASSERT_THAT(fake_.Delete(piece, absl::InfiniteFuture()), IsOk());
+  EXPECT_THAT(c.store->Open("g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'g'")));
+}
+
+// Arrays that fail their checksums are not spread.
+TEST_F(ObjectSourceGraphStoreTest, ADamagedGraphIsNotCopied) {
+  auto files = Files("from");
+  Fill(*files, "g", 1);
+  ASSERT_THAT(Seal(*files, "g"), IsOk());
+  PH_ASSERT_OK_AND_ASSIGN(SealedSourceGraph sealed, files->OpenSealed("g"));
+  auto manifest = std::make_shared<GraphManifest>(*sealed.manifest);
+  manifest->arrays.back().block_crcs.back() ^= 1;
+  sealed.manifest = manifest;
+  const auto is_named =
+      StatusIs(absl::StatusCode::kDataLoss, HasSubstr(manifest->arrays.back().name));
+  EXPECT_THAT(Start().store->CopyIn(sealed, kGoOnCopying), is_named);
+  auto back = Files("back");
+  EXPECT_THAT(back->CopyIn(sealed, kGoOnCopying), is_named);
+  EXPECT_EQ(back->counts().num_bytes, 0U);
+  EXPECT_THAT(Start().store->Get("g"), StatusIs(absl::StatusCode::kNotFound, _));
+}
+
+// A process that ends in the middle: the next one sends only the rest.
+TEST_F(ObjectSourceGraphStoreTest, AnUploadThatWasStoppedGoesOn) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 9);
+  int num_pieces = 0;
+  watched_.before_piece = [&] {
+    if (++num_pieces == 4) a.replica->connection().Crash();
+  };
+  EXPECT_THAT(Seal(*a.store, "g"), StatusIs(absl::StatusCode::kUnavailable, _));
+  const int before = num_pieces;
+  watched_.before_piece = [&] { ++num_pieces; };
+  a = Server();
+  a = Start("a");
+  EXPECT_EQ(a.store->Get("g")->state, SourceGraphState::kSealing);
+  // It is young, so no sweep ends it.
+  EXPECT_EQ(Sweep(a, absl::Hours(1))->num_deleted, 0U);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  EXPECT_EQ(num_pieces, before);
+  EXPECT_EQ(ReadOf(*Start().store, "g"), Given(9));
+}
+
+// Given up by the caller, and gone on with; also when all was swept between.
+TEST_F(ObjectSourceGraphStoreTest, AnUploadThatWasGivenUpIsSwept) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 9);
+  const auto give_up = [](const SourceGraphProgress& now) { return now.done < now.total * 3 / 4; };
+  EXPECT_THAT(a.store->Seal("g", SealOptions(), give_up),
+              StatusIs(absl::StatusCode::kCancelled, _));
+  EXPECT_NE(AnyPiece(), "");
+  cluster_.clock.Advance(absl::Minutes(59));
+  PH_ASSERT_OK_AND_ASSIGN(ObjectSweeper::Step step, Sweep(a, absl::Hours(1)));
+  EXPECT_EQ(step.num_deleted, 0U);
+  cluster_.clock.Advance(absl::Minutes(2));
+  PH_ASSERT_OK_AND_ASSIGN(step, Sweep(a, absl::Hours(1)));
+  EXPECT_GT(step.num_orphans, 0U);
+  EXPECT_TRUE(step.is_round_over);
+  EXPECT_THAT(Objects(), testing::IsEmpty());
+  EXPECT_EQ(NumKeys(), 1U);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  EXPECT_EQ(ReadOf(*Start().store, "g"), Given(9));
+  cluster_.clock.Advance(absl::Hours(5));
+  EXPECT_EQ(Sweep(a)->num_deleted, 0U);
+}
+
+// The dangerous moment: all pieces are there, and nobody has them, when a sweep comes, by a clock
+// that is wrong. The upload must not commit what the sweep has deleted.
+TEST_F(ObjectSourceGraphStoreTest, ASweepDuringAnUploadLosesNothing) {
+  Server a = Start("a");
+  Server b = Start("b");
+  Fill(*a.store, "g", 10);
+  uint64_t num_deleted = 0;
+  int num_pieces = 0;
+  watched_.before_piece = [&] {
+    if (++num_pieces != 5) return;
+    num_deleted = Sweep(b)->num_deleted;
+  };
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  EXPECT_GT(num_deleted, 4U);
+  EXPECT_EQ(ReadOf(*b.store, "g"), Given(10));
+  (void)Sweep(b);
+  EXPECT_TRUE(Start().store->Verify("g", kGoOnCopying)->ok());
+}
+
+TEST_F(ObjectSourceGraphStoreTest, BytesAreCountedWithThoseOfDataSets) {
+  max_bytes_ = 100'000;
+  Server a = Start("a");
+  Fill(*a.store, "g", 1);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  const uint64_t bytes = a.store->Get("g")->num_bytes;
+  max_bytes_ = bytes + bytes / 2;
+  Server b = Start("b");
+  Fill(*b.store, "h", 2);
+  const uint64_t puts = fake_.num_puts();
+  EXPECT_THAT(Seal(*b.store, "h"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       testing::AllOf(HasSubstr("'h'"), HasSubstr("max_bytes"))));
+  EXPECT_EQ(fake_.num_puts(), puts);
+  ASSERT_THAT(b.store->Delete("g"), IsOk());
+  ASSERT_THAT(Seal(*b.store, "h"), IsOk());
+}
+
+// What another server was told counts, too.
+TEST_F(ObjectSourceGraphStoreTest, QuotasAreOfAllServers) {
+  Server a = Start("a");
+  Server b = Start("b");
+  const QuotasOf quotas_of = [](absl::string_view) {
+    Quotas quotas;
+    quotas.source_graphs = 1;
+    quotas.disk_bytes = 20'000;
+    return quotas;
+  };
+  DiskQuota disk(quotas_of);
+  QuotaSourceGraphStore quota(b.store.get(), quotas_of, &disk);
+  Fill(*a.store, "team/g", 1);
+  EXPECT_THAT(quota.Create("team/h", schema_, options_),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("source_graphs")));
+  ASSERT_THAT(Seal(*a.store, "team/g"), IsOk());
+  EXPECT_GT(quota.CountAll()->at("team").bytes, 20'000U);
+  ASSERT_THAT(b.store->Create("team/h", schema_, options_), IsOk());
+  EXPECT_THAT(Append(quota, "team/h", 2),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk_bytes")));
+  ASSERT_THAT(a.store->Delete("team/g"), IsOk());
+  EXPECT_THAT(Append(quota, "team/h", 2), IsOk());
+}
+
+// Simulation: two servers and a command build, seal, copy, delete and sweep graphs; calls fail, are
+// lost or done late, processes end at any point. A graph is there as a whole or not at all, with
+// the rows of one that was given; nothing is left once all is deleted and swept.
+TEST_F(ObjectSourceGraphStoreTest, AGraphIsThereAsAWholeOrNotAtAllWhateverFails) {
+  auto files = Files("given");
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    Fill(*files, absl::StrCat("g", seed), seed);
+    ASSERT_THAT(Seal(*files, absl::StrCat("g", seed)), IsOk());
+  }
+  int num_read = 0;
+  int num_crashes = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed=" << seed);
+    SeededRandom random(seed);
+    fake_.SetFaults({20, 20, 20, 0}, seed);
+    const auto faults = [&] {
+      return RandomFaults(
+          random.Next(), 8,
+          {StoreFault::kUnreachable, StoreFault::kRequestLost, StoreFault::kReplyLost,
+           StoreFault::kDoneLater, StoreFault::kCrashBefore, StoreFault::kCrashAfter});
+    };
+    const std::vector<std::string> addresses = {"a", "b", ""};
+    std::vector<Server> servers;
+    for (const std::string& address : addresses) {
+      servers.push_back(Start(address, uint64_t{1} << 30, faults()));
+    }
+    for (int step = 0; step < 20; ++step) {
+      const size_t at = random.Below(servers.size());
+      Server& server = servers[at];
+      if (server.replica->connection().crashed()) {
+        ++num_crashes;
+        server = Server();
+        server = Start(addresses[at], uint64_t{1} << 30, faults());
+      }
+      const uint64_t which = random.Below(3);
+      const std::string name = absl::StrCat("g", which);
+      switch (random.Below(8)) {
+        case 0:
+          (void)Sweep(server);
+          (void)server.store->RemoveAllBuilt();
+          break;
+        case 1:
+          (void)server.store->Delete(name);
+          break;
+        case 2:
+          (void)server.store->Create(name, schema_, options_);
+          break;
+        case 3:
+          (void)Append(*server.store, name, which);
+          break;
+        case 4:
+          (void)Seal(*server.store, name);
+          break;
+        case 5:
+        case 6:
+          (void)server.store->CopyIn(*files->OpenSealed(name), kGoOnCopying);
+          break;
+        default: {
+          const auto opened = server.store->Open(name);
+          ASSERT_FALSE(absl::IsDataLoss(opened.status())) << opened.status();
+          if (!opened.ok()) break;
+          // One that was sealed before rows came is empty.
+          const ReadGraph read = Read(**opened);
+          ASSERT_TRUE(read == Given(which) || (*opened)->num_nodes(0) == 0);
+          ++num_read;
+        }
+      }
+    }
+    cluster_.keys.DoLateRequests();
+    fake_.SetFaults({}, 0);
+    servers.clear();
+    Server calm = Start("a");
+    for (uint64_t which = 0; which < 3; ++which) {
+      const std::string name = absl::StrCat("g", which);
+      const auto info = calm.store->Get(name);
+      if (absl::IsNotFound(info.status())) continue;
+      ASSERT_THAT(info, IsOk());
+      if (info->state == SourceGraphState::kSealed) {
+        PH_ASSERT_OK_AND_ASSIGN(const SourceGraphVerifyReport report,
+                                calm.store->Verify(name, kGoOnCopying));
+        ASSERT_TRUE(report.ok()) << report.damaged.front();
+        const ReadGraph read = ReadOf(*calm.store, name);
+        ASSERT_TRUE(read == Given(which) || calm.store->Get(name)->num_nodes[0] == 0);
+      }
+      ASSERT_THAT(calm.store->Delete(name), IsOk());
+    }
+    ASSERT_THAT(Sweep(calm), IsOk());
+    ASSERT_THAT(Objects(), testing::IsEmpty());
+    ASSERT_EQ(NumKeys(), 0U);
+    ASSERT_THAT(calm.store->RemoveAllBuilt(), IsOk());
+    ASSERT_EQ(calm.building->counts().num_graphs, 0U);
+  }
+  EXPECT_GT(num_read, 20);
+  EXPECT_GT(num_crashes, 100);
+}
+
+}  // namespace
+}  // namespace packhouse
