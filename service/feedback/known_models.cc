@@ -37,6 +37,15 @@ bool KnownModels::Erase(const FeedbackKey& key) {
   return entries_.erase(key) != 0;
 }
 
+bool KnownModels::EraseUpTo(const FeedbackKey& key, uint64_t version) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return true;
+  if (found->second.version > version) return false;
+  entries_.erase(found);
+  return true;
+}
+
 std::shared_ptr<const MeasuredModel> KnownModels::ModelOf(const FeedbackKey& key) const {
   KeptFeedback kept;
   uint64_t version = 0;

@@ -30,6 +30,8 @@ class KnownModels {
   void Put(const FeedbackKey& key, KeptFeedback kept, uint64_t version);
   // Whether it was there.
   bool Erase(const FeedbackKey& key);
+  // Unless a version after this one is known. Whether nothing is known now.
+  bool EraseUpTo(const FeedbackKey& key, uint64_t version);
 
   // Null if nothing is known. Fits the law, if it is not that of the present version.
   std::shared_ptr<const MeasuredModel> ModelOf(const FeedbackKey& key) const;

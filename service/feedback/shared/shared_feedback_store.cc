@@ -91,27 +91,63 @@ absl::Mutex& SharedFeedbackStore::TurnOf(const FeedbackKey& key) const {
 }
 
 void SharedFeedbackStore::Learn(const FeedbackKey& key, const Stored& stored) const {
-  models_.Put(key, stored.kept, stored.revision);
   const absl::Time now = options_.now();
   absl::MutexLock lock(&mutex_);
+  const auto forgotten = forgotten_.find(key);
+  if (forgotten != forgotten_.end()) {
+    // It was read before it was deleted.
+    if (forgotten->second >= stored.revision) return;
+    forgotten_.erase(forgotten);
+  }
+  models_.Put(key, stored.kept, stored.revision);
   asked_[key] = now;
+}
+
+void SharedFeedbackStore::Forget(const FeedbackKey& key, Revision revision) const {
+  absl::MutexLock lock(&mutex_);
+  if (!models_.EraseUpTo(key, revision)) return;
+  asked_.erase(key);
+  // A read takes seconds at most: nobody needs one that is so many deletions old.
+  if (forgotten_.size() >= kMaxForgotten) forgotten_.clear();
+  Revision& last = forgotten_[key];
+  last = std::max(last, revision);
+}
+
+void SharedFeedbackStore::ForgetOthers(const std::set<FeedbackKey>& there,
+                                       Revision revision) const {
+  for (const auto& [key, kept] : models_.All()) {
+    if (!there.contains(key)) Forget(key, revision);
+  }
+}
+
+void SharedFeedbackStore::ForgetDeleted() const {
+  const size_t num_known = models_.size();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (num_known <= std::max(options_.max_models, num_known_)) return;
+  }
+  std::set<FeedbackKey> there;
+  const auto revision =
+      ReadAll([&there](const FeedbackKey& key, const Stored& /*stored*/) { there.insert(key); });
+  if (revision.ok()) ForgetOthers(there, *revision);
+  absl::MutexLock lock(&mutex_);
+  num_known_ = models_.size();
 }
 
 absl::StatusOr<std::optional<SharedFeedbackStore::Stored>> SharedFeedbackStore::Read(
     const FeedbackKey& key) const {
-  PH_ASSIGN_OR_RETURN(const std::optional<KeyValue> value, keys_->Get(ModelKey(key)));
-  if (!value) {
-    models_.Erase(key);
-    absl::MutexLock lock(&mutex_);
-    asked_.erase(key);
+  PH_ASSIGN_OR_RETURN(const RangeResult read, keys_->Range(KeyRange::Of(ModelKey(key)), 1));
+  if (read.values.empty()) {
+    Forget(key, read.revision);
     return std::nullopt;
   }
-  PH_ASSIGN_OR_RETURN(Stored stored, Decode(key, *value));
+  PH_ASSIGN_OR_RETURN(Stored stored, Decode(key, read.values[0]));
   Learn(key, stored);
+  ForgetDeleted();
   return stored;
 }
 
-absl::Status SharedFeedbackStore::ReadAll(
+absl::StatusOr<Revision> SharedFeedbackStore::ReadAll(
     absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const {
   KeyRange range = KeyRange::Prefix(kModels);
   Revision revision = 0;
@@ -132,7 +168,8 @@ absl::Status SharedFeedbackStore::ReadAll(
     has_more = page.has_more && !page.values.empty();
     if (has_more) range.begin = page.values.back().key + std::string(1, '\0');
   }
-  return first_error;
+  PH_RETURN_IF_ERROR(first_error);
+  return revision;
 }
 
 absl::StatusOr<SharedFeedbackStore::Count> SharedFeedbackStore::ReadCount() const {
@@ -215,13 +252,14 @@ absl::StatusOr<KeptFeedback> SharedFeedbackStore::Get(const FeedbackKey& key) co
 
 absl::StatusOr<std::map<FeedbackKey, KeptFeedback>> SharedFeedbackStore::All() const {
   std::map<FeedbackKey, KeptFeedback> all;
-  PH_RETURN_IF_ERROR(ReadAll([&](const FeedbackKey& key, const Stored& stored) {
-    Learn(key, stored);
-    all.emplace(key, stored.kept);
-  }));
-  for (const auto& [key, kept] : models_.All()) {
-    if (!all.contains(key)) models_.Erase(key);
-  }
+  std::set<FeedbackKey> there;
+  PH_ASSIGN_OR_RETURN(const Revision revision,
+                      ReadAll([&](const FeedbackKey& key, const Stored& stored) {
+                        Learn(key, stored);
+                        all.emplace(key, stored.kept);
+                        there.insert(key);
+                      }));
+  ForgetOthers(there, revision);
   return all;
 }
 
@@ -245,9 +283,8 @@ absl::Status SharedFeedbackStore::Delete(const FeedbackKey& key) {
     }
     PH_RETURN_IF_ERROR(done.status());
     if (!done->succeeded) continue;
-    models_.Erase(key);
+    Forget(key, done->revision);
     absl::MutexLock lock(&mutex_);
-    asked_.erase(key);
     found_.erase(key);
     return absl::OkStatus();
   }
@@ -272,7 +309,8 @@ std::shared_ptr<const MeasuredModel> SharedFeedbackStore::Find(
   if (!is_asked) {
     const absl::Status read = Read(*key).status();
     absl::MutexLock lock(&mutex_);
-    away_ = absl::IsUnavailable(read) ? now : absl::InfinitePast();
+    // Counted from the answer: an unreachable store may take seconds to be found so.
+    away_ = absl::IsUnavailable(read) ? options_.now() : absl::InfinitePast();
   }
   auto model = models_.ModelOf(*key);
   if (model != nullptr && notes_uses()) {
@@ -327,11 +365,14 @@ absl::Status SharedFeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
   const absl::Duration slack = options_.retention.Period();
   const uint64_t now = NowSeconds();
   std::vector<std::pair<FeedbackKey, Stored>> unused;
-  const absl::Status read = ReadAll([&](const FeedbackKey& key, const Stored& stored) {
+  std::set<FeedbackKey> there;
+  const auto read = ReadAll([&](const FeedbackKey& key, const Stored& stored) {
+    there.insert(key);
     const absl::Duration age = absl::Seconds(now - std::min(now, stored.last_use_seconds));
     if (age >= options_.retention.Of(key.model) + slack) unused.emplace_back(key, stored);
   });
-  if (first_error.ok()) first_error = Unavailable(read);
+  if (first_error.ok()) first_error = Unavailable(read.status());
+  if (read.ok()) ForgetOthers(there, *read);
   for (const auto& [key, stored] : unused) {
     const auto count = ReadCount();
     if (!count.ok()) return first_error.ok() ? Unavailable(count.status()) : first_error;
@@ -343,7 +384,7 @@ absl::Status SharedFeedbackStore::DeleteUnused(std::vector<Expired>& expired) {
     if (!done.ok() && first_error.ok()) first_error = Unavailable(done.status());
     // Else it was used, or another server has deleted it: the next sweep sees.
     if (!done.ok() || !done->succeeded) continue;
-    models_.Erase(key);
+    Forget(key, done->revision);
     ++num_expired_;
     expired.push_back({absl::StrCat(key.model, "/", key.device),
                        absl::Seconds(now - std::min(now, stored.last_use_seconds)),

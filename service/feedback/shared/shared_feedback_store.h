@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,6 +44,8 @@ class SharedFeedbackStore final : public FeedbackStore {
   static constexpr absl::Duration kFresh = absl::Seconds(1);
   // Find() does without the store for as long, when it could not be reached.
   static constexpr absl::Duration kAway = absl::Seconds(5);
+  // Absent models that a server remembers.
+  static constexpr size_t kMaxForgotten = 1024;
   // Servers whose last report a value names.
   static constexpr int kMaxAttempts = 64;
 
@@ -104,8 +107,8 @@ class SharedFeedbackStore final : public FeedbackStore {
   static std::string Encode(const FeedbackKey& key, const Stored& stored);
   // nullopt: there is no such model. Then, or otherwise, models_ has what was read.
   absl::StatusOr<std::optional<Stored>> Read(const FeedbackKey& key) const;
-  // Calls `each` for each model, and its value.
-  absl::Status ReadAll(
+  // Calls `each` for each model, and its value. The revision that they were read at.
+  absl::StatusOr<Revision> ReadAll(
       absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const;
   absl::StatusOr<Count> ReadCount() const;
   // A step of creation (+1) or deletion (-1).
@@ -113,6 +116,12 @@ class SharedFeedbackStore final : public FeedbackStore {
   // Notes a use that Find() saw, unless another server was faster.
   absl::Status WriteUse(const FeedbackKey& key, const Stored& stored, uint64_t seconds);
   void Learn(const FeedbackKey& key, const Stored& stored) const;
+  // There was no such model at `revision`; a later one stays.
+  void Forget(const FeedbackKey& key, Revision revision) const;
+  // The same for all that are known and not among `there`.
+  void ForgetOthers(const std::set<FeedbackKey>& there, Revision revision) const;
+  // Where more models are known than there may be, some have been deleted by other servers.
+  void ForgetDeleted() const;
   uint64_t NowSeconds() const;
   // Reports of one model follow each other: a value names one of each server.
   absl::Mutex& TurnOf(const FeedbackKey& key) const;
@@ -127,6 +136,10 @@ class SharedFeedbackStore final : public FeedbackStore {
   // When the store was asked for a model, or could not be reached.
   mutable std::map<FeedbackKey, absl::Time> asked_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Time away_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // At which revision a model was not there, so that no read that it has overtaken brings it back.
+  mutable std::map<FeedbackKey, Revision> forgotten_ ABSL_GUARDED_BY(mutex_);
+  // Known after ForgetDeleted().
+  mutable size_t num_known_ ABSL_GUARDED_BY(mutex_) = 0;
   // What Find() gave since uses were written, and when.
   mutable std::map<FeedbackKey, uint64_t> found_ ABSL_GUARDED_BY(mutex_);
 };

@@ -3,6 +3,7 @@
 #include "service/feedback/shared/shared_feedback_store.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,6 +37,34 @@ BatchObservation BatchOf(uint64_t edges, double seconds) {
   batch.peak_bytes = 1000 * edges;
   return batch;
 }
+
+// A way to the store on which something happens before or after reads.
+class WatchedConnection final : public KeyValueStore {
+ public:
+  explicit WatchedConnection(FakeKeyValueServers* servers) : to_(servers) {}
+
+  std::function<void()> before_read = [] {};
+  std::function<void()> after_read = [] {};
+
+  absl::StatusOr<RangeResult> Range(const KeyRange& range, size_t limit,
+                                    Revision revision) override {
+    before_read();
+    auto result = to_.Range(range, limit, revision);
+    after_read();
+    return result;
+  }
+  absl::StatusOr<TransactionResult> Commit(const Transaction& transaction) override {
+    return to_.Commit(transaction);
+  }
+  absl::StatusOr<StoreLease> GrantLease(absl::Duration length) override {
+    return to_.GrantLease(length);
+  }
+  absl::StatusOr<absl::Duration> KeepAlive(LeaseId lease) override { return to_.KeepAlive(lease); }
+  absl::Status RevokeLease(LeaseId lease) override { return to_.RevokeLease(lease); }
+
+ private:
+  FakeConnection to_;
+};
 
 // One server, and its way to the store.
 struct TestServer {
@@ -106,18 +135,83 @@ TEST_F(SharedFeedbackStoreTest, FindIsFreshToASecond) {
   // Without the store it gives what it has, and asks again after a while.
   clock_.Advance(SharedFeedbackStore::kFresh);
   int num_asked = 0;
-  b->connection.SetFaults([&num_asked] {
+  b->connection.SetFaults([&] {
     ++num_asked;
+    // It takes a while to find out.
+    clock_.Advance(absl::Seconds(3));
     return StoreFault::kUnreachable;
   });
   EXPECT_EQ(b->store.Find("team/gin/h100"), after);
   EXPECT_EQ(b->store.Find("team/other/h100"), nullptr);
+  clock_.Advance(SharedFeedbackStore::kAway - absl::Seconds(1));
+  EXPECT_EQ(b->store.Find("team/gin/h100"), after);
   EXPECT_EQ(num_asked, 1);
   EXPECT_THAT(b->store.Get(kGin), StatusIs(absl::StatusCode::kUnavailable, testing::_));
   b->connection.SetFaults(nullptr);
   ASSERT_THAT(a->Report(kGin, 20'000), IsOk());
   clock_.Advance(SharedFeedbackStore::kAway);
   EXPECT_NE(b->store.Find("team/gin/h100"), after);
+}
+
+TEST_F(SharedFeedbackStoreTest, WhatIsCreatedWhileAllAreReadStays) {
+  WatchedConnection connection(&servers_);
+  SharedFeedbackStore store(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }});
+  const auto other = Start();
+  // More than one page.
+  for (int i = 0; i < 40; ++i) {
+    ASSERT_THAT(other->Report({absl::StrCat("model", i), "d"}, 100), IsOk());
+  }
+  int num_reads = 0;
+  connection.before_read = [&] {
+    if (++num_reads != 2) return;
+    EXPECT_THAT(store.Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now()), IsOk());
+  };
+  EXPECT_THAT(store.All().value(), testing::SizeIs(40));
+  EXPECT_NE(store.Find("team/gin/h100"), nullptr);
+  EXPECT_NE(store.ModelOf(kGin), nullptr);
+}
+
+TEST_F(SharedFeedbackStoreTest, AReadThatADeletionOvertakesBringsNothingBack) {
+  WatchedConnection connection(&servers_);
+  SharedFeedbackStore store(&connection, {"watched", 256, {}, [this] { return clock_.Now(); }});
+  const auto other = Start();
+  ASSERT_THAT(other->Report(kGin, 100), IsOk());
+  int num_reads = 0;
+  connection.after_read = [&] {
+    if (++num_reads == 1) {
+      EXPECT_THAT(store.Delete(kGin), IsOk());
+    }
+  };
+  EXPECT_THAT(store.Get(kGin), IsOk());
+  EXPECT_EQ(store.ModelOf(kGin), nullptr);
+  // Another one of that name is another one.
+  ASSERT_THAT(other->Report(kGin, 200), IsOk());
+  EXPECT_NE(store.Find("team/gin/h100"), nullptr);
+}
+
+TEST_F(SharedFeedbackStoreTest, WhatOtherServersDeleteIsForgotten) {
+  // For ever: no more is known than there may be.
+  constexpr size_t kMost = 4;
+  const auto a = Start(kMost);
+  const auto b = Start(kMost);
+  for (int i = 0; i < 20; ++i) {
+    const FeedbackKey key = {absl::StrCat("model", i), "d"};
+    ASSERT_THAT(a->Report(key, 100), IsOk());
+    EXPECT_THAT(b->store.Get(key), IsOk());
+    EXPECT_NE(b->store.ModelOf(key), nullptr);
+    EXPECT_LE(b->store.Readings().size(), kMost);
+    ASSERT_THAT(a->store.Delete(key), IsOk());
+  }
+  // With a retention: not for long.
+  const auto c = Start(kMost, {absl::Hours(8), {}});
+  ASSERT_THAT(a->Report(kGin, 100), IsOk());
+  EXPECT_THAT(c->store.Get(kGin), IsOk());
+  EXPECT_NE(c->store.ModelOf(kGin), nullptr);
+  ASSERT_THAT(a->store.Delete(kGin), IsOk());
+  EXPECT_THAT(c->store.Readings(), testing::SizeIs(1));
+  std::vector<Expired> expired;
+  EXPECT_THAT(c->store.DeleteUnused(expired), IsOk());
+  EXPECT_THAT(c->store.Readings(), IsEmpty());
 }
 
 TEST_F(SharedFeedbackStoreTest, RefusalsAreNamed) {
