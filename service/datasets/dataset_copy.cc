@@ -38,7 +38,7 @@ absl::Status CheckSameSizes(const DatasetReader& reader, const DatasetStore& to,
                             uint64_t num_graphs) {
   const std::string& name = reader.info().name;
   PH_ASSIGN_OR_RETURN(const SizeHistogram copied, to.GetHistogram(name));
-  const size_t l = reader.histogram().num_components();
+  const size_t l = reader.info().schema->num_components();
   SizeHistogram first(l);
   for (size_t i = 0; i < num_graphs; ++i) {
     PH_RETURN_IF_ERROR(first.Add(reader.counts().subspan(i * l, l)));

@@ -72,26 +72,6 @@ uint64_t DigestOf(const PlannerResult& planned) {
   return absl::SimpleHexAtoi(digest.Hex(sizeof(number)), &number) ? number : 0;
 }
 
-// Knows how many chunks it has given of another's.
-class CountedSizes final : public ChunkSizes {
- public:
-  // `before` comes first; it may be null.
-  CountedSizes(ChunkSizes* before, size_t num_before, ChunkSizes* rest)
-      : before_(before), num_before_(num_before), rest_(rest) {}
-
-  uint64_t bytes() const override { return 0; }
-  absl::Status AddNext(SizeHistogram& histogram) override {
-    return (num_given_++ < num_before_ ? before_ : rest_)->AddNext(histogram);
-  }
-  size_t num_given() const { return num_given_; }
-
- private:
-  ChunkSizes* const before_;
-  const size_t num_before_;
-  ChunkSizes* const rest_;
-  size_t num_given_ = 0;
-};
-
 }  // namespace
 
 SegmentedPlan::SegmentedPlan(std::shared_ptr<const DatasetChunks> chunks, EpochRequest request,
@@ -162,12 +142,18 @@ absl::Status SegmentedPlan::CheckGiven(const PlannerResult& given) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, ChunkSizes& chunk_sizes,
-                                                     const Making& making, MemoryHold& memory,
-                                                     uint64_t& num_oversize) const {
+absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(
+    uint32_t segment, ChunkSizes& chunk_sizes, const Making& making,
+    absl::FunctionRef<bool(const absl::Status&)> makes_room, MemoryHold& memory,
+    uint64_t& num_oversize) const {
   const size_t l = schema().num_components();
   const std::string what = absl::StrCat("sizes of segment ", segment);
-  PH_ASSIGN_OR_RETURN(memory, making.Hold(what, SizeHistogram::BytesFor(1, l)));
+  // Room is made where it is missing, since what was read is not read again.
+  const auto hold = [&](absl::string_view of, uint64_t bytes) {
+    auto held = making.Hold(of, bytes);
+    return makes_room(held.status()) ? making.Hold(of, bytes) : std::move(held);
+  };
+  PH_ASSIGN_OR_RETURN(memory, hold(what, SizeHistogram::BytesFor(1, l)));
   SizeHistogram sizes(l);
   for (const uint32_t chunk : layout_.chunks(segment)) {
     PH_RETURN_IF_ERROR(making.StillWanted());
@@ -176,7 +162,9 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, ChunkSize
         SizeHistogram::BytesFor(sizes.num_distinct() + chunks_->num_graphs()[chunk], l) +
         sizeof(uint32_t) * l * chunks_->num_graphs()[chunk];
     if (bytes > memory.bytes()) {
-      PH_RETURN_IF_ERROR(making.Grow(what, bytes - memory.bytes(), memory));
+      absl::Status grown = making.Grow(what, bytes - memory.bytes(), memory);
+      if (makes_room(grown)) grown = making.Grow(what, bytes - memory.bytes(), memory);
+      PH_RETURN_IF_ERROR(grown);
     }
     PH_RETURN_IF_ERROR(chunk_sizes.AddNext(sizes));
   }
@@ -186,8 +174,8 @@ absl::StatusOr<SizeHistogram> SegmentedPlan::SizesOf(uint32_t segment, ChunkSize
     if (limits.FirstExceeded(sizes.tuple(row))) ++num_sizes;
   }
   PH_ASSIGN_OR_RETURN(const MemoryHold of_oversize,
-                      making.Hold(absl::StrCat("sizes of segment ", segment, " beyond the limits"),
-                                  (sizeof(SizeTuple) + sizeof(uint32_t) * l) * num_sizes));
+                      hold(absl::StrCat(what, " beyond the limits"),
+                           (sizeof(SizeTuple) + sizeof(uint32_t) * l) * num_sizes));
   std::vector<SizeTuple> oversize;
   oversize.reserve(num_sizes);
   for (size_t row = 0; row < sizes.num_distinct(); ++row) {
@@ -215,14 +203,8 @@ absl::Status SegmentedPlan::CountSegment(uint32_t segment, ChunkSizes& chunk_siz
   };
   MemoryHold of_sizes;
   uint64_t num_oversize = 0;
-  CountedSizes first(nullptr, 0, &chunk_sizes);
-  auto counted = SizesOf(segment, first, making, of_sizes, num_oversize);
-  if (makes_room(counted.status())) {
-    const auto before = chunks_->ReadSizes(layout_.chunks(segment).first(first.num_given()));
-    CountedSizes again(before.get(), first.num_given(), &chunk_sizes);
-    counted = SizesOf(segment, again, making, of_sizes, num_oversize);
-  }
-  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes, std::move(counted));
+  PH_ASSIGN_OR_RETURN(const SizeHistogram sizes,
+                      SizesOf(segment, chunk_sizes, making, makes_room, of_sizes, num_oversize));
   // Reading the graphs finds the first that is too large.
   if (num_oversize != 0 && request_.oversize_is_error) {
     PH_RETURN_IF_ERROR(PlanOf(segment, making).status());

@@ -102,10 +102,12 @@ class SegmentedPlan {
                             PlannerResult& found);
   absl::Status AddToAll(const SizeHistogram& sizes, const Making& making,
                         std::optional<SizeHistogram>& all, MemoryHold& memory) const;
-  // The sizes of a segment's graphs that fit a batch.
+  // The sizes of a segment's graphs that fit a batch. `makes_room` says of an error whether what
+  // failed may be tried once more.
   absl::StatusOr<SizeHistogram> SizesOf(uint32_t segment, ChunkSizes& chunk_sizes,
-                                        const Making& making, MemoryHold& memory,
-                                        uint64_t& num_oversize) const;
+                                        const Making& making,
+                                        absl::FunctionRef<bool(const absl::Status&)> makes_room,
+                                        MemoryHold& memory, uint64_t& num_oversize) const;
   absl::StatusOr<uint64_t> BoundOf(const SizeHistogram& all, const Making& making) const;
   // A bound from the rows alone.
   uint64_t VolumeOf(const SegmentCounts& counts) const;

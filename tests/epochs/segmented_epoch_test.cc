@@ -693,13 +693,46 @@ TEST(SegmentedPlanTest, MemoryForReadingSizesIsReserved) {
   EXPECT_EQ(memory.held(), 0U);
 }
 
+// Sizes of a store that has no memory from some chunk on.
+class EndingSizes final : public ChunkSizes {
+ public:
+  EndingSizes(int num_chunks, int* num_failed) : num_chunks_(num_chunks), num_failed_(num_failed) {}
+  uint64_t bytes() const override { return 0; }
+  absl::Status AddNext(SizeHistogram& histogram) override {
+    if (num_chunks_-- > 0) return histogram.Add(std::vector<uint32_t>{1, 1});
+    ++*num_failed_;
+    return absl::ResourceExhaustedError("the store's memory");
+  }
+
+ private:
+  int num_chunks_;
+  int* const num_failed_;
+};
+
+// Room in the plan's memory does not help there.
+TEST(SegmentedPlanTest, SizesThatCouldNotBeReadAreNotReadAgain) {
+  const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
+  int num_begun = 0;
+  int num_failed = 0;
+  chunks->read_sizes = [&] {
+    ++num_begun;
+    return std::make_unique<EndingSizes>(5, &num_failed);
+  };
+  EXPECT_THAT(SegmentedPlan::Make(chunks, InSegments(300), QuickBounds()),
+              StatusIs(absl::StatusCode::kResourceExhausted, "the store's memory"));
+  EXPECT_EQ(num_begun, 1);
+  EXPECT_EQ(num_failed, 1);
+}
+
 // The sizes of all graphs are for the bound alone. Here no two graphs have the same.
 TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
   constexpr uint32_t kGraphs = 99'000;
   constexpr uint32_t kGraphsOfChunk = 3;
   const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
   chunks->graphs.assign(kGraphs / kGraphsOfChunk, kGraphsOfChunk);
-  chunks->add_sizes = [](uint32_t chunk, SizeHistogram& histogram) -> absl::Status {
+  size_t num_read = 0;
+  chunks->add_sizes = [&](uint32_t chunk, SizeHistogram& histogram) -> absl::Status {
+    ++num_read;
     const uint32_t first = kGraphsOfChunk * chunk;
     for (uint32_t graph = first; graph < first + kGraphsOfChunk; ++graph) {
       PH_RETURN_IF_ERROR(histogram.Add(std::vector<uint32_t>{graph % 1000 + 1, graph / 1000 + 1}));
@@ -716,7 +749,9 @@ TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
   PH_ASSERT_OK_AND_ASSIGN(const auto ample, make(nullptr));
   EXPECT_GT(ample->layout().num_segments(), 100U);
   MemoryBudget memory(SizeHistogram::BytesFor(kGraphs, 2));
+  num_read = 0;
   PH_ASSERT_OK_AND_ASSIGN(const auto tight, make(&memory));
+  EXPECT_EQ(num_read, chunks->graphs.size());
   EXPECT_EQ(tight->counts(), ample->counts());
   EXPECT_EQ(tight->receipt(), ample->receipt());
   EXPECT_GT(tight->lower_bound(), 0U);
