@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from packhouse.connecting import Connecting
+from packhouse.load_connection import LoadConnection
 from packhouse.replicas import Replicas
 from packhouse.silence import SilenceWatch
 
@@ -62,6 +64,30 @@ def test_what_came_meanwhile_is_no_silence() -> None:
     assert asked.wait(60)
     watch.close()
     assert not silent.is_set()
+
+
+def test_a_late_verdict_ends_only_the_call_that_was_asked_for() -> None:
+    """The next call may have begun before the silent one is ended."""
+
+    class Call:
+        is_cancelled = False
+
+        def cancel(self) -> None:
+            self.is_cancelled = True
+
+    connection = LoadConnection(Connecting("a:1,b:1"))
+    ends = connection._silence._on_silence
+    asked, later = Call(), Call()
+    connection._load, connection._load_address = asked, "a:1"
+    # So a:1 is not the one to wait for, and is not asked.
+    connection._replicas.redirected("b:1")
+    assert not connection._silence._lives()
+    connection._load = later
+    ends()
+    assert asked.is_cancelled and not later.is_cancelled
+    assert connection._silent_load is asked
+    connection._load = None
+    connection.close()
 
 
 def test_a_lost_server_is_given_less_time() -> None:

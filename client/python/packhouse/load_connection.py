@@ -79,8 +79,10 @@ class LoadConnection:
         self._reader = new_reader(is_loaded=True, writable=writable, widen=connecting.widen)
         # Whether Load was cancelled for its reader to look at the acknowledgements.
         self._woken = False
-        # Whether it was cancelled because its server is silent.
-        self._is_silent = False
+        # The call that was cancelled because its server is silent.
+        self._silent_load: Any = None
+        # The call for which the server is asked whether it lives: of the watching thread.
+        self._asked_load: Any = None
         self._silence = SilenceWatch(self._lives, self._end_silent_load)
         self._num_waits = 0
 
@@ -136,14 +138,14 @@ class LoadConnection:
                     _LOAD_METHOD, request_serializer=loader_pb2.LoadRequest.SerializeToString
                 )
                 self._woken = False
-                self._is_silent = False
                 self._load = start_load(make_request())
                 if self._replicas.are_several:
                     self._silence.start()
+            load = self._load
             self._num_waits += 1
             self._silence.waiting = self._num_waits
             try:
-                response: bytes = next(self._load)
+                response: bytes = next(load)
             finally:
                 self._silence.waiting = 0
             self._replicas.answered(self._load_address)
@@ -157,7 +159,7 @@ class LoadConnection:
             failure = PackhouseError.of(error)
         else:
             return self._reader.read(response) or self._parse(response)
-        if self._is_silent:
+        if self._silent_load is load:
             failure = PackhouseError(
                 grpc.StatusCode.UNAVAILABLE, f"{self._load_address} does not answer"
             )
@@ -231,6 +233,8 @@ class LoadConnection:
 
     def _lives(self) -> bool:
         """Whether the server that Load waits for answers, and is still the one to wait for."""
+        # Before the address: the call may not have been made there, but then nobody waits for it.
+        self._asked_load = self._load
         if self._replicas.owner not in (None, self._load_address):
             return False
         with self._lock:
@@ -253,9 +257,10 @@ class LoadConnection:
         return not is_away
 
     def _end_silent_load(self) -> None:
-        load = self._load
+        # Not the present call, which may be a later one, to a server that nobody has asked.
+        load, self._asked_load = self._asked_load, None
         if load is not None:
-            self._is_silent = True
+            self._silent_load = load
             load.cancel()
 
     def _make_channel(
