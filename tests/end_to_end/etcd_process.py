@@ -151,17 +151,16 @@ class EtcdProcess:
                     return number
         return None
 
-    def count(self, prefix: str) -> int:
-        """The keys that begin so. Asks the first node, which must run."""
+    def values(self, prefix: str) -> list[bytes]:
+        """Of the keys that begin so. Asks the first node, which must run."""
         first = prefix.encode()
         beyond = first[:-1] + bytes([first[-1] + 1])
         request = {
             "key": base64.b64encode(first).decode(),
             "range_end": base64.b64encode(beyond).decode(),
-            "count_only": True,
         }
         answer = self._nodes[0].ask("/v3/kv/range", json.dumps(request).encode())
-        return int(answer.get("count", 0))
+        return [base64.b64decode(found["value"]) for found in answer.get("kvs", [])]
 
     def start(self, number: int) -> None:
         """Starts a node, with what it has stored."""
