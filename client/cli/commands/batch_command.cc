@@ -36,13 +36,13 @@ std::string TypeName(v1::DataType type) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-// The graphs' ids, what they fill, and the tensors with their types and shapes.
 // With the type in which it travels, if that is narrower.
 std::string TypeText(const v1::Tensor& tensor) {
   if (tensor.declared_dtype() == v1::DATA_TYPE_UNSPECIFIED) return TypeName(tensor.dtype());
   return absl::StrCat(TypeName(tensor.declared_dtype()), " as ", TypeName(tensor.dtype()));
 }
 
+// The graphs' ids, what they fill, and the tensors with their types and shapes.
 std::string BatchText(const v1::LoadedBatch& loaded, const v1::LoadOpened& opened) {
   const v1::Batch& batch = loaded.batch();
   std::vector<std::string> components;

@@ -98,7 +98,8 @@ class EpochArguments(TypedDict, total=False):
     - `padding`, `derived`: see `Padding` and `DerivedTensor`.
     - `compact`: integers travel in the narrowest of uint8, int16 and int32 that holds them, for a
       third to a sixth of the bytes of most graphs, and become what the schema says when they are
-      asked for (`widen`).
+      asked for (`widen`). Upgrade all servers before you ask for it; a job changes it between
+      epochs.
     - `sizes_only`: batches say which graphs belong together; their tensors stay here.
     - `oversize`: what happens to graphs beyond the limits; see `OversizePolicy`.
     - `in_order`: not shuffled, but in the data set's own order, packed within `look_ahead` graphs

@@ -96,6 +96,7 @@ class PackOptions:
     - `derived`: see DerivedTensor.
     - `compact`: integers travel in the narrowest of uint8, int16 and int32 that holds them, and
       become what the schema says when they are asked for; `widen=False`: they stay as they come.
+      Upgrade all servers before you ask for it.
     - `oversize`: see OversizePolicy.
     - `histogram`: the name of a histogram that counts the stream's sizes ("": none).
     - `chunk_bytes` bounds one message sent.
