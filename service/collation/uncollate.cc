@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,7 +79,13 @@ absl::StatusOr<GraphChunk> Uncollate(const GraphSchema* schema, const Batch& bat
     const auto real_bytes = CheckedMultiply(real_rows[spec.component], schema->row_bytes(t));
     absl::string_view data = batch.tensors[t].data;
     std::string widened;
-    if (batch.tensors[t].declared_dtype) {
+    if (const std::optional<DType> declared = batch.tensors[t].declared_dtype) {
+      // Its values are read as the schema's type.
+      if (*declared != spec.dtype) {
+        return absl::InvalidArgumentError(absl::StrCat("batch: tensor '", spec.name, "' is of ",
+                                                       DTypeName(*declared), ", the schema says ",
+                                                       DTypeName(spec.dtype)));
+      }
       PH_ASSIGN_OR_RETURN(widened, WidenedData(batch.tensors[t]));
       data = widened;
     }

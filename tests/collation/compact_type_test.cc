@@ -312,6 +312,20 @@ TEST(CompactTypeTest, HostileTypesAreRefused) {
   }
   EXPECT_THAT(widened(DType::kInt16, DType::kInt64, "abc"),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 bytes of int16")));
+
+  // A type that is not the schema's: its elements would be taken apart as the schema's.
+  const GraphSchema schema =
+      GraphSchema::Create(SizeSchema::NodesAndEdges(), {{"x", DType::kInt32, {}, 0, {}, {}}})
+          .value();
+  Batch batch;
+  batch.graph_ids = {1};
+  batch.sizes = {4, 0};
+  batch.tensors.push_back({"x", DType::kUint8, {4}, "abcd", DType::kInt32});
+  EXPECT_THAT(Uncollate(&schema, batch), IsOk());
+  batch.tensors[0].declared_dtype = DType::kInt64;
+  EXPECT_THAT(Uncollate(&schema, batch),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("tensor 'x' is of int64, the schema says int32")));
 }
 
 }  // namespace
