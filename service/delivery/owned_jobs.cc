@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/caller.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 
@@ -201,23 +202,47 @@ absl::StatusOr<Loader::Planned> OwnedJobs::FindPlan(
   }
   JobDirectory* const directory = logs_->directory();
   if (directory == nullptr) return found;
+  if (is_searching_.exchange(true)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("receipt ", Quoted(receipt),
+                     ": this server looks for another one in the ledgers of the other servers' "
+                     "jobs, and does so for one call at a time: ask again in a moment"));
+  }
+  const absl::Cleanup is_done = [this] { is_searching_ = false; };
   std::string after;
   do {
+    PH_RETURN_IF_ERROR(BeginWait());
     PH_ASSIGN_OR_RETURN(JobPage page, directory->List(after, kListed));
     after = std::move(page.next);
     for (const ListedJob& job : page.jobs) {
       if (job.num_epochs == 0 || here.contains(job.name) || !may_see(job.name)) continue;
       if (given_up()) return absl::CancelledError("the caller has left");
-      PH_ASSIGN_OR_RETURN(std::vector<std::string> records, logs_->Read(job.name));
-      ReadLog log(std::move(records));
+      PH_RETURN_IF_ERROR(BeginWait());
+      auto records = logs_->Read(job.name);
+      // The store has dropped the revision that was being read.
+      if (absl::IsOutOfRange(records.status())) records = logs_->Read(job.name);
+      if (absl::IsUnavailable(records.status()) || absl::IsCancelled(records.status())) {
+        return records.status();
+      }
+      // Of another release, or damaged: others may have the receipt.
+      if (!records.ok()) continue;
+      MemoryHold of_log;
+      if (memory_ != nullptr) {
+        uint64_t num_bytes = 0;
+        for (const std::string& record : *records) num_bytes += sizeof(record) + record.size();
+        PH_ASSIGN_OR_RETURN(of_log, memory_->Hold("the ledger of another server's job", num_bytes));
+      }
+      ReadLog log(*std::move(records));
       LoaderOptions options = options_;
       options.quotas_of = nullptr;
       options.epochs_here = nullptr;
       auto loader = Loader::Open(catalog_, &log, options, /*first_session=*/0, memory_);
-      // Of another release, or damaged: others may have the receipt.
+      if (absl::IsResourceExhausted(loader.status())) return loader.status();
       if (!loader.ok()) continue;
       auto planned = (*loader)->FindPlan(receipt, may_show);
-      if (!absl::IsNotFound(planned.status())) return planned;
+      if (!absl::IsNotFound(planned.status()) && !absl::IsDataLoss(planned.status())) {
+        return planned;
+      }
     }
   } while (!after.empty());
   return found;

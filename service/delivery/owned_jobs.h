@@ -3,6 +3,7 @@
 #ifndef PACKHOUSE_SERVICE_DELIVERY_OWNED_JOBS_H_
 #define PACKHOUSE_SERVICE_DELIVERY_OWNED_JOBS_H_
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -107,8 +108,11 @@ class OwnedJobs {
 
   // Loader::FindPlan() of the jobs of all servers: of those that are here, then of all others that
   // the directory has and `may_see` allows, whose logs it reads one after the other until one has
-  // the receipt. So it may be asked seldom, and takes as long as the logs are large. Ends early
-  // with CANCELLED if `given_up` says so. UNAVAILABLE if the store does not answer.
+  // the receipt. So it may be asked seldom, and takes as long as the logs are large. Logs that are
+  // damaged, or of another release, are passed over. One call at a time reads logs:
+  // RESOURCE_EXHAUSTED for others, and if `memory` has no room for a log. Ends early with CANCELLED
+  // if `given_up` says so, or the caller (base/caller.h) is gone. UNAVAILABLE if the store does not
+  // answer.
   absl::StatusOr<Loader::Planned> FindPlan(absl::string_view receipt,
                                            absl::FunctionRef<bool(const std::string& job)> may_see,
                                            absl::FunctionRef<bool(const EpochIdentity&)> may_show,
@@ -151,6 +155,8 @@ class OwnedJobs {
   std::vector<std::shared_ptr<OwnedJob>> retired_ ABSL_GUARDED_BY(mutex_);
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
   Counts counts_ ABSL_GUARDED_BY(mutex_);
+  // FindPlan() reads the logs of others.
+  mutable std::atomic<bool> is_searching_ = false;
 };
 
 }  // namespace packhouse

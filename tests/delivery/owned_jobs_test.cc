@@ -14,10 +14,13 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/admission/memory_budget.h"
+#include "service/base/caller.h"
 #include "service/cluster/replica_lease.h"
 #include "service/delivery/job_census.h"
 #include "service/ledger/etcd/etcd_job_directory.h"
 #include "service/ledger/etcd/etcd_job_logs.h"
+#include "service/ledger/etcd/job_keys.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/support/fake_key_value_store.h"
 #include "tests/support/simulated_clock.h"
@@ -353,6 +356,96 @@ TEST_F(JobCensusTest, AReceiptIsFoundAtAnyServer) {
   EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kNotFound, HasSubstr(receipt)));
   other_->connection.SetFaults([] { return StoreFault::kUnreachable; });
   EXPECT_THAT(find(second), StatusIs(absl::StatusCode::kUnavailable, testing::_));
+}
+
+// Whatever is wrong with the ledger of another job.
+TEST_F(JobCensusTest, ADamagedLedgerHidesNoReceipt) {
+  CountedServer first(*owner_, LoaderOptions());
+  CountedServer second(*other_, LoaderOptions());
+  const std::string damaged = JobOf(*owner_, "a");
+  const std::string job = JobOf(*owner_, "team");
+  for (const std::string& name : {damaged, job}) EXPECT_THAT(LoadOne(first.jobs, name), IsOk());
+  EXPECT_THAT(SweepOnce(first), IsOk());
+  EXPECT_THAT(NamesListed(), testing::ElementsAre(damaged, job));
+  const std::string receipt =
+      first.jobs.Open(job).value().job->loader().OpenedNear({job, 0})->plan->receipt;
+  const auto find = [&] {
+    return second.jobs.FindPlan(
+        receipt, [](const std::string& /*name*/) { return true; },
+        [](const EpochIdentity& /*identity*/) { return true; }, [] { return false; });
+  };
+  EXPECT_EQ(find()->opened.identity.key.job, damaged);
+  FakeConnection connection(&servers_);
+  // Of a head that is damaged, one of another release, and one without its entries.
+  for (const char* const head : {"1 2 x", "2 anything else", "1 0 0 9 10 1 1"}) {
+    Transaction change;
+    change.then = {Operation::Put(JobKeys(damaged).head(), head)};
+    ASSERT_THAT(connection.Commit(change), IsOk());
+    EXPECT_THAT(other_->logs.Read(damaged), testing::Not(IsOk())) << head;
+    PH_ASSERT_OK_AND_ASSIGN(const Loader::Planned found, find());
+    EXPECT_EQ(found.opened.identity.key.job, job) << head;
+  }
+}
+
+// A server whose logs are compacted while they are read, as often as it is told to.
+class CompactedLogs final : public JobLogs {
+ public:
+  explicit CompactedLogs(JobLogs* logs) : logs_(logs) {}
+  absl::StatusOr<JobPlace> Open(const std::string& job) override { return logs_->Open(job); }
+  JobDirectory* directory() override { return logs_->directory(); }
+  absl::StatusOr<std::vector<std::string>> Read(const std::string& job) override {
+    if (num_failures-- > 0) return absl::OutOfRangeError("the revision has been compacted");
+    return logs_->Read(job);
+  }
+
+  int num_failures = 0;
+
+ private:
+  JobLogs* const logs_;
+};
+
+// It reads what may be much, so it waits as others do, for one caller at a time, with a budget.
+TEST_F(JobCensusTest, OneSearchForAReceiptReadsLedgersAtATime) {
+  CountedServer first(*owner_, LoaderOptions());
+  const std::string job = JobOf(*owner_, "team");
+  EXPECT_THAT(LoadOne(first.jobs, job), IsOk());
+  EXPECT_THAT(SweepOnce(first), IsOk());
+  const std::string receipt =
+      first.jobs.Open(job).value().job->loader().OpenedNear({job, 0})->plan->receipt;
+  CompactedLogs logs(&other_->logs);
+  MemoryBudget memory(uint64_t{1} << 20);
+  OwnedJobs second(&other_->catalog, &logs, LoaderOptions(), &memory,
+                   [](Loader&) { return std::make_unique<NoCompany>(); });
+  const auto find = [&](const std::function<void()>& meanwhile) {
+    return second.FindPlan(
+        receipt,
+        [&](const std::string& /*name*/) {
+          meanwhile();
+          return true;
+        },
+        [](const EpochIdentity& /*identity*/) { return true; }, [] { return false; });
+  };
+  EXPECT_THAT(find([&] {
+                EXPECT_THAT(find([] {}), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                  HasSubstr("one call at a time")));
+              }),
+              IsOk());
+  EXPECT_EQ(memory.held(), 0U);
+  logs.num_failures = 1;
+  EXPECT_THAT(find([] {}), IsOk());
+  class Leaving final : public Caller {
+   public:
+    bool IsGone() const override { return num_waits == 2; }
+    void OnWait() override { ++num_waits; }
+    int num_waits = 0;
+  } caller;
+  {
+    const CallerScope scope(&caller);
+    EXPECT_THAT(find([] {}), StatusIs(absl::StatusCode::kCancelled, testing::_));
+    EXPECT_EQ(caller.num_waits, 2);
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const MemoryHold most, memory.Hold("others", memory.bound()));
+  EXPECT_THAT(find([] {}), StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("ledger")));
 }
 
 // The directory may be out of reach just then, the job given back before, and the list never read.
