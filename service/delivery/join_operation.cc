@@ -62,13 +62,13 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
   if (!plan_.starts && !pending.started.contains(identity_.key)) {
     PH_RETURN_IF_ERROR(job.Open(identity_.key).status());
   }
-  if (plan_.opens) PH_RETURN_IF_ERROR(TakeQuota(job, pending));
   for (const LedgerEvent& event : plan_.events) {
     if (const auto* const later = std::get_if<EpochForgotten>(&event)) {
       rolled_back_.emplace_back(later->epoch, pending.ledger.Find(later->epoch)->client);
     }
-    PH_RETURN_IF_ERROR(pending.Add(event));
   }
+  if (plan_.opens) PH_RETURN_IF_ERROR(TakeQuota(job, pending));
+  for (const LedgerEvent& event : plan_.events) PH_RETURN_IF_ERROR(pending.Add(event));
   // After the epoch has its plan: one that is forgotten may be the only other one with that plan.
   for (const EpochKey& key : forgotten_) PH_RETURN_IF_ERROR(pending.Add(EpochForgotten{key}));
   pending.joined.insert(identity_.key);
@@ -88,17 +88,23 @@ absl::Status JoinOperation::Plan(JobState& job, PendingChanges& pending) {
 
 absl::Status JoinOperation::TakeQuota(JobState& job, const PendingChanges& pending) {
   EpochQuota& quota = *job.environment().quota;
+  const bool rolls_back = !rolled_back_.empty();
   for (const EpochKey& key : pending.ledger.Epochs()) {
     if (key == identity_.key || pending.joined.contains(key)) continue;
-    if (job.IsLoaded(key.epoch)) continue;
+    // All later ones are forgotten by the plan.
+    if (job.IsLoaded(key.epoch) || (rolls_back && identity_.key < key)) continue;
     if (pending.ledger.Find(key)->finished()) forgotten_.push_back(key);
   }
   // Ascending: the oldest first.
   forgotten_.resize(forgotten_.size() -
                     std::min(forgotten_.size(), job.environment().kept_finished_epochs));
-  for (const EpochKey& key : forgotten_) {
-    given_back_.push_back(pending.ledger.Find(key)->client);
+  const auto give_back = [&](const ClientId& client) {
+    given_back_.push_back(client);
     quota.GiveBack({given_back_.back(), job.name()});
+  };
+  for (const EpochKey& key : forgotten_) give_back(pending.ledger.Find(key)->client);
+  for (; num_given_back_ < rolled_back_.size(); ++num_given_back_) {
+    give_back(rolled_back_[num_given_back_].second);
   }
   const absl::Status taken = quota.Take({request_.client, job.name()});
   has_quota_ = taken.ok();
@@ -115,10 +121,8 @@ void JoinOperation::Apply(JobState& job, Wakes& wakes) {
                         table_bytes_, wakes);
   }
   // A job that is rolled back forgets its later epochs.
-  for (; num_rolled_back_ < rolled_back_.size(); ++num_rolled_back_) {
-    job.Close(rolled_back_[num_rolled_back_].first, wakes);
-    job.environment().quota->GiveBack({rolled_back_[num_rolled_back_].second, job.name()});
-  }
+  for (const auto& [key, client] : rolled_back_) job.Close(key, wakes);
+  GiveBackRolledBack(job);
   OpenEpoch& epoch = job.At(identity_.key.epoch);
   epoch.used_seconds = std::max(epoch.used_seconds, SecondsOf(request_.now));
   LeaseTable& table = *epoch.table;
@@ -153,9 +157,11 @@ void JoinOperation::Undo(JobState& job) {
   for (const ClientId& client : given_back_) quota.TakeAnyway({client, job.name()});
 }
 
-void JoinOperation::Lose(JobState& job) {
-  for (; num_rolled_back_ < rolled_back_.size(); ++num_rolled_back_) {
-    job.environment().quota->GiveBack({rolled_back_[num_rolled_back_].second, job.name()});
+void JoinOperation::Lose(JobState& job) { GiveBackRolledBack(job); }
+
+void JoinOperation::GiveBackRolledBack(JobState& job) {
+  for (; num_given_back_ < rolled_back_.size(); ++num_given_back_) {
+    job.environment().quota->GiveBack({rolled_back_[num_given_back_].second, job.name()});
   }
 }
 

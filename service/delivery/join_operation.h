@@ -40,21 +40,27 @@ class JoinOperation final : public JobOperation {
   }
 
  private:
-  // Takes the quota; finished epochs beyond those that are kept make room.
+  // Takes the quota; later epochs that are forgotten and finished ones beyond those that are kept
+  // make room.
   absl::Status TakeQuota(JobState& job, const PendingChanges& pending);
+  // Later epochs that have not been given back yet.
+  void GiveBackRolledBack(JobState& job);
 
   const EpochIdentity identity_;
   const JoinRequest request_;
   const std::shared_ptr<JobSession> session_;
 
   JoinPlan plan_;
-  // Finished epochs that are forgotten to make room, and their clients.
+  // Finished epochs that are forgotten to make room. None of them is rolled back.
   std::vector<EpochKey> forgotten_;
+  // The clients of epochs that made room when this was planned.
   std::vector<ClientId> given_back_;
   bool has_quota_ = false;
   // Later epochs that are forgotten, and their clients.
   std::vector<std::pair<EpochKey, ClientId>> rolled_back_;
-  size_t num_rolled_back_ = 0;  // How many of these have been forgotten.
+  // How many of these have been given back to the quota: if this opens the epoch, all when it was
+  // planned.
+  size_t num_given_back_ = 0;
   uint64_t table_bytes_ = 0;
   // Of the epoch when this was planned: batches that are known, whether these are all, and the
   // steps that the session's reader may expect.

@@ -1041,6 +1041,41 @@ TEST(LoaderTest, RemembersABoundedNumberOfEpochs) {
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("at most 5")));
 }
 
+// A checkpoint of an epoch that is forgotten rolls back to it: each later epoch makes room once.
+TEST(LoaderTest, ARollBackToAForgottenEpochGivesEachLaterOneBackOnce) {
+  LoaderOptions options = LoaderWorld::Options();
+  options.kept_finished_epochs = 2;
+  options.max_epochs = 3;
+  LoaderWorld world(20, options);
+  std::string cursor;
+  for (uint64_t epoch = 0; epoch < 5; ++epoch) {
+    PH_ASSERT_OK_AND_ASSIGN(
+        const auto session,
+        world.Load(DatasetWorld::Request({24, 30, 6}, epoch), LoaderWorld::Rank(0, 1)));
+    if (epoch == 0) {
+      cursor = world.Acknowledge(*session, {session->Next(world.now)->number})->cursor;
+    }
+    TakeAll(world, *session);
+  }
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 3);
+  JoinRequest join = LoaderWorld::Rank(0, 1);
+  join.cursor = DecodeCursor(cursor).value();
+  join.attempt = "second";
+  // What has made room for a change that does not happen is there again.
+  world.log().FailNext(FailingLog::Failure::kRefuses);
+  EXPECT_FALSE(world.Load(DatasetWorld::Request({24, 30, 6}, 0), join).ok());
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 3);
+  {
+    PH_ASSERT_OK_AND_ASSIGN(const auto anew,
+                            world.Load(DatasetWorld::Request({24, 30, 6}, 0), join));
+    EXPECT_EQ(world.loader().Snapshot().num_epochs, 1);
+  }
+  EXPECT_THAT(world.loader().DeleteJob("job"), IsOk());
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 0);
+  EXPECT_THAT(world.LoadRank(0, 1), IsOk());
+  EXPECT_EQ(world.loader().Snapshot().num_epochs, 1);
+}
+
 // The epoch that is forgotten for a new one may be the only one that has the plan of the new one.
 TEST(LoaderTest, APlanOutlivesTheEpochThatMakesRoom) {
   LoaderOptions options = LoaderWorld::Options();
