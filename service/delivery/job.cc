@@ -11,6 +11,7 @@
 #include "service/delivery/forget_operation.h"
 #include "service/delivery/join_operation.h"
 #include "service/delivery/windows_operation.h"
+#include "service/ledger/event_codec.h"
 
 namespace packhouse {
 namespace {
@@ -183,9 +184,23 @@ void Job::PlanAll(const std::vector<std::shared_ptr<JobOperation>>& operations,
                   PendingChanges& pending) {
   pending.ledger = state_.ForkLedger();
   for (const auto& one : operations) {
-    one->is_tentative = pending.changed;
+    const bool changed = pending.changed;
+    const size_t num_records = pending.records.size();
+    one->is_tentative = changed;
     one->is_planned = true;
     one->status = one->Plan(state_, pending);
+    if (one->status.ok()) continue;
+    one->Undo(state_);
+    if (pending.records.size() == num_records) continue;
+    // A part of it was planned. The operations before it are planned anew, without that part.
+    pending.records.resize(num_records);
+    pending.changed = changed;
+    pending.ledger = state_.ForkLedger();
+    for (const std::string& record : pending.records) {
+      const auto event = DecodeEvent(record);
+      // It fitted before.
+      if (event.ok()) pending.ledger.Apply(*event).IgnoreError();
+    }
   }
 }
 

@@ -68,6 +68,38 @@ class JobTest : public ::testing::Test {
   std::string attempt_;
 };
 
+// A plan that fails in the middle, by a cursor that no server gives: nothing of it happens; what
+// shares its commit does.
+TEST_F(JobTest, AnOperationThatFailsLeavesNoPart) {
+  epoch_.num_windows = 2;
+  JoinRequest bad = Rank(0, 1);
+  bad.cursor = Cursor{epoch_, 0, {}, {6, 6}};
+  EXPECT_THAT(Join(bad), StatusIs(absl::StatusCode::kInternal, HasSubstr("does not fit")));
+  EXPECT_TRUE(world_->Ledger().empty());
+  EXPECT_EQ(log_.num_appends(), 0U);
+  EXPECT_EQ(world_->quota().num_epochs(), 0U);
+
+  EpochIdentity other = epoch_;
+  other.key.epoch = 1;
+  world_->is_deferring = true;
+  const auto before = world_->StartJoin(other, Rank(0, 1));
+  const auto failing = world_->StartJoin(epoch_, bad);
+  other.key.epoch = 2;
+  const auto after = world_->StartJoin(other, Rank(0, 1));
+  world_->is_deferring = false;
+  world_->RunDeferred();
+  EXPECT_THAT(job().Started(*before, /*may_wait=*/false), IsOk());
+  EXPECT_THAT(job().Started(*failing, /*may_wait=*/false),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("does not fit")));
+  EXPECT_THAT(job().Started(*after, /*may_wait=*/false), IsOk());
+  EXPECT_EQ(log_.num_appends(), 1U);
+  EXPECT_EQ(world_->quota().num_epochs(), 2U);
+  EXPECT_EQ(world_->Ledger().Epochs(), (std::vector<EpochKey>{{"job", 1}, {"job", 2}}));
+  const JobLedger seen = world_->Ledger();
+  Restart();
+  EXPECT_TRUE(world_->Ledger() == seen);
+}
+
 TEST_F(JobTest, TwoWorkersShareAnEpoch) {
   epoch_ = IdentityOf({3});
   EXPECT_EQ(Progress().generation, 0U);
