@@ -21,6 +21,15 @@ bool MayBeTriedAgain(const absl::Status& status) {
 
 }  // namespace
 
+size_t SharedThreads::Take(size_t wanted) {
+  size_t num_free = num_free_;
+  size_t taken = 0;
+  do {
+    taken = std::min(wanted, (num_free + 1) / 2);
+  } while (!num_free_.compare_exchange_weak(num_free, num_free - taken));
+  return taken;
+}
+
 void ObjectEngines::BackOff(int failures) const {
   // 1 ms, 2, 4, ... to a second, half of it random: who came at once does not come so again.
   const auto longest = static_cast<uint64_t>(1000) << std::min(failures, 10);

@@ -2,9 +2,11 @@
 #ifndef PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_
 #define PACKHOUSE_SERVICE_DATASETS_OBJECT_OBJECT_ENGINES_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,21 @@
 #include "service/objects/object_store.h"
 
 namespace packhouse {
+
+// Threads that all calls of a store may have together. Thread-safe; never waits.
+class SharedThreads {
+ public:
+  explicit SharedThreads(size_t most) : num_free_(most) {}
+
+  // How many of `wanted` the caller may begin: at most half of those that are free, rounded up, so
+  // that some are left for the next call. May be none: who asks goes on without them.
+  size_t Take(size_t wanted);
+  void GiveBack(size_t num) { num_free_ += num; }
+  size_t num_free() const { return num_free_; }
+
+ private:
+  std::atomic<size_t> num_free_;
+};
 
 // The pointers must outlive who uses them.
 struct ObjectEngines {
@@ -37,6 +54,8 @@ struct ObjectEngines {
   int max_attempts = 30;
   // Small objects that one call reads at once (ObjectReadAhead).
   size_t reads_at_once = 32;
+  // Of those reads, all calls together: copies of the engines share it.
+  std::shared_ptr<SharedThreads> read_threads = std::make_shared<SharedThreads>(64);
 
   absl::Time Deadline() const { return clock->Now() + call_time; }
   // Waits before the try after `failures` of them.

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/status_macros.h"
 
@@ -24,6 +25,7 @@ ObjectReadAhead::ObjectReadAhead(const ObjectEngines& engines, std::vector<uint6
   for (const uint64_t size : sizes_) {
     largest = std::max(largest, size);
     all += size;
+    if (size != 0) ++num_unread_;
   }
   // A string that grows may have twice its bytes.
   most_bytes_ =
@@ -40,14 +42,14 @@ ObjectReadAhead::~ObjectReadAhead() {
 }
 
 void ObjectReadAhead::Start() {
-  has_started_ = true;
-  const auto has_bytes = [](uint64_t size) { return size != 0; };
-  const auto num_read = std::count_if(sizes_.begin(), sizes_.end(), has_bytes);
-  const size_t most = std::min(engines_.reads_at_once, static_cast<size_t>(num_read));
-  if (most <= 1) return;
+  const size_t wanted = std::min(engines_.reads_at_once, num_unread_);
+  if (wanted <= 1) return;
+  const size_t most = engines_.read_threads->Take(wanted);
+  if (most == 0) return;
   try {
     absl::MutexLock lock(&mutex_);
     slots_.resize(kSlotsOfThread * most);
+    next_to_read_ = next_to_take_;
     threads_.reserve(most);
     while (threads_.size() < most) {
       threads_.emplace_back([this, caller = CurrentCaller()] { Run(caller); });
@@ -56,6 +58,7 @@ void ObjectReadAhead::Start() {
     // Fewer do it.
   } catch (const std::bad_alloc&) {
   }
+  engines_.read_threads->GiveBack(most - threads_.size());
 }
 
 bool ObjectReadAhead::MayGoOn() const {
@@ -67,6 +70,7 @@ bool ObjectReadAhead::MayGoOn() const {
 void ObjectReadAhead::Run(const Caller* caller) {
   Reading reading(caller, &is_over_);
   const CallerScope scope(&reading);
+  const absl::Cleanup give_back = [this] { engines_.read_threads->GiveBack(1); };
   while (true) {
     size_t number = 0;
     {
@@ -95,7 +99,7 @@ absl::StatusOr<std::string> ObjectReadAhead::Read(size_t number) const {
 
 absl::StatusOr<std::string> ObjectReadAhead::Next() {
   PH_RETURN_IF_ERROR(failure_);
-  if (!has_started_) Start();
+  if (threads_.empty()) Start();
   absl::StatusOr<std::string> bytes;
   if (threads_.empty()) {
     size_t number = 0;
@@ -103,6 +107,7 @@ absl::StatusOr<std::string> ObjectReadAhead::Next() {
       absl::MutexLock lock(&mutex_);
       number = next_to_take_++;
     }
+    if (sizes_[number] != 0) --num_unread_;
     bytes = Read(number);
   } else {
     bool is_read = false;

@@ -22,7 +22,8 @@ namespace packhouse {
 
 // Small objects of a store take a round trip each, so many are read at once
 // (ObjectEngines::reads_at_once). One thread uses it, for one call (base/caller.h): when the call
-// is gone, reads end. The threads that help begin with the first Next() and end with this.
+// is gone, reads end. The threads that help begin with the first Next() and end with this. While
+// other calls have all threads of the store, Next() itself reads, one part at a time.
 class ObjectReadAhead {
  public:
   struct Part {
@@ -66,6 +67,7 @@ class ObjectReadAhead {
     absl::StatusOr<std::string> bytes;
   };
 
+  // Begins threads, as many as the store has for it: perhaps none.
   void Start();
   void Run(const Caller* caller);
   absl::StatusOr<std::string> Read(size_t number) const;
@@ -81,7 +83,7 @@ class ObjectReadAhead {
   uint64_t most_bytes_ = 0;
   // Of the one thread that takes.
   absl::Status failure_;
-  bool has_started_ = false;
+  size_t num_unread_ = 0;  // Until there are threads: parts with bytes.
   std::vector<std::thread> threads_;
 
   std::atomic<bool> is_over_ = false;

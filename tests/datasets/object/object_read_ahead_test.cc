@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +132,44 @@ TEST_F(ObjectReadAheadTest, AsManyAreReadAtOnceAsTheEnginesSay) {
   for (size_t i = 0; i < 100; ++i) EXPECT_THAT(ahead.Next(), IsOk());
   EXPECT_EQ(objects_.most_at_once(), 6U);
   EXPECT_EQ(objects_.num_gets(), 100U);
+}
+
+TEST_F(ObjectReadAheadTest, CallsShareTheThreadsOfTheStore) {
+  std::atomic<bool> is_open = false;
+  objects_.may_end = [&](uint64_t number) { return number == 0 || is_open; };
+  ObjectEngines engines = Engines(6);
+  engines.read_threads = std::make_shared<SharedThreads>(8);
+  constexpr size_t kParts = 40;
+  const auto take = [](ObjectReadAhead& ahead, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      EXPECT_THAT(ahead.Next(), IsOkAndHolds(NumberedObjects::BytesOf(i, 10)));
+    }
+  };
+  ObjectReadAhead last(engines, std::vector<uint64_t>(kParts, 10), PartOf);
+  {
+    // Each of them takes half of what is left.
+    std::vector<std::unique_ptr<ObjectReadAhead>> others;
+    for (const size_t left : {4, 2, 1, 0}) {
+      others.push_back(
+          std::make_unique<ObjectReadAhead>(engines, std::vector<uint64_t>(kParts, 10), PartOf));
+      take(*others.back(), 0, 1);
+      EXPECT_EQ(engines.read_threads->num_free(), left);
+    }
+    // Nobody waits for the threads of others.
+    take(last, 0, 1);
+    is_open = true;
+    for (const auto& other : others) take(*other, 1, kParts);
+  }
+  EXPECT_LE(objects_.most_at_once(), 8U + 1U);
+  EXPECT_EQ(engines.read_threads->num_free(), 8U);
+  // They are there for who goes on.
+  is_open = false;
+  objects_.may_end = [&](uint64_t number) { return number == 1 || is_open; };
+  take(last, 1, 2);
+  EXPECT_EQ(engines.read_threads->num_free(), 4U);
+  is_open = true;
+  take(last, 2, kParts);
+  EXPECT_EQ(objects_.num_gets(), 5 * kParts);
 }
 
 TEST_F(ObjectReadAheadTest, WhatIsReadAheadIsBounded) {
