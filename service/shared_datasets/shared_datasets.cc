@@ -78,27 +78,27 @@ absl::StatusOr<std::unique_ptr<SharedDatasets>> SharedDatasets::Open(
   return shared;
 }
 
-absl::StatusOr<ObjectSweeper::Step> SharedDatasets::SweepAll() {
-  PH_ASSIGN_OR_RETURN(ObjectSweeper::Step step, sweeper_->Run());
-  PH_ASSIGN_OR_RETURN(const ObjectSweeper::Step of_graphs, graph_sweeper_->Run());
-  step.num_listed += of_graphs.num_listed;
-  step.num_deleted += of_graphs.num_deleted;
-  step.num_bytes += of_graphs.num_bytes;
-  step.num_orphans += of_graphs.num_orphans;
-  PH_RETURN_IF_ERROR(source_graphs_->RemoveAllBuilt());
-  return step;
-}
-
 absl::StatusOr<ObjectSweeper::Step> SharedDatasets::Sweep() {
-  auto step = SweepAll();
-  if (step.ok()) {
+  ObjectSweeper::Step all;
+  // Each by itself: what fails for one may work for the others.
+  absl::Status first_failure;
+  const auto add = [&](const absl::StatusOr<ObjectSweeper::Step>& step) {
+    first_failure.Update(step.status());
+    if (!step.ok()) return;
+    all.num_listed += step->num_listed;
+    all.num_deleted += step->num_deleted;
+    all.num_bytes += step->num_bytes;
+    all.num_orphans += step->num_orphans;
     swept_objects_ += step->num_deleted;
     swept_bytes_ += step->num_bytes;
     orphaned_objects_ += step->num_orphans;
-  } else {
-    ++failed_sweeps_;
-  }
-  return step;
+  };
+  add(sweeper_->Run());
+  add(graph_sweeper_->Run());
+  first_failure.Update(source_graphs_->RemoveAllBuilt());
+  if (first_failure.ok()) return all;
+  ++failed_sweeps_;
+  return first_failure;
 }
 
 SharedDatasets::Counts SharedDatasets::counts() const {

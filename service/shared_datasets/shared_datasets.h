@@ -76,7 +76,7 @@ class SharedDatasets {
   absl::Duration sweep_period() const { return sweep_period_; }
 
   // One step through the objects, of which it deletes those that nobody has, and through what this
-  // server has built of source graphs. One thread at a time.
+  // server has built of source graphs. All of it, and then the first error. One thread at a time.
   absl::StatusOr<ObjectSweeper::Step> Sweep();
 
   struct Counts {
@@ -91,8 +91,6 @@ class SharedDatasets {
   Counts counts() const;
 
  private:
-  absl::StatusOr<ObjectSweeper::Step> SweepAll();
-
   SharedDatasets(const SharedDatasetsOptions& options, const Clock* clock)
       : max_cache_bytes_(options.cache_bytes),
         sweep_period_(options.sweep_period),

@@ -52,6 +52,22 @@ class MappedFile final : public MappedObject {
 
 namespace {
 
+// Maps that somebody else has made.
+class CountedMaps {
+ public:
+  CountedMaps(size_t num_maps, std::shared_ptr<std::atomic<size_t>> maps)
+      : num_maps_(num_maps), maps_(std::move(maps)) {
+    *maps_ += num_maps_;
+  }
+  CountedMaps(const CountedMaps&) = delete;
+  CountedMaps& operator=(const CountedMaps&) = delete;
+  ~CountedMaps() { *maps_ -= num_maps_; }
+
+ private:
+  const size_t num_maps_;
+  const std::shared_ptr<std::atomic<size_t>> maps_;
+};
+
 // Other files of the folder are left alone.
 constexpr absl::string_view kFetched = ".chunk";
 constexpr absl::string_view kHalfFetched = ".chunk.part";
@@ -210,6 +226,13 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
     return counts;
   }
 
+  absl::StatusOr<std::shared_ptr<const void>> CountMaps(size_t num_maps) const {
+    // Made first: it gives back what is counted whatever happens.
+    const auto counted = std::make_shared<CountedMaps>(num_maps, maps_);
+    if (*maps_ <= options_.max_maps) return std::shared_ptr<const void>(counted);
+    return TooManyMaps();
+  }
+
   const std::string& folder() const { return options_.folder; }
   const std::shared_ptr<std::atomic<size_t>>& maps() const { return maps_; }
 
@@ -225,7 +248,10 @@ class ChunkCache::State : public std::enable_shared_from_this<ChunkCache::State>
 
   // Before anything is fetched. Calls at the same time may go beyond it, each by one.
   absl::Status CheckMaps() const {
-    if (*maps_ < options_.max_maps) return absl::OkStatus();
+    return *maps_ < options_.max_maps ? absl::OkStatus() : TooManyMaps();
+  }
+
+  absl::Status TooManyMaps() const {
     return absl::ResourceExhaustedError(absl::StrCat(
         "cache '", options_.folder, "': ", maps_->load(), " objects are mapped, max_maps is ",
         options_.max_maps, ": half of the kernel's vm.max_map_count"));
@@ -349,6 +375,10 @@ absl::StatusOr<std::shared_ptr<const MappedObject>> ChunkCache::FetchUncached(co
   PH_RETURN_IF_ERROR(FetchTwice(object, fetch, file));
   PH_ASSIGN_OR_RETURN(auto map, MapFile(file, object.num_bytes, state_->maps()));
   return std::shared_ptr<const MappedObject>(std::move(map));
+}
+
+absl::StatusOr<std::shared_ptr<const void>> ChunkCache::CountMaps(size_t num_maps) const {
+  return state_->CountMaps(num_maps);
 }
 
 ChunkCache::Counts ChunkCache::counts() const { return state_->counts(); }

@@ -33,8 +33,8 @@ class ChunkCache {
     std::string folder;
     // Of all files. Files in use are never removed, so it bounds what can be in use at once.
     uint64_t max_bytes = uint64_t{64} << 30;
-    // Objects that are mapped at once. Each is a mapping of the process, of which Linux allows
-    // vm.max_map_count, 65,530 where nobody has changed it; the rest is for everything else.
+    // Objects that are mapped at once, and CountMaps(). Each is a mapping of the process: Linux
+    // allows vm.max_map_count, 65,530 where nobody has changed it; the rest is for everything else.
     size_t max_maps = 32'765;
   };
   // Which object, and what it must be like. `name` has no '/'.
@@ -70,6 +70,10 @@ class ChunkCache {
   // The same into a file without a name, whatever the cache has: for who checks the store.
   absl::StatusOr<std::shared_ptr<const MappedObject>> FetchUncached(const Object& object,
                                                                     Fetch fetch) const;
+
+  // Counts further maps of objects, which the caller makes, as long as the result lives; it may
+  // live longer than the cache. RESOURCE_EXHAUSTED naming max_maps if that were more.
+  absl::StatusOr<std::shared_ptr<const void>> CountMaps(size_t num_maps) const;
 
   Counts counts() const;
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/status_macros.h"
 
 namespace packhouse {
 namespace {
@@ -21,8 +22,10 @@ absl::Status CannotMap(uint64_t num_bytes, int error) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const JoinedObjects>> JoinedObjects::Join(Objects objects) {
+absl::StatusOr<std::shared_ptr<const JoinedObjects>> JoinedObjects::Join(Objects objects,
+                                                                         const ChunkCache& cache) {
   const auto joined = std::shared_ptr<JoinedObjects>(new JoinedObjects(std::move(objects)));
+  PH_ASSIGN_OR_RETURN(joined->counted_, cache.CountMaps(joined->objects_.size()));
   uint64_t num_bytes = 0;
   for (const auto& object : joined->objects_) num_bytes += object->bytes().size();
   if (num_bytes == 0) return joined;

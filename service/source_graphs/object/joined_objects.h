@@ -20,8 +20,9 @@ class JoinedObjects {
   using Objects = std::vector<std::shared_ptr<const MappedObject>>;
 
   // All but the last have as many bytes, a multiple of the machine's pages. RESOURCE_EXHAUSTED if
-  // the process has no more addresses or mappings.
-  static absl::StatusOr<std::shared_ptr<const JoinedObjects>> Join(Objects objects);
+  // the process has no more addresses, or `cache` no more mappings.
+  static absl::StatusOr<std::shared_ptr<const JoinedObjects>> Join(Objects objects,
+                                                                   const ChunkCache& cache);
   ~JoinedObjects();
   JoinedObjects(const JoinedObjects&) = delete;
   JoinedObjects& operator=(const JoinedObjects&) = delete;
@@ -32,6 +33,7 @@ class JoinedObjects {
   explicit JoinedObjects(Objects objects) : objects_(std::move(objects)) {}
 
   const Objects objects_;
+  std::shared_ptr<const void> counted_;  // By the cache.
   char* begin_ = nullptr;
   uint64_t num_bytes_ = 0;
 };

@@ -11,6 +11,7 @@
 #include "service/datasets/object/helping_threads.h"
 #include "service/datasets/object/object_values.h"
 #include "service/source_graphs/object/joined_objects.h"
+#include "service/source_graphs/stored/source_graph_names.h"
 
 namespace packhouse {
 namespace {
@@ -81,10 +82,9 @@ absl::Status ObjectSourceGraphStore::Explained(const SharedGraph& graph,
                                                const absl::Status& status) const {
   if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
   const auto now = Find(graph.definition.name);
-  if (absl::IsCancelled(now.status())) return now.status();
-  if (absl::IsNotFound(now.status()) || (now.ok() && now->graph.objects != graph.objects)) {
-    return NoSuchGraph(graph.definition.name);
-  }
+  // Not known as long as nobody can say whether the graph is there.
+  if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
+  if (!now.ok() || now->graph.objects != graph.objects) return NoSuchGraph(graph.definition.name);
   return absl::DataLossError(absl::StrCat(WhatIs(graph.definition.name), ": ", status.message()));
 }
 
@@ -310,16 +310,19 @@ absl::StatusOr<std::shared_ptr<const MappedObject>> ObjectSourceGraphStore::Fetc
   return map;
 }
 
+absl::Status ObjectSourceGraphStore::CheckFits(const SharedGraph& graph) const {
+  if (graph.num_bytes <= options_.max_cache_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(WhatIs(graph.definition.name), " has ", graph.num_bytes,
+                   " bytes, which must be in the cache of this server to be read: its bound "
+                   "(--cache-bytes) is ",
+                   options_.max_cache_bytes));
+}
+
 absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> ObjectSourceGraphStore::Map(
     const SharedGraph& graph, const SharedGraphManifest& manifest) const {
   const std::string& name = graph.definition.name;
-  if (graph.num_bytes > options_.max_cache_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(WhatIs(name), " has ", graph.num_bytes,
-                     " bytes, which must be in the cache of this server to be read: its bound "
-                     "(--cache-bytes) is ",
-                     options_.max_cache_bytes));
-  }
+  PH_RETURN_IF_ERROR(CheckFits(graph));
   JoinedObjects::Objects pieces(manifest.piece_crcs.size());
   std::vector<absl::Status> failures(pieces.size());
   std::atomic<size_t> next = 0;
@@ -341,7 +344,7 @@ absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> ObjectSourceGraphStore:
     return absl::Status(failure.code(), absl::StrCat(WhatIs(name), " of ", graph.num_bytes,
                                                      " bytes: ", failure.message()));
   }
-  PH_ASSIGN_OR_RETURN(const auto joined, JoinedObjects::Join(std::move(pieces)));
+  PH_ASSIGN_OR_RETURN(const auto joined, JoinedObjects::Join(std::move(pieces), *cache_));
   const ArrayPlaces places = PlacesOf(manifest.manifest.arrays);
   MappedSourceGraph::Arrays arrays;
   for (size_t a = 0; a < places.offsets.size(); ++a) {
@@ -415,6 +418,7 @@ absl::StatusOr<SourceGraphVerifyReport> ObjectSourceGraphStore::Verify(
     PH_RETURN_IF_ERROR(CheckIsBuiltHere(graph));
     return options_.building->Verify(name, progress);
   }
+  PH_RETURN_IF_ERROR(CheckFits(graph));
   SourceGraphVerifyReport report;
   const auto add = [&report](const absl::Status& damage) {
     ++report.num_damaged;
@@ -451,21 +455,31 @@ absl::StatusOr<SourceGraphVerifyReport> ObjectSourceGraphStore::Verify(
 absl::Status ObjectSourceGraphStore::RemoveAllBuilt() {
   if (options_.building == nullptr) return absl::OkStatus();
   absl::MutexLock lock(&creating_);
+  absl::Status first_failure;
   std::string token;
   do {
     PH_ASSIGN_OR_RETURN(const SourceGraphList list, options_.building->List(kMaxPageSize, token));
     for (const SourceGraphInfo& built : list.graphs) {
-      if (built.state == SourceGraphState::kDamaged) continue;
+      const bool is_damaged = built.state == SourceGraphState::kDamaged;
+      // Nobody knows its graph.
+      if (is_damaged && IsSourceGraphFolderName(built.name)) continue;
       const auto found = Find(built.name);
-      if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
-      // Also if this server was known by another address.
-      const bool is_needed =
-          found.ok() && !found->graph.is_sealed() && found->graph.definition.id == built.id;
-      if (!is_needed) PH_RETURN_IF_ERROR(options_.building->Delete(built.name));
+      // The others would fail, too.
+      if (absl::IsUnavailable(found.status()) || absl::IsCancelled(found.status())) {
+        return found.status();
+      }
+      if (!found.ok() && !absl::IsNotFound(found.status())) {
+        first_failure.Update(found.status());
+        continue;
+      }
+      // Also if this server was known by another address. Nobody knows the id of a damaged one.
+      const bool is_needed = found.ok() && !found->graph.is_sealed() &&
+                             (is_damaged || found->graph.definition.id == built.id);
+      if (!is_needed) first_failure.Update(options_.building->Delete(built.name));
     }
     token = list.next_page_token;
   } while (!token.empty());
-  return absl::OkStatus();
+  return first_failure;
 }
 
 }  // namespace packhouse

@@ -67,6 +67,8 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
   absl::StatusOr<SourceGraphList> List(size_t page_size,
                                        absl::string_view page_token) const override;
   absl::Status Delete(absl::string_view name) override;
+  // Of a sealed graph, also how its arrays fit together: so all of it must fit into the cache
+  // (RESOURCE_EXHAUSTED before anything is read).
   absl::StatusOr<SourceGraphVerifyReport> Verify(
       absl::string_view name,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) const override;
@@ -80,7 +82,9 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
       const SealedSourceGraph& from,
       absl::FunctionRef<bool(const SourceGraphProgress&)> progress) override;
 
-  // Removes what this server has built or begun of graphs that are sealed, or were deleted, by now.
+  // Removes what this server has built or begun of graphs that are sealed, or were deleted, by now;
+  // also what is damaged of them, unless its name is. What cannot be read or removed is passed
+  // over, and is the error.
   absl::Status RemoveAllBuilt();
 
  private:
@@ -106,6 +110,8 @@ class ObjectSourceGraphStore final : public SealedGraphStore {
   absl::StatusOr<std::shared_ptr<const MappedObject>> Fetch(const SharedGraph& graph,
                                                             const SharedGraphManifest& manifest,
                                                             size_t piece, bool cached) const;
+  // RESOURCE_EXHAUSTED if the graph is larger than the cache may be.
+  absl::Status CheckFits(const SharedGraph& graph) const;
   absl::StatusOr<std::shared_ptr<const MappedSourceGraph>> Map(
       const SharedGraph& graph, const SharedGraphManifest& manifest) const;
   // What somebody has open here already.

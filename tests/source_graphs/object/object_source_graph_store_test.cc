@@ -2,8 +2,10 @@
 #include "service/source_graphs/object/object_source_graph_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,6 +39,7 @@ class WatchedStore final : public ObjectStore {
   explicit WatchedStore(ObjectStore* store) : store_(store) {}
 
   std::function<void()> before_piece;
+  std::function<void()> before_get_of_piece;
 
   absl::Status Put(absl::string_view key, absl::string_view bytes, absl::Time deadline) override {
     if (before_piece && key.find("/p/") != absl::string_view::npos) before_piece();
@@ -44,6 +47,7 @@ class WatchedStore final : public ObjectStore {
   }
   absl::Status Get(absl::string_view key, const ByteRange& range, ObjectSink sink,
                    absl::Time deadline) override {
+    if (before_get_of_piece && key.find("/p/") != absl::string_view::npos) before_get_of_piece();
     return store_->Get(key, range, sink, deadline);
   }
   absl::StatusOr<ObjectList> List(absl::string_view prefix, absl::string_view after, size_t limit,
@@ -322,6 +326,11 @@ TEST_F(ObjectSourceGraphStoreTest, TheCacheBoundsWhatIsOpen) {
               StatusIs(absl::StatusCode::kResourceExhausted,
                        testing::AllOf(HasSubstr("'one'"), HasSubstr(absl::StrCat(bytes)),
                                       HasSubstr(absl::StrCat(bytes - 1)))));
+  // Before any of it is read.
+  fake_.Damage(AnyPiece(), 17);
+  EXPECT_THAT(small.store->Verify("one", kGoOnCopying),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("'one'")));
+  fake_.Damage(AnyPiece(), 17);
   Server b = Start("", bytes + bytes / 2);
   auto held = b.store->Open("one");
   ASSERT_THAT(held, IsOk());
@@ -364,6 +373,58 @@ TEST_F(ObjectSourceGraphStoreTest, DamageIsFound) {
   EXPECT_EQ(ReadOf(*b.store, "g"), Given(8));
   ASSERT_THAT(fake_.Delete(piece, absl::InfiniteFuture()), IsOk());
   EXPECT_THAT(c.store->Open("g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'g'")));
+}
+
+// Whether it is lost, or the graph was deleted, is not known then.
+TEST_F(ObjectSourceGraphStoreTest, AnObjectIsNotLostWhileNobodyCanSaySo) {
+  Server a = Start("a");
+  Fill(*a.store, "g", 8);
+  ASSERT_THAT(Seal(*a.store, "g"), IsOk());
+  ASSERT_THAT(fake_.Delete(AnyPiece(), absl::InfiniteFuture()), IsOk());
+  std::atomic<bool> is_away = false;
+  Server b = Start("", uint64_t{1} << 30,
+                   [&] { return is_away ? StoreFault::kUnreachable : StoreFault::kNone; });
+  EXPECT_THAT(b.store->Open("g"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("'g'")));
+  watched_.before_get_of_piece = [&] { is_away = true; };
+  EXPECT_THAT(b.store->Open("g"), StatusIs(absl::StatusCode::kUnavailable, _));
+  is_away = false;
+  EXPECT_THAT(b.store->Verify("g", kGoOnCopying), StatusIs(absl::StatusCode::kUnavailable, _));
+}
+
+// What cannot be read stops nothing, and what is damaged goes, unless the graph is being built.
+TEST_F(ObjectSourceGraphStoreTest, WhatIsLeftOfDamagedGraphsIsRemoved) {
+  {
+    Server a = Start("a");
+    for (const char* const name : {"deleted", "gone", "kept"}) Fill(*a.store, name, 8);
+  }
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder_.path())) {
+    if (file.path().filename() != "definition") continue;
+    std::ofstream(file.path().parent_path() / "manifest") << "damaged";
+  }
+  Server a = Start("a");
+  Server other = Start("b");
+  for (const char* const name : {"deleted", "gone"}) {
+    ASSERT_THAT(other.store->Delete(name), IsOk());
+  }
+  Transaction damage;
+  damage.then = {Operation::Put(SourceGraphNameKey("gone"), "damaged")};
+  ASSERT_THAT(other.replica->connection().Commit(damage), IsOk());
+  const auto names = [&] {
+    std::vector<std::string> built;
+    const SourceGraphList list = a.building->List(10, "").value();
+    for (const SourceGraphInfo& graph : list.graphs) {
+      EXPECT_EQ(graph.state, SourceGraphState::kDamaged);
+      built.push_back(graph.name);
+    }
+    return built;
+  };
+  EXPECT_THAT(names(), testing::ElementsAre("deleted", "gone", "kept"));
+  EXPECT_THAT(a.store->RemoveAllBuilt(), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("gone")));
+  EXPECT_THAT(names(), testing::ElementsAre("gone", "kept"));
+  damage.then = {Operation::Delete(KeyRange::Of(SourceGraphNameKey("gone")))};
+  ASSERT_THAT(other.replica->connection().Commit(damage), IsOk());
+  EXPECT_THAT(a.store->RemoveAllBuilt(), IsOk());
+  EXPECT_THAT(names(), testing::ElementsAre("kept"));
 }
 
 // Arrays that fail their checksums are not spread.
