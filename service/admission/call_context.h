@@ -35,6 +35,8 @@ struct CallContext {
   Clock* clock = nullptr;
   JobPool* stream_pool = nullptr;
   JobPool* call_pool = nullptr;  // For unary calls that are quick, and to begin others.
+  // For requests that open a stream and wait for another machine; null: they wait for none.
+  JobPool* opening_pool = nullptr;
   PlanningPool* planning_pool = nullptr;
   // A separate pool, so that waiting for the disk holds up no other calls. Appends that wait at the
   // same time share one flush: at most as many as there are threads.

@@ -27,6 +27,9 @@ struct ServerPools {
                     : std::make_unique<WorkerPool>(clock, options.append_threads)),
         lookups(options.job_logs == nullptr
                     ? nullptr
+                    : std::make_unique<WorkerPool>(clock, options.append_threads)),
+        reports(options.job_logs == nullptr
+                    ? nullptr
                     : std::make_unique<WorkerPool>(clock, options.append_threads)) {}
 
   // Runs nobody's job where it may wait for the disk.
@@ -44,6 +47,9 @@ struct ServerPools {
   // and acknowledgements nor calls about data sets that wait for etcd only. Null otherwise.
   const std::unique_ptr<WorkerPool> distant;
   const std::unique_ptr<WorkerPool> lookups;
+  // Reports of one model wait for each other, and many trainers report the same: they hold up
+  // nothing else. Null where lookups is.
+  const std::unique_ptr<WorkerPool> reports;
 };
 
 // A context of which all that begins is on one pool, and what waits for long on the other; as it is
@@ -51,6 +57,13 @@ struct ServerPools {
 inline CallContext WaitingOn(WorkerPool* begins, WorkerPool* waits, CallContext context) {
   if (begins != nullptr) context.call_pool = begins;
   if (waits != nullptr) context.append_pool = waits;
+  return context;
+}
+
+// A context of which streams that wait for another machine to open do so on the pool; all else of
+// them is as it is without it.
+inline CallContext OpeningOn(WorkerPool* pool, CallContext context) {
+  context.opening_pool = pool;
   return context;
 }
 

@@ -62,14 +62,14 @@ CallContext WaitingForStore(WorkerPool* pool, CallContext context) {
 
 Services::Services(const ServiceSources& sources, ServerPools& pools, const ServerOptions& options,
                    const ServerBounds& bounds)
-    : packing_(sources.context, sources.streams, sources.histograms, sources.pack_observers,
-               sources.live),
+    : packing_(OpeningOn(pools.lookups.get(), sources.context), sources.streams, sources.histograms,
+               sources.pack_observers, sources.live),
       histograms_(
           WaitingForStore(options.shared_histograms == nullptr ? nullptr : pools.lookups.get(),
                           sources.context),
           sources.histograms),
       // As histograms: where servers share their jobs, it waits for etcd.
-      feedback_(WaitingOn(pools.lookups.get(), pools.lookups.get(), sources.context),
+      feedback_(WaitingOn(pools.lookups.get(), pools.reports.get(), sources.context),
                 sources.feedback),
       planning_(sources.context, sources.histograms, sources.quota,
                 sources.streams.max_graphs_per_batch, sources.feedback),
@@ -84,8 +84,8 @@ Services::Services(const ServiceSources& sources, ServerPools& pools, const Serv
                        sources.context),
              sources.datasets, sources.source_graphs, sources.jobs->loader(), sources.jobs->owned(),
              sources.pack_observers, sources.feedback),
-      // To open a source graph is to wait for S3.
-      sampling_(WaitingForStore(pools.distant.get(), sources.context), sources.streams,
+      // To open a source graph is to wait for S3. To draw from an open one is not.
+      sampling_(OpeningOn(pools.distant.get(), sources.context), sources.streams,
                 sources.histograms, sources.pack_observers, sources.live, sources.source_graphs,
                 sources.bounded_datasets, options.sampling_observer),
       receipts_(sources.context, sources.histograms, sources.datasets, sources.source_graphs,

@@ -46,6 +46,9 @@ class CallWork {
   // gRPC's threads.
   virtual bool MayBlock() const { return false; }
 
+  // Whether Next() is about to wait for another machine: then it is called on the opening pool.
+  virtual bool IsOpening() const { return false; }
+
   // An error ends the call once all earlier responses have been sent.
   virtual absl::StatusOr<std::optional<MessagePieces>> Next() = 0;
   virtual Need need() const = 0;
@@ -72,37 +75,53 @@ class StreamWork final : public CallWork {
       : context_(context), handler_(std::move(handler)) {}
 
   bool takes_requests() const override { return true; }
-  bool MayBlock() const override { return handler_->MayBlock(); }
+  bool MayBlock() const override { return handler_->MayBlock() || IsOpening(); }
+  bool IsOpening() const override { return opening_.request != nullptr; }
 
   absl::StatusOr<std::optional<MessagePieces>> Next() override {
+    if (IsOpening()) {
+      Parsed opening = std::exchange(opening_, Parsed());
+      PH_RETURN_IF_ERROR(handler_->Accept(std::move(opening.request)));
+    }
     PH_ASSIGN_OR_RETURN(const std::optional<Response> response, handler_->Next());
     if (!response) return std::nullopt;
     return PiecesWithin(*response, context_.max_response_bytes);
   }
   Need need() const override {
-    if (handler_->IsBusy()) return Need::kTurn;
+    if (IsOpening() || handler_->IsBusy()) return Need::kTurn;
     return handler_->IsWaiting() ? Need::kWake : Need::kRequest;
   }
   absl::Time NextDeadline() const override { return handler_->NextDeadline(); }
 
   absl::Status Accept(std::unique_ptr<RequestBytes>& bytes) override {
     auto request = std::make_unique<Request>();
-    const absl::StatusOr<MemoryHold> hold = ParseRequest(*bytes, context_.working, request.get());
+    absl::StatusOr<MemoryHold> hold = ParseRequest(*bytes, context_.working, request.get());
     if (absl::IsResourceExhausted(hold.status())) return hold.status();
     bytes.reset();
     PH_RETURN_IF_ERROR(hold.status());
     PH_RETURN_IF_ERROR(Authorize(
         context_, *request,
         std::exchange(is_first_, false) ? RequestKind::kBeginsStream : RequestKind::kGoesOn));
+    if (context_.opening_pool != nullptr && handler_->OpensOnStore(*request)) {
+      opening_ = {*std::move(hold), std::move(request)};
+      return absl::OkStatus();
+    }
     return handler_->Accept(std::move(request));
   }
 
   void Close() override { handler_->HalfClose(); }
 
  private:
+  // A request, and its memory.
+  struct Parsed {
+    MemoryHold memory;
+    std::unique_ptr<Request> request;
+  };
+
   const CallContext context_;
   const std::unique_ptr<Handler> handler_;
   bool is_first_ = true;
+  Parsed opening_;  // To be accepted on the opening pool.
 };
 
 template <typename Response>

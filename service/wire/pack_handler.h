@@ -64,6 +64,13 @@ class PackHandler final : public StreamHandler<v1::PackRequest, PackReply> {
   bool whole_graphs() const { return whole_graphs_; }
 
   absl::Status Accept(std::unique_ptr<v1::PackRequest> request) override;
+  bool OpensOnStore(const v1::PackRequest& request) const override {
+    return packer_ == nullptr && request.has_open() && OpensOnStore(request.open());
+  }
+  // Whether what it names has to be asked for. What it counts in does not: see ObserveSoon().
+  static bool OpensOnStore(const v1::PackOpen& open) {
+    return !open.device_profile().measured_as().empty() || !open.calibration().histogram().empty();
+  }
   void HalfClose() override;
   absl::StatusOr<std::optional<PackReply>> Next() override;
   bool IsBusy() const override { return packer_ != nullptr && packer_->is_feeding(); }

@@ -35,6 +35,10 @@ class SampleHandler final : public StreamHandler<v1::SampleRequest, SampleReply>
       : graphs_(graphs), working_(working), observer_(observer), packer_(std::move(packer)) {}
 
   absl::Status Accept(std::unique_ptr<v1::SampleRequest> request) override;
+  // The graph may have to be fetched.
+  bool OpensOnStore(const v1::SampleRequest& request) const override {
+    return source_ == nullptr && request.has_open();
+  }
   void HalfClose() override { half_closed_ = true; }
   absl::StatusOr<std::optional<SampleReply>> Next() override;
   bool IsBusy() const override;

@@ -23,6 +23,10 @@ class StreamHandler {
   // responses to earlier requests.
   virtual absl::Status Accept(std::unique_ptr<Request> request) = 0;
 
+  // Whether Accept() of this request may wait for another machine, where servers share their
+  // stores. Then it is called on the opening pool (call_context.h).
+  virtual bool OpensOnStore(const Request& /*request*/) const { return false; }
+
   // No request will follow.
   virtual void HalfClose() = 0;
 

@@ -186,8 +186,8 @@ void StreamingCall::WakeLocked() {
 }
 
 void StreamingCall::QueueTurn() {
-  context_.stream_pool->Submit(context_.client,
-                               [self = shared_from_this()] { self->TakeTurn(Place::kPool); });
+  JobPool* const pool = IsOpening() ? context_.opening_pool : context_.stream_pool;
+  pool->Submit(context_.client, [self = shared_from_this()] { self->TakeTurn(Place::kPool); });
 }
 
 }  // namespace packhouse

@@ -3,7 +3,8 @@
 //
 // Flow: Enter(), then Begin() with the work (call_work.h). From then on the call advances by steps.
 // In a step the work makes one response or else takes one request. One thread at a time is at work
-// on a call, in turns on the stream pool. It leaves the call when there is nothing to do without
+// on a call, in turns on the stream pool, or on the opening pool while the call waits for another
+// machine before it can begin. It leaves the call when there is nothing to do without
 // news: a request, room in the outbox, a wake-up, a timer. Events that happen meanwhile are noted,
 // and looked at before the thread leaves.
 //
@@ -112,6 +113,8 @@ class StreamingCall final : public Abortable, public std::enable_shared_from_thi
 
   // The functions below are called by the thread at work.
   void QueueTurn();
+  // Whether the next turn is for the opening pool.
+  bool IsOpening() const { return work_ != nullptr && work_->IsOpening(); }
   void TakeTurn(Place place);
   void EndIfIdle();
   // Each returns false if there is nothing to do without news.

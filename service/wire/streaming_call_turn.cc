@@ -14,8 +14,9 @@ void StreamingCall::TakeTurn(Place place) {
   const std::shared_ptr<StreamingCall> self = shared_from_this();
   if (place == Place::kPool) EndIfIdle();
   const absl::Time end = context_.clock->Now() + (place == Place::kPool ? kTurn : kTurnOnLink);
+  const bool opens = IsOpening();
   for (int steps = 0; steps < kStepsPerTurn; ++steps) {
-    if (steps != 0 && context_.clock->Now() >= end) break;
+    if (steps != 0 && (context_.clock->Now() >= end || IsOpening() != opens)) break;
     if (Step(place)) continue;
     absl::MutexLock lock(&mutex_);
     if (std::exchange(news_, false)) continue;

@@ -24,6 +24,7 @@ class Stage {
     CallContext context;
     context.clock = &clock;
     context.stream_pool = &pool;
+    context.opening_pool = &opening_pool;
     context.gate = &gate;
     context.observer = &observer;
     context.unsent_budget = &unsent_;
@@ -71,6 +72,7 @@ class Stage {
 
   SimulatedClock clock;
   ManualPool pool;
+  ManualPool opening_pool;
   Gate gate{{.max_streams = 1}};
   UnsentObserver observer;
   ScriptedLink link;

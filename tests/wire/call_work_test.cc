@@ -14,6 +14,7 @@
 #include "packhouse/v1/histogram.pb.h"
 #include "service/wire/source_call.h"
 #include "tests/support/status_matchers.h"
+#include "tests/wire/call_stage.h"
 #include "tests/wire/call_threads.h"
 #include "tests/wire/scripted_call.h"
 
@@ -51,6 +52,88 @@ class CountingHandler final : public StreamHandler<Request, Response> {
  private:
   std::optional<Response> response_;
 };
+
+// Opens by its first request, for which it waits.
+class OpeningHandler final : public StreamHandler<Request, Response> {
+ public:
+  bool OpensOnStore(const Request& /*request*/) const override { return !is_open_; }
+  absl::Status Accept(std::unique_ptr<Request> request) override {
+    is_open_ = true;
+    if (request->components_size() == 0) return absl::NotFoundError("no such thing");
+    response_ = Numbered(static_cast<uint64_t>(request->components_size()));
+    return absl::OkStatus();
+  }
+  void HalfClose() override {}
+  absl::StatusOr<std::optional<Response>> Next() override {
+    return std::exchange(response_, std::nullopt);
+  }
+
+ private:
+  bool is_open_ = false;
+  std::optional<Response> response_;
+};
+
+std::unique_ptr<CallWork> OpeningWork(const Stage& stage) {
+  CallContext context = stage.call->context();
+  context.max_response_bytes = 1 << 20;
+  return std::make_unique<StreamWork<Request, Response>>(context,
+                                                         std::make_unique<OpeningHandler>());
+}
+
+TEST(CallWorkTest, AStreamIsOnTheOpeningPoolUntilItIsOpen) {
+  Stage stage;
+  Request request;
+  request.add_components("nodes");
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->Begin(OpeningWork(stage));
+  stage.Read(request.SerializeAsString());
+  stage.RunAll();
+  EXPECT_THAT(stage.link.sent(), ::testing::IsEmpty());
+  ASSERT_FALSE(stage.opening_pool.empty());
+  // The next request may have come meanwhile: it is not for this pool.
+  stage.Read(request.SerializeAsString());
+  stage.opening_pool.RunOne();
+  EXPECT_THAT(stage.link.sent(), ::testing::SizeIs(1));
+  EXPECT_TRUE(stage.opening_pool.empty());
+  stage.Write();
+  stage.RunAll();
+  EXPECT_THAT(stage.link.sent(), ::testing::SizeIs(2));
+  stage.Write();
+  ASSERT_TRUE(stage.link.EndRead());
+  stage.call->OnRead(nullptr);
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status, IsOk());
+  EXPECT_TRUE(stage.opening_pool.empty());
+  stage.Done();
+}
+
+TEST(CallWorkTest, AStreamThatCannotBeOpenedEnds) {
+  Stage stage;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->Begin(OpeningWork(stage));
+  stage.Read("");
+  stage.RunAll();
+  ASSERT_FALSE(stage.opening_pool.empty());
+  stage.opening_pool.RunOne();
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kNotFound, "no such thing"));
+  stage.Done();
+}
+
+// Nothing is waited for if the client is gone by then.
+TEST(CallWorkTest, AStreamThatIsCancelledBeforeItOpensDoesNotOpen) {
+  Stage stage;
+  ASSERT_TRUE(stage.call->Enter());
+  stage.call->Begin(OpeningWork(stage));
+  stage.Read("");
+  stage.RunAll();
+  stage.call->OnCancel();
+  ASSERT_FALSE(stage.opening_pool.empty());
+  stage.opening_pool.RunOne();
+  stage.RunAll();
+  EXPECT_THAT(*stage.link.state().status, StatusIs(absl::StatusCode::kCancelled, _));
+  stage.Done();
+}
 
 // Their messages are held of one budget, in which there is not room for all: each waits for the
 // others, and goes on.
