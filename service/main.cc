@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "service/admission/limited_log.h"
 #include "service/background_work.h"
@@ -99,7 +100,7 @@ absl::StatusOr<std::unique_ptr<FeedbackStore>> OpenFeedback(const Options& optio
   if (member != nullptr) {
     return std::make_unique<SharedFeedbackStore>(
         member->keys(), SharedFeedbackStore::Options{member->replica(), options.max_measured_models,
-                                                     options.model_retention, now});
+                                                     options.model_retention, now, absl::SleepFor});
   }
   PH_ASSIGN_OR_RETURN(auto feedback,
                       FolderFeedbackStore::Open(

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "packhouse/internal/shared_feedback.pb.h"
+#include "service/base/caller.h"
 #include "service/base/status_macros.h"
 #include "service/feedback/stored_feedback.h"
 
@@ -84,6 +85,17 @@ std::string SharedFeedbackStore::Encode(const FeedbackKey& key, const Stored& st
 
 uint64_t SharedFeedbackStore::NowSeconds() const {
   return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToUnixSeconds(options_.now())));
+}
+
+absl::Status SharedFeedbackStore::BeginTry(int num_lost) const {
+  if (num_lost > 0 && options_.sleep != nullptr) {
+    const absl::Duration longest =
+        std::min(kLongestPause, kFirstPause * static_cast<double>(1 << std::min(num_lost - 1, 10)));
+    // Somewhere in the second half, so that servers that met do not meet again.
+    const size_t drawn = absl::HashOf(options_.replica, num_attempts_.load(), num_lost) % 1024;
+    options_.sleep(longest * (0.5 + static_cast<double>(drawn) / 2048));
+  }
+  return BeginWait();
 }
 
 absl::Mutex& SharedFeedbackStore::TurnOf(const FeedbackKey& key) const {
@@ -195,6 +207,7 @@ absl::StatusOr<uint64_t> SharedFeedbackStore::Report(
   const uint64_t number = ++num_attempts_;
   int num_unknown = 0;
   for (int race = 0; race < kRaces; ++race) {
+    PH_RETURN_IF_ERROR(BeginTry(race - num_unknown));
     auto read = Read(key);
     if (!read.ok() && num_unknown > 0) return MayBeDone(key, read.status().message());
     PH_RETURN_IF_ERROR(read.status());
@@ -267,6 +280,7 @@ absl::Status SharedFeedbackStore::Delete(const FeedbackKey& key) {
   PH_RETURN_IF_ERROR(CheckFeedbackKey(key));
   int num_unknown = 0;
   for (int race = 0; race < kRaces; ++race) {
+    PH_RETURN_IF_ERROR(BeginTry(race - num_unknown));
     PH_ASSIGN_OR_RETURN(const std::optional<Stored> stored, Read(key));
     // As far as anybody can tell, an earlier try has done it.
     if (!stored && num_unknown > 0) return absl::OkStatus();

@@ -36,8 +36,9 @@
 namespace packhouse {
 
 // Thread-safe. All but ModelOf() and Readings() wait for the store; besides their own errors they
-// return UNAVAILABLE if it cannot be reached, and DATA_LOSS for a value that nobody here has
-// written. UNAVAILABLE of Report(): it may have been added, or may still be.
+// return UNAVAILABLE if it cannot be reached, DATA_LOSS for a value that nobody here has written,
+// and CANCELLED between two tries when the caller is gone (base/caller.h). UNAVAILABLE of Report():
+// it may have been added, or may still be.
 class SharedFeedbackStore final : public FeedbackStore {
  public:
   // Find() asks the store again for a model that it asked for longer ago.
@@ -46,6 +47,9 @@ class SharedFeedbackStore final : public FeedbackStore {
   static constexpr absl::Duration kAway = absl::Seconds(5);
   // Absent models that a server remembers.
   static constexpr size_t kMaxForgotten = 1024;
+  // Between two tries at a model that others change, too: the first, and the longest.
+  static constexpr absl::Duration kFirstPause = absl::Milliseconds(2);
+  static constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
   // Servers whose last report a value names.
   static constexpr int kMaxAttempts = 64;
 
@@ -58,6 +62,9 @@ class SharedFeedbackStore final : public FeedbackStore {
     Retention retention = {};
     // The time of day.
     std::function<absl::Time()> now;
+    // Waits that long, where other servers were faster: absl::SleepFor, or a test's. Null: tries
+    // again at once.
+    std::function<void(absl::Duration)> sleep = nullptr;
   };
 
   // `keys` must outlive it.
@@ -123,6 +130,9 @@ class SharedFeedbackStore final : public FeedbackStore {
   // Where more models are known than there may be, some have been deleted by other servers.
   void ForgetDeleted() const;
   uint64_t NowSeconds() const;
+  // Before a try at a change, of which so many were lost to others. CANCELLED if nobody waits for
+  // it.
+  absl::Status BeginTry(int num_lost) const;
   // Reports of one model follow each other: a value names one of each server.
   absl::Mutex& TurnOf(const FeedbackKey& key) const;
 

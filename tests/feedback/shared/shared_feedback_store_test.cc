@@ -14,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/caller.h"
 #include "tests/support/fake_key_value_store.h"
+#include "tests/support/leaving_caller.h"
 #include "tests/support/random.h"
 #include "tests/support/simulated_clock.h"
 #include "tests/support/status_matchers.h"
@@ -212,6 +214,42 @@ TEST_F(SharedFeedbackStoreTest, WhatOtherServersDeleteIsForgotten) {
   std::vector<Expired> expired;
   EXPECT_THAT(c->store.DeleteUnused(expired), IsOk());
   EXPECT_THAT(c->store.Readings(), IsEmpty());
+}
+
+TEST_F(SharedFeedbackStoreTest, WhoLosesPausesAndTriesAgain) {
+  WatchedConnection connection(&servers_);
+  std::vector<absl::Duration> pauses;
+  SharedFeedbackStore store(&connection, {"watched",
+                                          256,
+                                          {},
+                                          [this] { return clock_.Now(); },
+                                          [&](absl::Duration pause) { pauses.push_back(pause); }});
+  const auto other = Start();
+  ASSERT_THAT(other->Report(kGin, 100), IsOk());
+  int num_reads = 0;
+  connection.after_read = [&] {
+    if (++num_reads <= 10) {
+      EXPECT_THAT(other->Report(kGin, 100), IsOk());
+    }
+  };
+  EXPECT_THAT(store.Report(kGin, kColumns, {BatchOf(100, 1)}, clock_.Now()),
+              IsOkAndHolds(uint64_t{12}));
+  ASSERT_THAT(pauses, testing::SizeIs(10));
+  EXPECT_GE(pauses[0], SharedFeedbackStore::kFirstPause / 2);
+  EXPECT_LE(pauses[0], SharedFeedbackStore::kFirstPause);
+  EXPECT_GE(pauses[9], SharedFeedbackStore::kLongestPause / 2);
+  EXPECT_LE(pauses[9], SharedFeedbackStore::kLongestPause);
+}
+
+TEST_F(SharedFeedbackStoreTest, NobodysReportIsNotMade) {
+  const auto server = Start();
+  LeavingCaller caller;
+  const CallerScope scope(&caller);
+  ASSERT_THAT(server->Report(kGin, 100), IsOk());
+  caller.Leave();
+  EXPECT_THAT(server->Report(kGin, 100), StatusIs(absl::StatusCode::kCancelled, testing::_));
+  PH_ASSERT_OK_AND_ASSIGN(const KeptFeedback kept, server->store.Get(kGin));
+  EXPECT_EQ(kept.shapes.num_reports(), 1);
 }
 
 TEST_F(SharedFeedbackStoreTest, RefusalsAreNamed) {
