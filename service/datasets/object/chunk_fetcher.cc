@@ -16,11 +16,9 @@ namespace packhouse {
 absl::Status ChunkFetcher::Explained(const DatasetHead& head, const absl::Status& status) const {
   if (!absl::IsNotFound(status) && !absl::IsDataLoss(status)) return status;
   const auto now = ReadHead(engines_, head.name);
-  // The caller has left: others who want the data set ask again.
-  if (absl::IsCancelled(now.status())) return now.status();
-  if (absl::IsNotFound(now.status()) || (now.ok() && now->id() != head.id())) {
-    return NoSuchObjectDataset(head.name);
-  }
+  // Not known as long as nobody can say whether the data set is there.
+  if (!now.ok() && !absl::IsNotFound(now.status())) return now.status();
+  if (!now.ok() || now->id() != head.id()) return NoSuchObjectDataset(head.name);
   return absl::DataLossError(status.message());
 }
 

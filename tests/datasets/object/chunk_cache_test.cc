@@ -111,9 +111,15 @@ TEST_F(ChunkCacheTest, MapsAreBounded) {
   ASSERT_THAT(second, IsOk());
   EXPECT_THAT(Pin("c", 100), StatusIs(absl::StatusCode::kResourceExhausted,
                                       HasSubstr("max_maps is 2: half of the kernel's")));
+  EXPECT_THAT(cache_->CountMaps(1), StatusIs(absl::StatusCode::kResourceExhausted, _));
   // What is mapped may be had again.
   EXPECT_THAT(Pin("a", 100), IsOk());
   first = absl::CancelledError();
+  // Others' maps count as long as they are there.
+  auto counted = cache_->CountMaps(1);
+  ASSERT_THAT(counted, IsOk());
+  EXPECT_THAT(Pin("c", 100), StatusIs(absl::StatusCode::kResourceExhausted, _));
+  counted = absl::CancelledError();
   EXPECT_THAT(Pin("c", 100), IsOk());
 }
 

@@ -589,6 +589,29 @@ TEST_F(ObjectDatasetStoreTest, LostObjectsAreNamed) {
   EXPECT_EQ(num_readable, 10U);
 }
 
+// Whether it is lost, or the data set was deleted, is not known then.
+TEST_F(ObjectDatasetStoreTest, AnObjectIsNotLostWhileNobodyCanSaySo) {
+  auto replica = Replica();
+  ASSERT_THAT(replica->store().Create("set", schema_, {}), IsOk());
+  ASSERT_THAT(replica->store().Append("set", Chunk(0, 10), {}, std::nullopt), IsOk());
+  ASSERT_THAT(fake_.Delete(Objects()[0], absl::InfiniteFuture()), IsOk());
+  bool is_read = false;
+  for (int num_answers = 0; !is_read; ++num_answers) {
+    auto other = Replica();
+    int num_calls = 0;
+    other->connection().SetFaults(
+        [&] { return ++num_calls > num_answers ? StoreFault::kUnreachable : StoreFault::kNone; });
+    const auto reader = other->store().OpenReader("set");
+    is_read = reader.ok();
+    if (is_read) {
+      EXPECT_LE(num_calls, num_answers);
+      EXPECT_EQ((*reader)->unreadable().size(), 1U);
+    } else {
+      EXPECT_THAT(reader, StatusIs(absl::StatusCode::kUnavailable, _));
+    }
+  }
+}
+
 // Of chunks that are in pages and of those that are not, whatever fails for now.
 TEST_F(ObjectDatasetStoreTest, SizesOfChunksAreReadSeveralAtOnce) {
   cluster_.reads_at_once = 8;
