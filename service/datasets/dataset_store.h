@@ -124,7 +124,8 @@ class DatasetReader {
   virtual ~DatasetReader() = default;
 
   virtual const DatasetInfo& info() const = 0;
-  // The sizes of all graphs that info() counts.
+  // The sizes of all graphs that info() counts. The first call may count them all, where the store
+  // keeps no histogram.
   virtual const SizeHistogram& histogram() const = 0;
 
   // Counts of all graphs in data set order, row-major, n * l. Graphs in unreadable() records have

@@ -731,8 +731,10 @@ TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
   const auto chunks = std::make_shared<ScarceChunks>(SegmentsWorld());
   chunks->graphs.assign(kGraphs / kGraphsOfChunk, kGraphsOfChunk);
   size_t num_read = 0;
+  std::function<void()> on_read;
   chunks->add_sizes = [&](uint32_t chunk, SizeHistogram& histogram) -> absl::Status {
     ++num_read;
+    if (on_read) on_read();
     const uint32_t first = kGraphsOfChunk * chunk;
     for (uint32_t graph = first; graph < first + kGraphsOfChunk; ++graph) {
       PH_RETURN_IF_ERROR(histogram.Add(std::vector<uint32_t>{graph % 1000 + 1, graph / 1000 + 1}));
@@ -756,6 +758,23 @@ TEST(SegmentedPlanTest, MemoryForOneSegmentAfterTheOtherIsEnough) {
   EXPECT_EQ(tight->receipt(), ample->receipt());
   EXPECT_GT(tight->lower_bound(), 0U);
   EXPECT_LE(tight->lower_bound(), ample->lower_bound());
+  // Others have all that is left for a while, when a segment's first chunk was read.
+  size_t chunk_of_others = 1;
+  for (uint32_t i = 0; i < 100; ++i) chunk_of_others += ample->layout().chunks(i).size();
+  MemoryBudget shared(uint64_t{1} << 30);
+  MemoryHold of_others;
+  on_read = [&] {
+    if (num_read == chunk_of_others) {
+      of_others = shared.Hold("others", shared.bound() - shared.held()).value();
+    } else if (num_read == chunk_of_others + 30) {
+      of_others.Reset();
+    }
+  };
+  num_read = 0;
+  PH_ASSERT_OK_AND_ASSIGN(const auto taken, make(&shared));
+  EXPECT_EQ(num_read, chunks->graphs.size());
+  EXPECT_EQ(taken->receipt(), ample->receipt());
+  EXPECT_EQ(taken->lower_bound(), tight->lower_bound());
 }
 
 }  // namespace
