@@ -41,14 +41,18 @@ void Evaluation::Begin(uint32_t segment, bool is_ahead) {
     absl::MutexLock lock(&making_->mutex);
     if (!making_->under_way.insert(segment).second) return;
   }
-  make_(segment, is_ahead, [making = making_, wake = wake_, segment](const absl::Status& status) {
+  SegmentMakings::Waiter waiter;
+  waiter.is_ahead = is_ahead;
+  waiter.is_over = [making = making_] { return making->is_over.load(); };
+  waiter.made = [making = making_, wake = wake_, segment](const absl::Status& status) {
     {
       absl::MutexLock lock(&making->mutex);
       making->under_way.erase(segment);
-      making->failure.Update(status);
+      if (!status.ok()) making->failures.insert_or_assign(segment, status);
     }
-    if (wake) wake();
-  });
+    if (wake && !making->is_over) wake();
+  };
+  make_(segment, std::move(waiter));
 }
 
 absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
@@ -56,7 +60,7 @@ absl::StatusOr<bool> Evaluation::HasSegments(const SegmentedEpoch& epoch) {
   if (const std::optional<uint32_t> missing = epoch.Pin(needed, pins_)) {
     {
       absl::MutexLock lock(&making_->mutex);
-      PH_RETURN_IF_ERROR(making_->failure);
+      if (const auto failed = making_->failures.extract(*missing)) return failed.mapped();
     }
     Begin(*missing, /*is_ahead=*/false);
     return false;

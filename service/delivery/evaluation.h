@@ -2,8 +2,10 @@
 #ifndef PACKHOUSE_SERVICE_DELIVERY_EVALUATION_H_
 #define PACKHOUSE_SERVICE_DELIVERY_EVALUATION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "service/admission/memory_budget.h"
 #include "service/delivery/load_event.h"
+#include "service/delivery/segment_makings.h"
 #include "service/epochs/dealing.h"
 #include "service/epochs/loadable_epoch.h"
 #include "service/epochs/segmented_epoch.h"
@@ -32,9 +35,8 @@ struct EvaluationRequest {
 class Evaluation {
  public:
   // Has a segment made (SegmentedEpoch::MakeSegment), here or on another thread, and calls `made`
-  // then.
-  using Made = std::function<void(const absl::Status&)>;
-  using MakeSegment = std::function<void(uint32_t segment, bool is_ahead, Made made)>;
+  // then; not needed once this is gone (`is_over`).
+  using MakeSegment = std::function<void(uint32_t segment, SegmentMakings::Waiter waiter)>;
 
   // INVALID_ARGUMENT for a rank that does not exist, naming it, for dynamic sharing, or as Dealing;
   // OUT_OF_RANGE naming a first step above the number of steps; RESOURCE_EXHAUSTED if `memory`,
@@ -45,13 +47,18 @@ class Evaluation {
   static absl::StatusOr<std::unique_ptr<Evaluation>> Open(
       std::shared_ptr<const LoadableEpoch> epoch, EvaluationRequest request, MemoryBudget* memory,
       MakeSegment make = nullptr, std::function<void()> wake = nullptr);
+  // Segments that it ordered need not be made any more.
+  ~Evaluation() { making_->is_over = true; }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
 
   const LoadableEpoch& epoch() const { return *epoch_; }
   uint64_t num_steps() const { return dealing_.lane_length(rank_); }
   uint64_t first_step() const { return first_step_; }
 
   // The next step's batch, or kEnd after the last. DATA_LOSS as PreparedEpoch::Build. Of an epoch
-  // in segments: kWait while one is made, and why one that is needed could not be made.
+  // in segments: kWait while one is made, and why one that is needed could not be made;
+  // the call after that has it made again.
   absl::StatusOr<LoadEvent> Next();
 
  private:
@@ -59,7 +66,10 @@ class Evaluation {
   struct Making {
     absl::Mutex mutex;
     std::set<uint32_t> under_way ABSL_GUARDED_BY(mutex);
-    absl::Status failure ABSL_GUARDED_BY(mutex);
+    // Of those that were needed, until they are told.
+    std::map<uint32_t, absl::Status> failures ABSL_GUARDED_BY(mutex);
+    // The evaluation is gone.
+    std::atomic<bool> is_over = false;
   };
 
   Evaluation(std::shared_ptr<const LoadableEpoch> epoch, Dealing dealing,

@@ -381,13 +381,19 @@ void Loader::PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
 }
 
 void Loader::MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
-                             bool is_ahead, const ClientId& client, Evaluation::Made made) {
+                             const ClientId& client, SegmentMakings::Waiter waiter) {
+  const bool is_ahead = waiter.is_ahead;
+  auto order = segment_makings_.Add(std::move(epoch), segment, std::move(waiter));
+  if (order == nullptr) return;
   PlanSoon(client, is_ahead ? WindowOrder::kLater : WindowOrder::kFirst,
-           [this, epoch = std::move(epoch), segment, is_ahead,
-            made = std::move(made)](const std::function<bool()>& given_up) mutable {
-             made(MakeSegment(*epoch, segment, is_ahead, Making(catalog_->memory(), given_up)));
-             epoch = nullptr;
-             made = nullptr;
+           [this, order = std::move(order), segment,
+            is_ahead](const std::function<bool()>& given_up) mutable {
+             if (order->Begin()) {
+               const auto is_over = [&] { return given_up() || order->IsOver(); };
+               order->End(MakeSegment(order->epoch(), segment, is_ahead,
+                                      Making(catalog_->memory(), is_over)));
+             }
+             order = nullptr;
            });
 }
 
@@ -461,8 +467,8 @@ absl::StatusOr<std::unique_ptr<Evaluation>> Loader::Evaluate(const EpochRequest&
   if (request.join_parts) return absl::InvalidArgumentError("join_parts: not for an evaluation");
   if (request.segments) {
     PH_ASSIGN_OR_RETURN(auto epoch, catalog_->PrepareSegmented(request, given_up));
-    auto make = [this, epoch, client](uint32_t segment, bool is_ahead, Evaluation::Made made) {
-      MakeSegmentSoon(epoch, segment, is_ahead, client, std::move(made));
+    auto make = [this, epoch, client](uint32_t segment, SegmentMakings::Waiter waiter) {
+      MakeSegmentSoon(epoch, segment, client, std::move(waiter));
     };
     return Evaluation::Open(std::move(epoch), std::move(evaluation), environment_.memory,
                             std::move(make), std::move(wake));

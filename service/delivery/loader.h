@@ -333,9 +333,9 @@ class Loader {
   void PlanWindow(std::shared_ptr<Job> job, const EpochKey& key,
                   std::shared_ptr<const LoadableEpoch> epoch, uint64_t window, WindowOrder order,
                   const ClientId& client);
-  // Makes a segment for an evaluation.
-  void MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment, bool is_ahead,
-                       const ClientId& client, Evaluation::Made made);
+  // Makes a segment for an evaluation, unless it is being made for another.
+  void MakeSegmentSoon(std::shared_ptr<const SegmentedEpoch> epoch, uint32_t segment,
+                       const ClientId& client, SegmentMakings::Waiter waiter);
   // As MeasuredLimits::Fix().
   std::shared_ptr<const MeasuredLimits::Measured> FixMeasured(EpochRequest& request);
   // What stays as it was when the epoch was first opened. The ranks that rounds are planned for
@@ -355,6 +355,7 @@ class Loader {
   EpochQuota quota_;
   Job::Environment environment_;
   MeasuredLimits measured_limits_;
+  SegmentMakings segment_makings_;
   Executor background_ = [](const std::function<void()>& work) { work(); };
   PlanExecutor plan_executor_ = [](const ClientId& /*client*/, WindowOrder /*order*/,
                                    const Planning& work) { work([] { return false; }); };

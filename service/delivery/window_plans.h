@@ -16,9 +16,10 @@ namespace packhouse {
 // What a session waits for; its own.
 using AwaitedWindow = std::optional<uint64_t>;
 
-// A failure is told to all sessions that waited for the window, once each. One that may pass
-// (MayPass()) is told to nobody else: whoever needs the window next has it planned again. Another
-// stays until a worker joins. Neither is told to sessions that need other windows.
+// A failure is told to the sessions that waited for the window. One that may pass (MayPass()) is
+// told once each, and to nobody else: whoever needs the window next has it planned again, and those
+// who were not told yet then wait for that attempt. Another stays until a worker joins. Neither is
+// told to sessions that need other windows.
 // Thread-compatible.
 class WindowPlans {
  public:

@@ -174,7 +174,7 @@ CallReactor* LoaderService::Load(grpc::CallbackServerContext* call) {
                                                              sink.Waker(), given_up));
       auto observer = observers_->ForStream(evaluation->epoch().schema().sizes(), packed_for);
       return std::make_unique<EvaluationSource>(std::move(evaluation), std::move(observer),
-                                                &early_end_, context_.signer);
+                                                &early_end_, sink.Waker(), context_.signer);
     }
     PH_ASSIGN_OR_RETURN(const std::string cursor, CursorFromClient(context_, parsed.cursor()));
     Loader& loader = place.job == nullptr ? *loader_ : place.job->loader();

@@ -61,7 +61,7 @@ absl::StatusOr<std::optional<LoadReply>> RedirectSource::Next() {
 
 absl::StatusOr<std::optional<LoadReply>> EvaluationSource::Next() {
   if (state_ == State::kEnded) return std::nullopt;
-  PH_RETURN_IF_ERROR(early_end_->status());
+  PH_RETURN_IF_ERROR(early_end_.status());
   LoadReply reply;
   if (state_ == State::kNew) {
     state_ = State::kDelivering;

@@ -76,11 +76,13 @@ class RedirectSource final : public ResponseSource<LoadReply> {
 // The stream of an evaluation. It waits for the client to read, and for segments.
 class EvaluationSource final : public ResponseSource<LoadReply> {
  public:
+  // `wake` makes the call ask again, also when it ends early.
   EvaluationSource(std::unique_ptr<Evaluation> evaluation, std::unique_ptr<PackObserver> observer,
-                   const EarlyEnd* early_end, const TextSigner* signer = nullptr)
+                   EarlyEnd* early_end, std::function<void()> wake,
+                   const TextSigner* signer = nullptr)
       : evaluation_(std::move(evaluation)),
         observer_(std::move(observer)),
-        early_end_(early_end),
+        early_end_(early_end, std::move(wake)),
         signer_(signer) {}
   ~EvaluationSource() override { observer_->OnPending(0, 0); }
 
@@ -95,7 +97,7 @@ class EvaluationSource final : public ResponseSource<LoadReply> {
 
   const std::unique_ptr<Evaluation> evaluation_;
   const std::unique_ptr<PackObserver> observer_;
-  const EarlyEnd* const early_end_;
+  const EarlyEnd::Stream early_end_;
   const TextSigner* const signer_;
   State state_ = State::kNew;
 };

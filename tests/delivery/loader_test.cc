@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "gtest/gtest.h"
 #include "service/admission/worker_pool.h"
 #include "service/base/clock.h"
+#include "service/delivery/segment_makings.h"
+#include "service/epochs/epoch_catalog.h"
 #include "tests/epochs/dataset_worlds.h"
 #include "tests/ledger/ledger_logs.h"
 #include "tests/support/random.h"
@@ -407,9 +410,21 @@ TEST(LoaderTest, AnEvaluationWaitsForItsSegmentsOnNoThread) {
   EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kBatch);
   // The next one is made meanwhile.
   EXPECT_EQ(held.size(), 1U);
+  // For one that is gone, nothing is made.
   evaluation = nullptr;
+  int num_opened = 0;
+  world.dataset().store().before_open_chunks = [&] {
+    ++num_opened;
+    return absl::OkStatus();
+  };
   run();
-  EXPECT_EQ(num_wakes, 2);
+  EXPECT_EQ(num_wakes, 1);
+  PH_ASSERT_OK_AND_ASSIGN(evaluation,
+                          world.loader().Evaluate(request, {}, "client", [&] { ++num_wakes; }));
+  EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kBatch);
+  EXPECT_EQ(num_opened, 0);
+  evaluation = nullptr;
+  held.clear();  // What is counted keeps the loader.
   // What cannot be made is told to who needs it.
   EXPECT_THAT(world.loader().Snapshot().sessions().num_sessions, 0U);
   world.Restart(QuickPlans());
@@ -418,6 +433,104 @@ TEST(LoaderTest, AnEvaluationWaitsForItsSegmentsOnNoThread) {
   EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kWait);
   EXPECT_THAT(evaluation->Next(), StatusIs(absl::StatusCode::kUnavailable,
                                            AllOf(HasSubstr("segment "), HasSubstr("away"))));
+}
+
+TEST(LoaderTest, RanksOfAnEvaluationHaveASegmentMadeOnceForAll) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  std::vector<std::pair<Loader::WindowOrder, Loader::Planning>> held;
+  world.loader().PlanInBackground(
+      [&held](const ClientId&, Loader::WindowOrder order, Loader::Planning work) {
+        held.emplace_back(order, std::move(work));
+      });
+  const auto run = [&] {
+    for (const auto& [order, work] : std::exchange(held, {})) work([] { return false; });
+  };
+  EpochRequest request = InSegments(1);
+  request.key.job.clear();
+  std::vector<std::unique_ptr<Evaluation>> ranks;
+  std::vector<int> num_wakes(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    PH_ASSERT_OK_AND_ASSIGN(ranks.emplace_back(),
+                            world.loader().Evaluate(request, {Sharing::Ranked(3), rank, 0},
+                                                    "client", [&, rank] { ++num_wakes[rank]; }));
+  }
+  for (const auto& rank : ranks) EXPECT_EQ(rank->Next()->kind, LoadEvent::Kind::kWait);
+  EXPECT_EQ(held.size(), 1U);
+  // It is made as long as one of them is there.
+  ranks.erase(ranks.begin());
+  run();
+  EXPECT_EQ(num_wakes, (std::vector<int>{0, 1, 1}));
+  for (const auto& rank : ranks) EXPECT_EQ(rank->Next()->kind, LoadEvent::Kind::kBatch);
+  // The next one, which all of them will need.
+  ASSERT_EQ(held.size(), 1U);
+  EXPECT_EQ(held[0].first, Loader::WindowOrder::kLater);
+  run();
+  EXPECT_EQ(num_wakes, (std::vector<int>{0, 2, 2}));
+}
+
+// There may be much before what is ordered ahead.
+TEST(SegmentMakingsTest, WhoNeedsASegmentDoesNotWaitForOneThatIsMadeAhead) {
+  LoaderWorld world(1200);
+  EpochRequest request = InSegments(1);
+  EpochCatalog catalog(&world.dataset().store(), EpochBounds{.planner_steps = 1000});
+  PH_ASSERT_OK_AND_ASSIGN(const auto epoch, catalog.PrepareSegmented(request));
+  SegmentMakings makings;
+  std::string told;
+  bool is_over = false;
+  const auto waiter = [&](bool is_ahead, const char* name) {
+    return SegmentMakings::Waiter{is_ahead, [&] { return is_over; },
+                                  [&told, name](const absl::Status& status) {
+                                    told += name;
+                                    told += status.ok() ? "+" : "-";
+                                  }};
+  };
+  auto ahead = makings.Add(epoch, 3, waiter(true, "a"));
+  ASSERT_NE(ahead, nullptr);
+  EXPECT_EQ(makings.Add(epoch, 3, waiter(true, "b")), nullptr);
+  EXPECT_NE(makings.Add(epoch, 4, waiter(true, "x")), nullptr);
+  EXPECT_EQ(std::exchange(told, ""), "x+");  // Its order was dropped.
+  const auto needed = makings.Add(epoch, 3, waiter(false, "c"));
+  ASSERT_NE(needed, nullptr);
+  EXPECT_FALSE(ahead->Begin());
+  ahead = nullptr;
+  EXPECT_TRUE(needed->Begin());
+  EXPECT_EQ(makings.Add(epoch, 3, waiter(false, "d")), nullptr);
+  EXPECT_EQ(told, "");
+  needed->End(absl::UnavailableError("away"));
+  EXPECT_EQ(std::exchange(told, ""), "a+b+c-d-");
+  // But it does for one that has begun.
+  ahead = makings.Add(epoch, 3, waiter(true, "a"));
+  ASSERT_NE(ahead, nullptr);
+  EXPECT_TRUE(ahead->Begin());
+  EXPECT_EQ(makings.Add(epoch, 3, waiter(false, "b")), nullptr);
+  // Who comes when all were gone has it made anew.
+  is_over = true;
+  EXPECT_TRUE(ahead->IsOver());
+  is_over = false;
+  const auto anew = makings.Add(epoch, 3, waiter(false, "c"));
+  ASSERT_NE(anew, nullptr);
+  EXPECT_TRUE(anew->Begin());
+  ahead->End(absl::CancelledError("gone"));
+  EXPECT_EQ(makings.Add(epoch, 3, waiter(false, "d")), nullptr);
+  EXPECT_EQ(std::exchange(told, ""), "a+b-");
+  anew->End(absl::OkStatus());
+  EXPECT_EQ(told, "c+d+");
+}
+
+// What fails is told to whom it matters, and asked for again.
+TEST(LoaderTest, AnEvaluationThatWasToldOfAFailureGoesOn) {
+  LoaderWorld world(1200);
+  world.Restart(QuickPlans());
+  EpochRequest request = InSegments(1);
+  request.key.job.clear();
+  PH_ASSERT_OK_AND_ASSIGN(const auto evaluation, world.loader().Evaluate(request, {}));
+  world.dataset().store().before_open_chunks = [] { return absl::UnavailableError("away"); };
+  EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kWait);
+  EXPECT_THAT(evaluation->Next(), StatusIs(absl::StatusCode::kUnavailable, HasSubstr("away")));
+  world.dataset().store().before_open_chunks = [] { return absl::OkStatus(); };
+  EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kWait);
+  EXPECT_EQ(evaluation->Next()->kind, LoadEvent::Kind::kBatch);
 }
 
 // Next() never waits for a segment, of whichever rank it is. What is needed is made first, and what
