@@ -1,7 +1,6 @@
 #include "service/data_folder/snapshot_manifest.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "service/base/digest.h"
+#include "service/base/file_name.h"
 
 namespace packhouse {
 namespace {
@@ -31,14 +31,6 @@ absl::Status Malformed(absl::string_view what) {
 bool IsHex(absl::string_view text) {
   return text.size() == kHexBytes &&
          text.find_first_not_of("0123456789abcdef") == absl::string_view::npos;
-}
-
-bool IsBelow(absl::string_view path) {
-  const std::filesystem::path parsed{std::string(path)};
-  return !path.empty() && parsed.is_relative() &&
-         std::none_of(parsed.begin(), parsed.end(), [](const std::filesystem::path& part) {
-           return part.empty() || part == "." || part == "..";
-         });
 }
 
 absl::Status TakeHeading(absl::string_view line, SnapshotManifest& manifest) {
@@ -98,7 +90,7 @@ absl::StatusOr<SnapshotManifest> DecodeSnapshotManifest(absl::string_view text) 
     }
     const absl::string_view hex = line.substr(0, kHexBytes);
     const absl::string_view path = line.size() > kHexBytes + 2 ? line.substr(kHexBytes + 2) : "";
-    if (!IsHex(hex) || !IsBelow(path)) return Malformed(absl::StrCat("line ", i + 1));
+    if (!IsHex(hex) || !IsPathBelow(path)) return Malformed(absl::StrCat("line ", i + 1));
     manifest.files[std::string(path)] = std::string(hex);
   }
   // It is read only if this release would write it so.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "service/base/file_name.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/json_fields.h"
@@ -124,6 +125,12 @@ absl::Status WriteParmetisStats(const ParmetisStats& stats, TextWriter& text) {
   text.Number(stats.num_edges);
   text.Number(stats.num_weights);
   return text.EndLine();
+}
+
+absl::Status CheckParmetisName(absl::string_view name) {
+  if (IsPathBelow(name) && name.find('/') == absl::string_view::npos) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "the graph's name ", Quoted(name), " must be one with which names of files can begin"));
 }
 
 std::string ParmetisPartFile(uint64_t part, absl::string_view name, absl::string_view what) {

@@ -24,6 +24,10 @@ namespace packhouse {
 
 inline constexpr uint64_t kMaxParmetisWeights = 1024;
 
+// Files of the pipeline begin with the graph's name: INVALID_ARGUMENT if they would not be in the
+// folder then.
+absl::Status CheckParmetisName(absl::string_view name);
+
 struct ParmetisNode {
   uint64_t new_id = 0;  // Of the pipeline's output only.
   uint64_t type = 0;

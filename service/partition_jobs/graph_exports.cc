@@ -115,6 +115,7 @@ absl::Status WriteMetisGraphOf(const HomogeneousGraph& graph, ByteSink& sink) {
 
 absl::Status WriteParmetisFolder(const HomogeneousGraph& graph, const std::string& folder,
                                  const std::string& name) {
+  PH_RETURN_IF_ERROR(CheckParmetisName(name));
   PH_RETURN_IF_ERROR(MakeFolder(folder));
   const std::string prefix = absl::StrCat(folder, "/", name);
   const PairedEnds ends = EndsOf(graph);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "service/base/digest.h"
+#include "service/base/file_name.h"
 #include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -273,7 +274,7 @@ absl::StatusOr<FolderAssignment> ReadAssignmentFolder(const std::string& folder,
   FolderAssignment assignment;
   assignment.num_parts = static_cast<uint32_t>(meta->num_parts);
   for (const HomogeneousNodeType& type : graph.node_types()) {
-    const std::string path = absl::StrCat(folder, "/", type.name, ".txt");
+    const std::string path = absl::StrCat(folder, "/", FileNameOf(type.name), ".txt");
     PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     const absl::StatusOr<std::vector<uint32_t>> parts =
         ReadPartLines(file.bytes(), type.size, assignment.num_parts);

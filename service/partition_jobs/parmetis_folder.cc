@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/parmetis_converter.h"
+#include "service/partition_files/parmetis_rows.h"
 #include "service/partition_jobs/durable_files.h"
 #include "service/partition_jobs/part_writer.h"
 #include "service/partition_jobs/partition_run.h"
@@ -13,6 +14,7 @@
 namespace packhouse {
 
 absl::StatusOr<PartitionJson> ConvertParmetisFolder(const ParmetisConversion& conversion) {
+  PH_RETURN_IF_ERROR(CheckParmetisName(conversion.graph_name));
   if (PathExists(conversion.output)) {
     return absl::AlreadyExistsError(absl::StrCat(conversion.output, " is there already"));
   }

@@ -40,6 +40,7 @@ class Pipeline {
       : partition_(partition), engine_(engine), options_(partition.options) {}
 
   absl::StatusOr<Assignment> Run() {
+    PH_RETURN_IF_ERROR(CheckParmetisName(partition_.graph_name));
     if (PathExists(partition_.output)) {
       return absl::AlreadyExistsError(absl::StrCat(partition_.output, " is there already"));
     }

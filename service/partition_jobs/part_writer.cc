@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "service/base/quoted.h"
+#include "service/base/file_name.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/npy_file.h"
 #include "service/partition_files/safetensors_file.h"
@@ -46,14 +45,14 @@ absl::Status WriteNpyFiles(const std::string& folder, const std::vector<ArraySou
                            uint64_t& bytes) {
   PH_RETURN_IF_ERROR(MakeFolder(folder));
   for (const ArraySource& array : arrays) {
-    // Names of sets and columns come from users: none may lead out of the folder.
-    for (const absl::string_view piece : absl::StrSplit(array.header.name, '/')) {
-      if (!piece.empty() && piece != "." && piece != "..") continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("array ", Quoted(array.header.name), " cannot be the name of a .npy file"));
-    }
-    const std::string path = absl::StrCat(folder, "/", array.header.name, ".npy");
-    const std::string at = std::filesystem::path(path).parent_path().string();
+    // Names of sets may have slashes, those of their columns have none.
+    const absl::string_view name = array.header.name;
+    const size_t slash = name.rfind('/');
+    const bool has_set = slash != absl::string_view::npos;
+    const std::string at =
+        has_set ? absl::StrCat(folder, "/", FileNameOf(name.substr(0, slash))) : folder;
+    const std::string path =
+        absl::StrCat(at, "/", FileNameOf(name.substr(has_set ? slash + 1 : 0)), ".npy");
     PH_RETURN_IF_ERROR(MakeFolder(at));
     PH_ASSIGN_OR_RETURN(const uint64_t written, WriteDurably(path, [&array](ByteSink& sink) {
                           return WriteNpyFile(array, sink);

@@ -31,10 +31,11 @@ struct PartFormats {
 
 // Writes the files into FOLDER/part<p>, which appears at once when all is on the disk, and gives
 // their bytes. A folder of an attempt that was interrupted is removed first. The files: graph.dgl,
-// node_feat.dgl, edge_feat.dgl; graph/NAME.npy, node_feat/SET/COLUMN.npy, ...; graph.safetensors
-// and so on. In the latter two, a graph has the arrays sources and targets, nodes/NAME and
-// edges/NAME. With original_ids also orig_nids.dgl and orig_eids.dgl, tensor files with an array
-// for each type, as DGL's pipeline from chunked files writes them.
+// node_feat.dgl, edge_feat.dgl; graph/NAME.npy, node_feat/SET/COLUMN.npy, ..., where SET and COLUMN
+// are as FileNameOf() has them; graph.safetensors and so on. In the latter two, a graph has the
+// arrays sources and targets, nodes/NAME and edges/NAME. With original_ids also orig_nids.dgl and
+// orig_eids.dgl, tensor files with an array for each type, as DGL's pipeline from chunked files
+// writes them.
 absl::StatusOr<uint64_t> WritePart(const PartSources& part, const PartFormats& formats,
                                    const std::string& folder, uint64_t number);
 

@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "service/base/file_name.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
 #include "service/partition_jobs/durable_files.h"
@@ -25,6 +27,7 @@ constexpr char kPartitions[] = "/partitions";
 constexpr char kRequestFile[] = "/request.json";
 constexpr char kOwnerFile[] = "/owner";
 constexpr char kEndFile[] = "/end";
+constexpr char kStartsFile[] = "/starts";
 constexpr char kFilesFolder[] = "/files";
 constexpr char kReportFile[] = "/files/report.json";
 // Folders that begin with a point are no partitions: names have none.
@@ -70,16 +73,6 @@ absl::StatusOr<std::vector<PartitionJobFile>> FilesBelow(const std::string& fold
   std::sort(files.begin(), files.end(),
             [](const auto& a, const auto& b) { return a.path < b.path; });
   return files;
-}
-
-// Whether it names a file below a folder, and nothing above or beside it.
-bool IsPathBelow(absl::string_view path) {
-  if (path.empty() || path.find('\0') != absl::string_view::npos) return false;
-  const std::filesystem::path parsed{std::string(path)};
-  return parsed.is_relative() &&
-         std::none_of(parsed.begin(), parsed.end(), [](const std::filesystem::path& part) {
-           return part.empty() || part == "." || part == "..";
-         });
 }
 
 }  // namespace
@@ -133,6 +126,22 @@ absl::StatusOr<PartitionPlan> PartitionFolder::Request() const {
 
 ClientId PartitionFolder::Owner() const { return TextOf(path_ + kOwnerFile).value_or(""); }
 
+absl::StatusOr<uint64_t> PartitionFolder::CountStart() const {
+  uint64_t starts = 0;
+  // A torn one counts as none.
+  (void)absl::SimpleAtoi(TextOf(path_ + kStartsFile).value_or(""), &starts);
+  PH_RETURN_IF_ERROR(WriteTextOf(path_ + kStartsFile, absl::StrCat(starts + 1)));
+  PH_RETURN_IF_ERROR(SyncFolder(path_));
+  return starts;
+}
+
+absl::Status PartitionFolder::RestartCount() const {
+  PH_RETURN_IF_ERROR(WriteTextOf(path_ + kStartsFile, "1"));
+  return SyncFolder(path_);
+}
+
+absl::Status PartitionFolder::RemoveCount() const { return RemoveFolder(path_ + kStartsFile); }
+
 // The number of a code, and the message.
 absl::Status PartitionFolder::WriteEnd(const absl::Status& why) const {
   const std::string unfinished =
@@ -175,12 +184,21 @@ absl::StatusOr<PartitionBytes> PartitionFolder::Read(absl::string_view path, uin
     return absl::NotFoundError(absl::StrCat("partition ", Quoted(name_), " of ", Quoted(graph_),
                                             " has no file ", Quoted(path)));
   };
+  // Clients see the error: it shows no path of the server.
+  const auto cannot_read = [&](int error) {
+    return absl::UnavailableError(absl::StrCat("file ", Quoted(path), " of partition ",
+                                               Quoted(name_), " of ", Quoted(graph_),
+                                               " cannot be read: ", std::strerror(error)));
+  };
   if (!IsPathBelow(path)) return no_file();
   const std::string file = absl::StrCat(path_, kFilesFolder, "/", path);
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0) {
-    if (errno == ENOENT || errno == ENOTDIR || errno == ELOOP) return no_file();
-    return absl::UnavailableError(absl::StrCat(file, ": cannot be opened, error ", errno));
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG) {
+      return no_file();
+    }
+    return cannot_read(error);
   }
   struct Closed {
     int descriptor;
@@ -200,7 +218,7 @@ absl::StatusOr<PartitionBytes> PartitionFolder::Read(absl::string_view path, uin
                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
-      return absl::UnavailableError(absl::StrCat(file, ": cannot be read, error ", errno));
+      return cannot_read(errno);
     }
     done += static_cast<size_t>(got);
   }

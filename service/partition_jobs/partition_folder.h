@@ -2,7 +2,8 @@
 // came of it, and its files.
 //
 // partitions/NAME in the graph's companion folder has request.json and owner from the beginning;
-// files/ once the partition is whole; `end` if it was cancelled or has failed.
+// files/ once the partition is whole; `end` if it was cancelled or has failed; `starts` while a
+// process works at it.
 #ifndef PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_FOLDER_H_
 #define PACKHOUSE_SERVICE_PARTITION_JOBS_PARTITION_FOLDER_H_
 
@@ -56,6 +57,15 @@ class PartitionFolder {
   absl::StatusOr<PartitionPlan> Request() const;
   // Empty if it is not known.
   ClientId Owner() const;
+
+  // To be called when work begins: how many times before it had begun, kept nothing that was new,
+  // and ended with its process. Durable, so that what ends the process now is counted the next
+  // time.
+  absl::StatusOr<uint64_t> CountStart() const;
+  // The work has kept something new: the counting begins anew.
+  absl::Status RestartCount() const;
+  // The work is over, and the process was not.
+  absl::Status RemoveCount() const;
 
   // Why work ended, durably. RemoveEnd() lets it go on.
   absl::Status WriteEnd(const absl::Status& why) const;

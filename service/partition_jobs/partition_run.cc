@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "service/base/file_name.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/chunked_layout.h"
 #include "service/partition_files/dgl_reader.h"
@@ -164,7 +165,9 @@ class Run {
     PartitionReport kept;
     kept.assignment = assignment_;
     PH_RETURN_IF_ERROR(WriteText(partial_ + kAssignedFile, ReportText(kept)));
-    return SyncFolder(partial_);
+    PH_RETURN_IF_ERROR(SyncFolder(partial_));
+    if (watch_.kept) watch_.kept();
+    return absl::OkStatus();
   }
 
   // Both files are durable before the folder has their names; a torn one does not parse.
@@ -196,12 +199,16 @@ class Run {
   absl::Status WriteParts(const NewIds& ids, PartitionReport& report) {
     PartCutter cutter(&ids, plan_.options.num_hops, plan_.options.halo);
     uint64_t done = 0;
+    bool has_written = false;
     for (uint32_t number = 0; number < ids.num_parts(); ++number) {
       if (IsCancelled()) return absl::CancelledError("the partition was cancelled");
       if (PathExists(PartFolder(partial_, number))) {
         PH_ASSIGN_OR_RETURN(const ReportedPart part, PartOfFiles(number));
         report.parts.push_back(part);
       } else {
+        if (has_written && watch_.gives_way && watch_.gives_way()) {
+          return absl::AbortedError("the partition gave way to others");
+        }
         PH_ASSIGN_OR_RETURN(const Part part, cutter.Cut(number, Watch()));
         const PartTables tables(&ids, &part, assignment_.trainer, plan_.forms);
         const PartSources sources = {tables.Graph(), tables.NodeFeatures(), tables.EdgeFeatures(),
@@ -210,6 +217,8 @@ class Run {
         PH_ASSIGN_OR_RETURN(const uint64_t bytes, WritePart(sources, formats, partial_, number));
         report.parts.push_back(tables.Report());
         report.parts.back().num_bytes = bytes;
+        has_written = true;
+        if (watch_.kept) watch_.kept();
       }
       PH_RETURN_IF_ERROR(Wrote(report.parts.back().num_bytes));
       done += report.parts.back().num_inner_edges + report.parts.back().num_inner_nodes;
@@ -301,7 +310,8 @@ class Run {
     const HomogeneousGraph& graph = ids.graph();
     for (size_t t = 0; t < graph.node_types().size(); ++t) {
       const std::vector<uint32_t> originals = ids.OriginalWithinType(t);
-      const std::string path = absl::StrCat(folder, "/nodes/", graph.node_types()[t].name, ".npy");
+      const std::string path =
+          absl::StrCat(folder, "/nodes/", FileNameOf(graph.node_types()[t].name), ".npy");
       PH_RETURN_IF_ERROR(Wrote(WriteDurably(path, [&originals](ByteSink& sink) {
         return WriteNpyFile(Int64Array("", absl::MakeConstSpan(originals)), sink);
       })));
@@ -336,7 +346,7 @@ class Run {
       return absl::OkStatus();
     };
     const std::string path =
-        absl::StrCat(folder, "/edges/", ids.graph().edge_types()[type].name, ".npy");
+        absl::StrCat(folder, "/edges/", FileNameOf(ids.graph().edge_types()[type].name), ".npy");
     return Wrote(
         WriteDurably(path, [&array](ByteSink& sink) { return WriteNpyFile(array, sink); }));
   }
@@ -348,7 +358,7 @@ class Run {
     for (const HomogeneousNodeType& type : graph.node_types()) {
       const auto parts = absl::MakeConstSpan(assignment_.part).subspan(type.start, type.size);
       PH_RETURN_IF_ERROR(
-          Wrote(WriteDurably(absl::StrCat(folder, "/", type.name, ".txt"),
+          Wrote(WriteDurably(absl::StrCat(folder, "/", FileNameOf(type.name), ".txt"),
                              [parts](ByteSink& sink) { return WritePartLines(parts, sink); })));
     }
     PH_ASSIGN_OR_RETURN(

@@ -24,6 +24,11 @@ struct RunWatch {
   std::function<bool()> cancelled;
   // `share` of all work that is done, in [0, 1]; it never falls.
   std::function<void(RunPhase phase, double share)> progress;
+  // Told when something is on the disk that need not be done again: the assignment, a part.
+  std::function<void()> kept;
+  // Asked between parts, once this call has written one. If it is true, the work ends with ABORTED;
+  // the next call goes on from there.
+  std::function<bool()> gives_way;
   // May be empty, too. Told the bytes that the partition has on the disk so far: after each part,
   // and after each file of the assignment and the mapping. An error ends the work.
   std::function<absl::Status(uint64_t num_bytes)> wrote;
@@ -50,8 +55,8 @@ std::string PartialFolder(const std::string& folder);
 // Nothing but files is kept: after an error, and after a crash at any time, call it again.
 //
 // Errors: ALREADY_EXISTS if the folder is there; INVALID_ARGUMENT as CheckPartitionPlan and
-// CheckPartitionOptions; NOT_FOUND naming a set or column; CANCELLED by `watch`; those of
-// AssignParts and of the disk. Memory: as AssignParts, then 8 bytes for each node and 8 for each
+// CheckPartitionOptions; NOT_FOUND naming a set or column; CANCELLED and ABORTED by `watch`; those
+// of AssignParts and of the disk. Memory: as AssignParts, then 8 bytes for each node and 8 for each
 // edge type that ends at it, and twice the arrays of one part.
 absl::StatusOr<PartitionReport> RunPartition(const SourceGraph& graph, const PartitionPlan& plan,
                                              const std::string& folder, AssignmentEngine* engine,

@@ -51,6 +51,7 @@ void WriteNumbers(const std::string& path, DType dtype, std::vector<uint64_t> sh
 }
 
 // Users buy items (numpy, two chunks, with a feature) and follow users (text, two chunks).
+// Relations are called as paths are.
 void WriteChunkedGraph(const std::string& folder) {
   Random random(5);
   ChunkedGraph graph;
@@ -60,8 +61,12 @@ void WriteChunkedGraph(const std::string& folder) {
   graph.node_types[1].features = {{"x", ChunkFormat::kNumpy, ' ', {"x0.npy", "x1.npy"}},
                                   {"a/b", ChunkFormat::kNumpy, ' ', {"x0.npy", "x1.npy"}}};
   graph.edge_types = {
-      {"user:buys:item", kEdges, {}, {"", ChunkFormat::kNumpy, ' ', {"b0.npy", "b1.npy"}}, {}},
-      {"user:follows:user", kEdges, {}, {"", ChunkFormat::kCsv, ',', {"f0.csv", "f1.csv"}}, {}}};
+      {"user:/buys/it:item", kEdges, {}, {"", ChunkFormat::kNumpy, ' ', {"b0.npy", "b1.npy"}}, {}},
+      {"user:../../follows:user",
+       kEdges,
+       {},
+       {"", ChunkFormat::kCsv, ',', {"f0.csv", "f1.csv"}},
+       {}}};
   graph.edge_types[0].features = {{"w", ChunkFormat::kNumpy, ' ', {"w.npy"}}};
   WriteText(folder + "/metadata.json", *WriteChunkedMetadata(graph));
 

@@ -10,12 +10,17 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "service/base/disk_file.h"
+#include "service/base/file_name.h"
 #include "service/partition_files/dgl_reader.h"
 #include "service/partition_files/partition_json.h"
 #include "service/partition_jobs/chunked_folder.h"
 #include "service/partition_jobs/durable_files.h"
+#include "service/partition_jobs/graph_exports.h"
 #include "service/partition_jobs/graph_folders.h"
 #include "service/partition_jobs/original_ids.h"
+#include "service/partition_jobs/parmetis_folder.h"
+#include "service/partition_jobs/parmetis_parts.h"
 #include "service/partitioning/homogeneous_graph.h"
 #include "service/source_graphs/memory_source_graph.h"
 #include "tests/partitioning/random_source_graphs.h"
@@ -27,6 +32,7 @@ namespace packhouse {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Two node sets with columns of several kinds, two edge sets.
 std::unique_ptr<const SourceGraph> FeaturedGraph(uint64_t seed) {
@@ -239,6 +245,88 @@ TEST(PartitionRunTest, ReportsAndNames) {
 }
 
 // What is written in chunks is read as the same graph, except bfloat16 and columns left out.
+// Names of sets and columns are any text: nothing but the partition's folder is written, and what
+// was written is found again. The tree around the folder is watched.
+TEST(PartitionRunTest, NamesStayWithinTheFolder) {
+  const std::vector<std::string> hostile = {"..",
+                                            ".",
+                                            "../../notes",
+                                            "/film/film/genre",
+                                            "a/b",
+                                            "100%",
+                                            "%2F",
+                                            "a\nb",
+                                            "-rf *",
+                                            std::string(128, '/'),
+                                            "Gr\xc3\xb6\xc3\x9f"
+                                            "e"};
+  const TemporaryFolder watched(TemporaryFolder::InMemory());
+  std::vector<SourceNodeSetSpec> node_specs;
+  std::vector<MemoryNodeSet> nodes;
+  std::vector<SourceEdgeSetSpec> edge_specs;
+  std::vector<MemoryEdgeSet> edges;
+  Random random(3);
+  for (size_t i = 0; i < hostile.size(); ++i) {
+    node_specs.push_back({hostile[i], {{"..", DType::kUint8, {}, false, false}}});
+    nodes.emplace_back().num_nodes = 10;
+    nodes.back().columns = {{std::string(10, static_cast<char>(i)), {}}};
+    const size_t target = (i + 1) % hostile.size();
+    SourceEdgeSetSpec spec = {hostile[i], i, target, {}, std::nullopt};
+    spec.columns = {{hostile[i] == "100%" ? "x/y" : "%", DType::kUint8, {}, false, false}};
+    edge_specs.push_back(std::move(spec));
+    MemoryEdgeSet& set = edges.emplace_back();
+    for (uint64_t e = 0; e < 30; ++e) {
+      set.sources.push_back(static_cast<uint32_t>(random.Below(10)));
+      set.targets.push_back(static_cast<uint32_t>(random.Below(10)));
+    }
+    set.columns = {{std::string(30, static_cast<char>(i)), {}}};
+  }
+  const auto graph = *MakeMemorySourceGraph(*SourceGraphSchema::Create(node_specs, edge_specs), 1,
+                                            std::move(nodes), std::move(edges));
+  PartitionPlan plan = PlanFor(2);
+  plan.original_ids = true;
+  // As deep as the names climb.
+  const std::string output = watched.path() + "/a/b/c/d/e/output";
+  ASSERT_THAT(MakeFolder(watched.path() + "/a/b/c/d/e"), IsOk());
+  ASSERT_THAT(RunPartition(*graph, plan, output, nullptr, {}).status(), IsOk());
+  const auto files = FilesIn(watched.path());
+  for (const auto& [path, bytes] : files) EXPECT_THAT(path, StartsWith("/a/b/c/d/e/output/"));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(watched.path())) {
+    const std::string path = entry.path().string();
+    EXPECT_TRUE(output.substr(0, path.size()) == path || path.substr(0, output.size()) == output)
+        << path;
+  }
+  for (size_t i = 0; i < hostile.size(); ++i) {
+    const std::string set = FileNameOf(hostile[i]);
+    EXPECT_EQ(files.count("/a/b/c/d/e/output/mapping/nodes/" + set + ".npy"), 1U) << set;
+    EXPECT_EQ(files.count("/a/b/c/d/e/output/assignment/" + set + ".txt"), 1U) << set;
+    EXPECT_EQ(files.count("/a/b/c/d/e/output/part1/node_feat/" + set + "/%2E..npy"), 1U) << set;
+  }
+  PH_ASSERT_OK_AND_ASSIGN(const HomogeneousGraph homogeneous,
+                          HomogeneousGraph::Create(graph.get()));
+  PH_ASSERT_OK_AND_ASSIGN(const FolderAssignment again,
+                          ReadAssignmentFolder(output + "/assignment", homogeneous));
+  EXPECT_EQ(again.num_parts, 2U);
+  // Names of files that flags give.
+  for (const std::string name : {"../x", "..", "", "a/b", "/x"}) {
+    EXPECT_THAT(WriteParmetisFolder(homogeneous, watched.path() + "/parmetis", name),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the graph's name")));
+    ParmetisConversion conversion;
+    conversion.graph_name = name;
+    conversion.input_folder = output;
+    conversion.output = watched.path() + "/converted";
+    EXPECT_THAT(ConvertParmetisFolder(conversion),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the graph's name")));
+    ParmetisPartition partition;
+    partition.graph_name = name;
+    partition.input_folder = output;
+    partition.output = watched.path() + "/parts";
+    EXPECT_THAT(PartitionParmetisFolder(partition, nullptr),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("the graph's name")));
+  }
+  EXPECT_EQ(FilesIn(watched.path()), files);
+}
+
 TEST(ChunkedFolderTest, IsReadAsTheSameGraph) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

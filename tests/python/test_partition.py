@@ -7,7 +7,22 @@ import pathlib
 import numpy as np
 import pytest
 
-from packhouse.partition import restore
+from packhouse.partition import file_name, restore
+
+
+def test_names_of_files_are_those_of_the_server() -> None:
+    # The table of tests/base/file_name_test.cc.
+    for plain in ("item", "user:buys:item", "a.b", "x y", "#weight", "Größe", "日本", "-rf", "~"):
+        assert file_name(plain) == plain
+    assert file_name("x" * 200) == "x" * 200
+    assert file_name("") == "%"
+    assert file_name("..") == "%2E."
+    assert file_name("../../x") == "%2E.%2F..%2Fx"
+    assert file_name("entity:/film/film/genre:entity") == "entity:%2Ffilm%2Ffilm%2Fgenre:entity"
+    assert file_name("100%") == "100%25"
+    assert file_name("a\0b\n") == "a%00b%0A"
+    assert file_name("*?[]\\@3") == "%2A%3F%5B%5D%5C%403"
+    assert file_name("/" * 300) == "%2F" * 55 + "%-094f3ce33c025998d1d35158af98bf66"
 
 
 def test_restore_undoes_the_mapping() -> None:

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/source_graphs/table_writers.h"
 #include "client/cli/tfgnn/tfrecord_files.h"
+#include "service/base/file_name.h"
 #include "service/base/status_macros.h"
 #include "service/graph_files/table_rows.h"
 #include "service/tfgnn/graph_schema_file.h"
@@ -68,7 +69,8 @@ void AddFeatures(const std::vector<SourceColumnSpec>& columns, Features& feature
 }
 
 std::string TableName(bool is_edges, const std::string& set, uint32_t shards) {
-  const std::string name = absl::StrCat(is_edges ? "edges-" : "nodes-", set, ".tfrecords");
+  const std::string name =
+      absl::StrCat(is_edges ? "edges-" : "nodes-", FileNameOf(set), ".tfrecords");
   return shards == 1 ? name : absl::StrCat(name, "@", shards);
 }
 

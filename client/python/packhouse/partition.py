@@ -2,11 +2,13 @@
 
 A partition gives nodes and edges new ids. Trainers write embeddings and predictions in that order.
 `mapping/nodes/SET.npy` and `mapping/edges/SOURCE:SET:TARGET.npy` of a partition that was made with
-`--mapping`, or DGL's `orig_ids`, say which original each new id is; `restore` undoes it.
+`--mapping`, or DGL's `orig_ids`, say which original each new id is; `restore` undoes it. Names of sets in names of files are as `file_name`
+gives them: plain names are their own.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Mapping, TypeVar, overload
 
 import numpy as np
@@ -15,6 +17,36 @@ import numpy.typing as npt
 from packhouse.whole_numbers import UINT64_MAX, whole_number
 
 _Key = TypeVar("_Key")
+
+_ESCAPED = frozenset(bytes(range(32)) + b"\x7f/\\%*?[]@")
+_MAX_FILE_NAME = 200
+_DIGEST_DIGITS = 32
+
+
+def file_name(name: str) -> str:
+    """The name that files of a partition have for a set, relation or column, without their ending.
+
+    Different names have different ones. A plain name is its own; slashes, control characters and
+    `\\ % * ? [ ] @` become %XX, and so does a point at the beginning; of a name that is then longer
+    than 200 bytes its beginning is left, "%-", and 32 digits of its SHA-256.
+    `mapping/edges/{file_name("user:buys/rents:item")}.npy` is `user:buys%2Frents:item.npy`.
+    """
+    encoded = name.encode()
+    if not encoded:
+        return "%"
+    file = bytearray()
+    begin = 0
+    for at, byte in enumerate(encoded):
+        if len(file) <= _MAX_FILE_NAME - _DIGEST_DIGITS - 2 and byte & 0xC0 != 0x80:
+            begin = len(file)
+        if byte in _ESCAPED or (at == 0 and byte == ord(".")):
+            file += b"%%%02X" % byte
+        else:
+            file.append(byte)
+    if len(file) > _MAX_FILE_NAME:
+        digest = hashlib.sha256(encoded).hexdigest()[:_DIGEST_DIGITS]
+        file = file[:begin] + b"%-" + digest.encode()
+    return file.decode()
 
 
 def _rows_of_type(

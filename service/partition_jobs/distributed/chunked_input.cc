@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "service/base/digest.h"
+#include "service/base/file_name.h"
 #include "service/base/in_file.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -205,7 +206,7 @@ absl::StatusOr<GivenShare> ReadGivenShare(const std::string& folder, const Share
   GivenShare share;
   share.num_parts = static_cast<uint32_t>(meta->num_parts);
   for (const SharedNodeType& type : types.node_types) {
-    const std::string path = absl::StrCat(folder, "/", type.name, ".txt");
+    const std::string path = absl::StrCat(folder, "/", FileNameOf(type.name), ".txt");
     PH_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::Open(path));
     TextLines lines(file.bytes());
     uint64_t row = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "service/base/disk_file.h"
+#include "service/base/file_name.h"
 #include "service/base/status_macros.h"
 #include "service/partition_files/chunked_layout.h"
 #include "service/partition_files/dgl_reader.h"
@@ -170,15 +171,15 @@ absl::Status RunFolder::WriteMapping(const SharedIds& ids, const std::vector<IdR
 }
 
 absl::Status RunFolder::WriteNodeMapping(const SharedIds& ids, size_t type) const {
-  return WriteMapping(
-      ids, ids.node_map()[type], true,
-      absl::StrCat(partial_, "/mapping/nodes/", ids.graph().types().node_types[type].name, ".npy"));
+  return WriteMapping(ids, ids.node_map()[type], true,
+                      absl::StrCat(partial_, "/mapping/nodes/",
+                                   FileNameOf(ids.graph().types().node_types[type].name), ".npy"));
 }
 
 absl::Status RunFolder::WriteEdgeMapping(const SharedIds& ids, size_t type) const {
-  return WriteMapping(
-      ids, ids.edge_map()[type], false,
-      absl::StrCat(partial_, "/mapping/edges/", ids.graph().types().edge_types[type].name, ".npy"));
+  return WriteMapping(ids, ids.edge_map()[type], false,
+                      absl::StrCat(partial_, "/mapping/edges/",
+                                   FileNameOf(ids.graph().types().edge_types[type].name), ".npy"));
 }
 
 absl::Status RunFolder::WriteAssignment(const SharedIds& ids, uint32_t trainers_per_machine) const {
@@ -207,7 +208,8 @@ absl::Status RunFolder::WriteAssignment(const SharedIds& ids, uint32_t trainers_
       }
       return absl::OkStatus();
     };
-    PH_RETURN_IF_ERROR(WriteDurably(absl::StrCat(folder, "/", type.name, ".txt"), write).status());
+    PH_RETURN_IF_ERROR(
+        WriteDurably(absl::StrCat(folder, "/", FileNameOf(type.name), ".txt"), write).status());
   }
   PH_ASSIGN_OR_RETURN(const std::string meta, WriteAssignmentMeta({ids.num_parts(), "metis"}));
   PH_RETURN_IF_ERROR(WriteWhole(folder + "/partition_meta.json", meta));
