@@ -47,7 +47,7 @@ absl::Status CheckNamespace(absl::string_view name);
 
 // The most that a namespace may have; nullopt: no bound of its own.
 struct Quotas {
-  std::optional<uint64_t> disk_bytes;  // Of data sets and source graphs.
+  std::optional<uint64_t> disk_bytes;  // Of data sets, source graphs and partitions.
   std::optional<uint64_t> datasets;
   std::optional<uint64_t> source_graphs;
   std::optional<uint64_t> histograms;

@@ -41,21 +41,21 @@ absl::StatusOr<std::shared_ptr<const StoredSourceGraph>> PartitionJobs::OpenDone
 
 void PartitionJobs::ReadProgress(PartitionJobInfo& info, const Key& key) const {
   absl::MutexLock lock(&mutex_);
-  if (const auto failed = failed_.find(key); failed != failed_.end()) {
-    info.state = PartitionJobState::kFailed;
-    info.error = failed->second;
+  PartitionStates::State state;
+  const std::shared_ptr<const PartitionWork> work = states_.Find(key, &state);
+  if (work == nullptr) {
+    info.error = states_.failure(key);
+    if (!info.error.ok()) info.state = PartitionJobState::kFailed;
+    return;
   }
-  const auto active = active_.find(key);
-  if (active == active_.end()) return;
-  const Job& job = *active->second;
-  info.error = absl::OkStatus();
-  info.state = job.running ? PartitionJobState::kRunning : PartitionJobState::kWaiting;
-  if (!job.running) return;
-  info.phase = job.phase;
-  info.share_done = job.share;
-  const double done = job.share - job.began_share;
-  if (job.began_share >= 0 && done > 0) {
-    info.rest = (clock_->Now() - job.began) * ((1 - job.share) / done);
+  const bool runs = state != PartitionStates::State::kWaiting && work->has_memory;
+  info.state = runs ? PartitionJobState::kRunning : PartitionJobState::kWaiting;
+  if (!runs) return;
+  info.phase = work->phase;
+  info.share_done = work->share;
+  const double done = work->share - work->began_share;
+  if (work->began_share >= 0 && done > 0) {
+    info.rest = (clock_->Now() - work->began) * ((1 - work->share) / done);
   }
 }
 
@@ -117,8 +117,7 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Partition(absl::string_view grap
   PH_RETURN_IF_ERROR(before.ok() ? folder.RemoveEnd() : folder.Create(plan, client));
   {
     absl::MutexLock lock(&mutex_);
-    failed_.erase(key);
-    Enqueue(key, client, std::move(place), opened);
+    Ask(key, client, std::move(place), opened);
   }
   return Read(*opened, plan.name, /*with_files=*/true);
 }
@@ -156,10 +155,11 @@ absl::StatusOr<PartitionJobInfo> PartitionJobs::Cancel(absl::string_view graph,
   // First, so that it does not go on after a crash.
   PH_RETURN_IF_ERROR(
       PartitionFolder(*opened, name).WriteEnd(absl::CancelledError("the partition was cancelled")));
-  EndWork([&key](const Key& active) { return active == key; });
+  const auto is_it = [&key](const Key& other) { return other == key; };
+  EndWork(is_it);
   {
     absl::MutexLock lock(&mutex_);
-    failed_.erase(key);
+    states_.ForgetFailures(is_it);
   }
   return Read(*opened, key.second, /*with_files=*/true);
 }
@@ -172,13 +172,14 @@ absl::Status PartitionJobs::Delete(absl::string_view graph, absl::string_view na
     const PartitionFolder folder(*opened, name);
     if (!folder.exists()) return NoPartition(graph, name);
     const Key key{graph, name};
-    EndWork([&key](const Key& active) { return active == key; });
+    const auto is_it = [&key](const Key& other) { return other == key; };
+    EndWork(is_it);
     // The files are removed without holding up others.
     PH_ASSIGN_OR_RETURN(deleted, folder.MoveAway());
     CountBytes(key, 0).IgnoreError();
     absl::MutexLock lock(&mutex_);
     bytes_.erase(key);
-    failed_.erase(key);
+    states_.ForgetFailures(is_it);
   }
   // What cannot be removed now is when the jobs are opened again.
   RemoveFolder(deleted).IgnoreError();
@@ -225,11 +226,11 @@ absl::Status PartitionJobs::DeleteGraph(absl::string_view graph) {
 }
 
 void PartitionJobs::ForgetGraph(absl::string_view graph) {
-  const auto is_of_graph = [graph](const auto& each) { return each.first.first == graph; };
+  const auto is_of_graph = [graph](const Key& key) { return key.first == graph; };
   absl::MutexLock lock(&mutex_);
-  absl::erase_if(failed_, is_of_graph);
+  states_.ForgetFailures(is_of_graph);
   for (auto it = bytes_.begin(); it != bytes_.end();) {
-    if (is_of_graph(*it)) {
+    if (is_of_graph(it->first)) {
       all_bytes_ -= it->second;
       it = bytes_.erase(it);
     } else {

@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "service/admission/policy.h"
 #include "service/base/out_of_memory.h"
 #include "service/base/quoted.h"
 #include "service/base/status_macros.h"
@@ -35,6 +36,10 @@ PartitionJobs::PartitionJobs(SourceGraphStore* graphs, AssignmentEngine* engine,
       options_(options),
       waiting_bound_("partitions that wait", "--max-waiting-partitions",
                      {options.max_waiting, std::max(options.max_waiting / 2, size_t{1})}) {
+  // Before any thread asks for room.
+  if (options_.quota != nullptr) {
+    options_.quota->Add([this](absl::string_view where) { return BytesOf(where); });
+  }
   for (size_t i = 0; i < std::max(options_.max_running, size_t{1}); ++i) {
     threads_.emplace_back([this, i] { Work(i == 0); });
   }
@@ -49,7 +54,7 @@ PartitionJobs::~PartitionJobs() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-bool PartitionJobs::HasWorkOrStops() const { return stops_ || !waiting_.empty(); }
+bool PartitionJobs::HasWorkOrStops() const { return stops_ || states_.has_waiting(); }
 
 void PartitionJobs::Work(bool is_first) {
   // Of this thread only; the processes that it starts inherit it.
@@ -60,21 +65,14 @@ void PartitionJobs::Work(bool is_first) {
     has_searched_ = true;
   }
   for (;;) {
-    PartitionQueue::Next next;
-    std::shared_ptr<Job> job;
+    Turn turn;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &PartitionJobs::HasWorkOrStops));
       if (stops_) return;
-      next = waiting_.Pop();
-      job = active_[next.key];
-      job->place.Reset();
-      job->running = true;
+      turn = states_.Begin();
     }
-    const absl::Time began = clock_->Now();
-    RunNext(next.key, job);
-    absl::MutexLock lock(&mutex_);
-    waiting_.Done(next.client, clock_->Now() - began);
+    RunNext(turn);
   }
 }
 
@@ -108,28 +106,28 @@ void PartitionJobs::FindUnfinishedOf(const std::string& graph) {
     auto place = waiting_bound_.Enter(owner);
     absl::MutexLock lock(&mutex_);
     // It was promised: it waits beyond the bound, too.
-    Enqueue({graph, name}, owner, place.ok() ? *std::move(place) : FairBound::Place(),
-            *std::move(used));
+    Ask({graph, name}, owner, place.ok() ? *std::move(place) : FairBound::Place(),
+        *std::move(used));
   }
 }
 
-void PartitionJobs::Enqueue(const Key& key, const ClientId& client, FairBound::Place place,
-                            std::shared_ptr<const StoredSourceGraph> graph) {
-  const auto [job, is_new] = active_.emplace(key, std::make_shared<Job>());
-  if (!is_new) return;
-  job->second->place = std::move(place);
-  job->second->graph = std::move(graph);
-  waiting_.Push(key, client);
+void PartitionJobs::Ask(const Key& key, const ClientId& client, FairBound::Place place,
+                        std::shared_ptr<const StoredSourceGraph> graph) {
+  auto work = std::make_shared<PartitionWork>();
+  work->client = client;
+  work->place = std::move(place);
+  work->graph = std::move(graph);
+  states_.Ask(key, std::move(work));
 }
 
-void PartitionJobs::RunNext(const Key& key, const std::shared_ptr<Job>& job) {
+absl::Status PartitionJobs::RunWithMemory(const Turn& turn, bool& gave_way) {
+  PartitionWork& work = *turn.work;
   std::optional<MemoryBudget::Waiter> waiter;
   uint64_t room = 0;
-  absl::Status ended;
   for (;;) {
-    ended = OutOfMemory();
-    HasMemoryFor([&] { ended = RunJob(key, *job); });
-    if (!absl::IsAborted(ended)) break;
+    absl::Status ended = OutOfMemory();
+    HasMemoryFor([&] { ended = RunJob(turn, gave_way); });
+    if (!absl::IsAborted(ended) || gave_way) return ended;
     // There is no room now. Those behind it wait, too: otherwise large ones would never run.
     if (!waiter) {
       // It counts from before the next try.
@@ -140,100 +138,141 @@ void PartitionJobs::RunNext(const Key& key, const std::shared_ptr<Job>& job) {
       continue;
     }
     absl::MutexLock lock(&mutex_);
-    const auto over = [this, &job] { return stops_ || job->cancelled.load(); };
+    const auto over = [this, &work] { return stops_ || work.cancelled.load(); };
     const auto wakes = [&] { return over() || room_ != room; };
-    job->running = over();
+    work.has_memory = over();
     mutex_.AwaitWithTimeout(absl::Condition(&wakes), kCacheRetry);
     room = room_;
-    if (over()) break;
-    job->running = true;
+    if (over()) return ended;
+    work.has_memory = true;
   }
-  waiter.reset();
-  const bool was_told = job->cancelled || stopping_;
-  if (const auto graph = graphs_->Open(key.first); graph.ok()) {
-    const PartitionFolder folder(**graph, key.second);
-    if (!ended.ok() && !was_told) {
-      {
-        absl::MutexLock lock(&mutex_);
-        failed_[key] = ended;
-      }
-      folder.WriteEnd(ended).IgnoreError();
-    }
-    CountBytes(key, folder.NumBytes()).IgnoreError();
-  }
-  job->graph.reset();
-  absl::MutexLock lock(&mutex_);
-  active_.erase(key);
 }
 
-absl::Status PartitionJobs::RunJob(const Key& key, Job& job) {
+void PartitionJobs::RunNext(const Turn& turn) {
+  const absl::Time began = clock_->Now();
+  const auto took = [&] { return clock_->Now() - began; };
+  bool gave_way = false;
+  const absl::Status ended = RunWithMemory(turn, gave_way);
+  const bool was_told = turn.work->cancelled || stopping_;
+  if (gave_way && !was_told) {
+    absl::MutexLock lock(&mutex_);
+    if (states_.GiveWay(turn, took())) return;
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    states_.Ending(turn);
+  }
+  const bool failed = !ended.ok() && !was_told && !gave_way;
+  if (const auto graph = graphs_->Open(turn.key.first); graph.ok()) {
+    const PartitionFolder folder(**graph, turn.key.second);
+    if (failed) folder.WriteEnd(ended).IgnoreError();
+    CountBytes(turn.key, folder.NumBytes()).IgnoreError();
+  }
+  turn.work->graph.reset();
+  absl::MutexLock lock(&mutex_);
+  states_.End(turn, took(), failed ? ended : absl::OkStatus());
+}
+
+absl::Status PartitionJobs::RunJob(const Turn& turn, bool& gave_way) {
+  const Key& key = turn.key;
+  PartitionWork& work = *turn.work;
   PH_ASSIGN_OR_RETURN(const auto graph, graphs_->Open(key.first));
   const PartitionFolder folder(*graph, key.second);
   PH_ASSIGN_OR_RETURN(PartitionPlan plan, folder.Request());
+  PH_ASSIGN_OR_RETURN(const uint64_t crashes, folder.CountStart());
+  // From here on the process may end, and does not write so.
+  const absl::Cleanup over = [&folder] { folder.RemoveCount().IgnoreError(); };
+  if (crashes >= kMaxCrashes) {
+    return absl::InternalError(
+        absl::StrCat("the server ended ", crashes, " times while it worked at partition ",
+                     Quoted(key.second), ", which got no further: verify the source graph ",
+                     Quoted(key.first), ", and ask for the partition again to try once more"));
+  }
   PH_ASSIGN_OR_RETURN(const PartitionNeeds needs,
                       NeedsOf(*graph, plan, memory_ == nullptr ? 0 : memory_->bound()));
   MemoryHold hold;
   if (memory_ != nullptr) {
     absl::StatusOr<MemoryHold> held =
         memory_->Hold(absl::StrCat("partition ", Quoted(key.second)), needs.bytes);
-    // RunNext() knows ABORTED as this only.
+    // RunWithMemory() knows ABORTED as this, and as giving way.
     if (!held.ok()) return absl::AbortedError(held.status().message());
     hold = *std::move(held);
   }
   plan.options.memory_bytes = needs.assignment_bytes;
   // Several processes of METIS would take more than what is held.
   plan.options.parallel = 1;
+  const absl::Time began = clock_->Now();
   RunWatch watch;
-  watch.cancelled = [this, &job] { return job.cancelled || stopping_; };
-  watch.progress = [this, &job](RunPhase phase, double share) {
+  watch.cancelled = [this, &work] { return work.cancelled || stopping_; };
+  watch.progress = [this, &work](RunPhase phase, double share) {
     absl::MutexLock lock(&mutex_);
-    if (job.began_share < 0) {
-      job.began = clock_->Now();
-      job.began_share = share;
+    if (work.began_share < 0) {
+      work.began = clock_->Now();
+      work.began_share = share;
     }
-    job.phase = phase;
-    job.share = share;
+    work.phase = phase;
+    work.share = share;
   };
   watch.wrote = [this, &key](uint64_t bytes) { return CountBytes(key, bytes); };
+  watch.kept = [&folder, is_counted = crashes == 0]() mutable {
+    if (std::exchange(is_counted, true)) return;
+    folder.RestartCount().IgnoreError();
+  };
+  watch.gives_way = [&] {
+    const absl::Duration took = clock_->Now() - began;
+    absl::MutexLock lock(&mutex_);
+    gave_way = took >= options_.slice && states_.IsTurnOfOthers(turn, took);
+    return gave_way;
+  };
   const absl::Status made = RunPartition(*graph, plan, folder.files(), engine_, watch).status();
-  return absl::IsAborted(made) ? absl::InternalError(made.message()) : made;
+  return absl::IsAborted(made) && !gave_way ? absl::InternalError(made.message()) : made;
 }
 
 absl::Status PartitionJobs::CountBytes(const Key& key, uint64_t bytes) {
+  absl::Status within;
+  DiskQuota::Hold hold;
+  if (options_.quota != nullptr) {
+    uint64_t before = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto counted = bytes_.find(key);
+      if (counted != bytes_.end()) before = counted->second;
+    }
+    auto taken = options_.quota->Take(NamespaceOf(key.first), bytes - std::min(bytes, before));
+    within = taken.status();
+    // Until they are counted here.
+    if (taken.ok()) hold = *std::move(taken);
+  }
   absl::MutexLock lock(&mutex_);
   const auto counted = bytes_.try_emplace(key, 0).first;
   all_bytes_ += bytes - counted->second;
   counted->second = bytes;
   // A request that is refused later leaves nothing.
   if (bytes == 0) bytes_.erase(counted);
-  if (all_bytes_ <= options_.max_bytes) return absl::OkStatus();
+  if (all_bytes_ <= options_.max_bytes) return within;
   return absl::ResourceExhaustedError(absl::StrCat(
       "partitions have ", all_bytes_, " bytes on the disk, ", bytes, " of them are of ",
       Quoted(key.second), ", at most ", options_.max_bytes, " (--max-partition-bytes)"));
 }
 
+uint64_t PartitionJobs::BytesOf(absl::string_view where) const {
+  absl::MutexLock lock(&mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [key, of_partition] : bytes_) {
+    if (NamespaceOf(key.first) == where) bytes += of_partition;
+  }
+  return bytes;
+}
+
 void PartitionJobs::EndWork(absl::FunctionRef<bool(const Key&)> holds) {
   absl::MutexLock lock(&mutex_);
-  for (auto it = active_.begin(); it != active_.end();) {
-    if (!holds(it->first)) {
-      ++it;
-      continue;
-    }
-    it->second->cancelled = true;
-    // The thread of one that runs takes it out.
-    it = waiting_.Remove(it->first) ? active_.erase(it) : std::next(it);
-  }
-  const auto gone = [this, holds] {
-    for (const auto& [key, job] : active_) {
-      if (holds(key)) return false;
-    }
-    return true;
-  };
+  states_.Cancel(holds);
+  const auto gone = [this, holds] { return !states_.HasAny(holds); };
   mutex_.Await(absl::Condition(&gone));
 }
 
 void PartitionJobs::AwaitIdle() const {
-  const auto idle = [this] { return has_searched_ && active_.empty(); };
+  const auto idle = [this] { return has_searched_ && states_.empty(); };
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(&idle));
 }

@@ -20,14 +20,15 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "service/admission/client_identity.h"
+#include "service/admission/disk_quota.h"
 #include "service/admission/fair_bound.h"
 #include "service/admission/memory_budget.h"
 #include "service/base/clock.h"
 #include "service/partition_jobs/partition_folder.h"
 #include "service/partition_jobs/partition_plan.h"
-#include "service/partition_jobs/partition_queue.h"
 #include "service/partition_jobs/partition_report.h"
 #include "service/partition_jobs/partition_run.h"
+#include "service/partition_jobs/partition_states.h"
 #include "service/partitioning/assignment_engine.h"
 #include "service/source_graphs/source_graph_store.h"
 
@@ -53,11 +54,14 @@ struct PartitionJobInfo {
 
 // Each partition is a folder (partition_folder.h): what was asked for is durable before Partition()
 // answers, and files are there once the partition is whole. So a crash at any time loses nothing:
-// what has neither files nor an end goes on when the jobs are opened again.
+// what has neither files nor an end goes on when the jobs are opened again. One at which the
+// process has ended kMaxCrashes times, without having got further meanwhile, has failed then: what
+// ends the process would end it at every start.
 //
 // The work is done by threads of its own with a low priority, one for each partition that runs; so
-// are METIS's processes. The others wait, and clients take turns (partition_queue.h). A partition
-// whose memory is not free now waits, too, and is woken when some is given back.
+// are METIS's processes. The others wait, and clients take turns (partition_queue.h); one that runs
+// gives way between two parts, once it has had Options::slice, and goes on later. A partition whose
+// memory is not free now waits, too, and is woken when some is given back.
 //
 // Thread-safe. Functions that change something wait for the disk; those that end work wait for its
 // end: for METIS some hundredths of a second, for files that are being written as long as one part
@@ -65,6 +69,8 @@ struct PartitionJobInfo {
 // RESOURCE_EXHAUSTED of the disk, DATA_LOSS naming a file that is damaged.
 class PartitionJobs {
  public:
+  static constexpr uint64_t kMaxCrashes = 2;
+
   struct Options {
     size_t max_running = 1;
     // In all; a client may have half of them, and at least one.
@@ -73,6 +79,11 @@ class PartitionJobs {
     // more ends with RESOURCE_EXHAUSTED. Each may exceed it by one part, or by one file of the
     // assignment or the mapping.
     uint64_t max_bytes = uint64_t{64} << 30;
+    // How long one may run while partitions of other clients wait.
+    absl::Duration slice = absl::Minutes(1);
+    // Bounds the bytes of a namespace, and counts those of its partitions too, by these jobs: they
+    // must outlive every call of it but their own. Null: nothing does.
+    DiskQuota* quota = nullptr;
     // The same graphs, where to open one is no use of it; must outlive the jobs. Null: the others.
     SourceGraphStore* unused_graphs = nullptr;
   };
@@ -126,37 +137,27 @@ class PartitionJobs {
   // Gives back what is known of a graph that was deleted elsewhere, without work at it.
   void ForgetGraph(absl::string_view graph);
 
+  // On the disk, of all graphs of a namespace, as far as the jobs have been found. O(partitions).
+  uint64_t BytesOf(absl::string_view where) const;
+
   // Blocks until nothing runs or waits.
   void AwaitIdle() const;
 
  private:
-  using Key = PartitionQueue::Key;
-
-  // One that waits or runs.
-  struct Job {
-    std::atomic<bool> cancelled = false;
-    // Until the work is over: a graph that somebody has open does not expire.
-    std::shared_ptr<const StoredSourceGraph> graph;
-    // The rest belongs to mutex_.
-    FairBound::Place place;  // While it waits.
-    bool running = false;
-    RunPhase phase = RunPhase::kReading;
-    double share = 0;
-    // When the first progress came, and with which share: what was done before took no time.
-    absl::Time began;
-    double began_share = -1;
-  };
+  using Key = PartitionStates::Key;
+  using Turn = PartitionStates::Turn;
 
   void Work(bool is_first);
   // Enqueues what an earlier process has left.
   void FindUnfinished();
   void FindUnfinishedOf(const std::string& graph);
-  void RunNext(const Key& key, const std::shared_ptr<Job>& job);
-  // ABORTED if there is no memory now.
-  absl::Status RunJob(const Key& key, Job& job);
-  void Enqueue(const Key& key, const ClientId& client, FairBound::Place place,
-               std::shared_ptr<const StoredSourceGraph> graph)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RunNext(const Turn& turn);
+  // ABORTED if there is no memory now, and if it `gave_way`.
+  absl::Status RunJob(const Turn& turn, bool& gave_way);
+  // Runs it as soon as there is memory.
+  absl::Status RunWithMemory(const Turn& turn, bool& gave_way);
+  void Ask(const Key& key, const ClientId& client, FairBound::Place place,
+           std::shared_ptr<const StoredSourceGraph> graph) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the work at the partitions for which it holds, and waits for it.
   void EndWork(absl::FunctionRef<bool(const Key&)> holds);
   bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -169,7 +170,8 @@ class PartitionJobs {
   absl::StatusOr<PartitionJobInfo> Read(const StoredSourceGraph& graph, const std::string& name,
                                         bool with_files) const;
   void ReadProgress(PartitionJobInfo& info, const Key& key) const;
-  // The bytes that a partition has on the disk now. RESOURCE_EXHAUSTED beyond max_bytes.
+  // The bytes that a partition has on the disk now. RESOURCE_EXHAUSTED beyond max_bytes, or beyond
+  // the namespace's quota; they are counted all the same.
   absl::Status CountBytes(const Key& key, uint64_t bytes);
 
   SourceGraphStore* const graphs_;
@@ -187,10 +189,7 @@ class PartitionJobs {
   mutable absl::Mutex mutex_;
   bool stops_ ABSL_GUARDED_BY(mutex_) = false;
   bool has_searched_ ABSL_GUARDED_BY(mutex_) = false;
-  PartitionQueue waiting_ ABSL_GUARDED_BY(mutex_);
-  absl::btree_map<Key, std::shared_ptr<Job>> active_ ABSL_GUARDED_BY(mutex_);
-  // Errors that could not be written to the disk, too.
-  absl::btree_map<Key, absl::Status> failed_ ABSL_GUARDED_BY(mutex_);
+  PartitionStates states_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<Key, uint64_t> bytes_ ABSL_GUARDED_BY(mutex_);
   uint64_t all_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Counts how often memory was given back while somebody waited for it.

@@ -40,6 +40,13 @@ PartitionQueue::Next PartitionQueue::Pop() {
   return taken;
 }
 
+bool PartitionQueue::IsTurnOfOthers(const ClientId& client, absl::Duration took) const {
+  const absl::Duration own = clients_.at(client).time + took;
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Next& waiting) {
+    return waiting.client != client && clients_.at(waiting.client).time < own;
+  });
+}
+
 void PartitionQueue::Done(const ClientId& client, absl::Duration time) {
   clients_.at(client).time += std::max(time, absl::ZeroDuration());
   Leave(client);

@@ -38,6 +38,8 @@ class PartitionQueue {
   };
   // Takes out the next one, which then has its turn. Requires that one waits.
   Next Pop();
+  // Whether somebody else's waits, who has had less time than `client` with `took` more.
+  bool IsTurnOfOthers(const ClientId& client, absl::Duration took) const;
   // To be called when the turn is over.
   void Done(const ClientId& client, absl::Duration time);
 

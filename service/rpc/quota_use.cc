@@ -49,7 +49,12 @@ std::vector<QuotaReading> ReadQuotas(const QuotaSources& sources) {
     const auto& name = where;
     AddQuota(
         name, "disk_bytes", quotas.disk_bytes,
-        [&] { return UseIn(datasets, name).bytes + UseIn(graphs, name).bytes; }, readings);
+        [&] {
+          const uint64_t partitions =
+              sources.partitions == nullptr ? 0 : sources.partitions->BytesOf(name);
+          return UseIn(datasets, name).bytes + UseIn(graphs, name).bytes + partitions;
+        },
+        readings);
     AddQuota(
         name, "datasets", quotas.datasets, [&] { return UseIn(datasets, name).datasets; },
         readings);

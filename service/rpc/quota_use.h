@@ -10,6 +10,7 @@
 #include "service/admission/policy.h"
 #include "service/datasets/quota_dataset_store.h"
 #include "service/histograms/histogram_store.h"
+#include "service/partition_jobs/partition_jobs.h"
 #include "service/rpc/served_jobs.h"
 #include "service/source_graphs/quota_source_graph_store.h"
 #include "service/streams/namespace_bytes.h"
@@ -24,6 +25,7 @@ struct QuotaSources {
   const Authorizer* authorizer = nullptr;                // Null: there is no policy.
   const QuotaDatasetStore* datasets = nullptr;           // May be null.
   const QuotaSourceGraphStore* source_graphs = nullptr;  // May be null.
+  const PartitionJobs* partitions = nullptr;             // May be null.
   const HistogramStore* histograms = nullptr;
   const ServedJobs* jobs = nullptr;
   const NamespaceBytes* pending = nullptr;

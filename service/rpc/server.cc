@@ -45,6 +45,16 @@ std::unique_ptr<QuotaStore> WithQuotas(Store* store, const QuotasOf& quotas_of, 
   return std::make_unique<QuotaStore>(store, quotas_of, disk);
 }
 
+std::unique_ptr<PartitionJobs> MakePartitions(SourceGraphStore* source_graphs,
+                                              const ServerOptions& options, Clock* clock,
+                                              MemoryBudget* memory, const QuotasOf& quotas_of,
+                                              DiskQuota* disk) {
+  PartitionJobs::Options partitions = options.partitions;
+  if (quotas_of) partitions.quota = disk;
+  return std::make_unique<PartitionJobs>(source_graphs, options.partition_engine, clock, memory,
+                                         partitions);
+}
+
 }  // namespace
 
 Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* clock,
@@ -78,11 +88,17 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
       disk_quota_(quotas_of_),
       quota_datasets_(WithQuotas<QuotaDatasetStore>(datasets, quotas_of_, &disk_quota_)),
       quota_graphs_(WithQuotas<QuotaSourceGraphStore>(source_graphs, quotas_of_, &disk_quota_)),
+      // A partition is a folder of one server.
+      partitions_(source_graphs == nullptr || options.job_logs != nullptr
+                      ? nullptr
+                      : MakePartitions(source_graphs, options, clock, working_.get(), quotas_of_,
+                                       &disk_quota_)),
       recent_quotas_([sources =
                           QuotaSources{
                               .authorizer = options.authorizer,
                               .datasets = quota_datasets_.get(),
                               .source_graphs = quota_graphs_.get(),
+                              .partitions = partitions_.get(),
                               .histograms = histograms_.get(),
                               .jobs = jobs_.get(),
                               .pending = &namespace_bytes_,
@@ -90,11 +106,6 @@ Server::Server(const ServerOptions& options, const ServerBounds& bounds, Clock* 
                           }] { return ReadQuotas(sources); },
                      [this](std::function<void()> read) { pools_.RunOnAppends(std::move(read)); },
                      kLongestSample),
-      // A partition is a folder of one server.
-      partitions_(source_graphs == nullptr || options.job_logs != nullptr
-                      ? nullptr
-                      : std::make_unique<PartitionJobs>(source_graphs, options.partition_engine,
-                                                        clock, working_.get(), options.partitions)),
       idle_timer_(std::make_shared<IdleTimer>(clock, &gate_, options.stream_idle_timeout)) {
   jobs_->StartOn(pools_, options);
   const ServiceSources sources{

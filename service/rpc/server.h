@@ -205,8 +205,8 @@ class Server {
   // Null without data sets, or source graphs, or a policy.
   const std::unique_ptr<QuotaDatasetStore> quota_datasets_;
   const std::unique_ptr<QuotaSourceGraphStore> quota_graphs_;
-  RecentValue<std::vector<QuotaReading>> recent_quotas_;
   const std::unique_ptr<PartitionJobs> partitions_;
+  RecentValue<std::vector<QuotaReading>> recent_quotas_;
   const std::shared_ptr<IdleTimer> idle_timer_;
   std::unique_ptr<Services> services_;
   std::string address_;                              // Empty: in-process only.

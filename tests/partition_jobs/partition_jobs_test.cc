@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -484,6 +485,117 @@ TEST_F(PartitionJobsTest, MemoryIsHeldBefore) {
   others.Reset();
   jobs_->AwaitIdle();
   EXPECT_EQ(StateOf("later"), PartitionJobState::kDone);
+}
+
+// Asked for again at any moment while it fails: it runs again.
+TEST_F(PartitionJobsTest, OneThatFailsIsAskedForAgainAtOnce) {
+  Open();
+  engine_.FailWith(absl::InternalError("the engine broke"));
+  for (int i = 0; i < 200; ++i) {
+    ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+    while (StateOf("mine") != PartitionJobState::kFailed) std::this_thread::yield();
+  }
+  engine_.FailWith(absl::OkStatus());
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+}
+
+// A process that ends at a partition leaves it as this one does, with its count.
+TEST_F(PartitionJobsTest, AfterTwoCrashesItHasFailed) {
+  Open();
+  engine_.Hold();
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  engine_.AwaitCalls(1);
+  const std::string starts = folder_.path() + "/companion/partitions/mine/starts";
+  const auto count = [&starts] {
+    std::ifstream file(starts);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(count(), "1");
+  const auto open_after_crash = [&](const std::string& counted) {
+    jobs_.reset();
+    EXPECT_FALSE(std::filesystem::exists(starts)) << "an end in order is none";
+    std::ofstream(starts) << counted;
+    Open();
+  };
+  open_after_crash("1");
+  engine_.AwaitCalls(2);
+  EXPECT_EQ(count(), "2");
+  open_after_crash("2");
+  jobs_->AwaitIdle();
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo failed, jobs_->Get("g", "mine"));
+  EXPECT_EQ(failed.state, PartitionJobState::kFailed);
+  EXPECT_THAT(failed.error,
+              StatusIs(absl::StatusCode::kInternal,
+                       AllOf(HasSubstr("ended 2 times"), HasSubstr("'mine'"), HasSubstr("'g'"))));
+  // Asked for again, it is tried again; what gets further is not counted.
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  engine_.AwaitCalls(3);
+  open_after_crash("1");
+  engine_.AwaitCalls(4);
+  EXPECT_EQ(count(), "2");
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("mine"), PartitionJobState::kDone);
+  EXPECT_FALSE(std::filesystem::exists(starts));
+}
+
+// One that writes many parts does not hold up another client's for long.
+TEST_F(PartitionJobsTest, OneThatRunsGivesWay) {
+  engine_.Hold();
+  PartitionPlan many = PlanNamed("many");
+  many.options.num_parts = 40;
+  const auto expected = ExpectedFiles(many);
+  engine_.Hold();
+  Open({.max_running = 1, .slice = absl::ZeroDuration()});
+  ASSERT_THAT(jobs_->Partition("g", many, "a").status(), IsOk());
+  engine_.AwaitCalls(2);
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("few"), "b").status(), IsOk());
+  // A turn of the first one takes a second, as the clock says.
+  clock_.Advance(absl::Seconds(1));
+  engine_.LetGo();
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("few"), PartitionJobState::kDone);
+  EXPECT_EQ(FilesOf("many"), expected);
+  const auto done_at = [this](const std::string& name) {
+    return std::filesystem::last_write_time(folder_.path() + "/companion/partitions/" + name +
+                                            "/files/report.json");
+  };
+  EXPECT_LT(done_at("few"), done_at("many"));
+}
+
+TEST_F(PartitionJobsTest, BytesCountInTheQuotaOfTheNamespace) {
+  uint64_t most = uint64_t{1} << 30;
+  DiskQuota quota([&most](absl::string_view) {
+    Quotas quotas;
+    quotas.disk_bytes = most;
+    return quotas;
+  });
+  Open({.quota = &quota});
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("mine")).status(), IsOk());
+  jobs_->AwaitIdle();
+  const uint64_t bytes = jobs_->BytesOf(NamespaceOf("g"));
+  EXPECT_GT(bytes, 1000U);
+  EXPECT_EQ(jobs_->BytesOf("another"), 0U);
+  // Another one like it has no room.
+  most = bytes + bytes / 2;
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("second")).status(), IsOk());
+  jobs_->AwaitIdle();
+  PH_ASSERT_OK_AND_ASSIGN(const PartitionJobInfo failed, jobs_->Get("g", "second"));
+  EXPECT_THAT(failed.error,
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk_bytes")));
+  most = 3 * bytes;
+  ASSERT_THAT(jobs_->Partition("g", PlanNamed("second")).status(), IsOk());
+  jobs_->AwaitIdle();
+  EXPECT_EQ(StateOf("second"), PartitionJobState::kDone);
+  ASSERT_THAT(jobs_->Delete("g", "second"), IsOk());
+  EXPECT_EQ(jobs_->BytesOf(NamespaceOf("g")), bytes);
+  // What is there stays; nothing new begins.
+  most = bytes - 1;
+  EXPECT_THAT(jobs_->Partition("g", PlanNamed("third")),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("disk_bytes")));
+  jobs_.reset();
 }
 
 TEST_F(PartitionJobsTest, RefusesWhatIsNotThere) {
