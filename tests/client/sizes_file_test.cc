@@ -60,7 +60,7 @@ TEST_F(SizesFileTest, LineEndsOfOtherSystemsAreAccepted) {
 }
 
 TEST_F(SizesFileTest, FilesLargerThanTheBufferAreReadWhole) {
-  std::string text = "n,m\n";
+  std::string text = "a,b\n";
   for (int i = 0; i < 200'000; ++i) text += std::to_string(i) + ",7\n";
   const absl::StatusOr<GraphSizes> sizes = ReadSizesFile(Write(text));
   ASSERT_TRUE(sizes.ok()) << sizes.status();
@@ -84,7 +84,7 @@ TEST_F(SizesFileTest, BadFilesAreRefusedNamingFileLineAndValue) {
       {"num_nodes,\n1,2\n", ":1: column '' is no component name"},
       {"no des\n1\n", ":1: column 'no des' is no component name"},
       {"num_nodes,nodes\n1,2\n", ":1: column 'nodes' is there twice"},
-      {"n,count,count\n1,2,3\n", ":1: column 'count' is there twice"},
+      {"m,count,count\n1,2,3\n", ":1: column 'count' is there twice"},
       {"num_graphs\n1\n", ":1: column 'num_graphs' is reserved"},
       {many_names, ":1: 65 components"},
       {"num_nodes,num_edges\n1,2\n3\n", ":3: '3' has 1 values, the header has 2"},

@@ -119,6 +119,103 @@ def test_pairs_of_ends_and_lists_of_fixed_size(tmp_path: pathlib.Path) -> None:
     assert read.tensors["y"].tolist() == [1, 2, 3]
 
 
+PATH, FORK = [[0, 1], [1, 2], [2, 3]], [[0, 1], [0, 2]]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("graphs_per_table", [1, 2, 3, 100])
+def test_edges_are_read_in_one_way_in_all_parts(
+    tmp_path: pathlib.Path, name: str, graphs_per_table: int
+) -> None:
+    # Alone, the last graph could have sources 0 and 1, and targets 0 and 2.
+    table = pa.table({"num_nodes": [4, 4, 3], "edge_index": [PATH, PATH, FORK]})
+    WRITERS[name](table, str(tmp_path / name))
+    parts = list(arrow.tables(tmp_path / name, graphs_per_table=graphs_per_table))
+    assert parts[-1].tensors["senders"][-2:].tolist() == [0, 0]
+    assert parts[-1].tensors["receivers"][-2:].tolist() == [1, 2]
+
+
+def test_two_lists_are_empty_or_left_out_where_there_is_no_edge(tmp_path: pathlib.Path) -> None:
+    lists = pa.array([[], [[0, 0], [1, 2]], [[], []], [[0], [1]]], pa.list_(pa.list_(pa.int64())))
+    table = pa.table({"num_nodes": [1, 3, 2, 2], "edge_index": lists})
+    pq.write_table(table, tmp_path / "lists.parquet")
+    read = arrow.load(tmp_path / "lists.parquet")
+    assert read.sizes.tolist() == [[1, 0], [3, 2], [2, 0], [2, 1]]
+    assert read.tensors["senders"].tolist() == [0, 0, 0]
+    assert read.tensors["receivers"].tolist() == [1, 2, 1]
+
+
+def test_what_can_be_read_in_two_ways_is_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "two.parquet"
+    pq.write_table(pa.table({"num_nodes": [3, 3], "edge_index": [FORK, FORK]}), path)
+    with pytest.raises(ValueError, match="two.parquet: column 'edge_index' has two lists of two"):
+        arrow.load(path)
+    # Fingerprints of three bits, of molecules that have three atoms.
+    columns = {"num_nodes": [3, 3], "edge_index": [PATH, PATH[:2] + [[2, 0]]]}
+    pq.write_table(pa.table({**columns, "bits": [[0, 1, 1], [1, 0, 0]]}), path)
+    with pytest.raises(ValueError, match="as nodes and as edges and as 3 in each graph: say which"):
+        arrow.load(path)
+    pq.write_table(pa.table({**columns, "graph_bits": [[0, 1, 1], [1, 0, 0]]}), path)
+    assert arrow.load(path).tensors["graph_bits"].tolist() == [[0, 1, 1], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("graphs_per_table", [1, 2, 100])
+def test_all_graphs_say_what_a_list_belongs_to(
+    tmp_path: pathlib.Path, graphs_per_table: int
+) -> None:
+    # The first graph's lists fit everything, the second's the edges alone.
+    columns = {
+        "num_nodes": [3, 4, 3],
+        "edge_index": [[[0, 1], [1, 2], [2, 0]], [[0, 1]], PATH[:2]],
+        "bond": [[5, 6, 7], [8], [9, 9]],
+        "bits": [[1, 0, 1], [1, 1, 1], [0, 0, 1]],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "bonds.parquet")
+    parts = list(arrow.tables(tmp_path / "bonds.parquet", graphs_per_table=graphs_per_table))
+    for part in parts:
+        assert {spec.name: spec.component for spec in part.schema.tensors} == {
+            "senders": "edges", "receivers": "edges", "bond": "edges", "bits": "graphs"
+        }
+    read = GraphTable.concatenate(parts)
+    assert read.tensors["bond"].tolist() == [5, 6, 7, 8, 9, 9]
+    assert read.tensors["bits"].tolist() == columns["bits"]
+
+
+def test_another_count_beside_edges_is_a_graphs_own(tmp_path: pathlib.Path) -> None:
+    columns = {"num_nodes": [4, 3], "num_rings": [0, 1], "edge_index": [PATH, FORK]}
+    pq.write_table(pa.table(columns), tmp_path / "rings.parquet")
+    read = arrow.load(tmp_path / "rings.parquet")
+    assert read.schema.components == ("nodes", "edges")
+    assert read.tensors["num_rings"].tolist() == [0, 1]
+    assert read.tensors["receivers"].tolist() == [1, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_file_in_any_parts_is_the_same_graphs(tmp_path: pathlib.Path, seed: int) -> None:
+    """Small graphs, of which few say alone what a column is; as pairs and as two lists."""
+    random = np.random.default_rng(seed)
+    num_nodes = random.integers(1, 4, 30)
+    edges = [random.integers(0, nodes, (int(random.integers(0, 4)), 2)) for nodes in num_nodes]
+    for as_lists in (False, True):
+        columns = {
+            "num_nodes": num_nodes,
+            "edge_index": pa.array(
+                [(one.T if as_lists else one).tolist() for one in edges],
+                pa.list_(pa.list_(pa.int64())),
+            ),
+            "weight": [random.random(len(one)).tolist() for one in edges],
+            "charge": [random.random(nodes).tolist() for nodes in num_nodes],
+        }
+        path = tmp_path / "some.parquet"
+        pq.write_table(pa.table(columns), path)
+        whole = arrow.load(path)
+        assert whole.tensors["senders"].tolist() == np.concatenate(edges)[:, 0].tolist()
+        assert whole.tensors["receivers"].tolist() == np.concatenate(edges)[:, 1].tolist()
+        for most in (1, 2, 7):
+            parts = list(arrow.tables(path, graphs_per_table=most))
+            assert GraphTable.concatenate(parts).equals(whole)
+
+
 def test_types_of_nodes_and_edges(tmp_path: pathlib.Path) -> None:
     graphs: list[TypedGraph] = list(random_typed(3, 25))
     columns: dict[str, Any] = {}

@@ -14,7 +14,7 @@ import pytest
 import torch
 from graph_sources import of_npz, random_plain, random_typed
 from test_pyg import data_of, hetero_data_of
-from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.data import Batch, Data, InMemoryDataset
 from torch_geometric.loader import DataLoader
 
 import packhouse.pyg
@@ -104,6 +104,11 @@ def test_saved_files_are_read_if_they_are_trusted(tmp_path: pathlib.Path) -> Non
     InMemory.save(hetero, str(tmp_path / "hetero.pt"))
     (read,) = pyg_files.tables(tmp_path / "hetero.pt", trust_pickle=True)
     assert read.equals(packhouse.pyg.table(hetero))
+    # A batch has the graphs that it was made of.
+    for whole in (Batch.from_data_list(graphs), InMemory(graphs)):
+        torch.save(whole, tmp_path / "whole.pt")
+        (read,) = pyg_files.tables(tmp_path / "whole.pt", trust_pickle=True)
+        assert read.equals(table)
     torch.save(graphs[0], tmp_path / "one.pt")
     (read,) = pyg_files.tables(tmp_path / "one.pt", trust_pickle=True)
     assert read.equals(packhouse.pyg.table(graphs[:1]))
@@ -117,6 +122,22 @@ def test_other_saved_things_are_refused_by_name(tmp_path: pathlib.Path, saved: A
     (tmp_path / "broken.pt").write_bytes(b"PK\x03\x04broken")
     with pytest.raises(ValueError, match="broken.pt: torch cannot read it"):
         list(pyg_files.tables(tmp_path / "broken.pt", trust_pickle=True))
+
+
+def test_what_pyg_refuses_is_one_line_with_the_file(
+    server: LocalServer, tmp_path: pathlib.Path
+) -> None:
+    old = Data.__new__(Data)
+    # What PyG 1 pickled has attributes and no store.
+    old.__dict__.clear()
+    old.__dict__.update(x=torch.ones(5, 2), edge_index=torch.tensor([[0], [1]]), y=None)
+    torch.save((old, {"x": torch.tensor([0, 3, 5])}), tmp_path / "old.pt")
+    command = [sys.executable, "-B", "-m", "packhouse", "ingest", str(tmp_path / "old.pt")]
+    command += ["--server", server.address, "--dataset", "old", "--trust-pickle"]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 1
+    assert "old.pt: PyG cannot read it: RuntimeError: " in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_a_command_stores_a_saved_data_set(

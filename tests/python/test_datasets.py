@@ -173,6 +173,6 @@ def test_histograms_are_spread_out_in_an_order_of_the_seed(tmp_path: pathlib.Pat
     table = size_files.load(tmp_path / "hist.csv")
     assert sorted(table.sizes.tolist()) == [[1, 1]] * 7 + [[3, 4]] * 5
     assert table.equals(size_files.load(tmp_path / "hist.csv"))
-    (tmp_path / "odd.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="'a'"):
+    (tmp_path / "odd.csv").write_text("a b\n1\n")
+    with pytest.raises(ValueError, match="'a b'"):
         size_files.load(tmp_path / "odd.csv")

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -15,8 +16,10 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/cpp/little_endian.h"
@@ -27,6 +30,8 @@ namespace {
 constexpr std::size_t kMaxComponents = 64;
 constexpr std::size_t kMaxNameLength = 128;
 constexpr std::size_t kShownValueLength = 40;
+constexpr std::size_t kMaxLineLength = std::size_t{1} << 20;
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Lines of a file, read by zlib, which passes uncompressed bytes through.
 class LineReader {
@@ -43,6 +48,10 @@ class LineReader {
       const char* const begin = buffer_.data() + position_;
       const char* const end = buffer_.data() + filled_;
       const char* const newline = std::find(begin, end, '\n');
+      if (line_.size() + static_cast<std::size_t>(newline - begin) > kMaxLineLength) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            path_, ":", line_number_ + 1, ": is longer than ", kMaxLineLength, " bytes"));
+      }
       line_.append(begin, newline);
       if (newline != end) {
         position_ += static_cast<std::size_t>(newline - begin) + 1;
@@ -81,7 +90,89 @@ class LineReader {
   std::size_t line_number_ = 0;
 };
 
-absl::string_view ShownValue(absl::string_view value) { return value.substr(0, kShownValueLength); }
+// Of text: bytes that a terminal would act on are escaped.
+std::string ShownValue(absl::string_view value) {
+  return absl::Utf8SafeCHexEscape(value.substr(0, kShownValueLength));
+}
+
+// What a file is that is no list of sizes, by its first bytes, and what to do with it.
+struct FileKind {
+  absl::string_view begins;
+  absl::string_view what;
+};
+constexpr absl::string_view kLoad =
+    ": load it in Python, and give its graphs to packhouse.pyg.ingest or that of another framework";
+constexpr absl::string_view kWrite = ": write its graphs' arrays as .npz or Parquet";
+constexpr FileKind kKinds[] = {
+    {absl::string_view("\x89HDF", 4), "an HDF5 file"},
+    {absl::string_view("SQLite format 3\0", 16), "an SQLite database"},
+    {absl::string_view("\x93NUMPY", 6), "one array of numpy"},
+    {"{", "JSON"},
+    {"<?xml", "an XML file, as GraphML is one"},
+    {"<graphml", "a GraphML file"},
+    {"graph [", "a GML file"},
+    {absl::string_view("\x80\x02", 2), "a pickle"},
+    {absl::string_view("\x80\x03", 2), "a pickle"},
+    {absl::string_view("\x80\x04", 2), "a pickle"},
+    {absl::string_view("\x80\x05", 2), "a pickle"},
+};
+constexpr std::size_t kArrayKinds = 4;  // The first of these; the others are loaded in Python.
+
+// OK for what may be a list of sizes, by its first line.
+absl::Status CheckIsText(const std::string& path, absl::string_view first) {
+  for (std::size_t i = 0; i < std::size(kKinds); ++i) {
+    if (absl::StartsWith(first, kKinds[i].begins)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": is ", kKinds[i].what, ", no list of sizes", i < kArrayKinds ? kWrite : kLoad));
+    }
+  }
+  if (absl::StartsWith(first, "\xFF\xFE") || absl::StartsWith(first, "\xFE\xFF") ||
+      (first.size() > 1 && (first[0] == '\0') != (first[1] == '\0'))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is in UTF-16: save it as UTF-8 ('CSV UTF-8' in a spreadsheet program)"));
+  }
+  if (first.find('\0') != absl::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is no text: a list of sizes is a CSV file"));
+  }
+  return absl::OkStatus();
+}
+
+// The fields of a line without spaces around them and without quotes; nullopt if a quote is not
+// closed, or something follows it.
+std::optional<std::vector<std::string>> SplitFields(absl::string_view line, char delimiter) {
+  std::vector<std::string> fields;
+  while (true) {
+    line = absl::StripLeadingAsciiWhitespace(line);
+    std::string field;
+    if (absl::ConsumePrefix(&line, "\"")) {
+      while (true) {
+        const std::size_t quote = line.find('"');
+        if (quote == absl::string_view::npos) return std::nullopt;
+        field.append(line.data(), quote);
+        line.remove_prefix(quote + 1);
+        // Two of them are one within a field.
+        if (!absl::ConsumePrefix(&line, "\"")) break;
+        field += '"';
+      }
+      line = absl::StripLeadingAsciiWhitespace(line);
+      if (!line.empty() && line.front() != delimiter) return std::nullopt;
+    }
+    const std::size_t end = std::min(line.find(delimiter), line.size());
+    absl::StrAppend(&field, line.substr(0, end));
+    fields.emplace_back(absl::StripAsciiWhitespace(field));
+    if (end == line.size()) return fields;
+    line.remove_prefix(end + 1);
+  }
+}
+
+// Other words for `count`. Taken for a component, a histogram would be a list of graphs.
+bool IsLikeCount(absl::string_view column) {
+  constexpr absl::string_view kWords[] = {"count", "counts",    "n",     "num",
+                                          "freq",  "frequency", "weight"};
+  const std::string lower = absl::AsciiStrToLower(column);
+  return std::find(std::begin(kWords), std::end(kWords), lower) != std::end(kWords);
+}
 
 bool IsComponentName(absl::string_view name) {
   constexpr absl::string_view kAllowed =
@@ -94,42 +185,59 @@ struct Header {
   std::vector<std::string> components;
   std::optional<std::size_t> count_column;
   std::vector<std::string> columns;
+  char delimiter = ',';
+  // The first column has no name: pandas and R number rows there.
+  bool has_row_numbers = false;
 };
 
-absl::StatusOr<Header> ParseHeader(const std::string& path, absl::string_view line) {
+absl::StatusOr<Header> ParseHeader(const std::string& where, absl::string_view line) {
   Header header;
-  absl::ConsumePrefix(&line, "\xEF\xBB\xBF");
-  for (const absl::string_view field : absl::StrSplit(line, ',')) {
-    const absl::string_view column = absl::StripAsciiWhitespace(field);
+  for (const char delimiter : {',', ';', '\t'}) {
+    if (line.find(delimiter) == absl::string_view::npos) continue;
+    header.delimiter = delimiter;
+    break;
+  }
+  std::optional<std::vector<std::string>> columns = SplitFields(line, header.delimiter);
+  if (!columns.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": '", ShownValue(line), "' has a quote that is not closed"));
+  }
+  header.columns = *std::move(columns);
+  header.has_row_numbers = header.columns.size() > 1 && header.columns.front().empty();
+  for (std::size_t i = header.has_row_numbers ? 1 : 0; i < header.columns.size(); ++i) {
+    const absl::string_view column = header.columns[i];
     const absl::string_view name = absl::StripPrefix(column, "num_");
     const auto fail = [&](absl::string_view what) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ":1: column '", ShownValue(column), "' ", what));
+          absl::StrCat(where, ": column '", ShownValue(column), "'", what));
     };
     if (column == "count") {
-      if (header.count_column.has_value()) return fail("is there twice");
-      header.count_column = header.columns.size();
-    } else {
-      if (!IsComponentName(name)) {
-        return fail(
-            "is no component name (letters, digits, '_', '.', '-'); is the header missing?");
-      }
-      if (name.find_first_not_of("0123456789") == absl::string_view::npos) {
-        return fail("is a number; the first line must name the columns, as in num_nodes,num_edges");
-      }
-      if (name == "graphs") return fail("is reserved: every row is a graph; did you mean 'count'?");
-      if (std::count(header.components.begin(), header.components.end(), std::string(name)) > 0) {
-        return fail("is there twice");
-      }
-      header.components.emplace_back(name);
+      if (header.count_column.has_value()) return fail(" is there twice");
+      header.count_column = i;
+      continue;
     }
-    header.columns.emplace_back(column);
+    if (header.columns.size() > 1 + static_cast<std::size_t>(header.has_row_numbers) &&
+        IsLikeCount(column)) {
+      return fail(absl::StrCat(": are these the graphs of a row? Then name it 'count', else 'num_",
+                               column, "'"));
+    }
+    if (!IsComponentName(name)) {
+      return fail(" is no component name (letters, digits, '_', '.', '-'); is the header missing?");
+    }
+    if (name.find_first_not_of("0123456789") == absl::string_view::npos) {
+      return fail(" is a number; the first line must name the columns, as in num_nodes,num_edges");
+    }
+    if (name == "graphs") return fail(" is reserved: every row is a graph; did you mean 'count'?");
+    if (std::count(header.components.begin(), header.components.end(), std::string(name)) > 0) {
+      return fail(" is there twice");
+    }
+    header.components.emplace_back(name);
   }
   if (header.components.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ":1: no column names a component"));
+    return absl::InvalidArgumentError(absl::StrCat(where, ": no column names a component"));
   }
   if (header.components.size() > kMaxComponents) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ":1: ", header.components.size(),
+    return absl::InvalidArgumentError(absl::StrCat(where, ": ", header.components.size(),
                                                    " components, at most ", kMaxComponents,
                                                    " are supported"));
   }
@@ -142,6 +250,62 @@ bool ParseWhole(absl::string_view text, uint64_t max, uint64_t& value) {
   return error == std::errc() && end == text.data() + text.size() && value <= max;
 }
 
+// Adds the row of a line. `row_number` is that of the row before.
+//
+// Errors: INVALID_ARGUMENT naming file, line and value.
+absl::Status AddRow(const std::string& path, std::size_t line_number, absl::string_view line,
+                    const Header& header, std::optional<uint64_t>& row_number, GraphSizes& sizes) {
+  const auto where = [&] { return absl::StrCat(path, ":", line_number); };
+  std::optional<std::vector<std::string>> quoted;
+  if (line.find('"') != absl::string_view::npos) {
+    quoted = SplitFields(line, header.delimiter);
+    if (!quoted.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where(), ": '", ShownValue(line), "' has a quote that is not closed"));
+    }
+  }
+  const std::size_t num_fields =
+      quoted.has_value()
+          ? quoted->size()
+          : static_cast<std::size_t>(std::count(line.begin(), line.end(), header.delimiter)) + 1;
+  if (num_fields != header.columns.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(where(), ": '", ShownValue(line), "' has ",
+                                                   num_fields, " values, the header has ",
+                                                   header.columns.size(), " columns"));
+  }
+  absl::string_view rest = line;
+  for (std::size_t column = 0; column < num_fields; ++column) {
+    const std::size_t end = std::min(rest.find(header.delimiter), rest.size());
+    const absl::string_view text =
+        quoted.has_value() ? (*quoted)[column] : absl::StripAsciiWhitespace(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    const bool is_row_number = header.has_row_numbers && column == 0;
+    const bool is_count = header.count_column == column;
+    const uint64_t max =
+        is_count ? std::numeric_limits<uint64_t>::max() : std::numeric_limits<uint32_t>::max();
+    uint64_t value = 0;
+    if (!ParseWhole(text, max, value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(where(), ": ", is_row_number ? "the row number" : header.columns[column],
+                       " is '", ShownValue(text), "', not a whole number from 0 to ", max));
+    }
+    if (is_row_number) {
+      if (row_number.has_value() && value <= *row_number) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(where(), ": the first column has no name, and is no row number: ", value,
+                         " after ", *row_number, "; name or remove it"));
+      }
+      row_number = value;
+    } else if (is_count) {
+      sizes.counts.push_back(value);
+    } else {
+      sizes.values.push_back(static_cast<uint32_t>(value));
+    }
+  }
+  ++sizes.num_rows;
+  return absl::OkStatus();
+}
+
 // Takes the file over.
 absl::StatusOr<GraphSizes> ReadSizes(const std::string& path, gzFile file) {
   LineReader lines(path, file);
@@ -150,51 +314,36 @@ absl::StatusOr<GraphSizes> ReadSizes(const std::string& path, gzFile file) {
   if (!line->has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is empty; a header line is needed"));
   }
-  absl::StatusOr<Header> header = ParseHeader(path, **line);
+  absl::string_view first = **line;
+  if (const absl::Status text = CheckIsText(path, first); !text.ok()) return text;
+  absl::ConsumePrefix(&first, kByteOrderMark);
+  // Excel's own line, which says what the columns are divided by.
+  if (first.size() == 5 && absl::StartsWithIgnoreCase(first, "sep=")) {
+    line = lines.Next();
+    if (!line.ok()) return line.status();
+    first = line->value_or("");
+  }
+  absl::StatusOr<Header> header = ParseHeader(absl::StrCat(path, ":", lines.line_number()), first);
   if (!header.ok()) return header.status();
 
   GraphSizes sizes;
   sizes.components = std::move(header->components);
   std::optional<std::size_t> empty_line;
+  std::optional<uint64_t> row_number;
   while (true) {
     line = lines.Next();
     if (!line.ok()) return line.status();
     if (!line->has_value()) break;
-    absl::string_view rest = **line;
-    if (absl::StripAsciiWhitespace(rest).empty()) {
+    if (absl::StripAsciiWhitespace(**line).empty()) {
       if (!empty_line.has_value()) empty_line = lines.line_number();
       continue;
     }
     if (empty_line.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ":", *empty_line, ": is empty"));
     }
-    for (std::size_t column = 0; column < header->columns.size(); ++column) {
-      const std::size_t comma = rest.find(',');
-      const bool last = column + 1 == header->columns.size();
-      if (last != (comma == absl::string_view::npos)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path, ":", lines.line_number(), ": '", ShownValue(**line), "' has ",
-                         std::count((*line)->begin(), (*line)->end(), ',') + 1,
-                         " values, the header has ", header->columns.size(), " columns"));
-      }
-      const absl::string_view text = absl::StripAsciiWhitespace(rest.substr(0, comma));
-      const bool is_count = header->count_column == column;
-      const uint64_t max =
-          is_count ? std::numeric_limits<uint64_t>::max() : std::numeric_limits<uint32_t>::max();
-      uint64_t value = 0;
-      if (!ParseWhole(text, max, value)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path, ":", lines.line_number(), ": ", header->columns[column], " is '",
-                         ShownValue(text), "', not a whole number from 0 to ", max));
-      }
-      if (is_count) {
-        sizes.counts.push_back(value);
-      } else {
-        sizes.values.push_back(static_cast<uint32_t>(value));
-      }
-      if (!last) rest.remove_prefix(comma + 1);
-    }
-    ++sizes.num_rows;
+    const absl::Status added =
+        AddRow(path, lines.line_number(), **line, *header, row_number, sizes);
+    if (!added.ok()) return added;
   }
   if (sizes.num_rows == 0) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has a header but no sizes"));

@@ -3,6 +3,10 @@
 // The first line names the columns: `num_nodes,num_edges` or `nodes,edges`, any number of
 // components; a leading `num_` is dropped. Each row is one graph or, if there is a column `count`,
 // that many graphs (a histogram). Values are whole numbers, sizes below 2^32.
+//
+// What pandas, R and spreadsheets write is read as it comes: a first column of row numbers that has
+// no name, quotes, CRLF, a byte order mark, and `;` or tabs instead of commas. The Python package
+// (packhouse/datasets/size_files.py) reads the same files as the same sizes; tests compare them.
 #ifndef PACKHOUSE_CLIENT_CLI_FILES_SIZES_FILE_H_
 #define PACKHOUSE_CLIENT_CLI_FILES_SIZES_FILE_H_
 
@@ -37,7 +41,7 @@ struct GraphSizes {
 // Reads a file whole. Empty lines at the end, CRLF and a byte order mark are accepted.
 //
 // Errors: NOT_FOUND if it cannot be opened; INVALID_ARGUMENT naming file, line and value if it is
-// not as above; DATA_LOSS if its compressed data is broken.
+// not as above, or has a line of more than 1 MiB; DATA_LOSS if its compressed data is broken.
 // Cost: O(bytes) time, O(values) memory.
 absl::StatusOr<GraphSizes> ReadSizesFile(const std::string& path);
 // The same from the standard input, which messages call `stdin`.

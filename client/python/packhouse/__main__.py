@@ -13,6 +13,7 @@ from packhouse.datasets import chunked_parquet, files, graph_tables
 from packhouse.datasets.graph_import import import_graph
 from packhouse.dialects.ingest import ingest_tables
 from packhouse.errors import PackhouseError
+from packhouse.schema import TensorSpec
 
 
 _COMMANDS: Final = ("ingest", "import-graph", "convert-chunked")
@@ -39,7 +40,17 @@ def _ingest(options: argparse.Namespace) -> int:
         f"{dataset.name}: {dataset.num_graphs:,} graphs, {dataset.num_bytes:,} bytes; "
         f"{dataset.state.name.lower()}"
     )
+    print(f"  components: {', '.join(dataset.schema.components)}")
+    for spec in dataset.schema.tensors:
+        print(f"  {_told(spec)}")
     return 0
+
+
+def _told(spec: TensorSpec) -> str:
+    """What was found out about a tensor: a reader sees whether it is what was meant."""
+    shape = f" {list(spec.row_shape)}" if spec.row_shape else ""
+    into = f", numbers of {spec.index_into}" if spec.index_into is not None else ""
+    return f"{spec.name}: {spec.dtype.name.lower()}{shape} for each of {spec.component}{into}"
 
 
 def _import_graph(options: argparse.Namespace) -> int:

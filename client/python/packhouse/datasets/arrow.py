@@ -12,18 +12,24 @@ the same length in all rows. What belongs to what follows from names and lengths
   `COMPONENT.edge_index` makes it a set of edges SOURCE.RELATION.TARGET and becomes int32
   `COMPONENT.source` and `COMPONENT.target`; `COMPONENT.NAME` has a list entry for each row.
 
+All graphs of a file together decide what a column is: a file is read twice where names do not tell
+it. What can be read in two ways is refused: edges of which each graph has two, as pairs or as two
+lists; a list that is as long as the nodes, the edges, or the same in all graphs. `num_COMPONENT`
+beside `edge_index`, `senders` or `receivers` is a graph's own value, but for nodes and edges.
+
 These are the columns that graph data sets have on public hubs. `.parquet` files are read by parts;
 `.arrow`, `.feather` and `.ipc` are Arrow's file or stream format.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any, Collection, Final, Iterator
 
 import numpy as np
 
-from packhouse.datasets.list_columns import Columns
+from packhouse.datasets.list_columns import Columns, Names, Observed, Reading
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
 
@@ -47,16 +53,39 @@ def tables(
     name = os.fspath(path)
     schema: GraphSchema | None = None
     first_id = 0
+    try:
+        names, reading = _decided(name, exclude_columns, graphs_per_table)
+    except ValueError as error:
+        raise _of_file(name, error) from error
     for batch in _batches(name, graphs_per_table):
         try:
-            table = _table(batch, exclude_columns, first_id, schema)
+            columns = _columns(batch, [one for one in batch.schema.names if one in names], schema)
+            table = columns.table(names, reading, first_id)
             if schema is not None and table.schema != schema:
                 raise ValueError(_difference(schema, table.schema, first_id))
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+            raise _of_file(name, error) from error
         schema = table.schema
         first_id += len(table)
         yield table
+
+
+def _of_file(name: str, error: ValueError) -> ValueError:
+    text = str(error)
+    return error if text.startswith(f"{name}: ") else ValueError(f"{name}: {text}")
+
+
+def _decided(name: str, exclude_columns: Collection[str], most: int) -> tuple[Names, Reading]:
+    """What the columns are: by their names, or by reading those that need it once more."""
+    names = Names(
+        {one: depth for one, depth in _depths(name).items() if one not in exclude_columns}
+    )
+    needed = names.needed()
+    observed = Observed(names)
+    if needed:
+        for batch in _batches(name, most, needed):
+            observed.add(_columns(batch, needed, None))
+    return names, observed.reading()
 
 
 def load(path: str | os.PathLike[str], *, exclude_columns: Collection[str] = ()) -> GraphTable:
@@ -67,57 +96,87 @@ def load(path: str | os.PathLike[str], *, exclude_columns: Collection[str] = ())
     return GraphTable.concatenate(parts)
 
 
-def _batches(name: str, most: int) -> Iterator[Any]:
-    """Record batches, of at most so many rows each."""
+def _batches(name: str, most: int, columns: list[str] | None = None) -> Iterator[Any]:
+    """Record batches, of at most so many rows each, of some columns or of all."""
+    with _naming(name):
+        yield from _opened(name, most, columns)
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Errors of pyarrow, and that it is missing, with the file's name."""
     try:
         import pyarrow
     except ImportError as error:
         raise ImportError(f"{name}: pyarrow is needed to read it (pip install pyarrow)") from error
     try:
-        yield from _opened(name, most)
-    except pyarrow.ArrowInvalid as error:
+        yield
+    except pyarrow.ArrowException as error:
         raise ValueError(f"{name}: {error}") from error
 
 
-def _opened(name: str, most: int) -> Iterator[Any]:
+def _depths(name: str) -> dict[str, int]:
+    """Of each column, how deep its lists are."""
+    with _naming(name):
+        import pyarrow
+
+        if name.endswith(".parquet"):
+            import pyarrow.parquet
+
+            schema = pyarrow.parquet.read_schema(name)
+        else:
+            with pyarrow.memory_map(name) as source, _reader(source) as reader:
+                schema = reader.schema
+        return {field.name: _depth(field.type) for field in schema}
+
+
+def _depth(kind: Any) -> int:
+    import pyarrow.types
+
+    is_list = (
+        pyarrow.types.is_list(kind)
+        or pyarrow.types.is_large_list(kind)
+        or pyarrow.types.is_fixed_size_list(kind)
+    )
+    return 1 + _depth(kind.value_type) if is_list else 0
+
+
+def _reader(source: Any) -> Any:
+    """Of Arrow's file format, or of its stream format."""
+    import pyarrow.ipc
+
+    is_file = source.read(6) == b"ARROW1"
+    source.seek(0)
+    return pyarrow.ipc.open_file(source) if is_file else pyarrow.ipc.open_stream(source)
+
+
+def _opened(name: str, most: int, columns: list[str] | None) -> Iterator[Any]:
     import pyarrow
 
     if name.endswith(".parquet"):
         import pyarrow.parquet
 
         with pyarrow.parquet.ParquetFile(name) as file:
-            yield from file.iter_batches(batch_size=most)
+            yield from file.iter_batches(batch_size=most, columns=columns)
         return
-    with pyarrow.memory_map(name) as source:
-        is_file = source.read(6) == b"ARROW1"
-        source.seek(0)
-        if is_file:
-            with pyarrow.ipc.open_file(source) as reader:
-                for number in range(reader.num_record_batches):
-                    yield from _cut(reader.get_batch(number), most)
+    with pyarrow.memory_map(name) as source, _reader(source) as reader:
+        if hasattr(reader, "num_record_batches"):
+            batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
         else:
-            with pyarrow.ipc.open_stream(source) as reader:
-                for batch in reader:
-                    yield from _cut(batch, most)
+            batches = iter(reader)
+        for batch in batches:
+            for start in range(0, batch.num_rows, most):
+                yield batch.slice(start, most)
 
 
-def _cut(batch: Any, most: int) -> Iterator[Any]:
-    for start in range(0, batch.num_rows, most):
-        yield batch.slice(start, most)
-
-
-def _table(
-    batch: Any, exclude_columns: Collection[str], first_id: int, like: GraphSchema | None
-) -> GraphTable:
+def _columns(batch: Any, names: list[str], like: GraphSchema | None) -> Columns:
     columns = Columns(batch.num_rows, like)
-    for name, column in zip(batch.schema.names, batch.columns):
-        if name in exclude_columns:
-            continue
+    for name in names:
         try:
-            columns.add(name, *_flat(column))
+            columns.add(name, *_flat(batch.column(name)))
         except ValueError as error:
             raise ValueError(f"column {name!r} {error}") from None
-    return columns.table(first_id)
+    return columns
 
 
 def _flat(column: Any) -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:

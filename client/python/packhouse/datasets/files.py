@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Callable, Collection, Final, Iterator, Sequence
 
-from packhouse.datasets import arrow, npz, pyg_files, size_files
+from packhouse.datasets import arrow, file_kinds, npz, pyg_files, size_files
 from packhouse.graphs import GraphTable
 from packhouse.schema import GraphSchema
 
@@ -45,6 +45,9 @@ def _reader(
         return lambda: iter([npz.load(name)])
     if name.endswith((".csv", ".csv.gz")):
         return lambda: iter([size_files.load(name)])
+    kind = file_kinds.kind_of(name)
+    if kind is not None:
+        raise ValueError(f"{name}: is {kind[0]}: {kind[1]}")
     raise ValueError(
         f"{name}: its ending tells of no kind of file that is known: .pt, .parquet, .arrow, "
         ".feather, .ipc, .npz, .csv or .csv.gz"

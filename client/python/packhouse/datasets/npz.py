@@ -18,6 +18,8 @@ SOURCE.RELATION.TARGET, and becomes int32 `COMPONENT.source` and `COMPONENT.targ
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +32,8 @@ _NODES: Final = "nodes"
 _EDGES: Final = "edges"
 _EDGE_INDEX: Final = "edge_index"
 _OFFSETS: Final = ".offsets"
+# What numpy and zipfile raise for files that are cut or damaged, and this module for odd arrays.
+_DAMAGED: Final = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, SyntaxError)
 _KNOWN: Final = {"x": _NODES, "node_tag": _NODES, "edge_attr": _EDGES, "y": GRAPHS}
 _PREFIXES: Final = {"node_": _NODES, "edge_": _EDGES, "graph_": GRAPHS}
 
@@ -39,13 +43,15 @@ def load(path: str | os.PathLike[str]) -> GraphTable:
 
     Raises OSError, or ValueError naming file and array if one is missing or of a wrong length.
     """
-    with np.load(path, allow_pickle=False) as file:
-        arrays: dict[str, Array] = {name: file[name] for name in file.files}
     try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError("is one array: save all arrays of the graphs in one .npz")
+            arrays: dict[str, Array] = {name: file[name] for name in file.files}
         layout = _Layout(arrays)
         is_heterogeneous = any(_is_offsets(name) for name in arrays)
         return layout.heterogeneous() if is_heterogeneous else layout.homogeneous()
-    except ValueError as error:
+    except _DAMAGED as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 

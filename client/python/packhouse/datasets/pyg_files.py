@@ -1,8 +1,8 @@
 """Graphs from the `.pt` files that PyTorch Geometric keeps its processed data sets in.
 
 What `InMemoryDataset.save` writes, in PyG 2 and before: `DATASET/processed/data.pt`, OGB's
-`processed/geometric_data_processed.pt`; also a list of `Data` or `HeteroData` that was saved by
-`torch.save`. The tables are those of `packhouse.pyg.tables`. Needs torch and torch_geometric.
+`processed/geometric_data_processed.pt`; also a list of `Data` or `HeteroData`, a `Batch`, or a whole
+data set that was saved by `torch.save`. The tables are those of `packhouse.pyg.tables`. Needs torch and torch_geometric.
 
 Such a file is a pickle: reading it runs whatever program its author put into it.
 """
@@ -42,6 +42,10 @@ def _tables(name: str, exclude_keys: Collection[str]) -> Iterator[GraphTable]:
         yield from pyg_datasets.tables(_dataset(_load(name)), exclude_keys=exclude_keys)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError) as error:
+        # PyG's own, as of data that an older PyG has made, or graphs that do not fit each other.
+        told = " ".join(str(error).split()) or "no reason is given"
+        raise ValueError(f"{name}: PyG cannot read it: {type(error).__name__}: {told}") from error
 
 
 def _load(name: str) -> Any:
@@ -60,9 +64,13 @@ def _load(name: str) -> Any:
 
 def _dataset(saved: Any) -> Any:
     """What `pyg_datasets.tables` takes. Raises ValueError."""
-    from torch_geometric.data import Data, InMemoryDataset
+    from torch_geometric.data import Batch, Data, Dataset, InMemoryDataset
     from torch_geometric.data.data import BaseData
 
+    if isinstance(saved, Dataset):
+        return saved
+    if isinstance(saved, Batch):
+        return saved.to_data_list()
     if isinstance(saved, BaseData):
         return [saved]
     if isinstance(saved, list) and all(isinstance(graph, BaseData) for graph in saved):
