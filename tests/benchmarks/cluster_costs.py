@@ -64,7 +64,7 @@ def main() -> int:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         s3 = stack.enter_context(S3Process(folder / "s3"))
         front = stack.enter_context(S3Front(s3.address))
-        etcd = stack.enter_context(EtcdProcess(folder / "etcd"))
+        etcd = stack.enter_context(EtcdProcess(folder / "etcd", compacting=False))
         address = f"127.0.0.1:{free_port()}"
         server = stack.enter_context(
             LocalServer(

@@ -102,7 +102,7 @@ def main() -> int:
         folder = pathlib.Path(name)
         (folder / "key").write_text("5a" * 32, encoding="ascii")
         (folder / "key").chmod(0o600)
-        with S3Process(folder / "s3") as s3, EtcdProcess(folder / "etcd") as etcd:
+        with S3Process(folder / "s3") as s3, EtcdProcess(folder / "etcd", compacting=False) as etcd:
             for number in range(options.pairs):
                 shared = str(wrapper(folder, options.packhoused, s3, etcd, number))
                 # Whichever goes first has the other's disturbances behind it in the next pair.

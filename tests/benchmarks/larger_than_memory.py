@@ -115,7 +115,7 @@ def server_of(
     from s3_process import BUCKET, S3Process
 
     s3 = stack.enter_context(S3Process(folder / "s3"))
-    etcd = stack.enter_context(EtcdProcess(folder / "etcd"))
+    etcd = stack.enter_context(EtcdProcess(folder / "etcd", compacting=False))
     address = f"127.0.0.1:{free_port()}"
     arguments += [
         *(f"--ledger=etcd://{etcd.address}/larger", f"--advertise={address}"),

@@ -151,7 +151,7 @@ def servers(options: argparse.Namespace, folder: pathlib.Path) -> Iterator[list[
     """Two, each with its share of a core."""
     with contextlib.ExitStack() as stack:
         s3 = stack.enter_context(S3Process(folder / "s3"))
-        etcd = stack.enter_context(EtcdProcess(folder / "etcd"))
+        etcd = stack.enter_context(EtcdProcess(folder / "etcd", compacting=False))
         bounds = [Bounded(f"packhouse-{os.getpid()}-{i}", options.share) for i in range(2)]
         for bound in bounds:
             stack.callback(bound.remove)

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +19,8 @@ import pytest
 from namespaces import Machine
 
 _START_SECONDS = 60.0
+# Between two compactions: there are few writes between them.
+_COMPACT_SECONDS = 0.05
 
 
 def free_port() -> int:
@@ -82,17 +85,24 @@ class _Node:
 class EtcdProcess:
     """Runs `num_nodes` nodes from now on; killed at the end of a `with` block.
 
-    Skips the test where there is no etcd.
+    Old revisions are compacted all the time, so that whoever reads one finds it gone. Skips the test
+    where there is no etcd.
     """
 
     def __init__(
-        self, folder: pathlib.Path, num_nodes: int = 1, machines: Sequence[Machine] = ()
+        self,
+        folder: pathlib.Path,
+        num_nodes: int = 1,
+        machines: Sequence[Machine] = (),
+        *,
+        compacting: bool = True,
     ) -> None:
-        """With `machines`, each node is on one of them."""
+        """With `machines`, each node is on one of them. `compacting`: False where calls are timed."""
         program = shutil.which("etcd")
         if program is None:
             pytest.skip("there is no etcd: Debian's etcd-server")
         folder.mkdir(exist_ok=True)
+        self._ended = threading.Event()
         # Another process may take a port that was free.
         for attempt in range(5):
             self._nodes = [
@@ -107,6 +117,9 @@ class EtcdProcess:
             for i in range(num_nodes):
                 self.start(i)
             if self._are_healthy():
+                self._compactions = threading.Thread(target=self._compact, daemon=True)
+                if compacting:
+                    self._compactions.start()
                 return
             self._end()
         pytest.fail("etcd does not start")
@@ -115,7 +128,24 @@ class EtcdProcess:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        self._ended.set()
+        if self._compactions.is_alive():
+            self._compactions.join()
         self._end()
+
+    def _compact(self) -> None:
+        """Until the end: drops all revisions before the last one."""
+        compacted = 0
+        while not self._ended.wait(_COMPACT_SECONDS):
+            for node in self._nodes:
+                status = None if node.process is None else node.ask("/v3/maintenance/status", b"{}")
+                revision = int(status["header"].get("revision", 0)) if status else 0
+                if revision <= compacted:
+                    continue
+                request = json.dumps({"revision": revision}).encode()
+                if node.ask("/v3/kv/compaction", request) is not None:
+                    compacted = revision
+                break
 
     def _end(self) -> None:
         for node in self._nodes:

@@ -40,12 +40,13 @@ enum class StoreFault {
   kCrashAfter,
 };
 
-// Thread-safe. Leases end exactly when they may: the worst case for who relies on one.
+// Thread-safe. Leases end exactly when they may: the worst case for who relies on one. Old states
+// may be gone at every call, as etcd's are that is compacted: nobody may rely on one.
 class FakeKeyValueServers {
  public:
-  // `clock` must outlive it. `seed` draws when late requests are done.
+  // `clock` must outlive it. `seed` draws when late requests are done, and when old states go.
   explicit FakeKeyValueServers(const Clock* clock, uint64_t seed = 0)
-      : clock_(clock), random_(seed) {}
+      : clock_(clock), random_(seed), compactions_(~seed) {}
 
   // Does the requests that are still under way.
   void DoLateRequests() {
@@ -129,6 +130,7 @@ class FakeKeyValueServers {
   void Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     EndLeases();
     while (!late_.empty() && random_.Below(3) == 0) DoLate(random_.Below(late_.size()));
+    if (compactions_.Below(2) == 0) compacted_ = revision_;
   }
 
   void DoLate(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -257,6 +259,8 @@ class FakeKeyValueServers {
   const Clock* const clock_;
   mutable absl::Mutex mutex_;
   Random random_ ABSL_GUARDED_BY(mutex_);
+  // Its own draws: faults of a seed stay what they are.
+  Random compactions_ ABSL_GUARDED_BY(mutex_);
   Revision revision_ ABSL_GUARDED_BY(mutex_) = 1;
   Revision compacted_ ABSL_GUARDED_BY(mutex_) = 0;
   bool full_ ABSL_GUARDED_BY(mutex_) = false;

@@ -346,8 +346,11 @@ void ObjectAppender::RollSoon(absl::string_view name) {
   });
 }
 
-absl::StatusOr<ObjectPage> ObjectAppender::PutPage(const DatasetHead& head) const {
+absl::StatusOr<ObjectPage> ObjectAppender::PutPage(DatasetHead& head) const {
   PH_ASSIGN_OR_RETURN(ObjectManifest manifest, ReadManifest(engines_, head, /*with_pages=*/false));
+  if (manifest.chunks.size() < options_.chunks_of_page) {
+    return absl::AbortedError("others have made a page of them");
+  }
   const std::string chunks = EncodeManifestPage(manifest.chunks);
   ObjectPage page;
   page.object = engines_.draw();
@@ -360,7 +363,7 @@ absl::StatusOr<ObjectPage> ObjectAppender::PutPage(const DatasetHead& head) cons
   DatasetHead tail = head;
   tail.state.num_graphs = page.end_graph - page.first_graph;
   PH_ASSIGN_OR_RETURN(const SizeHistogram sizes,
-                      ReadRuns(engines_, tail, {{}, std::move(manifest.chunks)}));
+                      ReadRuns(engines_, tail, {{}, std::move(manifest.chunks), {}}));
   const std::string run = EncodeRun(sizes);
   page.run_bytes = run.size();
   page.run_crc = Crc32c(run);

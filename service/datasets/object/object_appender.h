@@ -91,7 +91,7 @@ class ObjectAppender {
   // Moves the tail of the manifest into a page, if it is long; however busy other replicas are with
   // the data set, since the page is put once, and only the transaction is tried again.
   absl::Status RollTail(absl::string_view name) const;
-  absl::StatusOr<ObjectPage> PutPage(const DatasetHead& head) const;
+  absl::StatusOr<ObjectPage> PutPage(DatasetHead& head) const;
   // RollTail() by options_.later, unless one is under way. An error is left to a later append.
   void RollSoon(absl::string_view name);
 

@@ -142,13 +142,14 @@ absl::StatusOr<DatasetInfo> ObjectDatasetStore::Get(absl::string_view name) cons
 }
 
 absl::StatusOr<ObjectDatasetStore::Opened> ObjectDatasetStore::Open(absl::string_view name,
-                                                                    bool with_pages) const {
+                                                                    bool with_pages,
+                                                                    bool with_producers) const {
   absl::Status status;
   for (int failures = 0; failures <= engines_.max_attempts; ++failures) {
     if (failures != 0) engines_.BackOff(failures - 1);
     Opened opened;
     PH_ASSIGN_OR_RETURN(opened.head, ReadHead(engines_, name));
-    auto manifest = ReadManifest(engines_, opened.head, with_pages);
+    auto manifest = ReadManifest(engines_, opened.head, with_pages, with_producers);
     if (manifest.ok()) {
       opened.manifest = *std::move(manifest);
       return opened;
@@ -275,19 +276,12 @@ absl::StatusOr<std::shared_ptr<const DatasetChunks>> ObjectDatasetStore::OpenChu
 
 absl::StatusOr<VerifyReport> ObjectDatasetStore::Verify(
     absl::string_view name, absl::FunctionRef<bool(const VerifyProgress&)> progress) const {
-  PH_ASSIGN_OR_RETURN(const Opened opened, Open(name, /*with_pages=*/true));
+  PH_ASSIGN_OR_RETURN(const Opened opened,
+                      Open(name, /*with_pages=*/true, /*with_producers=*/true));
   const DatasetHead& head = opened.head;
   StoredDataset dataset;
   dataset.id = head.id();
   PH_ASSIGN_OR_RETURN(dataset.info, InfoOfHead(head));
-  // Now, since the key-value store forgets old states.
-  const auto producers =
-      ReadWholeRange(engines_, KeyRange::Prefix(absl::StrCat(DatasetKeys(head.id()), "producer/")),
-                     head.state_revision);
-  if (!producers.ok()) {
-    return absl::UnavailableError(
-        absl::StrCat("data set '", name, "': ", producers.status().message()));
-  }
   uint64_t num_records = 0;
   for (const ObjectChunk& chunk : opened.manifest.chunks) num_records += chunk.records.size();
   RecordVerification verification(&dataset, num_records, progress);
@@ -308,15 +302,15 @@ absl::StatusOr<VerifyReport> ObjectDatasetStore::Verify(
       dataset.records.back().bytes = {};  // The map goes with its chunk.
     }
   }
-  for (const KeyValue& value : *producers) {
+  for (const KeyValue& value : opened.manifest.producers) {
     verification.Disagree(DecodeProducer(value.value).status());
   }
-  if (producers->size() != head.state.num_producers) {
-    verification.Disagree(
-        absl::DataLossError(absl::StrCat("data set '", name, "': there are ", producers->size(),
-                                         " producers, should be ", head.state.num_producers)));
+  if (opened.manifest.producers.size() != head.state.num_producers) {
+    verification.Disagree(absl::DataLossError(
+        absl::StrCat("data set '", name, "': there are ", opened.manifest.producers.size(),
+                     " producers, should be ", head.state.num_producers)));
   }
-  ObjectManifest runs = {opened.manifest.pages, {}};
+  ObjectManifest runs = {opened.manifest.pages, {}, {}};
   for (const ObjectChunk& chunk : opened.manifest.chunks) {
     const bool is_in_page = !runs.pages.empty() && chunk.first_graph < runs.pages.back().end_graph;
     if (!is_in_page) runs.chunks.push_back(chunk);

@@ -91,7 +91,8 @@ class ObjectDatasetStore final : public DatasetStore {
   // Adds a change of the totals to the transaction, if they are kept.
   absl::Status AddTotals(Transaction& transaction, Change change) const;
   // The head and its manifest, at one revision.
-  absl::StatusOr<Opened> Open(absl::string_view name, bool with_pages) const;
+  absl::StatusOr<Opened> Open(absl::string_view name, bool with_pages,
+                              bool with_producers = false) const;
 
   const ObjectEngines engines_;
   const Options options_;

@@ -1,6 +1,7 @@
 #include "service/datasets/object/object_manifest.h"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -107,19 +108,34 @@ absl::StatusOr<DatasetInfo> InfoOfHead(const DatasetHead& head) {
   return info;
 }
 
-absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const DatasetHead& head,
-                                            bool with_pages) {
-  const auto at_once = [&](const std::string& prefix) -> absl::StatusOr<std::vector<KeyValue>> {
-    auto values = ReadWholeRange(engines, KeyRange::Prefix(prefix), head.state_revision);
-    // The store has dropped what was then.
-    if (absl::IsOutOfRange(values.status())) {
-      return absl::AbortedError(OfDataset(head.name, values.status()).message());
-    }
-    return values;
+absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, DatasetHead& head,
+                                            bool with_pages, bool with_producers) {
+  // At the revision of this read: that of the last change may be compacted at any time.
+  std::vector<KeyRange> ranges = {KeyRange::Of(DatasetStateKey(head.id())),
+                                  KeyRange::Prefix(DatasetPageKeys(head.id())),
+                                  KeyRange::Prefix(DatasetTailKeys(head.id()))};
+  if (with_producers) ranges.push_back(KeyRange::Prefix(DatasetProducerKeys(head.id())));
+  PH_ASSIGN_OR_RETURN(std::vector<RangeResult> read, ReadRanges(engines, ranges));
+  const auto aborted = [&](absl::string_view what) {
+    return absl::AbortedError(absl::StrCat("data set '", head.name, "': ", what));
   };
+  if (read[0].values.empty()) return aborted("it was deleted meanwhile");
+  auto state = DecodeObjectState(read[0].values[0].value);
+  if (!state.ok()) return OfDataset(head.name, state.status());
+  head.state = *std::move(state);
+  head.state_revision = read[0].values[0].mod_revision;
+  for (size_t i = 1; i < read.size(); ++i) {
+    if (!read[i].has_more) continue;
+    auto rest = ReadWholeRange(engines, {read[i].values.back().key + '\0', ranges[i].end},
+                               read[i].revision);
+    if (absl::IsOutOfRange(rest.status())) return aborted(rest.status().message());
+    if (!rest.ok()) return OfDataset(head.name, rest.status());
+    std::move(rest->begin(), rest->end(), std::back_inserter(read[i].values));
+  }
+  const std::vector<KeyValue>& pages = read[1].values;
+  const std::vector<KeyValue>& tail = read[2].values;
   ObjectManifest manifest;
-  PH_ASSIGN_OR_RETURN(const auto pages, at_once(DatasetPageKeys(head.id())));
-  PH_ASSIGN_OR_RETURN(const auto tail, at_once(DatasetTailKeys(head.id())));
+  if (with_producers) manifest.producers = std::move(read[3].values);
   uint64_t end = 0;
   for (const KeyValue& value : pages) {
     auto page = DecodeObjectPage(value.value);

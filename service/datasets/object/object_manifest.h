@@ -38,6 +38,8 @@ struct ObjectManifest {
   std::vector<ObjectPage> pages;
   // Those of the pages too, if they were asked for; otherwise only those of no page.
   std::vector<ObjectChunk> chunks;
+  // As they are stored, if they were asked for.
+  std::vector<KeyValue> producers;
 };
 
 absl::Status NoSuchObjectDataset(absl::string_view name);
@@ -46,9 +48,11 @@ absl::Status NoSuchObjectDataset(absl::string_view name);
 absl::StatusOr<DatasetHead> ReadHead(const ObjectEngines& engines, absl::string_view name);
 absl::StatusOr<DatasetInfo> InfoOfHead(const DatasetHead& head);
 
-// As of the head's state. ABORTED if that is gone: read the head anew.
-absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, const DatasetHead& head,
-                                            bool with_pages);
+// At one revision, that of the read: brings the head's state up to it. ABORTED if the data set was
+// deleted meanwhile, or the key-value store dropped that revision before all was read: read the
+// head anew.
+absl::StatusOr<ObjectManifest> ReadManifest(const ObjectEngines& engines, DatasetHead& head,
+                                            bool with_pages, bool with_producers = false);
 
 // The sizes of all graphs. DATA_LOSS if the runs do not count as many as the state says.
 // `manifest` without the chunks of pages. reserve(bytes) is called before as many bytes more are

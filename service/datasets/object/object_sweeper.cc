@@ -48,6 +48,9 @@ absl::StatusOr<std::set<uint64_t>> ReadOwnObjects(const ObjectEngines& engines, 
   head.state_revision = living.revision;
   PH_ASSIGN_OR_RETURN(const ObjectManifest manifest,
                       ReadManifest(engines, head, /*with_pages=*/true));
+  if (head.state_revision != living.revision) {
+    return absl::AbortedError(absl::StrCat("data set ", head.name, ": it has changed"));
+  }
   std::set<uint64_t> own;
   for (const ObjectPage& page : manifest.pages) own.insert(page.object);
   for (const ObjectChunk& chunk : manifest.chunks) own.insert(chunk.object);

@@ -24,8 +24,9 @@ bool ParseHex(absl::string_view text, uint64_t& number) {
 std::string DatasetNameKey(absl::string_view name) { return absl::StrCat(kDatasetNames, name); }
 std::string DatasetKeys(uint64_t id) { return absl::StrCat("ds/id/", Hex(id), "/"); }
 std::string DatasetStateKey(uint64_t id) { return absl::StrCat(DatasetKeys(id), "state"); }
+std::string DatasetProducerKeys(uint64_t id) { return absl::StrCat(DatasetKeys(id), "producer/"); }
 std::string DatasetProducerKey(uint64_t id, absl::string_view producer) {
-  return absl::StrCat(DatasetKeys(id), "producer/", producer);
+  return absl::StrCat(DatasetProducerKeys(id), producer);
 }
 std::string DatasetTailKeys(uint64_t id) { return absl::StrCat(DatasetKeys(id), "tail/"); }
 std::string DatasetTailKey(uint64_t id, uint64_t first_graph) {

@@ -18,6 +18,7 @@ std::string DatasetNameKey(absl::string_view name);
 // All keys of a data set begin with it.
 std::string DatasetKeys(uint64_t id);
 std::string DatasetStateKey(uint64_t id);
+std::string DatasetProducerKeys(uint64_t id);
 std::string DatasetProducerKey(uint64_t id, absl::string_view producer);
 std::string DatasetTailKeys(uint64_t id);
 std::string DatasetTailKey(uint64_t id, uint64_t first_graph);

@@ -1,6 +1,7 @@
 #include "service/feedback/shared/shared_feedback_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "absl/hash/hash.h"
@@ -20,6 +21,8 @@ constexpr absl::string_view kCount = "feedback/count";
 // Of a transaction whose outcome is unknown, and of one that others were faster than.
 constexpr int kUnknowns = 4;
 constexpr int kRaces = 100;
+// Of all models, where the revision is compacted before the last page is read.
+constexpr int kReadings = 10;
 // Of one answer: values of wide models take some dozen kilobytes, and it must be below 4 MiB.
 constexpr size_t kPage = 32;
 
@@ -161,26 +164,43 @@ absl::StatusOr<std::optional<SharedFeedbackStore::Stored>> SharedFeedbackStore::
 
 absl::StatusOr<Revision> SharedFeedbackStore::ReadAll(
     absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const {
-  KeyRange range = KeyRange::Prefix(kModels);
-  Revision revision = 0;
+  std::vector<KeyValue> values;
+  absl::StatusOr<Revision> revision = absl::UnavailableError("");
+  // What was read of may be compacted before all is read.
+  for (int tries = 0; tries < kReadings; ++tries) {
+    revision = ReadModels(values);
+    if (!absl::IsOutOfRange(revision.status())) break;
+  }
+  if (absl::IsOutOfRange(revision.status())) {
+    return absl::UnavailableError(revision.status().message());
+  }
+  PH_RETURN_IF_ERROR(revision.status());
   absl::Status first_error;
-  for (bool has_more = true; has_more;) {
-    PH_ASSIGN_OR_RETURN(const RangeResult page, keys_->Range(range, kPage, revision));
-    if (revision == 0) revision = page.revision;
-    for (const KeyValue& value : page.values) {
-      const std::optional<FeedbackKey> key = KeyOf(value.key);
-      const absl::StatusOr<Stored> stored =
-          key ? Decode(*key, value) : absl::StatusOr<Stored>(Damaged(value.key));
-      if (!stored.ok()) {
-        if (first_error.ok()) first_error = stored.status();
-        continue;
-      }
-      each(*key, *stored);
+  for (const KeyValue& value : values) {
+    const std::optional<FeedbackKey> key = KeyOf(value.key);
+    const absl::StatusOr<Stored> stored =
+        key ? Decode(*key, value) : absl::StatusOr<Stored>(Damaged(value.key));
+    if (!stored.ok()) {
+      if (first_error.ok()) first_error = stored.status();
+      continue;
     }
-    has_more = page.has_more && !page.values.empty();
-    if (has_more) range.begin = page.values.back().key + std::string(1, '\0');
+    each(*key, *stored);
   }
   PH_RETURN_IF_ERROR(first_error);
+  return revision;
+}
+
+absl::StatusOr<Revision> SharedFeedbackStore::ReadModels(std::vector<KeyValue>& values) const {
+  values.clear();
+  KeyRange range = KeyRange::Prefix(kModels);
+  Revision revision = 0;
+  for (bool has_more = true; has_more;) {
+    PH_ASSIGN_OR_RETURN(RangeResult page, keys_->Range(range, kPage, revision));
+    if (revision == 0) revision = page.revision;
+    has_more = page.has_more && !page.values.empty();
+    if (has_more) range.begin = page.values.back().key + std::string(1, '\0');
+    std::move(page.values.begin(), page.values.end(), std::back_inserter(values));
+  }
   return revision;
 }
 

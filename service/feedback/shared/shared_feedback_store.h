@@ -117,6 +117,8 @@ class SharedFeedbackStore final : public FeedbackStore {
   // Calls `each` for each model, and its value. The revision that they were read at.
   absl::StatusOr<Revision> ReadAll(
       absl::FunctionRef<void(const FeedbackKey& key, const Stored& stored)> each) const;
+  // OUT_OF_RANGE if the store dropped the revision before all was read.
+  absl::StatusOr<Revision> ReadModels(std::vector<KeyValue>& values) const;
   absl::StatusOr<Count> ReadCount() const;
   // A step of creation (+1) or deletion (-1).
   static void Recount(const Count& count, int change, Transaction& transaction);

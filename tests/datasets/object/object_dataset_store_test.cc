@@ -137,6 +137,23 @@ TEST_F(ObjectDatasetStoreTest, ReplicasShareEverything) {
   EXPECT_THAT(b->store().Get("set"), StatusIs(absl::StatusCode::kNotFound, _));
 }
 
+// etcd is compacted by time or by size, on its own or by an operator: no state but the present one
+// is there for long.
+TEST_F(ObjectDatasetStoreTest, CompactionTakesNothing) {
+  auto a = Replica();
+  ASSERT_THAT(a->store().Create("set", schema_, {}), IsOk());
+  for (uint64_t i = 1; i <= 11; ++i) {
+    ASSERT_THAT(a->store().Append("set", Chunk(i, 3), {}, ProducerSequence{"p", i}), IsOk());
+  }
+  // Others' changes follow, and all that was before them is dropped.
+  ASSERT_THAT(a->store().Create("other", schema_, {}), IsOk());
+  cluster_.keys.Compact(cluster_.keys.revision());
+  auto b = Replica();
+  for (ObjectReplica* const replica : {a.get(), b.get()}) ExpectWhole(replica->store(), "set", 33);
+  ASSERT_THAT(b->store().Append("set", Chunk(12, 3), {}, ProducerSequence{"p", 12}), IsOk());
+  ExpectWhole(a->store(), "set", 36);
+}
+
 // Pages have one that is read for it.
 TEST_F(ObjectDatasetStoreTest, AHistogramIsReservedBeforeItIsRead) {
   auto replica = Replica();
